@@ -1,0 +1,46 @@
+# The front door. Everything below sets up what it needs from Python 3.11 and make alone.
+PYTHON ?= python3.11
+VENV := .venv
+UV := $(VENV)/bin/uv
+RUN := $(VENV)/bin/
+
+.PHONY: help setup demo test bench check lint types imports format pins clean
+
+help:            ## this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 12
+
+setup: $(VENV)/.ready
+
+$(VENV)/.ready: requirements/dev.txt requirements/uv.txt pyproject.toml
+	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	@$(RUN)python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/uv.txt
+	@$(UV) pip install --quiet --python $(VENV)/bin/python --require-hashes -r requirements/dev.txt
+	@$(UV) pip install --quiet --python $(VENV)/bin/python --no-deps --editable .
+	@touch $@
+
+test: setup      ## every test
+	@$(RUN)python -m pytest -q -n 2 tests
+
+lint: setup
+	@$(RUN)ruff check . && $(RUN)ruff format --check .
+
+types: setup
+	@$(RUN)mypy
+
+imports: setup
+	@$(RUN)lint-imports --cache-dir .cache/import_linter
+
+check: lint types imports test   ## exactly what CI runs
+
+format: setup    ## put the source in shape
+	@$(RUN)ruff check --fix . ; $(RUN)ruff format .
+
+pins: setup      ## compile the requirement files again
+	@for group in "dev --extra server --group lint --group test --group demo --group bench" "server --extra server" "base" "sdk --only-group sdk"; do \
+	  set -- $$group; name=$$1; shift; \
+	  $(UV) pip compile --quiet --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header --universal --python-version 3.11 $$@ pyproject.toml -o requirements/$$name.txt; \
+	done
+	@echo uv | $(UV) pip compile --quiet --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header --python-version 3.11 - -o requirements/uv.txt
+
+clean:           ## forget the environment and the caches
+	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,47 @@
+"""What every credential scheme is: find the claim in a call, and check it with the secret that the claim names."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from jobmeter.access.call import Call
+
+
+class ClaimKind(StrEnum):
+    """What the claim names: one half of a key pair, or a whole secret."""
+
+    ACCESS_KEY = "access-key"
+    TOKEN = "token"  # noqa: S105 - the name of a kind, not a secret
+    SHARE = "share"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """Who a call says it comes from. Nothing about it is checked yet.
+
+    ``date_ms`` and ``nonce`` are what the scheme carries against replay: None and ``""`` where it carries none.
+    ``security_token`` is the STS token sent beside a key pair.
+    """
+
+    kind: ClaimKind
+    value: str
+    date_ms: int | None = None
+    nonce: str = ""
+    security_token: str = ""
+
+
+class Scheme(Protocol):
+    """One way to prove who one is."""
+
+    name: str
+
+    def claim(self, call: Call) -> Claim | None:
+        """What the call claims under this scheme; None when it does not use it.
+
+        Raises UnauthenticatedError (``malformed`` or ``incomplete-signature``) when it does use it, but wrongly.
+        """
+        ...
+
+    def verify(self, call: Call, secret: str) -> bool:
+        """True when only a holder of ``secret`` could have sent exactly this call. Always True for a bare token."""
+        ...

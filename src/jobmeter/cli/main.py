@@ -1,0 +1,63 @@
+"""``jobmeter``: finds the verb, loads its file alone, and shows a failure as one line."""
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+import click
+
+from jobmeter import __version__
+from jobmeter.errors import JobmeterError
+
+VERBS = {
+    "run": "Run a command as a job and measure it.",
+    "serve": "Start the server.",
+    "agent": "Measure this node and the jobs on it.",
+    "import": "Import samples and job records from files.",
+    "jobs": "List jobs.",
+    "show": "Show one job: its replicas, devices, summary.",
+    "metrics": "Print a job's metrics.",
+    "top": "Watch jobs, or one job, live.",
+    "key": "Create, list and revoke keys.",
+    "catalog": "List every metric.",
+    "backup": "Copy a running server's data into a folder.",
+    "restore": "Bring a backup back into an empty data folder.",
+}
+"""Every verb with its one line of help; verb ``x`` is ``command`` of ``jobmeter.cli.x_`` or ``jobmeter.cli.x``."""
+
+_MODULES = {"import": "import_"}
+
+
+class _Verbs(click.Group):
+    """Loads one verb's file when it is asked for: a verb never pays for another one's imports."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The verbs, in the order of ``VERBS``."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The verb of that name, None for a name that is none."""
+        if cmd_name not in VERBS:
+            return None
+        command: click.Command = import_module(f"jobmeter.cli.{_MODULES.get(cmd_name, cmd_name)}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of verbs, without loading them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="jobmeter")
+def cli() -> None:
+    """Jobmeter measures jobs and serves what it measured."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and leave with its exit status: 1 for a failure, 2 for wrong usage, 130 when interrupted."""
+    try:
+        cli.main(args=arguments, prog_name="jobmeter")
+    except JobmeterError as error:
+        click.echo(f"jobmeter: {error.message}", err=True)
+        sys.exit(1)

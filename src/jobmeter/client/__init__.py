@@ -1,0 +1,1 @@
+"""The HTTP client of Jobmeter's own API: used by the agent and by the command line."""

@@ -1,0 +1,1 @@
+"""The agent: collectors, job discovery, spool and delivery."""

@@ -1,0 +1,1 @@
+"""The one funnel in: validate, identify, keep, acknowledge."""

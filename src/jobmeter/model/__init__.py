@@ -1,0 +1,4 @@
+"""The vocabulary: metrics, series, jobs, time.
+
+Standard library and msgspec only, no I/O (``model.batch`` needs NumPy).
+"""

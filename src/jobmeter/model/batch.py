@@ -1,0 +1,106 @@
+"""Samples as columns: the one shape in which measurements travel inside the server."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jobmeter.model.series import Series
+
+Uint64s = NDArray[np.uint64]
+Int64s = NDArray[np.int64]
+Float64s = NDArray[np.float64]
+Uint32s = NDArray[np.uint32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SampleBatch:
+    """``n`` samples of ``len(series)`` series, in any order, possibly with repetitions (the later row wins).
+
+    ``index``: uint32[n], which of ``series`` a row belongs to. ``time``: int64[n], milliseconds since the epoch.
+    ``value``: float64[n], in the catalogue's unit, finite. The arrays are not changed after construction.
+    """
+
+    series: Sequence[Series]
+    index: Uint32s
+    time: Int64s
+    value: Float64s
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+    def job_keys(self) -> Uint64s:
+        """uint64[n]: the job key of each row."""
+        return np.fromiter((s.job_key for s in self.series), np.uint64, len(self.series))[self.index]
+
+    def series_ids(self) -> Uint64s:
+        """uint64[n]: the series id of each row."""
+        return np.fromiter((s.id for s in self.series), np.uint64, len(self.series))[self.index]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SeriesKeys:
+    """Which series to read: ``job`` and ``series`` are uint64[k], pair by pair, each pair once."""
+
+    job: Uint64s
+    series: Uint64s
+
+    def __len__(self) -> int:
+        return len(self.series)
+
+    @classmethod
+    def of(cls, series: Sequence[Series]) -> "SeriesKeys":
+        """The keys of some series, in their order."""
+        return cls(
+            np.fromiter((s.job_key for s in series), np.uint64, len(series)),
+            np.fromiter((s.id for s in series), np.uint64, len(series)),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SampleColumns:
+    """Raw samples read back: sorted by (index, time), each (index, time) once.
+
+    ``index``: uint32[n], position in the ``SeriesKeys`` that were asked for. ``time``: int64[n] ms. ``value``:
+    float64[n].
+    """
+
+    index: Uint32s
+    time: Int64s
+    value: Float64s
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+    @classmethod
+    def empty(cls) -> "SampleColumns":
+        """No samples."""
+        return cls(np.empty(0, np.uint32), np.empty(0, np.int64), np.empty(0, np.float64))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BucketColumns:
+    """What is known of each (series, bucket) that holds at least one sample: sorted by (index, time), each pair once.
+
+    ``index`` uint32[n]; ``time`` int64[n], the bucket's start in ms; ``count`` uint64[n]; ``sum minimum maximum first
+    last`` float64[n], ``first_time last_time`` int64[n] ms. For counters ``increase`` float64[n] is the growth since
+    the reference sample (the last one before the bucket, else the bucket's first; resets count from zero) and
+    ``elapsed`` int64[n] ms the time from that reference to ``last_time``; for gauges both are 0.
+    """
+
+    index: Uint32s
+    time: Int64s
+    count: Uint64s
+    sum: Float64s
+    minimum: Float64s
+    maximum: Float64s
+    first: Float64s
+    first_time: Int64s
+    last: Float64s
+    last_time: Int64s
+    increase: Float64s = field(default_factory=lambda: np.empty(0))
+    elapsed: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+
+    def __len__(self) -> int:
+        return len(self.time)

@@ -1,0 +1,59 @@
+"""THE table of metrics: the only place where a name, a unit or a rule of a metric is stated.
+
+Collectors, the funnel, the planner, dialects, the reference page and the dashboard all read it. ``app.<name>`` (what a
+program reports) is open: any name below it is a gauge without a unit. Names that senders of other systems brought along
+are kept under their own name with the same rule, below ``external.``.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from jobmeter.model.catalog import accelerator, agent, flink, host, replica
+from jobmeter.model.catalog.metric import Aggregate, Kind, Metric, Scope
+
+OPEN_PREFIXES = ("app.", "external.")
+
+METRICS: tuple[Metric, ...] = (
+    *replica.METRICS,
+    *accelerator.METRICS,
+    *host.METRICS,
+    *flink.METRICS,
+    *agent.METRICS,
+)
+
+CATALOG: Mapping[str, Metric] = MappingProxyType({metric.name: metric for metric in METRICS})
+
+
+def find(name: str) -> Metric | None:
+    """The metric of that name; a generated gauge for an open prefix; None for a name that nobody knows."""
+    known = CATALOG.get(name)
+    if known is not None:
+        return known
+    if name.startswith(OPEN_PREFIXES) and not name.endswith("."):
+        return Metric(
+            name=name,
+            unit="",
+            scope=Scope.REPLICA,
+            text="Reported by a program.",
+            minimum=None,
+            parts=Aggregate.MEAN,
+        )
+    return None
+
+
+def by_dialect_name(dialect: str) -> Mapping[str, Metric]:
+    """The metrics that a dialect names, by its own name for them."""
+    return MappingProxyType({metric.names[dialect]: metric for metric in METRICS if dialect in metric.names})
+
+
+__all__ = [
+    "CATALOG",
+    "METRICS",
+    "OPEN_PREFIXES",
+    "Aggregate",
+    "Kind",
+    "Metric",
+    "Scope",
+    "by_dialect_name",
+    "find",
+]

@@ -1,0 +1,40 @@
+"""What the agent costs and how it fares: the measurer is measured."""
+
+from jobmeter.model.catalog.metric import Aggregate, Kind, Metric, Scope
+
+_A = Scope.AGENT
+
+METRICS: tuple[Metric, ...] = (
+    Metric(
+        name="agent.cpu.time",
+        unit="s",
+        scope=_A,
+        kind=Kind.COUNTER,
+        read_unit="{core}",
+        text="CPU time of the agent.",
+    ),
+    Metric(name="agent.memory.usage", unit="By", scope=_A, text="Resident memory of the agent."),
+    Metric(
+        name="agent.collect.duration",
+        unit="s",
+        scope=_A,
+        parts=Aggregate.SUM,
+        text="Time of the last collection, by collector.",
+    ),
+    Metric(
+        name="agent.collect.success",
+        unit="1",
+        scope=_A,
+        parts=Aggregate.MIN,
+        text="1 when the last collection worked, 0 when it failed or hung, by collector.",
+    ),
+    Metric(name="agent.samples", unit="{sample}", scope=_A, kind=Kind.COUNTER, text="Samples taken."),
+    Metric(
+        name="agent.dropped",
+        unit="{sample}",
+        scope=_A,
+        kind=Kind.COUNTER,
+        text="Samples given up, by reason.",
+    ),
+    Metric(name="agent.spool.size", unit="By", scope=_A, text="Bytes on disk that wait for the server."),
+)

@@ -1,0 +1,51 @@
+"""What a node does as a whole, whoever uses it."""
+
+from jobmeter.model.catalog.metric import Aggregate, Kind, Metric, Scope
+
+_N = Scope.NODE
+
+
+def _gauge(name: str, unit: str, text: str, parts: Aggregate = Aggregate.SUM) -> Metric:
+    return Metric(name=name, unit=unit, scope=_N, text=text, parts=parts)
+
+
+def _counter(name: str, unit: str, text: str, read_unit: str = "") -> Metric:
+    return Metric(name=name, unit=unit, scope=_N, kind=Kind.COUNTER, text=text, read_unit=read_unit)
+
+
+METRICS: tuple[Metric, ...] = (
+    _counter(
+        "node.cpu.time",
+        "s",
+        "CPU time by mode: user, nice, system, idle, iowait, irq, softirq, steal.",
+        read_unit="{core}",
+    ),
+    _gauge("node.cpu.count", "{core}", "Logical CPUs that are online."),
+    _gauge("node.load1", "1", "Runnable tasks, averaged over 1 minute."),
+    _gauge("node.load5", "1", "Runnable tasks, averaged over 5 minutes."),
+    _gauge("node.load15", "1", "Runnable tasks, averaged over 15 minutes."),
+    _gauge("node.processes.running", "{process}", "Processes that run or could run."),
+    _gauge("node.processes.blocked", "{process}", "Processes that wait for a device."),
+    _gauge("node.memory.total", "By", "Memory there is."),
+    _gauge("node.memory.available", "By", "Memory that a new program could have without swapping."),
+    _gauge("node.memory.free", "By", "Memory that nothing uses."),
+    _gauge("node.memory.cached", "By", "Memory that holds file contents."),
+    _gauge("node.memory.dirty", "By", "File contents that wait to be written."),
+    _gauge("node.memory.slab", "By", "Memory that the kernel's own objects take."),
+    _gauge("node.swap.total", "By", "Swap there is."),
+    _gauge("node.swap.free", "By", "Swap that nothing uses."),
+    _counter("node.memory.major.faults", "{fault}", "Page faults that had to read from storage."),
+    _counter("node.memory.oom.kills", "{process}", "Processes killed because memory ran out."),
+    _counter("node.pressure.cpu", "s", "Time in which some task waited for a CPU.", read_unit="1"),
+    _counter("node.pressure.memory", "s", "Time in which some task waited for memory.", read_unit="1"),
+    _counter("node.pressure.io", "s", "Time in which some task waited for storage.", read_unit="1"),
+    _counter("node.disk.read", "By", "Bytes read by whole disks, by disk."),
+    _counter("node.disk.write", "By", "Bytes written by whole disks, by disk."),
+    _counter("node.disk.time", "s", "Time in which a disk was busy, by disk.", read_unit="1"),
+    _counter("node.network.receive", "By", "Bytes received, by interface."),
+    _counter("node.network.transmit", "By", "Bytes sent, by interface."),
+    _counter("node.network.errors", "{packet}", "Packets lost to errors, by interface and direction."),
+    _counter("node.network.dropped", "{packet}", "Packets dropped, by interface and direction."),
+    _gauge("node.filesystem.size", "By", "Size of a filesystem, by mount point."),
+    _gauge("node.filesystem.available", "By", "Space that a user may still fill, by mount point."),
+)

@@ -1,0 +1,73 @@
+"""The shape of one catalogue row."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+
+
+class Kind(StrEnum):
+    """How values of a metric follow each other."""
+
+    GAUGE = "gauge"
+    """Each sample is a reading of its own."""
+    COUNTER = "counter"
+    """Samples only grow, but for resets; stored as they were read, asked for as a rate per second."""
+
+
+class Scope(StrEnum):
+    """What one series of a metric describes."""
+
+    NODE = "node"
+    DEVICE = "device"
+    REPLICA = "replica"
+    JOB = "job"
+    AGENT = "agent"
+
+
+class Aggregate(StrEnum):
+    """How several values become one."""
+
+    MEAN = "mean"
+    SUM = "sum"
+    MIN = "min"
+    MAX = "max"
+    RATIO = "ratio"
+    """Sum of the numerators over sum of the denominators; legal only as the catalogue's own choice."""
+
+
+NO_NAMES: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One metric: what it is called, in which unit, and how it is read.
+
+    ``unit`` is that of a stored sample (UCUM: ``By``, ``s``, ``W``, ``Cel``, ``Hz``, ``{core}``, ``1`` for a ratio 0 to
+    1); ``read_unit`` that of an answer, which differs for counters (``By/s``). ``over`` joins the members of a job
+    (replicas, devices), ``parts`` the labelled parts of one member (interfaces, disks). ``rate_of`` names the counter
+    whose rate this metric is when nobody measured it as a gauge; ``ratio`` the (usage, limit) pair that it is derived
+    from when nobody measured it. ``minimum`` and ``maximum`` are the bounds of a stored sample: outside of them the
+    unit must be wrong. ``names`` maps a dialect to its name.
+    """
+
+    name: str
+    unit: str
+    scope: Scope
+    text: str
+    kind: Kind = Kind.GAUGE
+    read_unit: str = ""
+    over: Aggregate = Aggregate.MEAN
+    parts: Aggregate = Aggregate.SUM
+    rate_of: str = ""
+    ratio: tuple[str, str] | None = None
+    minimum: float | None = 0.0
+    maximum: float | None = None
+    names: Mapping[str, str] = field(default_factory=lambda: NO_NAMES)
+
+    @property
+    def answer_unit(self) -> str:
+        """The unit of what a question returns."""
+        if self.read_unit:
+            return self.read_unit
+        return f"{self.unit}/s" if self.kind is Kind.COUNTER else self.unit

@@ -1,0 +1,181 @@
+"""Job records as they arrive (agents, ``jobmeter import``, ``POST /jobs``): JSON objects, checked field by field.
+
+A record may say only part of what there is to know; what it leaves out stays as it was. The same schema serves all
+doors.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from jobmeter.errors import InvalidRequestError
+from jobmeter.model.job import Allocation, InstanceType, JobState, Node, Replica
+from jobmeter.model.series import check_job_id, check_name, check_project
+from jobmeter.model.time import parse_time
+
+MAX_REPLICAS = 100_000
+MAX_TEXT = 65_536
+
+
+class ReplicaRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A replica as recorded. ``devices`` makes an allocation for each device from ``start`` to ``end``."""
+
+    name: str
+    attempt: int = 0
+    rank: int | None = None
+    cluster: str = ""
+    node: str = ""
+    pod_id: str = ""
+    state: JobState | None = None
+    start: int | str | None = None
+    end: int | str | None = None
+    exit_code: int | None = None
+    reason: str = ""
+    devices: list[str] = []
+
+
+class AllocationRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """An allocation as recorded; see ``jobmeter.model.job.Allocation``."""
+
+    replica: str
+    node: str
+    device: str
+    start: int | str
+    end: int | str | None = None
+    cluster: str = ""
+    rank: int | None = None
+    source: str = "record"
+
+
+class JobRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A job as recorded: DESIGN section 4 names the fields. Times are ISO 8601 text or epoch milliseconds."""
+
+    job_id: str
+    project: str | None = None
+    name: str | None = None
+    type: str | None = None
+    state: JobState | None = None
+    user: str | None = None
+    resource_group: str | None = None
+    workspace: str | None = None
+    created: int | str | None = None
+    start: int | str | None = None
+    end: int | str | None = None
+    error: str | None = None
+    exit_code: int | None = None
+    command: str | None = None
+    instance_type: dict[str, Any] | None = None
+    limits: dict[str, float] | None = None
+    labels: dict[str, str] | None = None
+    replicas: list[ReplicaRecord | str] = []
+    allocations: list[AllocationRecord] = []
+
+
+class NodeRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A node as its agent describes it."""
+
+    name: str
+    cluster: str = ""
+    info: dict[str, Any] = {}
+
+
+class Records(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What one record frame of the wire carries."""
+
+    jobs: list[JobRecord] = []
+    nodes: list[NodeRecord] = []
+
+
+def decode_record(data: bytes) -> JobRecord:
+    """One job record from JSON. Raises InvalidRequestError naming the field that is wrong."""
+    try:
+        record = msgspec.json.decode(data, type=JobRecord)
+    except msgspec.DecodeError as error:
+        raise _named(error) from error
+    return check_record(record)
+
+
+def decode_records(data: bytes) -> Records:
+    """A ``Records`` object from JSON. Raises InvalidRequestError naming the field that is wrong."""
+    try:
+        records = msgspec.json.decode(data, type=Records)
+    except msgspec.DecodeError as error:
+        raise _named(error) from error
+    for job in records.jobs:
+        check_record(job)
+    for node in records.nodes:
+        check_name(node.name, "node")
+        if node.cluster:
+            check_name(node.cluster, "cluster")
+    return records
+
+
+def check_record(record: JobRecord) -> JobRecord:
+    """The record, when its names and times are legal. Raises InvalidRequestError naming the first that is not."""
+    check_job_id(record.job_id)
+    if record.project is not None:
+        check_project(record.project)
+    for field in ("created", "start", "end"):
+        record_time(getattr(record, field), field)
+    if len(record.replicas) > MAX_REPLICAS:
+        raise InvalidRequestError(f"a job may have {MAX_REPLICAS} replicas", "replicas")
+    for replica in replicas_of(record):
+        check_name(replica.name, "replicas.name")
+        record_time(replica.start, "replicas.start")
+        record_time(replica.end, "replicas.end")
+        _check_names(replica.devices, "replicas.devices")
+    for allocation in record.allocations:
+        _check_names((allocation.replica, allocation.node, allocation.device), "allocations")
+    if record.limits is not None:
+        limits_of(record.limits)
+    return record
+
+
+def replicas_of(record: JobRecord) -> list[ReplicaRecord]:
+    """The replicas of a record, those given by their bare name included."""
+    return [ReplicaRecord(name=entry) if isinstance(entry, str) else entry for entry in record.replicas]
+
+
+def limits_of(limits: dict[str, float]) -> dict[str, float]:
+    """Limits by metric name: ``cpu`` and ``cpu.limit`` mean the same. Raises InvalidRequestError for one below 0."""
+    for name, value in limits.items():
+        if not value >= 0:
+            raise InvalidRequestError(f"limits.{name} must not be below 0, it is {value}", f"limits.{name}")
+    return {name if name.endswith(".limit") else f"{name}.limit": value for name, value in limits.items()}
+
+
+def record_time(value: int | str | None, field: str) -> int | None:
+    """Epoch milliseconds of a record's time; None stays None."""
+    return None if value is None else parse_time(value, field)
+
+
+def _check_names(names: Sequence[str], field: str) -> None:
+    for name in names:
+        check_name(name, field)
+
+
+def _named(error: msgspec.DecodeError) -> InvalidRequestError:
+    # msgspec ends a validation message with "- at `$.jobs[...].start`": the path is the field.
+    message = str(error)
+    field = message.rpartition("at `$")[2].rstrip("`").lstrip(".") if "at `$" in message else ""
+    return InvalidRequestError(f"not a valid record: {message}", field)
+
+
+__all__ = [
+    "Allocation",
+    "AllocationRecord",
+    "InstanceType",
+    "JobRecord",
+    "Node",
+    "NodeRecord",
+    "Records",
+    "Replica",
+    "ReplicaRecord",
+    "check_record",
+    "decode_record",
+    "decode_records",
+    "limits_of",
+    "record_time",
+    "replicas_of",
+]

@@ -1,0 +1,154 @@
+"""What is measured: one series, its names, and its two 64-bit keys.
+
+A row of the store is (job key, series id, time, value). Both numbers are the first eight bytes of a BLAKE2b digest
+over a canonical text, so that every server and every agent computes the same ones without asking anybody.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2b
+
+from jobmeter.errors import InvalidRequestError
+
+DEFAULT_PROJECT = "default"
+NOBODY = 0
+"""The job key of samples that belong to no job."""
+
+MAX_LABELS = 32
+MAX_NAME = 128
+MAX_LABEL_VALUE = 256
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@+*=~-]{0,127}")
+_METRIC = re.compile(r"[A-Za-z_][A-Za-z0-9._:-]{0,199}")
+_LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,63}")
+_PROJECT = re.compile(r"[A-Za-z0-9-]{1,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One thing that is measured over time.
+
+    A name that the sampler did not know, or that does not apply, is empty. A device metric of a whole device names node
+    and device; when it was measured for a job it names the job and, where known, the replica as well. ``attempt``
+    counts the restarts of a replica from 0. ``labels`` are sorted by name and split one metric into parts (an
+    interface, a disk).
+    """
+
+    metric: str
+    project: str = DEFAULT_PROJECT
+    cluster: str = ""
+    node: str = ""
+    device: str = ""
+    job: str = ""
+    replica: str = ""
+    attempt: int = 0
+    labels: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def id(self) -> int:
+        """64 bits of everything above: the same on every server."""
+        return series_id(self)
+
+    @property
+    def job_key(self) -> int:
+        """64 bits of (project, job); ``NOBODY`` for a series without a job."""
+        return job_key(self.project, self.job) if self.job else NOBODY
+
+
+def _digest(*parts: str) -> int:
+    text = "\x1f".join(parts).encode()
+    return int.from_bytes(blake2b(text, digest_size=8).digest(), "little")
+
+
+@lru_cache(maxsize=65_536)
+def job_key(project: str, job: str) -> int:
+    """The 64-bit key of a job; never ``NOBODY``. Two projects may use the same job id and stay apart."""
+    return _digest("job", project, job) or 1
+
+
+def series_id(series: Series) -> int:
+    """The 64-bit id of a series. Names cannot hold the separator: ``check_series`` refuses control characters."""
+    labels = [part for pair in series.labels for part in pair]
+    return _digest(
+        "series",
+        series.metric,
+        series.project,
+        series.cluster,
+        series.node,
+        series.device,
+        series.job,
+        series.replica,
+        str(series.attempt),
+        *labels,
+    )
+
+
+def check_name(value: str, field: str) -> str:
+    """The value, when it may name a node, device, cluster, replica or user.
+
+    Letters, digits and ``. _ : @ + * = ~ -``, at most 128, beginning with a letter or digit: none of these can climb a
+    path, end a quoted text or hide in a terminal. Raises InvalidRequestError naming ``field``.
+    """
+    if not _NAME.fullmatch(value):
+        raise InvalidRequestError(
+            f"{field} {value[:MAX_NAME]!r} is not a name: 1 to 128 letters, digits and . _ : @ + * = ~ - are allowed",
+            field,
+        )
+    return value
+
+
+def check_job_id(value: str, field: str = "job_id") -> str:
+    """The value, when it may name a job: 1 to 128 printable characters, no slash, no quote, no space at the ends."""
+    if (
+        not 1 <= len(value) <= MAX_NAME
+        or not value.isprintable()
+        or value != value.strip()
+        or any(character in "/\\'\"`<>" for character in value)
+        or value in {".", ".."}
+    ):
+        raise InvalidRequestError(
+            f"{field} {value[:MAX_NAME]!r} is not a job id: 1 to 128 printable characters without / \\ ' \" ` < >",
+            field,
+        )
+    return value
+
+
+def check_project(value: str, field: str = "project") -> str:
+    """The value, when it is 1 to 64 letters, digits and hyphens."""
+    if not _PROJECT.fullmatch(value):
+        raise InvalidRequestError(
+            f"{field} {value[:MAX_NAME]!r} is not a project: 1 to 64 letters, digits and hyphens", field
+        )
+    return value
+
+
+def check_series(series: Series) -> Series:
+    """The series, when each of its names is legal. Raises InvalidRequestError naming the first that is not."""
+    if not _METRIC.fullmatch(series.metric):
+        raise InvalidRequestError(f"metric {series.metric[:MAX_NAME]!r} is not a metric name", "metric")
+    check_project(series.project)
+    for field in ("cluster", "node", "device", "replica"):
+        value = getattr(series, field)
+        if value:
+            check_name(value, field)
+    if series.job:
+        check_job_id(series.job)
+    if not 0 <= series.attempt < 2**31:
+        raise InvalidRequestError(f"attempt {series.attempt} is not between 0 and 2^31", "attempt")
+    _check_labels(series.labels)
+    return series
+
+
+def _check_labels(labels: tuple[tuple[str, str], ...]) -> None:
+    if len(labels) > MAX_LABELS:
+        raise InvalidRequestError(f"a series may have {MAX_LABELS} labels, this one has {len(labels)}", "labels")
+    names = [name for name, _ in labels]
+    if names != sorted(set(names)):
+        raise InvalidRequestError("labels must be sorted by name, each name once", "labels")
+    for name, value in labels:
+        if not _LABEL.fullmatch(name):
+            raise InvalidRequestError(f"label {name[:MAX_NAME]!r} is not a label name", "labels")
+        if len(value) > MAX_LABEL_VALUE or not value.isprintable():
+            raise InvalidRequestError(
+                f"the value of label {name} must be at most {MAX_LABEL_VALUE} printable characters", "labels"
+            )

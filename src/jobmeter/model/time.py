@@ -1,0 +1,125 @@
+"""Time: milliseconds since the epoch, half-open ranges, steps, and the clock as a thing that can be handed over."""
+
+import re
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Protocol
+
+from jobmeter.errors import InvalidRequestError
+
+SECOND = 1_000
+MINUTE = 60 * SECOND
+HOUR = 60 * MINUTE
+DAY = 24 * HOUR
+
+MAX_TIME_MS = 4_102_444_800_000
+"""2100-01-01: a later time is a unit mistake (microseconds, say), not a date."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_UNITS = {"ms": 1, "s": SECOND, "m": MINUTE, "h": HOUR, "d": DAY, "w": 7 * DAY}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
+
+
+class Clock(Protocol):
+    """Where the time comes from, so that tests can hold it."""
+
+    def now_ms(self) -> int:
+        """Wall-clock time in milliseconds since the epoch (UTC)."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds on a clock that never goes back."""
+        ...
+
+
+class SystemClock:
+    """The machine's own clock."""
+
+    def now_ms(self) -> int:
+        """See ``Clock.now_ms``."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic(self) -> float:
+        """See ``Clock.monotonic``."""
+        return time.monotonic()
+
+
+@dataclass(frozen=True, slots=True)
+class TimeRange:
+    """``[start_ms, end_ms)`` in milliseconds since the epoch; ``start_ms == end_ms`` is legal and empty."""
+
+    start_ms: int
+    end_ms: int
+
+    def __post_init__(self) -> None:
+        for field, value in (("start", self.start_ms), ("end", self.end_ms)):
+            if not 0 <= value <= MAX_TIME_MS:
+                raise InvalidRequestError(f"{field} {value} is not a time between 1970 and 2100 in milliseconds", field)
+        if self.end_ms < self.start_ms:
+            raise InvalidRequestError(f"end ({iso(self.end_ms)}) is before start ({iso(self.start_ms)})", "end")
+
+    @property
+    def length_ms(self) -> int:
+        """How long it is."""
+        return self.end_ms - self.start_ms
+
+    def intersect(self, other: "TimeRange") -> "TimeRange | None":
+        """The part that both hold, or None where they do not meet."""
+        start, end = max(self.start_ms, other.start_ms), min(self.end_ms, other.end_ms)
+        return TimeRange(start, end) if start < end else None
+
+
+def floor_to(time_ms: int, step_ms: int) -> int:
+    """The start of the epoch-aligned step that holds ``time_ms``."""
+    return time_ms - time_ms % step_ms
+
+
+def ceil_to(time_ms: int, step_ms: int) -> int:
+    """The first epoch-aligned step boundary at or after ``time_ms``."""
+    return -(-time_ms // step_ms) * step_ms
+
+
+def iso(time_ms: int) -> str:
+    """``2026-11-20T15:33:56Z``, with milliseconds only where there are some."""
+    moment = datetime.fromtimestamp(time_ms / 1000, tz=UTC)
+    timespec = "seconds" if time_ms % 1000 == 0 else "milliseconds"
+    return moment.isoformat(timespec=timespec).replace("+00:00", "Z")
+
+
+def parse_duration(text: str, field: str = "duration", bare_unit: str = "") -> int:
+    """Milliseconds of ``10s``, ``1.5h``, ``1h30m``; a bare number counts in ``bare_unit`` when one is given.
+
+    Raises InvalidRequestError naming ``field`` for anything else and for what is not above zero.
+    """
+    stripped = text.strip()
+    if bare_unit and re.fullmatch(r"\d+(?:\.\d+)?", stripped):
+        stripped += bare_unit
+    if not re.fullmatch(rf"(?:{_DURATION.pattern})+", stripped):
+        raise InvalidRequestError(f"{field} {text!r} is not a duration such as 30s, 5m, 1h or 7d", field)
+    total = sum(float(number) * _UNITS[unit] for number, unit in _DURATION.findall(stripped))
+    if not 1 <= total <= 100 * 365 * DAY:
+        raise InvalidRequestError(f"{field} {text!r} must be between 1ms and 100 years", field)
+    return round(total)
+
+
+def parse_time(text: str | int, field: str = "time") -> int:
+    """Milliseconds of an ISO 8601 text (UTC where it names no zone) or of a number of epoch milliseconds.
+
+    Raises InvalidRequestError naming ``field``.
+    """
+    value = str(text).strip()
+    if re.fullmatch(r"-?\d+", value):
+        moment = int(value)
+    else:
+        try:
+            parsed = datetime.fromisoformat(value)
+        except ValueError as error:
+            raise InvalidRequestError(
+                f"{field} {value!r} is neither ISO 8601 (2026-11-20T15:00:00Z) nor epoch milliseconds", field
+            ) from error
+        parsed = parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
+        moment = round((parsed - _EPOCH).total_seconds() * 1000)
+    if not 0 <= moment <= MAX_TIME_MS:
+        raise InvalidRequestError(f"{field} {value!r} is not between 1970 and 2100 (is it in milliseconds?)", field)
+    return moment

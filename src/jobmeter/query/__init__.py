@@ -1,0 +1,1 @@
+"""The one question and how it is answered."""

@@ -1,0 +1,120 @@
+"""The one question about measurements, and the shape of its answer. Nothing behind it knows who asked."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from jobmeter.model.batch import Float64s, Int64s
+from jobmeter.model.catalog import Aggregate
+from jobmeter.model.job import JobFilter
+from jobmeter.model.time import TimeRange
+
+
+@dataclass(frozen=True, slots=True)
+class JobRef:
+    """A job by its id. ``project`` None: whichever project that the asker may read has it."""
+
+    id: str
+    project: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRef:
+    """A node by its name. ``project`` None: every project that the asker may read."""
+
+    name: str
+    cluster: str | None = None
+    project: str | None = None
+
+
+class By(StrEnum):
+    """What one line of the answer stands for."""
+
+    JOB = "job"
+    REPLICA = "replica"
+    DEVICE = "device"
+    """A line for each device of each replica; a metric without devices gives a line for each replica."""
+    NODE = "node"
+
+
+class Statistic(StrEnum):
+    """What is told of the samples in one bucket of one series.
+
+    ``mean`` of a counter is its rate per second. ``rate`` demands a counter, the others take any metric; ``min max
+    first last`` of a counter speak of the raw reading, ``increase`` demands a counter.
+    """
+
+    MEAN = "mean"
+    MIN = "min"
+    MAX = "max"
+    SUM = "sum"
+    COUNT = "count"
+    FIRST = "first"
+    LAST = "last"
+    INCREASE = "increase"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricQuery:
+    """Which metrics of which job or node, over which range, in steps of ``step_ms``, joined how.
+
+    ``aggregate`` None takes the catalogue's way of joining members. ``replicas``, ``devices`` and ``labels`` (name,
+    value) narrow the members down; empty means all. Buckets are epoch-aligned, half open, named by their start, and
+    hold only samples inside ``[start, end)``.
+    """
+
+    subject: JobRef | NodeRef
+    metrics: tuple[str, ...]
+    range: TimeRange
+    step_ms: int
+    by: By = By.REPLICA
+    statistic: Statistic = Statistic.MEAN
+    aggregate: Aggregate | None = None
+    replicas: frozenset[str] = frozenset()
+    devices: frozenset[str] = frozenset()
+    labels: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Line:
+    """One line of an answer: ``time`` int64[k] bucket starts in ms, ascending; ``value`` float64[k], finite.
+
+    Absent is absent.
+    """
+
+    metric: str
+    unit: str
+    replica: str
+    node: str
+    device: str
+    time: Int64s
+    value: Float64s
+    rank: int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MetricResult:
+    """Lines sorted by (metric, replica in natural order, node, device in natural order). No line is empty.
+
+    ``samples`` is how many stored rows were read for it, ``tiers`` which sources they came from (``raw``, ``minute``,
+    ``hour``).
+    """
+
+    query: MetricQuery
+    lines: Sequence[Line]
+    samples: int = 0
+    tiers: tuple[str, ...] = ()
+    project: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JobQuestion:
+    """One job with its replicas and allocations; answered by ``jobmeter.model.job.JobView``.
+
+    A ``JobFilter`` is a question too.
+    """
+
+    ref: JobRef
+
+
+Question = MetricQuery | JobQuestion | JobFilter

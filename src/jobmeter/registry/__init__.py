@@ -1,0 +1,1 @@
+"""The relational side: jobs, replicas, allocations, nodes, projects and keys."""

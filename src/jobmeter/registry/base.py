@@ -1,0 +1,132 @@
+"""What the registry offers. One implementation over SQLAlchemy Core serves SQLite and PostgreSQL."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from jobmeter.model.job import Allocation, Job, JobFilter, JobPage, JobView, Node
+from jobmeter.model.record import Records
+from jobmeter.model.retention import Retention
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """What a batch of samples says of the registry's things: this replica was here from ``first_ms`` to ``last_ms``.
+
+    Names that the samples did not carry are empty; ``job`` empty means a node alone was seen.
+    """
+
+    project: str
+    job: str
+    replica: str
+    attempt: int
+    cluster: str
+    node: str
+    device: str
+    first_ms: int
+    last_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredKey:
+    """A key as the registry keeps it: the token as a SHA-256 digest, the secret sealed. Times in epoch ms."""
+
+    id: str
+    name: str
+    role: str
+    project: str | None
+    token_hash: bytes
+    access_key_id: str
+    sealed_secret: bytes
+    created: int
+    revoked: int | None = None
+    last_used: int | None = None
+
+
+class Registry(Protocol):
+    """The relational side.
+
+    Every method may be called from any thread and is one transaction; a failure of the database is UnavailableError.
+    """
+
+    def record(self, project: str, records: Records, now_ms: int) -> int:
+        """Merge job and node records into ``project``; what a record leaves out stays. Gives the number of records.
+
+        A record that names its own project must name this one, unless the caller settled otherwise.
+        """
+        ...
+
+    def observe(self, observations: Sequence[Observation], now_ms: int) -> None:
+        """Make sure that what samples speak of exists, and widen its times.
+
+        That is jobs, replicas, nodes, and allocations (source ``import``) for the devices of replicas.
+        """
+        ...
+
+    def jobs(self, question: JobFilter, now_ms: int) -> JobPage:
+        """One page of jobs.
+
+        The state of a job that nobody recorded is derived: Running if sampled in the last 5 minutes, else Succeeded.
+        """
+        ...
+
+    def job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView]:
+        """Every job of that id in those projects (None: all)."""
+        ...
+
+    def job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job]:
+        """As ``job``, but without replicas and allocations: what the hot path asks."""
+        ...
+
+    def allocations(self, project: str, job: str) -> list[Allocation]:
+        """The allocations of one job, by start."""
+        ...
+
+    def delete_job(self, project: str, job: str) -> bool:
+        """Forget a job's record; False when there was none."""
+        ...
+
+    def nodes(self, projects: frozenset[str] | None) -> list[Node]:
+        """The nodes, by cluster and name."""
+        ...
+
+    def retention(self, project: str) -> Retention:
+        """How long a project's samples are kept: its own setting, else the server's."""
+        ...
+
+    def set_retention(self, project: str, retention: Retention | None) -> None:
+        """Give a project a setting of its own, or take it back."""
+        ...
+
+    def add_key(self, key: StoredKey) -> None:
+        """Keep a new key."""
+        ...
+
+    def keys(self, projects: frozenset[str] | None = None) -> list[StoredKey]:
+        """Keys, revoked ones included, by creation."""
+        ...
+
+    def key_by_token(self, token_hash: bytes) -> StoredKey | None:
+        """The key with that token digest, revoked or not."""
+        ...
+
+    def key_by_access_key(self, access_key_id: str) -> StoredKey | None:
+        """The key with that access key id, revoked or not."""
+        ...
+
+    def revoke_key(self, key_id: str, now_ms: int) -> bool:
+        """End a key; False when there is none of that id that still holds."""
+        ...
+
+    def backup(self, directory: Path) -> None:
+        """Write a consistent copy of the database into a directory, while others use it."""
+        ...
+
+    def restore(self, directory: Path) -> None:
+        """Replace an empty registry with a copy made by ``backup``."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the database."""
+        ...

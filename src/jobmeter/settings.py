@@ -1,0 +1,115 @@
+"""Every setting, in one frozen tree: what it means, its default, its environment variable.
+
+Flags of the command line come before the environment, the environment before the default.
+``docs/reference/settings.md`` is asserted against this file.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from jobmeter.errors import ConfigurationError
+from jobmeter.model.retention import Retention
+
+
+def default_data_directory(environment: Mapping[str, str]) -> Path:
+    """``$XDG_DATA_HOME/jobmeter``, by default ``~/.local/share/jobmeter``."""
+    base = environment.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
+    return Path(base) / "jobmeter"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a stranger may make the server do at most."""
+
+    body_bytes: int = 64 * 2**20
+    """Largest request body as sent (JOBMETER_LIMIT_BODY_BYTES)."""
+    decoded_bytes: int = 256 * 2**20
+    """Largest request body after decompression (JOBMETER_LIMIT_DECODED_BYTES)."""
+    request_series: int = 100_000
+    """Most series in one ingest request (JOBMETER_LIMIT_REQUEST_SERIES)."""
+    project_series: int = 5_000_000
+    """Most live series of one project (JOBMETER_LIMIT_PROJECT_SERIES)."""
+    query_points: int = 2_000_000
+    """Most points in one answer (JOBMETER_LIMIT_QUERY_POINTS)."""
+    query_buckets: int = 50_000
+    """Most buckets in one line of an answer (JOBMETER_LIMIT_QUERY_BUCKETS)."""
+    query_series: int = 100_000
+    """Most series that one question may read (JOBMETER_LIMIT_QUERY_SERIES)."""
+    query_rows: int = 200_000_000
+    """Most stored rows that one question may read (JOBMETER_LIMIT_QUERY_ROWS)."""
+    query_seconds: int = 30
+    """Longest time for one question (JOBMETER_LIMIT_QUERY_SECONDS)."""
+    future_seconds: int = 300
+    """How far ahead of the server's clock a sample may be (JOBMETER_LIMIT_FUTURE_SECONDS)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the server is told at its start."""
+
+    data: Path
+    """The data folder (--data, JOBMETER_DATA)."""
+    host: str = "127.0.0.1"
+    """Address to listen on (--host, JOBMETER_HOST)."""
+    port: int = 8400
+    """Port to listen on, 0 for any free one (--port, JOBMETER_PORT)."""
+    store: str = ""
+    """DSN of the telemetry engine (--store, JOBMETER_STORE); by default ``chdb://DATA/telemetry``."""
+    registry: str = ""
+    """URL of the registry (--registry, JOBMETER_REGISTRY); by default ``sqlite:///DATA/registry.db``."""
+    secret_key_file: str = ""
+    """File with the key that seals secrets (JOBMETER_SECRET_KEY_FILE); by default ``DATA/secret.key``, made if missing."""
+    tls_cert: str = ""
+    """Certificate chain in PEM (--tls-cert, JOBMETER_TLS_CERT)."""
+    tls_key: str = ""
+    """Private key in PEM (--tls-key, JOBMETER_TLS_KEY)."""
+    retention: Retention = field(default_factory=Retention)
+    """Days to keep raw samples, minutes, hours (JOBMETER_RETENTION_RAW_DAYS, _MINUTE_DAYS, _HOUR_DAYS)."""
+    limits: Limits = field(default_factory=Limits)
+    """See ``Limits``."""
+
+    @property
+    def store_dsn(self) -> str:
+        """The telemetry engine, the default filled in."""
+        return self.store or f"chdb://{self.data / 'telemetry'}"
+
+    @property
+    def registry_url(self) -> str:
+        """The registry, the default filled in."""
+        return self.registry or f"sqlite:///{self.data / 'registry.db'}"
+
+
+def load(environment: Mapping[str, str] | None = None, **flags: object) -> Settings:
+    """Settings from flags (those that are not None) and the environment.
+
+    Raises ConfigurationError naming the variable that is wrong.
+    """
+    variables = os.environ if environment is None else environment
+    texts = {name: variables.get(f"JOBMETER_{name.upper()}") for name in _TEXTS}
+    values: dict[str, object] = {name: text for name, text in texts.items() if text}
+    values["data"] = Path(variables.get("JOBMETER_DATA") or default_data_directory(variables))
+    if variables.get("JOBMETER_PORT"):
+        values["port"] = _number(variables, "JOBMETER_PORT", 0, 65_535)
+    values["retention"] = Retention(**_numbers(variables, "JOBMETER_RETENTION_", Retention, 36_500))
+    values["limits"] = Limits(**_numbers(variables, "JOBMETER_LIMIT_", Limits, 2**53))
+    values.update({name: value for name, value in flags.items() if value is not None})
+    return Settings(**values)  # type: ignore[arg-type]
+
+
+_TEXTS = ("host", "store", "registry", "secret_key_file", "tls_cert", "tls_key")
+
+
+def _numbers(
+    variables: Mapping[str, str], prefix: str, shape: type[Limits | Retention], highest: int
+) -> dict[str, int]:
+    names = {name: f"{prefix}{name.upper()}" for name in shape.__dataclass_fields__}
+    return {name: _number(variables, key, 1, highest) for name, key in names.items() if variables.get(key)}
+
+
+def _number(variables: Mapping[str, str], key: str, lowest: int, highest: int) -> int:
+    text = variables[key]
+    if not text.isdigit() or not lowest <= int(text) <= highest:
+        raise ConfigurationError(f"{key} must be a whole number from {lowest} to {highest}, it is {text!r}")
+    return int(text)

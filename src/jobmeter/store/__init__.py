@@ -1,0 +1,1 @@
+"""The telemetry store: samples, their series, and their roll-ups."""

@@ -1,0 +1,130 @@
+"""What a telemetry engine must do. ``jobmeter.testing.store.StoreTests`` is the same contract as tests."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+from typing import Protocol
+
+from jobmeter.model.batch import BucketColumns, SampleBatch, SampleColumns, SeriesKeys
+from jobmeter.model.retention import Retention
+from jobmeter.model.series import Series
+from jobmeter.model.time import HOUR, MINUTE, TimeRange
+
+
+class Tier(IntEnum):
+    """A roll-up tier; its value is the length of its buckets in milliseconds."""
+
+    MINUTE = MINUTE
+    HOUR = HOUR
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selector:
+    """Which series. Every part that is given must match; at least ``jobs`` or ``nodes`` or ``metrics`` is given.
+
+    ``projects`` None means every project: whoever calls has settled what the asker may see (``jobmeter.access``).
+    ``jobs`` holds job keys (``NOBODY`` for node series); ``nodes`` holds (cluster, node) pairs. ``since`` leaves out
+    series that were last written before that time, in epoch milliseconds, as far as the engine knows (it may keep
+    more).
+    """
+
+    projects: frozenset[str] | None = None
+    jobs: tuple[int, ...] | None = None
+    nodes: tuple[tuple[str, str], ...] | None = None
+    metrics: frozenset[str] | None = None
+    since: int | None = None
+    limit: int = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadBudget:
+    """How much one question may cost.
+
+    Past ``rows`` a read raises LimitExceededError, past ``seconds`` QueryTimeoutError.
+    """
+
+    rows: int = 200_000_000
+    seconds: float = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreStatistics:
+    """Sizes for operators: rows and bytes on disk by table (``samples``, ``minutes``, ``hours``, ``series``)."""
+
+    rows: dict[str, int]
+    bytes: dict[str, int]
+
+
+class Store(Protocol):
+    """A telemetry engine. Every method may be called from any thread; reads do not wait for each other or for writes.
+
+    A sample is known by (job key, series id, time); written again, the last write wins, whatever the grouping. Failure
+    of the engine (disk full, read-only, connection lost) is UnavailableError, and then nothing of the call may be taken
+    as kept.
+    """
+
+    def append(self, batch: SampleBatch, retention: Retention = ...) -> None:
+        """Keep samples and the series they belong to. On return they are durable: they survive kill -9 and power loss.
+
+        All rows or, after an error, possibly some: the caller repeats the call and each sample still counts once. Hours
+        that are rolled up already and that the batch touches are marked before the samples become visible, so that no
+        reader trusts a roll-up that lacks them.
+        """
+        ...
+
+    def find(self, selector: Selector) -> list[Series]:
+        """The series that match, in no order. Raises LimitExceededError past ``selector.limit``."""
+        ...
+
+    def read(self, keys: SeriesKeys, span: TimeRange, budget: ReadBudget) -> Iterator[SampleColumns]:
+        """Raw samples with ``span.start_ms <= time < span.end_ms``, in blocks.
+
+        Blocks are sorted by (index, time) and follow each other in that order: one series may go on in the next block.
+        Duplicates are already gone. Memory stays bounded by the block size. Closing the iterator early stops the
+        engine's work.
+        """
+        ...
+
+    def read_buckets(self, keys: SeriesKeys, span: TimeRange, tier: Tier, budget: ReadBudget) -> BucketColumns:
+        """Roll-up rows whose bucket start lies in ``span``. Only what ``rolled`` vouches for may be trusted."""
+        ...
+
+    def previous(self, keys: SeriesKeys, before_ms: int, budget: ReadBudget) -> SampleColumns:
+        """For each series the last sample before that time, at most one row each; series without one are left out."""
+        ...
+
+    def rolled(self, jobs: Sequence[int], span: TimeRange) -> list[TimeRange]:
+        """The hour-aligned parts of ``span``, sorted, in which roll-ups of all these jobs hold every sample there is."""
+        ...
+
+    def roll_up(self, until_ms: int) -> int:
+        """Compute what is missing: hours that end at or before ``until_ms``, and marked hours.
+
+        Gives the number of hours done.
+        """
+        ...
+
+    def last_times(self, jobs: Sequence[int]) -> dict[int, tuple[int, int]]:
+        """For each job key that has samples: the times of its first and its last one, in milliseconds."""
+        ...
+
+    def delete_job(self, job: int) -> None:
+        """Forget every sample, roll-up and series of a job key."""
+        ...
+
+    def statistics(self) -> StoreStatistics:
+        """How much there is."""
+        ...
+
+    def backup(self, directory: Path) -> None:
+        """Write a copy of everything into an empty directory, while others read and write. Restored by ``restore``."""
+        ...
+
+    def restore(self, directory: Path) -> None:
+        """Replace what there is (which must be nothing) with a backup. Raises ConflictError when there is something."""
+        ...
+
+    def close(self) -> None:
+        """Finish what is under way and let go of the engine. A no-op the second time."""
+        ...

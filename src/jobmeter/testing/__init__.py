@@ -1,0 +1,1 @@
+"""Contract tests that every engine, dialect and collector inherits."""

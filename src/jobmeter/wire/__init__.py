@@ -1,0 +1,1 @@
+"""Bytes to batches and back; no sockets."""

@@ -1,0 +1,1 @@
+"""What Jobmeter's own agents speak: docs/reference/wire-format.md."""
