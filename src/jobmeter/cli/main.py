@@ -31,18 +31,18 @@ _MODULES = {"import": "import_"}
 class _Verbs(click.Group):
     """Loads one verb's file when it is asked for: a verb never pays for another one's imports."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """The verbs, in the order of ``VERBS``."""
         return list(VERBS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """The verb of that name, None for a name that is none."""
         if cmd_name not in VERBS:
             return None
         command: click.Command = import_module(f"jobmeter.cli.{_MODULES.get(cmd_name, cmd_name)}").command
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """The list of verbs, without loading them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(VERBS.items()))
