@@ -60,7 +60,7 @@ class Settings:
     registry: str = ""
     """URL of the registry (--registry, JOBMETER_REGISTRY); by default ``sqlite:///DATA/registry.db``."""
     secret_key_file: str = ""
-    """File with the key that seals secrets (JOBMETER_SECRET_KEY_FILE); ``DATA/secret.key`` by default, made if missing."""
+    """File with the key that seals secrets (JOBMETER_SECRET_KEY_FILE); by default ``DATA/secret.key``, made then."""
     tls_cert: str = ""
     """Certificate chain in PEM (--tls-cert, JOBMETER_TLS_CERT)."""
     tls_key: str = ""

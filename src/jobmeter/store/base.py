@@ -95,7 +95,7 @@ class Store(Protocol):
         ...
 
     def rolled(self, jobs: Sequence[int], span: TimeRange) -> list[TimeRange]:
-        """The hour-aligned parts of ``span``, sorted, in which roll-ups of all these jobs hold every sample there is."""
+        """The hour-aligned parts of ``span``, sorted, where roll-ups of all these jobs hold every sample there is."""
         ...
 
     def roll_up(self, until_ms: int) -> int:

@@ -1,0 +1,105 @@
+"""One request to a Jobmeter server: its address, a key, an answer or one of our errors."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+import urllib3
+
+from jobmeter.errors import (
+    ConflictError,
+    ForbiddenError,
+    InvalidRequestError,
+    JobmeterError,
+    LimitExceededError,
+    NotFoundError,
+    QueryTimeoutError,
+    ThrottledError,
+    UnauthenticatedError,
+    UnavailableError,
+)
+
+API = "/api/jobmeter/v1"
+FRAMES = "application/vnd.jobmeter.frames"
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A successful answer: header names are lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class _Problem(msgspec.Struct):
+    code: str = ""
+    message: str = ""
+    field: str = ""
+
+
+class _ProblemBody(msgspec.Struct):
+    error: _Problem
+
+
+class Transport:
+    """Keeps connections to one server. Safe to use from several threads."""
+
+    def __init__(self, server: str, key: str = "", *, ca_file: str | None = None, timeout: float = 30.0) -> None:
+        """``server`` is ``http(s)://host:port``; ``key`` the token of a key; ``timeout`` in seconds for one attempt."""
+        self.server = server.rstrip("/")
+        self._headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self._pool = urllib3.PoolManager(
+            maxsize=4, ca_certs=ca_file, timeout=urllib3.Timeout(connect=5.0, read=timeout), retries=False
+        )
+
+    def request(
+        self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
+    ) -> Response:
+        """Send one request to ``path`` (below the server's root) once, without retries.
+
+        Raises UnavailableError when no answer came, and for a refusal the same error that the server raised.
+        """
+        try:
+            answer = self._pool.request(
+                method, self.server + path, body=body, headers={**self._headers, **(headers or {})}, redirect=False
+            )
+        except urllib3.exceptions.HTTPError as error:
+            raise UnavailableError(f"no answer from {self.server}: {error}") from error
+        names = {name.lower(): value for name, value in answer.headers.items()}
+        if answer.status >= 300:
+            raise _error(answer.status, names, answer.data)
+        return Response(answer.status, names, answer.data)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._pool.clear()
+
+
+def _error(status: int, headers: Mapping[str, str], body: bytes) -> JobmeterError:
+    try:
+        problem = msgspec.json.decode(body, type=_ProblemBody).error
+    except msgspec.DecodeError:
+        return UnavailableError(f"the server answered {status} with a body that is not Jobmeter's")
+    match problem.code:
+        case "invalid_request":
+            return InvalidRequestError(problem.message, problem.field)
+        case "limit_exceeded":
+            return LimitExceededError(problem.message, problem.field)
+        case "unauthenticated":
+            return UnauthenticatedError(problem.message)
+        case "forbidden":
+            return ForbiddenError(problem.message)
+        case "not_found":
+            return NotFoundError(problem.message)
+        case "conflict":
+            return ConflictError(problem.message)
+        case "throttled":
+            seconds = headers.get("retry-after", "1")
+            return ThrottledError(problem.message, int(seconds) * 1000 if seconds.isdigit() else 1000)
+        case "timeout":
+            return QueryTimeoutError(problem.message)
+        case "unavailable":
+            return UnavailableError(problem.message)
+        case _:
+            return JobmeterError(problem.message or f"the server answered {status}")
