@@ -76,30 +76,25 @@ class Transport:
         self._pool.clear()
 
 
+_PLAIN: Mapping[str, type[JobmeterError]] = {
+    "unauthenticated": UnauthenticatedError,
+    "forbidden": ForbiddenError,
+    "not_found": NotFoundError,
+    "conflict": ConflictError,
+    "timeout": QueryTimeoutError,
+    "unavailable": UnavailableError,
+}
+
+
 def _error(status: int, headers: Mapping[str, str], body: bytes) -> JobmeterError:
     try:
         problem = msgspec.json.decode(body, type=_ProblemBody).error
     except msgspec.DecodeError:
         return UnavailableError(f"the server answered {status} with a body that is not Jobmeter's")
-    match problem.code:
-        case "invalid_request":
-            return InvalidRequestError(problem.message, problem.field)
-        case "limit_exceeded":
-            return LimitExceededError(problem.message, problem.field)
-        case "unauthenticated":
-            return UnauthenticatedError(problem.message)
-        case "forbidden":
-            return ForbiddenError(problem.message)
-        case "not_found":
-            return NotFoundError(problem.message)
-        case "conflict":
-            return ConflictError(problem.message)
-        case "throttled":
-            seconds = headers.get("retry-after", "1")
-            return ThrottledError(problem.message, int(seconds) * 1000 if seconds.isdigit() else 1000)
-        case "timeout":
-            return QueryTimeoutError(problem.message)
-        case "unavailable":
-            return UnavailableError(problem.message)
-        case _:
-            return JobmeterError(problem.message or f"the server answered {status}")
+    if problem.code in {"invalid_request", "limit_exceeded"}:
+        kind = LimitExceededError if problem.code == "limit_exceeded" else InvalidRequestError
+        return kind(problem.message, problem.field)
+    if problem.code == "throttled":
+        seconds = headers.get("retry-after", "1")
+        return ThrottledError(problem.message, int(seconds) * 1000 if seconds.isdigit() else 1000)
+    return _PLAIN.get(problem.code, JobmeterError)(problem.message or f"the server answered {status}")
