@@ -7,7 +7,9 @@ import json
 import os
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -18,6 +20,9 @@ from jobmeter.model.time import HOUR, SystemClock, TimeRange, parse_time
 from jobmeter.store.base import Selector, Store, Tier
 from jobmeter.store.registry import open_store
 from jobmeter.testing.samples import FOREVER, batch_of, brute_buckets, read_all, stored_buckets
+
+if TYPE_CHECKING:
+    from jobmeter.store.clickhouse import ClickHouseStore
 
 START = parse_time("2026-01-01")
 SERIES = [Series("cpu.time", job=f"job-{number}", replica="worker-0") for number in range(20)]
@@ -155,7 +160,17 @@ def attempt(folder: str) -> None:
         say(error=type(error).__name__, message=error.message)
 
 
-VERBS = {
+def from_the_future(folder: str) -> None:
+    """Open what a newer program left behind."""
+    store = open_folder(folder)
+    with cast("ClickHouseStore", store)._maintenance._pool.client() as client:
+        client.command("INSERT INTO migrations SELECT 999, 'unknown', 0")
+    store.close()
+    attempt(folder)
+
+
+VERBS: dict[str, Callable[..., None]] = {
+    "from_the_future": from_the_future,
     "write": write,
     "check": check,
     "fill": fill,

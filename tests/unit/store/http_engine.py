@@ -14,6 +14,7 @@ from email.policy import HTTP
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import chdb
@@ -45,7 +46,7 @@ class Engine:
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
-        self._idle: SimpleQueue = SimpleQueue()
+        self._idle: SimpleQueue[Any] = SimpleQueue()
 
     def take(self):
         try:
@@ -98,7 +99,7 @@ class Handler(BaseHTTPRequestHandler):
         if kind.startswith("multipart/form-data"):
             message = BytesParser(policy=HTTP).parsebytes(f"Content-Type: {kind}\r\n\r\n".encode() + body)
             fields = {
-                part.get_param("name", header="content-disposition"): part.get_payload(decode=True).decode()
+                str(part.get_param("name", header="content-disposition")): part.get_content()
                 for part in message.iter_parts()
             }
             parameters |= {name[6:]: value for name, value in fields.items() if name.startswith("param_")}

@@ -7,13 +7,14 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 CHILD = str(Path(__file__).with_name("child.py"))
 
 
-def run(*arguments: object) -> list[dict]:
+def run(*arguments: object) -> list[dict[str, Any]]:
     """The lines that a child says."""
     done = subprocess.run(
         [sys.executable, CHILD, *map(str, arguments)], capture_output=True, text=True, timeout=240, check=False
@@ -95,3 +96,9 @@ def test_a_backup_of_a_busy_store_answers_the_same(tmp_path):
     checked = run("check", tmp_path / "copy", said["begun"])[0]
     assert checked["missing"] == checked["unknown"] == checked["wrong"] == 0, checked
     assert checked["extra_times"] <= said["ended"] - said["begun"] + 2
+
+
+def test_a_store_of_a_newer_program_is_refused(tmp_path):
+    said = run("from_the_future", tmp_path / "store")[0]
+    assert said["error"] == "ConfigurationError"
+    assert "schema 999" in said["message"]

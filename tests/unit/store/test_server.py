@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from jobmeter.errors import UnavailableError
 from jobmeter.model.time import SystemClock
 from jobmeter.store.base import Store
 from jobmeter.store.registry import open_store
@@ -47,3 +48,8 @@ class TestServer(StoreTests):
     @pytest.fixture
     def store(self, server_store: Store) -> Store:
         return server_store
+
+
+def test_a_server_that_cannot_be_reached_is_unavailable():
+    with pytest.raises(UnavailableError, match="cannot be reached"):
+        open_store("clickhousedb://127.0.0.1:1/jobmeter", SystemClock())
