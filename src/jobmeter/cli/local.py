@@ -28,7 +28,7 @@ IDLE_EXIT_SECONDS = 600
 START_SECONDS = 60.0
 """How long a server may take until it is ready."""
 
-_LOOPBACK = {"127.0.0.1", "::1", "localhost"}
+LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 
 
 class _Listening(msgspec.Struct):
@@ -116,7 +116,7 @@ def _own_key(server: str, folder: Path) -> str:
     # The folder's key opens everything: it goes to no address that could be somebody else's.
     described = _described(folder)
     address = _address(server).rstrip("/")
-    if urlsplit(address).hostname in _LOOPBACK or (described is not None and described.url.rstrip("/") == address):
+    if urlsplit(address).hostname in LOOPBACK or (described is not None and described.url.rstrip("/") == address):
         return _key(folder)
     return ""
 
