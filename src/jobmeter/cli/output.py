@@ -122,6 +122,8 @@ class Course:
         length = max(self.end - self.start, 1)
         sums, counts = [0.0] * width, [0] * width
         for time, value in self.points:
+            if time >= self.end or time + self.step <= self.start:
+                continue
             first = max(time - self.start, 0) * width // length
             last = (min(time + self.step, self.end) - self.start) * width // length
             for place in range(min(first, width - 1), min(max(last, first + 1), width)):

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from jobmeter.cli.loading.arrow import to_rows
-from jobmeter.cli.loading.rows import COLUMNS, BadRowError, Block, Source, check_columns
+from jobmeter.cli.loading.rows import BadRowError, Block, Source, check_columns
 from jobmeter.cli.loading.text import read_csv, read_jsonl
 from jobmeter.errors import InvalidRequestError
 
@@ -58,9 +58,11 @@ def _sniffed(file: IO[bytes]) -> Format:
 def _read_parquet(file: IO[bytes], source: Source) -> Iterator[Block]:
     """The samples of a Parquet file."""
     try:
-        seekable = file if file.seekable() else pa.BufferReader(file.read())
-        parquet = pq.ParquetFile(seekable, read_dictionary=[name for name in COLUMNS if name not in {"time", "value"}])
-        check_columns(source, parquet.schema_arrow.names)
+        seekable: Any = file if file.seekable() else pa.BufferReader(file.read())
+        names = pq.read_schema(seekable).names
+        check_columns(source, names)
+        seekable.seek(0)
+        parquet = pq.ParquetFile(seekable, read_dictionary=[name for name in names if name not in {"time", "value"}])
         first = 1
         for batch in parquet.iter_batches(batch_size=source.batch_rows):
             rows, skipped = to_rows(pa.Table.from_batches([batch]), source, _row_of(source, first))
