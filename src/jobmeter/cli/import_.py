@@ -116,6 +116,7 @@ def _send(
             sender.finish()
     except JobmeterError as error:
         error.message += f" ({sender.totals.accepted:,} rows were imported before)"
+        error.args = (error.message,)
         raise
     totals = sender.totals
     return tally, IngestReceipt(accepted=totals.accepted, records=totals.records, rejected=totals.rejected)

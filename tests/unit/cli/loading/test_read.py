@@ -5,6 +5,7 @@ import io
 import json
 import sys
 from types import SimpleNamespace
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -24,7 +25,7 @@ ROWS = [
 NAMES = ("job_id", "replica", "node", "device", "metric", "time", "value")
 
 
-def unpacked(rows: Rows) -> list[tuple]:
+def unpacked(rows: Rows) -> list[tuple[Any, ...]]:
     names = {name: [column.values[code] for code in column.codes] for name, column in rows.names.items()}
     columns = [names.get(name, [""] * len(rows)) for name in NAMES[:5]]
     return list(zip(*columns, rows.time.tolist(), rows.value.tolist(), strict=True))
@@ -140,7 +141,7 @@ def test_blocks_join_without_a_seam(tmp_path, monkeypatch):
     rows = [(f"j{i % 7}", "r", "n", "", "cpu.usage", 1_000 + i, float(i)) for i in range(500)]
     file = tmp_path / "a.csv"
     file.write_text(csv_text(rows))
-    seen = []
+    seen: list[int] = []
     blocks = read(file, progress=seen.append)
     assert len(blocks) > 10
     assert samples(blocks) == rows
