@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -33,15 +33,49 @@ class DeviceUse(msgspec.Struct, frozen=True, kw_only=True):
     rank: int | None = None
 
 
+class MetricSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """One metric of a job over its life. None is what was not measured.
+
+    ``mean`` is that of the job's members, ``max`` the highest that a member showed, ``total`` a counter's increase over
+    all members in ``total_unit``; ``points`` are the job's values in steps of ``JobSummary.step_ms``.
+    """
+
+    metric: str
+    unit: str = ""
+    mean: float | None = None
+    max: float | None = None
+    last: float | None = None
+    total: float | None = None
+    total_unit: str = ""
+    points: list[float | None] = []
+
+
+class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job used over its whole life, until now while it runs. Times in epoch milliseconds."""
+
+    duration_ms: int | None = None
+    start_ms: int = 0
+    step_ms: int = 1
+    replicas: int = 0
+    nodes: int = 0
+    devices: int = 0
+    metrics: list[MetricSummary] = []
+    gpu_energy_joules: float | None = None
+
+    def find(self, metric: str) -> MetricSummary | None:
+        """What is told of that metric; None when the job was not measured for it."""
+        return next((one for one in self.metrics if one.metric == metric), None)
+
+
 class JobDetail(msgspec.Struct, frozen=True, kw_only=True):
-    """One job with everything that belongs to it. ``summary`` is what the server computed over its life."""
+    """One job with everything that belongs to it."""
 
     job: Job
     replicas: list[Replica] = []
     allocations: list[Allocation] = []
     devices: list[DeviceUse] = []
     nodes: list[str] = []
-    summary: dict[str, Any] = {}
+    summary: JobSummary = msgspec.field(default_factory=JobSummary)
 
 
 class MetricLine(msgspec.Struct, frozen=True, kw_only=True):
