@@ -13,9 +13,7 @@ def join(batches: Sequence[SampleBatch]) -> SampleBatch:
     if len(batches) == 1 and len(set(batches[0].series)) == len(batches[0].series):
         return batches[0]
     places: dict[Series, int] = {}
-    parts: list[Uint32s] = []
-    for batch in batches:
-        parts.append(_places(batch.series, places)[batch.index])
+    parts = [_places(batch.series, places)[batch.index] for batch in batches]
     if not parts:
         return SampleBatch([], np.empty(0, np.uint32), np.empty(0, np.int64), np.empty(0, np.float64))
     return SampleBatch(

@@ -1,7 +1,7 @@
 """What the registry must hear of samples: what is new at once, what merely goes on now and then."""
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from jobmeter.ingest.join import extremes
@@ -115,6 +115,3 @@ def _thing(series: Series) -> _Thing:
 def _observations(things: dict[_Thing, _Times]) -> Iterable[Observation]:
     for thing, (first_ms, last_ms) in things.items():
         yield Observation(**thing._asdict(), first_ms=first_ms, last_ms=last_ms)
-
-
-__all__: Sequence[str] = ["NOTICEABLE_MS", "Observer"]

@@ -119,6 +119,10 @@ class Registry(Protocol):
         """End a key; False when there is none of that id that still holds."""
         ...
 
+    def key_used(self, key_id: str, now_ms: int) -> None:
+        """Remember when a key was last used; nothing happens for one that there is not."""
+        ...
+
     def backup(self, directory: Path) -> None:
         """Write a consistent copy of the database into a directory, while others use it."""
         ...
