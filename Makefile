@@ -11,6 +11,9 @@ help:            ## this list
 
 setup: $(VENV)/.ready
 
+demo: setup      ## a training job measured, kept, and asked for: about a minute
+	@$(RUN)python -m jobmeter.examples.demo
+
 $(VENV)/.ready: requirements/dev.txt requirements/uv.txt pyproject.toml
 	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	@$(RUN)python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/uv.txt

@@ -219,6 +219,14 @@ def _launch(folder: Path) -> str:
             cwd="/",
             env={name: value for name, value in os.environ.items() if name not in {"JOBMETER_HOST", "JOBMETER_PORT"}},
         )
+    return started_by(process, folder, log, begin)
+
+
+def started_by(process: "subprocess.Popen[bytes]", folder: Path, log: Path, begin: int = 0) -> str:
+    """The address of the server that ``process`` is becoming on a data folder, once it is ready.
+
+    Raises UnavailableError with what it logged since ``begin`` when it ends or takes too long; then it is told to end.
+    """
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         url = _listening(folder)
