@@ -4,7 +4,7 @@ VENV := .venv
 UV := $(VENV)/bin/uv
 RUN := $(VENV)/bin/
 
-.PHONY: help setup demo test bench check lint types imports format pins clean
+.PHONY: help setup demo test bench check lint types imports format docs pins clean
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 12
@@ -37,6 +37,9 @@ check: lint types imports test   ## exactly what CI runs
 
 format: setup    ## put the source in shape
 	@$(RUN)ruff check --fix . ; $(RUN)ruff format .
+
+docs: setup      ## write the generated reference pages again
+	@$(RUN)python docs/generate.py
 
 pins: setup      ## compile the requirement files again
 	@for group in "dev --extra server --group lint --group test --group demo --group bench" "server --extra server" "base" "sdk --only-group sdk"; do \
