@@ -36,7 +36,8 @@ def command(idle_exit: int, log_level: str, **flags: object) -> None:
     It keeps everything in the data folder. On the first start it makes an administrator's key there (admin.key).
     SIGTERM and SIGINT stop it: requests under way are answered first.
     """
-    logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("jobmeter").setLevel(log_level.upper())
     logging.captureWarnings(capture=True)
     try:
         from jobmeter.server.run import run

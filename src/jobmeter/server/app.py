@@ -4,7 +4,10 @@ import logging
 from contextlib import ExitStack
 from dataclasses import dataclass
 
+from jobmeter.access.audit import Audit
 from jobmeter.access.authenticate import Authenticator
+from jobmeter.access.limit import RateLimiter, parse_rates
+from jobmeter.access.nonces import NonceMemory
 from jobmeter.access.vault import Vault
 from jobmeter.dialects.registry import dialects
 from jobmeter.errors import JobmeterError
@@ -30,6 +33,7 @@ _log = logging.getLogger("jobmeter.server")
 
 READ_THREADS, WRITE_THREADS, CONTROL_THREADS = 16, 16, 4
 WAITING = 512
+NONCES, AUDIT = "nonces", "audit.log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,7 @@ class Application:
             lane.close()
         with ExitStack() as stack:
             stack.callback(self.services.registry.close)
+            stack.callback(self.services.nonces.close)
             stack.callback(self.services.store.close)
             stack.callback(self.services.funnel.close)
 
@@ -79,13 +84,17 @@ def assemble(settings: Settings, clock: Clock, registry: Registry, store: Store)
     """The application on a store and a registry that are open already; ``Application.close`` closes them."""
     vault = Vault.load(settings)
     telemetry = Telemetry(clock)
+    nonces = NonceMemory(clock, settings.data / NONCES)
     services = Services(
         settings=settings,
         clock=clock,
         registry=registry,
         store=store,
         vault=vault,
-        authenticator=Authenticator(registry, vault, clock),
+        nonces=nonces,
+        authenticator=Authenticator(registry, vault, clock, nonces),
+        limiter=RateLimiter(clock, parse_rates(settings.rate_limits)),
+        audit=Audit(clock, settings.data / AUDIT),
         funnel=Funnel(store, registry, clock, settings.limits),
         executor=Executor(store, registry, clock, settings.limits),
         telemetry=telemetry,

@@ -46,8 +46,8 @@ class DialectDoor:
 
     def _answer(self, match: Match, call: Call, request_id: str) -> Answer:
         services, operation = self._services, match.operation
-        principal = authenticated(services, call, self._dialect.schemes)
-        scope = allowed(services, call, principal, operation.action, None)
+        principal = authenticated(services, call, request_id, self._dialect.schemes, operation.name)
+        scope = allowed(services, call, request_id, principal, operation.action, None)
         # Signatures cover the body as sent; an operation reads it uncompressed.
         call = replace(call, body=decoded_body(call, services.settings.limits.decoded_bytes))
         context = Context(services.clock.now_ms(), request_id, match.path)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import signal
 import socket
 import ssl
@@ -124,7 +125,8 @@ class _OnSocket(Embedded):
 
     def _init_shared_socket(self) -> None:
         # Granian's type stub lags behind: the constructor takes (file descriptor, is it a unix socket, backlog).
-        self._shd = SocketHolder(self.bound.fileno(), False, BACKLOG)  # type: ignore[call-arg, assignment]
+        # It closes the descriptor at its end, so it gets one of its own.
+        self._shd = SocketHolder(os.dup(self.bound.fileno()), False, BACKLOG)  # type: ignore[call-arg, assignment]
 
 
 def tls_files(settings: Settings) -> tuple[Path | None, Path | None]:

@@ -24,7 +24,7 @@ _PAGE = b"""<!doctype html>
 <h1>Jobmeter</h1>
 <p>This server measures jobs and serves what it measured.</p>
 <ul>
-<li><a href="/api/jobmeter/v1/openapi.json">The API</a> (needs a key)</li>
+<li><a href="/api/jobmeter/v1/openapi.json">What its API offers</a></li>
 <li><a href="/metrics">The server's own metrics</a></li>
 <li><a href="/readyz">Whether it is ready</a></li>
 </ul>

@@ -3,7 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from jobmeter.access.audit import Audit
 from jobmeter.access.authenticate import Authenticator
+from jobmeter.access.limit import RateLimiter
+from jobmeter.access.nonces import NonceMemory
 from jobmeter.access.vault import Vault
 from jobmeter.ingest.funnel import Funnel
 from jobmeter.model.time import Clock
@@ -40,7 +43,10 @@ class Services:
     registry: Registry
     store: Store
     vault: Vault
+    nonces: NonceMemory
     authenticator: Authenticator
+    limiter: RateLimiter
+    audit: Audit
     funnel: Funnel
     executor: Executor
     telemetry: Telemetry

@@ -3,11 +3,10 @@
 from jobmeter.access.scope import Scope
 from jobmeter.access.share import issue
 from jobmeter.dialects.base import ShareQuestion, ShareToken
-from jobmeter.query.request import JobQuestion
 from jobmeter.server.services import Services
 
 
 def share(services: Services, question: ShareQuestion, scope: Scope) -> ShareToken:
     """A token for the job. Raises NotFoundError when there is none that the asker may know of."""
-    job = services.executor.run(JobQuestion(question.ref), scope).job
+    job = services.executor.head(question.ref, scope)
     return ShareToken(*issue(services.vault, job.project, job.id, services.clock.now_ms(), question.seconds))

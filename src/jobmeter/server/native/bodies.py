@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from jobmeter.model.job import Allocation, AllocationSource, InstanceType, Job, JobState, JobView, Node, Replica
+from jobmeter.query.summary import JobSummary
 
 
 class JobBody(msgspec.Struct, frozen=True):
@@ -96,8 +97,7 @@ class JobDetail(msgspec.Struct, frozen=True):
     allocations: list[AllocationBody]
     devices: list[DeviceBody]
     nodes: list[str]
-    summary: Any
-    """What the job used over its whole life: one object a metric."""
+    summary: JobSummary
 
 
 class NodeList(msgspec.Struct, frozen=True):
@@ -167,6 +167,7 @@ class LatestBody(msgspec.Struct, frozen=True):
     replica: str
     node: str
     device: str
+    rank: int | None
     time: int
     value: float
 
@@ -197,7 +198,7 @@ def node_body(node: Node) -> NodeBody:
     return NodeBody(**{name: getattr(node, name) for name in Node.__struct_fields__})
 
 
-def job_detail(view: JobView, summary: Any) -> JobDetail:  # noqa: ANN401
+def job_detail(view: JobView, summary: JobSummary) -> JobDetail:
     """The whole job; its devices in the order of replica, rank and name."""
     devices = {(one.node, one.device, one.replica, one.rank) for one in view.allocations}
     ordered = sorted(devices, key=lambda one: (one[2], one[3] is None, one[3] or 0, one[0], one[1]))

@@ -1,5 +1,6 @@
 """The door of our own API: a Litestar application behind the edge."""
 
+import logging
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -9,14 +10,16 @@ from litestar.exceptions import HTTPException
 from litestar.response import Stream as StreamResponse
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Answer
-from jobmeter.errors import JobmeterError, NotFoundError
+from jobmeter.dialects.base import Answer, path_parameters
+from jobmeter.errors import InvalidRequestError, JobmeterError, NotFoundError
 from jobmeter.server.dialect_door import DialectVisit
 from jobmeter.server.exchange import Exchange, Message
 from jobmeter.server.native import catalog, ingest, jobs, keys, metrics, nodes, openapi, problem, share, status
 from jobmeter.server.native.endpoint import Endpoint, Stream, run
 from jobmeter.server.services import Services
 from jobmeter.server.work import Lane
+
+_log = logging.getLogger("jobmeter.server")
 
 BASE = "/api/jobmeter/v1"
 SMALL_BODY = 64 * 1024
@@ -45,7 +48,7 @@ class NativeDoor:
             path=BASE,
             route_handlers=[openapi.route(endpoint, self._handle) for endpoint in ENDPOINTS],
             openapi_config=openapi.CONFIG,
-            exception_handlers={JobmeterError: _refused, HTTPException: _refused_by_framework},
+            exception_handlers={JobmeterError: _refused, HTTPException: _refused_by_framework, Exception: _bug},
             logging_config=None,
             debug=False,
         )
@@ -73,6 +76,10 @@ class NativeDoor:
         call = exchange.call
         if "//" in call.raw_path or "%2f" in call.raw_path.lower():
             raise NotFoundError(f"there is nothing at {call.raw_path[:200]}", "path")
+        if call.method == "OPTIONS":
+            allowed = ", ".join((*_methods(call), "OPTIONS"))
+            await exchange.reply(Answer(200, b"{}", (("Allow", allowed),)))
+            return
         # The framework wants a plain Host, which some clients do not send, and never reads it.
         headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in call.headers if name != "host"]
         scope = {
@@ -94,6 +101,15 @@ class NativeDoor:
                 _on_lane(lane, result.chunks), media_type=result.content_type, headers=dict(result.headers)
             )
         return _response(result)
+
+
+def _methods(call: Call) -> list[str]:
+    """The methods of the endpoints at that path. Raises NotFoundError when there are none."""
+    path = call.raw_path.removeprefix(BASE)
+    found = {one.method for one in ENDPOINTS if path_parameters(one.path, path) is not None}
+    if not found:
+        raise NotFoundError(f"there is nothing at {call.raw_path[:200]}", "path")
+    return sorted(found | {"HEAD"} if "GET" in found else found)
 
 
 async def _on_lane(lane: Lane, chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
@@ -120,11 +136,16 @@ def _refused(request: Request[Any, Any, Any], error: JobmeterError) -> Response[
 
 
 def _refused_by_framework(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
+    exchange: Exchange = request.scope["jobmeter"]  # type: ignore[typeddict-item]
     if error.status_code == 405:
-        allowed = (error.headers or {}).get("allow", "")
-        return _refused(
-            request, NotFoundError(f"{request.method} is not possible here, {allowed} is", "method", allowed)
-        )
+        allowed = ", ".join(_methods(exchange.call))
+        return _refused(request, NotFoundError(f"{request.method} is not possible here: {allowed}", "method", allowed))
     if error.status_code == 404:
-        return _refused(request, NotFoundError(f"there is nothing at {request.scope['path'][:200]}", "path"))
-    raise error
+        return _refused(request, NotFoundError(f"there is nothing at {exchange.call.raw_path[:200]}", "path"))
+    return _refused(request, InvalidRequestError(error.detail))
+
+
+def _bug(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    exchange: Exchange = request.scope["jobmeter"]  # type: ignore[typeddict-item]
+    _log.error("request %s failed: %s", exchange.request_id, exchange.call.raw_path, exc_info=error)
+    return _refused(request, JobmeterError("internal error"))

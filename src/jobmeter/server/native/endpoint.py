@@ -91,16 +91,20 @@ def let_in(services: Services, endpoint: Endpoint, call: Call, request_id: str, 
 
     Raises UnauthenticatedError, InvalidRequestError, ForbiddenError.
     """
-    principal = ANYBODY if endpoint.action is None else authenticated(services, call, TOKENS)
+    principal, scope = ANYBODY, NOTHING
+    if endpoint.action is not None:
+        principal = authenticated(services, call, request_id, TOKENS, endpoint.name)
     arguments = Arguments(endpoint.queries, call.parameters)
     named = path.get("project") or (arguments.text("project") if PROJECT in endpoint.queries else "")
     project = check_project(named) if named else None
+    if endpoint.action is not None:
+        scope = allowed(services, call, request_id, principal, endpoint.action, project)
     return Ask(
         services=services,
         call=call,
         request_id=request_id,
         principal=principal,
-        scope=NOTHING if endpoint.action is None else allowed(services, call, principal, endpoint.action, project),
+        scope=scope,
         project=project,
         arguments=arguments,
         path=path,

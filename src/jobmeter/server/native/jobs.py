@@ -83,7 +83,7 @@ def _records(body: bytes) -> Records:
 
 def _delete(ask: Ask) -> Deleted:
     services = ask.services
-    job = services.executor.run(JobQuestion(job_ref(ask)), ask.scope).job
+    job = services.executor.head(job_ref(ask), ask.scope)
     services.store.delete_job(job_key(job.project, job.id))
     if not services.registry.delete_job(job.project, job.id):
         raise NotFoundError(f"there is no job {job.id}", "job", job.id)

@@ -71,6 +71,7 @@ def _create(ask: Ask) -> CreatedKeyBody:
 
 def _revoke(ask: Ask) -> Deleted:
     revoke_key(ask.services.registry, ask.services.clock, ask.path["key"], ask.scope.projects)
+    ask.services.authenticator.forget(ask.path["key"])
     return Deleted(deleted=True)
 
 

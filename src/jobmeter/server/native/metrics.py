@@ -10,8 +10,8 @@ from jobmeter.model.catalog import Aggregate, find
 from jobmeter.model.job import Job
 from jobmeter.model.series import check_name
 from jobmeter.model.time import HOUR, MAX_TIME_MS, TimeRange
-from jobmeter.query.defaults import default_range, default_step
-from jobmeter.query.request import By, JobQuestion, JobRef, Line, MetricQuery, MetricResult, NodeRef, Statistic
+from jobmeter.query.defaults import CORE_METRICS, default_range, default_step
+from jobmeter.query.request import By, JobRef, Line, MetricQuery, MetricResult, NodeRef, Statistic
 from jobmeter.server.native import export
 from jobmeter.server.native.arguments import Query
 from jobmeter.server.native.bodies import LatestBody, LatestList, LineBody, MetricsBody, NodeMetricsBody
@@ -23,7 +23,6 @@ _JOB_BY = {by.value: by for by in (By.REPLICA, By.DEVICE, By.JOB)}
 _NODE_BY = {by.value: by for by in (By.NODE, By.DEVICE)}
 _STATISTICS = {one.value: one for one in Statistic}
 _AGGREGATES = {one.value: one for one in Aggregate if one is not Aggregate.RATIO}
-_CORE = ("cpu.usage", "cpu.utilization", "memory.usage", "memory.utilization", "gpu.utilization", "gpu.memory.usage")
 
 _METRIC = Query("metric", "A name of the catalogue.", many=True, required=True, example="gpu.utilization")
 _TIME = (
@@ -49,33 +48,36 @@ def _metrics(given: Sequence[str]) -> tuple[str, ...]:
     return tuple(given)
 
 
-def _range(ask: Ask, job: Job | None) -> TimeRange:
-    """From start, end and since; what is not given comes from the job, for a node from now."""
-    given, now_ms = ask.arguments, ask.services.clock.now_ms()
+def _job_range(ask: Ask, job: Job, step_ms: int | None) -> TimeRange:
+    start, end, since = _times(ask)
+    return default_range(job, ask.services.clock.now_ms(), start=start, end=end, since=since, step_ms=step_ms)
+
+
+def _node_range(ask: Ask) -> TimeRange:
+    start, end, since = _times(ask)
+    end = min(ask.services.clock.now_ms() + 1, MAX_TIME_MS) if end is None else end
+    return TimeRange(max(0, end - (since or HOUR)) if start is None else start, end)
+
+
+def _times(ask: Ask) -> tuple[int | None, int | None, int | None]:
+    given = ask.arguments
     start, end, since = given.time("start"), given.time("end"), given.duration("since")
     if start is not None and since is not None:
         raise InvalidRequestError("start and since exclude each other", "since")
-    whole = TimeRange(max(0, now_ms - HOUR), now_ms) if job is None else default_range(job, now_ms)
-    end = min(MAX_TIME_MS, whole.end_ms) if end is None else end
-    if since is not None:
-        return TimeRange(max(0, end - since), end)
-    if start is None:
-        start = whole.start_ms if whole.start_ms < end else max(0, end - HOUR)
-    if start > end:
-        raise InvalidRequestError("end is before start", "end")
-    return TimeRange(start, end)
+    return start, end, since
 
 
 def _job_metrics(ask: Ask) -> Answer | Stream:
     given = ask.arguments
     metrics = _metrics(given.texts("metric"))
-    view = ask.services.executor.run(JobQuestion(job_ref(ask)), ask.scope)
-    span = _range(ask, view.job)
+    job = ask.services.executor.head(job_ref(ask), ask.scope)
+    step_ms = given.duration("step")
+    span = _job_range(ask, job, step_ms)
     query = MetricQuery(
-        subject=JobRef(view.job.id, view.job.project),
+        subject=JobRef(job.id, job.project),
         metrics=metrics,
         range=span,
-        step_ms=given.duration("step") or default_step(span),
+        step_ms=step_ms or default_step(span),
         by=given.choice("by", _JOB_BY, By.REPLICA),
         statistic=given.choice("statistic", _STATISTICS, Statistic.MEAN),
         aggregate=_aggregate(ask),
@@ -84,12 +86,12 @@ def _job_metrics(ask: Ask) -> Answer | Stream:
     )
     answer = given.choice("format", _FORMATS, "json")
     result: MetricResult = ask.services.executor.run(query, ask.scope)
-    return answer(result, view.job.id)
+    return answer(result, job.id)
 
 
 def _node_metrics(ask: Ask) -> Answer | Stream:
     given = ask.arguments
-    span = _range(ask, None)
+    span = _node_range(ask)
     query = MetricQuery(
         subject=NodeRef(check_name(ask.path["node"], "node"), given.text("cluster") or None, ask.project),
         metrics=_metrics(given.texts("metric")),
@@ -135,11 +137,14 @@ _FORMATS: Mapping[str, Callable[[MetricResult, str], Answer | Stream]] = {
 
 def _latest(ask: Ask) -> LatestList:
     given = ask.arguments
-    metrics = _metrics(given.texts("metric") or _CORE)
+    metrics = _metrics(given.texts("metric"))
     by = given.choice("by", _JOB_BY, By.REPLICA)
     found = ask.services.executor.latest(job_ref(ask), metrics, by, ask.scope)
     return LatestList(
-        [LatestBody(one.metric, one.unit, one.replica, one.node, one.device, one.time, one.value) for one in found]
+        [
+            LatestBody(one.metric, one.unit, one.replica, one.node, one.device, one.rank, one.time, one.value)
+            for one in found
+        ]
     )
 
 
@@ -178,7 +183,7 @@ ENDPOINTS = (
         work=_latest,
         answer=LatestList,
         queries=(
-            Query("metric", f"Names of the catalogue. Default: {', '.join(_CORE)}.", many=True),
+            Query("metric", f"Names of the catalogue. Default: {', '.join(CORE_METRICS)}.", many=True),
             Query("by", "What a value stands for: replica, device or job. Default: replica."),
             PROJECT,
         ),
