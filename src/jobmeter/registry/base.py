@@ -72,7 +72,7 @@ class Registry(Protocol):
         ...
 
     def job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView]:
-        """Every job of that id in those projects (None: all)."""
+        """Every job of that id in those projects (None: all), replicas in natural order, allocations by start."""
         ...
 
     def job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job]:
