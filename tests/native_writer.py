@@ -39,8 +39,10 @@ def samples(rows: Sequence[tuple[Series, Sequence[tuple[int, float]]]]) -> bytes
 
 
 def frame(payload: bytes, kind: int = 1, codec: int = 0, **header: object) -> bytes:
-    packed = {0: bytes, 1: zlib.compress, 2: zstandard.ZstdCompressor().compress}[codec](payload)
-    fields = {
+    packed = payload
+    if codec:
+        packed = zlib.compress(payload) if codec == 1 else zstandard.ZstdCompressor().compress(payload)
+    fields: dict[str, object] = {
         "magic": b"JM",
         "version": 1,
         "kind": kind,
