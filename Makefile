@@ -4,7 +4,7 @@ VENV := .venv
 UV := $(VENV)/bin/uv
 RUN := $(VENV)/bin/
 
-.PHONY: help setup demo test bench check lint types imports format pins clean
+.PHONY: help setup demo test bench bench-full check lint types imports format pins clean
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 12
@@ -20,6 +20,12 @@ $(VENV)/.ready: requirements/dev.txt requirements/uv.txt pyproject.toml
 
 test: setup      ## every test
 	@$(RUN)python -m pytest -q -n 2 tests
+
+bench: setup     ## Jobmeter beside VictoriaMetrics and Prometheus, a few minutes
+	@$(RUN)python -m benchmarks
+
+bench-full: setup ## the same, longer, with a month of samples
+	@$(RUN)python -m benchmarks --full
 
 lint: setup
 	@$(RUN)ruff check . && $(RUN)ruff format --check .
