@@ -45,9 +45,11 @@ class Server:
     def start(self) -> "Server":
         (self.data / "server.json").unlink(missing_ok=True)
         command = [sys.executable, "-m", "jobmeter", "serve", "--data", str(self.data), "--port", "0", *self.arguments]
-        self.process = subprocess.Popen(
-            command, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
-        )
+        log = self.data.parent / f"{self.data.name}.log"
+        with log.open("ab") as output:
+            self.process = subprocess.Popen(
+                command, env=self.environment, stdout=output, stderr=output, start_new_session=True
+            )
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline and self.process.poll() is None:
             with contextlib.suppress(OSError, ValueError, KeyError, http.client.HTTPException):
@@ -57,9 +59,8 @@ class Server:
                     self.token = json.loads((self.data / "admin.key").read_text())["token"]
                     return self
             time.sleep(0.05)
-        self.process.kill()
-        output = self.process.stdout.read().decode(errors="replace") if self.process.stdout else ""
-        raise AssertionError(f"the server did not become ready: {output[-3000:]}")
+        self.kill()
+        raise AssertionError(f"the server did not become ready: {log.read_text(errors='replace')[-3000:]}")
 
     def call(
         self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None, **query: Any

@@ -66,7 +66,7 @@ def test_a_full_disk_is_refused_clearly_and_recovers(small_disk: Path) -> None:
         assert refused is not None
         assert refused.status == 503, refused.body
         assert refused.json()["error"]["code"] == "unavailable"
-        assert "space" in refused.json()["error"]["message"].lower()
+        assert "disk is full" in refused.json()["error"]["message"].lower()
         assert counted(server, 1) == 1000
         filler.unlink()
         deadline = time.monotonic() + 30
