@@ -49,7 +49,7 @@ def command(files: tuple[str, ...], dry_run: bool, as_json: bool, connection: lo
 
     Columns: job_id, replica, node, device, metric, time, value and, if wanted, cluster. time is ISO 8601 or epoch
     milliseconds, value is in the unit that `jobmeter catalog` names. A line of JSON may also be a job record: an object
-    with job_id and no metric. Importing the same again changes nothing.
+    with job_id and no metric. Importing the same again changes nothing. The status is 1 when the server took no row.
     """
     if not all(importlib.util.find_spec(name) for name in ("numpy", "pyarrow", "zstandard")):
         raise ConfigurationError("importing needs the columns of the server extra: pip install 'jobmeter[server]'")
@@ -67,6 +67,8 @@ def command(files: tuple[str, ...], dry_run: bool, as_json: bool, connection: lo
         print_json(result)
     else:
         _show(result, dry_run)
+    if receipt.rejected and not receipt.accepted:
+        sys.exit(1)
 
 
 def _check_files(files: Sequence[str]) -> None:

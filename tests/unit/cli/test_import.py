@@ -101,6 +101,15 @@ def test_what_the_server_rejects_is_counted_and_explained(server, run, tmp_path)
     assert "JOBMETER_RETENTION_RAW_DAYS" in result.stdout
 
 
+def test_that_nothing_was_taken_is_a_failure(server, run, tmp_path):
+    server.on("/ingest", {"accepted": 0, "records": 0, "rejected": {"future": 1}}, "POST")
+    file = tmp_path / "a.csv"
+    file.write_text(HEADER + line(0))
+    result = run("import", str(file), "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["rejected"] == {"future": 1}
+
+
 def test_a_refusal_for_the_unit_names_the_row(server, run, tmp_path):
     problem = {"error": {"code": "invalid_request", "message": "gpu.utilization 57.0 is outside of [0, 1.5]"}}
     server.on("/ingest", lambda asked: (400, problem, {}), "POST")
