@@ -13,7 +13,7 @@ import click
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from jobmeter.cli import local
-from jobmeter.cli.output import console, duration, moment, print_json
+from jobmeter.cli.output import console, counted, duration, moment, print_json
 from jobmeter.client.api import IngestReceipt
 from jobmeter.errors import ConfigurationError, InvalidRequestError, JobmeterError
 
@@ -49,7 +49,7 @@ def command(files: tuple[str, ...], dry_run: bool, as_json: bool, connection: lo
 
     Columns: job_id, replica, node, device, metric, time, value and, if wanted, cluster. time is ISO 8601 or epoch
     milliseconds, value is in the unit that `jobmeter catalog` names. A line of JSON may also be a job record: an object
-    with job_id and no metric. Importing the same again changes nothing.
+    with job_id and no metric. Importing the same again changes nothing. The status is 1 when the server took no row.
     """
     if not all(importlib.util.find_spec(name) for name in ("numpy", "pyarrow", "zstandard")):
         raise ConfigurationError("importing needs the columns of the server extra: pip install 'jobmeter[server]'")
@@ -67,6 +67,8 @@ def command(files: tuple[str, ...], dry_run: bool, as_json: bool, connection: lo
         print_json(result)
     else:
         _show(result, dry_run)
+    if receipt.rejected and not receipt.accepted:
+        sys.exit(1)
 
 
 def _check_files(files: Sequence[str]) -> None:
@@ -115,7 +117,7 @@ def _send(
                 sender.send(body, chunk)
             sender.finish()
     except JobmeterError as error:
-        error.message += f" ({sender.totals.accepted:,} rows were imported before)"
+        error.message += f" ({counted(sender.totals.accepted, 'row')} imported before)"
         error.args = (error.message,)
         raise
     totals = sender.totals
@@ -138,8 +140,9 @@ def _result(tally: "Tally", receipt: IngestReceipt, seconds: float) -> dict[str,
 
 
 def _show(result: Mapping[str, Any], dry_run: bool) -> None:
-    records = f" and {result['records']:,} job records" if result["records"] else ""
-    counts = f"{result['rows'] if dry_run else result['accepted']:,} rows{records} of {result['jobs']:,} jobs"
+    records = f" and {counted(result['records'], 'job record')}" if result["records"] else ""
+    rows = counted(result["rows"] if dry_run else result["accepted"], "row")
+    counts = f"{rows}{records} of {counted(result['jobs'], 'job')}"
     out = console()
     if dry_run:
         span = f", from {moment(result['first'])} to {moment(result['last'])} UTC" if result["rows"] else ""
@@ -148,9 +151,9 @@ def _show(result: Mapping[str, Any], dry_run: bool) -> None:
         pace = f"in {duration(round(result['seconds'] * 1000))} ({result['rows_per_second']:,} rows/s)"
         out.print(f"imported {counts} {pace}", markup=False)
     if result["skipped"]:
-        out.print(f"left out {result['skipped']:,} bad rows", markup=False)
+        out.print(f"left out {counted(result['skipped'], 'bad row')}", markup=False)
     for reason, count in result["rejected"].items():
-        out.print(f"rejected {count:,} rows: {reason}: {_REASONS.get(reason, 'see the server')}", markup=False)
+        out.print(f"rejected {counted(count, 'row')}: {reason}: {_REASONS.get(reason, 'see the server')}", markup=False)
 
 
 @contextmanager

@@ -63,24 +63,33 @@ def cell(text: str) -> str:
     return f"[{style}]{shown}[/]" if style else escape(shown)
 
 
+def counted(number: int, what: str) -> str:
+    """``1 row``, ``1,200 rows``."""
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
 def moment(time_ms: int | None) -> str:
     """``2026-11-20 15:33:56`` in UTC; a dash where it is unknown."""
     return "-" if time_ms is None else iso(time_ms // SECOND * SECOND).replace("T", " ").removesuffix("Z")
 
 
 def duration(length_ms: int | None) -> str:
-    """``2d 3h``, ``1h 04m``, ``3m 20s``, ``25.3s``, ``210ms``; a dash where it is unknown."""
+    """``2d 3h``, ``1h 04m``, ``30m``, ``3m 20s``, ``25.3s``, ``210ms``; a dash where it is unknown."""
     if length_ms is None:
         return "-"
     if length_ms < SECOND:
         return f"{length_ms}ms"
     if length_ms < MINUTE:
-        return f"{length_ms / SECOND:.1f}s"
+        return f"{length_ms / SECOND:.1f}".removesuffix(".0") + "s"
     if length_ms < HOUR:
-        return f"{length_ms // MINUTE}m {length_ms % MINUTE // SECOND:02d}s"
+        return _two(f"{length_ms // MINUTE}m", length_ms % MINUTE // SECOND, "02d", "s")
     if length_ms < DAY:
-        return f"{length_ms // HOUR}h {length_ms % HOUR // MINUTE:02d}m"
-    return f"{length_ms // DAY}d {length_ms % DAY // HOUR}h"
+        return _two(f"{length_ms // HOUR}h", length_ms % HOUR // MINUTE, "02d", "m")
+    return _two(f"{length_ms // DAY}d", length_ms % DAY // HOUR, "d", "h")
+
+
+def _two(first: str, rest: int, form: str, unit: str) -> str:
+    return f"{first} {rest:{form}}{unit}" if rest else first
 
 
 def quantity(value: float | None, unit: str) -> str:

@@ -7,7 +7,7 @@ import msgspec
 from rich.console import Console
 
 from jobmeter.cli import local
-from jobmeter.cli.output import Course, cell, console, duration, moment, print_json, quantity, sparkline, table
+from jobmeter.cli.output import Course, cell, console, counted, duration, moment, print_json, quantity, sparkline, table
 from jobmeter.client.api import JobDetail, JobSummary, MetricSummary
 from jobmeter.model.job import Job
 
@@ -83,7 +83,8 @@ def _replicas(out: Console, detail: JobDetail) -> None:
     if not replicas:
         return
     if len(replicas) > MOST_ROWS:
-        out.print(f"\n{len(replicas)} replicas on {len(detail.nodes)} nodes (--json lists them)")
+        nodes = f" on {counted(len(detail.nodes), 'node')}" if detail.nodes else ""
+        out.print(f"\n{counted(len(replicas), 'replica')}{nodes} (--json lists them)")
         return
     rows = [
         (
@@ -107,7 +108,7 @@ def _devices(out: Console, detail: JobDetail) -> None:
     if not detail.devices:
         return
     if len(detail.devices) > MOST_ROWS:
-        out.print(f"\n{len(detail.devices)} devices (--json lists them)")
+        out.print(f"\n{counted(len(detail.devices), 'device')} (--json lists them)")
         return
     rows = [
         (device.device, device.node, device.replica, "-" if device.rank is None else str(device.rank))

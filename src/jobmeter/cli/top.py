@@ -13,7 +13,7 @@ from rich.live import Live
 
 from jobmeter.cli import local
 from jobmeter.cli.jobs import FIRST_STEP
-from jobmeter.cli.output import console, duration, moment, quantity, table
+from jobmeter.cli.output import console, counted, duration, moment, quantity, table
 from jobmeter.client.api import Api, JobSearch, LatestValue
 from jobmeter.errors import NotFoundError, UnavailableError
 from jobmeter.model.job import Job
@@ -77,7 +77,7 @@ def _shown(api: Api, job: str | None, project: str | None, clock: Clock) -> Rend
 def _jobs(api: Api, project: str | None, clock: Clock) -> RenderableType:
     running = api.jobs(JobSearch(states=("Running",), project=project, limit=MOST_JOBS))
     now_ms = clock.now_ms()
-    title = f"{moment(now_ms)} UTC  {running.total} running jobs"
+    title = f"{moment(now_ms)} UTC  {counted(running.total, 'running job')}"
     if not running.jobs:
         return Group(title, "nothing runs now" if api.jobs(JobSearch(limit=1)).total else FIRST_STEP)
     used = [(job, _latest(api, job)) for job in running.jobs]

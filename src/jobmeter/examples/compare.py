@@ -58,7 +58,7 @@ def ask_both(api: Api, key: acs3.KeyPair, same: Same, clock: Clock, rows: int = 
     """
     native, pai = _native(api, same), _pai_dlc(api, key, same, clock)
     click.echo(f"\n  {'time (UTC)':<22}{'replica':<36}{same.metric:>20}{same.metric_type + ', ' + same.unit:>24}")
-    for replica, time in sorted(native.keys() | pai.keys(), key=lambda at: (at[1], at[0]))[:rows]:
+    for replica, time in _telling(native, pai)[:rows]:
         ours, theirs = native.get((replica, time)), pai.get((replica, time))
         click.echo(f"  {iso(time):<22}{replica:<36}{_text(ours):>20}{_text(theirs):>24}")
     agree = native.keys() == pai.keys() and all(_close(value * same.factor, pai[at]) for at, value in native.items())
@@ -69,6 +69,12 @@ def ask_both(api: Api, key: acs3.KeyPair, same: Same, clock: Clock, rows: int = 
     verdict = f"all {len(native)} values agree" if agree else "the answers DIFFER"
     click.echo(f"  {verdict}: {same.metric} x {same.factor:g} = {same.metric_type}{more}")
     return agree
+
+
+def _telling(native: _Points, pai: _Points) -> list[tuple[str, int]]:
+    """Where there is an answer, by time and replica: first what differs from 0, which says more."""
+    places = native.keys() | pai.keys()
+    return sorted(places, key=lambda at: (not (native.get(at) or pai.get(at)), at[1], at[0]))
 
 
 def _native(api: Api, same: Same) -> _Points:

@@ -95,25 +95,29 @@ class Exchange:
             pass
 
     async def send(self, message: Message) -> None:
-        """Pass an ASGI message on; the first one gets the request id, and its status is kept."""
+        """Pass an ASGI message on; the first one gets the request id, and its status is kept.
+
+        A HEAD request gets the headers alone.
+        """
         if message["type"] == "http.response.start":
             self.status = message["status"]
             headers = list(message.get("headers", ()))
             if not any(name.lower() == b"x-request-id" for name, _ in headers):
                 headers.append((b"x-request-id", self.request_id.encode()))
             message = {**message, "headers": headers}
+        elif self.call.method == "HEAD":
+            message = {**message, "body": b""}
         await self._send(message)
 
     async def reply(self, answer: Answer) -> None:
-        """Send a whole answer. A HEAD request gets its headers alone."""
+        """Send a whole answer."""
         headers = [
             (b"content-type", answer.content_type.encode("latin-1")),
             (b"content-length", str(len(answer.body)).encode()),
             *((name.lower().encode("latin-1"), value.encode("latin-1", "replace")) for name, value in answer.headers),
         ]
         await self.send({"type": "http.response.start", "status": answer.status, "headers": headers})
-        body = b"" if self.call.method == "HEAD" else answer.body
-        await self.send({"type": "http.response.body", "body": body})
+        await self.send({"type": "http.response.body", "body": answer.body})
 
 
 def decoded_body(call: Call, limit: int) -> bytes:

@@ -70,7 +70,7 @@ def test_a_bad_row_stops_the_import_before_its_block_is_sent(taken, run, tmp_pat
     file.write_text(HEADER + line(0) + line(1, "lots") + line(2))
     result = run("import", str(file))
     assert f"{file}, line 3, column value" in str(result.exception)
-    assert "(0 rows were imported before)" in str(result.exception)
+    assert "(0 rows imported before)" in str(result.exception)
     assert taken == []
 
 
@@ -78,7 +78,7 @@ def test_bad_rows_can_be_skipped(taken, run, tmp_path):
     file = tmp_path / "a.csv"
     file.write_text(HEADER + line(0) + line(1, "lots") + line(2).replace("j2", "/"))
     result = run("import", str(file), "--skip-bad")
-    assert "imported 1 rows of 1 jobs" in result.stdout
+    assert "imported 1 row of 1 job" in result.stdout
     assert "left out 2 bad rows" in result.stdout
     assert len(taken) == 1
 
@@ -96,9 +96,18 @@ def test_what_the_server_rejects_is_counted_and_explained(server, run, tmp_path)
     file = tmp_path / "a.csv"
     file.write_text(HEADER + line(0) + line(1) + line(2))
     result = run("import", str(file))
-    assert "imported 1 rows" in result.stdout
+    assert "imported 1 row" in result.stdout
     assert "rejected 2 rows: expired: older than the project's retention" in result.stdout
     assert "JOBMETER_RETENTION_RAW_DAYS" in result.stdout
+
+
+def test_that_nothing_was_taken_is_a_failure(server, run, tmp_path):
+    server.on("/ingest", {"accepted": 0, "records": 0, "rejected": {"future": 1}}, "POST")
+    file = tmp_path / "a.csv"
+    file.write_text(HEADER + line(0))
+    result = run("import", str(file), "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["rejected"] == {"future": 1}
 
 
 def test_a_refusal_for_the_unit_names_the_row(server, run, tmp_path):

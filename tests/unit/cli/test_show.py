@@ -70,7 +70,7 @@ def test_a_job_without_samples(server, run):
 def test_thousands_of_replicas_are_counted(server, run):
     replicas = [{"name": f"worker-{n}"} for n in range(5000)]
     server.on("/jobs/b", {**DETAIL, "replicas": replicas})
-    assert "5000 replicas on 1 nodes" in run("show", "b").stdout
+    assert "5,000 replicas on 1 node" in run("show", "b").stdout
 
 
 def test_an_unknown_job_is_told(run):

@@ -52,7 +52,7 @@ class NativeDoor:
             logging_config=None,
             debug=False,
         )
-        self._document = msgspec.json.encode(self._app.openapi_schema.to_schema())
+        self._document = b""
 
     def open(self, call: Call) -> DialectVisit | None:
         """See ``Door.open``."""
@@ -70,7 +70,12 @@ class NativeDoor:
     async def _describe(self, exchange: Exchange) -> None:
         if exchange.call.method not in {"GET", "HEAD"}:
             raise NotFoundError("the API's description can only be read", "method", "GET, HEAD")
+        # Made when somebody wants it: it takes longer than all the rest of the start.
+        self._document = self._document or await self._services.lanes.control.run(self._encoded)
         await exchange.reply(Answer(200, self._document))
+
+    def _encoded(self) -> bytes:
+        return msgspec.json.encode(self._app.openapi_schema.to_schema())
 
     async def _serve(self, exchange: Exchange) -> None:
         call = exchange.call

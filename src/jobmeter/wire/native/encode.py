@@ -3,6 +3,7 @@
 import math
 import struct
 import sys
+import zlib
 from array import array
 from collections.abc import Iterable
 from functools import lru_cache
@@ -13,7 +14,7 @@ from jobmeter.errors import InvalidRequestError
 from jobmeter.model.record import Records
 from jobmeter.model.sample import Sample
 from jobmeter.model.series import Series
-from jobmeter.wire.native.frame import FrameKind, write_frame
+from jobmeter.wire.native.frame import Codec, Frame, FrameKind, write_frame
 
 _U16 = struct.Struct("<H")
 _U32 = struct.Struct("<I")
@@ -58,6 +59,15 @@ def encode_samples(samples: Iterable[Sample]) -> bytes:
     parts += (_little(times) for times, _ in grouped.values())
     parts += (_little(values) for _, values in grouped.values())
     return b"".join(parts)
+
+
+def count_samples(frame: Frame) -> int:
+    """How many samples a frame of ours holds, without decoding it; 0 for records and for other senders' codecs."""
+    if frame.kind is not FrameKind.SAMPLES or frame.codec is Codec.ZSTD:
+        return 0
+    payload = bytes(frame.payload[: 2**16])
+    head = zlib.decompressobj().decompress(payload, 8) if frame.codec is Codec.ZLIB else payload[:8]
+    return int(_U32.unpack_from(head, 4)[0]) if len(head) == 8 else 0
 
 
 @lru_cache(maxsize=16_384)
