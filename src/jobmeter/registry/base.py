@@ -65,7 +65,7 @@ class Registry(Protocol):
         ...
 
     def jobs(self, question: JobFilter, now_ms: int) -> JobPage:
-        """One page of jobs.
+        """One page of jobs; a total of 10,000 or more may be some seconds old.
 
         The state of a job that nobody recorded is derived: Running if sampled in the last 5 minutes, else Succeeded.
         """

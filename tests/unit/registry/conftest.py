@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -105,9 +106,8 @@ def _has_user(name: str) -> bool:
     return True
 
 
-@pytest.fixture
-def postgresql_url(postgresql: str) -> Iterator[str]:
-    """The URL of a fresh database, dropped afterwards."""
+@contextmanager
+def _fresh(postgresql: str) -> Iterator[str]:
     name = f"jobmeter_{uuid.uuid4().hex}"
     admin = sa.create_engine(
         f"{postgresql}/postgres".replace("postgresql://", "postgresql+psycopg://"), isolation_level="AUTOCOMMIT"
@@ -118,6 +118,20 @@ def postgresql_url(postgresql: str) -> Iterator[str]:
     with admin.connect() as connection:
         connection.exec_driver_sql(f"DROP DATABASE {name} WITH (FORCE)")
     admin.dispose()
+
+
+@pytest.fixture
+def postgresql_url(postgresql: str) -> Iterator[str]:
+    """The URL of a fresh database, dropped afterwards."""
+    with _fresh(postgresql) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def module_postgresql_url(postgresql: str) -> Iterator[str]:
+    """As ``postgresql_url``, one for all tests of a module."""
+    with _fresh(postgresql) as url:
+        yield url
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
