@@ -65,6 +65,9 @@ class Settings:
     """Certificate chain in PEM (--tls-cert, JOBMETER_TLS_CERT)."""
     tls_key: str = ""
     """Private key in PEM (--tls-key, JOBMETER_TLS_KEY)."""
+    rate_limits: str = ""
+    """Calls a second of one key, by operation: ``GetJobMetrics=50:100,*=200`` is 50 a second, 100 of them at once,
+    and 200 of every other one (JOBMETER_RATE_LIMITS); by default none is limited."""
     retention: Retention = field(default_factory=Retention)
     """Days to keep raw samples, minutes, hours (JOBMETER_RETENTION_RAW_DAYS, _MINUTE_DAYS, _HOUR_DAYS)."""
     limits: Limits = field(default_factory=Limits)
@@ -98,7 +101,7 @@ def load(environment: Mapping[str, str] | None = None, **flags: object) -> Setti
     return Settings(**values)  # type: ignore[arg-type]
 
 
-_TEXTS = ("host", "store", "registry", "secret_key_file", "tls_cert", "tls_key")
+_TEXTS = ("host", "store", "registry", "secret_key_file", "rate_limits", "tls_cert", "tls_key")
 
 
 def _numbers(
