@@ -4,6 +4,7 @@
 """
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 from typing import Self
 
 import click
+from rich.console import Group
 from rich.live import Live
 
 from jobmeter.cli.output import console
@@ -117,7 +119,7 @@ class _Screen:
         self._printed = time.monotonic()
         shown = view(api, job, None, self._clock)
         if self._live:
-            self._live.update(shown, refresh=True)
+            self._live.update(Group("", shown), refresh=True)
         else:
             self._console.print(f"\n  $ jobmeter top {job} --once", markup=False)
             self._console.print(shown)
@@ -150,6 +152,8 @@ def _compare(api: Api, key: KeyPair, detail: JobDetail) -> bool:
 
 def main() -> None:
     """Run the demonstration; a failure is one line."""
+    # Told to end, it ends what it started first.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         command.main(prog_name="python -m jobmeter.examples.demo")
     except JobmeterError as error:
