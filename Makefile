@@ -1,10 +1,11 @@
 # The front door. Everything below sets up what it needs from Python 3.11 and make alone.
 PYTHON ?= python3.11
 VENV := .venv
+SDK := .venvs/sdk
 UV := $(VENV)/bin/uv
 RUN := $(VENV)/bin/
 
-.PHONY: help setup demo test bench check lint types imports format docs pins clean
+.PHONY: help setup sdk demo test bench check lint types imports format docs pins clean
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 12
@@ -21,7 +22,14 @@ $(VENV)/.ready: requirements/dev.txt requirements/uv.txt pyproject.toml
 	@$(UV) pip install --quiet --python $(VENV)/bin/python --no-deps --editable .
 	@touch $@
 
-test: setup      ## every test
+sdk: $(SDK)/.ready  ## the vendors' own clients, in an environment of their own
+
+$(SDK)/.ready: requirements/sdk.txt $(VENV)/.ready
+	@test -x $(SDK)/bin/python || $(PYTHON) -m venv $(SDK)
+	@$(UV) pip install --quiet --python $(SDK)/bin/python --require-hashes -r requirements/sdk.txt
+	@touch $@
+
+test: setup sdk  ## every test
 	@$(RUN)python -m pytest -q -n 2 tests
 
 lint: setup
@@ -49,4 +57,4 @@ pins: setup      ## compile the requirement files again
 	@echo uv | $(UV) pip compile --quiet --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header --python-version 3.11 - -o requirements/uv.txt
 
 clean:           ## forget the environment and the caches
-	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .venvs .cache .mypy_cache .ruff_cache .pytest_cache

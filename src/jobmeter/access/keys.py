@@ -53,7 +53,7 @@ def create_key(
     if role not in set(Role):
         raise InvalidRequestError(f"role {str(role)[:64]!r} is none of {', '.join(Role)}", "role")
     created = CreatedKey(
-        id=f"key-{secrets.token_hex(8)}",
+        id=f"key-{secrets.token_hex(5)}",
         token=TOKEN_PREFIX + secrets.token_urlsafe(32),
         access_key_id=ACCESS_KEY_PREFIX + b32encode(secrets.token_bytes(10)).decode(),
         access_key_secret=secrets.token_hex(32),

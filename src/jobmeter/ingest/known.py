@@ -52,12 +52,14 @@ class KnownSeries:
         return [known if known is not None else missing[one] for one, known in zip(series, found, strict=True)]
 
     def _turn(self) -> None:
-        if self._clock.monotonic() - self._turned >= GENERATION_SECONDS or len(self._young) >= _MOST:
-            self._old, self._young = self._young, {}
-            self._counts = {}
-            for one in self._old:
-                self._counts[one.project] = self._counts.get(one.project, 0) + 1
-            self._turned = self._clock.monotonic()
+        passed = self._clock.monotonic() - self._turned
+        if passed < GENERATION_SECONDS and len(self._young) < _MOST:
+            return
+        self._old, self._young = (self._young if passed < 2 * GENERATION_SECONDS else {}), {}
+        self._counts = {}
+        for one in self._old:
+            self._counts[one.project] = self._counts.get(one.project, 0) + 1
+        self._turned = self._clock.monotonic()
 
     def _learn(self, one: Series) -> Known:
         old = self._old.get(one)

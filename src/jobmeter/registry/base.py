@@ -65,14 +65,14 @@ class Registry(Protocol):
         ...
 
     def jobs(self, question: JobFilter, now_ms: int) -> JobPage:
-        """One page of jobs.
+        """One page of jobs; a total of 10,000 or more may be some seconds old.
 
         The state of a job that nobody recorded is derived: Running if sampled in the last 5 minutes, else Succeeded.
         """
         ...
 
     def job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView]:
-        """Every job of that id in those projects (None: all)."""
+        """Every job of that id in those projects (None: all), replicas in natural order, allocations by start."""
         ...
 
     def job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job]:

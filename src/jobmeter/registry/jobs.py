@@ -1,5 +1,6 @@
 """Read one job, with or without what belongs to it, and forget it."""
 
+import re
 from typing import Any
 
 import sqlalchemy as sa
@@ -38,9 +39,15 @@ def forget_job(connection: sa.Connection, project: str, job: str) -> bool:
 
 
 def _view(connection: sa.Connection, head: Job, now_ms: int) -> JobView:
-    question = _parts(replicas, head).order_by(replicas.c.name, replicas.c.attempt)
-    members = [replica_of(row, head, now_ms) for row in connection.execute(question)]
+    members = [replica_of(row, head, now_ms) for row in connection.execute(_parts(replicas, head))]
+    members.sort(key=lambda member: (_natural(member.name), member.attempt))
     return JobView(job=head, replicas=members, allocations=job_allocations(connection, head))
+
+
+def _natural(name: str) -> list[tuple[int, int, str]]:
+    # ``worker-2`` before ``worker-10``.
+    pieces = re.findall(r"[0-9]+|[^0-9]+", name)
+    return [(0, int(piece), piece) if piece[0] in "0123456789" else (1, 0, piece) for piece in pieces]
 
 
 def _parts(table: sa.Table, head: Job) -> sa.Select[Any]:

@@ -94,7 +94,8 @@ jobs = Table(
 Index("jobs_id", jobs.c.id)
 Index("jobs_created", jobs.c.created_sort, jobs.c.id)
 # Equality on the project and on one filter, then the default order: each page is read from one index, sorted.
-Index("jobs_project_created", jobs.c.project, jobs.c.created_sort, jobs.c.id)
+# The first of them holds the searched text as well: a search reads this index and no row.
+Index("jobs_project_created", jobs.c.project, jobs.c.created_sort, jobs.c.id, jobs.c.search)
 Index("jobs_project_status", jobs.c.project, jobs.c.status, jobs.c.created_sort, jobs.c.id)
 Index("jobs_project_type", jobs.c.project, jobs.c.type, jobs.c.created_sort, jobs.c.id)
 Index("jobs_project_user", jobs.c.project, jobs.c.user, jobs.c.created_sort, jobs.c.id)

@@ -19,6 +19,7 @@ class SqlRegistry(Registry):
         """Take over a database and bring its tables up to date. ``retention`` serves projects without their own."""
         self._database = database
         self._retention = retention
+        self._totals = listing.Totals()
         migrate(database)
 
     def record(self, project: str, records_: Records, now_ms: int) -> int:
@@ -43,7 +44,7 @@ class SqlRegistry(Registry):
     def jobs(self, question: JobFilter, now_ms: int) -> JobPage:
         """See ``Registry.jobs``."""
         with self._database.read() as connection:
-            return listing.list_jobs(connection, question, now_ms)
+            return listing.list_jobs(connection, question, now_ms, self._totals)
 
     def job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView]:
         """See ``Registry.job``."""

@@ -54,6 +54,7 @@ class MemoryStore:
         self._series: dict[_Key, Series] = {}
         self._samples: dict[_Key, dict[int, float]] = {}
         self._sorted: dict[_Key, list[tuple[int, float]]] = {}
+        self._rolled: dict[tuple[_Key, Tier], list[_Bucket]] = {}
         self._stale: set[tuple[int, int]] = set()  # (job key, start of an hour whose roll-up lacks samples)
         self._until = 0
 
@@ -67,7 +68,7 @@ class MemoryStore:
                 self._samples.setdefault(keys[index], {})[time] = value
                 self._stale.add((keys[index][0], floor_to(time, HOUR)))
             for key in keys:
-                self._sorted.pop(key, None)
+                self._forget(key)
 
     def find(self, selector: Selector) -> list[Series]:
         """See ``Store.find``."""
@@ -114,7 +115,7 @@ class MemoryStore:
         rows = [
             (index, bucket)
             for index, (key, samples) in enumerate(zip(_pairs(keys), self._rows(keys), strict=True))
-            for bucket in _buckets(samples, int(tier), counter=self._is_counter(key))
+            for bucket in self._buckets(key, samples, tier)
             if span.start_ms <= bucket.time < span.end_ms
         ]
         _check(len(rows), budget)
@@ -125,6 +126,18 @@ class MemoryStore:
         }
         count = arrays.pop("rows")
         return BucketColumns(index=np.array([index for index, _ in rows], np.uint32), count=count, **arrays)
+
+    def _buckets(self, key: _Key, samples: list[tuple[int, float]], tier: Tier) -> list[_Bucket]:
+        """What was computed since the last write to the series is not computed again."""
+        with self._lock:
+            if (key, tier) not in self._rolled:
+                self._rolled[key, tier] = _buckets(samples, int(tier), counter=self._is_counter(key))
+            return self._rolled[key, tier]
+
+    def _forget(self, key: _Key) -> None:
+        self._sorted.pop(key, None)
+        for tier in Tier:
+            self._rolled.pop((key, tier), None)
 
     def _is_counter(self, key: _Key) -> bool:
         series = self._series.get(key)
@@ -176,9 +189,10 @@ class MemoryStore:
     def delete_job(self, job: int) -> None:
         """See ``Store.delete_job``."""
         with self._lock:
-            for table in (self._series, self._samples, self._sorted):
-                for key in [key for key in table if key[0] == job]:
-                    del table[key]
+            for key in [key for key in self._series if key[0] == job]:
+                del self._series[key]
+                self._samples.pop(key, None)
+                self._forget(key)
             self._stale = {entry for entry in self._stale if entry[0] != job}
 
     def statistics(self) -> StoreStatistics:

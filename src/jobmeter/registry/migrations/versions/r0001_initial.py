@@ -112,7 +112,7 @@ def _parts_of_jobs() -> None:
 def _job_indexes() -> None:
     op.create_index("jobs_id", "jobs", ["id"])
     op.create_index("jobs_created", "jobs", ["created_sort", "id"])
-    op.create_index("jobs_project_created", "jobs", ["project", "created_sort", "id"])
+    op.create_index("jobs_project_created", "jobs", ["project", "created_sort", "id", "search"])
     for name in ("status", "type", "user", "resource_group", "workspace"):
         op.create_index(f"jobs_project_{name}", "jobs", ["project", name, "created_sort", "id"])
     op.create_index("jobs_project_start", "jobs", ["project", "start_sort", "id"])
