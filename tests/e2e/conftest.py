@@ -27,8 +27,8 @@ Run = Callable[..., Told]
 @pytest.fixture(scope="module")
 def reach() -> Iterator[tuple[Api, str]]:
     """The API of a server of this module's own, and its key."""
-    with own_server() as (api, _, token):
-        yield api, token
+    with own_server() as server:
+        yield server.api, server.token
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from jobmeter.client.api import Api, JobDetail, JobSearch
 from jobmeter.errors import JobmeterError, NotFoundError
 from jobmeter.examples import compare
 from jobmeter.examples.acs3 import KeyPair
-from jobmeter.examples.server import own_server, stop
+from jobmeter.examples.server import OwnServer, own_server, stop
 from jobmeter.model.time import SECOND, SystemClock, ceil_to, floor_to
 
 NAME = "digits"
@@ -38,17 +38,18 @@ def command(seconds: float) -> None:
     """Show the main job from one end to the other."""
     began = time.monotonic()
     _say(1, "a server, with a data folder of its own", ["jobmeter", "serve", "--data", "DIR", "--port", "0"])
-    with own_server() as (api, key, token):
+    with own_server() as server:
+        api = server.api
         click.echo(f"  it listens at {api.transport.server}")
         train = ["python", "-m", "jobmeter.examples.train", "--seconds", f"{seconds:g}"]
         run = ["run", "--name", NAME, "--type", "PyTorchJob", "--replicas", "2"]
         _say(2, "a training job of two replicas, measured every second", ["jobmeter", *run, "--", *train])
-        _run(api, token, [*run, "--", sys.executable, *train[1:]])
+        _run(server, [*run, "--", sys.executable, *train[1:]])
         job = _find(api)
         if job is None:
             raise NotFoundError("the server does not know the job", "job")
         _say(3, "the same job, asked for through two APIs", [])
-        agree = _compare(api, key, api.job(job))
+        agree = _compare(api, server.pair, api.job(job))
     _say(4, "everything is stopped", [])
     click.echo(f"  after {time.monotonic() - began:.0f} s. Now with your own: jobmeter run -- python train.py")
     sys.exit(0 if agree else 1)
@@ -61,13 +62,13 @@ def _say(number: int, what: str, command_line: Sequence[str]) -> None:
         click.secho(f"  $ {' '.join(command_line)}", dim=True)
 
 
-def _run(api: Api, token: str, arguments: Sequence[str]) -> None:
+def _run(server: OwnServer, arguments: Sequence[str]) -> None:
     """Run the job, its output as it comes, and between it what the job uses right now."""
     process = subprocess.Popen(
         [sys.executable, "-m", "jobmeter", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        env={**os.environ, "JOBMETER_SERVER": api.transport.server, "JOBMETER_KEY": token, "PYTHONUNBUFFERED": "1"},
+        env={**os.environ, **server.environment, "PYTHONUNBUFFERED": "1"},
     )
     try:
         with _Screen() as screen:
@@ -75,7 +76,7 @@ def _run(api: Api, token: str, arguments: Sequence[str]) -> None:
             reader.start()
             while process.poll() is None:
                 time.sleep(LOOK_SECONDS)
-                screen.look(api)
+                screen.look(server.api)
             reader.join()
     finally:
         stop(process)
