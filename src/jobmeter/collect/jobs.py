@@ -143,7 +143,9 @@ class JobsCollector:
         return first if prefers_first else second
 
     def _memory(self, owner: Owner, replica: _Replica) -> _Values:
-        charged = [usage.memory for usage in replica.groups.values() if usage.memory is not None]
+        # A group without a process still holds the file cache that its processes left.
+        groups = replica.groups.values() if replica.living else ()
+        charged = [usage.memory for usage in groups if usage.memory is not None]
         resident = float(sum(process.stat.memory for process in replica.living))
         # A replica that lives uses some memory: 0 is a moment between its processes.
         now = (sum(charged) or None) if charged else (resident or None)
