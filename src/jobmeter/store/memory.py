@@ -4,7 +4,9 @@ It is the oracle that the real engines are tested against, and what ``memory://`
 """
 
 import threading
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -103,8 +105,7 @@ class MemoryStore:
         rows = [
             (index, time, value)
             for index, samples in enumerate(self._rows(keys))
-            for time, value in samples
-            if span.start_ms <= time < span.end_ms
+            for time, value in samples[_place(samples, span.start_ms) : _place(samples, span.end_ms)]
         ]
         _check(len(rows), budget)
         for at in range(0, len(rows), _BLOCK):
@@ -148,8 +149,8 @@ class MemoryStore:
         """See ``Store.previous``."""
         rows: list[tuple[int, int, float]] = []
         for index, samples in enumerate(self._rows(keys)):
-            earlier = [sample for sample in samples if sample[0] < before_ms]
-            rows.extend((index, *sample) for sample in earlier[-1:])
+            place = _place(samples, before_ms)
+            rows.extend((index, *sample) for sample in samples[max(place - 1, 0) : place])
         _check(len(rows), budget)
         return _columns(rows)
 
@@ -238,6 +239,11 @@ _TYPES: dict[str, type[np.generic]] = {
     "last_time": np.int64,
     "elapsed": np.int64,
 }
+
+
+def _place(samples: list[tuple[int, float]], time_ms: int) -> int:
+    """Where the samples at or after that time begin."""
+    return bisect_left(samples, time_ms, key=itemgetter(0))
 
 
 def _pairs(keys: SeriesKeys) -> list[_Key]:

@@ -44,6 +44,15 @@ class Maintenance:
                     )
             self._catalog.forget()
 
+    def erase(self) -> None:
+        """Forget everything, and begin as on the first start."""
+        with self._roller.paused():
+            for table in (*_DATA, "progress", "marks"):
+                with translated("erase its tables"), self._pool.client() as client:
+                    client.command(f"TRUNCATE TABLE {self._stored(table)}{on_cluster(self._target)}")
+            self._catalog.forget()
+            self._ledger.reload()
+
     def statistics(self) -> StoreStatistics:
         """See ``Store.statistics``."""
         source = (
