@@ -220,7 +220,7 @@ import os, signal, subprocess, sys, time
 burn = [sys.executable, "-c", "import time\\nwhile time.process_time() < 0.12: pass"]
 for turn in range(3):
     subprocess.run(burn)
-    subprocess.Popen(["sh", "-c", f"{sys.executable} -c 'import time\\nwhile time.process_time() < 0.1: pass' &"]).wait()
+    subprocess.Popen(["sh", "-c", f"{sys.executable} -c 'import time; time.sleep(0.1)' &"]).wait()
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 child = subprocess.Popen(burn)
 while os.path.exists(f"/proc/{child.pid}"): time.sleep(0.01)
