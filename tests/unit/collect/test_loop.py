@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+from typing import Any
 
 import pytest
 from tests.unit.wire.straight_reader import read_body
@@ -60,7 +61,7 @@ def make(outbox, *collectors, every_ms=0, timeout=0.3, sources=()):
 
 
 def taken(outbox):
-    samples = []
+    samples: list[Any] = []
     while batch := outbox.peek(2**20):
         for kind, read in read_body(batch.body):
             samples += read if kind == 1 else [json.loads(read)]

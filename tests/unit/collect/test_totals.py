@@ -10,7 +10,7 @@ class Kernel:
     """A family of processes as the kernel keeps it: a counter holds the process and the children it waited for."""
 
     def __init__(self):
-        self.parent = {0: None}
+        self.parent: dict[int, int | None] = {0: None}
         self.counted = {0: 0.0}
         self.used = 0.0
         self.next = 1
@@ -48,7 +48,8 @@ STEPS = st.lists(
 
 
 def play(steps, *, waited_for, leaves_only=False):
-    kernel, totals, seen = Kernel(), Totals(1), []
+    kernel, seen = Kernel(), []
+    totals: Totals[int, str] = Totals(1)
     for action, number, amount in steps:
         alive = sorted(kernel.counted)
         process = alive[number % len(alive)]
@@ -83,7 +84,8 @@ def test_when_every_child_is_waited_for_nothing_is_lost_at_all(steps):
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=8))
 def test_children_that_lived_and_ended_between_two_looks_count_through_their_parent(amounts):
-    kernel, totals = Kernel(), Totals(1)
+    kernel = Kernel()
+    totals: Totals[int, str] = Totals(1)
     totals.update(kernel.readings())
     for amount in amounts:
         kernel.spawn(0)
@@ -94,14 +96,14 @@ def test_children_that_lived_and_ended_between_two_looks_count_through_their_par
 
 
 def test_a_child_that_nobody_waited_for_is_kept():
-    totals = Totals(1)
+    totals: Totals[int, str] = Totals(1)
     totals.update({1: Reading("a", (1.0,)), 2: Reading("a", (5.0,), 1)})
     totals.update({1: Reading("a", (1.0,))})
     assert totals.totals()["a"] == (6.0,)
 
 
 def test_a_parent_of_another_owner_does_not_count_what_it_waited_for():
-    totals = Totals(1)
+    totals: Totals[int, str] = Totals(1)
     totals.update({1: Reading("a", (1.0,)), 2: Reading("b", (5.0,), 1)})
     totals.update({1: Reading("a", (6.5,))})
     assert totals.totals() == {"a": (1.5,), "b": (5.0,)}
@@ -110,14 +112,14 @@ def test_a_parent_of_another_owner_does_not_count_what_it_waited_for():
 
 
 def test_final_figures_replace_what_was_seen():
-    totals = Totals(1)
+    totals: Totals[int, str] = Totals(1)
     totals.update({1: Reading("a", (1.0,)), 2: Reading("a", (3.0,), 1)})
     totals.update({}, {1: Reading("a", (4.5,))})
     assert totals.totals()["a"] == (4.5,)  # 1 had waited for 2: 1 + 3, and a little more
 
 
 def test_final_figures_of_what_was_never_seen_count():
-    totals = Totals(2)
+    totals: Totals[int, str] = Totals(2)
     totals.update({}, {1: Reading("a", (0.2, 7.0))})
     assert totals.totals()["a"] == (0.2, 7.0)
     totals.update({})
@@ -125,7 +127,7 @@ def test_final_figures_of_what_was_never_seen_count():
 
 
 def test_what_is_forgotten_is_gone():
-    totals = Totals(1)
+    totals: Totals[int, str] = Totals(1)
     totals.update({1: Reading("a", (1.0,))})
     totals.update({})
     totals.forget(["a"])
