@@ -1,7 +1,6 @@
 """The hot window keeps the store's contract: wide, tiny, and starved of memory."""
 
 import random
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from jobmeter.model.time import HOUR, MINUTE, SECOND, TimeRange, parse_time
 from jobmeter.store.base import ReadBudget, Selector, Store
 from jobmeter.store.memory import MemoryStore
 from jobmeter.store.window.store import WindowedStore
-from jobmeter.testing.samples import FOREVER, Sample, batch_of, read_all
+from jobmeter.testing.samples import FOREVER, batch_of, read_all
 from jobmeter.testing.store import StoreTests
 
 ALWAYS = 10**13
@@ -36,24 +35,24 @@ class TestWide(StoreTests):
     """Everything lies in the window."""
 
     @pytest.fixture
-    def store(self) -> Iterator[Store]:
-        yield WindowedStore(MemoryStore(), HandClock(parse_time("2029-12-01")), length_ms=ALWAYS, bound=2**30)
+    def store(self) -> Store:
+        return WindowedStore(MemoryStore(), HandClock(parse_time("2029-12-01")), length_ms=ALWAYS, bound=2**30)
 
 
 class TestPast(StoreTests):
     """Everything is older than the window."""
 
     @pytest.fixture
-    def store(self) -> Iterator[Store]:
-        yield WindowedStore(MemoryStore(), HandClock(parse_time("2099-01-01")), length_ms=HOUR, bound=2**30)
+    def store(self) -> Store:
+        return WindowedStore(MemoryStore(), HandClock(parse_time("2099-01-01")), length_ms=HOUR, bound=2**30)
 
 
 class TestStarved(StoreTests):
     """There is never memory enough."""
 
     @pytest.fixture
-    def store(self) -> Iterator[Store]:
-        yield WindowedStore(MemoryStore(), HandClock(parse_time("2029-12-01")), length_ms=ALWAYS, bound=4096)
+    def store(self) -> Store:
+        return WindowedStore(MemoryStore(), HandClock(parse_time("2029-12-01")), length_ms=ALWAYS, bound=4096)
 
 
 class Engine(MemoryStore):
@@ -80,7 +79,7 @@ def test_time_goes_on_and_every_question_is_answered_as_by_the_engine_alone(seed
     series = [gauge(f"worker-{number}") for number in range(4)]
     for _ in range(150):
         clock.now += generator.choice([SECOND, 20 * SECOND, 3 * MINUTE])
-        rows: dict[Sample, float] = {}
+        rows: dict[tuple[Series, int], float] = {}
         for one in generator.sample(series, generator.randint(1, 4)):
             for _ in range(generator.randint(1, 5)):
                 late = generator.choice([0, 0, 5 * SECOND, 9 * MINUTE, 11 * MINUTE, 2 * HOUR])
@@ -123,7 +122,7 @@ def test_a_view_stays_what_it_was() -> None:
     (view,) = store.window.views(SeriesKeys.of([one]))
     assert view is not None
     before = view.time.copy(), view.value.copy()
-    store.append(batch_of({(one, BEGIN + at): -1.0 for at in range(0, 300)}), FOREVER)
+    store.append(batch_of({(one, BEGIN + at): -1.0 for at in range(300)}), FOREVER)
     assert np.array_equal(view.time, before[0])
     assert np.array_equal(view.value, before[1])
 
