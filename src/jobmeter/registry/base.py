@@ -65,18 +65,21 @@ class Registry(Protocol):
         ...
 
     def jobs(self, question: JobFilter, now_ms: int) -> JobPage:
-        """One page of jobs.
+        """One page of jobs; a total of 10,000 or more may be some seconds old.
 
         The state of a job that nobody recorded is derived: Running if sampled in the last 5 minutes, else Succeeded.
         """
         ...
 
     def job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView]:
-        """Every job of that id in those projects (None: all)."""
+        """Every job of that id in those projects (None: all), replicas in natural order, allocations by start."""
         ...
 
     def job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job]:
-        """As ``job``, but without replicas and allocations: what the hot path asks."""
+        """As ``job``, but without replicas and allocations: what the hot path asks.
+
+        What another process wrote may be seen a second late.
+        """
         ...
 
     def allocations(self, project: str, job: str) -> list[Allocation]:
@@ -117,6 +120,10 @@ class Registry(Protocol):
 
     def revoke_key(self, key_id: str, now_ms: int) -> bool:
         """End a key; False when there is none of that id that still holds."""
+        ...
+
+    def key_used(self, key_id: str, now_ms: int) -> None:
+        """Remember when a key was last used; nothing happens for one that there is not."""
         ...
 
     def backup(self, directory: Path) -> None:

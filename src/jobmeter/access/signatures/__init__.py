@@ -1,5 +1,33 @@
 """Credential schemes: pure functions over a raw call. One file each; ``SCHEMES`` below names them all."""
 
-from jobmeter.access.signatures.base import Claim, Scheme
+from jobmeter.access.signatures.acs3 import ACS3
+from jobmeter.access.signatures.base import Claim, ClaimKind, Scheme
+from jobmeter.access.signatures.bearer import ACS_BEARER, API_KEY, BEARER, X_AUTH_TOKEN
+from jobmeter.access.signatures.roa import ROA
+from jobmeter.access.signatures.share import SHARE, ShareToken
 
-__all__ = ["Claim", "Scheme"]
+TOKENS: tuple[Scheme, ...] = (BEARER, API_KEY, X_AUTH_TOKEN)
+"""A key's token, in each of the places where one may be."""
+
+ALIBABA: tuple[Scheme, ...] = (ACS3, ROA, ACS_BEARER, *TOKENS)
+"""What Alibaba's SDKs send, and a key's token besides."""
+
+SCHEMES: tuple[Scheme, ...] = (*ALIBABA, SHARE)
+"""Every scheme."""
+
+__all__ = [
+    "ACS3",
+    "ACS_BEARER",
+    "ALIBABA",
+    "API_KEY",
+    "BEARER",
+    "ROA",
+    "SCHEMES",
+    "SHARE",
+    "TOKENS",
+    "X_AUTH_TOKEN",
+    "Claim",
+    "ClaimKind",
+    "Scheme",
+    "ShareToken",
+]

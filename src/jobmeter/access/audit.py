@@ -1,0 +1,107 @@
+"""One line of JSON for every refusal: who was refused what, and why. Never a secret."""
+
+import json
+import logging
+import os
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+from jobmeter.access.principal import Principal
+from jobmeter.errors import ForbiddenError, JobmeterError, ThrottledError, UnauthenticatedError
+from jobmeter.model.time import Clock, iso
+
+MAX_FIELD = 256
+LINES_PER_SECOND = 100
+"""More refusals than this in one second are only counted, so that a flood of them fills no disk."""
+MAX_FILE_BYTES = 64 * 2**20
+"""A file that has grown to this is renamed to ``NAME.1``, in place of an older one."""
+
+_LOG = logging.getLogger(__name__)
+
+
+class Audit:
+    """Writes the lines to a file, by default to standard error. Safe to use from any thread."""
+
+    def __init__(self, clock: Clock, file: Path | None = None) -> None:
+        self._clock = clock
+        self._file = file
+        self._lock = threading.Lock()
+        self._second = self._lines = self._suppressed = 0
+
+    def refused(
+        self,
+        error: JobmeterError,
+        *,
+        action: str,
+        principal: Principal | None = None,
+        claimed: str = "",
+        project: str | None = None,
+        client: str = "",
+        request_id: str = "",
+    ) -> None:
+        """Write down one refusal.
+
+        ``claimed`` is the access key id that an unproven call names; never hand over a token. A line that cannot be
+        written is reported to the program's log, and fails nothing.
+        """
+        now_ms = self._clock.now_ms()
+        line = {
+            "time": iso(now_ms),
+            "event": "refused",
+            "reason": _reason(error),
+            "action": _clean(action),
+            "principal": _clean(principal.id) if principal else None,
+            "claimed": _clean(claimed) or None,
+            "project": _clean(project) if project else None,
+            "client": _clean(client),
+            "request_id": _clean(request_id),
+        }
+        with self._lock:
+            if not self._admit(now_ms // 1000):
+                return
+            if self._suppressed:
+                line["suppressed"] = str(self._suppressed)
+                self._suppressed = 0
+            # ASCII only, controls escaped: nothing in it can begin a line of its own or steer a terminal.
+            self._write(json.dumps(line, ensure_ascii=True) + "\n")
+
+    def _admit(self, second: int) -> bool:
+        if second != self._second:
+            self._second, self._lines = second, 0
+        self._lines += 1
+        if self._lines > LINES_PER_SECOND:
+            self._suppressed += 1
+            return False
+        return True
+
+    def _write(self, line: str) -> None:
+        if self._file is None:
+            sys.stderr.write(line)
+            return
+        try:
+            descriptor = os.open(self._file, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
+            try:
+                os.write(descriptor, line.encode())
+                full = os.fstat(descriptor).st_size >= MAX_FILE_BYTES
+            finally:
+                os.close(descriptor)
+            if full:
+                self._file.rename(self._file.with_name(f"{self._file.name}.1"))
+        except OSError as error:
+            _LOG.warning("the audit file %s cannot be written: %s", self._file, error)
+            with suppress(OSError):
+                sys.stderr.write(line)
+
+
+def _reason(error: JobmeterError) -> str:
+    if isinstance(error, UnauthenticatedError):
+        return error.reason
+    if isinstance(error, ForbiddenError):
+        return "forbidden"
+    return "throttled" if isinstance(error, ThrottledError) else type(error).__name__
+
+
+def _clean(text: str) -> str:
+    return "".join(character if character.isprintable() else "?" for character in text[:MAX_FIELD])

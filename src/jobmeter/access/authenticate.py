@@ -1,0 +1,160 @@
+"""From a raw call to the principal who sent it."""
+
+import hmac
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from jobmeter.access.call import Call
+from jobmeter.access.keys import token_hash
+from jobmeter.access.nonces import NonceMemory
+from jobmeter.access.principal import Principal, Role
+from jobmeter.access.share import read as read_share
+from jobmeter.access.signatures.base import Claim, ClaimKind, Scheme
+from jobmeter.access.vault import Vault
+from jobmeter.errors import UnauthenticatedError, UnavailableError
+from jobmeter.model.time import MINUTE, Clock
+from jobmeter.registry.base import Registry, StoredKey
+
+REMEMBER_SECONDS = 1.0
+"""How long a key is believed without asking the registry again: a revocation elsewhere takes effect within this."""
+MOST_KEYS = 10_000
+USED_EVERY_MS = 10 * MINUTE
+"""How often a key's last use is written down."""
+
+
+@dataclass(slots=True)
+class _Known:
+    key: StoredKey | None
+    until: float
+    secret: str = ""
+
+
+class Authenticator:
+    """Finds the one claim in a call and checks it. Safe to use from any thread."""
+
+    def __init__(self, registry: Registry, vault: Vault, clock: Clock, nonces: NonceMemory | None = None) -> None:
+        """``nonces`` should be one with a file; by default it is one that begins now."""
+        self._registry = registry
+        self._vault = vault
+        self._clock = clock
+        self._nonces = nonces or NonceMemory(clock)
+        self._lock = threading.Lock()
+        self._known: OrderedDict[bytes | str, _Known] = OrderedDict()
+        self._used: dict[str, int] = {}
+
+    def authenticate(self, call: Call, schemes: Sequence[Scheme]) -> Principal:
+        """Who sent the call, by the first of ``schemes`` that it uses; a share token counts only where nothing else is.
+
+        Raises UnauthenticatedError with its reason, UnavailableError when the registry does not answer.
+        """
+        scheme, claim = self.find(call, schemes)
+        if claim.kind is ClaimKind.SHARE:
+            return read_share(self._vault, claim.value, self._clock.now_ms())
+        if claim.kind is ClaimKind.TOKEN:
+            return self._principal(self._by_token(claim.value))
+        return self._principal(self._by_signature(call, scheme, claim))
+
+    def find(self, call: Call, schemes: Sequence[Scheme]) -> tuple[Scheme, Claim]:
+        """The claim that would be checked, unchecked. Raises UnauthenticatedError when there is none, or a bad one."""
+        shares: list[tuple[Scheme, Claim]] = []
+        malformed: UnauthenticatedError | None = None
+        for scheme in schemes:
+            try:
+                claim = scheme.claim(call)
+            except UnauthenticatedError as error:
+                malformed = malformed or error
+                continue
+            if claim is not None and claim.kind is not ClaimKind.SHARE:
+                return scheme, claim
+            if claim is not None:
+                shares.append((scheme, claim))
+        if malformed:
+            raise malformed
+        if call.header("authorization").strip():
+            raise UnauthenticatedError("the Authorization header names no scheme that is accepted here", "malformed")
+        if not shares:
+            raise UnauthenticatedError("a credential is required", "missing")
+        return shares[0]
+
+    def claimed(self, call: Call, schemes: Sequence[Scheme]) -> str:
+        """The access key id that a call names, for the audit line of a refusal; empty where it names none."""
+        with suppress(UnauthenticatedError):
+            claim = self.find(call, schemes)[1]
+            return claim.value if claim.kind is ClaimKind.ACCESS_KEY else ""
+        return ""
+
+    def forget(self, key_id: str = "") -> None:
+        """Ask the registry again for that key, or for all: after a revocation in this process."""
+        with self._lock:
+            for name in [n for n, known in self._known.items() if not key_id or (known.key and known.key.id == key_id)]:
+                del self._known[name]
+
+    def _by_token(self, token: str) -> StoredKey:
+        digest = token_hash(token)
+        key = self._look_up(digest, lambda: self._registry.key_by_token(digest)).key
+        if key is None or not hmac.compare_digest(key.token_hash, digest):
+            raise UnauthenticatedError("the token is not that of a key here", "unknown-key")
+        return _holding(key)
+
+    def _by_signature(self, call: Call, scheme: Scheme, claim: Claim) -> StoredKey:
+        if claim.security_token:
+            raise UnauthenticatedError(
+                "temporary (STS) credentials are not issued here: sign with a key", "unknown-key"
+            )
+        known = self._look_up(claim.value, lambda: self._registry.key_by_access_key(claim.value))
+        if known.key is None:
+            raise UnauthenticatedError("the access key id is not that of a key here", "unknown-key")
+        key = _holding(known.key)
+        known.secret = known.secret or self._vault.open(key.sealed_secret, key.access_key_id)
+        if not scheme.verify(call, known.secret):
+            raise UnauthenticatedError("the signature does not match the request", "bad-signature")
+        self._check_moment(key, claim)
+        return key
+
+    def _check_moment(self, key: StoredKey, claim: Claim) -> None:
+        if claim.date_ms is None:
+            return
+        if not self._nonces.fresh(claim.date_ms):
+            raise UnauthenticatedError(
+                "the request's date is more than 15 minutes from the server's clock, or older than it remembers",
+                "stale",
+            )
+        if claim.nonce and not self._nonces.first(key.access_key_id, claim.nonce, claim.date_ms):
+            raise UnauthenticatedError("a request with this nonce was received before", "replayed")
+
+    def _look_up(self, name: bytes | str, ask: Callable[[], StoredKey | None]) -> _Known:
+        now = self._clock.monotonic()
+        with self._lock:
+            known = self._known.get(name)
+            if known is not None and known.until > now:
+                return known
+        fresh = _Known(ask(), now + REMEMBER_SECONDS)
+        with self._lock:
+            self._known[name] = fresh
+            self._known.move_to_end(name)
+            while len(self._known) > MOST_KEYS:
+                self._known.popitem(last=False)
+        return fresh
+
+    def _principal(self, key: StoredKey) -> Principal:
+        self._note_use(key)
+        return Principal(id=key.id, name=key.name, role=Role(key.role), project=key.project)
+
+    def _note_use(self, key: StoredKey) -> None:
+        now_ms = self._clock.now_ms()
+        with self._lock:
+            if now_ms - self._used.get(key.id, key.last_used or 0) < USED_EVERY_MS:
+                return
+            self._used[key.id] = now_ms
+        # A registry that can only be read still serves readers.
+        with suppress(UnavailableError):
+            self._registry.key_used(key.id, now_ms)
+
+
+def _holding(key: StoredKey) -> StoredKey:
+    if key.revoked is not None:
+        raise UnauthenticatedError("the key was revoked", "revoked")
+    return key

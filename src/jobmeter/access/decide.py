@@ -1,0 +1,80 @@
+"""The one place that decides who may do what. What it does not name is denied."""
+
+from collections.abc import Mapping
+
+from jobmeter.access.principal import Principal, Role
+from jobmeter.access.scope import Scope
+from jobmeter.errors import ForbiddenError
+from jobmeter.model.series import DEFAULT_PROJECT, check_project
+
+ACTIONS: Mapping[str, Role] = {
+    "catalog:read": Role.READER,
+    "metrics:read": Role.READER,
+    "jobs:read": Role.READER,
+    "nodes:read": Role.READER,
+    "jobs:write": Role.WRITER,
+    "ingest:write": Role.WRITER,
+    "share:write": Role.WRITER,
+    "jobs:delete": Role.ADMIN,
+    "keys:read": Role.ADMIN,
+    "keys:write": Role.ADMIN,
+    "server:read": Role.ADMIN,
+    "server:admin": Role.ADMIN,
+}
+"""Every action, and the least role that may perform it."""
+
+SHARED = frozenset({"metrics:read", "jobs:read"})
+"""What the holder of a share token may do, with its job alone."""
+
+WHOLE_SERVER = frozenset({"server:read", "server:admin"})
+"""Actions that reach beyond one project: a key with a project may perform them on that project only."""
+
+_RANK = {Role.READER: 1, Role.WRITER: 2, Role.ADMIN: 3}
+
+
+def authorize(principal: Principal, action: str, project: str | None = None) -> Scope:
+    """What the principal may reach when it performs that action, on ``project`` where one is named.
+
+    Raises ForbiddenError when it may not, InvalidRequestError for a project that cannot be one.
+    """
+    least = ACTIONS.get(action)
+    if least is None or _RANK[principal.role] < _RANK[least]:
+        raise ForbiddenError(f"a key of role {principal.role} may not do {action}")
+    if principal.job is not None and action not in SHARED:
+        raise ForbiddenError(f"a share token may not do {action}")
+    if project:
+        check_project(project)
+    named = project or None
+    if principal.project is None:
+        return Scope(frozenset({named}) if named else None, principal.job)
+    if named not in {None, principal.project}:
+        raise ForbiddenError(f"this key belongs to project {principal.project}, not to {named}")
+    if action in WHOLE_SERVER and named is None:
+        raise ForbiddenError(f"a key of project {principal.project} may not do {action} for the whole server")
+    return Scope(frozenset({principal.project}), principal.job)
+
+
+def write_project(principal: Principal, named: str | None = None) -> str:
+    """The project that something written belongs to: the key's own, else the named one, else ``default``.
+
+    Raises ForbiddenError when the key may not write there, InvalidRequestError for a project that cannot be one.
+    """
+    if principal.job is not None or _RANK[principal.role] < _RANK[Role.WRITER]:
+        raise ForbiddenError(f"a key of role {principal.role} may not write")
+    if named:
+        check_project(named)
+    if principal.project is None:
+        return named or DEFAULT_PROJECT
+    if named and named != principal.project:
+        raise ForbiddenError(f"this key belongs to project {principal.project}, not to {named}")
+    return principal.project
+
+
+def key_project(principal: Principal, named: str | None = None) -> str | None:
+    """The project of a key that the principal makes; None for one that sees all.
+
+    A key with a project makes keys of that project only. Raises ForbiddenError, or InvalidRequestError for a project
+    that cannot be one.
+    """
+    authorize(principal, "keys:write", named)
+    return named or principal.project

@@ -1,0 +1,156 @@
+"""Which signed requests were seen already, so that a captured one is of no use.
+
+A request counts as seen by its key, its nonce and its date. Each is remembered while its date lies inside the accepted
+window, in memory and in a small file, so that a restart forgets nothing that the operating system had taken over.
+Memory is bounded without a hole: when it is full, the oldest minute is dropped and requests dated in it are refused as
+stale from then on. Without a file, a new memory refuses what is dated before it began, for the same reason.
+"""
+
+import errno
+import logging
+import os
+import struct
+import threading
+from contextlib import suppress
+from hashlib import blake2b
+from pathlib import Path
+
+from jobmeter.errors import UnavailableError
+from jobmeter.model.time import MINUTE, SECOND, Clock, floor_to
+
+WINDOW_MS = 15 * MINUTE
+"""How far a signed request's date may lie from the server's clock."""
+MOST = 1_000_000
+"""Most requests that are remembered, about 100 MB."""
+
+_MAGIC = b"JMN1"
+_HEAD = struct.Struct("<4sQ")
+_ENTRY = struct.Struct("<Q8s")
+_SPARE = 65_536
+_RETRY_SECONDS = 10.0
+_LOG = logging.getLogger(__name__)
+
+
+class NonceMemory:
+    """Requests seen in the last minutes. Safe to use from any thread."""
+
+    def __init__(self, clock: Clock, file: Path | None = None, *, window_ms: int = WINDOW_MS, most: int = MOST) -> None:
+        """``file`` is made when it is missing; one process at a time may use it.
+
+        Raises UnavailableError when the file cannot be used.
+        """
+        self._clock = clock
+        self._window_ms = window_ms
+        self._most = most
+        self._file = file
+        self._descriptor = -1
+        self._lock = threading.Lock()
+        self._minutes: dict[int, set[bytes]] = {}
+        self._count = self._written = 0
+        self._retry_at = 0.0
+        # A signed date has whole seconds: one of the second in which this begins is not older than this.
+        self._floor_ms = floor_to(clock.now_ms(), SECOND)
+        try:
+            if file is not None:
+                self._load(file)
+            self._rewrite()
+        except OSError as error:
+            raise UnavailableError(f"{file} cannot be used: {error.strerror}") from error
+
+    def fresh(self, date_ms: int) -> bool:
+        """True when a request of that date may be accepted at all: in the window, and remembered if it was seen."""
+        return date_ms >= self._floor_ms and abs(self._clock.now_ms() - date_ms) <= self._window_ms
+
+    def first(self, key: str, nonce: str, date_ms: int) -> bool:
+        """True once for each (key, nonce, date), and remembers it."""
+        digest = blake2b(f"{key}\x1f{nonce}".encode(), digest_size=8).digest()
+        minute = date_ms // MINUTE
+        with self._lock:
+            seen = self._minutes.setdefault(minute, set())
+            if digest in seen:
+                return False
+            seen.add(digest)
+            self._count += 1
+            self._write(minute, digest)
+            if self._count > self._most:
+                self._forget()
+            return True
+
+    def close(self) -> None:
+        """Let go of the file; what comes after is remembered in memory alone."""
+        with self._lock:
+            self._file = None
+            self._release(-1)
+
+    def _forget(self) -> None:
+        expired = (self._clock.now_ms() - self._window_ms) // MINUTE
+        for minute in sorted(self._minutes):
+            if minute >= expired and self._count <= self._most:
+                break
+            self._count -= len(self._minutes.pop(minute))
+            self._floor_ms = max(self._floor_ms, (minute + 1) * MINUTE)
+
+    def _write(self, minute: int, digest: bytes) -> None:
+        try:
+            if self._descriptor >= 0 and self._written <= 2 * self._count + _SPARE:
+                self._append(minute, digest)
+            elif self._file is not None and self._clock.monotonic() >= self._retry_at:
+                self._forget()
+                self._rewrite()
+        except OSError as error:
+            # A full disk does not stop readers: memory goes on alone, and a mark makes the next start begin anew.
+            _LOG.warning("%s cannot be written: %s", self._file, error)
+            self._retry_at = self._clock.monotonic() + _RETRY_SECONDS
+            self._release(-1)
+            if self._file is not None:
+                with suppress(OSError):
+                    self._file.replace(_mark(self._file))
+
+    def _append(self, minute: int, digest: bytes) -> None:
+        _write_all(self._descriptor, _ENTRY.pack(minute, digest))
+        self._written += 1
+
+    def _load(self, file: Path) -> None:
+        # After a failure to write it, or when it is none of ours, the file does not tell everything.
+        data = file.read_bytes() if file.exists() else _HEAD.pack(_MAGIC, 0)
+        if _mark(file).exists() or len(data) < _HEAD.size or not data.startswith(_MAGIC):
+            return
+        self._floor_ms = _HEAD.unpack_from(data)[1]
+        # A half-written last entry, left by a machine that stopped, is nothing.
+        whole = len(data) - (len(data) - _HEAD.size) % _ENTRY.size
+        expired = (self._clock.now_ms() - self._window_ms) // MINUTE
+        for minute, digest in _ENTRY.iter_unpack(data[_HEAD.size : whole]):
+            if minute >= expired:
+                self._minutes.setdefault(minute, set()).add(digest)
+        self._count = sum(len(seen) for seen in self._minutes.values())
+
+    def _rewrite(self) -> None:
+        if self._file is None:
+            return
+        part = self._file.with_name(f"{self._file.name}.part")
+        part.unlink(missing_ok=True)
+        descriptor = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o600)
+        try:
+            entries = [_ENTRY.pack(minute, digest) for minute, seen in self._minutes.items() for digest in seen]
+            _write_all(descriptor, _HEAD.pack(_MAGIC, self._floor_ms) + b"".join(entries))
+            part.replace(self._file)
+            _mark(self._file).unlink(missing_ok=True)
+        except OSError:
+            os.close(descriptor)
+            raise
+        self._release(descriptor)
+        self._written = self._count
+
+    def _release(self, successor: int) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+        self._descriptor = successor
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    if os.write(descriptor, data) != len(data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _mark(file: Path) -> Path:
+    return file.with_name(f"{file.name}.incomplete")

@@ -1,0 +1,69 @@
+"""Share tokens: they open one job's measurements to whoever holds them, until they expire.
+
+A token carries its own content under the vault's signature; nothing is stored for it.
+"""
+
+import hmac
+import struct
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import Error as EncodingError
+
+from jobmeter.access.principal import Principal, Role
+from jobmeter.access.vault import Vault
+from jobmeter.errors import InvalidRequestError, UnauthenticatedError
+from jobmeter.model.series import check_job_id, check_project
+from jobmeter.model.time import SECOND
+
+PREFIX = "jms_"
+MAX_LIFE_SECONDS = 365 * 86_400
+DEFAULT_LIFE_SECONDS = 7 * 86_400
+_HEAD = struct.Struct(">BQB")
+_VERSION = 1
+_SEAL_BYTES = 16
+
+
+def issue(
+    vault: Vault, project: str, job: str, now_ms: int, life_seconds: int = DEFAULT_LIFE_SECONDS
+) -> tuple[str, int]:
+    """A token for that job, and when it expires (epoch ms). Raises InvalidRequestError naming the field."""
+    check_project(project)
+    check_job_id(job)
+    if not 1 <= life_seconds <= MAX_LIFE_SECONDS:
+        raise InvalidRequestError(f"expires_in must be from 1 to {MAX_LIFE_SECONDS} seconds", "expires_in")
+    expires_ms = now_ms + life_seconds * SECOND
+    name = project.encode()
+    content = _HEAD.pack(_VERSION, expires_ms, len(name)) + name + job.encode()
+    return PREFIX + urlsafe_b64encode(content + vault.sign(content)).decode().rstrip("="), expires_ms
+
+
+def read(vault: Vault, token: str, now_ms: int) -> Principal:
+    """Whom a token makes its holder: a reader of one job.
+
+    Raises UnauthenticatedError: ``malformed``, ``bad-signature`` or ``expired``.
+    """
+    content = _checked(vault, token)
+    version, expires_ms, length = _HEAD.unpack_from(content)
+    if version != _VERSION:
+        raise UnauthenticatedError("the share token is of another version", "malformed")
+    if expires_ms <= now_ms:
+        raise UnauthenticatedError("the share token has expired", "expired")
+    names = content[_HEAD.size :]
+    project, job = names[:length].decode(), names[length:].decode()
+    return Principal(id=f"share:{project}/{job}", name="share", role=Role.READER, project=project, job=job)
+
+
+def _checked(vault: Vault, token: str) -> bytes:
+    malformed = UnauthenticatedError("the share token is not one", "malformed")
+    body = token.removeprefix(PREFIX)
+    if body == token:
+        raise malformed
+    try:
+        data = urlsafe_b64decode(body.encode("ascii") + b"=" * (-len(body) % 4))
+    except (EncodingError, UnicodeEncodeError) as error:
+        raise malformed from error
+    content, seal = data[:-_SEAL_BYTES], data[-_SEAL_BYTES:]
+    if len(content) <= _HEAD.size or urlsafe_b64encode(data).decode().rstrip("=") != body:
+        raise malformed
+    if not hmac.compare_digest(vault.sign(content), seal):
+        raise UnauthenticatedError("the share token was not issued here, or was changed", "bad-signature")
+    return content

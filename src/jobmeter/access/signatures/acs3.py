@@ -1,0 +1,126 @@
+"""ACS3-HMAC-SHA256 and -SM3, the default of Alibaba's newer SDKs.
+
+https://www.alibabacloud.com/help/en/sdk/product-overview/v3-request-structure-and-signature
+"""
+
+import hashlib
+import hmac
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from jobmeter.access.call import Call
+from jobmeter.access.signatures.base import Claim, ClaimKind
+from jobmeter.access.signatures.canonical import (
+    encode,
+    encoded_path,
+    header_values,
+    query_pairs,
+    raw,
+    same,
+    sorted_by_name,
+)
+from jobmeter.errors import UnauthenticatedError
+
+REQUIRED = frozenset(
+    {"host", "x-acs-action", "x-acs-version", "x-acs-date", "x-acs-signature-nonce", "x-acs-content-sha256"}
+)
+"""Headers without whose signature the operation, the body or the moment could be changed."""
+MAX_NONCE = 256
+
+_HASHES = {"ACS3-HMAC-SHA256": "sha256", "ACS3-HMAC-SM3": "sm3"}
+_CREDENTIAL = re.compile(
+    r"(?P<algorithm>ACS3-[A-Z0-9-]+) +Credential=(?P<key>[^,\s]{1,128}), *"
+    r"SignedHeaders=(?P<headers>[a-z0-9;_-]{1,4096}), *Signature=(?P<signature>[0-9a-f]{1,128})"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Parsed:
+    algorithm: str
+    key: str
+    headers: str
+    signature: str
+
+
+class Acs3:
+    """``Authorization: ACS3-... Credential=ID,SignedHeaders=a;b,Signature=HEX``. See ``Scheme``."""
+
+    name = "acs3"
+
+    def claim(self, call: Call) -> Claim | None:
+        """See ``Scheme.claim``. Every ``x-acs-`` header of the call must be among those that are signed."""
+        parsed = _parse(call)
+        if parsed is None:
+            return None
+        signed = set(parsed.headers.split(";"))
+        present = {name for name, _ in call.headers}
+        unsigned = (REQUIRED - (signed & present)) | {name for name in present - signed if name.startswith("x-acs-")}
+        if unsigned:
+            raise UnauthenticatedError(f"not signed, or missing: {', '.join(sorted(unsigned))}", "incomplete-signature")
+        if any(len(header_values(call, name)) > 1 for name in signed if name in REQUIRED):
+            raise UnauthenticatedError("a header that must be signed is there more than once", "malformed")
+        nonce = call.header("x-acs-signature-nonce").strip()
+        if not 1 <= len(nonce) <= MAX_NONCE:
+            raise UnauthenticatedError(f"x-acs-signature-nonce must have 1 to {MAX_NONCE} characters", "malformed")
+        return Claim(
+            kind=ClaimKind.ACCESS_KEY,
+            value=parsed.key,
+            date_ms=_date(call.header("x-acs-date").strip()),
+            nonce=nonce,
+            security_token=call.header("x-acs-security-token").strip(),
+        )
+
+    def verify(self, call: Call, secret: str) -> bool:
+        """See ``Scheme.verify``."""
+        parsed = _parse(call)
+        if parsed is None:
+            return False
+        hashed = _digest(parsed.algorithm, call.body)
+        if not same(hashed, call.header("x-acs-content-sha256").strip()):
+            return False
+        request = canonical_request(call, parsed.headers, hashed)
+        signature = sign(parsed.algorithm, request, secret)
+        return same(signature, parsed.signature)
+
+
+def canonical_request(call: Call, signed_headers: str, hashed_body: str) -> bytes:
+    """What is hashed and signed: method, path, query, the named headers, their names, the body's hash."""
+    query = "&".join(f"{encode(name)}={encode(value)}" for name, value in sorted_by_name(query_pairs(call.query)))
+    headers = "".join(f"{name}:{','.join(sorted(header_values(call, name)))}\n" for name in signed_headers.split(";"))
+    lines = (call.method, encoded_path(call.raw_path), query, headers, signed_headers, hashed_body)
+    return raw("\n".join(lines))
+
+
+def sign(algorithm: str, request: bytes, secret: str) -> str:
+    """The signature of a canonical request, lower-case hexadecimal."""
+    to_sign = f"{algorithm}\n{_digest(algorithm, request)}"
+    return hmac.new(secret.encode(), to_sign.encode(), _HASHES[algorithm]).hexdigest()
+
+
+def _parse(call: Call) -> _Parsed | None:
+    text = call.header("authorization").strip()
+    if not text.startswith("ACS3-"):
+        return None
+    match = _CREDENTIAL.fullmatch(text)
+    if match is None:
+        raise UnauthenticatedError("the Authorization header is not of the form ACS3-... Credential=,...", "malformed")
+    algorithm = match["algorithm"]
+    if _HASHES.get(algorithm) not in hashlib.algorithms_available:
+        raise UnauthenticatedError(f"the signature algorithm {algorithm} is not supported here", "malformed")
+    return _Parsed(algorithm, match["key"], match["headers"], match["signature"])
+
+
+def _digest(algorithm: str, data: bytes) -> str:
+    return hashlib.new(_HASHES[algorithm], data).hexdigest()
+
+
+def _date(text: str) -> int:
+    try:
+        moment = datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+    except ValueError as error:
+        raise UnauthenticatedError("x-acs-date must be like 2026-11-20T15:33:56Z", "malformed") from error
+    return int(moment.timestamp()) * 1000
+
+
+ACS3 = Acs3()

@@ -1,0 +1,76 @@
+"""Bare tokens: whoever holds one is its owner. Nothing dates them, so nothing but TLS protects them on the way."""
+
+from jobmeter.access.call import Call
+from jobmeter.access.signatures.base import Claim, ClaimKind
+from jobmeter.errors import UnauthenticatedError
+
+MAX_TOKEN = 512
+
+
+class Bearer:
+    """``Authorization: Bearer TOKEN`` and ``Authorization: Api-Key TOKEN``. See ``Scheme``."""
+
+    name = "bearer"
+
+    def claim(self, call: Call) -> Claim | None:
+        """See ``Scheme.claim``. The scheme's name is taken without regard to case."""
+        name, _, token = call.header("authorization").strip().partition(" ")
+        return _claim(token) if name.lower() in {"bearer", "api-key"} else None
+
+    def verify(self, call: Call, secret: str) -> bool:  # noqa: ARG002
+        """See ``Scheme.verify``."""
+        return True
+
+
+class TokenHeader:
+    """The token alone in a header of its own. See ``Scheme``."""
+
+    def __init__(self, name: str, header: str) -> None:
+        """``header`` in lower case."""
+        self.name = name
+        self._header = header
+
+    def claim(self, call: Call) -> Claim | None:
+        """See ``Scheme.claim``."""
+        return _claim(call.header(self._header)) if call.header(self._header) else None
+
+    def verify(self, call: Call, secret: str) -> bool:  # noqa: ARG002
+        """See ``Scheme.verify``."""
+        return True
+
+
+class AcsBearer:
+    """Alibaba's SDKs with ``bearer_token=``: header ``x-acs-bearer-token``, or the query's ``BearerToken``.
+
+    See ``Scheme``. Either comes with a signature type (header ``x-acs-signature-type`` or query ``SignatureType``) of
+    ``BEARERTOKEN``.
+    """
+
+    name = "acs-bearer"
+
+    def claim(self, call: Call) -> Claim | None:
+        """See ``Scheme.claim``."""
+        token = call.header("x-acs-bearer-token") or call.parameter("BearerToken") or ""
+        if not token:
+            return None
+        kind = call.header("x-acs-signature-type") or call.parameter("SignatureType") or ""
+        if kind.strip().upper() != "BEARERTOKEN":
+            raise UnauthenticatedError("a bearer token needs the signature type BEARERTOKEN", "malformed")
+        return _claim(token)
+
+    def verify(self, call: Call, secret: str) -> bool:  # noqa: ARG002
+        """See ``Scheme.verify``."""
+        return True
+
+
+def _claim(text: str) -> Claim:
+    token = text.strip()
+    if not 1 <= len(token) <= MAX_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
+        raise UnauthenticatedError(f"a token has 1 to {MAX_TOKEN} visible ASCII characters", "malformed")
+    return Claim(kind=ClaimKind.TOKEN, value=token)
+
+
+BEARER = Bearer()
+API_KEY = TokenHeader("api-key", "api-key")
+X_AUTH_TOKEN = TokenHeader("x-auth-token", "x-auth-token")
+ACS_BEARER = AcsBearer()

@@ -1,0 +1,123 @@
+"""The older ROA signature, ``Authorization: acs ID:SIGNATURE``: Alibaba's legacy SDK core, and newer SDKs told ``v2``.
+
+The implementations differ in how they write the path, an empty parameter and the content type of an empty body; a
+signature counts when it is right in any of these forms. The scheme itself protects a body by Content-MD5 alone, and
+does so only where the client sends one.
+"""
+
+import base64
+import hashlib
+import hmac
+import re
+from collections.abc import Iterator
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from itertools import product
+
+from jobmeter.access.call import Call
+from jobmeter.access.signatures.base import Claim, ClaimKind
+from jobmeter.access.signatures.canonical import (
+    decoded_path,
+    encoded_path,
+    header_values,
+    query_pairs,
+    raw,
+    same,
+    sorted_by_name,
+)
+from jobmeter.errors import UnauthenticatedError
+
+MAX_NONCE = 256
+_CREDENTIAL = re.compile(r"acs +(?P<key>[^:\s]{1,128}):(?P<signature>[A-Za-z0-9+/=]{1,128})")
+_PLAIN = ("accept", "content-md5", "content-type", "date")
+
+
+class Roa:
+    """See ``Scheme``. The legacy SDK core sends no nonce: then nothing but the date limits a replay."""
+
+    name = "roa"
+
+    def claim(self, call: Call) -> Claim | None:
+        """See ``Scheme.claim``."""
+        match = _parse(call)
+        if match is None:
+            return None
+        names = [name for name, _ in call.headers if name.startswith("x-acs-") or name in _PLAIN]
+        if len(names) != len(set(names)):
+            raise UnauthenticatedError("a header that is signed is there more than once", "malformed")
+        method = call.header("x-acs-signature-method", "HMAC-SHA1").strip()
+        if method.upper() != "HMAC-SHA1":
+            raise UnauthenticatedError(f"the signature method {method[:64]!r} is not supported here", "malformed")
+        nonce = call.header("x-acs-signature-nonce").strip()
+        if len(nonce) > MAX_NONCE:
+            raise UnauthenticatedError(f"x-acs-signature-nonce may have {MAX_NONCE} characters", "malformed")
+        return Claim(
+            kind=ClaimKind.ACCESS_KEY,
+            value=match["key"],
+            date_ms=_date(call.header("date").strip()),
+            nonce=nonce,
+            security_token=call.header("x-acs-security-token").strip(),
+        )
+
+    def verify(self, call: Call, secret: str) -> bool:
+        """See ``Scheme.verify``."""
+        match = _parse(call)
+        md5 = call.header("content-md5").strip()
+        if match is None or (md5 and not same(md5, _content_md5(call.body))):
+            return False
+        key, wanted = secret.encode(), match["signature"]
+        good = False
+        for text in strings_to_sign(call):
+            signature = base64.b64encode(hmac.new(key, text, hashlib.sha1).digest()).decode()
+            good |= same(signature, wanted)
+        return good
+
+
+def strings_to_sign(call: Call) -> Iterator[bytes]:
+    """Each form in which a client may have signed the call, without repetitions."""
+    types = dict.fromkeys((call.header("content-type").strip(), *(() if call.body else ("",))))
+    # As sent; as generated, before the HTTP library unescaped some of it; as written in the program, never escaped.
+    paths = dict.fromkeys((raw(call.raw_path), encoded_path(call.raw_path).encode(), decoded_path(call.raw_path)))
+    pairs = sorted_by_name(query_pairs(call.query))
+    queries = dict.fromkeys(_query(pairs, empty) for empty in (b"", b"="))
+    extra = b"".join(
+        raw(f"{name}:{value}\n")
+        for name, value in sorted((name, header_values(call, name)[0]) for name, _ in call.headers)
+        if name.startswith("x-acs-")
+    )
+    for content_type, path, query in product(types, paths, queries):
+        values = {**{name: call.header(name).strip() for name in _PLAIN}, "content-type": content_type}
+        head = raw("\n".join((call.method, *(values[name] for name in _PLAIN))))
+        yield head + b"\n" + extra + path + query
+
+
+def _query(pairs: list[tuple[bytes, bytes]], empty: bytes) -> bytes:
+    text = b"&".join(name + (b"=" + value if value else empty) for name, value in pairs)
+    return b"?" + text if pairs else b""
+
+
+def _parse(call: Call) -> re.Match[str] | None:
+    text = call.header("authorization").strip()
+    if text.partition(" ")[0] != "acs":
+        return None
+    match = _CREDENTIAL.fullmatch(text)
+    if match is None:
+        raise UnauthenticatedError("the Authorization header is not of the form acs ID:SIGNATURE", "malformed")
+    return match
+
+
+def _content_md5(body: bytes) -> str:
+    return base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()
+
+
+def _date(text: str) -> int:
+    if not text:
+        raise UnauthenticatedError("the Date header is missing", "incomplete-signature")
+    try:
+        moment = parsedate_to_datetime(text)
+    except ValueError as error:
+        raise UnauthenticatedError("Date must be like Fri, 20 Nov 2026 15:33:58 GMT", "malformed") from error
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC).timestamp()) * 1000
+
+
+ROA = Roa()

@@ -1,0 +1,155 @@
+"""``jobmeter key``: create, list and revoke keys, straight in the registry, with or without a running server."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from jobmeter.errors import ConfigurationError
+from jobmeter.model.time import SystemClock, iso
+from jobmeter.settings import Settings, load
+
+if TYPE_CHECKING:
+    from jobmeter.access.keys import KeyInfo
+    from jobmeter.registry.base import Registry
+
+ROLES = ("admin", "writer", "reader")
+
+_Command = Callable[..., Any]
+
+
+def _where(function: _Command) -> _Command:
+    """The flags that say which registry is meant."""
+    data = click.option(
+        "--data",
+        type=click.Path(file_okay=False, path_type=Path),
+        help="Data folder [env: JOBMETER_DATA].",
+    )
+    registry = click.option("--registry", metavar="URL", help="Registry's URL [env: JOBMETER_REGISTRY].")
+    return data(registry(function))
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def command() -> None:
+    """Create, list and revoke keys."""
+
+
+@command.command()
+@click.option("--name", required=True, help="What the key is called in listings and logs.")
+@click.option("--role", required=True, type=click.Choice(ROLES), help="What the key may do at most.")
+@click.option("--project", help="The only project it sees; without one it sees all and writes to 'default'.")
+@click.option("--json", "as_json", is_flag=True, help="One line of JSON.")
+@_where
+def create(name: str, role: str, project: str | None, as_json: bool, data: Path | None, registry: str | None) -> None:
+    """Make a key and show its secrets, this once."""
+    with _open(data, registry) as (settings, opened):
+        from jobmeter.access.keys import create_key
+        from jobmeter.access.vault import Vault
+
+        key = create_key(opened, Vault.load(settings), SystemClock(), name, role, project)
+    shown = {
+        "id": key.id,
+        "token": key.token,
+        "access_key_id": key.access_key_id,
+        "access_key_secret": key.access_key_secret,
+        "role": key.role.value,
+        "project": key.project,
+    }
+    if as_json:
+        click.echo(json.dumps(shown))
+        return
+    width = max(map(len, shown))
+    for label, value in shown.items():
+        click.echo(f"{label:<{width}}  {value or 'every project'}")
+    click.echo("Keep the token and the secret now: they are not shown again.", err=True)
+
+
+@command.command("list")
+@click.option("--json", "as_json", is_flag=True, help="A JSON array.")
+@_where
+def list_(as_json: bool, data: Path | None, registry: str | None) -> None:
+    """Show every key, revoked ones included."""
+    with _open(data, registry) as (_, opened):
+        from jobmeter.access.keys import list_keys
+
+        keys = list_keys(opened)
+    if as_json:
+        click.echo(json.dumps([_object(key) for key in keys], indent=2))
+    elif keys:
+        _table(keys)
+    else:
+        click.echo("No keys yet. Make one: jobmeter key create --name NAME --role reader")
+
+
+@command.command()
+@click.argument("key_id", metavar="ID")
+@_where
+def revoke(key_id: str, data: Path | None, registry: str | None) -> None:
+    """End a key: nothing it signs or names is accepted any more."""
+    with _open(data, registry) as (_, opened):
+        from jobmeter.access.keys import revoke_key
+
+        revoke_key(opened, SystemClock(), key_id)
+    click.echo(f"revoked {key_id}")
+
+
+@contextmanager
+def _open(data: Path | None, registry: str | None) -> Iterator[tuple[Settings, "Registry"]]:
+    settings = load(data=data, registry=registry)
+    try:
+        from jobmeter.registry.open import open_registry
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"keys need the server's packages ({error.name} is missing): pip install 'jobmeter[server]'"
+        ) from error
+    opened = open_registry(settings.registry_url, settings.retention)
+    try:
+        yield settings, opened
+    finally:
+        opened.close()
+
+
+def _object(key: "KeyInfo") -> dict[str, object]:
+    return {
+        "id": key.id,
+        "name": key.name,
+        "role": key.role.value,
+        "project": key.project,
+        "access_key_id": key.access_key_id,
+        "created": key.created,
+        "revoked": key.revoked,
+        "last_used": key.last_used,
+    }
+
+
+def _table(keys: Sequence["KeyInfo"]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console()
+    wide = console.width >= 110
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for title in (
+        "ID",
+        "NAME",
+        "ROLE",
+        "PROJECT",
+        "ACCESS KEY ID",
+        "CREATED",
+        "STATE",
+        *(("LAST USED",) if wide else ()),
+    ):
+        table.add_column(title, overflow="fold", no_wrap="ID" in title)
+    for key in keys:
+        ended = key.revoked is not None
+        names = (key.id, key.name, key.role.value, key.project or "all", key.access_key_id)
+        cells = [*names, iso(key.created)[:10], "revoked" if ended else "active"]
+        if wide:
+            cells.append("never" if key.last_used is None else iso(key.last_used))
+        table.add_row(*(Text(cell) for cell in cells), style="dim" if ended else "")
+    console.print(table)

@@ -1,0 +1,82 @@
+"""Allocations in the database: joining new intervals with those that are there, and reading them."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+
+import sqlalchemy as sa
+
+from jobmeter.registry.intervals import Change, DeviceKey, Interval, join
+from jobmeter.registry.schema import allocations
+from jobmeter.registry.statements import chunks
+
+
+def merge_allocations(connection: sa.Connection, fresh: Sequence[tuple[DeviceKey, Interval]], gap_ms: int) -> None:
+    """Join intervals with the stored ones of the same keys; writes nothing when they say nothing new.
+
+    The caller has written the rows of the jobs in the same transaction: their locks keep others from the same keys.
+    """
+    if not fresh:
+        return
+    changes = join(_stored(connection, sorted({key for key, _ in fresh})), fresh, gap_ms)
+    inserted = [_row(change) for change in changes if change.keep.row is None]
+    widened = [
+        {
+            "row": change.keep.row,
+            "new_start": change.keep.start,
+            "new_end": change.keep.end,
+            "new_cluster": change.keep.cluster,
+            "new_rank": change.keep.rank,
+        }
+        for change in changes
+        if change.keep.row is not None
+    ]
+    dropped = [{"row": row} for change in changes for row in change.drop]
+    if inserted:
+        connection.execute(sa.insert(allocations), inserted)
+    if widened:
+        connection.execute(_WIDEN, widened)
+    if dropped:
+        connection.execute(_DROP, dropped)
+
+
+def _stored(connection: sa.Connection, keys: Sequence[DeviceKey]) -> Mapping[DeviceKey, list[Interval]]:
+    found: dict[DeviceKey, list[Interval]] = defaultdict(list)
+    for project, own in groupby(keys, key=lambda key: key.project):
+        for some in chunks(list(own)):
+            # By job and replica, which the index finds; a list of whole keys takes longer to say than to answer.
+            question = sa.select(allocations).where(
+                allocations.c.project == project,
+                allocations.c.job.in_(sorted({key.job for key in some})),
+                allocations.c.replica.in_(sorted({key.replica for key in some})),
+            )
+            wanted = set(some)
+            for row in connection.execute(question):
+                key = DeviceKey(row.project, row.job, row.replica, row.node, row.device, row.source)
+                if key in wanted:
+                    found[key].append(Interval(row.start, row.end, row.cluster, row.rank, row.id))
+    return found
+
+
+def _row(change: Change) -> dict[str, object]:
+    key, interval = change.key, change.keep
+    return {
+        **{name: getattr(key, name) for name in DeviceKey.__slots__},
+        "cluster": interval.cluster,
+        "start": interval.start,
+        "end": interval.end,
+        "rank": interval.rank,
+    }
+
+
+_WIDEN = (
+    sa.update(allocations)
+    .where(allocations.c.id == sa.bindparam("row"))
+    .values(
+        {
+            name: sa.bindparam(f"new_{name}", type_=allocations.c[name].type)
+            for name in ("start", "end", "cluster", "rank")
+        }
+    )
+)
+_DROP = sa.delete(allocations).where(allocations.c.id == sa.bindparam("row"))

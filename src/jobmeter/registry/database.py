@@ -1,0 +1,143 @@
+"""The connection to SQLite or PostgreSQL: its settings, its transactions, and its failures in our own words."""
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+import sqlalchemy as sa
+from sqlalchemy import event, exc
+
+from jobmeter.errors import ConfigurationError, ConflictError, UnavailableError
+
+SQLITE = "sqlite"
+POSTGRESQL = "postgresql"
+BUSY_MS = 15_000
+"""How long a writer waits for another process to finish its transaction."""
+CONNECTIONS = 8
+_FAILURES = (exc.OperationalError, exc.InterfaceError, exc.InternalError, exc.TimeoutError, OSError)
+
+
+class Database:
+    """A pool of connections. Safe to use from any thread."""
+
+    def __init__(self, url: str) -> None:
+        """Open ``sqlite:///PATH`` or ``postgresql://user@host/name``.
+
+        Raises ConfigurationError for any other URL, UnavailableError when the database does not answer.
+        """
+        self.url = _parse(url)
+        self.kind = self.url.get_backend_name()
+        self._writers = threading.Lock()
+        with failures():
+            self.engine = _sqlite(self.url) if self.kind == SQLITE else _postgresql(self.url)
+        self._writing = self.engine.execution_options(jobmeter_writes=True)
+
+    @property
+    def path(self) -> Path:
+        """The file of a SQLite database."""
+        return Path(self.url.database or "")
+
+    @contextmanager
+    def read(self) -> Iterator[sa.Connection]:
+        """A transaction that only reads."""
+        with failures(), self.engine.connect() as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[sa.Connection]:
+        """A transaction that is durable once the block has ended, and undone when the block raises.
+
+        SQLite has one writer at a time: threads of this process queue here rather than poll the file's lock.
+        """
+        queue = self._writers if self.kind == SQLITE else nullcontext()
+        with queue, failures(), self._writing.begin() as connection:
+            yield connection
+
+    def close(self) -> None:
+        """Close every connection."""
+        self.engine.dispose()
+
+
+@contextmanager
+def failures() -> Iterator[None]:
+    """Turn what a database or its disk cannot do now into UnavailableError, and a duplicate into ConflictError."""
+    try:
+        yield
+    except exc.IntegrityError as error:
+        raise ConflictError("the registry holds such an entry already") from error
+    except _FAILURES as error:
+        raise UnavailableError(f"the registry does not work now: {_reason(error)}") from error
+    except exc.DBAPIError as error:
+        # A damaged SQLite file is a bare DatabaseError; every other kind is a mistake of ours.
+        if type(error) is not exc.DatabaseError:
+            raise
+        raise UnavailableError(f"the registry does not work now: {_reason(error)}") from error
+
+
+def _reason(error: BaseException) -> str:
+    # The driver's own first line: SQLAlchemy's text repeats the statement and its values.
+    cause = getattr(error, "orig", None) or error
+    return (str(cause).strip().splitlines() or [type(cause).__name__])[0]
+
+
+def _parse(text: str) -> sa.URL:
+    try:
+        url = sa.make_url(text)
+    except exc.ArgumentError as error:
+        raise ConfigurationError("the registry's URL is not one: sqlite:///PATH or postgresql://...") from error
+    backend = url.drivername.partition("+")[0]
+    if backend in {"postgres", POSTGRESQL}:
+        return url.set(drivername="postgresql+psycopg")
+    if backend != SQLITE:
+        raise ConfigurationError(f"the registry may be sqlite or postgresql, not {backend!r}")
+    if not url.database or url.database == ":memory:":
+        raise ConfigurationError("the registry's SQLite database needs a file: sqlite:////var/lib/jobmeter/registry.db")
+    return url.set(drivername="sqlite+pysqlite")
+
+
+def _postgresql(url: sa.URL) -> sa.Engine:
+    arguments = {"connect_timeout": 10, "application_name": "jobmeter", **url.query}
+    return sa.create_engine(
+        url.set(query={}),
+        connect_args={**arguments, "options": f"{arguments.get('options', '')} -c lock_timeout={BUSY_MS}".strip()},
+        pool_size=CONNECTIONS,
+        max_overflow=CONNECTIONS,
+        pool_pre_ping=True,
+        pool_timeout=BUSY_MS / 1000,
+    )
+
+
+def _sqlite(url: sa.URL) -> sa.Engine:
+    _make_file(Path(url.database or ""))
+    engine = sa.create_engine(
+        url,
+        connect_args={"timeout": BUSY_MS / 1000, "check_same_thread": False, "isolation_level": None},
+        pool_size=CONNECTIONS,
+        max_overflow=CONNECTIONS,
+        pool_timeout=BUSY_MS / 1000,
+    )
+    event.listen(engine, "connect", _prepare)
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+def _make_file(path: Path) -> None:
+    # Only its owner may read it: it holds sealed secrets. SQLite gives its side files the same mode.
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not path.exists():
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+
+
+def _prepare(connection: sqlite3.Connection, _record: object) -> None:
+    # FULL: a transaction that was acknowledged survives a power cut, which WAL with NORMAL does not promise.
+    for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON", "cache_size = -32768"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin(connection: sa.Connection) -> None:
+    # The driver's own transactions start late and cannot be upgraded under contention: a writer says so at once.
+    writes = connection.get_execution_options().get("jobmeter_writes", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

@@ -1,0 +1,105 @@
+"""Who had which device when, as intervals: the arithmetic of joining what overlaps or touches."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+GAP_MS = 5 * 60_000
+"""Samples of one device of one replica that lie at most this far apart belong to one interval."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class DeviceKey:
+    """What may be joined with each other: the same device of the same replica, known in the same way."""
+
+    project: str
+    job: str
+    replica: str
+    node: str
+    device: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """From ``start`` to ``end`` (None: still), both in epoch milliseconds. ``row`` is the id of a stored one."""
+
+    start: int
+    end: int | None
+    cluster: str = ""
+    rank: int | None = None
+    row: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What joining means for the stored rows.
+
+    ``keep`` is new (``row`` None) or widens that row; the rows of ``drop`` went into it.
+    """
+
+    key: DeviceKey
+    keep: Interval
+    drop: tuple[int, ...] = ()
+
+
+def join(
+    stored: Mapping[DeviceKey, Iterable[Interval]], fresh: Iterable[tuple[DeviceKey, Interval]], gap_ms: int
+) -> list[Change]:
+    """The changes that bring ``fresh`` into ``stored``; none for an interval that says nothing new.
+
+    Two intervals are joined when they overlap, touch, or lie at most ``gap_ms`` apart.
+    """
+    current = {key: list(intervals) for key, intervals in stored.items()}
+    changed: dict[DeviceKey, set[int]] = {}
+    for key, interval in fresh:
+        intervals = current.setdefault(key, [])
+        joined = [held for held in intervals if _meet(held, interval, gap_ms)]
+        result = interval
+        for held in joined:
+            result = _union(held, result)
+        if joined == [result]:
+            continue
+        current[key] = [held for held in intervals if held not in joined] + [result]
+        changed.setdefault(key, set()).update(held.row for held in joined if held.row is not None)
+    return [
+        change for key, rows in changed.items() for change in _changes(key, current[key], stored.get(key, ()), rows)
+    ]
+
+
+def _changes(
+    key: DeviceKey, current: Iterable[Interval], stored: Iterable[Interval], touched: set[int]
+) -> Iterable[Change]:
+    before = set(stored)
+    drop = touched - {held.row for held in current if held.row is not None}
+    fresh = [held for held in current if held not in before]
+    for number, held in enumerate(fresh):
+        yield Change(key, held, tuple(sorted(drop)) if number == 0 else ())
+
+
+def _meet(one: Interval, other: Interval, gap_ms: int) -> bool:
+    return _reaches(one, other.start, gap_ms) and _reaches(other, one.start, gap_ms)
+
+
+def _reaches(interval: Interval, time_ms: int, gap_ms: int) -> bool:
+    return interval.end is None or interval.end + gap_ms >= time_ms
+
+
+def _union(held: Interval, fresh: Interval) -> Interval:
+    return Interval(
+        start=min(held.start, fresh.start),
+        end=_end(held, fresh),
+        cluster=fresh.cluster or held.cluster,
+        rank=held.rank if fresh.rank is None else fresh.rank,
+        row=fresh.row if held.row is None else held.row,
+    )
+
+
+def _end(held: Interval, fresh: Interval) -> int | None:
+    if held.end is None:
+        # A fresh end closes what was open, unless it lies before the opening (they only touch).
+        closes = fresh.end is not None and (fresh.end > held.start or fresh.start >= held.start)
+        return fresh.end if closes else None
+    if fresh.end is None:
+        # An opening that begins no later than what has ended is an old message, delivered again.
+        return held.end if fresh.start <= held.start else None
+    return max(held.end, fresh.end)

@@ -1,0 +1,55 @@
+"""Read one job, with or without what belongs to it, and forget it."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from jobmeter.model.job import Allocation, Job, JobView
+from jobmeter.registry.rows import allocation_of, job_of, replica_of
+from jobmeter.registry.schema import allocations, jobs, replicas
+
+
+def job_rows(connection: sa.Connection, names: frozenset[str] | None, job: str) -> Sequence[sa.Row[Any]]:
+    """The rows of every job of that id in those projects (None: all), by project."""
+    question = sa.select(jobs).where(jobs.c.id == job)
+    if names is not None:
+        question = question.where(jobs.c.project.in_(sorted(names)))
+    return connection.execute(question.order_by(jobs.c.project)).all()
+
+
+def job_views(connection: sa.Connection, names: frozenset[str] | None, job: str, now_ms: int) -> list[JobView]:
+    """See ``Registry.job``."""
+    return [_view(connection, job_of(row, now_ms), now_ms) for row in job_rows(connection, names, job)]
+
+
+def job_allocations(connection: sa.Connection, head: Job) -> list[Allocation]:
+    """See ``Registry.allocations``."""
+    question = (
+        _parts(allocations, head)
+        .order_by(allocations.c.start, allocations.c.replica, allocations.c.node, allocations.c.device)
+        .order_by(allocations.c.id)
+    )
+    return [allocation_of(row, head) for row in connection.execute(question)]
+
+
+def forget_job(connection: sa.Connection, project: str, job: str) -> bool:
+    """See ``Registry.delete_job``; replicas and allocations go with it."""
+    return connection.execute(sa.delete(jobs).where(jobs.c.project == project, jobs.c.id == job)).rowcount > 0
+
+
+def _view(connection: sa.Connection, head: Job, now_ms: int) -> JobView:
+    members = [replica_of(row, head, now_ms) for row in connection.execute(_parts(replicas, head))]
+    members.sort(key=lambda member: (_natural(member.name), member.attempt))
+    return JobView(job=head, replicas=members, allocations=job_allocations(connection, head))
+
+
+def _natural(name: str) -> list[tuple[int, int, str]]:
+    # ``worker-2`` before ``worker-10``.
+    pieces = re.findall(r"[0-9]+|[^0-9]+", name)
+    return [(0, int(piece), piece) if piece[0] in "0123456789" else (1, 0, piece) for piece in pieces]
+
+
+def _parts(table: sa.Table, head: Job) -> sa.Select[Any]:
+    return sa.select(table).where(table.c.project == head.project, table.c.job == head.id)

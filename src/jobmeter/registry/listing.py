@@ -1,0 +1,217 @@
+"""One page of jobs out of a million: each filter and each order reads its own index.
+
+A filter with several members (projects, states, types, ...) becomes one *branch* for each combination, a question of
+equalities alone, which one index answers in order; the branches are disjoint, so their first rows are merged and
+their counts added. Where there would be too many branches, the database is asked in one piece. Keys are found first,
+whole rows are read for the page alone. Counting is what costs: a large total is remembered for a few seconds.
+"""
+
+import math
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import product
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+
+from jobmeter.errors import InvalidRequestError
+from jobmeter.model.job import Job, JobFilter, JobPage, JobState
+from jobmeter.registry.rows import ALIVE_MS, job_of
+from jobmeter.registry.schema import SAMPLED, jobs, projects
+
+MAX_BRANCHES = 64
+LARGE_TOTAL = 10_000
+"""Totals from here on are remembered."""
+REMEMBER_MS = 10_000
+MOST_TOTALS = 1_000
+
+_Condition = sa.ColumnElement[bool]
+_column = jobs.c
+_ORDERS: dict[str, tuple[sa.Column[Any], ...]] = {
+    "created": (_column.created_sort, _column.id),
+    "start": (_column.start_sort, _column.id),
+    "end": (_column.end_sort, _column.id),
+    "id": (_column.id,),
+    "name": (_column.name, _column.id),
+    "project": (_column.project, _column.created_sort, _column.id),
+    "type": (_column.type, _column.created_sort, _column.id),
+    "user": (_column.user, _column.created_sort, _column.id),
+    "resource_group": (_column.resource_group, _column.created_sort, _column.id),
+    "workspace": (_column.workspace, _column.created_sort, _column.id),
+}
+SORTS = (*_ORDERS, "state")
+"""What a listing may be sorted by."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Branch:
+    """Conditions that are all met by its jobs. Their number is that of ``counted`` less that of ``but_for``."""
+
+    page: tuple[_Condition, ...] = ()
+    counted: tuple[_Condition, ...] = ()
+    but_for: tuple[_Condition, ...] = ()
+
+    def and_also(self, other: "_Branch") -> "_Branch":
+        """Both; at most one of them has a ``but_for``."""
+        but_for: tuple[_Condition, ...] = ()
+        if self.but_for:
+            but_for = (*self.but_for, *other.counted)
+        elif other.but_for:
+            but_for = (*self.counted, *other.but_for)
+        return _Branch((*self.page, *other.page), (*self.counted, *other.counted), but_for)
+
+
+class Totals:
+    """How many jobs matched a question a moment ago, where there were many. Safe to use from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[JobFilter, tuple[int, int]] = {}
+
+    def get(self, question: JobFilter, now_ms: int) -> int | None:
+        """The remembered number; None when it must be counted."""
+        with self._lock:
+            total, moment = self._known.get(_unpaged(question), (0, 0))
+        return total if 0 <= now_ms - moment < REMEMBER_MS else None
+
+    def put(self, question: JobFilter, now_ms: int, total: int) -> None:
+        """Remember a large number."""
+        if total >= LARGE_TOTAL:
+            with self._lock:
+                if len(self._known) >= MOST_TOTALS:
+                    self._known.clear()
+                self._known[_unpaged(question)] = (total, now_ms)
+
+
+def list_jobs(connection: sa.Connection, question: JobFilter, now_ms: int, totals: Totals) -> JobPage:
+    """See ``Registry.jobs``. Raises InvalidRequestError for a sort that is none of ``SORTS`` or a negative page."""
+    if question.sort not in SORTS:
+        raise InvalidRequestError(f"sort {question.sort[:64]!r} is none of {', '.join(SORTS)}", "sort")
+    for field in ("offset", "limit"):
+        if not 0 <= getattr(question, field) < 2**31:
+            raise InvalidRequestError(f"{field} must be from 0 to 2147483647", field)
+    if question.sort == "state":
+        return _by_state(connection, question, now_ms, totals)
+    branches = _branches(connection, question, now_ms)
+    total = totals.get(question, now_ms)
+    if total is None:
+        total = sum(_count(connection, branch) for branch in branches)
+        totals.put(question, now_ms, total)
+    if question.offset >= total or not question.limit:
+        return JobPage([], total)
+    rows = connection.execute(_page(question, branches))
+    return JobPage([job_of(row, now_ms) for row in rows], total)
+
+
+def _unpaged(question: JobFilter) -> JobFilter:
+    return msgspec.structs.replace(question, sort="created", descending=True, offset=0, limit=0)
+
+
+def _by_state(connection: sa.Connection, question: JobFilter, now_ms: int, totals: Totals) -> JobPage:
+    # A derived state has no index to sort by, but each single state is one to filter by.
+    found: list[Job] = []
+    total = 0
+    wanted = question.states or frozenset(JobState)
+    for state in sorted(wanted, reverse=question.descending):
+        part = msgspec.structs.replace(
+            question,
+            sort="created",
+            states=frozenset({state}),
+            offset=max(0, question.offset - total),
+            limit=question.limit - len(found),
+        )
+        page = list_jobs(connection, part, now_ms, totals)
+        found.extend(page.jobs)
+        total += page.total
+    return JobPage(found, total)
+
+
+def _branches(connection: sa.Connection, question: JobFilter, now_ms: int) -> list[_Branch]:
+    names = _projects(connection) if question.projects is None else sorted(question.projects)
+    axes = [[_plain(_column.project == name) for name in names], *_choices(question)]
+    if question.states:
+        axes.append(list(_states(question.states, now_ms)))
+    common = _plain(*_common(question))
+    if math.prod(map(len, axes)) <= MAX_BRANCHES:
+        return [reduce(_Branch.and_also, branch, common) for branch in product(*axes)]
+    if question.projects is not None:
+        axes[0] = [_plain(_column.project.in_(names))]
+    whole = [sa.or_(*(sa.and_(*choice.page) for choice in axis)) for axis in axes[question.projects is None :]]
+    return [_plain(*whole).and_also(common)]
+
+
+def _plain(*conditions: _Condition) -> _Branch:
+    return _Branch(conditions, conditions)
+
+
+def _projects(connection: sa.Connection) -> Sequence[str]:
+    # Every project that ever had a job has its row.
+    return connection.scalars(sa.select(projects.c.name)).all()
+
+
+def _choices(question: JobFilter) -> Iterable[list[_Branch]]:
+    for column, values in (
+        (_column.type, question.types),
+        (_column.user, question.users),
+        (_column.resource_group, question.resource_groups),
+        (_column.workspace, question.workspaces),
+    ):
+        if values:
+            yield [_plain(column == value) for value in sorted(values)]
+
+
+def _states(states: frozenset[JobState], now_ms: int) -> Iterable[_Branch]:
+    for state in sorted(states):
+        yield _plain(_column.status == state.value)
+    # Those whose state only samples tell: the living run, the others have succeeded.
+    sampled = _column.status == SAMPLED
+    if {JobState.RUNNING, JobState.SUCCEEDED} <= states:
+        yield _plain(sampled)
+    elif JobState.RUNNING in states:
+        yield _plain(sampled, _column.last_sample > now_ms - ALIVE_MS)
+    elif JobState.SUCCEEDED in states:
+        # Nearly all of them: found in the order of their creation (the sum keeps the other index out of it), counted
+        # as all but the few living ones.
+        ended = _column.last_sample + 0 <= now_ms - ALIVE_MS
+        yield _Branch((sampled, ended), (sampled,), (sampled, _column.last_sample > now_ms - ALIVE_MS))
+
+
+def _common(question: JobFilter) -> list[_Condition]:
+    conditions: list[_Condition] = []
+    if question.ids:
+        conditions.append(_column.id.in_(question.ids))
+    if question.name_contains:
+        conditions.append(_column.search.contains(question.name_contains.casefold(), autoescape=True))
+    if question.created_from is not None:
+        conditions.append(_column.created_sort >= question.created_from)
+    if question.created_to is not None:
+        conditions.append(_column.created_sort < question.created_to)
+    return conditions
+
+
+def _count(connection: sa.Connection, branch: _Branch) -> int:
+    counted = sa.select(sa.func.count()).select_from(jobs)
+    total = connection.scalar(counted.where(*branch.counted)) or 0
+    return total - (connection.scalar(counted.where(*branch.but_for)) or 0 if branch.but_for else 0)
+
+
+def _page(question: JobFilter, branches: Sequence[_Branch]) -> sa.Select[Any]:
+    columns = (*_ORDERS[question.sort], *(() if question.sort == "project" else (_column.project,)))
+    # Of each branch, as many keys as the page may need; of all these, the page; of the page, the rows.
+    last = question.offset + question.limit
+    firsts = [
+        sa.select(_ordered(sa.select(*columns).where(*branch.page), columns, question).limit(last).subquery())
+        for branch in branches
+    ]
+    merged = sa.union_all(*firsts).subquery()
+    keys = _ordered(sa.select(merged.c.project, merged.c.id), [merged.c[c.name] for c in columns], question)
+    page = keys.limit(question.limit).offset(question.offset).subquery()
+    found = sa.select(jobs).join(page, sa.and_(_column.project == page.c.project, _column.id == page.c.id))
+    return _ordered(found, columns, question)
+
+
+def _ordered(select: sa.Select[Any], columns: Iterable[sa.ColumnElement[Any]], question: JobFilter) -> sa.Select[Any]:
+    return select.order_by(*(column.desc() if question.descending else column.asc() for column in columns))

@@ -1,0 +1,1 @@
+"""The registry's migrations, run by ``jobmeter.registry.migrate``."""

@@ -1,0 +1,197 @@
+"""Between the model's objects and the tables' rows: pure functions."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+
+from jobmeter.errors import InvalidRequestError, LimitExceededError
+from jobmeter.model.job import Allocation, InstanceType, Job, JobState, Node, Replica
+from jobmeter.model.record import MAX_TEXT, JobRecord, NodeRecord, ReplicaRecord, limits_of, record_time
+from jobmeter.model.time import MINUTE, iso
+from jobmeter.registry.schema import SAMPLED
+
+ALIVE_MS = 5 * MINUTE
+"""A job or replica that nobody recorded runs while its last sample is younger than this."""
+MAX_SHORT_TEXT = 256
+"""Longest text, in characters, of a field that listings sort or filter by."""
+
+_SHORT = ("name", "type", "user", "resource_group", "workspace")
+_LONG = ("error", "command")
+_INT64 = 2**63
+
+
+def search_text(job: str, name: str) -> str:
+    """What ``JobFilter.name_contains`` looks in."""
+    return f"{name}\n{job}".casefold()
+
+
+def job_values(record: JobRecord) -> dict[str, Any]:
+    """The columns of ``jobs`` that a record sets; None for one that it leaves alone.
+
+    Raises InvalidRequestError, or LimitExceededError for a text that is too long, naming the field.
+    """
+    values: dict[str, Any] = {name: _bounded(getattr(record, name), name, MAX_SHORT_TEXT) for name in _SHORT}
+    values.update({name: _bounded(getattr(record, name), name, MAX_TEXT) for name in _LONG})
+    values.update({name: record_time(getattr(record, name), name) for name in ("created", "start", "end")})
+    _check_order(values["start"], values["end"], "end")
+    values["search"] = None if values["name"] is None else search_text(record.job_id, values["name"])
+    values["state"] = record.state.value if record.state else None
+    values["exit_code"] = _integer(record.exit_code, "exit_code")
+    values["instance_type"] = _json(record.instance_type, "instance_type")
+    values["limits"] = _json(None if record.limits is None else limits_of(record.limits), "limits")
+    values["labels"] = _json(record.labels, "labels")
+    if record.instance_type is not None:
+        _instance_type(record.instance_type)
+    return values
+
+
+def replica_values(record: ReplicaRecord) -> dict[str, Any]:
+    """The columns of ``replicas`` that a record sets; None for one that it leaves alone. Raises as ``job_values``."""
+    start, end = record_time(record.start, "replicas.start"), record_time(record.end, "replicas.end")
+    _check_order(start, end, "replicas.end")
+    return {
+        "rank": _integer(record.rank, "replicas.rank"),
+        "cluster": _bounded(record.cluster or None, "replicas.cluster", MAX_SHORT_TEXT),
+        "node": _bounded(record.node or None, "replicas.node", MAX_SHORT_TEXT),
+        "pod_id": _bounded(record.pod_id or None, "replicas.pod_id", MAX_SHORT_TEXT),
+        "state": record.state.value if record.state else None,
+        "start": start,
+        "end": end,
+        "exit_code": _integer(record.exit_code, "replicas.exit_code"),
+        "reason": _bounded(record.reason or None, "replicas.reason", MAX_TEXT),
+    }
+
+
+def node_values(record: NodeRecord) -> dict[str, Any]:
+    """The columns of ``nodes`` that a record sets; None for one that it leaves alone. Raises as ``job_values``."""
+    return {"info": _json(record.info or None, "nodes.info")}
+
+
+def job_of(row: sa.Row[Any], now_ms: int) -> Job:
+    """The job that a row of ``jobs`` means at that moment: what nobody recorded is taken from its samples."""
+    kind = row.instance_type
+    return Job(
+        id=row.id,
+        project=row.project,
+        name=row.name,
+        type=row.type,
+        state=_state(row.status, row.last_sample, now_ms),
+        user=row.user,
+        resource_group=row.resource_group,
+        workspace=row.workspace,
+        created=row.created,
+        start=_known(row.start_sort),
+        end=_known(row.end_sort),
+        error=row.error,
+        exit_code=row.exit_code,
+        command=row.command,
+        instance_type=_instance_type(msgspec.json.decode(kind)) if kind else None,
+        limits=msgspec.json.decode(row.limits) if row.limits else {},
+        labels=msgspec.json.decode(row.labels) if row.labels else {},
+        recorded=row.recorded,
+        first_sample=row.first_sample,
+        last_sample=row.last_sample,
+    )
+
+
+def replica_of(row: sa.Row[Any], job: Job, now_ms: int) -> Replica:
+    """The replica that a row of ``replicas`` means at that moment, as part of its job.
+
+    One without a recorded end ends with its last sample where its job has ended or was recorded by nobody.
+    """
+    state = JobState(row.state) if row.state else None
+    ended = job.state.finished or not job.recorded or (state is not None and state.finished)
+    if state is None and not job.recorded and row.last_sample is not None:
+        state = _state(SAMPLED, row.last_sample, now_ms)
+    return Replica(
+        name=row.name,
+        attempt=row.attempt,
+        rank=row.rank,
+        cluster=row.cluster,
+        node=row.node,
+        pod_id=row.pod_id or f"{row.job}-{row.name}",
+        state=state,
+        start=row.first_sample if row.start is None else row.start,
+        end=row.last_sample if row.end is None and ended else row.end,
+        exit_code=row.exit_code,
+        reason=row.reason,
+    )
+
+
+def allocation_of(row: sa.Row[Any], job: Job) -> Allocation:
+    """The allocation that a row of ``allocations`` means. One that nobody ended ends with its job."""
+    end = row.end
+    if end is None and job.state.finished and job.end is not None:
+        end = max(job.end, row.start)
+    return Allocation(
+        replica=row.replica,
+        node=row.node,
+        device=row.device,
+        start=row.start,
+        end=end,
+        cluster=row.cluster,
+        rank=row.rank,
+        source=row.source,
+    )
+
+
+def node_of(row: sa.Row[Any]) -> Node:
+    """The node that a row of ``nodes`` means."""
+    return Node(
+        name=row.name,
+        project=row.project,
+        cluster=row.cluster,
+        first_seen=row.first_seen,
+        last_seen=row.last_seen,
+        info=msgspec.json.decode(row.info) if row.info else {},
+    )
+
+
+def _state(status: str, last_sample: int | None, now_ms: int) -> JobState:
+    if status != SAMPLED:
+        return JobState(status)
+    return JobState.RUNNING if last_sample is not None and now_ms - last_sample < ALIVE_MS else JobState.SUCCEEDED
+
+
+def _known(time_ms: int) -> int | None:
+    return None if time_ms < 0 else time_ms
+
+
+def _check_order(start: int | None, end: int | None, field: str) -> None:
+    if start is not None and end is not None and end < start:
+        raise InvalidRequestError(f"{field} ({iso(end)}) is before start ({iso(start)})", field)
+
+
+def _bounded(value: str | None, field: str, most: int) -> str | None:
+    if value is None:
+        return None
+    if len(value) > most:
+        raise LimitExceededError(f"{field} may have {most} characters, it has {len(value)}", field)
+    # PostgreSQL keeps no NUL in a text.
+    return value.replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def _integer(value: int | None, field: str) -> int | None:
+    if value is not None and not -_INT64 <= value < _INT64:
+        raise InvalidRequestError(f"{field} {value} is not a 64-bit number", field)
+    return value
+
+
+def _json(value: Mapping[str, Any] | None, field: str) -> str | None:
+    if value is None:
+        return None
+    encoded = msgspec.json.encode(value).decode()
+    return _bounded(encoded, field, MAX_TEXT)
+
+
+def _instance_type(value: Mapping[str, Any]) -> InstanceType:
+    """The instance type of a record; names that it does not define go into ``extra``."""
+    known = {name: value[name] for name in InstanceType.__struct_fields__ if name in value and name != "extra"}
+    extra = {name: part for name, part in value.items() if name not in InstanceType.__struct_fields__}
+    inner = value.get("extra", {})
+    try:
+        return msgspec.convert({**known, "extra": {**inner, **extra}}, InstanceType)
+    except (msgspec.ValidationError, TypeError) as error:
+        raise InvalidRequestError(f"instance_type is not one: {error}", "instance_type") from error

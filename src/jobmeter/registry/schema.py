@@ -1,0 +1,193 @@
+"""The tables, as they stand after the last migration.
+
+Times are epoch milliseconds. A NULL means unknown; of a text, the empty one does. Structured values are JSON text,
+because nothing inside them is searched. Texts that are sorted use byte order in both databases. The generated columns
+hold what listings filter and sort by, so that each has an index:
+
+- ``created_sort``: created, else start, else first sample, else when the job was first heard of.
+- ``start_sort`` and ``end_sort``: the effective start and end, -1 where there is none.
+- ``status``: the recorded state or what a recorded end implies; ``Sampled`` where only the age of the last sample
+  tells whether the job runs.
+- ``search``: the folded name and id, written by the program since databases fold letters differently.
+"""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Computed,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+)
+
+SAMPLED = "Sampled"
+"""The ``status`` of a job whose state follows from the age of its last sample."""
+
+text = Text().with_variant(Text(collation="C"), "postgresql")
+
+
+def _text(name: str) -> Column[str]:
+    return Column(name, text, nullable=False, server_default="")
+
+
+metadata = MetaData()
+
+projects = Table(
+    "projects",
+    metadata,
+    Column("name", text, primary_key=True),
+    Column("raw_days", Integer),
+    Column("minute_days", Integer),
+    Column("hour_days", Integer),
+)
+
+CREATED_SORT = "coalesce(created, start, first_sample, noticed)"
+START_SORT = "coalesce(start, first_sample, -1)"
+END_SORT = (
+    """CASE WHEN "end" IS NOT NULL THEN "end" WHEN state IN ('Queued', 'Running') THEN -1 """
+    "ELSE coalesce(last_sample, -1) END"
+)
+STATUS = (
+    "CASE WHEN state IS NOT NULL THEN state "
+    """WHEN "end" IS NOT NULL THEN CASE WHEN coalesce(exit_code, 0) <> 0 THEN 'Failed' ELSE 'Succeeded' END """
+    f"WHEN last_sample IS NOT NULL THEN '{SAMPLED}' "
+    "WHEN start IS NOT NULL THEN 'Running' ELSE 'Queued' END"
+)
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("project", text, primary_key=True),
+    Column("id", text, primary_key=True),
+    _text("name"),
+    _text("type"),
+    Column("state", text),
+    _text("user"),
+    _text("resource_group"),
+    _text("workspace"),
+    Column("created", BigInteger),
+    Column("start", BigInteger),
+    Column("end", BigInteger),
+    _text("error"),
+    Column("exit_code", BigInteger),
+    _text("command"),
+    Column("instance_type", text),
+    Column("limits", text),
+    Column("labels", text),
+    Column("recorded", Boolean, nullable=False),
+    Column("first_sample", BigInteger),
+    Column("last_sample", BigInteger),
+    Column("noticed", BigInteger, nullable=False),
+    _text("search"),
+    Column("created_sort", BigInteger, Computed(CREATED_SORT, persisted=True), nullable=False),
+    Column("start_sort", BigInteger, Computed(START_SORT, persisted=True), nullable=False),
+    Column("end_sort", BigInteger, Computed(END_SORT, persisted=True), nullable=False),
+    Column("status", text, Computed(STATUS, persisted=True), nullable=False),
+)
+
+Index("jobs_id", jobs.c.id)
+Index("jobs_created", jobs.c.created_sort, jobs.c.id)
+# Equality on the project and on one filter, then the default order: each page is read from one index, sorted.
+# The first of them holds the searched text as well: a search reads this index and no row.
+Index("jobs_project_created", jobs.c.project, jobs.c.created_sort, jobs.c.id, jobs.c.search)
+Index("jobs_project_status", jobs.c.project, jobs.c.status, jobs.c.created_sort, jobs.c.id)
+Index("jobs_project_type", jobs.c.project, jobs.c.type, jobs.c.created_sort, jobs.c.id)
+Index("jobs_project_user", jobs.c.project, jobs.c.user, jobs.c.created_sort, jobs.c.id)
+Index("jobs_project_resource_group", jobs.c.project, jobs.c.resource_group, jobs.c.created_sort, jobs.c.id)
+Index("jobs_project_workspace", jobs.c.project, jobs.c.workspace, jobs.c.created_sort, jobs.c.id)
+Index("jobs_project_start", jobs.c.project, jobs.c.start_sort, jobs.c.id)
+Index("jobs_project_end", jobs.c.project, jobs.c.end_sort, jobs.c.id)
+Index("jobs_project_name", jobs.c.project, jobs.c.name, jobs.c.id)
+# The few that are alive among those whose state only samples tell.
+Index(
+    "jobs_sampled",
+    jobs.c.project,
+    jobs.c.last_sample,
+    sqlite_where=jobs.c.status == SAMPLED,
+    postgresql_where=jobs.c.status == SAMPLED,
+)
+
+replicas = Table(
+    "replicas",
+    metadata,
+    Column("project", text, primary_key=True),
+    Column("job", text, primary_key=True),
+    Column("name", text, primary_key=True),
+    Column("attempt", BigInteger, primary_key=True),
+    Column("rank", BigInteger),
+    _text("cluster"),
+    _text("node"),
+    _text("pod_id"),
+    Column("state", text),
+    Column("start", BigInteger),
+    Column("end", BigInteger),
+    Column("exit_code", BigInteger),
+    _text("reason"),
+    Column("first_sample", BigInteger),
+    Column("last_sample", BigInteger),
+    ForeignKeyConstraint(["project", "job"], ["jobs.project", "jobs.id"], ondelete="CASCADE"),
+)
+
+allocations = Table(
+    "allocations",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("project", text, nullable=False),
+    Column("job", text, nullable=False),
+    Column("replica", text, nullable=False),
+    Column("cluster", text, nullable=False),
+    Column("node", text, nullable=False),
+    Column("device", text, nullable=False),
+    Column("source", text, nullable=False),
+    Column("start", BigInteger, nullable=False),
+    Column("end", BigInteger),
+    Column("rank", BigInteger),
+    ForeignKeyConstraint(["project", "job"], ["jobs.project", "jobs.id"], ondelete="CASCADE"),
+    CheckConstraint('"end" IS NULL OR "end" >= start', name="allocations_order"),
+)
+Index(
+    "allocations_job",
+    allocations.c.project,
+    allocations.c.job,
+    allocations.c.replica,
+    allocations.c.node,
+    allocations.c.device,
+    allocations.c.source,
+)
+
+nodes = Table(
+    "nodes",
+    metadata,
+    Column("project", text, primary_key=True),
+    Column("cluster", text, primary_key=True),
+    Column("name", text, primary_key=True),
+    Column("first_seen", BigInteger),
+    Column("last_seen", BigInteger),
+    Column("info", text),
+)
+
+keys = Table(
+    "keys",
+    metadata,
+    Column("id", text, primary_key=True),
+    Column("name", text, nullable=False),
+    Column("role", text, nullable=False),
+    Column("project", text),
+    Column("token_hash", LargeBinary, nullable=False),
+    Column("access_key_id", text, nullable=False),
+    Column("sealed_secret", LargeBinary, nullable=False),
+    Column("created", BigInteger, nullable=False),
+    Column("revoked", BigInteger),
+    Column("last_used", BigInteger),
+)
+Index("keys_token", keys.c.token_hash, unique=True)
+Index("keys_access_key", keys.c.access_key_id, unique=True)
+
+TABLES = (projects, jobs, replicas, allocations, nodes, keys)
+"""Every table, those that others point at first."""

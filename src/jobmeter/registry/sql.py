@@ -1,0 +1,138 @@
+"""The registry over SQL: each method one transaction, the work done in the modules beside this one."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from jobmeter.model.job import Allocation, Job, JobFilter, JobPage, JobView, Node
+from jobmeter.model.record import Records
+from jobmeter.model.retention import Retention
+from jobmeter.registry import backup, jobs, keys, listing, nodes, observe, records, schema
+from jobmeter.registry import rows as rows_
+from jobmeter.registry.base import Observation, Registry, StoredKey
+from jobmeter.registry.database import Database
+from jobmeter.registry.heads import Heads
+from jobmeter.registry.migrate import migrate
+
+
+class SqlRegistry(Registry):
+    """See ``Registry``. SQLite and PostgreSQL alike."""
+
+    def __init__(self, database: Database, retention: Retention) -> None:
+        """Take over a database and bring its tables up to date. ``retention`` serves projects without their own."""
+        self._database = database
+        self._retention = retention
+        self._totals = listing.Totals()
+        self._heads = Heads()
+        migrate(database)
+
+    def record(self, project: str, records_: Records, now_ms: int) -> int:
+        """See ``Registry.record``. Raises InvalidRequestError naming the field; then nothing was kept."""
+        prepared = [records.prepare(project, record) for record in records_.jobs]
+        rows = nodes.prepare_nodes(project, records_.nodes, now_ms)
+        if not prepared and not rows:
+            return 0
+        with self._database.write() as connection:
+            nodes.add_projects(connection, [project])
+            if prepared:
+                records.merge_jobs(connection, project, prepared, now_ms)
+            nodes.merge_nodes(connection, rows)
+        self._heads.written(record.job_id for record in records_.jobs)
+        return len(records_.jobs) + len(records_.nodes)
+
+    def observe(self, observations: Sequence[Observation], now_ms: int) -> None:
+        """See ``Registry.observe``."""
+        if observations:
+            with self._database.write() as connection:
+                observe.observe(connection, observations, now_ms)
+            self._heads.written({seen.job for seen in observations})
+
+    def jobs(self, question: JobFilter, now_ms: int) -> JobPage:
+        """See ``Registry.jobs``."""
+        with self._database.read() as connection:
+            return listing.list_jobs(connection, question, now_ms, self._totals)
+
+    def job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView]:
+        """See ``Registry.job``."""
+        with self._database.read() as connection:
+            return jobs.job_views(connection, projects, job, now_ms)
+
+    def job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job]:
+        """See ``Registry.job_head``."""
+        rows, generation = self._heads.get(projects, job)
+        if rows is None:
+            with self._database.read() as connection:
+                rows = jobs.job_rows(connection, projects, job)
+            self._heads.put(projects, job, rows, generation)
+        return [rows_.job_of(row, now_ms) for row in rows]
+
+    def allocations(self, project: str, job: str) -> list[Allocation]:
+        """See ``Registry.allocations``."""
+        with self._database.read() as connection:
+            # At a moment before everything: a job of which only samples tell has not ended as far as devices go.
+            heads = [rows_.job_of(row, 0) for row in jobs.job_rows(connection, frozenset({project}), job)]
+            return [allocation for head in heads for allocation in jobs.job_allocations(connection, head)]
+
+    def delete_job(self, project: str, job: str) -> bool:
+        """See ``Registry.delete_job``."""
+        with self._database.write() as connection:
+            found = jobs.forget_job(connection, project, job)
+        self._heads.written([job])
+        return found
+
+    def nodes(self, projects: frozenset[str] | None) -> list[Node]:
+        """See ``Registry.nodes``."""
+        with self._database.read() as connection:
+            return nodes.list_nodes(connection, projects)
+
+    def retention(self, project: str) -> Retention:
+        """See ``Registry.retention``."""
+        with self._database.read() as connection:
+            return nodes.project_retention(connection, project) or self._retention
+
+    def set_retention(self, project: str, retention: Retention | None) -> None:
+        """See ``Registry.set_retention``."""
+        with self._database.write() as connection:
+            nodes.set_project_retention(connection, project, retention)
+
+    def add_key(self, key: StoredKey) -> None:
+        """See ``Registry.add_key``."""
+        with self._database.write() as connection:
+            keys.add(connection, key)
+
+    def keys(self, projects: frozenset[str] | None = None) -> list[StoredKey]:
+        """See ``Registry.keys``."""
+        with self._database.read() as connection:
+            return keys.every(connection, projects)
+
+    def key_by_token(self, token_hash: bytes) -> StoredKey | None:
+        """See ``Registry.key_by_token``."""
+        with self._database.read() as connection:
+            return keys.find(connection, schema.keys.c.token_hash, token_hash)
+
+    def key_by_access_key(self, access_key_id: str) -> StoredKey | None:
+        """See ``Registry.key_by_access_key``."""
+        with self._database.read() as connection:
+            return keys.find(connection, schema.keys.c.access_key_id, access_key_id)
+
+    def revoke_key(self, key_id: str, now_ms: int) -> bool:
+        """See ``Registry.revoke_key``."""
+        with self._database.write() as connection:
+            return keys.revoke(connection, key_id, now_ms)
+
+    def key_used(self, key_id: str, now_ms: int) -> None:
+        """See ``Registry.key_used``."""
+        with self._database.write() as connection:
+            keys.used(connection, key_id, now_ms)
+
+    def backup(self, directory: Path) -> None:
+        """See ``Registry.backup``."""
+        backup.backup(self._database, directory)
+
+    def restore(self, directory: Path) -> None:
+        """See ``Registry.restore``."""
+        backup.restore(self._database, directory)
+        self._heads = Heads()
+
+    def close(self) -> None:
+        """See ``Registry.close``."""
+        self._database.close()

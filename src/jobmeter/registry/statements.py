@@ -1,0 +1,83 @@
+"""Pieces of SQL that both databases take."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from jobmeter.registry.database import POSTGRESQL
+
+CHUNK = 400
+"""Most members of one IN list."""
+
+Insert = sqlite.Insert | postgresql.Insert
+
+
+def insert(connection: sa.Connection, table: sa.Table) -> Insert:
+    """An INSERT that knows ON CONFLICT, which SQLAlchemy keeps with the dialects."""
+    return postgresql.insert(table) if connection.dialect.name == POSTGRESQL else sqlite.insert(table)
+
+
+def add_missing(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert the rows whose primary key is not there yet."""
+    if rows:
+        connection.execute(insert(connection, table).on_conflict_do_nothing(), list(rows))
+
+
+def widen(
+    connection: sa.Connection,
+    table: sa.Table,
+    rows: Sequence[Mapping[str, Any]],
+    times: tuple[str, str],
+    fill: Sequence[str] = (),
+) -> None:
+    """Insert the rows, or move the two ``times`` of those that are there outwards and ``fill`` texts that are empty.
+
+    A row that says nothing new is not written (PostgreSQL locks it all the same, until the transaction ends).
+    """
+    if not rows:
+        return
+    statement = insert(connection, table)
+    fresh = statement.excluded
+    first, last = (table.c[name] for name in times)
+    moves: dict[str, tuple[sa.ColumnElement[Any], sa.ColumnElement[bool]]] = {
+        first.name: (first, sa.or_(first.is_(None), first > fresh[first.name])),
+        last.name: (last, sa.or_(last.is_(None), last < fresh[last.name])),
+    }
+    moves.update({name: (table.c[name], sa.and_(table.c[name] == "", fresh[name] != "")) for name in fill})
+    changes = {name: sa.case((moved, fresh[name]), else_=column) for name, (column, moved) in moves.items()}
+    connection.execute(
+        statement.on_conflict_do_update(
+            index_elements=[column.name for column in table.primary_key],
+            set_=changes,
+            where=sa.or_(*(moved for _, moved in moves.values())),
+        ),
+        list(rows),
+    )
+
+
+def given(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
+    """The value handed over for a column of an UPDATE: a parameter named ``new_`` and the column."""
+    return sa.bindparam(f"new_{column.name}", type_=column.type)
+
+
+def kept(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
+    """What is handed over, or what stands there when that is None."""
+    return sa.func.coalesce(given(column), column)
+
+
+def one_of(element: sa.ColumnElement[Any], values: Iterable[str]) -> sa.ColumnElement[bool]:
+    """IN with fixed words, in the form that a statement run for many rows may hold."""
+    return sa.or_(*(element == sa.literal_column(f"'{value}'") for value in values))
+
+
+def chunks(items: Sequence[Any], size: int = CHUNK) -> Iterator[Sequence[Any]]:
+    """The items in runs of at most ``size``."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def renamed(values: Mapping[str, Any], names: Iterable[str], prefix: str) -> dict[str, Any]:
+    """Those values under ``prefix`` and their names: parameters must not be called like columns."""
+    return {f"{prefix}{name}": values[name] for name in names}

@@ -1,0 +1,138 @@
+"""What samples prove, on both databases."""
+
+import threading
+from itertools import permutations
+
+import pytest
+
+from jobmeter.model.job import AllocationSource, JobFilter, JobState
+from jobmeter.model.record import JobRecord, Records, ReplicaRecord
+from jobmeter.model.retention import Retention
+from jobmeter.registry.base import Observation, Registry
+from jobmeter.registry.open import open_registry
+
+NOW = 1_790_000_000_000
+MINUTE = 60_000
+
+
+def seen(first: int, last: int, **names: object) -> Observation:
+    given = {"project": "default", "job": "j", "replica": "w", "attempt": 0, "cluster": "", "node": "n", "device": ""}
+    return Observation(**{**given, **names}, first_ms=first, last_ms=last)  # type: ignore[arg-type]
+
+
+def test_samples_make_job_replica_node_and_allocation(registry: Registry) -> None:
+    registry.observe(
+        [seen(NOW - 500, NOW - 100, device="gpu0"), seen(NOW - 900, NOW, device="gpu1"), seen(NOW - 50, NOW)], NOW
+    )
+    [found] = registry.job(None, "j", NOW)
+    assert (found.job.state, found.job.start, found.job.end, found.job.recorded) == (
+        JobState.RUNNING, NOW - 900, NOW, False,
+    )  # fmt: skip
+    [replica] = found.replicas
+    assert (replica.name, replica.node, replica.pod_id, replica.start, replica.end, replica.state) == (
+        "w", "n", "j-w", NOW - 900, NOW, JobState.RUNNING,
+    )  # fmt: skip
+    assert [(a.device, a.start, a.end, a.source) for a in found.allocations] == [
+        ("gpu1", NOW - 900, NOW, AllocationSource.IMPORT),
+        ("gpu0", NOW - 500, NOW - 100, AllocationSource.IMPORT),
+    ]
+    assert [(n.name, n.first_seen, n.last_seen) for n in registry.nodes(None)] == [("n", NOW - 900, NOW)]
+
+
+@pytest.mark.parametrize(("age", "state"), [(5 * MINUTE - 1, JobState.RUNNING), (5 * MINUTE, JobState.SUCCEEDED)])
+def test_the_age_of_the_last_sample_tells_the_state(registry: Registry, age: int, state: JobState) -> None:
+    registry.observe([seen(NOW - 10 * MINUTE, NOW)], NOW)
+    later = NOW + age
+    assert registry.job_head(None, "j", later)[0].state == state
+    assert [job.id for job in registry.jobs(JobFilter(states=frozenset({state})), later).jobs] == ["j"]
+    other = JobState.SUCCEEDED if state is JobState.RUNNING else JobState.RUNNING
+    assert registry.jobs(JobFilter(states=frozenset({other})), later).total == 0
+
+
+def test_any_order_of_batches_gives_the_same_intervals(registry: Registry) -> None:
+    batches = [
+        seen(NOW, NOW + 60_000, device="gpu0"),
+        seen(NOW + 75_000, NOW + 135_000, device="gpu0"),
+        seen(NOW + 150_000, NOW + 160_000, device="gpu0"),
+        seen(NOW + 10_000_000, NOW + 10_060_000, device="gpu0"),
+    ]
+    for number, order in enumerate(permutations(batches)):
+        job = f"j{number}"
+        for batch in order:
+            registry.observe([seen(batch.first_ms, batch.last_ms, device="gpu0", job=job)], NOW)
+        intervals = [(a.start, a.end) for a in registry.allocations("default", job)]
+        assert intervals == [(NOW, NOW + 160_000), (NOW + 10_000_000, NOW + 10_060_000)], order
+
+
+def test_saying_it_again_changes_nothing(registry: Registry) -> None:
+    batch = [seen(NOW - 1000, NOW, device=f"gpu{number}", replica=f"w{number}") for number in range(8)]
+    registry.observe(batch, NOW)
+    before = registry.job(None, "j", NOW)
+    registry.observe(batch, NOW + 1)
+    registry.observe(batch[2:4], NOW + 2)
+    assert registry.job(None, "j", NOW) == before
+
+
+def test_samples_without_a_job_show_a_node_alone(registry: Registry) -> None:
+    registry.observe([seen(1000, 2000, job="", replica="", cluster="c")], NOW)
+    assert registry.jobs(JobFilter(), NOW).total == 0
+    assert [(n.cluster, n.name) for n in registry.nodes(frozenset({"default"}))] == [("c", "n")]
+    registry.observe([], NOW)
+
+
+def test_a_recorded_job_keeps_what_was_recorded(registry: Registry) -> None:
+    record = JobRecord(job_id="j", name="x", state=JobState.SUCCEEDED, start=NOW - 100, end=NOW, replicas=["w"])
+    registry.record("default", Records(jobs=[record]), NOW)
+    registry.observe([seen(NOW - 5000, NOW + 5000, node="n2", cluster="c")], NOW)
+    [found] = registry.job(None, "j", NOW)
+    assert (found.job.name, found.job.state, found.job.start, found.job.end) == (
+        "x", JobState.SUCCEEDED, NOW - 100, NOW,
+    )  # fmt: skip
+    assert (found.job.first_sample, found.job.last_sample) == (NOW - 5000, NOW + 5000)
+    assert (found.replicas[0].node, found.replicas[0].cluster, found.replicas[0].start) == ("n2", "c", NOW - 5000)
+
+
+def test_a_recorded_job_without_start_takes_its_first_sample(registry: Registry) -> None:
+    registry.observe([seen(NOW - 5000, NOW)], NOW)
+    registry.record("default", Records(jobs=[JobRecord(job_id="j", state=JobState.RUNNING)]), NOW)
+    job = registry.job_head(None, "j", NOW)[0]
+    assert (job.start, job.end, job.state, job.recorded) == (NOW - 5000, None, JobState.RUNNING, True)
+    hours_later = NOW + 3_600_000
+    assert registry.job_head(None, "j", hours_later)[0].state == JobState.RUNNING
+
+
+def test_a_finished_job_without_end_takes_its_last_sample(registry: Registry) -> None:
+    registry.observe([seen(NOW - 5000, NOW - 10)], NOW)
+    registry.record("default", Records(jobs=[JobRecord(job_id="j", state=JobState.FAILED)]), NOW)
+    assert registry.job_head(None, "j", NOW)[0].end == NOW - 10
+
+
+def test_a_recorded_node_of_a_replica_stands(registry: Registry) -> None:
+    registry.record("default", Records(jobs=[JobRecord(job_id="j", replicas=[ReplicaRecord(name="w", node="a")])]), NOW)
+    registry.observe([seen(1, 2, node="b")], NOW)
+    assert registry.job(None, "j", NOW)[0].replicas[0].node == "a"
+
+
+def test_two_writers_at_once_lose_nothing(url: str) -> None:
+    opened = [open_registry(url, Retention()) for _ in range(2)]
+    errors: list[BaseException] = []
+
+    def write(registry: Registry, offset: int) -> None:
+        try:
+            for step in range(15):
+                time = NOW + (2 * step + offset) * 1000
+                batch = [seen(time, time + 500, job=f"j{job}", device="gpu0") for job in range(6)]
+                registry.observe(batch if offset else batch[::-1], NOW)
+        except BaseException as error:  # noqa: BLE001 - the main thread fails the test with it
+            errors.append(error)
+
+    threads = [threading.Thread(target=write, args=(registry, offset)) for offset, registry in enumerate(opened)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    for job in range(6):
+        assert [(a.start, a.end) for a in opened[0].allocations("default", f"j{job}")] == [(NOW, NOW + 29_500)]
+    for registry in opened:
+        registry.close()
