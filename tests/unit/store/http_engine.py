@@ -5,7 +5,6 @@ configuration, which names clusters, it stands for one node: it runs what is mea
 table what a cluster would replicate. It speaks as much of the interface as clickhouse-connect uses: statements and
 parameters in the URL, the body or a form, settings in the URL, inserts in the body, streamed answers, errors with their
 code.
-inserts in the body, streamed answers, errors with their code.
 """
 
 import os
