@@ -317,11 +317,10 @@ class StoreTests(ABC):
         assert store.find(Selector(jobs=(slot.key,))) == [one]
 
     def test_statistics_count_rows(self, store: Store, slot: Slot) -> None:
-        before = store.statistics()
         store.append(batch_of({(slot.gauge(), slot.start + at): 1.0 for at in range(1000)}), FOREVER)
         after = store.statistics()
         assert set(after.rows) == set(after.bytes) == {"samples", "minutes", "hours", "series"}
-        assert after.rows["samples"] >= before.rows["samples"] + 1000
+        assert after.rows["samples"] >= 1000
         assert after.bytes["samples"] > 0
 
     def test_many_threads_append_and_read_at_once(self, store: Store, slot: Slot) -> None:
@@ -376,7 +375,7 @@ class StoreTests(ABC):
         assert store.rolled([slot.key], slot.span) == [TimeRange(slot.start, slot.start + 6 * HOUR)]
         self._check_buckets(store, slot, [one], rows)
 
-    @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
     @given(data=st.data())
     def test_any_sequence_of_operations_equals_a_dictionary(self, store: Store, data: st.DataObject) -> None:
         slot = Slot()

@@ -51,19 +51,31 @@ def test_what_was_acknowledged_survives_kill_9(tmp_path):
     assert acknowledged > 0
 
 
-@pytest.mark.slow
-def test_a_full_disk_refuses_and_recovers(tmp_path):
-    disk = tmp_path / "disk"
+def run_on_a_small_disk(disk: Path, verb: str, options: str = "") -> dict[str, Any]:
+    """What a child says whose store lies on a disk of its own; skips where nobody may mount one."""
     disk.mkdir()
-    script = f"mount -t tmpfs -o size=96m tmpfs {disk} && exec {sys.executable} {CHILD} fill {disk}/store"
+    script = f"mount -t tmpfs -o size=96m tmpfs {disk} && {options} exec {sys.executable} {CHILD} {verb} {disk}/store"
     done = subprocess.run(["unshare", "-rm", "sh", "-c", script], capture_output=True, text=True, check=False)
-    if "unshare" in done.stderr or "mount" in done.stderr:
+    if "unshare:" in done.stderr or "mount:" in done.stderr:
         pytest.skip("this system lets nobody mount a small disk")
     assert done.returncode == 0, done.stderr[-3000:]
-    said = json.loads(done.stdout)
+    said: dict[str, Any] = json.loads(done.stdout)
+    return said
+
+
+@pytest.mark.slow
+def test_a_full_disk_refuses_and_recovers(tmp_path):
+    said = run_on_a_small_disk(tmp_path / "disk", "fill")
     assert said["message"] == "the telemetry engine cannot keep samples now: the disk is full"
     assert said["readable"]
     assert said["whole"]
+
+
+def test_a_read_only_folder_is_refused(tmp_path):
+    disk = tmp_path / "disk"
+    said = run_on_a_small_disk(disk, "attempt", f"mkdir {disk}/store && mount -o remount,ro {disk} &&")
+    assert said["error"] == "UnavailableError"
+    assert said["message"].endswith("the data folder is read-only")
 
 
 def test_a_folder_that_may_not_be_written_is_refused(tmp_path):

@@ -6,14 +6,17 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from jobmeter.errors import UnavailableError
 from jobmeter.model.time import SystemClock
 from jobmeter.store.base import Store
+from jobmeter.store.clickhouse import parse_dsn
+from jobmeter.store.clickhouse.pool import connect
 from jobmeter.store.registry import open_store
-from jobmeter.testing.store import StoreTests
+from jobmeter.testing.store import Slot, StoreTests
 
 REAL = os.environ.get("JOBMETER_TEST_CLICKHOUSE", "")
 """``clickhousedb://user:password@host:port`` of a ClickHouse that tests may make a database on."""
@@ -51,13 +54,20 @@ def opened(dsn: str):
 
 
 @pytest.fixture(scope="module")
-def server_store(tmp_path_factory):
+def server_dsn(tmp_path_factory):
     database = f"jobmeter_{secrets.token_hex(4)}"
-    if REAL:
-        with opened(f"{REAL}/{database}") as store:
-            yield store
+    if not REAL:
+        with serving(tmp_path_factory.mktemp("server") / "data") as base:
+            yield f"{base}/{database}"
         return
-    with serving(tmp_path_factory.mktemp("server") / "data") as base, opened(f"{base}/{database}") as store:
+    yield f"{REAL}/{database}"
+    target = parse_dsn(REAL)
+    connect(target, None).command(f"DROP DATABASE {database}")
+
+
+@pytest.fixture(scope="module")
+def server_store(server_dsn):
+    with opened(server_dsn) as store:
         yield store
 
 
@@ -84,6 +94,26 @@ class TestCluster(StoreTests):
     @pytest.fixture
     def store(self, cluster_store: Store) -> Store:
         return cluster_store
+
+
+class TwoServers:
+    """One server takes samples and answers, another one rolls up."""
+
+    def __init__(self, first: Store, second: Store) -> None:
+        self._first = first
+        self.roll_up = second.roll_up
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._first, name)
+
+
+def test_two_servers_share_an_engine(server_dsn, server_store):
+    with opened(server_dsn) as second:
+        pair = cast("Store", TwoServers(server_store, second))
+        contract = TestServer()
+        contract.test_appends_during_a_roll_up_are_in_it_or_marked(pair, Slot())
+        contract.test_a_late_sample_takes_an_hour_back_until_it_is_rolled_up_again(pair, Slot())
+        contract.test_data_far_older_than_the_roll_ups_is_rolled_up_too(pair, Slot())
 
 
 def test_a_server_that_cannot_be_reached_is_unavailable():
