@@ -1,15 +1,19 @@
 # The front door. Everything below sets up what it needs from Python 3.11 and make alone.
 PYTHON ?= python3.11
 VENV := .venv
+SDK := .venvs/sdk
 UV := $(VENV)/bin/uv
 RUN := $(VENV)/bin/
 
-.PHONY: help setup demo test bench check lint types imports format pins clean
+.PHONY: help setup sdk demo test bench bench-full check lint types imports format docs pins clean
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 12
 
 setup: $(VENV)/.ready
+
+demo: setup      ## a training job measured, kept, and asked for: about a minute
+	@$(RUN)python -m jobmeter.examples.demo
 
 $(VENV)/.ready: requirements/dev.txt requirements/uv.txt pyproject.toml
 	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
@@ -18,8 +22,21 @@ $(VENV)/.ready: requirements/dev.txt requirements/uv.txt pyproject.toml
 	@$(UV) pip install --quiet --python $(VENV)/bin/python --no-deps --editable .
 	@touch $@
 
-test: setup      ## every test
+sdk: $(SDK)/.ready  ## the vendors' own clients, in an environment of their own
+
+$(SDK)/.ready: requirements/sdk.txt $(VENV)/.ready
+	@test -x $(SDK)/bin/python || $(PYTHON) -m venv $(SDK)
+	@$(UV) pip install --quiet --python $(SDK)/bin/python --require-hashes -r requirements/sdk.txt
+	@touch $@
+
+test: setup sdk  ## every test
 	@$(RUN)python -m pytest -q -n 2 tests
+
+bench: setup     ## Jobmeter beside VictoriaMetrics and Prometheus, a few minutes
+	@$(RUN)python -m benchmarks
+
+bench-full: setup ## the same, longer, with a month of samples
+	@$(RUN)python -m benchmarks --full
 
 lint: setup
 	@$(RUN)ruff check . && $(RUN)ruff format --check .
@@ -35,12 +52,18 @@ check: lint types imports test   ## exactly what CI runs
 format: setup    ## put the source in shape
 	@$(RUN)ruff check --fix . ; $(RUN)ruff format .
 
+docs: setup      ## write the generated reference pages again
+	@$(RUN)python docs/generate.py
+
+COMPILE := $(UV) pip compile --quiet --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header \
+	--universal --python-version 3.11
+
 pins: setup      ## compile the requirement files again
-	@for group in "dev --extra server --group lint --group test --group demo --group bench" "server --extra server" "base" "sdk --only-group sdk"; do \
-	  set -- $$group; name=$$1; shift; \
-	  $(UV) pip compile --quiet --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header --universal --python-version 3.11 $$@ pyproject.toml -o requirements/$$name.txt; \
-	done
-	@echo uv | $(UV) pip compile --quiet --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header --python-version 3.11 - -o requirements/uv.txt
+	@$(COMPILE) pyproject.toml -o requirements/base.txt
+	@$(COMPILE) pyproject.toml --extra server -o requirements/server.txt
+	@$(COMPILE) pyproject.toml --extra server --group lint --group test --group demo --group bench -o requirements/dev.txt
+	@$(COMPILE) --group sdk -o requirements/sdk.txt
+	@echo uv | $(COMPILE) - -o requirements/uv.txt
 
 clean:           ## forget the environment and the caches
-	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .venvs .cache .mypy_cache .ruff_cache .pytest_cache

@@ -71,7 +71,14 @@ class ThrottledError(JobmeterError):
 
 
 class UnavailableError(JobmeterError):
-    """The store or the registry cannot work now (full or read-only disk, lost connection). Nothing was acknowledged."""
+    """The store or the registry cannot work now (full or read-only disk, lost connection). Nothing was acknowledged.
+
+    ``retry_after_ms`` is when to try again, None where nobody knows.
+    """
+
+    def __init__(self, message: str, retry_after_ms: int | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_ms = retry_after_ms
 
 
 class QueryTimeoutError(JobmeterError):

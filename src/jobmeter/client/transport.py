@@ -82,19 +82,24 @@ _PLAIN: Mapping[str, type[JobmeterError]] = {
     "not_found": NotFoundError,
     "conflict": ConflictError,
     "timeout": QueryTimeoutError,
-    "unavailable": UnavailableError,
 }
+
+
+def _wait(headers: Mapping[str, str]) -> int | None:
+    seconds = headers.get("retry-after", "")
+    return int(seconds) * 1000 if seconds.isascii() and seconds.isdigit() else None
 
 
 def _error(status: int, headers: Mapping[str, str], body: bytes) -> JobmeterError:
     try:
         problem = msgspec.json.decode(body, type=_ProblemBody).error
     except msgspec.DecodeError:
-        return UnavailableError(f"the server answered {status} with a body that is not Jobmeter's")
+        return UnavailableError(f"the server answered {status} with a body that is not Jobmeter's", _wait(headers))
     if problem.code in {"invalid_request", "limit_exceeded"}:
         kind = LimitExceededError if problem.code == "limit_exceeded" else InvalidRequestError
         return kind(problem.message, problem.field)
     if problem.code == "throttled":
-        seconds = headers.get("retry-after", "1")
-        return ThrottledError(problem.message, int(seconds) * 1000 if seconds.isdigit() else 1000)
+        return ThrottledError(problem.message, _wait(headers) or 1000)
+    if problem.code == "unavailable":
+        return UnavailableError(problem.message, _wait(headers))
     return _PLAIN.get(problem.code, JobmeterError)(problem.message or f"the server answered {status}")

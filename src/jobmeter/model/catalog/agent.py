@@ -36,5 +36,12 @@ METRICS: tuple[Metric, ...] = (
         kind=Kind.COUNTER,
         text="Samples given up, by reason.",
     ),
+    Metric(
+        name="agent.spool.damaged",
+        unit="By",
+        scope=_A,
+        kind=Kind.COUNTER,
+        text="Bytes of the spool that could not be read back.",
+    ),
     Metric(name="agent.spool.size", unit="By", scope=_A, text="Bytes on disk that wait for the server."),
 )

@@ -1,0 +1,83 @@
+"""``jobmeter catalog``: every metric, from the catalogue that this installation carries. Needs no server."""
+
+from typing import Any
+
+import click
+
+from jobmeter.cli.output import console, print_json, table
+from jobmeter.errors import NotFoundError
+from jobmeter.model import catalog
+
+
+@click.command(short_help="List every metric.")
+@click.option("--metric", multiple=True, metavar="NAME", help="Only this one, with all that is known of it.")
+@click.option("--json", "as_json", is_flag=True, help="An array of objects.")
+def command(metric: tuple[str, ...], as_json: bool) -> None:
+    """List every metric: name, unit, kind, scope, and its name in each dialect."""
+    chosen = [_named(name) for name in metric] or list(catalog.METRICS)
+    if as_json:
+        print_json([entry(one) for one in chosen])
+        return
+    out = console()
+    if metric:
+        for one in chosen:
+            out.print(_page(one), markup=False)
+        return
+    rows = ((one.name, one.unit, one.kind, one.scope, _vendors(one)) for one in chosen)
+    out.print(table(("metric", "unit", "kind", "scope", "in other APIs"), rows))
+    out.print("One metric in full: jobmeter catalog --metric NAME. Names that begin with app. are open.")
+
+
+def entry(metric: catalog.Metric) -> dict[str, Any]:
+    """All that the catalogue says of a metric, as JSON."""
+    return {
+        "name": metric.name,
+        "unit": metric.unit,
+        "read_unit": metric.answer_unit,
+        "kind": metric.kind,
+        "scope": metric.scope,
+        "over": metric.over,
+        "parts": metric.parts,
+        "rate_of": metric.rate_of,
+        "ratio": list(metric.ratio) if metric.ratio else None,
+        "minimum": metric.minimum,
+        "maximum": metric.maximum,
+        "text": metric.text,
+        "names": dict(metric.names),
+    }
+
+
+def _named(name: str) -> catalog.Metric:
+    found = catalog.find(name)
+    if found is None:
+        near = [known for known in catalog.CATALOG if name.lower() in known]
+        hint = f"; did you mean {', '.join(near[:5])}?" if near else "; see `jobmeter catalog`"
+        raise NotFoundError(f"there is no metric {name!r}{hint}", "metric", name)
+    return found
+
+
+def _vendors(metric: catalog.Metric) -> str:
+    return ", ".join(f"{name} ({dialect})" for dialect, name in sorted(metric.names.items()))
+
+
+def _page(metric: catalog.Metric) -> str:
+    facts = {
+        "unit": metric.unit or "none",
+        "answered in": metric.answer_unit or "none",
+        "kind": metric.kind,
+        "scope": metric.scope,
+        "joined by": f"{metric.over} over replicas and devices, {metric.parts} over parts",
+        "rate of": metric.rate_of,
+        "derived as": " / ".join(metric.ratio or ()),
+        "bounds": _bounds(metric),
+        **{f"in {dialect}": name for dialect, name in sorted(metric.names.items())},
+    }
+    lines = [metric.name, f"  {metric.text}"]
+    lines += [f"  {name:<12} {value}" for name, value in facts.items() if value]
+    return "\n".join(lines)
+
+
+def _bounds(metric: catalog.Metric) -> str:
+    low = "" if metric.minimum is None else f"from {metric.minimum:g}"
+    high = "" if metric.maximum is None else f"to {metric.maximum:g}"
+    return f"{low} {high}".strip()

@@ -1,0 +1,169 @@
+"""``jobmeter import``: samples and job records from files, as fast as the server takes them."""
+
+import importlib.util
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import click
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+from jobmeter.cli import local
+from jobmeter.cli.output import console, counted, duration, moment, print_json
+from jobmeter.client.api import IngestReceipt
+from jobmeter.errors import ConfigurationError, InvalidRequestError, JobmeterError
+
+if TYPE_CHECKING:
+    from jobmeter.cli.loading.load import Tally
+
+_REASONS = {
+    "expired": "older than the project's retention; lift it with JOBMETER_RETENTION_RAW_DAYS at the server, or for one "
+    "project with PUT /api/jobmeter/v1/projects/PROJECT/retention",
+    "future": "further ahead of the server's clock than it allows; check the clock and that times are milliseconds",
+}
+
+
+@click.command(short_help="Import samples and job records from files.")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option(
+    "--format", "form", type=click.Choice(("csv", "jsonl", "parquet")), help="By default as the name or content says."
+)
+@click.option(
+    "--batch-rows",
+    type=click.IntRange(1, 5_000_000),
+    default=250_000,
+    show_default=True,
+    metavar="N",
+    help="Rows in one request, at most.",
+)
+@click.option("--skip-bad", is_flag=True, help="Leave out rows that cannot be imported, and count them.")
+@click.option("--dry-run", is_flag=True, help="Read and check everything, send nothing.")
+@click.option("--json", "as_json", is_flag=True, help="The result as a JSON object.")
+@local.connection_options
+def command(files: tuple[str, ...], dry_run: bool, as_json: bool, connection: local.Connection, **how: object) -> None:
+    """Import samples and job records from CSV, JSON lines or Parquet; - is standard input.
+
+    Columns: job_id, replica, node, device, metric, time, value and, if wanted, cluster. time is ISO 8601 or epoch
+    milliseconds, value is in the unit that `jobmeter catalog` names. A line of JSON may also be a job record: an object
+    with job_id and no metric. Importing the same again changes nothing. The status is 1 when the server took no row.
+    """
+    if not all(importlib.util.find_spec(name) for name in ("numpy", "pyarrow", "zstandard")):
+        raise ConfigurationError("importing needs the columns of the server extra: pip install 'jobmeter[server]'")
+    _check_files(files)
+    began = time.monotonic()
+    with _progress(files) as (progress, note):
+        try:
+            tally, receipt = (_check if dry_run else _send)(files, connection, how, progress, note)
+        except OSError as error:
+            raise InvalidRequestError(
+                f"{error.filename or 'a file'} cannot be read: {error.strerror or error}"
+            ) from error
+    result = _result(tally, receipt, time.monotonic() - began)
+    if as_json:
+        print_json(result)
+    else:
+        _show(result, dry_run)
+    if receipt.rejected and not receipt.accepted:
+        sys.exit(1)
+
+
+def _check_files(files: Sequence[str]) -> None:
+    for name in files:
+        if name != "-" and not Path(name).exists():
+            raise InvalidRequestError(f"there is no file {name}", "file")
+        if name != "-" and Path(name).is_dir():
+            raise InvalidRequestError(f"{name} is a folder: name the files in it", "file")
+    if list(files).count("-") > 1:
+        raise InvalidRequestError("standard input can be read once only", "file")
+
+
+def _check(
+    files: Sequence[str],
+    connection: local.Connection,
+    how: Mapping[str, Any],
+    progress: Callable[[int], None],
+    note: Callable[[str], None],  # noqa: ARG001 - the shape of _send
+) -> tuple["Tally", IngestReceipt]:
+    from jobmeter.cli.loading.load import Plan, Tally, bodies
+
+    tally = Tally()
+    for _ in bodies(Plan(files=files, project=connection.project or "", **how), tally, progress):
+        pass
+    return tally, IngestReceipt()
+
+
+def _send(
+    files: Sequence[str],
+    connection: local.Connection,
+    how: Mapping[str, Any],
+    progress: Callable[[int], None],
+    note: Callable[[str], None],
+) -> tuple["Tally", IngestReceipt]:
+    from jobmeter.cli.loading.load import Plan, Tally, bodies
+    from jobmeter.cli.loading.send import Sender
+    from jobmeter.wire.native.frame import Codec
+
+    api = connection.open()
+    near = urlsplit(api.transport.server).hostname in local.LOOPBACK
+    plan = Plan(files=files, project=connection.project or "", codec=Codec.NONE if near else Codec.ZSTD, **how)
+    tally, sender = Tally(), Sender(api, note)
+    try:
+        with sender:
+            for body, chunk in bodies(plan, tally, progress):
+                sender.send(body, chunk)
+            sender.finish()
+    except JobmeterError as error:
+        error.message += f" ({counted(sender.totals.accepted, 'row')} imported before)"
+        error.args = (error.message,)
+        raise
+    totals = sender.totals
+    return tally, IngestReceipt(accepted=totals.accepted, records=totals.records, rejected=totals.rejected)
+
+
+def _result(tally: "Tally", receipt: IngestReceipt, seconds: float) -> dict[str, Any]:
+    return {
+        "rows": tally.rows,
+        "accepted": receipt.accepted,
+        "records": tally.records,
+        "jobs": len(tally.jobs),
+        "first": tally.first_ms,
+        "last": tally.last_ms,
+        "skipped": tally.skipped,
+        "rejected": receipt.rejected,
+        "seconds": round(seconds, 3),
+        "rows_per_second": round(tally.rows / seconds) if seconds else 0,
+    }
+
+
+def _show(result: Mapping[str, Any], dry_run: bool) -> None:
+    records = f" and {counted(result['records'], 'job record')}" if result["records"] else ""
+    rows = counted(result["rows"] if dry_run else result["accepted"], "row")
+    counts = f"{rows}{records} of {counted(result['jobs'], 'job')}"
+    out = console()
+    if dry_run:
+        span = f", from {moment(result['first'])} to {moment(result['last'])} UTC" if result["rows"] else ""
+        out.print(f"would import {counts}{span}", markup=False)
+    else:
+        pace = f"in {duration(round(result['seconds'] * 1000))} ({result['rows_per_second']:,} rows/s)"
+        out.print(f"imported {counts} {pace}", markup=False)
+    if result["skipped"]:
+        out.print(f"left out {counted(result['skipped'], 'bad row')}", markup=False)
+    for reason, count in result["rejected"].items():
+        out.print(f"rejected {counted(count, 'row')}: {reason}: {_REASONS.get(reason, 'see the server')}", markup=False)
+
+
+@contextmanager
+def _progress(files: Sequence[str]) -> Iterator[tuple[Callable[[int], None], Callable[[str], None]]]:
+    """How to tell of bytes read and of waiting: a bar on a terminal, nothing but the waiting elsewhere."""
+    if not sys.stderr.isatty():
+        yield (lambda size: None), (lambda text: click.echo(f"jobmeter: {text}", err=True))  # noqa: ARG005
+        return
+    total = None if "-" in files else sum(Path(name).stat().st_size for name in files)
+    columns = (TextColumn("importing"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console(sys.stderr), transient=True) as bar:
+        task = bar.add_task("import", total=total)
+        yield (lambda size: bar.advance(task, size)), (lambda text: bar.console.print(text, markup=False))

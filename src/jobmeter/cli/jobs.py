@@ -1,0 +1,104 @@
+"""``jobmeter jobs``: the jobs that the server knows, newest first."""
+
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import click
+import msgspec
+
+from jobmeter.cli import local
+from jobmeter.cli.output import console, duration, moment, print_json, quantity, table
+from jobmeter.client.api import Api, JobSearch, JobSummary
+from jobmeter.errors import JobmeterError
+from jobmeter.model.job import Job, JobState
+from jobmeter.model.time import SystemClock, parse_duration
+
+SHOWN = 20
+"""Jobs in the table when nobody says how many."""
+_USED = ("cpu/replica", "memory/replica", "gpu")
+FIRST_STEP = "no jobs yet: jobmeter run -- python train.py"
+
+
+@click.command(short_help="List jobs.")
+@click.option(
+    "--state", "states", multiple=True, type=click.Choice([str(state) for state in JobState], case_sensitive=False)
+)
+@click.option("--type", "types", multiple=True, metavar="TYPE", help="Such as PyTorchJob.")
+@click.option("--user", "users", multiple=True, metavar="NAME", help="Who submitted it.")
+@click.option("--name", default="", metavar="TEXT", help="A part of the name or the id, in any case.")
+@click.option("--since", metavar="LENGTH", help="Created at most this long ago, such as 30m or 7d.")
+@click.option(
+    "--limit", type=click.IntRange(1), metavar="N", help=f"At most this many; {SHOWN} by default, all with --json."
+)
+@click.option("--json", "as_json", is_flag=True, help="An array of objects.")
+@local.connection_options
+def command(
+    states: Sequence[str],
+    types: Sequence[str],
+    users: Sequence[str],
+    name: str,
+    since: str | None,
+    limit: int | None,
+    as_json: bool,
+    connection: local.Connection,
+) -> None:
+    """List jobs, newest first. cpu, memory and gpu are what one replica (or device) used on average over its life."""
+    created_from = SystemClock().now_ms() - parse_duration(since, "--since") if since else None
+    search = JobSearch(
+        states=states, types=types, users=users, name=name, project=connection.project, created_from=created_from
+    )
+    api = connection.open()
+    if as_json:
+        print_json([msgspec.structs.asdict(job) for job in api.every_job(search, limit or sys.maxsize)])
+        return
+    jobs = list(api.every_job(search, limit or SHOWN))
+    if not jobs:
+        narrowed = any((states, types, users, name, since, connection.project))
+        console().print("no job matches" if narrowed else FIRST_STEP, markup=False)
+        return
+    _show(api, jobs)
+    total = api.jobs(replace(search, limit=1)).total if len(jobs) == (limit or SHOWN) else len(jobs)
+    if total > len(jobs):
+        console().print(
+            f"{len(jobs)} of {total} jobs: --limit {total} shows all, --state, --user, --name narrow it down"
+        )
+
+
+def _show(api: Api, jobs: Sequence[Job]) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        summaries = list(pool.map(lambda job: _summary(api, job), jobs))
+    rows: list[tuple[str, ...]] = [_row(job, summary) for job, summary in zip(jobs, summaries, strict=True)]
+    columns: tuple[str, ...] = ("id", "name", "type", "state", "user", "start", "duration", *_USED)
+    if all(row[-1] == "-" for row in rows):
+        columns, rows = columns[:-1], [row[:-1] for row in rows]
+    console().print(table(columns, rows, right=("duration", *_USED)))
+
+
+def _summary(api: Api, job: Job) -> JobSummary:
+    try:
+        return api.job(job.id, job.project).summary
+    except JobmeterError:
+        # A job that was deleted meanwhile, or one too large to sum up in time, is still listed.
+        return JobSummary()
+
+
+def _row(job: Job, summary: JobSummary) -> tuple[str, ...]:
+    return (
+        job.id,
+        job.name,
+        job.type,
+        str(job.state),
+        job.user,
+        moment(job.start if job.start is not None else job.first_sample),
+        duration(summary.duration_ms),
+        _mean(summary, "cpu.usage"),
+        _mean(summary, "memory.usage"),
+        _mean(summary, "gpu.utilization"),
+    )
+
+
+def _mean(summary: JobSummary, metric: str) -> str:
+    found = summary.find(metric)
+    return quantity(found.mean, found.unit) if found else "-"

@@ -1,0 +1,144 @@
+"""Arrow columns to rows: what CSV, JSON lines and Parquet have in common."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobmeter.cli.loading.rows import NAME_COLUMNS, BadRowError, Mask, Names, Rows, Source
+from jobmeter.errors import InvalidRequestError
+from jobmeter.model.batch import Int64s
+from jobmeter.model.time import MAX_TIME_MS, parse_time
+
+Column: TypeAlias = "pa.Array[Any]"
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    values: Any
+    bad: Mask
+    reason: Callable[[int], str]
+
+
+def to_rows(table: pa.Table, source: Source, place: Callable[[int], str]) -> tuple[Rows, int]:
+    """The rows of a table with the columns of ``rows.COLUMNS``, and how many bad ones were left out.
+
+    Raises BadRowError for the first bad row, unless the source says to skip them.
+    """
+    times = _times(table.column("time").combine_chunks())
+    values = _values(table.column("value").combine_chunks())
+    names = {name: _names(table.column(name)) for name in NAME_COLUMNS if name in table.column_names}
+    rows = Rows(names=names, time=times.values, value=values.values, place=place)
+    bad = times.bad | values.bad
+    if not bad.any():
+        return rows, 0
+    if not source.skip_bad:
+        row = int(np.flatnonzero(bad)[0])
+        column, checked = ("time", times) if times.bad[row] else ("value", values)
+        raise BadRowError(place(row), column, checked.reason(row))
+    return rows.keep(~bad), int(bad.sum())
+
+
+def _names(column: "pa.ChunkedArray[Any]") -> Names:
+    encoded: Any = column
+    if not pa.types.is_dictionary(column.type):
+        encoded = column.cast(pa.string()).dictionary_encode()
+    joined = encoded.unify_dictionaries().combine_chunks()
+    values = [value if value is not None else "" for value in joined.dictionary.cast(pa.string()).to_pylist()]
+    codes = joined.indices.cast(pa.int32())
+    if codes.null_count:
+        codes = pc.fill_null(codes, len(values))
+        values.append("")
+    return Names(codes.to_numpy(zero_copy_only=False), values)
+
+
+def _times(column: Column) -> _Checked:
+    times, bad = _parsed_times(column)
+    outside = (times < 0) | (times > MAX_TIME_MS)
+    return _Checked(times, bad | outside, lambda row: _time_problem(column[row].as_py()))
+
+
+def _time_problem(value: object) -> str:
+    if value is None:
+        return "the time is empty"
+    if isinstance(value, int | str):
+        try:
+            parse_time(value)
+        except InvalidRequestError as error:
+            return error.message
+    return f"time {value} is not a whole number of epoch milliseconds between 1970 and 2100"
+
+
+def _parsed_times(column: Column) -> tuple[Int64s, Mask]:
+    nulls = column.is_null().to_numpy(zero_copy_only=False)
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_timestamp(column.type):
+        return _milliseconds(column), nulls
+    if not pa.types.is_string(column.type) and not pa.types.is_large_string(column.type):
+        try:
+            return _filled(column.cast(pa.int64()), 0), nulls
+        except pa.ArrowInvalid:
+            return _one_by_one(column, nulls)
+    for kind in (pa.int64(), pa.timestamp("us", "UTC"), pa.timestamp("us")):
+        try:
+            parsed = column.cast(kind)
+        except pa.ArrowInvalid:
+            continue
+        return (_filled(parsed, 0) if kind == pa.int64() else _milliseconds(parsed)), nulls
+    return _one_by_one(column, nulls)
+
+
+def _milliseconds(column: Column) -> Int64s:
+    unit = pa.timestamp("us", column.type.tz)
+    microseconds = _filled(column.cast(unit, safe=False).cast(pa.int64()), 0)
+    times: Int64s = np.rint(microseconds / 1000).astype(np.int64)
+    return times
+
+
+def _one_by_one(column: Column, bad: Mask) -> tuple[Int64s, Mask]:
+    bad = bad.copy()
+    times = np.zeros(len(column), np.int64)
+    for row, text in enumerate(column.to_pylist()):
+        try:
+            times[row] = parse_time(text) if isinstance(text, str) else _whole(text)
+        except InvalidRequestError:
+            bad[row] = True
+    return times, bad
+
+
+def _whole(value: object) -> int:
+    if isinstance(value, float) and value.is_integer() and 0 <= value <= MAX_TIME_MS:
+        return int(value)
+    raise InvalidRequestError(f"{value} is not a whole number of milliseconds", "time")
+
+
+def _values(column: Column) -> _Checked:
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    try:
+        values = _filled(column.cast(pa.float64(), safe=False), np.nan)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        values = np.fromiter((_number(value) for value in column.to_pylist()), np.float64, len(column))
+    return _Checked(values, ~np.isfinite(values), lambda row: _value_problem(column[row].as_py()))
+
+
+def _number(value: object) -> float:
+    if isinstance(value, str) and "_" in value:
+        return float("nan")
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return float("nan")
+
+
+def _value_problem(value: object) -> str:
+    return "the value is empty" if value is None else f"value {value!r} is not a finite number"
+
+
+def _filled(column: Column, missing: float) -> Any:  # noqa: ANN401 - an array of the column's own type
+    filled: Any = pc.fill_null(column, pa.scalar(missing).cast(column.type)) if column.null_count else column
+    return filled.to_numpy(zero_copy_only=False)

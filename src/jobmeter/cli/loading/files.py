@@ -1,0 +1,111 @@
+"""Opens what is to be imported: finds its format, decompresses it, counts what was read of it."""
+
+import io
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO, Any, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from jobmeter.cli.loading.arrow import to_rows
+from jobmeter.cli.loading.rows import BadRowError, Block, Source, check_columns
+from jobmeter.cli.loading.text import read_csv, read_jsonl
+from jobmeter.errors import InvalidRequestError
+
+Format = Literal["csv", "jsonl", "parquet"]
+_SUFFIXES: dict[str, Format] = {
+    ".csv": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".parquet": "parquet",
+}
+_COMPRESSIONS: dict[str, Literal["gzip", "zstd", "bz2"]] = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
+
+
+def read(path: str, form: Format | None, source: Source, progress: Callable[[int], None]) -> Iterator[Block]:
+    """The blocks of a file, ``-`` being standard input. ``progress`` is told how many bytes of it were read since.
+
+    The format is ``form``, else what the name ends with, else what the file begins with. ``.gz``, ``.zst`` and
+    ``.bz2`` are decompressed. Raises InvalidRequestError or BadRowError naming the file, OSError where it cannot be
+    read.
+    """
+    with ExitStack() as stack:
+        if path == "-":
+            file: Any = sys.stdin.buffer
+            suffixes: list[str] = []
+        else:
+            raw = stack.enter_context(Path(path).open("rb", buffering=0))
+            file = io.BufferedReader(_Counting(raw, progress), 2**20)
+            suffixes = [suffix.lower() for suffix in Path(path).suffixes]
+        if suffixes and suffixes[-1] in _COMPRESSIONS:
+            plain: Any = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), _COMPRESSIONS[suffixes.pop()])
+            file = io.BufferedReader(plain, 2**20)
+        form = form or (_SUFFIXES.get(suffixes[-1]) if suffixes else None) or _sniffed(file)
+        yield from _READERS[form](file, source)
+
+
+def _sniffed(file: IO[bytes]) -> Format:
+    begin: bytes = file.peek(4)[:4] if isinstance(file, io.BufferedReader) else b""
+    if begin == b"PAR1":
+        return "parquet"
+    return "jsonl" if begin.lstrip().startswith(b"{") else "csv"
+
+
+def _read_parquet(file: IO[bytes], source: Source) -> Iterator[Block]:
+    """The samples of a Parquet file."""
+    try:
+        seekable: Any = file if file.seekable() else pa.BufferReader(file.read())
+        names = pq.read_schema(seekable).names
+        check_columns(source, names)
+        seekable.seek(0)
+        parquet = pq.ParquetFile(seekable, read_dictionary=[name for name in names if name not in {"time", "value"}])
+        first = 1
+        for batch in parquet.iter_batches(batch_size=source.batch_rows):
+            rows, skipped = to_rows(pa.Table.from_batches([batch]), source, _row_of(source, first))
+            first += len(batch)
+            yield Block(rows=rows, skipped=skipped)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidRequestError(f"{source.name} cannot be read as Parquet: {error}") from error
+
+
+def _row_of(source: Source, first: int) -> Callable[[int], str]:
+    return lambda row: f"{source.name}, row {first + row}"
+
+
+_READERS: dict[Format, Callable[[IO[bytes], Source], Iterator[Block]]] = {
+    "csv": read_csv,
+    "jsonl": read_jsonl,
+    "parquet": _read_parquet,
+}
+
+
+class _Counting(io.RawIOBase):
+    """A file that tells how much of it was read."""
+
+    def __init__(self, raw: io.FileIO, progress: Callable[[int], None]) -> None:
+        self._raw = raw
+        self._progress = progress
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return self._raw.seekable()
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self._raw.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._raw.tell()
+
+    def readinto(self, buffer: Any) -> int | None:  # noqa: ANN401 - any writable buffer
+        size = self._raw.readinto(buffer)
+        self._progress(size or 0)
+        return size
+
+
+__all__ = ["BadRowError", "Format", "read"]

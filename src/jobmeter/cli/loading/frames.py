@@ -1,0 +1,140 @@
+"""Rows to sample frames, without an object for each row: docs/reference/wire-format.md, written with NumPy."""
+
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import zstandard
+
+from jobmeter.cli.loading.rows import NAME_COLUMNS, BadRowError, Int32s, Rows
+from jobmeter.errors import InvalidRequestError
+from jobmeter.model.batch import Int64s
+from jobmeter.model.series import DEFAULT_PROJECT, Series, check_series
+from jobmeter.wire.native.encode import descriptor
+from jobmeter.wire.native.frame import HEADER, MAGIC, VERSION, Codec, FrameKind
+
+MAX_SERIES = 50_000
+"""Most series in one frame: half of what a server takes by default."""
+_DENSE = 2**22
+"""Codes below this are counted in an array; above it they are sorted."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chunk:
+    """What goes into one request: the payload of a samples frame, the rows in it, and the jobs that they speak of."""
+
+    payload: bytes
+    rows: Rows
+    jobs: frozenset[str]
+    series: int
+
+
+class Encoder:
+    """Turns rows into payloads. Remembers the descriptors of the series that it met."""
+
+    def __init__(self, project: str = "", skip_bad: bool = False) -> None:
+        self._project = project
+        self._skip_bad = skip_bad
+        self._known: dict[tuple[str, ...], bytes] = {}
+        self.skipped = 0
+        """Rows left out because of an illegal name."""
+
+    def chunks(self, rows: Rows) -> Iterator[Chunk]:
+        """Payloads that hold all of the rows, each with at most ``MAX_SERIES`` series.
+
+        Raises BadRowError for a name that is not legal, unless such rows are to be skipped.
+        """
+        if not len(rows):
+            return
+        codes, keys = _series_of(rows)
+        descriptors = [self._describe(key) for key in keys]
+        problems = {at: found for at, found in enumerate(descriptors) if isinstance(found, InvalidRequestError)}
+        if problems:
+            yield from self.chunks(self._without(rows, codes, problems))
+            return
+        if len(keys) > MAX_SERIES:
+            for part in rows.parts(-(-len(rows) // 2)):
+                yield from self.chunks(part)
+            return
+        texts = [text for text in descriptors if isinstance(text, bytes)]
+        payload = _payload(texts, codes, rows)
+        jobs = frozenset(key[NAME_COLUMNS.index("job_id")] for key in keys) - {""}
+        yield Chunk(payload, rows, jobs, len(keys))
+
+    def _describe(self, key: tuple[str, ...]) -> bytes | InvalidRequestError:
+        known = self._known.get(key)
+        if known is not None:
+            return known
+        metric, cluster, node, device, job, replica = key
+        try:
+            check_series(Series(metric, self._project or DEFAULT_PROJECT, cluster, node, device, job, replica))
+        except InvalidRequestError as error:
+            return error
+        if not job and not node:
+            return InvalidRequestError("a sample needs a job or a node, both are empty", "job_id")
+        if len(self._known) > 1_000_000:
+            self._known.clear()
+        own = Series(metric, self._project, cluster, node, device, job, replica)
+        text = self._known[key] = descriptor(own)
+        return text
+
+    def _without(self, rows: Rows, codes: Int64s, problems: dict[int, InvalidRequestError]) -> Rows:
+        bad = np.isin(codes, list(problems))
+        if not self._skip_bad:
+            row = int(np.flatnonzero(bad)[0])
+            problem = problems[int(codes[row])]
+            column = "job_id" if problem.field in {"job", "job_id"} else problem.field
+            raise BadRowError(rows.place(row), column, problem.message)
+        self.skipped += int(bad.sum())
+        return rows.keep(~bad)
+
+
+def frame(payload: bytes, codec: Codec) -> bytes:
+    """A samples frame around a payload, compressed as ``codec`` says."""
+    sent = payload
+    if codec is Codec.ZSTD:
+        sent = zstandard.ZstdCompressor(level=1).compress(payload)
+    elif codec is Codec.ZLIB:
+        sent = zlib.compress(payload, 1)
+    head = HEADER.pack(MAGIC, VERSION, FrameKind.SAMPLES, codec, bytes(3), len(sent), len(payload), zlib.crc32(sent))
+    return head + sent
+
+
+def _series_of(rows: Rows) -> tuple[Int64s, list[tuple[str, ...]]]:
+    """Which series each row belongs to (int64[n], from 0), and the names of each series."""
+    codes: Int64s = np.zeros(len(rows), np.int64)
+    keys: list[tuple[str, ...]] = [()]
+    for name in NAME_COLUMNS:
+        column = rows.names.get(name)
+        if column is None:
+            keys = [(*key, "") for key in keys]
+            continue
+        width = max(len(column.values), 1)
+        codes, present = _dense(codes * width + column.codes, len(keys) * width)
+        keys = [(*keys[code // width], column.values[code % width]) for code in present.tolist()]
+    return codes, keys
+
+
+def _dense(codes: Int64s, bound: int) -> tuple[Int64s, Int64s]:
+    """The codes renumbered from 0 without holes, and which old code each new one stands for, ascending."""
+    if bound > _DENSE:
+        present, renumbered = np.unique(codes, return_inverse=True)
+        return renumbered.astype(np.int64), present
+    present = np.flatnonzero(np.bincount(codes, minlength=bound))
+    numbers = np.zeros(bound, np.int64)
+    numbers[present] = np.arange(len(present))
+    return numbers[codes], present
+
+
+def _payload(descriptors: list[bytes], codes: Int64s, rows: Rows) -> bytes:
+    count = len(descriptors)
+    counts = np.bincount(codes, minlength=count).astype("<u4")
+    # A stable sort keeps the order of the file within a series; it is a radix sort for 16 bits.
+    order: Int32s | Int64s = np.argsort(codes.astype(np.uint16) if count <= 2**16 else codes, kind="stable")
+    parts = [struct.pack("<II", count, len(rows))]
+    for text in descriptors:
+        parts += (struct.pack("<I", len(text)), text)
+    parts += (counts.tobytes(), rows.time[order].astype("<i8").tobytes(), rows.value[order].astype("<f8").tobytes())
+    return b"".join(parts)

@@ -1,0 +1,82 @@
+"""From files to request bodies, counting on the way."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from jobmeter.cli.loading.files import Format, read
+from jobmeter.cli.loading.frames import Chunk, Encoder, frame
+from jobmeter.cli.loading.rows import Source
+from jobmeter.model.record import JobRecord, Records
+from jobmeter.wire.native.encode import records_frame
+from jobmeter.wire.native.frame import Codec
+
+RECORDS_AT_ONCE = 1_000
+"""Job records in one request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What to import and how. ``project`` empty: the key's own."""
+
+    files: Sequence[str]
+    form: Format | None = None
+    project: str = ""
+    codec: Codec = Codec.NONE
+    batch_rows: int = 250_000
+    skip_bad: bool = False
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was read so far. Times are epoch milliseconds, None before the first row."""
+
+    rows: int = 0
+    skipped: int = 0
+    records: int = 0
+    jobs: set[str] = field(default_factory=set)
+    first_ms: int | None = None
+    last_ms: int | None = None
+
+    def count(self, chunk: Chunk) -> None:
+        """Take a chunk into account."""
+        self.rows += len(chunk.rows)
+        self.jobs |= chunk.jobs
+        first, last = int(chunk.rows.time.min()), int(chunk.rows.time.max())
+        self.first_ms = first if self.first_ms is None else min(self.first_ms, first)
+        self.last_ms = last if self.last_ms is None else max(self.last_ms, last)
+
+
+def bodies(plan: Plan, tally: Tally, progress: Callable[[int], None]) -> Iterator[tuple[bytes, Chunk | None]]:
+    """The bodies of the requests that carry everything, file after file; with each the chunk that it holds, if any.
+
+    Raises as ``files.read`` does, before anything of the block with the bad row is given.
+    """
+    encoder = Encoder(plan.project, plan.skip_bad)
+    for name in plan.files:
+        source = Source("standard input" if name == "-" else name, plan.skip_bad, plan.batch_rows)
+        for block in read(name, plan.form, source, progress):
+            yield from _records(block.records, plan.project, tally)
+            tally.skipped += block.skipped
+            if block.rows is None:
+                continue
+            # A bad name anywhere in the block shows before the first of its rows is sent.
+            before = encoder.skipped
+            chunks = [chunk for part in block.rows.parts(plan.batch_rows) for chunk in encoder.chunks(part)]
+            tally.skipped += encoder.skipped - before
+            for chunk in chunks:
+                tally.count(chunk)
+                yield frame(chunk.payload, plan.codec), chunk
+
+
+def _records(records: Sequence[JobRecord], project: str, tally: Tally) -> Iterator[tuple[bytes, None]]:
+    for start in range(0, len(records), RECORDS_AT_ONCE):
+        part = list(records[start : start + RECORDS_AT_ONCE])
+        tally.records += len(part)
+        tally.jobs |= {record.job_id for record in part}
+        owned = [
+            record if record.project or not project else msgspec.structs.replace(record, project=project)
+            for record in part
+        ]
+        yield records_frame(Records(jobs=owned)), None

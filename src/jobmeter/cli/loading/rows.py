@@ -1,0 +1,104 @@
+"""The columns that every reader gives, and the error that names a place in a file."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jobmeter.errors import InvalidRequestError
+from jobmeter.model.batch import Float64s, Int64s
+from jobmeter.model.record import JobRecord
+
+NAME_COLUMNS = ("metric", "cluster", "node", "device", "job_id", "replica")
+"""Columns of names, in the order of a series descriptor."""
+REQUIRED = ("job_id", "metric", "time", "value")
+COLUMNS = ("job_id", "replica", "node", "device", "metric", "time", "value", "cluster")
+"""Every column that a file may have."""
+
+Int32s = NDArray[np.int32]
+Mask = NDArray[np.bool_]
+
+
+class BadRowError(InvalidRequestError):
+    """A row that cannot be imported; the message begins with its file, line (or row) and column."""
+
+    def __init__(self, place: str, column: str, message: str) -> None:
+        super().__init__(f"{place}, column {column}: {message}" if column else f"{place}: {message}", column)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Names:
+    """A column of names, dictionary-encoded: row ``i`` holds ``values[codes[i]]``; ``codes`` is int32[n]."""
+
+    codes: Int32s
+    values: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """``n`` samples of a file. ``names`` has the columns of ``NAME_COLUMNS`` that the file has.
+
+    ``time`` int64[n] in epoch ms, ``value`` float64[n], finite. ``place`` tells where row ``i`` stands in the file.
+    """
+
+    names: Mapping[str, Names]
+    time: Int64s
+    value: Float64s
+    place: Callable[[int], str]
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+    def parts(self, size: int) -> Iterator["Rows"]:
+        """The same rows in parts of at most ``size``."""
+        if len(self) <= size:
+            yield self
+            return
+        for start in range(0, len(self), size):
+            yield self.take(slice(start, start + size), np.arange(start, min(start + size, len(self))))
+
+    def keep(self, good: Mask) -> "Rows":
+        """The rows where ``good`` (bool[n]) is true."""
+        return self.take(good, np.flatnonzero(good))
+
+    def take(self, which: slice | Mask, numbers: NDArray[np.intp]) -> "Rows":
+        """Some of the rows; ``numbers`` are their positions."""
+        place = self.place
+        return replace(
+            self,
+            names={name: Names(column.codes[which], column.values) for name, column in self.names.items()},
+            time=self.time[which],
+            value=self.value[which],
+            place=lambda row: place(int(numbers[row])),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """What a reader found in one stretch of a file: samples, job records, and how many bad rows it left out."""
+
+    rows: Rows | None = None
+    records: Sequence[JobRecord] = ()
+    skipped: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file as errors and progress name it. ``skip_bad``: count bad rows instead of stopping at the first."""
+
+    name: str
+    skip_bad: bool = False
+    batch_rows: int = 250_000
+
+
+def check_columns(source: Source, names: Sequence[str]) -> None:
+    """Raise InvalidRequestError when a needed column is missing, or one is given twice or is not known."""
+    for name in REQUIRED:
+        if name not in names:
+            raise InvalidRequestError(f"{source.name} has no column {name!r}; it has {', '.join(names)}", name)
+    for name in names:
+        if name not in COLUMNS:
+            raise InvalidRequestError(f"{source.name}: column {name!r} is not one of {', '.join(COLUMNS)}", name)
+        if list(names).count(name) > 1:
+            raise InvalidRequestError(f"{source.name} has two columns {name!r}", name)

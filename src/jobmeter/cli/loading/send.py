@@ -1,0 +1,114 @@
+"""Sends requests in the background, two at a time, and again when the server asks for patience."""
+
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from jobmeter.cli.loading.frames import Chunk
+from jobmeter.cli.loading.rows import NAME_COLUMNS, BadRowError, Rows
+from jobmeter.client.api import Api, IngestReceipt
+from jobmeter.errors import InvalidRequestError, ThrottledError, UnavailableError
+from jobmeter.model import catalog
+
+IN_FLIGHT = 2
+PATIENCE_SECONDS = 120.0
+"""How long a server may refuse to take anything before the import gives up."""
+
+
+@dataclass(slots=True)
+class Totals:
+    """What the server acknowledged so far."""
+
+    accepted: int = 0
+    records: int = 0
+    rejected: dict[str, int] = field(default_factory=dict)
+
+    def add(self, receipt: IngestReceipt) -> None:
+        """Count one answer."""
+        self.accepted += receipt.accepted
+        self.records += receipt.records
+        for reason, count in receipt.rejected.items():
+            self.rejected[reason] = self.rejected.get(reason, 0) + count
+
+
+class Sender:
+    """Keeps at most ``IN_FLIGHT`` requests under way. Used from one thread.
+
+    Leaving its context waits for what is under way. Requests may arrive in another order than they were sent.
+    """
+
+    def __init__(self, api: Api, waiting: Callable[[str], None]) -> None:
+        """``waiting`` is told, from another thread, why a request is being sent again."""
+        self.totals = Totals()
+        self._api = api
+        self._waiting = waiting
+        self._pool = ThreadPoolExecutor(IN_FLIGHT, "import")
+        self._under_way: deque[tuple[Future[IngestReceipt], Rows | None]] = deque()
+        self._stopped = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stopped = error is not None
+        self._pool.shutdown(wait=True)
+        for future, _ in self._under_way:
+            if not future.exception():
+                self.totals.add(future.result())
+        self._under_way.clear()
+
+    def send(self, body: bytes, chunk: Chunk | None = None) -> None:
+        """Send a body, waiting for the oldest one when two are under way. Raises what that one was refused with."""
+        while len(self._under_way) >= IN_FLIGHT:
+            self._settle()
+        self._under_way.append((self._pool.submit(self._deliver, body), chunk.rows if chunk else None))
+
+    def finish(self) -> None:
+        """Wait until everything was acknowledged. Raises the first refusal."""
+        while self._under_way:
+            self._settle()
+
+    def _settle(self) -> None:
+        future, rows = self._under_way.popleft()
+        try:
+            self.totals.add(future.result())
+        except InvalidRequestError as error:
+            raise _located(error, rows) from error
+
+    def _deliver(self, body: bytes) -> IngestReceipt:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        pause = 0.5
+        while True:
+            try:
+                return self._api.ingest(body)
+            except (ThrottledError, UnavailableError) as error:
+                pause = error.retry_after_ms / 1000 if isinstance(error, ThrottledError) else min(pause * 2, 15.0)
+                if self._stopped or time.monotonic() + pause > deadline:
+                    raise
+                self._waiting(f"{error.message}; trying again in {pause:.0f} s")
+            time.sleep(pause)
+
+
+def _located(error: InvalidRequestError, rows: Rows | None) -> InvalidRequestError:
+    """The server's refusal with the row that it is about, as far as the catalogue tells; else the rows sent."""
+    if rows is None or not len(rows):
+        return error
+    for code, name in enumerate(rows.names["metric"].values):
+        metric = catalog.find(name)
+        of_metric = rows.names["metric"].codes == code
+        low = -np.inf if metric is None or metric.minimum is None else metric.minimum
+        high = np.inf if metric is None or metric.maximum is None else metric.maximum
+        bad = of_metric if metric is None else of_metric & ((rows.value < low) | (rows.value > high))
+        if bad.any() and name in error.message:
+            row = int(np.flatnonzero(bad)[0])
+            return BadRowError(rows.place(row), "metric" if metric is None else "value", error.message)
+    place = f"{rows.place(0)} to {rows.place(len(rows) - 1).rpartition(', ')[2]}"
+    return BadRowError(place, error.field if error.field in NAME_COLUMNS else "", error.message)

@@ -1,0 +1,249 @@
+"""CSV and JSON lines: whole lines are read in blocks, parsed as columns, and line by line where something is wrong."""
+
+import csv
+import io
+from collections.abc import Callable, Iterator, Sequence
+from typing import IO, Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+
+from jobmeter.cli.loading.arrow import Column, to_rows
+from jobmeter.cli.loading.rows import NAME_COLUMNS, BadRowError, Block, Source, check_columns
+from jobmeter.errors import InvalidRequestError
+from jobmeter.model.record import JobRecord, decode_record
+
+CSV_BLOCK = 16 * 2**20
+JSON_BLOCK = 8 * 2**20
+MAX_LINE = 4 * 2**20
+"""Longest line; a longer one is not text of this kind."""
+
+_NAME = pa.dictionary(pa.int32(), pa.string())
+
+
+def read_csv(file: IO[bytes], source: Source) -> Iterator[Block]:
+    """The samples of a CSV file with a header line."""
+    lines = _Lines(file, source, CSV_BLOCK)
+    header = lines.first()
+    columns = [name.strip() for name in next(csv.reader([header]), [])]
+    check_columns(source, columns)
+    read = _CsvBlocks(source, columns)
+    for number, block, count in lines:
+        yield read(number, block, count)
+
+
+class _CsvBlocks:
+    def __init__(self, source: Source, columns: Sequence[str]) -> None:
+        self._source = source
+        self._columns = columns
+        self._time: pa.DataType = pa.int64()
+
+    def __call__(self, number: int, block: bytes, lines: int) -> Block:
+        """The rows of a block of whole lines that begins with line ``number``."""
+        if b"\r" in block:
+            block = block.replace(b"\r\n", b"\n")
+        return self._whole(number, block, lines) or self._line_by_line(number, block)
+
+    def _whole(self, number: int, block: bytes, lines: int) -> Block | None:
+        """The block as columns; None when something in it is wrong and each line must be looked at."""
+        try:
+            table = self._parse(block)
+            if len(table) != lines:
+                return None  # Empty lines: the numbers of those below them would be wrong.
+            rows, _ = to_rows(table, self._strict, _at(self._source, number))
+        except (pa.ArrowInvalid, BadRowError):
+            if self._time == pa.string():
+                return None
+            # The times may be ISO 8601; what is wrong then shows again.
+            self._time = pa.string()
+            found = self._whole(number, block, lines)
+            if found is None:
+                self._time = pa.int64()
+            return found
+        return Block(rows=rows)
+
+    @property
+    def _strict(self) -> Source:
+        return Source(self._source.name)
+
+    def _parse(self, block: bytes) -> pa.Table:
+        types: dict[str, pa.DataType] = {
+            name: _NAME if name in NAME_COLUMNS else pa.float64() for name in self._columns
+        }
+        types["time"] = self._time
+        return pa_csv.read_csv(
+            io.BytesIO(block),
+            read_options=pa_csv.ReadOptions(column_names=list(self._columns), block_size=2**20),
+            parse_options=pa_csv.ParseOptions(newlines_in_values=False),
+            convert_options=pa_csv.ConvertOptions(column_types=types, strings_can_be_null=False),
+        )
+
+    def _line_by_line(self, number: int, block: bytes) -> Block:
+        good: list[list[str]] = []
+        places: list[int] = []
+        skipped = 0
+        for offset, text in enumerate(_decoded(block, self._source, number).split("\n")):
+            if not text:
+                continue
+            try:
+                good.append(self._row(f"{self._source.name}, line {number + offset}", text))
+                places.append(number + offset)
+            except BadRowError:
+                if not self._source.skip_bad:
+                    raise
+                skipped += 1
+        block_of = _table({name: [row[i] for row in good] for i, name in enumerate(self._columns)})
+        rows, left_out = to_rows(block_of, self._source, lambda row: f"{self._source.name}, line {places[row]}")
+        return Block(rows=rows, skipped=skipped + left_out)
+
+    def _row(self, place: str, line: str) -> list[str]:
+        try:
+            row = next(csv.reader([line], strict=True))
+        except csv.Error as error:
+            raise BadRowError(place, "", f"not a line of CSV: {error}") from error
+        if len(row) != len(self._columns):
+            raise BadRowError(place, "", f"{len(row)} columns where the header names {len(self._columns)}")
+        return row
+
+
+def _at(source: Source, first: int) -> Callable[[int], str]:
+    return lambda row: f"{source.name}, line {first + row}"
+
+
+class _SampleLine(msgspec.Struct, forbid_unknown_fields=True):
+    metric: str
+    time: int | str
+    value: float
+    job_id: str | None = None
+    replica: str | None = None
+    node: str | None = None
+    device: str | None = None
+    cluster: str | None = None
+
+
+_SAMPLES = msgspec.json.Decoder(list[_SampleLine])
+_SAMPLE = msgspec.json.Decoder(_SampleLine)
+
+
+def read_jsonl(file: IO[bytes], source: Source) -> Iterator[Block]:
+    """The samples and job records of a file with one JSON object a line."""
+    for number, block, _ in _Lines(file, source, JSON_BLOCK):
+        try:
+            samples = _SAMPLES.decode(b"[" + block.strip().replace(b"\n", b",") + b"]")
+        except msgspec.DecodeError:
+            yield _json_lines(number, block, source)
+            continue
+        yield _block(samples, (), 0, source, _at(source, number))
+
+
+def _json_lines(number: int, block: bytes, source: Source) -> Block:
+    samples: list[_SampleLine] = []
+    records: list[JobRecord] = []
+    places: list[int] = []
+    skipped = 0
+    for offset, line in enumerate(block.split(b"\n")):
+        if not line.strip():
+            continue
+        try:
+            found = _json_line(f"{source.name}, line {number + offset}", line)
+        except BadRowError:
+            if not source.skip_bad:
+                raise
+            skipped += 1
+            continue
+        if isinstance(found, JobRecord):
+            records.append(found)
+        else:
+            samples.append(found)
+            places.append(number + offset)
+    return _block(samples, records, skipped, source, lambda row: f"{source.name}, line {places[row]}")
+
+
+def _json_line(place: str, line: bytes) -> _SampleLine | JobRecord:
+    try:
+        shape = msgspec.json.decode(line)
+    except msgspec.DecodeError as error:
+        raise BadRowError(place, "", f"not JSON: {error}") from error
+    if not isinstance(shape, dict):
+        raise BadRowError(place, "", "not a JSON object")
+    if "metric" not in shape and "job_id" in shape and "value" not in shape:
+        try:
+            return decode_record(line)
+        except InvalidRequestError as error:
+            raise BadRowError(place, error.field, error.message) from error
+    try:
+        return _SAMPLE.decode(line)
+    except msgspec.DecodeError as error:
+        field = str(error).rpartition("at `$.")[2].rstrip("`") if "at `$." in str(error) else ""
+        raise BadRowError(place, field, f"neither a sample nor a job record: {error}") from error
+
+
+def _block(
+    samples: Sequence[_SampleLine],
+    records: Sequence[JobRecord],
+    skipped: int,
+    source: Source,
+    place: Callable[[int], str],
+) -> Block:
+    if not samples:
+        return Block(records=records, skipped=skipped)
+    columns: dict[str, list[Any]] = {
+        name: [getattr(line, name) for line in samples] for name in _SampleLine.__struct_fields__
+    }
+    if not all(type(time) is int for time in columns["time"]):
+        columns["time"] = [str(time) for time in columns["time"]]
+    rows, left_out = to_rows(_table(columns), source, place)
+    return Block(rows=rows, records=records, skipped=skipped + left_out)
+
+
+def _table(columns: dict[str, list[Any]]) -> pa.Table:
+    arrays = {
+        name: pa.array(values, pa.string()).dictionary_encode() if name in NAME_COLUMNS else _measured(name, values)
+        for name, values in columns.items()
+    }
+    return pa.table(arrays)
+
+
+def _measured(name: str, values: list[Any]) -> Column:
+    try:
+        return pa.array(values) if values else pa.array(values, pa.int64() if name == "time" else pa.float64())
+    except (OverflowError, pa.ArrowInvalid):
+        return pa.array([str(value) for value in values])
+
+
+def _decoded(block: bytes, source: Source, number: int) -> str:
+    try:
+        return block.decode()
+    except UnicodeDecodeError as error:
+        line = number + block.count(b"\n", 0, error.start)
+        raise BadRowError(f"{source.name}, line {line}", "", "not UTF-8") from error
+
+
+class _Lines:
+    """A file as blocks: (number of the first line, bytes of whole lines, how many they are); numbers begin at 1."""
+
+    def __init__(self, file: IO[bytes], source: Source, size: int) -> None:
+        self._file = file
+        self._source = source
+        self._size = size
+        self._next = 1
+
+    def first(self) -> str:
+        """The first line, taken off."""
+        line = self._file.readline(MAX_LINE)
+        self._next += 1
+        return _decoded(line.rstrip(b"\r\n").removeprefix(b"\xef\xbb\xbf"), self._source, 1)
+
+    def __iter__(self) -> Iterator[tuple[int, bytes, int]]:
+        while True:
+            block = self._file.read(self._size)
+            if not block:
+                return
+            if not block.endswith(b"\n"):
+                block += self._file.readline(MAX_LINE)
+            if not block.endswith(b"\n") and len(block) >= MAX_LINE + self._size:
+                raise BadRowError(f"{self._source.name}, line {self._next}", "", "a line is longer than 4 MiB")
+            number, count = self._next, block.count(b"\n") + (not block.endswith(b"\n"))
+            self._next += count
+            yield number, block, count

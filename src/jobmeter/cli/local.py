@@ -1,0 +1,247 @@
+"""Finds the server that a verb talks to, and starts one on the data folder when there is none."""
+
+import fcntl
+import functools
+import importlib.util
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import click
+import msgspec
+
+from jobmeter.client.api import Api
+from jobmeter.client.transport import Transport
+from jobmeter.errors import ConfigurationError, JobmeterError, UnavailableError
+from jobmeter.settings import default_data_directory
+
+DEFAULT_SERVER = "http://127.0.0.1:8400"
+IDLE_EXIT_SECONDS = 600
+"""A server that a verb started leaves after this long without a request."""
+START_SECONDS = 60.0
+"""How long a server may take until it is ready."""
+
+LOOPBACK = {"127.0.0.1", "::1", "localhost"}
+
+
+class _Listening(msgspec.Struct):
+    """``DATA/server.json``: what a server says of itself while it listens."""
+
+    pid: int
+    url: str
+
+
+class _KeyFile(msgspec.Struct):
+    token: str
+
+
+def connect(server: str | None, key: str | None, data: Path | None, start: bool = True) -> Transport:
+    """A way to a server.
+
+    That is the one named by ``server`` or ``JOBMETER_SERVER``, else the one that listens for the data folder, else one
+    on the default port that takes the folder's key. When there is none and ``start`` is true, one is started on the
+    data folder; it leaves after ten idle minutes. The key is ``key`` or ``JOBMETER_KEY``, else the folder's
+    administrator key, which is shown to servers on this machine only.
+
+    Raises UnavailableError or ConfigurationError saying what to do when there is no way.
+    """
+    server = server or os.environ.get("JOBMETER_SERVER") or None
+    key = key or os.environ.get("JOBMETER_KEY") or None
+    folder = data or Path(os.environ.get("JOBMETER_DATA") or default_data_directory(os.environ))
+    if server:
+        return Transport(_address(server), key or _own_key(server, folder))
+    found = _listening(folder)
+    if found:
+        return Transport(found, key or _key(folder))
+    if _accepts(DEFAULT_SERVER, key or _key(folder)):
+        return Transport(DEFAULT_SERVER, key or _key(folder))
+    if not start:
+        raise UnavailableError("no server answers: start one with `jobmeter serve`, or name one with --server")
+    url = _started(folder.absolute())
+    return Transport(url, key or _key(folder))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """What the options of a verb say of the server, and the project that it is asked about (None: any)."""
+
+    server: str | None
+    key: str | None
+    data: Path | None
+    project: str | None
+
+    def open(self) -> Api:
+        """The native API of the server that ``connect`` finds or starts."""
+        return Api(connect(self.server, self.key, self.data))
+
+
+def connection_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Give a verb ``--server --key --data --project``; it takes them as one ``connection``."""
+
+    @functools.wraps(function)
+    def call(**values: Any) -> None:  # noqa: ANN401 - what click parsed, each verb names its own
+        own = {name: values.pop(name) for name in ("server", "key", "data", "project")}
+        function(connection=Connection(**own), **values)
+
+    options = (
+        click.option("--project", help="The project, where a job id is not enough."),
+        click.option(
+            "--data",
+            type=click.Path(path_type=Path, file_okay=False),
+            metavar="DIR",
+            help="The data folder (JOBMETER_DATA).",
+        ),
+        click.option("--key", metavar="TOKEN", help="The token of a key (JOBMETER_KEY)."),
+        click.option("--server", metavar="URL", help="The server to ask (JOBMETER_SERVER)."),
+    )
+    return functools.reduce(lambda wrapped, option: option(wrapped), options, call)
+
+
+def _address(server: str) -> str:
+    address = server if "//" in server else f"http://{server}"
+    parts = urlsplit(address)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ConfigurationError(f"--server {server!r} is not an address such as {DEFAULT_SERVER}")
+    return address
+
+
+def _own_key(server: str, folder: Path) -> str:
+    # The folder's key opens everything: it goes to no address that could be somebody else's.
+    described = _described(folder)
+    address = _address(server).rstrip("/")
+    if urlsplit(address).hostname in LOOPBACK or (described is not None and described.url.rstrip("/") == address):
+        return _key(folder)
+    return ""
+
+
+def _key(folder: Path) -> str:
+    try:
+        return msgspec.json.decode((folder / "admin.key").read_bytes(), type=_KeyFile).token
+    except (OSError, msgspec.DecodeError):
+        return ""
+
+
+def _described(folder: Path) -> _Listening | None:
+    try:
+        return msgspec.json.decode((folder / "server.json").read_bytes(), type=_Listening)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def _listening(folder: Path) -> str | None:
+    """The address of the data folder's own server, when its process lives and it is ready."""
+    described = _described(folder)
+    if described is None or not _lives(described.pid) or not _ready(described.url):
+        return None
+    return described.url
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
+
+
+def _ready(url: str) -> bool:
+    return _answers(Transport(url, timeout=5.0), "/readyz")
+
+
+def _accepts(url: str, key: str) -> bool:
+    return bool(key) and _answers(Transport(url, key, timeout=5.0), "/api/jobmeter/v1/whoami")
+
+
+def _answers(transport: Transport, path: str) -> bool:
+    try:
+        transport.request("GET", path)
+    except JobmeterError:
+        return False
+    finally:
+        transport.close()
+    return True
+
+
+def _started(folder: Path) -> str:
+    """The address of a server started on the folder, by this process or by one that was quicker."""
+    missing = [name for name in ("chdb", "granian", "litestar", "sqlalchemy") if not importlib.util.find_spec(name)]
+    if missing:
+        raise ConfigurationError(
+            "no server answers, and this installation cannot start one: "
+            "pip install 'jobmeter[server]', or name a server with --server"
+        )
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _only_one(folder / "starting.lock"):
+            return _listening(folder) or _launch(folder)
+    except OSError as error:
+        raise ConfigurationError(f"the data folder {folder} cannot be used: {error.strerror}") from error
+
+
+@contextmanager
+def _only_one(lock: Path) -> Iterator[None]:
+    """Held by one process at a time; another waits for at most as long as a start may take."""
+    deadline = time.monotonic() + START_SECONDS
+    with lock.open("w") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise UnavailableError(
+                        f"another process has been starting a server for {START_SECONDS:.0f} s"
+                    ) from None
+                time.sleep(0.1)
+        yield
+
+
+def _launch(folder: Path) -> str:
+    log = folder / "server.log"
+    command = [sys.executable, "-m", "jobmeter", "serve", "--data", str(folder), "--port", "0"]
+    with log.open("ab") as output:
+        begin = output.tell()
+        process = subprocess.Popen(
+            [*command, "--idle-exit", str(IDLE_EXIT_SECONDS)],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            cwd="/",
+            env={name: value for name, value in os.environ.items() if name not in {"JOBMETER_HOST", "JOBMETER_PORT"}},
+        )
+    return started_by(process, folder, log, begin)
+
+
+def started_by(process: "subprocess.Popen[bytes]", folder: Path, log: Path, begin: int = 0) -> str:
+    """The address of the server that ``process`` is becoming on a data folder, once it is ready.
+
+    Raises UnavailableError with what it logged since ``begin`` when it ends or takes too long; then it is told to end.
+    """
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        url = _listening(folder)
+        if url:
+            return url
+        if process.poll() is not None:
+            raise UnavailableError(f"the server did not start (status {process.returncode}): {_end_of(log, begin)}")
+        time.sleep(0.05)
+    process.terminate()
+    raise UnavailableError(f"the server was not ready after {START_SECONDS:.0f} s: {_end_of(log, begin)}")
+
+
+def _end_of(log: Path, begin: int) -> str:
+    """The last line that the server logged since ``begin``, and where to read the rest."""
+    with log.open("rb") as file:
+        file.seek(begin)
+        lines = [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]
+    return f"{lines[-1] if lines else 'it logged nothing'} (see {log})"

@@ -1,0 +1,140 @@
+"""``jobmeter metrics``: what a job used over time, as a table with charts or as data."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import click
+from rich.table import Table
+
+from jobmeter.cli import local
+from jobmeter.cli.output import Course, chart, console, duration, moment, print_json, quantity, sparkline, table
+from jobmeter.client.api import MetricAnswer, MetricLine, MetricSearch
+
+CHARTED = 4
+"""Up to this many lines each get a chart of their own; more get one small curve a row."""
+
+
+@click.command(short_help="Print a job's metrics.")
+@click.argument("job")
+@click.option("--metric", "metrics", multiple=True, required=True, metavar="M", help="A name of `jobmeter catalog`.")
+@click.option("--start", metavar="TIME", help="ISO 8601 or epoch milliseconds; by default the job's start.")
+@click.option("--end", metavar="TIME", help="The same, exclusive; by default the job's end, or now.")
+@click.option("--since", metavar="LENGTH", help="Instead of --start: this long before the end, such as 30m or 2h.")
+@click.option("--step", metavar="LENGTH", help="Length of a bucket, such as 15s or 5m; by default at most 240 buckets.")
+@click.option("--by", type=click.Choice(("replica", "device", "job")), default="replica", show_default=True)
+@click.option("--replica", "replicas", multiple=True, metavar="NAME", help="Only this replica.")
+@click.option("--device", "devices", multiple=True, metavar="NAME", help="Only this device, such as gpu0.")
+@click.option(
+    "--aggregate", type=click.Choice(("mean", "sum", "min", "max")), help="How members become one; by default as usual."
+)
+@click.option(
+    "--statistic",
+    type=click.Choice(("mean", "min", "max", "sum", "count", "first", "last", "increase")),
+    help="What is told of the samples in a bucket; by default their mean, and the rate of a counter.",
+)
+@click.option(
+    "--format", "form", type=click.Choice(("table", "json", "csv", "parquet")), default="table", show_default=True
+)
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json: an array with an object a point.")
+@click.option("--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write there.")
+@local.connection_options
+def command(
+    job: str,
+    metrics: tuple[str, ...],
+    form: str,
+    as_json: bool,
+    output: Path | None,
+    connection: local.Connection,
+    **options: object,
+) -> None:
+    """Print what JOB used: one line for each replica, or --by device or job.
+
+    Columns of --format csv are time (epoch milliseconds), replica, device and value, one row a point; with several
+    metrics the first column is metric.
+    """
+    form = "json" if as_json else form
+    names = tuple(name for text in metrics for name in text.split(","))
+    if form == "parquet" and output is None and sys.stdout.isatty():
+        raise click.UsageError("--format parquet is not for a terminal: add --output FILE")
+    search = _search(names, connection.project, options)
+    api = connection.open()
+    if form in {"csv", "parquet"}:
+        _write(api.export(job, search, form), output)
+        return
+    answer = api.metrics(job, search)
+    if output:
+        with output.open("w", encoding="utf-8") as file:
+            _show(answer, form, file)
+    else:
+        _show(answer, form, sys.stdout)
+
+
+def _search(metrics: tuple[str, ...], project: str | None, options: Mapping[str, Any]) -> MetricSearch:
+    return MetricSearch(metrics=metrics, project=project, **options)
+
+
+def _write(body: bytes, output: Path | None) -> None:
+    if output:
+        output.write_bytes(body)
+    else:
+        sys.stdout.buffer.write(body)
+        sys.stdout.buffer.flush()
+
+
+def _show(answer: MetricAnswer, form: str, file: IO[str]) -> None:
+    if form == "json":
+        print_json(points(answer), file)
+        return
+    out = console(file)
+    if not answer.lines:
+        out.print(f"no samples between {moment(answer.start)} and {moment(answer.end)}", markup=False)
+        return
+    for metric in dict.fromkeys(line.metric for line in answer.lines):
+        lines = [line for line in answer.lines if line.metric == metric]
+        span = f"{moment(answer.start)} to {moment(answer.end)} UTC"
+        out.print(f"{metric} of {answer.job}, {span}, step {duration(answer.step)}", markup=False, style="bold")
+        out.print(_table(answer, lines))
+        if len(lines) <= CHARTED:
+            for line in lines:
+                out.print(f"\n{_name(line)}\n{chart(_course(answer, line), line.unit)}", markup=False)
+        out.print()
+
+
+def points(answer: MetricAnswer) -> list[dict[str, Any]]:
+    """One object a point: metric, unit, time (epoch ms), replica, node, device, rank, value."""
+    return [
+        {
+            "metric": line.metric,
+            "unit": line.unit,
+            "time": time,
+            "replica": line.replica,
+            "node": line.node,
+            "device": line.device,
+            "rank": line.rank,
+            "value": value,
+        }
+        for line in answer.lines
+        for time, value in line.points
+    ]
+
+
+def _table(answer: MetricAnswer, lines: Sequence[MetricLine]) -> Table:
+    charted = len(lines) <= CHARTED
+    columns = ("line", "points", "mean", "min", "max", "last") + (() if charted else ("course",))
+    rows = []
+    for line in lines:
+        values = [value for _, value in line.points]
+        numbers = (sum(values) / len(values), min(values), max(values), values[-1])
+        row = (_name(line), str(len(values)), *(quantity(number, line.unit) for number in numbers))
+        rows.append(row if charted else (*row, sparkline(_course(answer, line))))
+    return table(columns, rows, right=columns[1:6])
+
+
+def _name(line: MetricLine) -> str:
+    return " ".join(part for part in (line.replica, line.device) if part) or line.node or "job"
+
+
+def _course(answer: MetricAnswer, line: MetricLine) -> Course:
+    return Course(line.points, answer.start, answer.end, answer.step)

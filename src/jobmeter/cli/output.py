@@ -1,0 +1,181 @@
+"""How verbs show things: tables, numbers with their units, small charts, JSON for programs.
+
+A person at a terminal gets a table with colour (unless ``NO_COLOR`` is set); anything else gets the same text plainly,
+never cut to a width.
+"""
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from io import TextIOWrapper
+from typing import IO, Any
+
+import msgspec
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from jobmeter.model.time import DAY, HOUR, MINUTE, SECOND, iso
+
+BARS = "▁▂▃▄▅▆▇█"
+_WIDE = 1_000
+"""Columns that plain output may take: it is never folded."""
+
+_STATE_STYLES = {
+    "Running": "green",
+    "Succeeded": "cyan",
+    "Failed": "bold red",
+    "Stopped": "yellow",
+    "Queued": "magenta",
+}
+
+
+def console(stream: IO[str] | None = None) -> Console:
+    """Where people read: the terminal's width and colours, or wide and plain."""
+    file = stream or sys.stdout
+    if isinstance(file, TextIOWrapper):
+        # Where the encoding has no bars, a question mark is better than no answer.
+        file.reconfigure(errors="replace")
+    return Console(file=file, width=None if file.isatty() else _WIDE, highlight=False, soft_wrap=not file.isatty())
+
+
+def print_json(rows: Sequence[Mapping[str, Any]] | Mapping[str, Any], stream: IO[str] | None = None) -> None:
+    """JSON for programs, indented, in UTF-8."""
+    text = msgspec.json.format(msgspec.json.encode(rows), indent=2).decode()
+    (stream or sys.stdout).write(text + "\n")
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[str] = (), title: str = "") -> Table:
+    """A table of cells that are already text; the columns named in ``right`` hold numbers.
+
+    Cells may hold anything that a stranger chose: nothing in them is read as markup or as a control character.
+    """
+    numbers = set(right)
+    shown = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, title=title or None, title_justify="left")
+    for column in columns:
+        shown.add_column(column, justify="right" if column in numbers else "left", no_wrap=column != "error")
+    for row in rows:
+        shown.add_row(*(cell(text) for text in row))
+    return shown
+
+
+def cell(text: str) -> str:
+    """The text without anything that a terminal would act on; a state in its colour."""
+    shown = "".join(character if character.isprintable() else "�" for character in text)
+    style = _STATE_STYLES.get(shown)
+    return f"[{style}]{shown}[/]" if style else escape(shown)
+
+
+def counted(number: int, what: str) -> str:
+    """``1 row``, ``1,200 rows``."""
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
+def moment(time_ms: int | None) -> str:
+    """``2026-11-20 15:33:56`` in UTC; a dash where it is unknown."""
+    return "-" if time_ms is None else iso(time_ms // SECOND * SECOND).replace("T", " ").removesuffix("Z")
+
+
+def duration(length_ms: int | None) -> str:
+    """``2d 3h``, ``1h 04m``, ``30m``, ``3m 20s``, ``25.3s``, ``210ms``; a dash where it is unknown."""
+    if length_ms is None:
+        return "-"
+    if length_ms < SECOND:
+        return f"{length_ms}ms"
+    if length_ms < MINUTE:
+        return f"{length_ms / SECOND:.1f}".removesuffix(".0") + "s"
+    if length_ms < HOUR:
+        return _two(f"{length_ms // MINUTE}m", length_ms % MINUTE // SECOND, "02d", "s")
+    if length_ms < DAY:
+        return _two(f"{length_ms // HOUR}h", length_ms % HOUR // MINUTE, "02d", "m")
+    return _two(f"{length_ms // DAY}d", length_ms % DAY // HOUR, "d", "h")
+
+
+def _two(first: str, rest: int, form: str, unit: str) -> str:
+    return f"{first} {rest:{form}}{unit}" if rest else first
+
+
+def quantity(value: float | None, unit: str) -> str:
+    """A value as people read its unit: ``1.4 GiB``, ``0.53 cores``, ``61.2%``, ``3.1 MB/s``; a dash when absent."""
+    if value is None:
+        return "-"
+    if unit == "1":
+        return f"{value * 100:.1f}%"
+    if unit == "By":
+        return _scaled(value, 1024.0, ("B", "KiB", "MiB", "GiB", "TiB", "PiB"))
+    if unit in {"By/s", "Hz"}:
+        name = "B/s" if unit == "By/s" else "Hz"
+        return _scaled(value, 1000.0, (name, f"k{name}", f"M{name}", f"G{name}", f"T{name}"))
+    if unit == "{core}":
+        return f"{value:.2f} cores"
+    named = unit.replace("{", "").replace("}", "").replace("Cel", "°C")
+    return f"{value:.6g} {named}".rstrip()
+
+
+def _scaled(value: float, base: float, units: Sequence[str]) -> str:
+    place = 0
+    while abs(value) >= base and place < len(units) - 1:
+        value /= base
+        place += 1
+    return f"{value:.0f} {units[0]}" if place == 0 else f"{value:.1f} {units[place]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """Points of one line, (bucket start in epoch ms, value), with the range and the step that they were asked with."""
+
+    points: Sequence[tuple[int, float]]
+    start: int
+    end: int
+    step: int
+
+    def means(self, width: int) -> list[float | None]:
+        """The mean of what is known in each of ``width`` equal parts of the range; None where nothing is."""
+        length = max(self.end - self.start, 1)
+        sums, counts = [0.0] * width, [0] * width
+        for time, value in self.points:
+            if time >= self.end or time + self.step <= self.start:
+                continue
+            first = max(time - self.start, 0) * width // length
+            last = (min(time + self.step, self.end) - self.start) * width // length
+            for place in range(min(first, width - 1), min(max(last, first + 1), width)):
+                sums[place] += value
+                counts[place] += 1
+        return [total / count if count else None for total, count in zip(sums, counts, strict=True)]
+
+
+def sparkline(course: Course, width: int = 32) -> str:
+    """A course in ``width`` characters, from 0 (or the lowest value, if that is below) to the highest.
+
+    A blank is a time without a measurement.
+    """
+    means = course.means(width)
+    low, high = _bounds(means)
+    return "".join(" " if mean is None else BARS[round((mean - low) / (high - low) * 7)] for mean in means)
+
+
+def chart(course: Course, unit: str, height: int = 6, width: int = 72) -> str:
+    """A block chart of one course, with its highest and lowest value and the ends of its range."""
+    means = course.means(width)
+    low, high = _bounds(means)
+    levels = [0 if mean is None else round((mean - low) / (high - low) * (height * 8 - 1)) + 1 for mean in means]
+    labels = {height - 1: quantity(high, unit), 0: quantity(low, unit)}
+    margin = max(len(label) for label in labels.values())
+    lines = []
+    for row in range(height - 1, -1, -1):
+        blocks = "".join(_block(level - row * 8) for level in levels)
+        lines.append(f"{labels.get(row, ''):>{margin}} ┤{blocks}".rstrip())
+    first, last = moment(course.start), moment(course.end)
+    lines.append(f"{'':>{margin}}  {first}{last:>{width - len(first)}}")
+    return "\n".join(lines)
+
+
+def _bounds(means: Sequence[float | None]) -> tuple[float, float]:
+    known = [mean for mean in means if mean is not None]
+    low, high = min((0.0, *known)), max((0.0, *known))
+    return low, high if high > low else low + 1.0
+
+
+def _block(level: int) -> str:
+    return " " if level <= 0 else BARS[min(level, 8) - 1]

@@ -1,0 +1,167 @@
+"""``jobmeter run``: a command becomes a job, and ends as it would have ended without."""
+
+import logging
+import os
+import pwd
+import re
+import socket
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+
+import click
+
+from jobmeter.client.transport import Transport
+from jobmeter.collect.base import Place
+from jobmeter.collect.launch.plan import Plan, job_name, new_job_id
+from jobmeter.collect.launch.session import Session
+from jobmeter.collect.spool import Spool
+from jobmeter.errors import ConflictError, InvalidRequestError
+from jobmeter.model.series import check_job_id, check_project
+from jobmeter.model.time import SystemClock, parse_duration
+from jobmeter.settings import default_data_directory
+
+_NOT_FOUND = 127
+_NOT_EXECUTABLE = 126
+_SHORTEST_INTERVAL_MS = 100
+
+
+@click.command(context_settings={"allow_interspersed_args": False})
+@click.option("--name", help="Name of the job (by default from the command).")
+@click.option("--type", "kind", default="", help="Type of the job, such as PyTorchJob.")
+@click.option("--replicas", type=click.IntRange(1, 1024), default=1, help="Copies to start, each with a rank.")
+@click.option("--server", metavar="URL", help="Where to send the samples (JOBMETER_SERVER).")
+@click.option("--key", metavar="TOKEN", help="The token of a key that may write (JOBMETER_KEY).")
+@click.option(
+    "--data", type=click.Path(path_type=Path, file_okay=False), metavar="DIR", help="The data folder (JOBMETER_DATA)."
+)
+@click.option("--interval", default="1s", show_default=True, help="Time between two samples.")
+@click.option("--job-id", metavar="ID", help="Id of the job (by default its name, the day and six characters).")
+@click.option("--project", help="Project of the job (by default that of the key).")
+@click.option("--quiet", is_flag=True, help="Say nothing but what goes wrong.")
+@click.argument("words", metavar="[--] COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
+def command(  # noqa: PLR0913 - one for each option
+    *,
+    name: str | None,
+    kind: str,
+    replicas: int,
+    server: str | None,
+    key: str | None,
+    data: Path | None,
+    interval: str,
+    job_id: str | None,
+    project: str | None,
+    quiet: bool,
+    words: tuple[str, ...],
+) -> None:
+    """Run COMMAND as a job and measure it. The exit status is the command's."""
+    logging.getLogger("jobmeter").addHandler(logging.NullHandler())  # what matters is said in one line below
+    clock = SystemClock()
+    shown = name or job_name(words)
+    plan = Plan(
+        job=_checked(check_job_id, job_id, "--job-id") if job_id else new_job_id(shown, clock),
+        name=shown,
+        kind=kind,
+        command=words,
+        user=_user(),
+        replicas=replicas,
+        attempt=_attempt() if job_id else 0,
+    )
+    place = Place(node_name(), project=_checked(check_project, project, "--project") if project else "")
+    folder = data or Path(os.environ.get("JOBMETER_DATA") or default_data_directory(os.environ))
+    interval_ms = checked_interval(interval, _SHORTEST_INTERVAL_MS)
+    spool = _spool(folder, plan.job, server or os.environ.get("JOBMETER_SERVER") or "")
+
+    def connect() -> Transport:
+        # Loaded late and by name: finding a server needs nothing that a command should wait for.
+        found: Transport = import_module("jobmeter.cli.local").connect(server, key, data)
+        return found
+
+    say = _say if not quiet else _say_nothing
+    session = Session(plan, place, connect, clock, spool=spool, say=say, warn=_say)
+    try:
+        result = session.run(os.environ, interval_ms)
+    except OSError as error:
+        _say(f"{words[0]}: {error.strerror or error}")
+        sys.exit(_NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE)
+    finally:
+        if spool:
+            spool.close()
+            spool.remove_folder()
+    if result.undelivered:
+        kept = f"they wait in {spool.directory} for the next run" if spool else "they are lost"
+        _say(f"the last samples were not delivered ({result.undelivered}): {kept}")
+    if not quiet:
+        from jobmeter.cli.run_summary import show
+
+        show(plan, result)
+    sys.exit(result.status)
+
+
+def checked_interval(text: str, shortest_ms: int) -> int:
+    """Milliseconds of an ``--interval``. Raises a usage error for what is none, or shorter than ``shortest_ms``."""
+    try:
+        interval_ms = parse_duration(text, "--interval", bare_unit="s")
+    except InvalidRequestError as error:
+        raise click.UsageError(error.message) from error
+    if interval_ms < shortest_ms:
+        raise click.UsageError(f"--interval must be at least {shortest_ms} ms, it is {interval_ms} ms")
+    return interval_ms
+
+
+def node_name() -> str:
+    """This machine's name, in the letters that a node's name may have."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", socket.gethostname()).strip("-._")[:128] or "localhost"
+
+
+def _checked(check: Callable[[str, str], str], value: str, option: str) -> str:
+    try:
+        return check(value, option)
+    except InvalidRequestError as error:
+        raise click.UsageError(error.message) from error
+
+
+def _user() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
+
+
+def _attempt() -> int:
+    """The attempt that a supervisor, who starts the same job again, may count in JOBMETER_ATTEMPT."""
+    text = os.environ.get("JOBMETER_ATTEMPT", "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+
+
+def _spool(folder: Path, job: str, target: str) -> Spool | None:
+    """The spool of this run, with what earlier runs could not deliver to the same server in front."""
+    root = folder / "spool"
+    try:
+        spool = Spool(root / f"run-{job}")
+        (spool.directory / "target").write_text(target)
+        for other in sorted(root.glob("run-*")):
+            if other != spool.directory and _target(other) == target:
+                spool.adopt(other)
+    except ConflictError as error:
+        raise click.UsageError(f"another run has the job id {job}") from error
+    except OSError as error:
+        _say(f"samples cannot be kept on disk ({error}): what is not delivered when the command ends will be lost")
+        return None
+    return spool
+
+
+def _target(directory: Path) -> str | None:
+    try:
+        return (directory / "target").read_text()
+    except OSError:
+        return None
+
+
+def _say(line: str) -> None:
+    click.echo(f"jobmeter: {line}", err=True)
+
+
+def _say_nothing(line: str) -> None:
+    """Take the place of ``_say`` when the user wants it quiet."""

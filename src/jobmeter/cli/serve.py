@@ -1,0 +1,49 @@
+"""``jobmeter serve``: start the server."""
+
+import logging
+import signal
+from pathlib import Path
+
+import click
+
+from jobmeter.errors import ConfigurationError
+from jobmeter.settings import load
+
+_LEVELS = ("debug", "info", "warning", "error")
+
+
+@click.command("serve")
+@click.option("--host", help="Address to listen on. [default: 127.0.0.1]")
+@click.option("--port", type=click.IntRange(0, 65_535), help="Port to listen on, 0 for any free one. [default: 8400]")
+@click.option("--data", type=click.Path(path_type=Path, file_okay=False), help="Data folder.")
+@click.option("--store", help="Telemetry engine: chdb://PATH (default, in the data folder) or clickhousedb://...")
+@click.option("--registry", help="Registry: sqlite:///PATH (default, in the data folder) or postgresql://...")
+@click.option("--tls-cert", type=click.Path(dir_okay=False), help="Certificate chain in PEM: serve HTTPS.")
+@click.option("--tls-key", type=click.Path(dir_okay=False), help="The certificate's private key in PEM.")
+@click.option(
+    "--idle-exit",
+    type=click.IntRange(0),
+    default=0,
+    metavar="SECONDS",
+    help="Stop when nothing was asked for so long (0: never).",
+)
+@click.option(
+    "--log-level", type=click.Choice(_LEVELS), default="info", help="What to log; debug has a line a request."
+)
+def command(idle_exit: int, log_level: str, **flags: object) -> None:
+    """Start the server.
+
+    It keeps everything in the data folder. On the first start it makes an administrator's key there (admin.key).
+    SIGTERM and SIGINT stop it: requests under way are answered first.
+    """
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("jobmeter").setLevel(log_level.upper())
+    logging.captureWarnings(capture=True)
+    try:
+        from jobmeter.server.run import run
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(f"{error.name} is missing: install jobmeter[server] to run a server") from error
+    # Until the server handles it, a SIGTERM during the start must still unwind what was opened.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    settings = load(None, **flags)
+    run(settings, idle_exit, click.echo)

@@ -1,0 +1,151 @@
+"""``jobmeter show``: one job, its replicas and devices, and what it used."""
+
+from collections.abc import Iterator, Sequence
+
+import click
+import msgspec
+from rich.console import Console
+
+from jobmeter.cli import local
+from jobmeter.cli.output import Course, cell, console, counted, duration, moment, print_json, quantity, sparkline, table
+from jobmeter.client.api import JobDetail, JobSummary, MetricSummary
+from jobmeter.model.job import Job
+
+MOST_ROWS = 32
+"""Replicas or devices in a table; of more only their number is told."""
+
+
+@click.command(short_help="Show one job: its replicas, devices, summary.")
+@click.argument("job")
+@click.option(
+    "--json", "as_json", is_flag=True, help="One object: job, replicas, allocations, devices, nodes, summary."
+)
+@local.connection_options
+def command(job: str, as_json: bool, connection: local.Connection) -> None:
+    """Show JOB: who and when, its replicas and devices, and what it used over its life.
+
+    mean and max are those of one replica or device, total is that of all, the curve begins at 0.
+    """
+    detail = connection.open().job(job, connection.project)
+    if as_json:
+        print_json(_document(detail))
+        return
+    out = console()
+    _head(out, detail.job, detail.summary)
+    _replicas(out, detail)
+    _devices(out, detail)
+    if detail.summary.metrics:
+        summary_table(out, detail.summary)
+        out.print(
+            f"\nover time: jobmeter metrics {detail.job.id} --metric {detail.summary.metrics[0].metric}", markup=False
+        )
+    else:
+        out.print("nothing was measured yet")
+
+
+def _document(detail: JobDetail) -> dict[str, object]:
+    return {
+        "job": msgspec.structs.asdict(detail.job),
+        "replicas": [msgspec.structs.asdict(replica) for replica in detail.replicas],
+        "allocations": [msgspec.structs.asdict(allocation) for allocation in detail.allocations],
+        "devices": detail.devices,
+        "nodes": detail.nodes,
+        "summary": detail.summary,
+    }
+
+
+def _head(out: Console, job: Job, summary: JobSummary) -> None:
+    out.print(f"[bold]{cell(job.id)}[/]  {cell(str(job.state))}")
+    facts = {
+        "name": job.name,
+        "type": job.type,
+        "project": job.project,
+        "user": job.user,
+        "resource group": job.resource_group,
+        "workspace": job.workspace,
+        "created": _known(job.created),
+        "started": _known(job.start if job.start is not None else job.first_sample),
+        "ended": _known((job.end if job.end is not None else job.last_sample) if job.state.finished else None),
+        "duration": "" if summary.duration_ms is None else duration(summary.duration_ms),
+        "command": job.command,
+        "exit status": "" if job.exit_code is None else str(job.exit_code),
+        "error": job.error,
+        "state": "" if job.recorded else "not recorded, told from the samples",
+    }
+    for name, value in facts.items():
+        if value:
+            out.print(f"  {name:<15}{cell(value)}")
+
+
+def _known(time_ms: int | None) -> str:
+    return "" if time_ms is None else f"{moment(time_ms)} UTC"
+
+
+def _replicas(out: Console, detail: JobDetail) -> None:
+    replicas = detail.replicas
+    if not replicas:
+        return
+    if len(replicas) > MOST_ROWS:
+        nodes = f" on {counted(len(detail.nodes), 'node')}" if detail.nodes else ""
+        out.print(f"\n{counted(len(replicas), 'replica')}{nodes} (--json lists them)")
+        return
+    rows = [
+        (
+            replica.name,
+            str(replica.attempt),
+            "-" if replica.rank is None else str(replica.rank),
+            replica.node,
+            "" if replica.state is None else str(replica.state),
+            moment(replica.start),
+            "-" if replica.start is None or replica.end is None else duration(replica.end - replica.start),
+            "-" if replica.exit_code is None else str(replica.exit_code),
+            replica.reason,
+        )
+        for replica in replicas
+    ]
+    columns = ("replica", "attempt", "rank", "node", "state", "start", "duration", "exit", "reason")
+    _print_known(out, columns, rows, right=("attempt", "rank", "duration", "exit"))
+
+
+def _devices(out: Console, detail: JobDetail) -> None:
+    if not detail.devices:
+        return
+    if len(detail.devices) > MOST_ROWS:
+        out.print(f"\n{counted(len(detail.devices), 'device')} (--json lists them)")
+        return
+    rows = [
+        (device.device, device.node, device.replica, "-" if device.rank is None else str(device.rank))
+        for device in detail.devices
+    ]
+    _print_known(out, ("device", "node", "replica", "rank"), rows, right=("rank",))
+
+
+def _print_known(out: Console, columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str]) -> None:
+    """A table without the columns in which nothing is known."""
+    kept = [at for at in range(len(columns)) if any(row[at] not in {"", "-"} for row in rows)]
+    out.print()
+    out.print(table([columns[at] for at in kept], [[row[at] for at in kept] for row in rows], right=right))
+
+
+def summary_table(out: Console, summary: JobSummary) -> None:
+    """What the job used: mean, highest, total, and the course of each metric."""
+    out.print()
+    out.print(
+        table(("metric", "mean", "max", "total", "over its life"), _rows(summary), right=("mean", "max", "total"))
+    )
+    out.print("mean and max are those of one replica or device, total is that of all")
+    if summary.gpu_energy_joules is not None:
+        out.print(f"energy of the GPUs: {quantity(summary.gpu_energy_joules / 3600, 'Wh')}")
+
+
+def _rows(summary: JobSummary) -> Iterator[tuple[str, ...]]:
+    for metric in summary.metrics:
+        total = "" if metric.total is None else quantity(metric.total, metric.total_unit)
+        numbers = (quantity(metric.mean, metric.unit), quantity(metric.max, metric.unit), total)
+        yield (metric.metric, *numbers, sparkline(_course(metric, summary)))
+
+
+def _course(metric: MetricSummary, summary: JobSummary) -> Course:
+    start, step = summary.start_ms, summary.step_ms
+    points = [(start + at * step, value) for at, value in enumerate(metric.points) if value is not None]
+    return Course(points, start, start + len(metric.points) * step, step)

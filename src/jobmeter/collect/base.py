@@ -1,0 +1,85 @@
+"""What a collector is, and what it is told: the contract between measuring and everything behind it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from jobmeter.model.record import Records
+from jobmeter.model.sample import Sample
+from jobmeter.model.series import Series
+
+Samples = list[Sample]
+
+Labels = tuple[tuple[str, str], ...]
+
+
+class Collector(Protocol):
+    """Reads one concern of the machine. Called by one thread at a time, never twice at once."""
+
+    @property
+    def name(self) -> str:
+        """A short name, unique among the collectors: the label of ``agent.collect.*``."""
+        ...
+
+    def describe(self) -> Sequence[str]:
+        """Every catalogue name that ``collect`` may give, whether this machine has it or not."""
+        ...
+
+    def collect(self, now_ms: int) -> Samples:
+        """What there is to measure now, each sample at ``now_ms``. What cannot be read is absent, never 0.
+
+        Any exception counts as a failure of this collector alone.
+        """
+        ...
+
+
+class RecordSource(Protocol):
+    """Something that learns facts about jobs or nodes (who runs, who has which device)."""
+
+    def records(self, now_ms: int) -> Records:
+        """What changed since the last call; may be empty."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the agent measures. ``project`` empty means that of the agent's key."""
+
+    node: str
+    cluster: str = ""
+    project: str = ""
+
+    def of_node(self, metric: str, labels: Labels = ()) -> Series:
+        """A series of the node itself."""
+        return Series(metric, self.project, self.cluster, self.node, labels=labels)
+
+    def of_device(self, metric: str, device: str, owner: "Owner | None" = None) -> Series:
+        """A series of a device, for the replica that has it (None: for nobody)."""
+        if owner is None:
+            return Series(metric, self.project, self.cluster, self.node, device)
+        return Series(metric, self.project, self.cluster, self.node, device, owner.job, owner.replica, owner.attempt)
+
+    def of_replica(self, metric: str, owner: "Owner", labels: Labels = ()) -> Series:
+        """A series of a replica's processes on this node."""
+        return Series(
+            metric,
+            self.project,
+            self.cluster,
+            self.node,
+            job=owner.job,
+            replica=owner.replica,
+            attempt=owner.attempt,
+            labels=labels,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whom a process works for: one attempt of one replica of a job.
+
+    An empty ``replica`` means several replicas of the job, where a device is concerned.
+    """
+
+    job: str
+    replica: str
+    attempt: int = 0

@@ -1,0 +1,90 @@
+"""Where control groups are: the mounted hierarchies, and the groups that a process is in."""
+
+import re
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from jobmeter.collect import files
+
+UNIFIED = ""
+"""The name of the version 2 hierarchy where controllers of version 1 go by theirs."""
+
+Groups = dict[str, str]
+"""The path of a process's group in each hierarchy: by controller, ``UNIFIED`` for version 2."""
+
+_ESCAPE = re.compile(rb"\\([0-7]{3})")
+
+
+def groups_of(proc_root: str, pid: int) -> Groups | None:
+    """The groups of a process, None when it is gone. A hierarchy without a controller (systemd's own) is left out."""
+    text = files.read(f"{proc_root}/{pid}/cgroup")
+    return None if text is None else parse_groups(text.decode(errors="replace"))
+
+
+def parse_groups(text: str) -> Groups:
+    """The groups that a /proc/PID/cgroup file names."""
+    groups: Groups = {}
+    for line in text.splitlines():
+        number, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if number == "0" and not controllers:
+            groups[UNIFIED] = path
+        else:
+            groups.update({name: path for name in controllers.split(",") if name and not name.startswith("name=")})
+    return groups
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A mounted hierarchy: ``root`` is the part of the tree that is seen at ``point``."""
+
+    point: str
+    root: str
+
+
+class Hierarchies:
+    """The hierarchies of this machine, by controller. ``prefix`` is put before every mount point (recorded trees)."""
+
+    def __init__(self, proc_root: str = "/proc", prefix: str = "") -> None:
+        text = files.read(f"{proc_root}/self/mountinfo") or b""
+        self._mounts = _mounts(text)
+        self._prefix = prefix
+
+    def directory(self, controller: str, path: str) -> str | None:
+        """The folder of a group, None where the hierarchy is not mounted or the group lies outside of what is seen."""
+        mount = self._mounts.get(controller)
+        if mount is None:
+            return None
+        if mount.root != "/":
+            if path != mount.root and not path.startswith(mount.root + "/"):
+                return None
+            path = path[len(mount.root) :]
+        if ".." in PurePosixPath(path).parts:
+            return None
+        return f"{self._prefix}{mount.point}{path}".rstrip("/")
+
+    def top(self, controller: str) -> str | None:
+        """The folder above which nothing of the hierarchy is seen."""
+        mount = self._mounts.get(controller)
+        return None if mount is None else f"{self._prefix}{mount.point}"
+
+
+def _mounts(mountinfo: bytes) -> dict[str, Mount]:
+    found: dict[str, Mount] = {}
+    for line in mountinfo.splitlines():
+        before, dash, behind = line.partition(b" - ")
+        words, details = before.split(), behind.split()
+        if not dash or len(words) < 5 or len(details) < 3:
+            continue
+        mount = Mount(_plain(words[4]), _plain(words[3]))
+        if details[0] == b"cgroup2":
+            found.setdefault(UNIFIED, mount)
+        elif details[0] == b"cgroup":
+            for option in details[2].decode().split(","):
+                if not option.startswith("name=") and option not in {"rw", "ro"}:
+                    found.setdefault(option, mount)
+    return found
+
+
+def _plain(text: bytes) -> str:
+    return _ESCAPE.sub(lambda match: bytes([int(match[1], 8)]), text).decode(errors="replace")

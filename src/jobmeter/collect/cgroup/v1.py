@@ -1,0 +1,88 @@
+"""Control groups, version 1: one hierarchy a controller, each with a group of its own for the same process."""
+
+from collections.abc import Mapping
+
+from jobmeter.collect import files
+from jobmeter.collect.cgroup.usage import Usage, climb, count_cpus, lowest
+
+_UNLIMITED = 2**62
+"""The kernel writes "no limit" as the largest number of whole pages."""
+
+
+def read_usage(directories: Mapping[str, str], tops: Mapping[str, str]) -> Usage:
+    """What the groups used, by controller; a controller that is not named is not asked.
+
+    Limits are the lowest of the group's own and its parents' up to ``tops``.
+    """
+    memory = directories.get("memory")
+    cpuacct = directories.get("cpuacct")
+    blkio = directories.get("blkio")
+    io = _io(blkio) if blkio else None
+    return Usage(
+        cpu_seconds=_scaled(files.read_number(f"{cpuacct}/cpuacct.usage") if cpuacct else None, 1e9),
+        throttled_seconds=_throttled(directories.get("cpu")),
+        cpu_limit=cpu_limit(directories, tops),
+        memory=_working_set(memory) if memory else None,
+        memory_limit=memory_limit(memory, tops["memory"]) if memory else None,
+        oom_kills=(files.read_pairs(f"{memory}/memory.oom_control") or {}).get(b"oom_kill") if memory else None,
+        read_bytes=None if io is None else io[0],
+        write_bytes=None if io is None else io[1],
+    )
+
+
+def cpu_limit(directories: Mapping[str, str], tops: Mapping[str, str]) -> float | None:
+    """Cores that the groups may use: the lowest quota on the way up, and the CPU set."""
+    quotas: list[float | None] = []
+    if "cpu" in directories:
+        quotas = [_quota(folder) for folder in climb(directories["cpu"], tops["cpu"])]
+    cpus = None
+    if "cpuset" in directories:
+        folder = directories["cpuset"]
+        cpus = count_cpus(files.read(f"{folder}/cpuset.effective_cpus") or files.read(f"{folder}/cpuset.cpus"))
+    return lowest(*quotas, cpus)
+
+
+def memory_limit(directory: str, top: str) -> float | None:
+    """Bytes that the group may use: the lowest limit on the way up, the kernel's own account of it included."""
+    limits = [files.read_number(f"{folder}/memory.limit_in_bytes") for folder in climb(directory, top)]
+    limits.append((files.read_pairs(f"{directory}/memory.stat") or {}).get(b"hierarchical_memory_limit"))
+    return lowest(*(float(limit) for limit in limits if limit is not None and limit < _UNLIMITED))
+
+
+def _working_set(directory: str) -> float | None:
+    usage = files.read_number(f"{directory}/memory.usage_in_bytes")
+    if usage is None:
+        return None
+    inactive = (files.read_pairs(f"{directory}/memory.stat") or {}).get(b"total_inactive_file", 0)
+    return float(max(usage - inactive, 0))
+
+
+def _throttled(directory: str | None) -> float | None:
+    if directory is None:
+        return None
+    return _scaled((files.read_pairs(f"{directory}/cpu.stat") or {}).get(b"throttled_time"), 1e9)
+
+
+def _quota(directory: str) -> float | None:
+    quota = files.read_number(f"{directory}/cpu.cfs_quota_us")
+    period = files.read_number(f"{directory}/cpu.cfs_period_us")
+    return quota / period if quota and period and quota > 0 else None
+
+
+def _io(directory: str) -> tuple[float, float] | None:
+    """Bytes read and written through the block layer by the group and those below it."""
+    text = files.read(f"{directory}/blkio.throttle.io_service_bytes_recursive")
+    if text is None:
+        text = files.read(f"{directory}/blkio.throttle.io_service_bytes")
+    if text is None:
+        return None
+    sums = {b"Read": 0.0, b"Write": 0.0}
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) == 3 and words[1] in sums:
+            sums[words[1]] += float(words[2])
+    return sums[b"Read"], sums[b"Write"]
+
+
+def _scaled(value: int | None, divisor: float) -> float | None:
+    return None if value is None else value / divisor

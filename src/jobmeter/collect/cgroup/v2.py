@@ -1,0 +1,70 @@
+"""Control groups, version 2: one folder has everything."""
+
+import os
+
+from jobmeter.collect import files
+from jobmeter.collect.cgroup.usage import Usage, climb, count_cpus, lowest
+from jobmeter.collect.host.pressure import stalled_seconds
+
+
+def read_usage(directory: str, top: str, sys_root: str = "/sys") -> Usage:
+    """What the group in ``directory`` used. Its limits are the lowest of its own and its parents' up to ``top``."""
+    cpu = files.read_pairs(f"{directory}/cpu.stat") or {}
+    events = files.read_pairs(f"{directory}/memory.events") or {}
+    io = _io(directory, sys_root)
+    stalled = {kind: stalled_seconds(f"{directory}/{kind}.pressure") for kind in ("cpu", "memory", "io")}
+    return Usage(
+        cpu_seconds=_scaled(cpu.get(b"usage_usec"), 1e6),
+        throttled_seconds=_scaled(cpu.get(b"throttled_usec"), 1e6),
+        cpu_limit=cpu_limit(directory, top),
+        memory=_working_set(directory),
+        memory_limit=memory_limit(directory, top),
+        oom_kills=events.get(b"oom_kill"),
+        read_bytes=None if io is None else io[0],
+        write_bytes=None if io is None else io[1],
+        stalled={kind: seconds for kind, seconds in stalled.items() if seconds is not None},
+    )
+
+
+def cpu_limit(directory: str, top: str) -> float | None:
+    """Cores that the group may use: the lowest quota on the way up, and its CPU set."""
+    quotas = [_quota(files.read(f"{folder}/cpu.max")) for folder in climb(directory, top)]
+    sets = (count_cpus(files.read(f"{folder}/cpuset.cpus.effective")) for folder in climb(directory, top))
+    return lowest(*quotas, next((cpus for cpus in sets if cpus), None))
+
+
+def memory_limit(directory: str, top: str) -> float | None:
+    """Bytes that the group may use: the lowest limit on the way up."""
+    return lowest(*(_scaled(files.read_number(f"{folder}/memory.max"), 1) for folder in climb(directory, top)))
+
+
+def _working_set(directory: str) -> float | None:
+    current = files.read_number(f"{directory}/memory.current")
+    if current is None:
+        return None
+    inactive = (files.read_pairs(f"{directory}/memory.stat") or {}).get(b"inactive_file", 0)
+    return float(max(current - inactive, 0))
+
+
+def _quota(text: bytes | None) -> float | None:
+    words = (text or b"").split()
+    return int(words[0]) / int(words[1]) if len(words) == 2 and words[0].isdigit() else None
+
+
+def _io(directory: str, sys_root: str) -> tuple[float, float] | None:
+    """Bytes read and written. Devices built on others carry the same bytes again: hardware alone where there is any."""
+    text = files.read(f"{directory}/io.stat")
+    if text is None:
+        return None
+    found: dict[str, tuple[float, float]] = {}
+    for line in text.decode().splitlines():
+        device, *words = line.split()
+        values = dict(word.split("=", 1) for word in words if "=" in word)
+        found[device] = (float(values.get("rbytes", 0)), float(values.get("wbytes", 0)))
+    hardware = [device for device in found if os.path.exists(f"{sys_root}/dev/block/{device}/device")]  # noqa: PTH110
+    counted = [found[device] for device in hardware or found]
+    return sum(read for read, _ in counted), sum(written for _, written in counted)
+
+
+def _scaled(value: int | None, divisor: float) -> float | None:
+    return None if value is None else value / divisor

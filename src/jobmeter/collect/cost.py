@@ -1,0 +1,66 @@
+"""What the agent itself costs and how it fares."""
+
+import os
+import time
+
+from jobmeter.collect import files
+from jobmeter.collect.base import Owner, Place, Samples
+from jobmeter.collect.outbox import Outbox
+from jobmeter.collect.worker import Outcome
+from jobmeter.model.sample import Sample
+from jobmeter.model.series import Series
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+METRICS = (
+    "agent.cpu.time",
+    "agent.memory.usage",
+    "agent.collect.duration",
+    "agent.collect.success",
+    "agent.samples",
+    "agent.dropped",
+    "agent.spool.damaged",
+    "agent.spool.size",
+)
+
+
+class Cost:
+    """Makes the ``agent.*`` samples.
+
+    ``job``: when this is no agent but the measuring side of one job, so that two of them on one node never write the
+    same series.
+    """
+
+    def __init__(self, place: Place, job: str = "") -> None:
+        self._place = place
+        self._job = job
+
+    def samples(
+        self, now_ms: int, outcomes: dict[str, Outcome], taken: int, dropped: dict[str, int], outbox: Outbox
+    ) -> Samples:
+        """The samples of this moment. ``taken`` and ``dropped`` (by reason) count since the start."""
+        values = [
+            (self._series("agent.cpu.time"), time.process_time()),
+            (self._series("agent.samples"), float(taken)),
+            (self._series("agent.spool.size"), float(outbox.size)),
+            (self._series("agent.spool.damaged"), float(outbox.damaged)),
+        ]
+        memory = _resident()
+        if memory is not None:
+            values.append((self._series("agent.memory.usage"), memory))
+        values += [(self._series("agent.dropped", "reason", name), float(count)) for name, count in dropped.items()]
+        for name, outcome in outcomes.items():
+            values.append((self._series("agent.collect.success", "collector", name), float(outcome.success)))
+            values.append((self._series("agent.collect.duration", "collector", name), outcome.duration))
+        return [Sample(series, now_ms, value) for series, value in values]
+
+    def _series(self, metric: str, label: str = "", value: str = "") -> Series:
+        labels = ((label, value),) if label else ()
+        if self._job:
+            return self._place.of_replica(metric, Owner(self._job, ""), labels)
+        return self._place.of_node(metric, labels)
+
+
+def _resident() -> float | None:
+    text = files.read("/proc/self/statm")
+    return float(int(text.split()[1]) * _PAGE) if text else None

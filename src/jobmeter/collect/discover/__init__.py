@@ -1,0 +1,1 @@
+"""Which job a process works for, and which devices a job has."""

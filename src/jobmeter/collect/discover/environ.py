@@ -1,0 +1,71 @@
+"""The environment of a process: a fixed list of names and nothing else, because secrets live there too."""
+
+from jobmeter.collect import files
+
+NAMES = frozenset(
+    {
+        "JOBMETER_JOB_ID",
+        "JOBMETER_REPLICA",
+        "JOBMETER_ATTEMPT",
+        "JOBMETER_MEASURED",
+        "SLURM_JOB_ID",
+        "SLURM_JOB_NAME",
+        "SLURM_JOB_USER",
+        "SLURM_JOB_PARTITION",
+        "SLURM_PROCID",
+        "SLURM_RESTART_COUNT",
+        "SLURM_STEP_ID",
+        "SLURM_JOB_GPUS",
+        "SLURM_STEP_GPUS",
+        "HOSTNAME",
+        "KUBERNETES_SERVICE_HOST",
+        "JOB_COMPLETION_INDEX",
+        "TORCHELASTIC_RUN_ID",
+        "TORCHELASTIC_RESTART_COUNT",
+        "GROUP_RANK",
+        "RANK",
+        "LOCAL_RANK",
+        "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_LOCAL_RANK",
+        "PMI_RANK",
+        "PMIX_RANK",
+        "SLURM_LOCALID",
+        "CUDA_VISIBLE_DEVICES",
+        "NVIDIA_VISIBLE_DEVICES",
+    }
+)
+_BYTES = {name.encode(): name for name in NAMES}
+_LONGEST = 512
+
+_RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
+_LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
+
+
+def read_environment(proc_root: str, pid: int) -> dict[str, str]:
+    """What the process was started with, of the names in ``NAMES``; empty where it may not be read."""
+    found = {}
+    for entry in (files.read(f"{proc_root}/{pid}/environ") or b"").split(b"\0"):
+        name, equals, value = entry.partition(b"=")
+        if equals and name in _BYTES and len(value) <= _LONGEST:
+            found[_BYTES[name]] = value.decode(errors="replace")
+    return found
+
+
+def rank(variables: dict[str, str]) -> int | None:
+    """The rank that the process was given, by any of the usual launchers."""
+    return _first_number(variables, _RANKS)
+
+
+def local_rank(variables: dict[str, str]) -> int | None:
+    """The rank among the processes of this node."""
+    return _first_number(variables, _LOCAL_RANKS)
+
+
+def number(variables: dict[str, str], name: str) -> int | None:
+    """The value of a variable that holds a whole number from 0 to 2^31, None for any other."""
+    text = variables.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+
+
+def _first_number(variables: dict[str, str], names: tuple[str, ...]) -> int | None:
+    return next((found for name in names if (found := number(variables, name)) is not None), None)

@@ -1,0 +1,87 @@
+"""The processes that work for jobs, kept from one look to the next."""
+
+from dataclasses import dataclass
+from threading import Lock
+
+from jobmeter.collect.discover.member import Classifier, Member
+from jobmeter.collect.process.stat import Key, ProcessStat, all_pids, read_stat
+
+_LOOKS = 2
+"""A process is looked at again once: its first moment is a copy of its parent, with its parent's environment."""
+_FORGET_AFTER = 32
+"""Looks after which processes that work for no job are asked again (they may have been moved into a group)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process that works for a job."""
+
+    stat: ProcessStat
+    member: Member
+
+
+class ProcessTable:
+    """Finds the processes of jobs. ``refresh`` belongs to one thread; ``member_of`` may be called by any.
+
+    A process that works for no job is not read again while it stays: what a look costs grows with the processes of
+    jobs, not with those of the machine.
+    """
+
+    def __init__(self, classifier: Classifier, proc_root: str = "/proc") -> None:
+        self._classifier = classifier
+        self._proc = proc_root
+        self._members: dict[Key, Member | None] = {}
+        self._looks: dict[Key, int] = {}
+        self._current: dict[int, Key] = {}
+        self._strangers: set[int] = set()
+        self._found: list[Process] = []
+        self._turn = 0
+        self._lock = Lock()
+
+    def refresh(self) -> list[Process]:
+        """The processes of jobs there are now, parents before their children."""
+        pids = all_pids(self._proc)
+        self._turn += 1
+        if self._turn % _FORGET_AFTER == 0:
+            self._strangers.clear()
+        self._strangers.intersection_update(pids)
+        read = (read_stat(self._proc, pid) for pid in pids if pid not in self._strangers)
+        stats = sorted((stat for stat in read if stat), key=lambda stat: (stat.key.start, stat.key.pid))
+        with self._lock:
+            self._current = {stat.key.pid: stat.key for stat in stats}
+            known = self._current.values()
+            self._members = {key: self._members[key] for key in known if key in self._members}
+            self._looks = {key: self._looks[key] for key in known if key in self._looks}
+            found = [(stat, self._look(stat)) for stat in stats]
+            processes = [Process(stat, member) for stat, member in found if member]
+            self._found = processes
+        return processes
+
+    def processes(self) -> list[Process]:
+        """What the last ``refresh`` found. Safe from any thread."""
+        with self._lock:
+            return self._found
+
+    def member_of(self, pid: int) -> Member | None:
+        """Which job a process works for; one that has not been seen yet is looked at now."""
+        with self._lock:
+            key = self._current.get(pid)
+            if key is not None:
+                return self._members.get(key)
+            stat = None if pid in self._strangers else read_stat(self._proc, pid)
+            return self._classifier.member(stat, self._parent(stat)) if stat else None
+
+    def _look(self, stat: ProcessStat) -> Member | None:
+        looks = self._looks.get(stat.key, 0)
+        if looks < _LOOKS and not (looks and stat.ended):
+            self._members[stat.key] = self._classifier.member(stat, self._parent(stat))
+            self._looks[stat.key] = looks = looks + 1
+        member = self._members[stat.key]
+        if member is None and looks >= _LOOKS:
+            self._strangers.add(stat.key.pid)
+            del self._members[stat.key], self._looks[stat.key], self._current[stat.key.pid]
+        return member
+
+    def _parent(self, stat: ProcessStat) -> Member | None:
+        key = self._current.get(stat.parent)
+        return self._members.get(key) if key else None

@@ -1,0 +1,51 @@
+"""Small files of /proc and /sys, read with as few system calls as there can be."""
+
+import os
+from collections.abc import Iterator
+
+_CHUNK = 65_536
+
+
+def read(path: str) -> bytes | None:
+    """The whole file; None when it is not there, may not be read, or its subject is gone (a process that ended)."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        parts = []
+        while part := os.read(descriptor, _CHUNK):
+            parts.append(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def read_number(path: str) -> int | None:
+    """The whole number that the file holds; None when there is none (``max``, an empty or a missing file)."""
+    text = read(path)
+    try:
+        return None if text is None else int(text)
+    except ValueError:
+        return None
+
+
+def read_pairs(path: str) -> dict[bytes, int] | None:
+    """The ``name value`` lines of a file (a colon behind the name is dropped); None when the file is not there.
+
+    Lines whose second word is no whole number are left out.
+    """
+    text = read(path)
+    return None if text is None else dict(_pairs(text))
+
+
+def _pairs(text: bytes) -> Iterator[tuple[bytes, int]]:
+    for line in text.splitlines():
+        words = line.split(None, 2)
+        if len(words) >= 2:
+            try:
+                yield words[0].rstrip(b":"), int(words[1])
+            except ValueError:
+                continue

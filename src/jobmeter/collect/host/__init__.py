@@ -1,0 +1,1 @@
+"""The node as a whole: one file a concern."""

@@ -1,0 +1,54 @@
+"""CPU time by mode, CPUs online, processes that run or wait: /proc/stat."""
+
+import os
+
+from jobmeter.collect import files
+from jobmeter.collect.base import Place, Samples
+from jobmeter.model.sample import Sample
+
+_MODES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+_PROCESSES = {b"procs_running": "node.processes.running", b"procs_blocked": "node.processes.blocked"}
+
+
+class CpuCollector:
+    """See ``Collector``. A mode's time never falls: the kernel's own iowait and idle sometimes step back a tick."""
+
+    name = "host.cpu"
+
+    def __init__(self, place: Place, proc_root: str = "/proc", ticks_per_second: int = 0) -> None:
+        self._place = place
+        self._path = f"{proc_root}/stat"
+        self._ticks = ticks_per_second or os.sysconf("SC_CLK_TCK")
+        self._highest = dict.fromkeys(_MODES, 0)
+
+    def describe(self) -> tuple[str, ...]:
+        """See ``Collector.describe``."""
+        return ("node.cpu.time", "node.cpu.count", *_PROCESSES.values())
+
+    def collect(self, now_ms: int) -> Samples:
+        """See ``Collector.collect``."""
+        text = files.read(self._path)
+        if text is None:
+            raise OSError(f"{self._path} cannot be read")
+        samples: Samples = []
+        count = 0
+        for line in text.splitlines():
+            words = line.split()
+            if not words:
+                continue
+            if words[0] == b"cpu":
+                samples += self._times(now_ms, words[1:])
+            elif words[0].startswith(b"cpu"):
+                count += 1
+            elif words[0] in _PROCESSES:
+                samples.append(Sample(self._place.of_node(_PROCESSES[words[0]]), now_ms, float(words[1])))
+        samples.append(Sample(self._place.of_node("node.cpu.count"), now_ms, float(count)))
+        return samples
+
+    def _times(self, now_ms: int, ticks: list[bytes]) -> Samples:
+        samples = []
+        for mode, text in zip(_MODES, ticks, strict=False):
+            self._highest[mode] = highest = max(self._highest[mode], int(text))
+            series = self._place.of_node("node.cpu.time", (("mode", mode),))
+            samples.append(Sample(series, now_ms, highest / self._ticks))
+        return samples

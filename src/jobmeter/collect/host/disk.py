@@ -1,0 +1,52 @@
+"""Bytes and busy time of whole disks: /proc/diskstats.
+
+Partitions, and devices built on others (device mapper, RAID, loop), would count the same bytes twice: only what has a
+device behind it in /sys/block is read.
+"""
+
+import os
+
+from jobmeter.collect import files
+from jobmeter.collect.base import Place, Samples
+from jobmeter.model.sample import Sample
+
+_SECTOR = 512
+_COLUMNS = (("node.disk.read", 5, float(_SECTOR)), ("node.disk.write", 9, float(_SECTOR)), ("node.disk.time", 12, 1e-3))
+
+
+class DiskCollector:
+    """See ``Collector``."""
+
+    name = "host.disk"
+
+    def __init__(self, place: Place, proc_root: str = "/proc", sys_root: str = "/sys") -> None:
+        self._place = place
+        self._path = f"{proc_root}/diskstats"
+        self._sys = sys_root
+        self._whole: dict[str, bool] = {}
+
+    def describe(self) -> tuple[str, ...]:
+        """See ``Collector.describe``."""
+        return tuple(metric for metric, _, _ in _COLUMNS)
+
+    def collect(self, now_ms: int) -> Samples:
+        """See ``Collector.collect``."""
+        text = files.read(self._path)
+        if text is None:
+            raise OSError(f"{self._path} cannot be read")
+        samples: Samples = []
+        for line in text.splitlines():
+            words = line.split()
+            if len(words) < 14 or not self._is_whole(words[2].decode()):
+                continue
+            labels = (("disk", words[2].decode()),)
+            samples += [
+                Sample(self._place.of_node(metric, labels), now_ms, int(words[column]) * scale)
+                for metric, column, scale in _COLUMNS
+            ]
+        return samples
+
+    def _is_whole(self, name: str) -> bool:
+        if name not in self._whole:
+            self._whole[name] = os.path.exists(f"{self._sys}/block/{name.replace('/', '!')}/device")  # noqa: PTH110
+        return self._whole[name]

@@ -1,0 +1,110 @@
+"""Size and free space of mounted filesystems. A mount that hangs (a lost NFS server) costs itself alone."""
+
+import os
+import re
+import threading
+from collections.abc import Callable
+
+from jobmeter.collect import files
+from jobmeter.collect.base import Place, Samples
+from jobmeter.model.sample import Sample
+
+_LOCAL = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "bcachefs", "jfs", "vfat", "exfat"})
+_REMOTE = frozenset({"nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "cifs", "smb3", "9p", "virtiofs"})
+_ESCAPE = re.compile(rb"\\([0-7]{3})")
+_MOST_MOUNTS = 256
+_LONGEST_LABEL = 256
+
+
+class _Asked:
+    """One statvfs in a thread of its own, which may never come back."""
+
+    def __init__(self, path: str, statvfs: Callable[[str], os.statvfs_result]) -> None:
+        self.answer: os.statvfs_result | None = None
+        self._thread = threading.Thread(target=self._ask, args=(path, statvfs), daemon=True, name=f"statvfs {path}")
+        self._thread.start()
+
+    def _ask(self, path: str, statvfs: Callable[[str], os.statvfs_result]) -> None:
+        try:
+            self.answer = statvfs(path)
+        except OSError:
+            self.answer = None
+
+    def wait(self, seconds: float) -> bool:
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+
+class FilesystemCollector:
+    """See ``Collector``. ``patience`` is how many seconds all mounts together may take."""
+
+    name = "host.filesystem"
+
+    def __init__(
+        self,
+        place: Place,
+        proc_root: str = "/proc",
+        statvfs: Callable[[str], os.statvfs_result] = os.statvfs,
+        patience: float = 2.0,
+    ) -> None:
+        self._place = place
+        self._paths = (f"{proc_root}/self/mountinfo", f"{proc_root}/1/mountinfo")
+        self._statvfs = statvfs
+        self._patience = patience
+        self._asked: dict[str, _Asked] = {}
+
+    def describe(self) -> tuple[str, ...]:
+        """See ``Collector.describe``."""
+        return ("node.filesystem.size", "node.filesystem.available")
+
+    def collect(self, now_ms: int) -> Samples:
+        """See ``Collector.collect``. A mount that still hangs from an earlier call is not asked again."""
+        text = next((text for path in self._paths if (text := files.read(path)) is not None), None)
+        if text is None:
+            raise OSError(f"{self._paths[0]} cannot be read")
+        for path in mount_points(text):
+            if path not in self._asked:
+                self._asked[path] = _Asked(path, self._statvfs)
+        samples: Samples = []
+        patience = self._patience / max(len(self._asked), 1)
+        for path, asked in list(self._asked.items()):
+            if not asked.wait(patience):
+                continue
+            del self._asked[path]
+            if asked.answer is not None and asked.answer.f_blocks:
+                samples += self._samples(now_ms, path, asked.answer)
+        return samples
+
+    def _samples(self, now_ms: int, path: str, found: os.statvfs_result) -> Samples:
+        labels = (("mount", path),)
+        return [
+            Sample(self._place.of_node("node.filesystem.size", labels), now_ms, float(found.f_blocks * found.f_frsize)),
+            Sample(
+                self._place.of_node("node.filesystem.available", labels),
+                now_ms,
+                float(found.f_bavail * found.f_frsize),
+            ),
+        ]
+
+
+def mount_points(mountinfo: bytes) -> list[str]:
+    """The mount points that hold data, each filesystem once (where it was mounted first)."""
+    seen: dict[bytes, str] = {}
+    for line in mountinfo.splitlines():
+        before, dash, behind = line.partition(b" - ")
+        words = before.split()
+        if not dash or len(words) < 5:
+            continue
+        point = _ESCAPE.sub(lambda match: bytes([int(match[1], 8)]), words[4]).decode(errors="replace")
+        kind = behind.split()[0].decode()
+        if _holds_data(kind, point) and point.isprintable() and len(point) <= _LONGEST_LABEL:
+            seen.setdefault(words[2], point)
+    return list(seen.values())[:_MOST_MOUNTS]
+
+
+def _holds_data(kind: str, point: str) -> bool:
+    if kind == "overlay":
+        return point == "/"
+    if kind == "tmpfs":
+        return point == "/dev/shm"  # noqa: S108
+    return kind in _LOCAL or kind in _REMOTE or kind.startswith("fuse.")

@@ -1,0 +1,45 @@
+"""Memory and swap, major faults and kills for want of memory: /proc/meminfo and /proc/vmstat."""
+
+from jobmeter.collect import files
+from jobmeter.collect.base import Place, Samples
+from jobmeter.model.sample import Sample
+
+_MEMINFO = {
+    b"MemTotal": "node.memory.total",
+    b"MemAvailable": "node.memory.available",
+    b"MemFree": "node.memory.free",
+    b"Cached": "node.memory.cached",
+    b"Dirty": "node.memory.dirty",
+    b"Slab": "node.memory.slab",
+    b"SwapTotal": "node.swap.total",
+    b"SwapFree": "node.swap.free",
+}
+_VMSTAT = {b"pgmajfault": "node.memory.major.faults", b"oom_kill": "node.memory.oom.kills"}
+
+
+class MemoryCollector:
+    """See ``Collector``."""
+
+    name = "host.memory"
+
+    def __init__(self, place: Place, proc_root: str = "/proc") -> None:
+        self._place = place
+        self._root = proc_root
+
+    def describe(self) -> tuple[str, ...]:
+        """See ``Collector.describe``."""
+        return (*_MEMINFO.values(), *_VMSTAT.values())
+
+    def collect(self, now_ms: int) -> Samples:
+        """See ``Collector.collect``."""
+        samples: Samples = []
+        for name, table, scale in (("meminfo", _MEMINFO, 1024), ("vmstat", _VMSTAT, 1)):
+            values = files.read_pairs(f"{self._root}/{name}")
+            if values is None:
+                raise OSError(f"{self._root}/{name} cannot be read")
+            samples += [
+                Sample(self._place.of_node(metric), now_ms, float(values[key] * scale))
+                for key, metric in table.items()
+                if key in values
+            ]
+        return samples

@@ -1,0 +1,37 @@
+"""Pressure stall information of the node: /proc/pressure. Kernels without it give nothing."""
+
+import re
+
+from jobmeter.collect import files
+from jobmeter.collect.base import Place, Samples
+from jobmeter.model.sample import Sample
+
+_METRICS = {"cpu": "node.pressure.cpu", "memory": "node.pressure.memory", "io": "node.pressure.io"}
+_SOME = re.compile(rb"^some .*total=(\d+)", re.MULTILINE)
+
+
+def stalled_seconds(path: str) -> float | None:
+    """Seconds in which some task was stalled, from a pressure file; None where the kernel gives none."""
+    match = _SOME.search(files.read(path) or b"")
+    return int(match[1]) / 1e6 if match else None
+
+
+class PressureCollector:
+    """See ``Collector``."""
+
+    name = "host.pressure"
+
+    def __init__(self, place: Place, proc_root: str = "/proc") -> None:
+        self._place = place
+        self._root = proc_root
+
+    def describe(self) -> tuple[str, ...]:
+        """See ``Collector.describe``."""
+        return tuple(_METRICS.values())
+
+    def collect(self, now_ms: int) -> Samples:
+        """See ``Collector.collect``."""
+        read = {metric: stalled_seconds(f"{self._root}/pressure/{name}") for name, metric in _METRICS.items()}
+        return [
+            Sample(self._place.of_node(metric), now_ms, value) for metric, value in read.items() if value is not None
+        ]

@@ -1,0 +1,1 @@
+"""``jobmeter run``: a command as a job."""

@@ -1,0 +1,161 @@
+"""Starts the replicas of a job, passes signals on to them, and waits for them and for their orphans."""
+
+import ctypes
+import logging
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jobmeter.collect.launch.groups import enter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+_SENT_BY_KERNEL = 0x80
+_PR_SET_CHILD_SUBREAPER = 36
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """A process that was waited for: ``status`` as a shell shows it, 128 + n for signal n."""
+
+    pid: int
+    status: int
+    cpu_seconds: float
+    memory_peak: float
+
+
+class Children:
+    """The processes that ``jobmeter run`` started. To be made and used in the main thread.
+
+    From its making on, the signals that are passed on, and those of children that ended, are blocked in this thread and
+    in those that it starts; ``wait`` takes them.
+    """
+
+    def __init__(self) -> None:
+        self.signals: list[int] = []
+        """The signals that were passed on, in their order."""
+        self._running: set[int] = set()
+        self._own_group = not _has_terminal()
+        self._late: list[int] = []
+        # A signal that our caller ignores (nohup) stays ignored, here and in the replicas.
+        self._passed = [number for number in PASSED_ON if signal.getsignal(number) is not signal.SIG_IGN]
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for number in self._passed:
+            signal.signal(number, lambda caught, _frame: self._late.append(caught))
+        self._before = signal.pthread_sigmask(signal.SIG_BLOCK, [*self._passed, signal.SIGCHLD])
+        _adopt_orphans()
+
+    @property
+    def running(self) -> frozenset[int]:
+        """The replicas' first processes that have not ended."""
+        return frozenset(self._running)
+
+    def start(
+        self, command: Sequence[str], environment: Mapping[str, str], entries: Sequence[str], *, with_input: bool
+    ) -> int:
+        """Start one replica in the control groups whose files are ``entries``; the number of its process.
+
+        ``with_input`` hands on our standard input, which only one replica can read. Raises OSError when the command
+        cannot be executed.
+        """
+
+        def prepare() -> None:
+            enter(entries)
+            signal.pthread_sigmask(signal.SIG_SETMASK, self._before)
+
+        process = subprocess.Popen(
+            list(command),
+            env=dict(environment),
+            stdin=None if with_input else subprocess.DEVNULL,
+            close_fds=False,
+            process_group=0 if self._own_group else None,
+            preexec_fn=prepare,  # noqa: PLW1509 - no thread has been started yet
+        )
+        process.returncode = 0  # waited for here, with its rusage; Popen has nothing left to do
+        self._running.add(process.pid)
+        return process.pid
+
+    @contextmanager
+    def unblocked(self) -> "Iterator[None]":
+        """Let the calling thread start processes of another kind: they would inherit the blocked signals."""
+        blocked = signal.pthread_sigmask(signal.SIG_SETMASK, self._before)
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+    def wait(self, timeout: float, ending: Callable[[int], None]) -> list[Exit]:
+        """Pass on signals until some process ended or ``timeout`` seconds are over; the processes that ended.
+
+        ``ending`` is told the number of each process before it is gone from /proc.
+        """
+        found = signal.sigtimedwait([*self._passed, signal.SIGCHLD], timeout)
+        if found is not None and found.si_signo != signal.SIGCHLD:
+            # What the terminal sent to its foreground group has reached the replicas already, they are in it.
+            self._pass_on(found.si_signo, by_terminal=found.si_code == _SENT_BY_KERNEL)
+        while self._late:
+            number = self._late.pop(0)
+            self._pass_on(number, by_terminal=number in {signal.SIGINT, signal.SIGQUIT})
+        return self._reap(ending)
+
+    def send(self, number: int) -> None:
+        """Send a signal to every replica that runs.
+
+        What ends things goes to all of a replica's processes, so that a shell does not leave its program behind.
+        """
+        for pid in self._running:
+            try:
+                if self._own_group and number not in {signal.SIGUSR1, signal.SIGUSR2}:
+                    os.killpg(pid, number)
+                else:
+                    os.kill(pid, number)
+            except ProcessLookupError:
+                continue
+
+    def _pass_on(self, number: int, *, by_terminal: bool) -> None:
+        self.signals.append(number)
+        if self._own_group or not by_terminal:
+            self.send(number)
+
+    def _reap(self, ending: Callable[[int], None]) -> list[Exit]:
+        ended: list[Exit] = []
+        while True:
+            try:
+                waiting = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+                if waiting is None:
+                    return ended
+                ending(waiting.si_pid)
+                pid, status, used = os.wait4(waiting.si_pid, os.WNOHANG)
+            except ChildProcessError:
+                return ended
+            if pid:
+                self._running.discard(pid)
+                code = os.waitstatus_to_exitcode(status)
+                ended.append(
+                    Exit(pid, code if code >= 0 else 128 - code, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024.0)
+                )
+
+
+def _has_terminal() -> bool:
+    """True when this process has a controlling terminal: then job control there works on its process group."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True
+
+
+def _adopt_orphans() -> None:
+    """Become the parent of grandchildren whose parent ends, so that they stay in the tree that is measured."""
+    try:
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    except (OSError, AttributeError) as error:
+        _log.debug("orphans of the job cannot be adopted: %s", error)

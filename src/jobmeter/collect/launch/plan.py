@@ -1,0 +1,82 @@
+"""What ``jobmeter run`` is to start: the job's id and name, its replicas, their environments."""
+
+import re
+import secrets
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import PurePath
+
+from jobmeter.model.time import Clock
+
+_INTERPRETERS = re.compile(
+    r"(python|pypy)[\d.]*|(ba|da|z|k|fi)?sh|torchrun|accelerate|deepspeed|node|perl|ruby|Rscript|julia"
+)
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+_ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
+_LONGEST_NAME = 80
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A job that is to be started. ``attempt`` counts the restarts of the same job id from 0."""
+
+    job: str
+    name: str
+    kind: str
+    command: Sequence[str]
+    user: str
+    replicas: int = 1
+    attempt: int = 0
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the replicas, in the order of their ranks."""
+        return [f"worker-{rank}" for rank in range(self.replicas)]
+
+
+def job_name(command: Sequence[str]) -> str:
+    """A name for the job, from the script or program that the command starts."""
+    words = [PurePath(word).name for word in command]
+    name = words[0]
+    if _INTERPRETERS.fullmatch(name):
+        rest = list(words[1:])
+        if rest[:1] == ["-m"]:
+            name = rest[1] if len(rest) > 1 else name
+        elif rest and not rest[0].startswith("-"):
+            name = PurePath(rest[0]).stem
+    safe = _UNSAFE.sub("-", name).strip("-._")
+    return safe[:_LONGEST_NAME] or "job"
+
+
+def new_job_id(name: str, clock: Clock) -> str:
+    """``name-20261121-k3m9xq``: unique by six random characters, and still readable. ``name`` may hold anything."""
+    day = datetime.fromtimestamp(clock.now_ms() / 1000, tz=UTC).strftime("%Y%m%d")
+    safe = _UNSAFE.sub("-", name).strip("-._")[:_LONGEST_NAME] or "job"
+    return f"{safe}-{day}-" + "".join(secrets.choice(_ALPHABET) for _ in range(6))
+
+
+def environments(plan: Plan, base: Mapping[str, str]) -> list[dict[str, str]]:
+    """The environment of each replica: the caller's, the job's tags, and the ranks where there are several."""
+    common = {**base, "JOBMETER_JOB_ID": plan.job, "JOBMETER_ATTEMPT": str(plan.attempt), "JOBMETER_MEASURED": "run"}
+    if plan.replicas == 1:
+        return [{**common, "JOBMETER_REPLICA": plan.names[0]}]
+    common |= {
+        "WORLD_SIZE": str(plan.replicas),
+        "LOCAL_WORLD_SIZE": str(plan.replicas),
+        "NODE_RANK": "0",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(_free_port()),
+    }
+    return [
+        {**common, "JOBMETER_REPLICA": name, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+        for rank, name in enumerate(plan.names)
+    ]
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,98 @@
+"""The agent's loop: every interval, ask the collectors, and put what they give into the outbox."""
+
+import logging
+import math
+from collections.abc import Callable, Sequence
+from threading import Event
+
+from jobmeter.collect.base import RecordSource, Samples
+from jobmeter.collect.cost import Cost
+from jobmeter.collect.outbox import Outbox
+from jobmeter.collect.worker import Outcome, Worker
+from jobmeter.errors import InvalidRequestError
+from jobmeter.model.record import Records
+from jobmeter.model.time import Clock
+from jobmeter.wire.native.encode import records_frame, samples_frame
+
+_log = logging.getLogger(__name__)
+
+
+class Loop:
+    """Ticks by the monotonic clock, so that a step of the wall clock neither floods nor starves.
+
+    ``watch`` sees every tick's samples. ``dropped`` gives the counts of samples given up behind the outbox.
+    """
+
+    def __init__(
+        self,
+        workers: Sequence[Worker],
+        sources: Sequence[RecordSource],
+        outbox: Outbox,
+        cost: Cost,
+        clock: Clock,
+        *,
+        watch: Callable[[Samples], None] | None = None,
+        refused: Callable[[], dict[str, int]] = dict,
+    ) -> None:
+        self._workers = workers
+        self._sources = sources
+        self._outbox = outbox
+        self._cost = cost
+        self._clock = clock
+        self._watch = watch
+        self._refused = refused
+        self._taken = 0
+        self._unfinite = 0
+        self._last_ms = 0
+
+    def run(self, stop: Event, interval_ms: int, ramp_ms: Sequence[int] = ()) -> None:
+        """Tick at once, after each of ``ramp_ms`` (milliseconds from the start), then every interval until ``stop``.
+
+        A tick that comes too late is left out, not made up for.
+        """
+        start = self._clock.monotonic()
+        early = [ms for ms in ramp_ms if ms < interval_ms]
+        turn = 0
+        while True:
+            self.tick()
+            passed = (self._clock.monotonic() - start) * 1000
+            coming = next((ms for ms in early if ms > passed), None)
+            if coming is None:
+                turn = max(turn + 1, int(passed // interval_ms) + 1)
+                coming = turn * interval_ms
+            if stop.wait(max(coming - passed, 0.0) / 1000):
+                return
+
+    def tick(self, *, whatever: bool = False) -> int:
+        """Ask the collectors that are due (``whatever``: all of them) and keep what they give; the samples' time."""
+        now_ms = max(self._clock.now_ms(), self._last_ms + 1)
+        self._last_ms = now_ms
+        started = self._clock.monotonic()
+        asked = [worker for worker in self._workers if worker.begin(now_ms, whatever=whatever)]
+        outcomes = {worker.name: worker.finish(started + worker.timeout) for worker in asked}
+        samples = [sample for outcome in outcomes.values() for sample in outcome.samples]
+        self._taken += len(samples)
+        samples += self._own(now_ms, outcomes)
+        if self._watch:
+            self._watch(samples)
+        self._keep(samples)
+        for source in self._sources:
+            self.keep_records(source.records(now_ms))
+        return now_ms
+
+    def _own(self, now_ms: int, outcomes: dict[str, Outcome]) -> Samples:
+        dropped = {**self._outbox.dropped, "not.finite": self._unfinite, **self._refused()}
+        return self._cost.samples(now_ms, outcomes, self._taken, dropped, self._outbox)
+
+    def _keep(self, samples: Samples) -> None:
+        finite = [sample for sample in samples if math.isfinite(sample.value)]
+        self._unfinite += len(samples) - len(finite)
+        try:
+            self._outbox.put(samples_frame(finite))
+        except InvalidRequestError as error:
+            _log.warning("a tick's samples cannot be written: %s", error.message)
+
+    def keep_records(self, records: Records) -> None:
+        """Put records into the outbox; nothing for empty ones."""
+        if records.jobs or records.nodes:
+            self._outbox.put(records_frame(records))

@@ -1,0 +1,115 @@
+"""What has been measured and not yet been acknowledged: on disk, and in memory while the disk takes nothing."""
+
+import logging
+from collections import deque
+from threading import Event, Lock
+
+from jobmeter.collect.spool import Batch, Position, Spool
+from jobmeter.wire.native.encode import count_samples
+from jobmeter.wire.native.frame import read_frame
+
+_log = logging.getLogger(__name__)
+
+
+class Outbox:
+    """The queue between the loop and the delivery, oldest frames first. Safe for several threads.
+
+    ``spool`` None keeps everything in memory, at most ``memory_bytes`` of it: the oldest is given up beyond that, and
+    counted.
+    """
+
+    def __init__(self, spool: Spool | None, memory_bytes: int = 8 * 2**20) -> None:
+        self._spool = spool
+        self._memory: deque[bytes] = deque()
+        self._memory_bytes = memory_bytes
+        self._held = 0
+        self._taken = 0
+        self._given_up = 0
+        self._failing = False
+        self._lock = Lock()
+        self.filled = Event()
+        """Set when something was put in."""
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        """Samples given up so far, by reason."""
+        counts = dict(self._spool.dropped) if self._spool else {}
+        return {**counts, "memory.full": self._given_up}
+
+    @property
+    def size(self) -> int:
+        """Bytes that wait."""
+        return self._held + (self._spool.size if self._spool else 0)
+
+    @property
+    def damaged(self) -> int:
+        """Bytes on disk that could not be read back."""
+        return self._spool.damaged if self._spool else 0
+
+    def put(self, frame: bytes) -> None:
+        """Keep a frame until it is delivered."""
+        if not self._to_disk(frame):
+            with self._lock:
+                self._memory.append(frame)
+                self._held += len(frame)
+                while self._held > self._memory_bytes and len(self._memory) > 1:
+                    self._give_up(self._memory.popleft())
+        self.filled.set()
+
+    def peek(self, max_bytes: int, max_frames: int = 2**31) -> Batch | None:
+        """See ``Spool.peek``; what is in memory comes behind what is on disk."""
+        batch = self._spool.peek(max_bytes, max_frames) if self._spool else None
+        if batch is not None:
+            return batch
+        with self._lock:
+            body, frames = b"", 0
+            for frame in self._memory:
+                if frames == max_frames or (frames and len(body) + len(frame) > max_bytes):
+                    break
+                body, frames = body + frame, frames + 1
+            return Batch(body, frames, Position(-1, self._taken + frames)) if frames else None
+
+    def release(self, end: Position) -> None:
+        """See ``Spool.release``."""
+        if end.segment >= 0 and self._spool:
+            self._spool.release(end)
+            return
+        with self._lock:
+            while self._memory and self._taken < end.offset:
+                self._forget(self._memory.popleft())
+
+    def set_aside(self, batch: Batch, reason: str) -> None:
+        """See ``Spool.set_aside``; what was in memory is given up."""
+        if batch.end.segment >= 0 and self._spool:
+            self._spool.set_aside(batch, reason)
+            return
+        with self._lock:
+            while self._memory and self._taken < batch.end.offset:
+                self._give_up(self._memory.popleft())
+
+    def close(self) -> None:
+        """Let go of the folder; what waits on disk stays there."""
+        if self._spool:
+            self._spool.close()
+
+    def _to_disk(self, frame: bytes) -> bool:
+        if self._spool is None:
+            return False
+        try:
+            self._spool.append(frame)
+        except OSError as error:
+            if not self._failing:
+                _log.warning("the spool %s takes nothing (%s): kept in memory", self._spool.directory, error)
+            self._failing = True
+            return False
+        self._failing = False
+        return True
+
+    def _forget(self, frame: bytes) -> None:
+        self._held -= len(frame)
+        self._taken += 1
+
+    def _give_up(self, frame: bytes) -> None:
+        self._forget(frame)
+        found = read_frame(frame)
+        self._given_up += count_samples(found[0]) if found else 0

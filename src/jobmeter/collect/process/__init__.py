@@ -1,0 +1,1 @@
+"""Processes: what each used, and what those that ended had used."""

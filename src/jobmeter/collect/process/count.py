@@ -1,0 +1,70 @@
+"""CPU time and storage traffic of replicas, summed over their processes."""
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from jobmeter.collect.base import Owner
+from jobmeter.collect.discover.table import Process
+from jobmeter.collect.process.stat import Key, read_io
+from jobmeter.collect.process.totals import Reading, Totals
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The final figures of a process that was waited for.
+
+    ``io`` is None where it could not be read. ``groups`` are the control groups that its replica has for itself.
+    """
+
+    key: Key
+    owner: Owner
+    cpu_seconds: float
+    memory_peak: float
+    io: tuple[float, float] | None = None
+    groups: Mapping[str, str] = field(default_factory=dict)
+
+
+class ProcessCounters:
+    """Counts that never fall, whatever processes come and go."""
+
+    def __init__(self, proc_root: str, ticks_per_second: int = 0) -> None:
+        self._proc = proc_root
+        self._ticks = ticks_per_second or os.sysconf("SC_CLK_TCK")
+        self._cpu: Totals[Key, Owner] = Totals(1)
+        self._io: Totals[Key, Owner] = Totals(2)
+
+    def update(self, processes: Iterable[Process], ended: Iterable[Ended]) -> None:
+        """Take in the processes there are, and the final figures of those that were waited for."""
+        processes = list(processes)
+        keys = {process.stat.key.pid: process.stat.key for process in processes}
+        cpu: dict[Key, Reading[Key, Owner]] = {}
+        io: dict[Key, Reading[Key, Owner]] = {}
+        for process in processes:
+            stat, owner = process.stat, process.member.owner
+            parent = keys.get(stat.parent)
+            cpu[stat.key] = Reading(owner, (stat.cpu_ticks / self._ticks,), parent)
+            moved = read_io(self._proc, stat.key.pid)
+            if moved is not None:
+                io[stat.key] = Reading(owner, moved, parent)
+        self._cpu.update(cpu, {final.key: Reading(final.owner, (final.cpu_seconds,)) for final in ended})
+        self._io.update(io, {final.key: Reading(final.owner, final.io) for final in ended if final.io is not None})
+
+    def totals(self) -> dict[Owner, dict[str, float]]:
+        """By replica: ``cpu`` in seconds, ``read`` and ``write`` in bytes, each only where it could be read."""
+        sums = {owner: {"cpu": values[0]} for owner, values in self._cpu.totals().items()}
+        for owner, values in self._io.totals().items():
+            sums.setdefault(owner, {}).update(read=values[0], write=values[1])
+        return sums
+
+    def resume(self, reached: Mapping[Owner, Mapping[str, float]]) -> None:
+        """Go on from what ``totals`` gave in an earlier life of the agent."""
+        self._cpu.resume({owner: (counts["cpu"],) for owner, counts in reached.items() if "cpu" in counts})
+        self._io.resume(
+            {owner: (counts["read"], counts["write"]) for owner, counts in reached.items() if "read" in counts}
+        )
+
+    def forget(self, owners: set[Owner]) -> None:
+        """Drop what is kept of replicas that are over."""
+        self._cpu.forget(owners)
+        self._io.forget(owners)

@@ -1,0 +1,66 @@
+"""One process as /proc describes it."""
+
+import os
+from typing import NamedTuple
+
+from jobmeter.collect import files
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class Key(NamedTuple):
+    """A process for its whole life: numbers come round again, a number with its start time does not."""
+
+    pid: int
+    start: int
+
+
+class ProcessStat(NamedTuple):
+    """What /proc/PID/stat says. ``cpu_ticks`` holds the process and the children that it has waited for."""
+
+    key: Key
+    parent: int
+    state: str
+    cpu_ticks: int
+    threads: int
+    memory: int
+
+    @property
+    def ended(self) -> bool:
+        """True for a process that nobody has waited for yet, and nothing else is left of."""
+        return self.state in "ZX"
+
+
+def read_stat(proc_root: str, pid: int) -> ProcessStat | None:
+    """The process of that number, None when there is none. ``memory`` is resident, in bytes."""
+    text = files.read(f"{proc_root}/{pid}/stat")
+    if not text:
+        return None
+    # The command stands in brackets and may hold brackets and spaces itself: what follows the last one is regular.
+    words = text[text.rfind(b")") + 2 :].split()
+    if len(words) < 22:
+        return None
+    return ProcessStat(
+        key=Key(pid, int(words[19])),
+        parent=int(words[1]),
+        state=words[0].decode(),
+        cpu_ticks=sum(int(word) for word in words[11:15]),
+        threads=int(words[17]),
+        memory=int(words[21]) * _PAGE,
+    )
+
+
+def read_io(proc_root: str, pid: int) -> tuple[float, float] | None:
+    """Bytes that the process and the children it has waited for read from and wrote to storage.
+
+    None when the process is gone or belongs to somebody whose processes may not be looked at.
+    """
+    values = files.read_pairs(f"{proc_root}/{pid}/io")
+    if values is None or b"read_bytes" not in values or b"write_bytes" not in values:
+        return None
+    return float(values[b"read_bytes"]), float(values[b"write_bytes"])
+
+
+def all_pids(proc_root: str) -> list[int]:
+    """The numbers of all processes there are, in the order of their numbers."""
+    return sorted(int(name) for name in os.listdir(proc_root) if name.isdigit())  # noqa: PTH208

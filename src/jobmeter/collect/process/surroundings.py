@@ -1,0 +1,52 @@
+"""What a process may use and what its network carries, as its own /proc folder says."""
+
+import os
+
+from jobmeter.collect import files
+from jobmeter.collect.cgroup.paths import groups_of
+from jobmeter.collect.cgroup.reader import GroupReader
+from jobmeter.collect.cgroup.usage import count_cpus, lowest
+from jobmeter.collect.host.network import interfaces
+
+Allowance = tuple[float | None, float | None]
+"""Cores and bytes of memory, None where nothing says."""
+
+
+def machine_limits(proc_root: str) -> Allowance:
+    """CPUs and bytes of memory of the machine."""
+    lines = (files.read(f"{proc_root}/stat") or b"").splitlines()
+    cpus = sum(line.startswith(b"cpu") and line[3:4].isdigit() for line in lines)
+    total = (files.read_pairs(f"{proc_root}/meminfo") or {}).get(b"MemTotal")
+    return float(cpus) or None, None if total is None else total * 1024.0
+
+
+def allowance(proc_root: str, pid: int, reader: GroupReader, machine: Allowance) -> Allowance:
+    """Cores and bytes that a process may use: what its groups, its CPU set and the machine leave it."""
+    groups = groups_of(proc_root, pid)
+    cpu, memory = reader.limits(groups) if groups else (None, None)
+    return lowest(cpu, affinity(proc_root, pid), machine[0]), lowest(memory, machine[1])
+
+
+def affinity(proc_root: str, pid: int) -> float | None:
+    """How many CPUs the process may run on."""
+    for line in (files.read(f"{proc_root}/{pid}/status") or b"").splitlines():
+        if line.startswith(b"Cpus_allowed_list:"):
+            return count_cpus(line.partition(b":")[2])
+    return None
+
+
+def network_namespace(proc_root: str, pid: int | str) -> str | None:
+    """The identity of the process's network namespace, None where it may not be seen."""
+    try:
+        return os.readlink(f"{proc_root}/{pid}/ns/net")  # noqa: PTH115
+    except OSError:
+        return None
+
+
+def network_bytes(proc_root: str, pid: int) -> tuple[float, float] | None:
+    """Bytes received and sent in the process's network namespace, without the loopback."""
+    text = files.read(f"{proc_root}/{pid}/net/dev")
+    if text is None:
+        return None
+    found = interfaces(text).values()
+    return float(sum(numbers[0] for numbers in found)), float(sum(numbers[8] for numbers in found))

@@ -1,0 +1,81 @@
+"""Which collectors there are: the only place that names them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from jobmeter.collect.base import Collector, Place
+from jobmeter.collect.cgroup.paths import Hierarchies
+from jobmeter.collect.cgroup.reader import GroupReader
+from jobmeter.collect.discover.member import Classifier
+from jobmeter.collect.discover.table import ProcessTable
+from jobmeter.collect.host.cpu import CpuCollector
+from jobmeter.collect.host.disk import DiskCollector
+from jobmeter.collect.host.filesystem import FilesystemCollector
+from jobmeter.collect.host.load import LoadCollector
+from jobmeter.collect.host.memory import MemoryCollector
+from jobmeter.collect.host.network import NetworkCollector
+from jobmeter.collect.host.pressure import PressureCollector
+from jobmeter.collect.jobs import JobsCollector
+from jobmeter.collect.nvidia.binding import PynvmlLibrary
+from jobmeter.collect.nvidia.collector import NvidiaCollector
+
+_SLOW_MS = 60_000
+"""The interval of what changes slowly or may take long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A collector and how often it runs at most: every tick (0), or every so many milliseconds."""
+
+    collector: Collector
+    every_ms: int = 0
+
+
+HOST: tuple[tuple[Callable[[Place], Collector], int], ...] = (
+    (CpuCollector, 0),
+    (MemoryCollector, 0),
+    (LoadCollector, 0),
+    (PressureCollector, 0),
+    (DiskCollector, 0),
+    (NetworkCollector, 0),
+    (FilesystemCollector, _SLOW_MS),
+)
+"""The collectors of the node as a whole."""
+
+
+def host_collectors(place: Place) -> list[Planned]:
+    """The collectors of the node as a whole."""
+    return [Planned(make(place), every_ms) for make, every_ms in HOST]
+
+
+@dataclass(frozen=True, slots=True)
+class JobCollectors:
+    """The collectors of jobs, which share one table of processes."""
+
+    table: ProcessTable
+    jobs: JobsCollector
+    nvidia: NvidiaCollector
+
+    @property
+    def planned(self) -> list[Planned]:
+        """Those of the replicas' processes first: they refresh the table."""
+        return [Planned(self.jobs), Planned(self.nvidia)]
+
+
+def job_collectors(place: Place, classifier: Classifier, *, alone: bool, state: Path | None = None) -> JobCollectors:
+    """The collectors of the jobs whose processes ``classifier`` knows.
+
+    ``alone``: one job measures itself, and leaves what is nobody's to the agent of the node. ``state``: folder in which
+    counters are remembered over a restart.
+    """
+    table = ProcessTable(classifier)
+    jobs = JobsCollector(place, table, GroupReader(Hierarchies()), state=state)
+    nvidia = NvidiaCollector(
+        place,
+        PynvmlLibrary(),
+        table.member_of,
+        lambda: [process.member for process in table.processes()],
+        alone=alone,
+    )
+    return JobCollectors(table, jobs, nvidia)

@@ -1,0 +1,285 @@
+"""Frames on disk that wait for the server.
+
+A spool is a folder of append-only segment files, each a sequence of frames as they go over the wire. What was appended
+survives the death of the process at any moment; the end of a frame that was being written then is cut off at the next
+start. A segment is deleted once the server has acknowledged all of it. After a restart a segment that was acknowledged
+in part is sent again as a whole, which the server counts once.
+"""
+
+import fcntl
+import logging
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+
+from jobmeter.errors import ConflictError, InvalidRequestError
+from jobmeter.wire.native.encode import count_samples
+from jobmeter.wire.native.frame import MAGIC, read_frame
+
+_SUFFIX = ".frames"
+_MOST_REJECTED = 64
+"""How many refused bodies are kept for a look; the oldest goes first."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Position:
+    """A place between two frames: a segment's number and a byte in it."""
+
+    segment: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Whole frames, oldest first, and the place behind them."""
+
+    body: bytes
+    frames: int
+    end: Position
+
+
+class Spool:
+    """A bounded queue of frames in a folder that one process uses at a time. Safe for several threads.
+
+    ``dropped`` counts, by reason, the samples that were given up: ``spool.full`` (the oldest, to keep the bound),
+    ``refused`` (set aside). ``damaged`` counts bytes that could not be read back.
+    """
+
+    def __init__(self, directory: Path, max_bytes: int = 256 * 2**20, segment_bytes: int = 2**20) -> None:
+        """Open the folder, made when it is missing. Raises ConflictError when another process has it open."""
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.directory = directory
+        self.dropped: dict[str, int] = {"spool.full": 0, "refused": 0}
+        self.damaged = 0
+        self._max_bytes = max_bytes
+        self._segment_bytes = segment_bytes
+        self._lock = Lock()
+        self._guard = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._guard, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._guard)
+            raise ConflictError(f"another process uses the spool {directory}") from error
+        self._sizes = self._recover()
+        self._read = Position(min(self._sizes, default=0), 0)
+        self._next = max(self._sizes, default=0) + 1
+        self._active: int | None = None
+        self._descriptor = -1
+
+    @property
+    def size(self) -> int:
+        """Bytes that wait."""
+        with self._lock:
+            done = self._read.offset if self._read.segment in self._sizes else 0
+            return sum(self._sizes.values()) - done
+
+    def append(self, frame: bytes) -> None:
+        """Keep a frame. Raises OSError, with nothing of it kept, when the disk does not take it."""
+        with self._lock:
+            self._make_room(len(frame))
+            if self._active is None or self._sizes[self._active] >= self._segment_bytes:
+                active = self._start_segment()
+            else:
+                active = self._active
+            before = self._sizes[active]
+            try:
+                _write_all(self._descriptor, frame)
+            except OSError:
+                os.ftruncate(self._descriptor, before)
+                raise
+            self._sizes[active] = before + len(frame)
+
+    def peek(self, max_bytes: int, max_frames: int = 2**31) -> Batch | None:
+        """The oldest frames that fit ``max_bytes``, at least one; None when nothing waits."""
+        with self._lock:
+            while (segment := self._oldest()) is not None:
+                start = self._read.offset if self._read.segment == segment else 0
+                batch = self._frames(segment, start, max_bytes, max_frames)
+                if batch is not None:
+                    return batch
+                self._remove(segment)
+            return None
+
+    def release(self, end: Position) -> None:
+        """Forget everything before ``end``: the server has it."""
+        with self._lock:
+            for segment in [number for number in self._sizes if number < end.segment]:
+                self._remove(segment)
+            if self._sizes.get(end.segment) == end.offset:
+                self._remove(end.segment)
+            self._read = max(self._read, end)
+
+    def set_aside(self, batch: Batch, reason: str) -> None:
+        """Move what the server will never take out of the way, into the folder ``rejected``, and count it."""
+        folder = self.directory / "rejected"
+        with self._lock:
+            self.dropped["refused"] += sum(_samples_of(batch.body))
+            try:
+                folder.mkdir(exist_ok=True, mode=0o700)
+                name = f"{batch.end.segment:012d}-{batch.end.offset:09d}"
+                (folder / f"{name}{_SUFFIX}").write_bytes(batch.body)
+                (folder / f"{name}.txt").write_text(reason + "\n")
+                for old in sorted(folder.glob(f"*{_SUFFIX}"))[:-_MOST_REJECTED]:
+                    old.unlink()
+                    old.with_suffix(".txt").unlink(missing_ok=True)
+            except OSError as error:
+                _log.warning("a body that the server refused could not be kept: %s", error)
+        self.release(batch.end)
+
+    def adopt(self, directory: Path) -> bool:
+        """Take over what another spool left, in front of everything appended later; False while somebody uses it.
+
+        Only before the first ``append``: what was left is older.
+        """
+        try:
+            other = Spool(directory, self._max_bytes, self._segment_bytes)
+        except (ConflictError, OSError):
+            return False
+        with self._lock:
+            for segment, size in sorted(other.segments().items()):
+                (directory / f"{segment:012d}{_SUFFIX}").rename(self._path(self._next))
+                self._sizes[self._next] = size
+                self._next += 1
+        other.close()
+        other.remove_folder()
+        return True
+
+    def segments(self) -> dict[int, int]:
+        """The bytes of each segment, by number."""
+        return dict(self._sizes)
+
+    def remove_folder(self) -> None:
+        """Remove the folder of a closed spool, unless something is left in it."""
+        try:
+            if not any(path.suffix == _SUFFIX for path in self.directory.rglob("*")):
+                for path in self.directory.iterdir():
+                    path.unlink()
+                self.directory.rmdir()
+        except OSError as error:
+            _log.debug("the spool %s stays: %s", self.directory, error)
+
+    def close(self) -> None:
+        """Let another process use the folder. What waits stays."""
+        with self._lock:
+            self._finish_segment()
+            os.close(self._guard)
+
+    def _oldest(self) -> int | None:
+        return min(self._sizes, default=None)
+
+    def _path(self, segment: int) -> Path:
+        return self.directory / f"{segment:012d}{_SUFFIX}"
+
+    def _recover(self) -> dict[int, int]:
+        """The segments that are there, the last one without the frame that was being written when its writer died."""
+        found = sorted(path for path in self.directory.glob(f"*{_SUFFIX}") if path.stem.isdigit())
+        sizes = {int(path.stem): path.stat().st_size for path in found}
+        if found:
+            last = int(found[-1].stem)
+            whole = _whole_length(found[-1].read_bytes())
+            if whole < sizes[last]:
+                _log.warning("the last %d bytes of %s are no whole frame: cut off", sizes[last] - whole, found[-1])
+                os.truncate(found[-1], whole)
+                sizes[last] = whole
+        for segment in [number for number, size in sizes.items() if size == 0]:
+            self._path(segment).unlink()
+            del sizes[segment]
+        return sizes
+
+    def _start_segment(self) -> int:
+        self._finish_segment()
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_EXCL | os.O_CLOEXEC
+        self._descriptor = os.open(self._path(self._next), flags, 0o600)
+        self._active = self._next
+        self._sizes[self._next] = 0
+        self._next += 1
+        return self._active
+
+    def _finish_segment(self) -> None:
+        if self._active is not None:
+            os.close(self._descriptor)
+            self._active = None
+
+    def _remove(self, segment: int) -> None:
+        if segment == self._active:
+            self._finish_segment()
+        del self._sizes[segment]
+        self._path(segment).unlink(missing_ok=True)
+
+    def _make_room(self, wanted: int) -> None:
+        while self._sizes and sum(self._sizes.values()) + wanted > self._max_bytes:
+            segment = min(self._sizes)
+            start = self._read.offset if self._read.segment == segment else 0
+            try:
+                self.dropped["spool.full"] += sum(_samples_of(self._path(segment).read_bytes()[start:]))
+            except OSError as error:
+                _log.warning("a segment of the spool cannot be counted: %s", error)
+            self._remove(segment)
+
+    def _frames(self, segment: int, start: int, max_bytes: int, max_frames: int) -> Batch | None:
+        """The next frames of one segment; None when there is no whole frame left in it."""
+        data = memoryview(self._path(segment).read_bytes())[: self._sizes[segment]]
+        at = _next_frame(data, start)
+        if at is None:
+            self.damaged += len(data) - start
+            return None
+        self.damaged += at - start
+        end, frames = at, 0
+        while frames < max_frames:
+            following = _end_of_frame(data, end)
+            if following is None or (frames and following - at > max_bytes):
+                break
+            end, frames = following, frames + 1
+        return Batch(bytes(data[at:end]), frames, Position(segment, end))
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    written = os.write(descriptor, data)
+    if written != len(data):
+        raise OSError(f"the disk took {written} of {len(data)} bytes")
+
+
+def _end_of_frame(data: bytes | memoryview, offset: int) -> int | None:
+    """Where the frame at ``offset`` ends; None when there is no whole and undamaged one."""
+    try:
+        found = read_frame(data, offset)
+    except InvalidRequestError:
+        return None
+    return found[1] if found else None
+
+
+def _next_frame(data: memoryview, offset: int) -> int | None:
+    """The first place at or behind ``offset`` where an undamaged frame begins."""
+    whole = b""
+    while 0 <= offset < len(data):
+        if _end_of_frame(data, offset) is not None:
+            return offset
+        whole = whole or bytes(data)
+        offset = whole.find(MAGIC, offset + 1)
+    return None
+
+
+def _whole_length(data: bytes) -> int:
+    """Up to where the data is whole frames. Damage with whole frames behind it is left for the reader to step over."""
+    view, end, at = memoryview(data), 0, _next_frame(memoryview(data), 0)
+    while at is not None:
+        while (following := _end_of_frame(view, at)) is not None:
+            at = end = following
+        at = _next_frame(view, at)
+    return end
+
+
+def _samples_of(body: bytes) -> Iterator[int]:
+    """The number of samples in each frame of a body; damaged parts count as none."""
+    view = memoryview(body)
+    at = _next_frame(view, 0)
+    while at is not None:
+        found = read_frame(view, at)
+        if found is None:
+            return
+        yield count_samples(found[0])
+        at = _next_frame(view, found[1])

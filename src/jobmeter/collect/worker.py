@@ -1,0 +1,111 @@
+"""One collector in a thread of its own: what it does wrong, it does to itself."""
+
+import logging
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from threading import Event, Thread
+
+from jobmeter.collect.base import Collector, Samples
+from jobmeter.model.time import Clock
+
+_TRIES = 3
+"""Failures in a row after which a collector is left alone for a while."""
+_LONGEST_REST = 64
+"""Most turns that a failing collector is left alone."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What one turn of a collector gave: ``success`` False when it failed, hangs, or is being left alone."""
+
+    success: bool
+    duration: float
+    samples: Samples = field(default_factory=list)
+
+
+class Worker:
+    """Runs a collector when told to, waits for it no longer than ``timeout`` seconds, and never calls it twice at once.
+
+    After three failures in a row the collector is left alone for 2, then 4, up to 64 turns.
+    """
+
+    def __init__(self, collector: Collector, every_ms: int, clock: Clock, timeout: float = 5.0) -> None:
+        self.name = collector.name
+        self.timeout = timeout
+        self._collector = collector
+        self._every_ms = every_ms
+        self._clock = clock
+        self._due_ms = 0
+        self._turns: SimpleQueue[int | None] = SimpleQueue()
+        self._done = Event()
+        self._done.set()
+        self._started = 0.0
+        self._outcome: Outcome | None = None
+        self._overdue = False
+        self._failures = 0
+        self._resting = 0
+        self._thread: Thread | None = None
+
+    def begin(self, now_ms: int, *, whatever: bool = False) -> bool:
+        """Start a turn, when one is due (``whatever``: even when none is) and the last one has come back.
+
+        True when ``finish`` has something to tell.
+        """
+        if not whatever and now_ms < self._due_ms:
+            return False
+        # A turn that comes a little early counts as on time: the loop's ticks are not exact to the millisecond.
+        self._due_ms = now_ms + self._every_ms - self._every_ms // 10
+        if self._resting and not whatever:
+            self._resting -= 1
+            self._outcome = Outcome(success=False, duration=0.0)
+            return True
+        self._overdue = not self._done.is_set()
+        if self._overdue:
+            return True
+        if self._thread is None:
+            self._thread = Thread(target=self._work, name=f"collect {self.name}", daemon=True)
+            self._thread.start()
+        self._outcome = None
+        self._done.clear()
+        self._started = self._clock.monotonic()
+        self._turns.put(now_ms)
+        return True
+
+    def finish(self, deadline: float) -> Outcome:
+        """What became of the turn; a collector that has not come back by ``deadline`` (monotonic seconds) hangs.
+
+        One that hung before is not waited for again.
+        """
+        patience = 0.0 if self._overdue else max(deadline - self._clock.monotonic(), 0.0)
+        if self._done.wait(patience) and self._outcome is not None:
+            return self._outcome
+        return Outcome(success=False, duration=self._clock.monotonic() - self._started)
+
+    def close(self) -> None:
+        """Let the thread end when its turn is over."""
+        self._turns.put(None)
+
+    def _work(self) -> None:
+        while (now_ms := self._turns.get()) is not None:
+            started = self._clock.monotonic()
+            try:
+                samples = self._collector.collect(now_ms)
+            except Exception as error:  # noqa: BLE001 - a collector may fail in any way and must not take others along
+                self._failed(error)
+                outcome = Outcome(success=False, duration=self._clock.monotonic() - started)
+            else:
+                self._failures = 0
+                outcome = Outcome(success=True, duration=self._clock.monotonic() - started, samples=samples)
+            if outcome.duration > self.timeout:
+                outcome.samples = []  # the loop has gone on; these would be older than they say
+            self._outcome = outcome
+            self._done.set()
+
+    def _failed(self, error: Exception) -> None:
+        self._failures += 1
+        if self._failures == 1:
+            _log.warning("collector %s failed: %s: %s", self.name, type(error).__name__, error)
+        if self._failures >= _TRIES:
+            self._resting = min(2 ** (self._failures - _TRIES + 1), _LONGEST_REST)

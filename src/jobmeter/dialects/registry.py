@@ -1,0 +1,12 @@
+"""The only file that names dialects. The server asks them in this order."""
+
+from collections.abc import Sequence
+
+from jobmeter.dialects.base import Dialect
+
+
+def dialects() -> Sequence[Dialect]:
+    """Every dialect, in the order in which a call is offered to them."""
+    from jobmeter.dialects.pai_dlc import PaiDlc
+
+    return (PaiDlc(),)

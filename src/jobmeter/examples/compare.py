@@ -1,0 +1,114 @@
+"""Asks Jobmeter's own API and the PAI-DLC API for the same thing and puts the answers side by side."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import quote, urlencode
+
+import click
+import msgspec
+
+from jobmeter.client.api import Api, MetricSearch
+from jobmeter.client.transport import API
+from jobmeter.examples import acs3
+from jobmeter.model.time import Clock, iso
+
+PAI_DLC = "2020-12-03"
+_Points = Mapping[tuple[str, int], float]
+
+
+class _Metric(msgspec.Struct):
+    Time: int
+    Value: float
+
+
+class _Pod(msgspec.Struct):
+    PodId: str
+    Metrics: list[_Metric]
+
+
+class _JobMetrics(msgspec.Struct):
+    JobId: str
+    PodMetrics: list[_Pod]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Same:
+    """One thing in the words of both APIs. ``factor`` makes their unit of ours. Times in epoch ms, whole seconds."""
+
+    metric: str
+    metric_type: str
+    unit: str
+    factor: float
+    job: str
+    start_ms: int
+    end_ms: int
+    step: str
+
+
+CPU = ("cpu.utilization", "CpuCoreUsage", "%", 100.0)
+MEMORY = ("memory.utilization", "MemoryUsage", "%", 100.0)
+GPU = ("gpu.utilization", "GpuCoreUsage", "%", 100.0)
+DISK_WRITE = ("disk.write", "DiskWriteRate", "MB/s", 1e-6)
+
+
+def ask_both(api: Api, key: acs3.KeyPair, same: Same, clock: Clock, rows: int = 8) -> bool:
+    """Ask, show the first ``rows`` values of both answers, and say whether they agree; False when they do not.
+
+    No values at all are no agreement.
+    """
+    native, pai = _native(api, same), _pai_dlc(api, key, same, clock)
+    shown = _telling(native, pai)[:rows]
+    wide = max((len(replica) for replica, _ in shown), default=7) + 2
+    click.echo(f"\n  {'time (UTC)':<22}{'replica':<{wide}}{same.metric:>20}{same.metric_type + ', ' + same.unit:>24}")
+    for replica, time in shown:
+        ours, theirs = native.get((replica, time)), pai.get((replica, time))
+        click.echo(f"  {iso(time):<22}{replica:<{wide}}{_text(ours):>20}{_text(theirs):>24}")
+    agree = native.keys() == pai.keys() and all(_close(value * same.factor, pai[at]) for at, value in native.items())
+    if not native:
+        click.echo("  there are no values")
+        return False
+    more = f" ({len(native) - rows} more not shown)" if len(native) > rows else ""
+    verdict = f"all {len(native)} values agree" if agree else "the answers DIFFER"
+    click.echo(f"  {verdict}: {same.metric} x {same.factor:g} = {same.metric_type}{more}")
+    return agree
+
+
+def _telling(native: _Points, pai: _Points) -> list[tuple[str, int]]:
+    """Where there is an answer, by time and replica: first what differs from 0, which says more."""
+    places = native.keys() | pai.keys()
+    return sorted(places, key=lambda at: (not (native.get(at) or pai.get(at)), at[1], at[0]))
+
+
+def _native(api: Api, same: Same) -> _Points:
+    search = MetricSearch(metrics=(same.metric,), start=same.start_ms, end=same.end_ms, step=same.step, by="replica")
+    click.echo(f"  GET {API}/jobs/{quote(same.job)}/metrics?{urlencode(search.parameters())}")
+    click.echo("      Authorization: Bearer ...")
+    answer = api.metrics(same.job, search)
+    return {(line.replica, time): value for line in answer.lines for time, value in line.points}
+
+
+def _pai_dlc(api: Api, key: acs3.KeyPair, same: Same, clock: Clock) -> _Points:
+    parameters = {
+        "MetricType": same.metric_type,
+        "StartTime": iso(same.start_ms),
+        "EndTime": iso(same.end_ms),
+        "TimeStep": same.step,
+    }
+    path = f"/api/v1/jobs/{quote(same.job, safe='')}/metrics"
+    click.echo(f"  GET {path}?{urlencode(parameters)}")
+    click.echo(f"      x-acs-action: GetJobMetrics, Authorization: ACS3-HMAC-SHA256 Credential={key.id},...")
+    body = acs3.get(api.transport.server, path, parameters, (PAI_DLC, "GetJobMetrics"), key, clock)
+    answer = msgspec.convert(body, _JobMetrics)
+    return {
+        (pod.PodId.removeprefix(f"{answer.JobId}-"), point.Time): point.Value
+        for pod in answer.PodMetrics
+        for point in pod.Metrics
+    }
+
+
+def _close(one: float, other: float) -> bool:
+    return abs(one - other) <= 1e-9 * max(abs(one), abs(other), 1e-3)
+
+
+def _text(value: float | None) -> str:
+    return "-" if value is None else f"{value:.6g}"

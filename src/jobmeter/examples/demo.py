@@ -1,0 +1,166 @@
+"""The main job, end to end: a training job of two replicas, measured, kept, and asked for through two APIs.
+
+``make demo``, or ``python -m jobmeter.examples.demo``. Takes about a minute. Leaves nothing behind.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from typing import Self
+
+import click
+from rich.console import Group
+from rich.live import Live
+
+from jobmeter.cli.output import console
+from jobmeter.cli.top import view
+from jobmeter.client.api import Api, JobDetail, JobSearch
+from jobmeter.errors import JobmeterError, NotFoundError
+from jobmeter.examples import compare
+from jobmeter.examples.acs3 import KeyPair
+from jobmeter.examples.server import OwnServer, own_server, stop
+from jobmeter.model.time import SECOND, SystemClock, ceil_to, floor_to
+
+NAME = "digits"
+LOOK_SECONDS = 2.0
+PRINT_SECONDS = 10.0
+"""How often the table is printed where it cannot be redrawn in place."""
+_STEP_MS = 5 * SECOND
+
+
+@click.command()
+@click.option("--seconds", default=25.0, show_default=True, help="How long the job trains.")
+def command(seconds: float) -> None:
+    """Show the main job from one end to the other."""
+    began = time.monotonic()
+    _say(1, "a server, with a data folder of its own", ["jobmeter", "serve", "--data", "DIR", "--port", "0"])
+    with own_server() as server:
+        api = server.api
+        click.echo(f"  it listens at {api.transport.server}")
+        train = ["python", "-m", "jobmeter.examples.train", "--seconds", f"{seconds:g}"]
+        run = ["run", "--name", NAME, "--type", "PyTorchJob", "--replicas", "2"]
+        _say(2, "a training job of two replicas, measured every second", ["jobmeter", *run, "--", *train])
+        _run(server, [*run, "--", sys.executable, *train[1:]])
+        job = _find(api)
+        if job is None:
+            raise NotFoundError("the server does not know the job", "job")
+        _say(3, "the same job, asked for through two APIs", [])
+        agree = _compare(api, server.pair, api.job(job))
+    _say(4, "everything is stopped", [])
+    click.echo(f"  after {time.monotonic() - began:.0f} s. Now with your own: jobmeter run -- python train.py")
+    sys.exit(0 if agree else 1)
+
+
+def _say(number: int, what: str, command_line: Sequence[str]) -> None:
+    click.echo()
+    click.secho(f"{number}. {what}", bold=True)
+    if command_line:
+        click.secho(f"  $ {' '.join(command_line)}", dim=True)
+
+
+def _run(server: OwnServer, arguments: Sequence[str]) -> None:
+    """Run the job, its output as it comes, and between it what the job uses right now."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "jobmeter", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={**os.environ, **server.environment, "PYTHONUNBUFFERED": "1"},
+    )
+    try:
+        with _Screen() as screen:
+            reader = threading.Thread(target=_pass_on, args=(process, screen))
+            reader.start()
+            while process.poll() is None:
+                time.sleep(LOOK_SECONDS)
+                screen.look(server.api)
+            reader.join()
+    finally:
+        stop(process)
+    if process.returncode:
+        raise JobmeterError(f"the job ended with status {process.returncode}")
+
+
+def _pass_on(process: "subprocess.Popen[bytes]", screen: "_Screen") -> None:
+    for line in process.stdout or ():
+        screen.write(line.decode(errors="replace").rstrip("\n"))
+
+
+class _Screen:
+    """Lines of output with a live table below them; where nothing can be redrawn the table is printed now and then."""
+
+    def __init__(self) -> None:
+        self._console = console()
+        self._live = Live(console=self._console, auto_refresh=False, transient=True) if sys.stdout.isatty() else None
+        self._printed = time.monotonic()
+        self._clock = SystemClock()
+
+    def __enter__(self) -> Self:
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._live:
+            self._live.stop()
+
+    def write(self, line: str) -> None:
+        """Print a line of the job."""
+        self._console.print(f"  {line}", markup=False)
+
+    def look(self, api: Api) -> None:
+        """Show what the job uses, once it is known."""
+        job = _find(api, running=True)
+        due = self._live or time.monotonic() - self._printed >= PRINT_SECONDS
+        if job is None or not due:
+            return
+        self._printed = time.monotonic()
+        shown = view(api, job, None, self._clock)
+        if self._live:
+            self._live.update(Group("", shown), refresh=True)
+        else:
+            self._console.print(f"\n  $ jobmeter top {job} --once", markup=False)
+            self._console.print(shown)
+            self._console.print()
+
+
+def _find(api: Api, running: bool = False) -> str | None:
+    jobs = api.jobs(JobSearch(name=NAME, states=("Running",) if running else ())).jobs
+    return jobs[0].id if jobs else None
+
+
+def _compare(api: Api, key: KeyPair, detail: JobDetail) -> bool:
+    job = detail.job
+    start = floor_to(job.start or job.first_sample or 0, _STEP_MS)
+    end = ceil_to((job.end or job.last_sample or 0) + 1, _STEP_MS)
+    chosen = compare.CPU if detail.summary.find(compare.CPU[0]) else compare.DISK_WRITE
+    metric, metric_type, unit, factor = chosen
+    same = compare.Same(
+        metric=metric,
+        metric_type=metric_type,
+        unit=unit,
+        factor=factor,
+        job=job.id,
+        start_ms=start,
+        end_ms=end,
+        step=f"{_STEP_MS // SECOND}s",
+    )
+    return compare.ask_both(api, key, same, SystemClock())
+
+
+def main() -> None:
+    """Run the demonstration; a failure is one line."""
+    # Told to end, it ends what it started first.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        command.main(prog_name="python -m jobmeter.examples.demo")
+    except JobmeterError as error:
+        click.echo(f"demo: {error.message}", err=True)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""A server of one's own in a folder of its own, for as long as a ``with`` block lasts."""
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from jobmeter.cli.local import started_by
+from jobmeter.client.api import Api
+from jobmeter.client.transport import Transport
+from jobmeter.examples.acs3 import KeyPair
+
+STOP_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnServer:
+    """A running server: its API with its administrator's key, and that key's pair for signatures."""
+
+    api: Api
+    pair: KeyPair
+    token: str
+    data: Path
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The variables by which ``jobmeter`` finds it and keeps its files with it."""
+        return {
+            "JOBMETER_SERVER": self.api.transport.server,
+            "JOBMETER_KEY": self.token,
+            "JOBMETER_DATA": str(self.data),
+        }
+
+
+class _AdminKey(msgspec.Struct):
+    token: str
+    access_key_id: str
+    access_key_secret: str
+
+
+@contextmanager
+def own_server() -> Iterator[OwnServer]:
+    """A server on a temporary folder. Nothing of it stays.
+
+    Raises UnavailableError when it does not start.
+    """
+    with tempfile.TemporaryDirectory(prefix="jobmeter-") as folder:
+        data = Path(folder) / "data"
+        data.mkdir(mode=0o700)
+        log = data / "server.log"
+        command = [sys.executable, "-m", "jobmeter", "serve", "--data", str(data), "--port", "0"]
+        with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
+            try:
+                url = started_by(process, data, log)
+                key = msgspec.json.decode((data / "admin.key").read_bytes(), type=_AdminKey)
+                pair = KeyPair(key.access_key_id, key.access_key_secret)
+                yield OwnServer(api=Api(Transport(url, key.token)), pair=pair, token=key.token, data=data)
+            finally:
+                stop(process)
+
+
+def stop(process: "subprocess.Popen[bytes]") -> None:
+    """End a process of ours: politely, and by force when it does not listen."""
+    process.terminate()
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

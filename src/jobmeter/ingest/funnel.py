@@ -1,0 +1,147 @@
+"""The one way in: check everything, keep it durably, tell the registry, acknowledge."""
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from jobmeter.access.decide import write_project
+from jobmeter.access.principal import Principal
+from jobmeter.errors import LimitExceededError
+from jobmeter.ingest.check import check_shape, check_times, check_values
+from jobmeter.ingest.commit import Committer
+from jobmeter.ingest.join import join, select
+from jobmeter.ingest.known import KnownSeries
+from jobmeter.ingest.observe import Observer
+from jobmeter.ingest.receipt import Receipt
+from jobmeter.model.batch import SampleBatch
+from jobmeter.model.record import Records
+from jobmeter.model.retention import Retention
+from jobmeter.model.time import DAY, SECOND, Clock
+from jobmeter.registry.base import Registry
+from jobmeter.settings import Limits
+from jobmeter.store.base import Store
+from jobmeter.wire.native.decode import decode
+
+_Part = tuple[SampleBatch, Retention]
+
+
+class Funnel:
+    """Takes samples and records for the store and the registry.
+
+    Every method may be called from any thread and returns when what it took is durable. A request is taken as a whole
+    or, with an error, not at all; samples that are too far ahead or too old for their project are left out and counted.
+    """
+
+    def __init__(self, store: Store, registry: Registry, clock: Clock, limits: Limits) -> None:
+        self._registry = registry
+        self._clock = clock
+        self._limits = limits
+        self._series = KnownSeries(clock, limits.project_series)
+        self._observer = Observer(registry, clock)
+        self._committer = Committer(store, self._observer.observe, self._observer.flush)
+
+    @property
+    def queue_bytes(self) -> int:
+        """About how much memory the requests take that wait to be written."""
+        return self._committer.waiting_bytes
+
+    def frames(self, body: bytes, principal: Principal) -> Receipt:
+        """Take a body of the native wire format.
+
+        Raises InvalidRequestError (LimitExceededError for what is too large), ForbiddenError, ThrottledError or
+        UnavailableError; then the same bytes may be sent again.
+        """
+        decoded = decode(body, write_project(principal, None), self._limits)
+        grouped = [self._by_project(records, principal) for records in decoded.records]
+        batch = join(decoded.batches)
+        parts, rejected = self._check(batch, principal)
+        for part, _ in parts:
+            self._committer.admit(part)
+        count = sum(self._record(groups) for groups in grouped)
+        return self._keep(parts, rejected, count)
+
+    def samples(self, batch: SampleBatch, principal: Principal) -> Receipt:
+        """Take samples whose series name their projects. Raises as ``frames``."""
+        check_shape(batch)
+        return self._keep(*self._check(join([batch]), principal), 0)
+
+    def records(self, records: Records, principal: Principal) -> int:
+        """Take job and node records; gives their number. A job record that names no project is for the key's own."""
+        return self._record(self._by_project(records, principal))
+
+    def forget(self, project: str, job: str) -> None:
+        """Take it that a job was deleted from the registry: samples that still arrive make it known again."""
+        self._observer.forget(project, job)
+
+    def close(self) -> None:
+        """Refuse what comes from now on and finish what is under way."""
+        self._committer.close()
+
+    def _check(self, batch: SampleBatch, principal: Principal) -> tuple[list[_Part], dict[str, int]]:
+        if len(batch.series) > self._limits.request_series:
+            raise LimitExceededError(
+                f"a request may name {self._limits.request_series} series, this one names {len(batch.series)}", "series"
+            )
+        known = self._series.look_up(batch.series)
+        for project in {series.project for series in batch.series}:
+            write_project(principal, project)
+        check_times(batch)
+        lowest = np.array([one.lowest for one in known], np.float64)
+        highest = np.array([one.highest for one in known], np.float64)
+        check_values(batch, lowest, highest, [one.metric for one in known])
+        return self._drop(batch)
+
+    def _drop(self, batch: SampleBatch) -> tuple[list[_Part], dict[str, int]]:
+        """The samples that are neither too far ahead nor too old, by project, and the count of the others."""
+        now_ms = self._clock.now_ms()
+        counts = {"future": 0, "expired": 0}
+        parts: list[_Part] = []
+        for project, part in _by_project(batch):
+            retention = self._registry.retention(project)
+            future = part.time > now_ms + self._limits.future_seconds * SECOND
+            expired = part.time < now_ms - retention.raw_days * DAY
+            counts["future"] += int(np.count_nonzero(future))
+            counts["expired"] += int(np.count_nonzero(expired))
+            kept = _rows(part, ~(future | expired))
+            if len(kept):
+                parts.append((kept, retention))
+        return parts, {reason: count for reason, count in counts.items() if count}
+
+    def _keep(self, parts: Sequence[_Part], rejected: dict[str, int], records: int) -> Receipt:
+        for part, retention in parts:
+            self._committer.append(part, retention)
+        return Receipt(accepted=sum(len(part) for part, _ in parts), records=records, rejected=rejected)
+
+    def _by_project(self, records: Records, principal: Principal) -> dict[str, Records]:
+        own = write_project(principal, None)
+        groups: dict[str, Records] = {}
+        if records.nodes:
+            groups[own] = Records(nodes=records.nodes)
+        for job in records.jobs:
+            project = write_project(principal, job.project)
+            group = groups.setdefault(project, Records())
+            groups[project] = msgspec.structs.replace(group, jobs=[*group.jobs, job])
+        return groups
+
+    def _record(self, groups: dict[str, Records]) -> int:
+        now_ms = self._clock.now_ms()
+        return sum(self._registry.record(project, records, now_ms) for project, records in groups.items())
+
+
+def _by_project(batch: SampleBatch) -> list[tuple[str, SampleBatch]]:
+    positions: dict[str, list[int]] = {}
+    for position, series in enumerate(batch.series):
+        positions.setdefault(series.project, []).append(position)
+    if len(positions) == 1:
+        return [(batch.series[0].project, batch)]
+    return [(project, select(batch, part)) for project, part in positions.items()]
+
+
+def _rows(batch: SampleBatch, keep: NDArray[np.bool_]) -> SampleBatch:
+    """The rows to keep, and of the series only those that still have one."""
+    if keep.all():
+        return batch
+    rows = SampleBatch(batch.series, batch.index[keep], batch.time[keep], batch.value[keep])
+    return select(rows, np.unique(rows.index).tolist())

@@ -1,0 +1,13 @@
+"""One measurement by itself: the shape in which an agent takes them (the server's is ``jobmeter.model.batch``)."""
+
+from typing import NamedTuple
+
+from jobmeter.model.series import Series
+
+
+class Sample(NamedTuple):
+    """A value of a series at a time: epoch milliseconds, and the catalogue's unit."""
+
+    series: Series
+    time_ms: int
+    value: float

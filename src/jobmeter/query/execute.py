@@ -1,0 +1,250 @@
+"""Runs questions: looks up what the asker may see, reads what the plan says, reduces it to lines."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import overload
+
+import msgspec
+import numpy as np
+
+from jobmeter.access.scope import Scope
+from jobmeter.errors import InvalidRequestError, LimitExceededError, NotFoundError
+from jobmeter.model.batch import Float64s, Int64s
+from jobmeter.model.catalog import Metric
+from jobmeter.model.job import Job, JobFilter, JobPage, JobView, Node
+from jobmeter.model.series import job_key
+from jobmeter.model.time import MAX_TIME_MS, SECOND, Clock, TimeRange
+from jobmeter.query import gather
+from jobmeter.query.defaults import CORE_METRICS, default_step, job_end, life
+from jobmeter.query.frame import Entry, Frame, read
+from jobmeter.query.latest import WINDOW_MS, LatestValue, newest, values
+from jobmeter.query.lines import Head, Ranks, assign, natural, sort_key, unit_of
+from jobmeter.query.plan import check, check_by, metrics_of, sources
+from jobmeter.query.request import By, JobQuestion, JobRef, Line, MetricQuery, MetricResult, NodeRef, Question
+from jobmeter.query.source import Meter, Source, StoreSource
+from jobmeter.query.summary import POINTS, JobSummary, summarize
+from jobmeter.query.table import Table, lines_of
+from jobmeter.registry.base import Registry
+from jobmeter.settings import Limits
+from jobmeter.store.base import Store
+
+
+class Executor:
+    """Answers questions within a scope. Holds no state of its own: every method may be called from any thread.
+
+    A job, node or project outside of the scope is NotFoundError, as if it did not exist. An id that several visible
+    projects use is InvalidRequestError (field ``project``) until the question names one.
+    """
+
+    def __init__(
+        self, store: Store, registry: Registry, clock: Clock, limits: Limits, source: Source | None = None
+    ) -> None:
+        self._store = store
+        self._registry = registry
+        self._clock = clock
+        self._limits = limits
+        self._source = source or StoreSource(store)
+
+    @overload
+    def run(self, question: MetricQuery, scope: Scope) -> MetricResult: ...
+    @overload
+    def run(self, question: JobQuestion, scope: Scope) -> JobView: ...
+    @overload
+    def run(self, question: JobFilter, scope: Scope) -> JobPage: ...
+    def run(self, question: Question, scope: Scope) -> MetricResult | JobView | JobPage:
+        """The answer to a question.
+
+        Raises NotFoundError, InvalidRequestError (LimitExceededError for what is too large), QueryTimeoutError or
+        UnavailableError.
+        """
+        match question:
+            case MetricQuery():
+                return self._measure(question, scope)
+            case JobQuestion():
+                return self._view(question.ref, scope)
+            case JobFilter():
+                return self._list(question, scope)
+
+    def head(self, ref: JobRef, scope: Scope) -> Job:
+        """The job itself, without its replicas and allocations. Raises as the class says."""
+        projects = _projects(ref.project, scope)
+        found = self._registry.job_head(projects, ref.id, self._clock.now_ms())
+        return _only([job for job in found if scope.allows(job.project, job.id)], ref)
+
+    def latest(self, ref: JobRef | NodeRef, metrics: Sequence[str], by: By, scope: Scope) -> list[LatestValue]:
+        """The newest value of each line, at most 5 minutes older than the subject's newest sample, sorted as lines are.
+
+        No metrics means the core set.
+        """
+        rows = metrics_of(metrics or CORE_METRICS)
+        check_by(ref, by)
+        meter = Meter(self._clock, self._limits)
+        names = sources(rows)
+        if isinstance(ref, JobRef):
+            view = self._view(ref, scope)
+            span = self._newest_of_job(view.job)
+            asked = self._of_job(view, names, span)
+        else:
+            nodes = self._nodes(ref, scope)
+            span = self._newest_of_nodes(nodes)
+            asked = self._of_nodes(nodes, ref, scope, names, span)
+        frame = Frame(asked.entries, newest(asked.entries, self._source, span, meter), asked.limits)
+        line, heads = assign(frame, by, asked.ranks)
+        found = values(frame, rows, line, heads)
+        return sorted(found, key=lambda one: (one.metric, natural(one.replica), natural(one.node), natural(one.device)))
+
+    def summary(self, ref: JobRef, scope: Scope) -> JobSummary:
+        """What a job used over its whole life (until now, while it runs)."""
+        meter = Meter(self._clock, self._limits)
+        view = self._view(ref, scope)
+        now_ms = self._clock.now_ms()
+        span = life(view.job, now_ms)
+        step_ms = default_step(span, POINTS)
+        rows = metrics_of(CORE_METRICS)
+        asked = self._of_job(view, sources(rows), span)
+        columns = read(asked.entries, self._source, span, step_ms, meter)
+        frame = Frame(asked.entries, columns, asked.limits)
+        return summarize(view, frame, rows, span, step_ms, now_ms)
+
+    def _measure(self, query: MetricQuery, scope: Scope) -> MetricResult:
+        meter = Meter(self._clock, self._limits)
+        metrics = check(query, self._limits)
+        asked = self._ask(query, scope, sources(metrics))
+        entries = gather.narrow(asked.entries, query)
+        columns = read(entries, self._source, query.range, query.step_ms, meter)
+        frame = Frame(entries, columns, asked.limits)
+        line, heads = assign(frame, query.by, asked.ranks)
+        lines = [
+            one
+            for metric in sorted(metrics, key=lambda metric: metric.name)
+            for one in _lines(metric, query, lines_of(frame, metric, query.statistic, query.aggregate, line), heads)
+        ]
+        points = sum(len(one.time) for one in lines)
+        if points > self._limits.query_points:
+            raise LimitExceededError(
+                f"an answer may have {self._limits.query_points} points, this one has {points}: take a longer step",
+                "step",
+            )
+        tiers = tuple(sorted(meter.tiers))
+        return MetricResult(query=query, lines=lines, samples=meter.rows, tiers=tiers, project=asked.project)
+
+    def _ask(self, query: MetricQuery, scope: Scope, names: frozenset[str]) -> "_Asked":
+        if isinstance(query.subject, NodeRef):
+            nodes = self._nodes(query.subject, scope)
+            return self._of_nodes(nodes, query.subject, scope, names, query.range)
+        if query.by is By.JOB and not gather.of_devices(names):
+            # Neither ranks nor allocations matter: the head of the job is enough, and quicker to get.
+            view = JobView(job=self.head(query.subject, scope), replicas=[], allocations=[])
+        else:
+            view = self._view(query.subject, scope)
+        return self._of_job(view, names, query.range)
+
+    def _of_job(self, view: JobView, names: frozenset[str], span: TimeRange) -> "_Asked":
+        project = view.job.project
+        entries = gather.of_job(
+            self._store, view, names, span, self._limits, lambda: self._registry.nodes(frozenset({project}))
+        )
+        return _Asked(project, entries, Ranks.of(view), view.job.limits)
+
+    def _of_nodes(
+        self, nodes: Sequence[Node], ref: NodeRef, scope: Scope, names: frozenset[str], span: TimeRange
+    ) -> "_Asked":
+        projects = _projects(ref.project, scope)
+        entries = gather.of_nodes(self._store, nodes, projects, names, span, self._limits)
+        return _Asked(ref.project or "", entries, Ranks.of(None), {})
+
+    def _view(self, ref: JobRef, scope: Scope) -> JobView:
+        found = self._registry.job(_projects(ref.project, scope), ref.id, self._clock.now_ms())
+        inside = {view.job.project: view for view in found if scope.allows(view.job.project, view.job.id)}
+        return inside[_only([view.job for view in inside.values()], ref).project]
+
+    def _list(self, question: JobFilter, scope: Scope) -> JobPage:
+        projects = question.projects
+        if scope.projects is not None:
+            projects = scope.projects if projects is None else projects & scope.projects
+        ids = question.ids
+        if scope.job is not None:
+            ids = (scope.job,) if not ids or scope.job in ids else ()
+        if (projects is not None and not projects) or (scope.job is not None and not ids):
+            return JobPage([], 0)
+        return self._registry.jobs(msgspec.structs.replace(question, projects=projects, ids=ids), self._clock.now_ms())
+
+    def _nodes(self, ref: NodeRef, scope: Scope) -> list[Node]:
+        if scope.job is not None:
+            raise NotFoundError(f"there is no node {ref.name!r}", "node", ref.name)
+        nodes = [
+            node
+            for node in self._registry.nodes(_projects(ref.project, scope))
+            if node.name == ref.name and ref.cluster in (None, node.cluster)
+        ]
+        if not nodes:
+            raise NotFoundError(f"there is no node {ref.name!r}", "node", ref.name)
+        return nodes
+
+    def _newest_of_job(self, job: Job) -> TimeRange:
+        """Around a job's newest sample; where everything of it was measured for nobody, around its end or now."""
+        ahead = self._clock.now_ms() + self._limits.future_seconds * SECOND
+        until = job_end(job)
+        until = self._clock.now_ms() if until is None else until
+        key = job_key(job.project, job.id)
+        own = self._store.last_times([key]).get(key)
+        last = until if own is None else own[1]
+        return TimeRange(max(min(last, ahead) - WINDOW_MS, 0), min(max(last, until) + 1, MAX_TIME_MS))
+
+    def _newest_of_nodes(self, nodes: Sequence[Node]) -> TimeRange:
+        now_ms = self._clock.now_ms()
+        seen = [node.last_seen for node in nodes if node.last_seen is not None]
+        last = min(max(seen, default=now_ms), now_ms)
+        return TimeRange(max(last - WINDOW_MS, 0), min(now_ms + self._limits.future_seconds * SECOND, MAX_TIME_MS))
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What answers a question: the series, and what the registry says of their owners."""
+
+    project: str
+    entries: list[Entry]
+    ranks: Ranks
+    limits: dict[str, float]
+
+
+def _projects(named: str | None, scope: Scope) -> frozenset[str] | None:
+    """The projects to look in: the named one, as far as the scope holds it, else all of the scope."""
+    if named is None:
+        return scope.projects
+    return frozenset({named}) if scope.projects is None else scope.projects & {named}
+
+
+def _only(jobs: Sequence[Job], ref: JobRef) -> Job:
+    if not jobs:
+        raise NotFoundError(f"there is no job {ref.id!r}", "job", ref.id)
+    if len(jobs) > 1:
+        projects = ", ".join(sorted(job.project for job in jobs))
+        raise InvalidRequestError(f"several projects have a job {ref.id!r} ({projects}): name one", "project")
+    return jobs[0]
+
+
+def _lines(metric: Metric, query: MetricQuery, table: Table, heads: Sequence[Head]) -> list[Line]:
+    finite = np.isfinite(table.value)
+    owner, time, value = table.owner[finite], table.time[finite], table.value[finite]
+    owners, starts = np.unique(owner, return_index=True)
+    ends = np.r_[starts[1:], len(owner)]
+    order = sorted(range(len(owners)), key=lambda at: sort_key(heads[int(owners[at])]))
+    unit = unit_of(metric, query.statistic)
+    return [
+        _line(metric.name, unit, heads[int(owners[at])], time[starts[at] : ends[at]], value[starts[at] : ends[at]])
+        for at in order
+    ]
+
+
+def _line(metric: str, unit: str, head: Head, time: Int64s, value: Float64s) -> Line:
+    return Line(
+        metric=metric,
+        unit=unit,
+        replica=head.replica,
+        node=head.node,
+        device=head.device,
+        time=time,
+        value=value,
+        rank=head.rank,
+    )

@@ -1,0 +1,169 @@
+"""Which series answer a question: those of the job itself, and those of devices that it had."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from jobmeter.model.catalog import Scope, find
+from jobmeter.model.job import JobView, Node
+from jobmeter.model.series import NOBODY, Series, job_key
+from jobmeter.model.time import SECOND, TimeRange
+from jobmeter.query.frame import Entry, Member, order
+from jobmeter.query.request import MetricQuery
+from jobmeter.settings import Limits
+from jobmeter.store.base import Selector, Store
+
+
+def of_job(
+    store: Store,
+    view: JobView,
+    names: frozenset[str],
+    span: TimeRange,
+    limits: Limits,
+    nodes: Callable[[], Sequence[Node]],
+) -> list[Entry]:
+    """The entries of some metrics of a job; ``nodes`` gives the nodes of its project when they are needed."""
+    job = view.job
+    selector = Selector(
+        projects=frozenset({job.project}),
+        jobs=(job_key(job.project, job.id),),
+        metrics=names,
+        since=_since(span, limits),
+        limit=limits.query_series,
+    )
+    own = store.find(selector)
+    entries = [Entry(series, member_of(series), series.replica) for series in own]
+    entries.extend(_lent(store, view, own, of_devices(names), span, limits, nodes))
+    return order(entries)
+
+
+def of_nodes(
+    store: Store,
+    nodes: Sequence[Node],
+    projects: frozenset[str] | None,
+    names: frozenset[str],
+    span: TimeRange,
+    limits: Limits,
+) -> list[Entry]:
+    """The entries of some metrics of nodes, whichever job was measured there."""
+    selector = Selector(
+        projects=projects,
+        nodes=tuple((node.cluster, node.name) for node in nodes),
+        metrics=names,
+        since=_since(span, limits),
+        limit=limits.query_series,
+    )
+    found = store.find(selector)
+    return order([Entry(series, _member_of_node(series), series.replica) for series in found])
+
+
+def of_devices(names: frozenset[str]) -> frozenset[str]:
+    """The names of those metrics that describe a device."""
+    metrics = (find(name) for name in names)
+    return frozenset(metric.name for metric in metrics if metric is not None and metric.scope is Scope.DEVICE)
+
+
+def narrow(entries: Sequence[Entry], query: MetricQuery) -> list[Entry]:
+    """The entries that the question's replicas, devices and labels leave."""
+    wanted = set(query.labels)
+    return [
+        entry
+        for entry in entries
+        if (not query.replicas or entry.replica in query.replicas)
+        and (not query.devices or entry.series.device in query.devices)
+        and wanted <= set(entry.series.labels)
+    ]
+
+
+def member_of(series: Series) -> Member:
+    """What a series of a job is told of. A replica that moved to another node stays the same member."""
+    if series.device:
+        return Member("", series.replica, series.cluster, series.node, series.device)
+    if series.replica:
+        return Member("", series.replica, "", "", "")
+    return Member("", "", series.cluster, series.node, "")
+
+
+def _member_of_node(series: Series) -> Member:
+    """As ``member_of``, for a question that meets several jobs: a device is one, whoever had it."""
+    if series.device:
+        return Member("", "", series.cluster, series.node, series.device)
+    if series.replica:
+        return Member(f"{series.project}/{series.job}", series.replica, series.cluster, series.node, "")
+    return Member(f"{series.project}/{series.job}" if series.job else "", "", series.cluster, series.node, "")
+
+
+def _since(span: TimeRange, limits: Limits) -> int:
+    # A sample may be dated after it was written by as much as the funnel lets through.
+    return max(span.start_ms - limits.future_seconds * SECOND, 0)
+
+
+def _lent(
+    store: Store,
+    view: JobView,
+    own: Sequence[Series],
+    wanted: frozenset[str],
+    span: TimeRange,
+    limits: Limits,
+    nodes: Callable[[], Sequence[Node]],
+) -> Iterator[Entry]:
+    """Entries for devices that were measured for nobody while the job had them."""
+    missing = _missing(view, own, wanted, span)
+    if not missing:
+        return
+    selector = Selector(
+        projects=frozenset({view.job.project}),
+        jobs=(NOBODY,),
+        nodes=_places({who for _, who in missing}, nodes),
+        metrics=wanted,
+        since=_since(span, limits),
+        limit=limits.query_series,
+    )
+    found: dict[tuple[str, str, str], list[Series]] = {}
+    for series in store.find(selector):
+        found.setdefault((series.metric, series.node, series.device), []).append(series)
+    for (name, who), clips in missing.items():
+        for series in found.get((name, who.node, who.device), ()):
+            if who.cluster in ("", series.cluster):
+                member = who._replace(cluster=series.cluster)
+                yield from (Entry(series, member, who.replica, clip) for clip in clips)
+
+
+def _missing(
+    view: JobView, own: Sequence[Series], wanted: frozenset[str], span: TimeRange
+) -> dict[tuple[str, Member], list[TimeRange]]:
+    """The (metric, device of a replica) that the job has no series of its own for, and when it had the device."""
+    by_node = {(series.metric, series.node, series.device) for series in own}
+    # An import may name a replica's device without its node.
+    by_replica = {(series.metric, series.replica, series.device) for series in own if not series.node}
+    return {
+        (name, who): clips
+        for who, clips in _times(view, span).items()
+        for name in sorted(wanted)
+        if (name, who.node, who.device) not in by_node and (name, who.replica, who.device) not in by_replica
+    }
+
+
+def _times(view: JobView, span: TimeRange) -> dict[Member, list[TimeRange]]:
+    """When each device of each replica was the job's, inside or around the span; what several sources say is joined."""
+    latest = span.end_ms
+    if view.job.state.finished and view.job.end is not None:
+        latest = min(latest, view.job.end + 1)
+    times: dict[Member, list[TimeRange]] = {}
+    for one in sorted(view.allocations, key=lambda allocation: allocation.start):
+        end = latest if one.end is None else one.end
+        if one.start >= end or one.start >= span.end_ms or end <= span.start_ms:
+            continue
+        clips = times.setdefault(Member("", one.replica, one.cluster, one.node, one.device), [])
+        if clips and one.start <= clips[-1].end_ms:
+            clips[-1] = TimeRange(clips[-1].start_ms, max(clips[-1].end_ms, end))
+        else:
+            clips.append(TimeRange(one.start, end))
+    return times
+
+
+def _places(members: Iterable[Member], nodes: Callable[[], Sequence[Node]]) -> tuple[tuple[str, str], ...]:
+    """(cluster, node) of each; an allocation that names no cluster means that node in whichever cluster it is."""
+    places = {(who.cluster, who.node) for who in members}
+    unsaid = {node for cluster, node in places if not cluster}
+    if unsaid:
+        places |= {(node.cluster, node.name) for node in nodes() if node.name in unsaid}
+    return tuple(sorted(places))

@@ -1,0 +1,91 @@
+"""The newest value of each line, with the time at which it was measured."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+
+from jobmeter.model.batch import BucketColumns, Int64s, SampleColumns, SeriesKeys
+from jobmeter.model.catalog import Metric
+from jobmeter.model.time import MINUTE, TimeRange
+from jobmeter.query.frame import Entry, Frame, groups, is_counter
+from jobmeter.query.lines import Head, unit_of
+from jobmeter.query.plan import sources
+from jobmeter.query.reduce import Bools, References, bucket, merge, take
+from jobmeter.query.request import Statistic
+from jobmeter.query.source import Meter, Source
+from jobmeter.query.table import lines_of
+
+WINDOW_MS = 5 * MINUTE
+"""What was measured longer ago than this, seen from the newest sample, is not a latest value."""
+_FINEST_MS = 1
+
+
+class LatestValue(msgspec.Struct, frozen=True, kw_only=True):
+    """One value: ``time`` is that of the newest sample in it, in epoch milliseconds; ``value`` is in ``unit``."""
+
+    metric: str
+    unit: str
+    replica: str
+    node: str
+    device: str
+    rank: int | None
+    time: int
+    value: float
+
+
+def newest(entries: Sequence[Entry], source: Source, span: TimeRange, meter: Meter) -> BucketColumns:
+    """For each entry with a sample in the span its last one, as a bucket named 0: of a counter the last increase."""
+    parts: list[BucketColumns] = []
+    for group in groups(entries, span):
+        keys = SeriesKeys.of([entries[at].series for at in group.positions])
+        counters = np.array([is_counter(entries[at].series.metric) for at in group.positions])
+        columns = _last(source, keys, counters, group.span, meter)
+        parts.append(replace(columns, index=np.array(group.positions, np.uint32)[columns.index]))
+    columns = merge(parts)
+    return replace(columns, time=np.zeros(len(columns), np.int64))
+
+
+def _last(source: Source, keys: SeriesKeys, counters: Bools, span: TimeRange, meter: Meter) -> BucketColumns:
+    references = References.none(len(keys))
+    last = merge([])
+    for piece in source.pieces(keys, span, _FINEST_MS, meter):
+        if isinstance(piece.columns, SampleColumns):
+            # A bucket of a millisecond holds one sample.
+            last = _ends(merge([last, bucket(piece.columns, _FINEST_MS, counters, references)]))
+    return last
+
+
+def _ends(columns: BucketColumns) -> BucketColumns:
+    ended = np.ones(len(columns), np.bool_)
+    ended[:-1] = columns.index[1:] != columns.index[:-1]
+    return take(columns, ended)
+
+
+def values(frame: Frame, metrics: Sequence[Metric], line: Int64s, heads: Sequence[Head]) -> Iterator[LatestValue]:
+    """The latest values of metrics, from a frame of ``newest`` columns."""
+    for metric in metrics:
+        table = lines_of(frame, metric, Statistic.MEAN, None, line)
+        times = _times(frame, metric, line, len(heads))
+        for owner, value in zip(table.owner.tolist(), table.value.tolist(), strict=True):
+            head = heads[owner]
+            yield LatestValue(
+                metric=metric.name,
+                unit=unit_of(metric, Statistic.MEAN),
+                replica=head.replica,
+                node=head.node,
+                device=head.device,
+                rank=head.rank,
+                time=int(times[owner]),
+                value=value,
+            )
+
+
+def _times(frame: Frame, metric: Metric, line: Int64s, lines: int) -> Int64s:
+    """For each line the time of the newest sample that the metric is made of."""
+    times = np.zeros(lines, np.int64)
+    for name in sources([metric]):
+        rows = frame.rows(name)
+        np.maximum.at(times, line[frame.member[rows.index]], rows.last_time)
+    return times

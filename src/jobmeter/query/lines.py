@@ -1,0 +1,108 @@
+"""Which members share a line of the answer, and what the line is called."""
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from jobmeter.model.batch import Int64s
+from jobmeter.model.catalog import Kind, Metric
+from jobmeter.model.job import JobView
+from jobmeter.query.frame import Frame, Member
+from jobmeter.query.request import By, Statistic
+
+_DIGITS = re.compile(r"(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The names of a line."""
+
+    replica: str = ""
+    node: str = ""
+    device: str = ""
+    rank: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """The rank of replicas, and of devices of replicas, as far as the registry knows."""
+
+    replica: dict[str, int]
+    device: dict[tuple[str, str, str], int]
+
+    @classmethod
+    def of(cls, view: JobView | None) -> "Ranks":
+        """The ranks that a job's replicas and allocations state."""
+        if view is None:
+            return cls({}, {})
+        replicas = sorted(view.replicas, key=lambda replica: replica.attempt)
+        return cls(
+            {replica.name: replica.rank for replica in replicas if replica.rank is not None},
+            {(one.replica, one.node, one.device): one.rank for one in view.allocations if one.rank is not None},
+        )
+
+
+def assign(frame: Frame, by: By, ranks: Ranks) -> tuple[Int64s, list[Head]]:
+    """For each member of the frame the number of its line, and the lines' names."""
+    places: dict[tuple[str, ...], int] = {}
+    heads: list[Head] = []
+    line = np.empty(len(frame.members), np.int64)
+    for at, (member, node) in enumerate(zip(frame.members, frame.nodes, strict=True)):
+        key = _key(member, node, by)
+        line[at] = places.setdefault(key, len(places))
+        if len(heads) < len(places):
+            heads.append(_head(member, node, by, ranks))
+        elif by is By.REPLICA and heads[line[at]].node != node:
+            heads[line[at]] = Head(member.replica, "", "", heads[line[at]].rank)
+    return line, heads
+
+
+def unit_of(metric: Metric, statistic: Statistic) -> str:
+    """The unit of a line's values."""
+    if statistic is Statistic.COUNT:
+        return "1"
+    if metric.kind is Kind.COUNTER and statistic is not Statistic.MEAN:
+        return metric.unit
+    return metric.answer_unit
+
+
+@lru_cache(maxsize=65_536)
+def natural(name: str) -> tuple[tuple[int, int, str], ...]:
+    """A key that sorts numbers in names by their value: ``worker-2`` before ``worker-10``."""
+    parts = _DIGITS.split(name)
+    return tuple((0, int(part), part) if part.isdecimal() else (1, 0, part) for part in parts if part)
+
+
+def sort_key(head: Head) -> tuple[object, ...]:
+    """By replica, node and device, each in natural order."""
+    return natural(head.replica), natural(head.node), natural(head.device)
+
+
+def _key(member: Member, node: str, by: By) -> tuple[str, ...]:
+    match by:
+        case By.JOB:
+            return ()
+        case By.REPLICA:
+            # What a node does as a whole belongs to no replica: a line for each node.
+            return (member.job, member.replica) if member.replica else ("", "", member.cluster, member.node)
+        case By.DEVICE:
+            return tuple(member)
+        case By.NODE:
+            return member.cluster, node
+
+
+def _head(member: Member, node: str, by: By, ranks: Ranks) -> Head:
+    rank = ranks.replica.get(member.replica)
+    match by:
+        case By.JOB:
+            return Head()
+        case By.NODE:
+            return Head(node=node)
+        case By.REPLICA:
+            return Head(member.replica, node, "", rank)
+        case By.DEVICE:
+            return Head(
+                member.replica, node, member.device, ranks.device.get((member.replica, node, member.device), rank)
+            )

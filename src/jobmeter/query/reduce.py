@@ -1,0 +1,179 @@
+"""Samples to buckets, and buckets to larger ones: array functions without I/O.
+
+Everything works on columns sorted by (index, time), all series at once. ``BucketColumns`` can be merged in any grouping
+with the same result, because each bucket's increase is counted from the last sample before it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jobmeter.model.batch import BucketColumns, Float64s, Int64s, SampleColumns, Uint32s
+
+Bools = NDArray[np.bool_]
+Positions = NDArray[np.intp]
+
+NEVER = -1
+"""The time of a reference that does not exist."""
+
+
+@dataclass(slots=True, eq=False)
+class References:
+    """For each series the last sample so far: what the next increase of a counter is counted from.
+
+    ``time`` int64[k] ms (``NEVER`` for none), ``value`` float64[k]. Changed in place as pieces go by in order of time.
+    """
+
+    time: Int64s
+    value: Float64s
+
+    @classmethod
+    def none(cls, count: int) -> "References":
+        """No sample yet, for that many series."""
+        return cls(np.full(count, NEVER, np.int64), np.zeros(count))
+
+    def update(self, index: Uint32s, time: Int64s, value: Float64s) -> None:
+        """Take over the last sample of each series; the columns are sorted by (index, time)."""
+        ends = np.flatnonzero(_ends(index))
+        self.time[index[ends]] = time[ends]
+        self.value[index[ends]] = value[ends]
+
+
+def bucket(columns: SampleColumns, step_ms: int, counters: Bools, references: References) -> BucketColumns:
+    """The buckets of raw samples; ``references`` moves on to the last samples of ``columns``.
+
+    ``counters`` bool[k] says which series have increases. Buckets are epoch-aligned and named by their start.
+    """
+    if not len(columns):
+        return empty()
+    index, time, value = columns.index, columns.time, columns.value
+    start = time - time % step_ms
+    starts = np.flatnonzero(_begins(index) | _changes(start))
+    ends = np.r_[starts[1:], len(index)] - 1
+    increase, elapsed = _growth(columns, starts, ends, counters, references)
+    references.update(index, time, value)
+    return BucketColumns(
+        index=index[starts],
+        time=start[starts],
+        count=(ends - starts + 1).astype(np.uint64),
+        sum=np.add.reduceat(value, starts),
+        minimum=np.minimum.reduceat(value, starts),
+        maximum=np.maximum.reduceat(value, starts),
+        first=value[starts],
+        first_time=time[starts],
+        last=value[ends],
+        last_time=time[ends],
+        increase=increase,
+        elapsed=elapsed,
+    )
+
+
+def _growth(
+    columns: SampleColumns, starts: Positions, ends: Positions, counters: Bools, references: References
+) -> tuple[Float64s, Int64s]:
+    """Per bucket the increase since the sample before it, and the time since then; 0 for what is no counter."""
+    if not counters.any():
+        return np.zeros(len(starts)), np.zeros(len(starts), np.int64)
+    index, time, value = columns.index, columns.time, columns.value
+    before_time, before_value = np.r_[time[:1], time[:-1]], np.r_[value[:1], value[:-1]]
+    first = np.flatnonzero(_begins(index))
+    series = index[first]
+    known = references.time[series] != NEVER
+    # A series without a reference is its own: nothing is known to have grown before its first sample.
+    before_time[first] = np.where(known, references.time[series], time[first])
+    before_value[first] = np.where(known, references.value[series], value[first])
+    counted = counters[index[starts]]
+    increase = np.add.reduceat(growth(before_value, value), starts)
+    return np.where(counted, increase, 0.0), np.where(counted, time[ends] - before_time[starts], 0)
+
+
+def growth(before: Float64s, after: Float64s) -> Float64s:
+    """How much a counter grew from one reading to the next: after a reset it counts from zero."""
+    return np.where(after >= before, after - before, after)
+
+
+def coarsen(columns: BucketColumns, step_ms: int) -> BucketColumns:
+    """The same in buckets of ``step_ms``, a multiple of their length."""
+    return _merge(columns, columns.index, columns.time - columns.time % step_ms)
+
+
+def relabel(columns: BucketColumns, index: Uint32s) -> BucketColumns:
+    """Series become others: row r now belongs to ``index[r]``; rows that meet in a bucket are merged in time order."""
+    return _merge(columns, index, columns.time)
+
+
+def merge(parts: Sequence[BucketColumns]) -> BucketColumns:
+    """Parts of one reading as one: a bucket that lies in several parts becomes one."""
+    filled = [part for part in parts if len(part)]
+    if not filled:
+        return empty()
+    if len(filled) == 1:
+        return filled[0]
+    columns = BucketColumns(**{name: np.concatenate([getattr(part, name) for part in filled]) for name in FIELDS})
+    return _merge(columns, columns.index, columns.time)
+
+
+def take(columns: BucketColumns, rows: Positions | Bools | slice) -> BucketColumns:
+    """Some of the rows."""
+    return BucketColumns(**{name: getattr(columns, name)[rows] for name in FIELDS})
+
+
+def empty() -> BucketColumns:
+    """No buckets."""
+    none, whole = np.empty(0), np.empty(0, np.int64)
+    return BucketColumns(
+        np.empty(0, np.uint32), whole, np.empty(0, np.uint64), none, none, none, none, whole, none, whole, none, whole
+    )
+
+
+FIELDS = tuple(BucketColumns.__dataclass_fields__)
+
+
+def _merge(columns: BucketColumns, index: Uint32s, start: Int64s) -> BucketColumns:
+    if not len(columns):
+        return columns
+    order = np.lexsort((columns.first_time, start, index))
+    if np.array_equal(order, np.arange(len(order))):
+        ordered = columns
+    else:
+        ordered, index, start = take(columns, order), index[order], start[order]
+    starts = np.flatnonzero(_begins(index) | _changes(start))
+    ends = np.r_[starts[1:], len(index)] - 1
+    last_time = np.maximum.reduceat(ordered.last_time, starts)
+    newest = ends
+    if np.any(ordered.last_time[ends] != last_time):
+        # Rows overlap in time (two attempts of one replica): the one that ends last has the last sample.
+        newest = np.lexsort((ordered.last_time, start, index))[ends]
+    return BucketColumns(
+        index=index[starts].astype(np.uint32),
+        time=start[starts],
+        count=np.add.reduceat(ordered.count, starts),
+        sum=np.add.reduceat(ordered.sum, starts),
+        minimum=np.minimum.reduceat(ordered.minimum, starts),
+        maximum=np.maximum.reduceat(ordered.maximum, starts),
+        first=ordered.first[starts],
+        first_time=ordered.first_time[starts],
+        last=ordered.last[newest],
+        last_time=last_time,
+        increase=np.add.reduceat(ordered.increase, starts),
+        elapsed=np.add.reduceat(ordered.elapsed, starts),
+    )
+
+
+def _changes(column: NDArray[np.generic]) -> Bools:
+    """True where a value differs from the one before it, and at the first row."""
+    changed = np.ones(len(column), np.bool_)
+    np.not_equal(column[1:], column[:-1], out=changed[1:])
+    return changed
+
+
+def _begins(index: Uint32s) -> Bools:
+    return _changes(index)
+
+
+def _ends(index: Uint32s) -> Bools:
+    ended = np.ones(len(index), np.bool_)
+    np.not_equal(index[1:], index[:-1], out=ended[:-1])
+    return ended

@@ -1,0 +1,118 @@
+"""What a job used over its whole life, in one object."""
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from jobmeter.model.catalog import Aggregate, Kind, Metric
+from jobmeter.model.job import JobState, JobView
+from jobmeter.model.time import HOUR, MAX_TIME_MS, TimeRange, ceil_to, floor_to
+from jobmeter.query.defaults import job_end, job_start
+from jobmeter.query.frame import Frame
+from jobmeter.query.reduce import coarsen
+from jobmeter.query.request import Statistic
+from jobmeter.query.table import Table, lines_of
+
+POINTS = 60
+ALL_TIME_MS = ceil_to(MAX_TIME_MS, HOUR) + HOUR
+"""A step that makes one bucket of everything, and that every tier fits."""
+
+
+class MetricSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """One metric of a job.
+
+    ``mean`` is that of the job's members over its life, ``max`` the highest that any member showed (of a counter: the
+    highest rate of the job in one of ``points``), ``last`` the newest of ``points``; in ``unit``. ``total`` is a
+    counter's increase over all members, in ``total_unit``. ``points`` are the job's values in steps of
+    ``JobSummary.step_ms`` from ``JobSummary.start_ms`` on, None where nothing was measured.
+    """
+
+    metric: str
+    unit: str
+    mean: float | None
+    max: float | None
+    last: float | None
+    total: float | None = None
+    total_unit: str = ""
+    points: list[float | None] = []
+
+
+class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job used. Times in epoch milliseconds; ``duration_ms`` None where its start is unknown.
+
+    ``metrics`` holds those of the core set that were measured. ``gpu_energy_joules`` is the energy of all its GPUs,
+    None where nobody measured it.
+    """
+
+    state: JobState
+    duration_ms: int | None
+    start_ms: int
+    step_ms: int
+    replicas: int
+    nodes: int
+    devices: int
+    metrics: list[MetricSummary]
+    gpu_energy_joules: float | None = None
+
+
+def summarize(
+    view: JobView, frame: Frame, metrics: Sequence[Metric], span: TimeRange, step_ms: int, now_ms: int
+) -> JobSummary:
+    """The summary of a job, from a frame with its buckets of ``step_ms`` over ``span``."""
+    whole = frame.with_columns(coarsen(frame.columns, ALL_TIME_MS))
+    found = [_metric(frame, whole, metric, span, step_ms) for metric in metrics]
+    told = [one for one in found if one is not None]
+    start = job_start(view.job)
+    end = job_end(view.job)
+    until = now_ms if end is None else end
+    return JobSummary(
+        state=view.job.state,
+        duration_ms=None if start is None else max(until - start, 0),
+        start_ms=floor_to(span.start_ms, step_ms),
+        step_ms=step_ms,
+        replicas=len(({one.name for one in view.replicas} | {entry.replica for entry in frame.entries}) - {""}),
+        nodes=len(({one.node for one in view.replicas} | {entry.series.node for entry in frame.entries}) - {""}),
+        devices=len(_devices(view, frame)),
+        metrics=told,
+        gpu_energy_joules=next((one.total for one in told if one.metric == "gpu.energy"), None),
+    )
+
+
+def _devices(view: JobView, frame: Frame) -> set[tuple[str, str]]:
+    found = {(one.node, one.device) for one in view.allocations}
+    return found | {(entry.series.node, entry.series.device) for entry in frame.entries if entry.series.device}
+
+
+def _metric(frame: Frame, whole: Frame, metric: Metric, span: TimeRange, step_ms: int) -> MetricSummary | None:
+    one_line = np.zeros(len(frame.members), np.int64)
+    points = lines_of(frame, metric, Statistic.MEAN, None, one_line)
+    if not len(points) and not len(frame.rows(metric.name)):
+        return None
+    counter = metric.kind is Kind.COUNTER
+    mean = lines_of(whole, metric, Statistic.MEAN, None, one_line)
+    highest = points if counter else lines_of(whole, metric, Statistic.MAX, Aggregate.MAX, one_line)
+    total = lines_of(whole, metric, Statistic.INCREASE, Aggregate.SUM, one_line) if counter else None
+    return MetricSummary(
+        metric=metric.name,
+        unit=metric.answer_unit,
+        mean=_one(mean),
+        max=float(highest.value.max()) if len(highest) else None,
+        last=float(points.value[-1]) if len(points) else None,
+        total=None if total is None else _one(total),
+        total_unit=metric.unit if counter else "",
+        points=_grid(points, span, step_ms),
+    )
+
+
+def _one(table: Table) -> float | None:
+    return float(table.value[0]) if len(table) else None
+
+
+def _grid(points: Table, span: TimeRange, step_ms: int) -> list[float | None]:
+    first = floor_to(span.start_ms, step_ms)
+    count = (ceil_to(span.end_ms, step_ms) - first) // step_ms
+    grid: list[float | None] = [None] * count
+    for time, value in zip(points.time.tolist(), points.value.tolist(), strict=True):
+        grid[(time - first) // step_ms] = value
+    return grid

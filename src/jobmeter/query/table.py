@@ -1,0 +1,211 @@
+"""From a frame's buckets to the values of an answer: statistics, derivations, and the joining of members.
+
+A table has one value for each (member or line, bucket) that has one. What is missing has no row.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jobmeter.model.batch import BucketColumns, Float64s, Int64s
+from jobmeter.model.catalog import Aggregate, Kind, Metric, Scope, find
+from jobmeter.query.frame import Frame
+from jobmeter.query.reduce import Bools, relabel, take
+from jobmeter.query.request import Statistic
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """``owner`` int64[n] (a member, a line), ``time`` int64[n] bucket starts in ms, ``value`` float64[n].
+
+    Sorted by (owner, time), each pair once, unless said otherwise.
+    """
+
+    owner: Int64s
+    time: Int64s
+    value: Float64s
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Pairs:
+    """Numerators and denominators that meet in a (member, bucket)."""
+
+    owner: Int64s
+    time: Int64s
+    upper: Float64s
+    lower: Float64s
+
+
+def lines_of(frame: Frame, metric: Metric, statistic: Statistic, how: Aggregate | None, line: Int64s) -> Table:
+    """The values of a metric by line; ``line`` int64[members] says to which line each member belongs.
+
+    ``how`` None joins the members of a line as the catalogue says.
+    """
+    measured = _measured(frame, metric, statistic)
+    if metric.ratio is None:
+        return join(Table(line[measured.owner], measured.time, measured.value), how or metric.over)
+    pairs = _pairs(frame, metric, statistic, measured)
+    if how is None and metric.over is Aggregate.RATIO and not len(measured):
+        upper = join(Table(line[pairs.owner], pairs.time, pairs.upper), Aggregate.SUM)
+        lower = join(Table(line[pairs.owner], pairs.time, pairs.lower), Aggregate.SUM)
+        return Table(upper.owner, upper.time, upper.value / lower.value)
+    values = _both(measured, Table(pairs.owner, pairs.time, pairs.upper / pairs.lower))
+    plain = Aggregate.MEAN if metric.over is Aggregate.RATIO else metric.over
+    return join(Table(line[values.owner], values.time, values.value), how or plain)
+
+
+def join(table: Table, how: Aggregate) -> Table:
+    """Rows of one (owner, time), in any order, as one row."""
+    if not len(table):
+        return table
+    order = np.lexsort((table.time, table.owner))
+    owner, time, value = table.owner[order], table.time[order], table.value[order]
+    new = np.ones(len(order), np.bool_)
+    new[1:] = (owner[1:] != owner[:-1]) | (time[1:] != time[:-1])
+    starts = np.flatnonzero(new)
+    if len(starts) == len(order):
+        return Table(owner, time, value)
+    joined = _REDUCE[how].reduceat(value, starts)
+    if how in (Aggregate.MEAN, Aggregate.RATIO):
+        joined = joined / np.diff(np.r_[starts, len(order)])
+    return Table(owner[starts], time[starts], joined)
+
+
+_REDUCE: dict[Aggregate, np.ufunc] = {
+    Aggregate.SUM: np.add,
+    Aggregate.MEAN: np.add,
+    Aggregate.RATIO: np.add,
+    Aggregate.MIN: np.minimum,
+    Aggregate.MAX: np.maximum,
+}
+
+
+def _measured(frame: Frame, metric: Metric, statistic: Statistic) -> Table:
+    """The metric by member, without a limit's help: its own samples, else the rate of its counter."""
+    own = _direct(frame, metric, statistic)
+    counter = find(metric.rate_of) if metric.rate_of else None
+    if counter is None:
+        return own
+    rates = _rate(frame, counter, statistic)
+    others = ~np.isin(rates.owner, own.owner)
+    return _both(own, Table(rates.owner[others], rates.time[others], rates.value[others]))
+
+
+def _rate(frame: Frame, counter: Metric, statistic: Statistic) -> Table:
+    """A counter's rate as a gauge: a bucket has one rate, which is its mean, its least and its last."""
+    if statistic is Statistic.COUNT:
+        return _direct(frame, counter, Statistic.COUNT)
+    rates = _direct(frame, counter, Statistic.MEAN)
+    if statistic is not Statistic.SUM or not len(rates):
+        return rates
+    counts = _direct(frame, counter, Statistic.COUNT)
+    mine, theirs = _meet(rates, counts)
+    return Table(rates.owner[mine], rates.time[mine], rates.value[mine] * counts.value[theirs])
+
+
+def _direct(frame: Frame, metric: Metric, statistic: Statistic) -> Table:
+    """The samples of the metric itself, by member: attempts merged, labelled parts joined as the catalogue says."""
+    rows = frame.rows(metric.name)
+    if metric.scope is Scope.DEVICE:
+        rows = _undisputed(frame, rows)
+    if not len(rows):
+        return _nothing()
+    columns = relabel(rows, frame.part[rows.index].astype(np.uint32))
+    value, known = statistic_of(columns, metric.kind, statistic)
+    table = Table(frame.part_member[columns.index], columns.time, value)
+    if not known.all():
+        table = Table(table.owner[known], table.time[known], value[known])
+    return join(table, metric.parts)
+
+
+def statistic_of(columns: BucketColumns, kind: Kind, statistic: Statistic) -> tuple[Float64s, Bools]:
+    """The statistic of each bucket, and where there is one (a counter's first sample ever has no rate)."""
+    known = np.ones(len(columns), np.bool_)
+    if statistic is Statistic.INCREASE or (statistic is Statistic.MEAN and kind is Kind.COUNTER):
+        known = columns.elapsed > 0
+        increase = columns.increase
+        return (
+            increase if statistic is Statistic.INCREASE else increase * 1000.0 / np.where(known, columns.elapsed, 1)
+        ), known
+    if statistic is Statistic.MEAN:
+        return columns.sum / columns.count, known
+    column: NDArray[np.generic] = getattr(columns, _COLUMN[statistic])
+    return column.astype(np.float64), known
+
+
+_COLUMN = {
+    Statistic.MIN: "minimum",
+    Statistic.MAX: "maximum",
+    Statistic.COUNT: "count",
+    Statistic.SUM: "sum",
+    Statistic.FIRST: "first",
+    Statistic.LAST: "last",
+}
+
+
+def _undisputed(frame: Frame, rows: BucketColumns) -> BucketColumns:
+    """Where a shared device was measured as a whole, the rows that its jobs had of it besides are left out."""
+    entry_job = np.array([bool(entry.series.job) for entry in frame.entries])
+    ours = entry_job[rows.index] if len(rows) else np.empty(0, np.bool_)
+    if ours.all() or not ours.any():
+        return rows
+    member = frame.member[rows.index]
+    numbers = _numbers(member, rows.time, member, rows.time)[0]
+    return take(rows, ~ours | ~np.isin(numbers, numbers[~ours]))
+
+
+def _pairs(frame: Frame, metric: Metric, statistic: Statistic, measured: Table) -> _Pairs:
+    """Usage and limit of the members that have no measured ratio; a limit is the mean of its bucket."""
+    if metric.ratio is None:
+        none = _nothing()
+        return _Pairs(none.owner, none.time, none.value, none.value)
+    usage_metric, limit_metric = (_known(name) for name in metric.ratio)
+    usage = _measured(frame, usage_metric, statistic)
+    others = ~np.isin(usage.owner, measured.owner)
+    usage = Table(usage.owner[others], usage.time[others], usage.value[others])
+    if statistic is Statistic.COUNT:
+        return _Pairs(usage.owner, usage.time, usage.value, np.ones(len(usage)))
+    limit = _measured(frame, limit_metric, Statistic.MEAN)
+    lower = np.full(len(usage), frame.limits.get(limit_metric.name, 0.0))
+    mine, theirs = _meet(usage, limit)
+    lower[mine] = limit.value[theirs]
+    known = lower > 0
+    return _Pairs(usage.owner[known], usage.time[known], usage.value[known], lower[known])
+
+
+def _meet(one: Table, other: Table) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Positions of the rows of both that are of the same (owner, time)."""
+    mine, theirs = _numbers(one.owner, one.time, other.owner, other.time)
+    _, at, there = np.intersect1d(mine, theirs, assume_unique=True, return_indices=True)
+    return at, there
+
+
+def _numbers(owner: Int64s, time: Int64s, other_owner: Int64s, other_time: Int64s) -> tuple[Int64s, Int64s]:
+    """One whole number for each (owner, time), the same in both tables."""
+    _, place = np.unique(np.r_[time, other_time], return_inverse=True)
+    width = int(place.max()) + 1 if len(place) else 1
+    numbers = np.r_[owner, other_owner] * width + place
+    return numbers[: len(owner)], numbers[len(owner) :]
+
+
+def _both(one: Table, other: Table) -> Table:
+    """Rows of both, of different owners: no longer sorted."""
+    if not len(other):
+        return one
+    return Table(np.r_[one.owner, other.owner], np.r_[one.time, other.time], np.r_[one.value, other.value])
+
+
+def _known(name: str) -> Metric:
+    metric = find(name)
+    if metric is None:
+        message = f"the catalogue derives a metric from {name!r}, which it does not hold"
+        raise LookupError(message)
+    return metric
+
+
+def _nothing() -> Table:
+    return Table(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))

@@ -1,0 +1,136 @@
+"""The composition root: settings in, a running application out."""
+
+import logging
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from jobmeter.access.audit import Audit
+from jobmeter.access.authenticate import Authenticator
+from jobmeter.access.limit import RateLimiter, parse_rates
+from jobmeter.access.nonces import NonceMemory
+from jobmeter.access.vault import Vault
+from jobmeter.dialects.registry import dialects
+from jobmeter.errors import JobmeterError
+from jobmeter.ingest.funnel import Funnel
+from jobmeter.model.time import SECOND, Clock, SystemClock
+from jobmeter.query.execute import Executor
+from jobmeter.registry.base import Registry
+from jobmeter.registry.open import open_registry
+from jobmeter.server.background import RollUps
+from jobmeter.server.dialect_door import DialectDoor
+from jobmeter.server.edge import Door, Edge
+from jobmeter.server.exchange import AsgiScope, Receive, Send
+from jobmeter.server.native.door import NativeDoor
+from jobmeter.server.root import HealthDoor, RootDoor
+from jobmeter.server.services import Lanes, Services
+from jobmeter.server.telemetry import Telemetry
+from jobmeter.server.work import Lane
+from jobmeter.settings import Settings
+from jobmeter.store.base import Store, StoreStatistics
+from jobmeter.store.registry import open_store
+from jobmeter.store.window.store import WindowedStore
+
+_log = logging.getLogger("jobmeter.server")
+
+READ_THREADS, WRITE_THREADS, CONTROL_THREADS = 16, 16, 4
+WAITING = 512
+NONCES, AUDIT = "nonces", "audit.log"
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """The ASGI application of a server, and what stands behind it. ``close`` when the last request is answered."""
+
+    edge: Edge
+    services: Services
+    background: RollUps
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        await self.edge(scope, receive, send)
+
+    def start(self) -> None:
+        """Begin the work that nobody asks for."""
+        self.background.start()
+
+    def close(self) -> None:
+        """Finish what was taken in, then let go of everything. Nothing that was acknowledged depends on it."""
+        self.background.stop()
+        for lane in self.services.lanes.all():
+            lane.close()
+        with ExitStack() as stack:
+            stack.callback(self.services.registry.close)
+            stack.callback(self.services.nonces.close)
+            stack.callback(self.services.store.close)
+            stack.callback(self.services.funnel.close)
+
+
+def build(settings: Settings, clock: Clock | None = None) -> Application:
+    """A server's application on its store and registry, which are opened and migrated.
+
+    Raises ConfigurationError or UnavailableError when one of them cannot be.
+    """
+    clock = clock or SystemClock()
+    with ExitStack() as opened:
+        registry = open_registry(settings.registry_url, settings.retention)
+        opened.callback(registry.close)
+        store = _windowed(open_store(settings.store_dsn, clock), settings, clock)
+        opened.callback(store.close)
+        application = assemble(settings, clock, registry, store)
+        opened.pop_all()
+    return application
+
+
+def assemble(settings: Settings, clock: Clock, registry: Registry, store: Store) -> Application:
+    """The application on a store and a registry that are open already; ``Application.close`` closes them."""
+    vault = Vault.load(settings)
+    telemetry = Telemetry(clock)
+    nonces = NonceMemory(clock, settings.data / NONCES)
+    services = Services(
+        settings=settings,
+        clock=clock,
+        registry=registry,
+        store=store,
+        vault=vault,
+        nonces=nonces,
+        authenticator=Authenticator(registry, vault, clock, nonces),
+        limiter=RateLimiter(clock, parse_rates(settings.rate_limits)),
+        audit=Audit(clock, settings.data / AUDIT),
+        funnel=Funnel(store, registry, clock, settings.limits),
+        executor=Executor(store, registry, clock, settings.limits),
+        telemetry=telemetry,
+        lanes=Lanes(
+            read=Lane("read", READ_THREADS, WAITING),
+            write=Lane("write", WRITE_THREADS, WAITING),
+            control=Lane("control", CONTROL_THREADS, WAITING),
+        ),
+    )
+    _watch(services)
+    doors: list[Door] = [
+        HealthDoor(services),
+        *(DialectDoor(dialect, services) for dialect in dialects()),
+        NativeDoor(services),
+        RootDoor(),
+    ]
+    return Application(Edge(doors, telemetry, settings.limits.body_bytes), services, RollUps(store, clock, telemetry))
+
+
+def _windowed(engine: Store, settings: Settings, clock: Clock) -> Store:
+    """The engine with a hot window in front, unless there is to be none."""
+    if not settings.window_seconds:
+        return engine
+    return WindowedStore(engine, clock, length_ms=settings.window_seconds * SECOND, bound=settings.window_bytes)
+
+
+def _watch(services: Services) -> None:
+    def statistics() -> StoreStatistics | None:
+        try:
+            return services.store.statistics()
+        except JobmeterError as error:
+            _log.warning("the store's sizes are not known: %s", error.message)
+            return None
+
+    def work() -> dict[str, int]:
+        return {lane.name: lane.busy for lane in services.lanes.all()}
+
+    services.telemetry.watch(work, statistics, lambda: services.funnel.queue_bytes)

@@ -1,0 +1,61 @@
+"""The door of every dialect: match, let in, parse, ask, render. The dialect does the words, this does the work."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from jobmeter.access.call import Call
+from jobmeter.access.scope import Scope
+from jobmeter.dialects.base import Answer, Context, Dialect, Match, ShareQuestion
+from jobmeter.errors import JobmeterError
+from jobmeter.server.exchange import Exchange, decoded_body
+from jobmeter.server.gate import allowed, authenticated
+from jobmeter.server.services import Services
+from jobmeter.server.share import share
+
+
+@dataclass(frozen=True, slots=True)
+class DialectVisit:
+    """See ``jobmeter.server.edge.Visit``."""
+
+    body_bytes: int
+    serve: Callable[[Exchange], Awaitable[None]]
+
+
+class DialectDoor:
+    """See ``jobmeter.server.edge.Door``."""
+
+    def __init__(self, dialect: Dialect, services: Services) -> None:
+        self.name = dialect.name
+        self._dialect = dialect
+        self._services = services
+
+    def open(self, call: Call) -> DialectVisit | None:
+        """See ``Door.open``."""
+        match = self._dialect.match(call)
+        return None if match is None else DialectVisit(match.operation.body_bytes, partial(self._serve, match))
+
+    def refuse(self, call: Call, request_id: str, error: JobmeterError) -> Answer:
+        """See ``Door.refuse``."""
+        return self._dialect.render_error(call, Context(self._services.clock.now_ms(), request_id), error)
+
+    async def _serve(self, match: Match, exchange: Exchange) -> None:
+        lane = self._services.lanes.read
+        await exchange.reply(await lane.run(self._answer, match, exchange.call, exchange.request_id))
+
+    def _answer(self, match: Match, call: Call, request_id: str) -> Answer:
+        services, operation = self._services, match.operation
+        principal = authenticated(services, call, request_id, self._dialect.schemes, operation.name)
+        scope = allowed(services, call, request_id, principal, operation.action, None)
+        # Signatures cover the body as sent; an operation reads it uncompressed.
+        call = replace(call, body=decoded_body(call, services.settings.limits.decoded_bytes))
+        context = Context(services.clock.now_ms(), request_id, match.path)
+        questions = operation.parse(call, context)
+        results = [self._ask(question, scope) for question in questions]
+        return operation.render(call, context, questions, results)
+
+    def _ask(self, question: Any, scope: Scope) -> Any:  # noqa: ANN401 - each question has its own result
+        if isinstance(question, ShareQuestion):
+            return share(self._services, question, scope)
+        return self._services.executor.run(question, scope)

@@ -1,0 +1,148 @@
+"""The front of the server: a bare ASGI application that finds the door for each request and lets nothing escape.
+
+A framework's router would refuse what vendors' SDKs send (a scheme in Host, ``%2F`` and ``//`` in the path), so doors
+are asked in order with the path as it came.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+from jobmeter.access.call import Call
+from jobmeter.dialects.base import Answer
+from jobmeter.errors import InvalidRequestError, JobmeterError, NotFoundError
+from jobmeter.server.exchange import AsgiScope, ClientGoneError, Exchange, Receive, Room, Send
+from jobmeter.server.telemetry import Telemetry
+
+_log = logging.getLogger("jobmeter.server")
+_access = logging.getLogger("jobmeter.access")
+
+WATCH_AFTER_SECONDS = 0.05
+"""A request that takes longer is watched for a client that goes away."""
+BODIES = 8
+"""How many bodies of the largest size may be held at one time."""
+
+
+class Visit(Protocol):
+    """A request that a door took: how large its body may be, and how it is answered."""
+
+    @property
+    def body_bytes(self) -> int:
+        """Largest body, as sent."""
+        ...
+
+    @property
+    def serve(self) -> Callable[[Exchange], Awaitable[None]]:
+        """Answer the request; the body was read. May raise JobmeterError before it began to answer."""
+        ...
+
+
+class Door(Protocol):
+    """One way in: a part of the paths, with its own form of answers and errors."""
+
+    @property
+    def name(self) -> str:
+        """The name in logs and in the server's own metrics."""
+        ...
+
+    def open(self, call: Call) -> Visit | None:
+        """What answers the call (its body is not read yet); None when it is another door's. May raise JobmeterError."""
+        ...
+
+    def refuse(self, call: Call, request_id: str, error: JobmeterError) -> Answer:
+        """The error in this door's own form."""
+        ...
+
+
+class Edge:
+    """The ASGI application. ``doors`` are asked in order; the last one takes everything.
+
+    All bodies that are held at one time may be ``BODIES`` times ``body_bytes`` together.
+    """
+
+    def __init__(self, doors: Sequence[Door], telemetry: Telemetry, body_bytes: int) -> None:
+        self._doors = doors
+        self._telemetry = telemetry
+        self._room = Room(BODIES * body_bytes)
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        """Answer one HTTP request; take part in the lifespan protocol; refuse WebSockets."""
+        if scope["type"] == "lifespan":
+            await _lifespan(receive, send)
+        elif scope["type"] == "http":
+            await self._exchange(Exchange(scope, receive, send))
+        else:
+            await send({"type": "websocket.close", "code": 1003})
+
+    async def _exchange(self, exchange: Exchange) -> None:
+        door, visit = self._find(exchange.call)
+        with self._telemetry.request(door.name, exchange):
+            try:
+                if isinstance(visit, JobmeterError):
+                    await _refuse(door, exchange, visit)
+                    return
+                await exchange.read_body(visit.body_bytes, self._room)
+                await _while_connected(exchange, visit.serve(exchange))
+            except ClientGoneError:
+                exchange.status = exchange.status or 499
+            except JobmeterError as problem:
+                await _refuse(door, exchange, problem)
+            except Exception:  # noqa: BLE001 - a bug must not reach the client, nor end the connection without a word
+                _log.exception("request %s failed: %s", exchange.request_id, exchange.call.raw_path)
+                await _refuse(door, exchange, JobmeterError("internal error"))
+            finally:
+                self._room.give_back(exchange.held)
+        _access.debug(
+            "%s %s %s %d %s",
+            exchange.call.client,
+            exchange.call.method,
+            exchange.call.raw_path,
+            exchange.status,
+            door.name,
+        )
+
+    def _find(self, call: Call) -> tuple[Door, Visit | JobmeterError]:
+        try:
+            _ = call.parameters
+        except ValueError as error:
+            return self._doors[-1], InvalidRequestError(f"the query cannot be read: {error}", "query")
+        for door in self._doors:
+            try:
+                visit = door.open(call)
+            except JobmeterError as problem:
+                return door, problem
+            if visit is not None:
+                return door, visit
+        return self._doors[-1], NotFoundError(f"there is nothing at {call.raw_path[:200]}", "path")
+
+
+async def _refuse(door: Door, exchange: Exchange, error: JobmeterError) -> None:
+    if exchange.status:  # the answer began: all that is left is to cut it off
+        raise error
+    await exchange.reply(door.refuse(exchange.call, exchange.request_id, error))
+
+
+async def _while_connected(exchange: Exchange, work: Awaitable[None]) -> None:
+    task = asyncio.ensure_future(work)
+    try:
+        done, _ = await asyncio.wait((task,), timeout=WATCH_AFTER_SECONDS)
+        if not done:
+            watcher = asyncio.ensure_future(exchange.wait_for_disconnect())
+            try:
+                await asyncio.wait((task, watcher), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                watcher.cancel()
+        if not task.done():
+            raise ClientGoneError
+        task.result()
+    finally:
+        task.cancel()
+
+
+async def _lifespan(receive: Receive, send: Send) -> None:
+    while True:
+        message = await receive()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return

@@ -1,0 +1,176 @@
+"""One HTTP request and its answer on the raw ASGI interface: the call as it was sent, its body within bounds."""
+
+import asyncio
+import uuid
+import zlib
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import replace
+from typing import Any
+
+from jobmeter.access.call import Call
+from jobmeter.dialects.base import Answer
+from jobmeter.errors import InvalidRequestError, LimitExceededError, ThrottledError
+
+AsgiScope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+BODY_SECONDS = 30
+"""Longest silence of a client that is sending a body."""
+
+
+class ClientGoneError(Exception):
+    """The client closed its connection before it had an answer: nobody is left to be answered."""
+
+
+class Room:
+    """How many bytes of bodies may be held at one time, by all requests together. Belongs to the event loop."""
+
+    def __init__(self, size: int) -> None:
+        self._free = size
+
+    def take(self, size: int) -> None:
+        """Take some. Raises ThrottledError when so much is not left."""
+        if size > self._free:
+            raise ThrottledError("too many large bodies at one time, try again", 1000)
+        self._free -= size
+
+    def give_back(self, size: int) -> None:
+        """Give back what was taken."""
+        self._free += size
+
+
+class Exchange:
+    """A request that is being answered.
+
+    ``call`` has an empty body until ``read_body``. ``status`` is 0 until an answer began. Belongs to one task.
+    """
+
+    def __init__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        self.scope = scope
+        self.receive = receive
+        self.request_id = str(uuid.uuid4()).upper()
+        self.status = 0
+        self.held = 0
+        self._answered = asyncio.Event()
+        self.call = _call(scope)
+        self._send = send
+
+    async def read_body(self, limit: int, room: Room) -> None:
+        """Read the body into ``call``, keeping account in ``held`` of what it takes of the room.
+
+        Raises LimitExceededError as soon as it is larger than ``limit`` bytes, ThrottledError when there is no room,
+        InvalidRequestError when the client stops sending.
+        """
+        announced = self.call.header("content-length")
+        if announced.isdigit() and int(announced) > limit:
+            raise _too_large(limit)
+        chunks: list[bytes] = []
+        more = True
+        while more:
+            message = await self._next()
+            chunk = message.get("body", b"")
+            if self.held + len(chunk) > limit:
+                raise _too_large(limit)
+            room.take(len(chunk))
+            self.held += len(chunk)
+            chunks.append(chunk)
+            more = message.get("more_body", False)
+        if self.held:
+            self.call = replace(self.call, body=b"".join(chunks))
+
+    async def _next(self) -> Message:
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                message = await self.receive()
+        except TimeoutError as error:
+            raise InvalidRequestError(f"nothing of the body came for {BODY_SECONDS} seconds", "body") from error
+        if message["type"] == "http.disconnect":
+            raise ClientGoneError
+        return message
+
+    async def wait_for_disconnect(self) -> None:
+        """Return when the client has gone. Only after the body was read."""
+        while (await self.receive())["type"] != "http.disconnect":
+            pass
+
+    async def until_answered(self) -> Message:
+        """What a framework may wait on once the body was read: the connection's end, told after the whole answer."""
+        await self._answered.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Message) -> None:
+        """Pass an ASGI message on; the first one gets the request id, and its status is kept.
+
+        A HEAD request gets the headers alone.
+        """
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = list(message.get("headers", ()))
+            if not any(name.lower() == b"x-request-id" for name, _ in headers):
+                headers.append((b"x-request-id", self.request_id.encode()))
+            message = {**message, "headers": headers}
+        elif self.call.method == "HEAD":
+            message = {**message, "body": b""}
+        await self._send(message)
+        if message["type"] == "http.response.body" and not message.get("more_body", False):
+            self._answered.set()
+
+    async def reply(self, answer: Answer) -> None:
+        """Send a whole answer."""
+        headers = [
+            (b"content-type", answer.content_type.encode("latin-1")),
+            (b"content-length", str(len(answer.body)).encode()),
+            *((name.lower().encode("latin-1"), value.encode("latin-1", "replace")) for name, value in answer.headers),
+        ]
+        await self.send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        await self.send({"type": "http.response.body", "body": answer.body})
+
+
+def decoded_body(call: Call, limit: int) -> bytes:
+    """The body after ``Content-Encoding``: gzip or none.
+
+    Raises InvalidRequestError naming ``Content-Encoding`` for another one or a damaged body, LimitExceededError when
+    the result would be larger than ``limit`` bytes.
+    """
+    encoding = call.header("content-encoding").strip().lower()
+    if encoding in {"", "identity"}:
+        return call.body
+    if encoding not in {"gzip", "x-gzip"}:
+        raise InvalidRequestError(f"Content-Encoding {encoding!r} is not supported; gzip is", "Content-Encoding")
+    unzip = zlib.decompressobj(zlib.MAX_WBITS | 16)
+    try:
+        body = unzip.decompress(call.body, limit + 1)
+    except zlib.error as error:
+        raise InvalidRequestError("the body is not what Content-Encoding gzip says", "Content-Encoding") from error
+    if len(body) > limit:
+        raise _too_large(limit)
+    if not unzip.eof or unzip.unused_data:
+        raise InvalidRequestError("the gzip body is cut off or has something after its end", "Content-Encoding")
+    return body
+
+
+def _too_large(limit: int) -> LimitExceededError:
+    return LimitExceededError(f"the body is larger than {limit} bytes", "body")
+
+
+def _call(scope: AsgiScope) -> Call:
+    client = scope.get("client") or ("", 0)
+    return Call(
+        method=scope["method"],
+        raw_path=_path(scope["raw_path"].decode("latin-1")),
+        query=scope["query_string"].decode("latin-1"),
+        headers=tuple((name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in scope["headers"]),
+        scheme=scope.get("scheme", "http"),
+        client=client[0],
+    )
+
+
+def _path(target: str) -> str:
+    # Some servers hand an absolute-form target over whole, and some leave the query in raw_path.
+    target = target.partition("?")[0]
+    if target.lower().startswith(("http://", "https://")):
+        _authority, slash, rest = target.partition("://")[2].partition("/")
+        return slash + rest if slash else "/"
+    return target

@@ -1,0 +1,122 @@
+"""The data folder: one server at a time, private to its owner, with a note of who serves it."""
+
+import contextlib
+import errno
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from jobmeter.access.keys import create_key
+from jobmeter.access.principal import Role
+from jobmeter.access.vault import Vault
+from jobmeter.errors import ConfigurationError
+from jobmeter.model.time import Clock, iso
+from jobmeter.registry.base import Registry
+
+NOTE, LOCK, ADMIN_KEY = "server.json", "server.lock", "admin.key"
+
+
+class Note(msgspec.Struct, frozen=True):
+    """Who serves a data folder: ``started`` is ISO 8601."""
+
+    pid: int
+    url: str
+    started: str
+
+
+@contextlib.contextmanager
+def claimed(data: Path) -> Iterator[None]:
+    """Make the folder if it is missing and hold it for this process alone.
+
+    Raises ConfigurationError when another server holds it, or when it cannot be written.
+    """
+    try:
+        data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(data / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise ConfigurationError(f"the data folder {data} cannot be used: {error.strerror}") from error
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ConfigurationError(f"another server uses the data folder {data}{_who(data)}") from error
+        _check_writable(data)
+        yield
+    finally:
+        os.close(handle)
+
+
+def read_note(data: Path) -> Note | None:
+    """The note in a data folder; None when there is none. Its process may be gone."""
+    try:
+        return msgspec.json.decode((data / NOTE).read_bytes(), type=Note)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+@contextlib.contextmanager
+def noted(data: Path, url: str, clock: Clock) -> Iterator[None]:
+    """Leave a note of this process while it serves."""
+    note = Note(os.getpid(), url, iso(clock.now_ms()))
+    write_private(data / NOTE, msgspec.json.encode(note) + b"\n")
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            (data / NOTE).unlink()
+
+
+def ensure_admin_key(data: Path, registry: Registry, vault: Vault, clock: Clock) -> Path:
+    """The file with an administrator's key; made, with its key, where there is none."""
+    path = data / ADMIN_KEY
+    if not path.exists():
+        made = create_key(registry, vault, clock, "admin", Role.ADMIN, None)
+        line = {
+            "id": made.id,
+            "token": made.token,
+            "access_key_id": made.access_key_id,
+            "access_key_secret": made.access_key_secret,
+            "role": str(made.role),
+            "project": made.project,
+        }
+        write_private(path, msgspec.json.encode(line) + b"\n")
+    return path
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a whole file that only its owner may read: readers see the old content or the new one.
+
+    Raises ConfigurationError when it cannot be written.
+    """
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            draft.unlink()
+        raise ConfigurationError(f"cannot write {path}: {error.strerror}") from error
+
+
+def _check_writable(data: Path) -> None:
+    probe = data / f".probe.{os.getpid()}"
+    try:
+        probe.write_bytes(b"\0" * 4096)
+    except OSError as error:
+        problem = "is full" if error.errno in {errno.ENOSPC, errno.EDQUOT} else "cannot be written"
+        raise ConfigurationError(f"the data folder {data} {problem}: {error.strerror}") from error
+    finally:
+        with contextlib.suppress(OSError):
+            probe.unlink()
+
+
+def _who(data: Path) -> str:
+    note = read_note(data)
+    return f" (process {note.pid}, {note.url})" if note else ""

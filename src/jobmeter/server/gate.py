@@ -1,0 +1,53 @@
+"""Letting callers in: the credential, the rate, the permission; each refusal leaves an audit line.
+
+The decision itself is made by ``jobmeter.access.decide`` and nowhere else.
+"""
+
+from collections.abc import Sequence
+
+from jobmeter.access.call import Call
+from jobmeter.access.decide import authorize
+from jobmeter.access.principal import Principal, Role
+from jobmeter.access.scope import Scope
+from jobmeter.access.signatures import Scheme
+from jobmeter.errors import ForbiddenError, ThrottledError, UnauthenticatedError
+from jobmeter.server.services import Services
+
+ANYBODY = Principal(id="", name="", role=Role.READER, project="")
+"""Whoever asks what needs no key."""
+NOTHING = Scope(frozenset())
+"""What they may see of jobs."""
+
+
+def authenticated(
+    services: Services, call: Call, request_id: str, schemes: Sequence[Scheme], operation: str
+) -> Principal:
+    """Who calls. Raises UnauthenticatedError, or ThrottledError when they call ``operation`` too often."""
+    try:
+        principal = services.authenticator.authenticate(call, schemes)
+    except UnauthenticatedError as error:
+        claimed = services.authenticator.claimed(call, schemes)
+        services.telemetry.refused(error.reason)
+        services.audit.refused(error, action=operation, claimed=claimed, client=call.client, request_id=request_id)
+        raise
+    try:
+        services.limiter.take(principal.id, operation)
+    except ThrottledError as error:
+        services.telemetry.refused("throttled")
+        services.audit.refused(error, action=operation, principal=principal, client=call.client, request_id=request_id)
+        raise
+    return principal
+
+
+def allowed(
+    services: Services, call: Call, request_id: str, principal: Principal, action: str, project: str | None
+) -> Scope:
+    """What the caller may see or do. Raises ForbiddenError."""
+    try:
+        return authorize(principal, action, project)
+    except ForbiddenError as error:
+        services.telemetry.refused("forbidden")
+        services.audit.refused(
+            error, action=action, principal=principal, project=project, client=call.client, request_id=request_id
+        )
+        raise

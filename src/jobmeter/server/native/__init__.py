@@ -1,0 +1,1 @@
+"""Jobmeter's own HTTP API, below ``/api/jobmeter/v1``."""

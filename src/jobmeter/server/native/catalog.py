@@ -1,0 +1,60 @@
+"""``/catalog``: every metric there is."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from jobmeter.model.catalog import METRICS, Aggregate, Kind, Metric, Scope
+from jobmeter.server.native.endpoint import Ask, Endpoint
+
+
+class MetricBody(msgspec.Struct, frozen=True):
+    """One metric: its unit as stored and as read, and its name in each dialect."""
+
+    name: str
+    unit: str
+    read_unit: str
+    kind: Kind
+    scope: Scope
+    over: Aggregate
+    parts: Aggregate
+    text: str
+    names: Mapping[str, str]
+
+
+class CatalogBody(msgspec.Struct, frozen=True):
+    """Every metric of the catalogue."""
+
+    metrics: list[MetricBody]
+
+
+def _body(metric: Metric) -> MetricBody:
+    return MetricBody(
+        metric.name,
+        metric.unit,
+        metric.answer_unit,
+        metric.kind,
+        metric.scope,
+        metric.over,
+        metric.parts,
+        metric.text,
+        dict(metric.names),
+    )
+
+
+def _catalog(ask: Ask) -> CatalogBody:  # noqa: ARG001 - the shape of every work function
+    return CatalogBody([_body(metric) for metric in METRICS])
+
+
+ENDPOINTS = (
+    Endpoint(
+        name="getCatalog",
+        tag="metrics",
+        method="GET",
+        path="/catalog",
+        action="catalog:read",
+        summary="Every metric: name, unit, kind, scope, and its name in each dialect",
+        work=_catalog,
+        answer=CatalogBody,
+    ),
+)

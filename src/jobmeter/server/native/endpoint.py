@@ -1,0 +1,119 @@
+"""What an endpoint of our own API is: its documentation and the function that answers it, in one row."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from jobmeter.access.call import Call
+from jobmeter.access.principal import Principal
+from jobmeter.access.scope import Scope
+from jobmeter.access.signatures import TOKENS
+from jobmeter.dialects.base import Answer
+from jobmeter.errors import InvalidRequestError
+from jobmeter.model.series import check_project
+from jobmeter.server.exchange import decoded_body
+from jobmeter.server.gate import ANYBODY, NOTHING, allowed, authenticated
+from jobmeter.server.native.arguments import Arguments, Query
+from jobmeter.server.services import Services
+
+T = TypeVar("T")
+
+PROJECT = Query("project", "Only this project. Default: every project that the key may read.", example="default")
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """An answer of any length, produced piece by piece on a thread."""
+
+    chunks: Iterator[bytes]
+    content_type: str
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """A call to an endpoint, after it was let in: who asks, what they may see, and what they ask for."""
+
+    services: Services
+    call: Call
+    request_id: str
+    principal: Principal
+    scope: Scope
+    project: str | None
+    arguments: Arguments
+    path: Mapping[str, str]
+
+    def body(self, shape: type[T]) -> T:
+        """The JSON body as that type. Raises InvalidRequestError naming the field that is wrong."""
+        try:
+            return msgspec.json.decode(self.raw_body(), type=shape)
+        except msgspec.DecodeError as error:
+            message = str(error)
+            where = message.rpartition("at `$")[2].rstrip("`").lstrip(".") if "at `$" in message else "body"
+            raise InvalidRequestError(f"the body is not valid: {message}", where) from error
+
+    def raw_body(self) -> bytes:
+        """The body, uncompressed."""
+        return decoded_body(self.call, self.services.settings.limits.decoded_bytes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """One route. ``path`` is below ``/api/jobmeter/v1``; ``action`` None needs no key.
+
+    ``work`` runs on a thread of ``lane`` once the caller is let in; a msgspec structure that it gives is answered as
+    JSON. ``answer`` documents that structure, ``body`` that of the request.
+    """
+
+    name: str
+    method: Literal["GET", "POST", "PUT", "DELETE"]
+    path: str
+    action: str | None
+    summary: str
+    work: Callable[[Ask], msgspec.Struct | Answer | Stream]
+    answer: type[msgspec.Struct]
+    text: str = ""
+    tag: str
+    queries: Sequence[Query] = ()
+    paths: Mapping[str, str] = field(default_factory=dict)
+    body: Any = None
+    body_text: str = ""
+    body_type: str = "application/json"
+    example: Any = None
+    other_types: Sequence[str] = ()
+    lane: Literal["read", "write", "control"] = "read"
+
+
+def let_in(services: Services, endpoint: Endpoint, call: Call, request_id: str, path: Mapping[str, str]) -> Ask:
+    """Check the credential, then the parameters, then what the key may do: a stranger learns nothing of the rest.
+
+    Raises UnauthenticatedError, InvalidRequestError, ForbiddenError.
+    """
+    principal, scope = ANYBODY, NOTHING
+    if endpoint.action is not None:
+        principal = authenticated(services, call, request_id, TOKENS, endpoint.name)
+    arguments = Arguments(endpoint.queries, call.parameters)
+    named = path.get("project") or (arguments.text("project") if PROJECT in endpoint.queries else "")
+    project = check_project(named) if named else None
+    if endpoint.action is not None:
+        scope = allowed(services, call, request_id, principal, endpoint.action, project)
+    return Ask(
+        services=services,
+        call=call,
+        request_id=request_id,
+        principal=principal,
+        scope=scope,
+        project=project,
+        arguments=arguments,
+        path=path,
+    )
+
+
+def run(
+    services: Services, endpoint: Endpoint, call: Call, request_id: str, path: Mapping[str, str]
+) -> Answer | Stream:
+    """Let in and work, on one thread."""
+    result = endpoint.work(let_in(services, endpoint, call, request_id, path))
+    return Answer(200, msgspec.json.encode(result)) if isinstance(result, msgspec.Struct) else result

@@ -1,0 +1,49 @@
+"""``/ingest``: samples and records in the native wire format."""
+
+import msgspec
+
+from jobmeter.errors import InvalidRequestError
+from jobmeter.server.native.endpoint import Ask, Endpoint
+
+FRAMES = "application/vnd.jobmeter.frames"
+
+
+class Ingested(msgspec.Struct, frozen=True):
+    """What became of the body: everything accepted is durable."""
+
+    accepted: int
+    records: int
+    rejected: dict[str, int]
+
+
+def _ingest(ask: Ask) -> Ingested:
+    kind = ask.call.header("content-type").partition(";")[0].strip().lower()
+    if kind != FRAMES:
+        raise InvalidRequestError(f"Content-Type must be {FRAMES}, it is {kind[:100]!r}", "Content-Type")
+    if ask.call.header("content-encoding", "identity").lower() != "identity":
+        raise InvalidRequestError("frames carry their own compression", "Content-Encoding")
+    receipt = ask.services.funnel.frames(ask.call.body, ask.principal)
+    ask.services.telemetry.ingested(receipt)
+    return Ingested(receipt.accepted, receipt.records, receipt.rejected)
+
+
+ENDPOINTS = (
+    Endpoint(
+        name="ingest",
+        tag="ingest",
+        method="POST",
+        path="/ingest",
+        action="ingest:write",
+        summary="Send samples and records",
+        text=(
+            "The body is a sequence of frames (docs/reference/wire-format.md), taken as a whole or refused as a whole. "
+            "The answer comes when everything accepted is durable; the same bytes may be sent again at any time, and "
+            "each sample counts once."
+        ),
+        work=_ingest,
+        answer=Ingested,
+        body_text="Frames.",
+        body_type=FRAMES,
+        lane="write",
+    ),
+)

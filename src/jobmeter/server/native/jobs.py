@@ -1,0 +1,160 @@
+"""``/jobs``: listing, one job, recording, forgetting."""
+
+import msgspec
+
+from jobmeter.errors import InvalidRequestError, NotFoundError
+from jobmeter.model.job import Job, JobFilter, JobState
+from jobmeter.model.record import JobRecord, Records, check_record, decode_record, decode_records
+from jobmeter.model.series import check_job_id, job_key
+from jobmeter.query.request import JobQuestion, JobRef
+from jobmeter.server.native.arguments import Query
+from jobmeter.server.native.bodies import Deleted, JobDetail, JobList, Recorded, job_body, job_detail
+from jobmeter.server.native.endpoint import PROJECT, Ask, Endpoint
+
+JOB_PATH = {"job": "The job's id."}
+MAX_OFFSET = 10_000_000
+_SORTS = {name: name for name in Job.__struct_fields__ if name not in {"instance_type", "limits", "labels"}}
+_EXAMPLE = {
+    "job_id": "dlc-20261120-1",
+    "name": "resnet",
+    "type": "PyTorchJob",
+    "state": "Running",
+    "user": "lin",
+    "start": "2026-11-20T15:00:00Z",
+    "limits": {"cpu": 8, "memory": 68719476736},
+    "replicas": [{"name": "worker-0", "node": "node-1", "devices": ["gpu0", "gpu1"]}],
+}
+
+
+def job_ref(ask: Ask) -> JobRef:
+    """The job that the path names."""
+    return JobRef(check_job_id(ask.path["job"], "job"), ask.project)
+
+
+def _list(ask: Ask) -> JobList:
+    given = ask.arguments
+    question = JobFilter(
+        projects=ask.scope.projects,
+        ids=given.texts("id"),
+        name_contains=given.text("name"),
+        states=given.choices("state", JobState),
+        types=frozenset(given.texts("type")),
+        users=frozenset(given.texts("user")),
+        resource_groups=frozenset(given.texts("resource_group")),
+        workspaces=frozenset(given.texts("workspace")),
+        created_from=given.time("created_from"),
+        created_to=given.time("created_to"),
+        sort=given.choice("sort", _SORTS, "created"),
+        descending=given.choice("order", {"asc": False, "desc": True}, "desc"),
+        offset=given.integer("offset", 0, 0, MAX_OFFSET),
+        limit=given.integer("limit", 100, 1, 1000),
+    )
+    page = ask.services.executor.run(question, ask.scope)
+    return JobList([job_body(job) for job in page.jobs], page.total)
+
+
+def _show(ask: Ask) -> JobDetail:
+    executor = ask.services.executor
+    view = executor.run(JobQuestion(job_ref(ask)), ask.scope)
+    return job_detail(view, executor.summary(JobRef(view.job.id, view.job.project), ask.scope))
+
+
+def _record(ask: Ask) -> Recorded:
+    return Recorded(ask.services.funnel.records(_records(ask.raw_body()), ask.principal))
+
+
+def _records(body: bytes) -> Records:
+    start = body.lstrip()[:1]
+    if start == b"[":
+        try:
+            jobs = msgspec.json.decode(body, type=list[JobRecord])
+        except msgspec.DecodeError as error:
+            where = str(error).rpartition("at `$")[2].rstrip("`") if "at `$" in str(error) else "body"
+            raise InvalidRequestError(f"not valid records: {error}", where) from error
+        return Records(jobs=[check_record(job) for job in jobs])
+    try:
+        keys = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    except msgspec.DecodeError as error:
+        raise InvalidRequestError(f"the body is not a JSON object or array: {error}", "body") from error
+    if "jobs" in keys or "nodes" in keys:
+        return decode_records(body)
+    return Records(jobs=[decode_record(body)])
+
+
+def _delete(ask: Ask) -> Deleted:
+    services = ask.services
+    job = services.executor.head(job_ref(ask), ask.scope)
+    services.store.delete_job(job_key(job.project, job.id))
+    if not services.registry.delete_job(job.project, job.id):
+        raise NotFoundError(f"there is no job {job.id}", "job", job.id)
+    services.funnel.forget(job.project, job.id)
+    return Deleted(deleted=True)
+
+
+ENDPOINTS = (
+    Endpoint(
+        name="listJobs",
+        tag="jobs",
+        method="GET",
+        path="/jobs",
+        action="jobs:read",
+        summary="List jobs",
+        work=_list,
+        answer=JobList,
+        queries=(
+            Query("id", "Only these ids.", many=True),
+            Query("state", "Queued, Running, Succeeded, Failed or Stopped.", many=True, example="Running"),
+            Query("type", "The job's type.", many=True, example="PyTorchJob"),
+            Query("user", "Who submitted it.", many=True),
+            Query("name", "A part of the name or the id, in any case."),
+            Query("resource_group", "Its resource group.", many=True),
+            Query("workspace", "Its workspace.", many=True),
+            Query("created_from", "Created at or after this time.", example="2026-11-20T15:00:00Z"),
+            Query("created_to", "Created before this time."),
+            Query("sort", f"What to sort by: {', '.join(_SORTS)}. Default: created."),
+            Query("order", "asc or desc. Default: desc."),
+            Query("limit", "Jobs in the answer, 1 to 1000. Default: 100.", type="integer"),
+            Query("offset", "Jobs to pass over. Default: 0.", type="integer"),
+            PROJECT,
+        ),
+    ),
+    Endpoint(
+        name="recordJobs",
+        tag="jobs",
+        method="POST",
+        path="/jobs",
+        action="jobs:write",
+        summary="Record jobs",
+        text="What a record leaves out stays as it was.",
+        work=_record,
+        answer=Recorded,
+        body_text='A job record, an array of them, or `{"jobs": [...], "nodes": [...]}`.',
+        example=_EXAMPLE,
+        lane="write",
+    ),
+    Endpoint(
+        name="getJob",
+        tag="jobs",
+        method="GET",
+        path="/jobs/{job:str}",
+        action="jobs:read",
+        summary="One job with its replicas, devices, nodes and summary",
+        work=_show,
+        answer=JobDetail,
+        queries=(PROJECT,),
+        paths=JOB_PATH,
+    ),
+    Endpoint(
+        name="deleteJob",
+        tag="jobs",
+        method="DELETE",
+        path="/jobs/{job:str}",
+        action="jobs:delete",
+        summary="Forget a job and everything measured for it",
+        work=_delete,
+        answer=Deleted,
+        queries=(PROJECT,),
+        paths=JOB_PATH,
+        lane="write",
+    ),
+)

@@ -1,0 +1,213 @@
+"""``/jobs/{job}/metrics``, ``/jobs/{job}/latest`` and ``/nodes/{node}/metrics``."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from jobmeter.dialects.base import Answer
+from jobmeter.errors import InvalidRequestError
+from jobmeter.model.catalog import Aggregate, find
+from jobmeter.model.job import Job
+from jobmeter.model.series import check_name
+from jobmeter.model.time import HOUR, MAX_TIME_MS, TimeRange
+from jobmeter.query.defaults import CORE_METRICS, default_range, default_step
+from jobmeter.query.request import By, JobRef, Line, MetricQuery, MetricResult, NodeRef, Statistic
+from jobmeter.server.native import export
+from jobmeter.server.native.arguments import Query
+from jobmeter.server.native.bodies import LatestBody, LatestList, LineBody, MetricsBody, NodeMetricsBody
+from jobmeter.server.native.endpoint import PROJECT, Ask, Endpoint, Stream
+from jobmeter.server.native.jobs import JOB_PATH, job_ref
+
+MAX_METRICS = 100
+_JOB_BY = {by.value: by for by in (By.REPLICA, By.DEVICE, By.JOB)}
+_NODE_BY = {by.value: by for by in (By.NODE, By.DEVICE)}
+_STATISTICS = {one.value: one for one in Statistic}
+_AGGREGATES = {one.value: one for one in Aggregate if one is not Aggregate.RATIO}
+
+_METRIC = Query("metric", "A name of the catalogue.", many=True, required=True, example="gpu.utilization")
+_TIME = (
+    Query("start", "First moment."),
+    Query("end", "End, itself not included. Default: now, or the end of a finished job."),
+    Query("since", "Instead of start: how long before the end.", example="1h"),
+    Query("step", "Length of a bucket. Default: the smallest round one that gives at most 240 buckets.", example="5m"),
+)
+_HOW = (
+    Query("aggregate", "How members are joined: mean, sum, min, max. Default: the catalogue's way."),
+    Query("statistic", "What is told of a bucket: mean, min, max, sum, count, first, last, increase. Default: mean."),
+    Query("device", "Only these devices.", many=True),
+    Query("format", "json, csv or parquet. Default: json."),
+)
+
+
+def _metrics(given: Sequence[str]) -> tuple[str, ...]:
+    if len(given) > MAX_METRICS:
+        raise InvalidRequestError(f"at most {MAX_METRICS} metrics in one question, these are {len(given)}", "metric")
+    for name in given:
+        if find(name) is None:
+            raise InvalidRequestError(f"metric {name[:200]!r} is not in the catalogue", "metric")
+    return tuple(given)
+
+
+def _job_range(ask: Ask, job: Job, step_ms: int | None) -> TimeRange:
+    start, end, since = _times(ask)
+    return default_range(job, ask.services.clock.now_ms(), start=start, end=end, since=since, step_ms=step_ms)
+
+
+def _node_range(ask: Ask) -> TimeRange:
+    start, end, since = _times(ask)
+    end = min(ask.services.clock.now_ms() + 1, MAX_TIME_MS) if end is None else end
+    return TimeRange(max(0, end - (since or HOUR)) if start is None else start, end)
+
+
+def _times(ask: Ask) -> tuple[int | None, int | None, int | None]:
+    given = ask.arguments
+    start, end, since = given.time("start"), given.time("end"), given.duration("since")
+    if start is not None and since is not None:
+        raise InvalidRequestError("start and since exclude each other", "since")
+    return start, end, since
+
+
+def _job_metrics(ask: Ask) -> Answer | Stream:
+    given = ask.arguments
+    metrics = _metrics(given.texts("metric"))
+    job = ask.services.executor.head(job_ref(ask), ask.scope)
+    step_ms = given.duration("step")
+    span = _job_range(ask, job, step_ms)
+    query = MetricQuery(
+        subject=JobRef(job.id, job.project),
+        metrics=metrics,
+        range=span,
+        step_ms=step_ms or default_step(span),
+        by=given.choice("by", _JOB_BY, By.REPLICA),
+        statistic=given.choice("statistic", _STATISTICS, Statistic.MEAN),
+        aggregate=_aggregate(ask),
+        replicas=frozenset(given.texts("replica")),
+        devices=frozenset(given.texts("device")),
+    )
+    answer = given.choice("format", _FORMATS, "json")
+    result: MetricResult = ask.services.executor.run(query, ask.scope)
+    return answer(result, job.id)
+
+
+def _node_metrics(ask: Ask) -> Answer | Stream:
+    given = ask.arguments
+    span = _node_range(ask)
+    query = MetricQuery(
+        subject=NodeRef(check_name(ask.path["node"], "node"), given.text("cluster") or None, ask.project),
+        metrics=_metrics(given.texts("metric")),
+        range=span,
+        step_ms=given.duration("step") or default_step(span),
+        by=given.choice("by", _NODE_BY, By.NODE),
+        statistic=given.choice("statistic", _STATISTICS, Statistic.MEAN),
+        aggregate=_aggregate(ask),
+        devices=frozenset(given.texts("device")),
+    )
+    answer = given.choice("format", _FORMATS, "json")
+    result: MetricResult = ask.services.executor.run(query, ask.scope)
+    return answer(result, ask.path["node"])
+
+
+def _aggregate(ask: Ask) -> Aggregate | None:
+    return ask.arguments.choice("aggregate", _AGGREGATES, "mean") if ask.arguments.text("aggregate") else None
+
+
+def _line(line: Line) -> LineBody:
+    points = list(zip(line.time.tolist(), line.value.tolist(), strict=True))
+    return LineBody(line.metric, line.unit, line.replica, line.node, line.device, line.rank, points)
+
+
+def _json(result: MetricResult, name: str) -> Answer:
+    query = result.query
+    lines = [_line(line) for line in result.lines]
+    span = (query.range.start_ms, query.range.end_ms, query.step_ms, query.by.value, query.statistic.value)
+    body: msgspec.Struct
+    if isinstance(query.subject, NodeRef):
+        body = NodeMetricsBody(name, *span, lines, result.samples, list(result.tiers))
+    else:
+        body = MetricsBody(name, result.project, *span, lines, result.samples, list(result.tiers))
+    return Answer(200, msgspec.json.encode(body))
+
+
+_FORMATS: Mapping[str, Callable[[MetricResult, str], Answer | Stream]] = {
+    "json": _json,
+    "csv": export.csv,
+    "parquet": export.parquet,
+}
+
+
+def _latest(ask: Ask) -> LatestList:
+    given = ask.arguments
+    metrics = _metrics(given.texts("metric"))
+    by = given.choice("by", _JOB_BY, By.REPLICA)
+    found = ask.services.executor.latest(job_ref(ask), metrics, by, ask.scope)
+    return LatestList(
+        [
+            LatestBody(one.metric, one.unit, one.replica, one.node, one.device, one.rank, one.time, one.value)
+            for one in found
+        ]
+    )
+
+
+ENDPOINTS = (
+    Endpoint(
+        name="getJobMetrics",
+        tag="metrics",
+        method="GET",
+        path="/jobs/{job:str}/metrics",
+        action="metrics:read",
+        summary="Metrics of a job over a range",
+        text=(
+            "Buckets are aligned to the epoch, half open and named by their start; one without a sample is absent. "
+            "Default range: the whole life of a finished job, the last hour of a running one."
+        ),
+        work=_job_metrics,
+        answer=MetricsBody,
+        queries=(
+            _METRIC,
+            *_TIME,
+            Query("by", "What a line stands for: replica, device or job. Default: replica."),
+            *_HOW,
+            Query("replica", "Only these replicas.", many=True),
+            PROJECT,
+        ),
+        paths=JOB_PATH,
+        other_types=("text/csv", "application/vnd.apache.parquet"),
+    ),
+    Endpoint(
+        name="getLatest",
+        tag="metrics",
+        method="GET",
+        path="/jobs/{job:str}/latest",
+        action="metrics:read",
+        summary="The newest values of a job",
+        work=_latest,
+        answer=LatestList,
+        queries=(
+            Query("metric", f"Names of the catalogue. Default: {', '.join(CORE_METRICS)}.", many=True),
+            Query("by", "What a value stands for: replica, device or job. Default: replica."),
+            PROJECT,
+        ),
+        paths=JOB_PATH,
+    ),
+    Endpoint(
+        name="getNodeMetrics",
+        tag="nodes",
+        method="GET",
+        path="/nodes/{node:str}/metrics",
+        action="nodes:read",
+        summary="Metrics of a node over a range",
+        text="As those of a job. Default range: the last hour.",
+        work=_node_metrics,
+        answer=NodeMetricsBody,
+        queries=(
+            _METRIC,
+            *_TIME,
+            Query("by", "What a line stands for: node or device. Default: node."),
+            *_HOW,
+            Query("cluster", "The node's cluster, where nodes of several have the same name."),
+            PROJECT,
+        ),
+        paths={"node": "The node's name."},
+        other_types=("text/csv", "application/vnd.apache.parquet"),
+    ),
+)

@@ -1,0 +1,177 @@
+"""``/health``, ``/status``, ``/backup`` and the retention of projects."""
+
+from pathlib import Path
+
+import msgspec
+
+from jobmeter import __version__
+from jobmeter.errors import InvalidRequestError
+from jobmeter.model.retention import Retention
+from jobmeter.server.backup import back_up
+from jobmeter.server.native.bodies import Deleted
+from jobmeter.server.native.endpoint import Ask, Endpoint
+
+MAX_DAYS = 36_500
+
+
+class Health(msgspec.Struct, frozen=True):
+    """The server answers."""
+
+    status: str
+    version: str
+
+
+class Status(msgspec.Struct, frozen=True):
+    """How the server does: rows and bytes by table, work under way by lane, times in epoch milliseconds."""
+
+    version: str
+    uptime_seconds: float
+    rows: dict[str, int]
+    bytes: dict[str, int]
+    queue_bytes: int
+    work: dict[str, int]
+    rolled_until: int | None
+
+
+class BackupBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where the server writes the backup: an absolute path on its machine, a folder that is empty or not there yet."""
+
+    directory: str
+
+
+class BackupDone(msgspec.Struct, frozen=True):
+    """The backup lies here."""
+
+    directory: str
+
+
+class RetentionBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How many days (1 to 36500) raw samples, minutes and hours are kept."""
+
+    raw_days: int
+    minute_days: int
+    hour_days: int
+
+
+def _health(ask: Ask) -> Health:  # noqa: ARG001 - the shape of every work function
+    return Health("ok", __version__)
+
+
+def _status(ask: Ask) -> Status:
+    services = ask.services
+    found = services.store.statistics()
+    return Status(
+        version=__version__,
+        uptime_seconds=round(services.telemetry.uptime_seconds(), 3),
+        rows=found.rows,
+        bytes=found.bytes,
+        queue_bytes=services.funnel.queue_bytes,
+        work={lane.name: lane.busy for lane in services.lanes.all()},
+        rolled_until=services.telemetry.rolled_until_ms,
+    )
+
+
+def _backup(ask: Ask) -> BackupDone:
+    directory = Path(ask.body(BackupBody).directory)
+    if not directory.is_absolute():
+        raise InvalidRequestError("directory must be an absolute path on the server's machine", "directory")
+    back_up(ask.services, directory)
+    return BackupDone(str(directory))
+
+
+def _retention(ask: Ask) -> RetentionBody:
+    found = ask.services.registry.retention(ask.path["project"])
+    return RetentionBody(found.raw_days, found.minute_days, found.hour_days)
+
+
+def _set_retention(ask: Ask) -> RetentionBody:
+    wanted = ask.body(RetentionBody)
+    for field in RetentionBody.__struct_fields__:
+        if not 1 <= getattr(wanted, field) <= MAX_DAYS:
+            raise InvalidRequestError(f"{field} must be from 1 to {MAX_DAYS} days", field)
+    retention = Retention(raw_days=wanted.raw_days, minute_days=wanted.minute_days, hour_days=wanted.hour_days)
+    ask.services.registry.set_retention(ask.path["project"], retention)
+    return wanted
+
+
+def _drop_retention(ask: Ask) -> Deleted:
+    ask.services.registry.set_retention(ask.path["project"], None)
+    return Deleted(deleted=True)
+
+
+_PROJECT_PATH = {"project": "The project."}
+
+ENDPOINTS = (
+    Endpoint(
+        name="health",
+        tag="server",
+        method="GET",
+        path="/health",
+        action=None,
+        summary="Whether the server answers",
+        work=_health,
+        answer=Health,
+        lane="control",
+    ),
+    Endpoint(
+        name="status",
+        tag="server",
+        method="GET",
+        path="/status",
+        action="server:read",
+        summary="Sizes, work under way, roll-ups",
+        work=_status,
+        answer=Status,
+        lane="control",
+    ),
+    Endpoint(
+        name="backup",
+        tag="server",
+        method="POST",
+        path="/backup",
+        action="server:admin",
+        summary="Write a backup while the server runs",
+        text="The folder also holds the key that seals secrets: keep it as safe as the data folder.",
+        work=_backup,
+        answer=BackupDone,
+        body_text='`{"directory": "/path/on/the/server"}`.',
+        example={"directory": "/var/backups/jobmeter/2026-11-20"},
+        lane="control",
+    ),
+    Endpoint(
+        name="getRetention",
+        tag="server",
+        method="GET",
+        path="/projects/{project:str}/retention",
+        action="server:admin",
+        summary="How long a project's samples are kept",
+        work=_retention,
+        answer=RetentionBody,
+        paths=_PROJECT_PATH,
+    ),
+    Endpoint(
+        name="setRetention",
+        tag="server",
+        method="PUT",
+        path="/projects/{project:str}/retention",
+        action="server:admin",
+        summary="Keep a project's samples for another time",
+        text="Samples that are stored already keep the time that was set when they came.",
+        work=_set_retention,
+        answer=RetentionBody,
+        paths=_PROJECT_PATH,
+        body_text='`{"raw_days", "minute_days", "hour_days"}`.',
+        example={"raw_days": 30, "minute_days": 180, "hour_days": 730},
+    ),
+    Endpoint(
+        name="dropRetention",
+        tag="server",
+        method="DELETE",
+        path="/projects/{project:str}/retention",
+        action="server:admin",
+        summary="Go back to the server's own retention",
+        work=_drop_retention,
+        answer=Deleted,
+        paths=_PROJECT_PATH,
+    ),
+)

@@ -1,0 +1,103 @@
+"""The doors at the root: health and metrics first, and last whatever nobody else took."""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from jobmeter.access.call import Call
+from jobmeter.dialects.base import Answer
+from jobmeter.errors import JobmeterError, NotFoundError
+from jobmeter.model.series import NOBODY
+from jobmeter.server import telemetry
+from jobmeter.server.dialect_door import DialectVisit
+from jobmeter.server.exchange import Exchange
+from jobmeter.server.native import problem
+from jobmeter.server.services import Services
+from jobmeter.store.base import Selector
+
+_SMALL = 64 * 1024
+_PROBE = Selector(jobs=(NOBODY,), metrics=frozenset({"-"}), limit=1)
+_PAGE = b"""<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><title>Jobmeter</title>
+<style>body{font:16px/1.5 system-ui,sans-serif;max-width:40rem;margin:4rem auto;padding:0 1rem}</style></head>
+<body>
+<h1>Jobmeter</h1>
+<p>This server measures jobs and serves what it measured.</p>
+<ul>
+<li><a href="/api/jobmeter/v1/openapi.json">What its API offers</a></li>
+<li><a href="/metrics">The server's own metrics</a></li>
+<li><a href="/readyz">Whether it is ready</a></li>
+</ul>
+</body></html>
+"""
+
+
+class HealthDoor:
+    """``/healthz``, ``/readyz`` and ``/metrics``: no key, and no sign of life for an idle server."""
+
+    name = "health"
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._paths: dict[str, Callable[[], Answer]] = {
+            "/healthz": _alive,
+            "/readyz": self._ready,
+            "/metrics": self._metrics,
+        }
+
+    def open(self, call: Call) -> DialectVisit | None:
+        """See ``Door.open``."""
+        work = self._paths.get(call.raw_path)
+        if work is None:
+            return None
+        _only_reading(call)
+        return DialectVisit(_SMALL, partial(self._serve, work))
+
+    def refuse(self, call: Call, request_id: str, error: JobmeterError) -> Answer:  # noqa: ARG002 - a door's shape
+        """See ``Door.refuse``."""
+        return problem.render(request_id, error)
+
+    async def _serve(self, work: Callable[[], Answer], exchange: Exchange) -> None:
+        if work is _alive:
+            await exchange.reply(_alive())
+        else:
+            await exchange.reply(await self._services.lanes.control.run(work))
+
+    def _ready(self) -> Answer:
+        self._services.registry.key_by_token(b"")
+        self._services.store.find(_PROBE)
+        return Answer(200, b"ready\n", content_type="text/plain; charset=utf-8")
+
+    def _metrics(self) -> Answer:
+        return Answer(200, self._services.telemetry.text(), content_type=telemetry.CONTENT_TYPE)
+
+
+class RootDoor:
+    """``/``, and the refusal of every path that no other door took."""
+
+    name = "root"
+
+    def open(self, call: Call) -> DialectVisit | None:
+        """See ``Door.open``."""
+        if call.raw_path != "/":
+            raise NotFoundError(f"there is nothing at {call.raw_path[:200]}", "path")
+        _only_reading(call)
+        return DialectVisit(_SMALL, _page)
+
+    def refuse(self, call: Call, request_id: str, error: JobmeterError) -> Answer:  # noqa: ARG002 - a door's shape
+        """See ``Door.refuse``."""
+        return problem.render(request_id, error)
+
+
+def _only_reading(call: Call) -> None:
+    if call.method not in {"GET", "HEAD"}:
+        raise NotFoundError(f"{call.method} is not possible here, GET and HEAD are", "method", "GET, HEAD")
+
+
+def _alive() -> Answer:
+    return Answer(200, b"ok\n", content_type="text/plain; charset=utf-8")
+
+
+def _page(exchange: Exchange) -> Awaitable[None]:
+    headers = (("content-security-policy", "default-src 'none'; style-src 'unsafe-inline'"),)
+    return exchange.reply(Answer(200, _PAGE, headers, "text/html; charset=utf-8"))

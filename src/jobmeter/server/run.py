@@ -1,0 +1,42 @@
+"""A server process from its start to its end."""
+
+import logging
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from jobmeter.model.time import SystemClock
+from jobmeter.server.app import build
+from jobmeter.server.folder import claimed, ensure_admin_key, noted
+from jobmeter.server.listen import HttpServer, bind, tls_files, url_of
+from jobmeter.settings import Settings
+
+_log = logging.getLogger("jobmeter.server")
+
+
+def run(settings: Settings, idle_exit: int, announce: Callable[[str], None]) -> None:
+    """Serve until told to stop, or until nothing was asked for ``idle_exit`` seconds (0: for ever).
+
+    ``announce`` gets one line with the URL when the server listens. Raises ConfigurationError or UnavailableError when
+    the server cannot start.
+    """
+    clock = SystemClock()
+    tls_files(settings)
+    with ExitStack() as stack:
+        bound = stack.enter_context(bind(settings.host, settings.port))
+        stack.enter_context(claimed(settings.data))
+        application = build(settings, clock)
+        stack.callback(application.close)
+        services = application.services
+        key = ensure_admin_key(settings.data, services.registry, services.vault, clock)
+        url = url_of(bound, settings)
+
+        def listening() -> None:
+            stack.enter_context(noted(settings.data, url, clock))
+            application.start()
+            announce(f"Jobmeter listens at {url} (administrator's key: {key})")
+
+        def finished() -> bool:
+            return 0 < idle_exit <= services.telemetry.idle_seconds()
+
+        HttpServer(application, bound).serve(settings, listening, finished)
+        _log.info("stopping")

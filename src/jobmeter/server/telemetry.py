@@ -1,0 +1,155 @@
+"""Jobmeter's own metrics, in Prometheus text. No label names a project, a job or a key."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from jobmeter import __version__
+from jobmeter.ingest.receipt import Receipt
+from jobmeter.model.time import Clock
+from jobmeter.server.exchange import Exchange
+from jobmeter.store.base import StoreStatistics
+
+disable_created_metrics()  # type: ignore[no-untyped-call]
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+QUIET_DOORS = frozenset({"health"})
+"""Doors whose requests do not keep an idle server alive."""
+
+
+class Telemetry:
+    """Counts of this process. Safe to use from several threads."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._registry = CollectorRegistry()
+        self._started = clock.monotonic()
+        self._last_request = self._started
+        self._in_flight = 0
+        self.rolled_until_ms: int | None = None
+        self._requests = Counter("jobmeter_requests", "Requests answered.", ("door", "status"), registry=self._registry)
+        self._durations = Histogram(
+            "jobmeter_request_duration_seconds", "Time to answer.", ("door",), buckets=_SECONDS, registry=self._registry
+        )
+        self._accepted = Counter("jobmeter_ingest_samples_accepted", "Samples kept.", registry=self._registry)
+        self._records = Counter("jobmeter_ingest_records", "Job and node records kept.", registry=self._registry)
+        self._rejected = Counter(
+            "jobmeter_ingest_samples_rejected", "Samples refused.", ("reason",), registry=self._registry
+        )
+        self._refused = Counter(
+            "jobmeter_access_refused",
+            "Calls without a valid credential, or beyond what it allows.",
+            ("reason",),
+            registry=self._registry,
+        )
+        self._roll_ups = Counter("jobmeter_rolled_hours", "Hours rolled up.", registry=self._registry)
+        self._failures = Counter(
+            "jobmeter_background_failures", "Background work that failed.", ("work",), registry=self._registry
+        )
+        self._rolled_until = Gauge(
+            "jobmeter_rolled_until_seconds", "Time up to which the last roll-up ran.", registry=self._registry
+        )
+        Gauge("jobmeter_build_info", "The version.", ("version",), registry=self._registry).labels(__version__).set(1)
+        uptime = Gauge("jobmeter_uptime_seconds", "Time since the start.", registry=self._registry)
+        uptime.set_function(lambda: clock.monotonic() - self._started)
+        in_flight = Gauge("jobmeter_requests_in_flight", "Requests under way.", registry=self._registry)
+        in_flight.set_function(lambda: self._in_flight)
+
+    @contextmanager
+    def request(self, door: str, exchange: Exchange) -> Iterator[None]:
+        """Count one request, by the status that it has at the end."""
+        began = self._clock.monotonic()
+        quiet = door in QUIET_DOORS
+        self._in_flight += not quiet
+        try:
+            yield
+        finally:
+            self._in_flight -= not quiet
+            ended = self._clock.monotonic()
+            if not quiet:
+                self._last_request = ended
+            self._requests.labels(door, str(exchange.status)).inc()
+            self._durations.labels(door).observe(ended - began)
+
+    def idle_seconds(self) -> float:
+        """How long nothing was asked: 0 while a request is under way. Health checks do not count."""
+        return 0.0 if self._in_flight else self._clock.monotonic() - self._last_request
+
+    def uptime_seconds(self) -> float:
+        """How long the server has run."""
+        return self._clock.monotonic() - self._started
+
+    def ingested(self, receipt: Receipt) -> None:
+        """Count what an ingest request brought."""
+        self._accepted.inc(receipt.accepted)
+        self._records.inc(receipt.records)
+        for reason, count in receipt.rejected.items():
+            self._rejected.labels(reason).inc(count)
+
+    def refused(self, reason: str) -> None:
+        """Count a call that was not let in."""
+        self._refused.labels(reason).inc()
+
+    def rolled(self, hours: int, until_ms: int) -> None:
+        """Count a round of roll-ups."""
+        self._roll_ups.inc(hours)
+        self._rolled_until.set(until_ms / 1000)
+        self.rolled_until_ms = until_ms
+
+    def failed(self, work: str) -> None:
+        """Count a round of background work that ended in an error."""
+        self._failures.labels(work).inc()
+
+    def watch(
+        self,
+        lanes: Callable[[], Mapping[str, int]],
+        statistics: Callable[[], StoreStatistics | None],
+        queue_bytes: Callable[[], int],
+    ) -> None:
+        """Show, when somebody looks: work under way by lane, the store's sizes (None: not known), what waits there."""
+        self._registry.register(_Live(lanes, statistics, queue_bytes))
+
+    def text(self) -> bytes:
+        """Everything, in the Prometheus text format 0.0.4."""
+        return generate_latest(self._registry)
+
+
+class _Live(Collector):
+    """Values that are asked for at the moment they are shown."""
+
+    def __init__(
+        self,
+        lanes: Callable[[], Mapping[str, int]],
+        statistics: Callable[[], StoreStatistics | None],
+        queue_bytes: Callable[[], int],
+    ) -> None:
+        self._lanes = lanes
+        self._statistics = statistics
+        self._queue_bytes = queue_bytes
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing ahead of time: the values are not asked for at registration."""
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        """The families with their values now."""
+        work = GaugeMetricFamily("jobmeter_work", "Calls that run or wait for a thread.", labels=("lane",))
+        for lane, busy in self._lanes().items():
+            work.add_metric((lane,), busy)
+        yield work
+        yield GaugeMetricFamily("jobmeter_ingest_queue_bytes", "Samples that wait to be kept.", self._queue_bytes())
+        found = self._statistics()
+        if found is None:
+            return
+        rows = GaugeMetricFamily("jobmeter_store_rows", "Rows stored.", labels=("table",))
+        sizes = GaugeMetricFamily("jobmeter_store_bytes", "Bytes on disk.", labels=("table",))
+        for table, count in found.rows.items():
+            rows.add_metric((table,), count)
+        for table, size in found.bytes.items():
+            sizes.add_metric((table,), size)
+        yield rows
+        yield sizes

@@ -1,0 +1,161 @@
+"""Descriptors of series: written before the first sample of a series, and found again."""
+
+import json
+import threading
+from collections.abc import Collection, Iterator, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from jobmeter.errors import LimitExceededError
+from jobmeter.model.batch import SampleBatch, Uint64s
+from jobmeter.model.retention import Retention
+from jobmeter.model.series import Series
+from jobmeter.model.time import DAY, Clock
+from jobmeter.store.base import Selector
+from jobmeter.store.clickhouse.failures import translated
+from jobmeter.store.clickhouse.pool import Pool
+from jobmeter.store.clickhouse.sql import PARAMETERS, pieces
+from jobmeter.store.clickhouse.target import Target
+
+_KNOWN = 1_000_000
+_FRESH_SECONDS = 300.0
+_COLUMNS = ("metric", "project", "cluster", "node", "device", "job_id", "replica", "attempt", "labels")
+_NODES = 500
+_NAMES = 300
+
+
+class Catalog:
+    """Which series there are. Safe for any number of threads.
+
+    It remembers which descriptors it wrote, so that a sample of a known series costs no second insert: at most
+    ``_KNOWN`` of them, and where other servers may delete, for five minutes.
+    """
+
+    def __init__(self, write: Pool, read: Pool, target: Target, clock: Clock) -> None:
+        self._write = write
+        self._read = read
+        self._clock = clock
+        self._exclusive = target.exclusive
+        self._lock = threading.Lock()
+        self._known: dict[int, int] = {}
+        self._since = clock.monotonic()
+
+    def ensure(self, batch: SampleBatch, jobs: Uint64s, ids: Uint64s, retention: Retention) -> None:
+        """Make sure that the descriptors of a batch's series are kept. ``jobs`` and ``ids`` are per series."""
+        days = _last_days(batch)
+        with self._lock:
+            self._forget_old()
+            known = self._known
+            missing = [
+                position
+                for position, (identity, day) in enumerate(zip(ids.tolist(), days, strict=True))
+                if day >= 0 and known.get(identity, -1) < day
+            ]
+        for part in pieces(missing, 50_000):
+            self._insert(batch.series, part, jobs, ids, days, retention)
+        with self._lock:
+            for position in missing:
+                self._known[int(ids[position])] = days[position]
+
+    def forget(self) -> None:
+        """Forget which descriptors were written, because some were deleted."""
+        with self._lock:
+            self._known.clear()
+
+    def find(self, selector: Selector) -> list[Series]:
+        """See ``Store.find``."""
+        found: dict[tuple[int, int], Series] = {}
+        for conditions, parameters in _questions(selector):
+            with translated("read series"), self._read.client() as client:
+                rows = client.query(
+                    f"SELECT job, series, {', '.join(_COLUMNS)} FROM series WHERE {conditions} LIMIT 1 BY job, series "
+                    "LIMIT {most:UInt64}",
+                    parameters=parameters | {"most": selector.limit + 1},
+                ).result_rows
+            found.update(((row[0], row[1]), _series(row[2:])) for row in rows)
+            if len(found) > selector.limit:
+                raise LimitExceededError(f"more than {selector.limit} series match: ask for fewer", "metrics")
+        return list(found.values())
+
+    def _forget_old(self) -> None:
+        stale = not self._exclusive and self._clock.monotonic() - self._since > _FRESH_SECONDS
+        if stale or len(self._known) > _KNOWN:
+            self._known.clear()
+            self._since = self._clock.monotonic()
+
+    def _insert(
+        self,
+        series: Sequence[Series],
+        positions: Sequence[int],
+        jobs: Uint64s,
+        ids: Uint64s,
+        days: Sequence[int],
+        retention: Retention,
+    ) -> None:
+        keep = max(retention.raw_days, retention.minute_days, retention.hour_days)
+        lines = (
+            json.dumps(
+                {
+                    "job": int(jobs[position]),
+                    "series": int(ids[position]),
+                    "metric": one.metric,
+                    "project": one.project,
+                    "cluster": one.cluster,
+                    "node": one.node,
+                    "device": one.device,
+                    "job_id": one.job,
+                    "replica": one.replica,
+                    "attempt": one.attempt,
+                    "labels": dict(one.labels),
+                    "last_day": days[position],
+                    "keep_days": keep,
+                }
+            )
+            for position in positions
+            for one in (series[position],)
+        )
+        with translated("keep series"), self._write.client() as client:
+            client.raw_insert("series", None, "\n".join(lines).encode(), fmt="JSONEachRow")
+
+
+def _last_days(batch: SampleBatch) -> list[int]:
+    """For each series the day (since the epoch) of its last sample in the batch, -1 for one without samples."""
+    last = np.full(len(batch.series), -1, np.int64)
+    np.maximum.at(last, batch.index, batch.time)
+    days: list[int] = np.where(last >= 0, last // DAY, -1).tolist()
+    return days
+
+
+def _questions(selector: Selector) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Conditions and parameters, in as many questions as keep each list short. An empty list matches nothing."""
+    lists: list[tuple[str, str, Collection[Any] | None, int]] = [
+        ("project", "Array(String)", selector.projects, _NAMES),
+        ("metric", "Array(String)", selector.metrics, _NAMES),
+        ("job", "Array(UInt64)", selector.jobs, PARAMETERS),
+        ("(cluster, node)", "Array(Tuple(String, String))", selector.nodes, _NODES),
+    ]
+    given = [(column, kind, sorted(set(values)), most) for column, kind, values, most in lists if values is not None]
+    for parts in product(*(pieces(values, most) for _, _, values, most in given)):
+        conditions = [f"{column} IN {{list{n}:{kind}}}" for n, (column, kind, _, _) in enumerate(given)]
+        parameters: dict[str, Any] = {f"list{n}": list(part) for n, part in enumerate(parts)}
+        if selector.since is not None:
+            conditions.append("last_day >= {day:UInt32}")
+            parameters["day"] = selector.since // DAY
+        yield " AND ".join(conditions) or "1", parameters
+
+
+def _series(row: Sequence[Any]) -> Series:
+    metric, project, cluster, node, device, job, replica, attempt, labels = row
+    return Series(
+        metric=metric,
+        project=project,
+        cluster=cluster,
+        node=node,
+        device=device,
+        job=job,
+        replica=replica,
+        attempt=attempt,
+        labels=tuple(sorted(labels.items())),
+    )

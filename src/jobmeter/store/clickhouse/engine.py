@@ -1,0 +1,124 @@
+"""The store as a whole: connections, schema, and the parts that do the work."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from jobmeter.model.batch import BucketColumns, SampleBatch, SampleColumns, SeriesKeys
+from jobmeter.model.retention import Retention
+from jobmeter.model.series import Series
+from jobmeter.model.time import Clock, TimeRange
+from jobmeter.store.base import ReadBudget, Selector, StoreStatistics, Tier
+from jobmeter.store.clickhouse.catalog import Catalog
+from jobmeter.store.clickhouse.commit import Committer
+from jobmeter.store.clickhouse.ledger import Ledger
+from jobmeter.store.clickhouse.lock import FolderLock
+from jobmeter.store.clickhouse.lookup import Lookup
+from jobmeter.store.clickhouse.maintenance import Maintenance
+from jobmeter.store.clickhouse.migrate import create_database, migrate
+from jobmeter.store.clickhouse.pool import Pool, connect
+from jobmeter.store.clickhouse.reader import Reader
+from jobmeter.store.clickhouse.rollup import Roller
+from jobmeter.store.clickhouse.target import Target
+from jobmeter.store.clickhouse.writer import Writer
+
+_READERS = 8
+_WRITERS = 4
+
+
+class ClickHouseStore:
+    """``jobmeter.store.base.Store`` on ClickHouse.
+
+    Constructing it creates the database where there is none and migrates it. Raises ConfigurationError where an
+    embedded store is in use elsewhere or was made by a newer program, UnavailableError where it cannot be reached.
+    A process that forks must do so before: the embedded engine does not survive a fork.
+    """
+
+    def __init__(self, target: Target, clock: Clock) -> None:
+        self._target = target
+        self._lock = FolderLock(target.path) if target.path is not None else None
+        self._closing = threading.Lock()
+        self._pools: list[Pool] = []
+        try:
+            self._open(target, clock)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, target: Target, clock: Clock) -> None:
+        first = connect(target, None)
+        try:
+            create_database(first, target)
+        finally:
+            first.close()
+        read, write = Pool(target, _READERS), Pool(target, _WRITERS)
+        self._pools = [read, write]
+        with write.client() as client:
+            migrate(client, target, clock)
+        self._ledger = Ledger(write, target, clock)
+        self._catalog = Catalog(write, read, target, clock)
+        self._writer = Writer(self._catalog, self._ledger, Committer(write))
+        self._reader = Reader(read)
+        self._lookup = Lookup(read, self._reader, self._ledger)
+        self._roller = Roller(write, self._ledger)
+        self._maintenance = Maintenance(write, target, self._ledger, self._catalog, self._roller)
+
+    def append(self, batch: SampleBatch, retention: Retention = Retention()) -> None:  # noqa: B008 - it is frozen
+        """See ``Store.append``."""
+        self._writer.append(batch, retention)
+
+    def find(self, selector: Selector) -> list[Series]:
+        """See ``Store.find``."""
+        return self._catalog.find(selector)
+
+    def read(self, keys: SeriesKeys, span: TimeRange, budget: ReadBudget) -> Iterator[SampleColumns]:
+        """See ``Store.read``. The budget's time begins with the first block."""
+        return self._reader.read(keys, span, budget)
+
+    def read_buckets(self, keys: SeriesKeys, span: TimeRange, tier: Tier, budget: ReadBudget) -> BucketColumns:
+        """See ``Store.read_buckets``."""
+        return self._lookup.read_buckets(keys, span, tier, budget)
+
+    def previous(self, keys: SeriesKeys, before_ms: int, budget: ReadBudget) -> SampleColumns:
+        """See ``Store.previous``. Of samples whose time is over, the last one of each hour is still known."""
+        return self._lookup.previous(keys, before_ms, budget)
+
+    def rolled(self, jobs: Sequence[int], span: TimeRange) -> list[TimeRange]:
+        """See ``Store.rolled``."""
+        return self._roller.rolled(jobs, span)
+
+    def roll_up(self, until_ms: int) -> int:
+        """See ``Store.roll_up``."""
+        return self._roller.roll_up(until_ms)
+
+    def last_times(self, jobs: Sequence[int]) -> dict[int, tuple[int, int]]:
+        """See ``Store.last_times``."""
+        return self._lookup.last_times(jobs)
+
+    def delete_job(self, job: int) -> None:
+        """See ``Store.delete_job``."""
+        self._maintenance.delete_job(job)
+
+    def erase(self) -> None:
+        """Forget everything: for tests, and for an operator who begins anew. Nothing may be written meanwhile."""
+        self._maintenance.erase()
+
+    def statistics(self) -> StoreStatistics:
+        """See ``Store.statistics``. Rows count a sample twice until its rewritten copy is merged."""
+        return self._maintenance.statistics()
+
+    def backup(self, directory: Path) -> None:
+        """See ``Store.backup``."""
+        self._maintenance.backup(directory)
+
+    def restore(self, directory: Path) -> None:
+        """See ``Store.restore``."""
+        self._maintenance.restore(directory)
+
+    def close(self) -> None:
+        """See ``Store.close``."""
+        with self._closing:
+            for pool in self._pools:
+                pool.close()
+            if self._lock is not None:
+                self._lock.release()

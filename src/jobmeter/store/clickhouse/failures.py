@@ -1,0 +1,55 @@
+"""What the engine's failures mean to a caller."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from clickhouse_connect.driver.exceptions import ClickHouseError, OperationalError
+
+from jobmeter.errors import JobmeterError, LimitExceededError, QueryTimeoutError, UnavailableError
+
+logger = logging.getLogger(__name__)
+
+# Numbers of ClickHouse's own table of errors (src/Common/ErrorCodes.cpp).
+_TIMEOUT = frozenset({159, 160, 394})
+_TOO_MUCH = frozenset({158, 241, 307, 396})
+_BUG = frozenset({36, 42, 43, 46, 47, 53, 60, 62, 70, 117, 215, 386, 456})
+_WORDS = (
+    ("No space left", "the disk is full"),
+    ("NOT_ENOUGH_SPACE", "the disk is full"),
+    ("Disk quota exceeded", "the disk quota is used up"),
+    ("Read-only file system", "the data folder is read-only"),
+    ("Permission denied", "the data folder may not be written"),
+    ("TOO_MANY_PARTS", "it has not merged what was written before; slow down"),
+    ("MEMORY_LIMIT_EXCEEDED", "it is out of memory"),
+    ("AUTHENTICATION_FAILED", "it refused the user or the password"),
+    ("Connection", "it cannot be reached"),
+)
+
+
+@contextmanager
+def translated(doing: str) -> Iterator[None]:
+    """Raise ours for the engine's: ``doing`` completes "the telemetry engine cannot ..."."""
+    try:
+        yield
+    except (ClickHouseError, OSError) as error:
+        raise translate(error, doing) from error
+
+
+def translate(error: Exception, doing: str) -> Exception:
+    """The error of ours that a failure of the engine stands for; the failure itself where it is a bug of ours."""
+    code = getattr(error, "code", None)
+    if code in _TIMEOUT:
+        return QueryTimeoutError("the question took longer than it may and was stopped")
+    if code in _TOO_MUCH and doing.startswith("read"):
+        return LimitExceededError("the question needs more of the telemetry engine than one may have")
+    if code in _BUG and not isinstance(error, OperationalError):
+        return error
+    logger.warning("the telemetry engine cannot %s: %s", doing, error)
+    return unavailable(str(error), doing)
+
+
+def unavailable(text: str, doing: str) -> JobmeterError:
+    """UnavailableError that says why, in words that give nothing of the engine away."""
+    reason = next((words for mark, words in _WORDS if mark.lower() in text.lower()), "see the server's log")
+    return UnavailableError(f"the telemetry engine cannot {doing} now: {reason}")

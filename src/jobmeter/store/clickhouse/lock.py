@@ -1,0 +1,38 @@
+"""One process per embedded store, said clearly."""
+
+import fcntl
+import os
+from pathlib import Path
+
+from jobmeter.errors import ConfigurationError
+from jobmeter.store.clickhouse.failures import unavailable
+
+_FILE = "jobmeter.lock"
+
+
+class FolderLock:
+    """Held from construction to ``release``; the system lets go of it when the process dies, however it dies.
+
+    Raises ConfigurationError while somebody else (or another store of this process) holds the folder, and
+    UnavailableError where the folder cannot be made or written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._file = os.open(folder / _FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise unavailable(str(error), f"open {folder}") from error
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._file)
+            raise ConfigurationError(
+                f"the store {folder} is in use by another process: stop it, or give this one a data folder of its own"
+            ) from error
+
+    def release(self) -> None:
+        """Let go. A no-op the second time."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1

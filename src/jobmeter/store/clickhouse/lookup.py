@@ -1,0 +1,172 @@
+"""Small answers out of the engine: roll-up rows, the sample before a time, first and last times."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from jobmeter.model.batch import BucketColumns, Float64s, Int64s, SampleColumns, SeriesKeys
+from jobmeter.model.time import DAY, HOUR, TimeRange, floor_to
+from jobmeter.store.base import ReadBudget, Tier
+from jobmeter.store.clickhouse.failures import translated
+from jobmeter.store.clickhouse.ledger import Ledger
+from jobmeter.store.clickhouse.order import Order, last_of_each
+from jobmeter.store.clickhouse.pool import Pool
+from jobmeter.store.clickhouse.reader import KEYS, Columns, Meter, Reader, key_parameters
+from jobmeter.store.clickhouse.sql import key_pieces, pieces
+
+_TABLES = {Tier.MINUTE: "minutes", Tier.HOUR: "hours"}
+_BUCKET = "count, sum, minimum, maximum, first, first_time, last, last_time, increase, elapsed"
+_BUCKET_TYPES = (
+    np.uint64,
+    np.int64,
+    np.uint64,
+    np.float64,
+    np.float64,
+    np.float64,
+    np.float64,
+    np.int64,
+    np.float64,
+    np.int64,
+    np.float64,
+    np.int64,
+)
+_SPAN = "time >= {start:Int64} AND time < {end:Int64}"
+_LAST_RAW = (
+    "SELECT series, max(time), argMax(value, (time, _block_number)) FROM samples "
+    f"WHERE {KEYS} AND {_SPAN} GROUP BY series"
+)
+_LAST_HOUR = (
+    "SELECT series, max(last_time), argMax(last, (last_time, _block_number)) FROM hours "
+    f"WHERE {KEYS} AND {_SPAN} GROUP BY series"
+)
+_ANYTHING = (
+    f"SELECT * FROM (SELECT 1 FROM samples WHERE {KEYS} AND {_SPAN} LIMIT 1 "
+    f"UNION ALL SELECT 1 FROM hours WHERE {KEYS} AND {_SPAN} LIMIT 1)"
+)
+_TIMES_ROLLED = "SELECT job, min(first_time), max(last_time) FROM hours WHERE job IN {jobs:Array(UInt64)} GROUP BY job"
+_TIMES_RAW = (
+    f"SELECT job, min(time), max(time) FROM samples WHERE job IN {{jobs:Array(UInt64)}} AND {_SPAN} GROUP BY job"
+)
+
+
+class Lookup:
+    """See the ``Store`` methods of the same names. Safe for any number of threads."""
+
+    def __init__(self, pool: Pool, reader: Reader, ledger: Ledger) -> None:
+        self._pool = pool
+        self._reader = reader
+        self._ledger = ledger
+
+    def read_buckets(self, keys: SeriesKeys, span: TimeRange, tier: Tier, budget: ReadBudget) -> BucketColumns:
+        """See ``Store.read_buckets``."""
+        meter = Meter.of(budget)
+        order = Order.of(keys)
+        sql = (
+            f"SELECT series, time, {_BUCKET} FROM {_TABLES[tier]} WHERE {KEYS} AND {_SPAN} "
+            "ORDER BY job, series, time, _block_number"
+        )
+        blocks: list[Columns] = []
+        for some in key_pieces(order.keys):
+            parameters = key_parameters(some) | {"start": span.start_ms, "end": span.end_ms}
+            blocks += self._reader.blocks(sql, parameters, meter)
+        if not blocks:
+            return _buckets([np.empty(0, np.uint32), *(np.empty(0, kind) for kind in _BUCKET_TYPES[1:])])
+        columns = [np.concatenate(column) for column in zip(*blocks, strict=True)]
+        keep = last_of_each(columns[0], columns[1])
+        if keep is not None:
+            columns = [column[keep] for column in columns]
+        columns[0] = order.index_of(columns[0], keys)
+        if not order.same:
+            by_index = np.argsort(columns[0], kind="stable")
+            columns = [column[by_index] for column in columns]
+        return _buckets(columns)
+
+    def previous(self, keys: SeriesKeys, before_ms: int, budget: ReadBudget) -> SampleColumns:
+        """See ``Store.previous``. Looks back an hour, a day, then as far as there is anything."""
+        meter = Meter.of(budget)
+        found = _Found(len(keys))
+        near, far = max(0, before_ms - HOUR), max(0, before_ms - DAY)
+        self._look(_LAST_RAW, keys, found, (near, before_ms), meter)
+        if found.complete or not self._anything(keys, found, before_ms, meter):
+            return found.columns()
+        for start, end in ((far, near), (0, far)):
+            self._look(_LAST_RAW, keys, found, (start, end), meter)
+        # Samples whose time is over live on in the hours.
+        self._look(_LAST_HOUR, keys, found, (0, floor_to(before_ms, HOUR)), meter)
+        return found.columns()
+
+    def last_times(self, jobs: Sequence[int]) -> dict[int, tuple[int, int]]:
+        """See ``Store.last_times``."""
+        times: dict[int, tuple[int, int]] = {}
+        done = self._ledger.done()
+        late = sorted(hour for _, hour in self._ledger.marked(jobs))
+        spans = [(done, 2**62)] + ([(late[0], min(late[-1] + HOUR, done))] if late else [])
+        with translated("read the times of jobs"), self._pool.client() as client:
+            for part in pieces(sorted(set(jobs))):
+                rows = list(client.query(_TIMES_ROLLED, parameters={"jobs": list(part)}).result_rows)
+                for start, end in spans:
+                    parameters = {"jobs": list(part), "start": start, "end": end}
+                    rows += client.query(_TIMES_RAW, parameters=parameters).result_rows
+                for job, first, last in rows:
+                    known = times.get(job, (first, last))
+                    times[job] = (min(first, known[0]), max(last, known[1]))
+        return times
+
+    def _anything(self, keys: SeriesKeys, found: "_Found", before_ms: int, meter: Meter) -> bool:
+        """Whether a series that was not found has anything before a time: most have not, their job began since."""
+        missing = found.missing()
+        for some in key_pieces(SeriesKeys(keys.job[missing], keys.series[missing])):
+            parameters = key_parameters(some) | {"start": 0, "end": before_ms}
+            for _ in self._reader.blocks(_ANYTHING, parameters, meter):
+                return True
+        return False
+
+    def _look(self, sql: str, keys: SeriesKeys, found: "_Found", between: tuple[int, int], meter: Meter) -> None:
+        missing = found.missing()
+        wanted = SeriesKeys(keys.job[missing], keys.series[missing])
+        order = Order.of(wanted)
+        for some in key_pieces(wanted):
+            parameters = key_parameters(some) | {"start": between[0], "end": between[1]}
+            for series, time, value in self._reader.blocks(sql, parameters, meter):
+                found.put(missing[order.index_of(series, wanted)], time, value)
+
+
+class _Found:
+    """At most one sample for each key."""
+
+    def __init__(self, count: int) -> None:
+        self._time = np.full(count, -1, np.int64)
+        self._value = np.zeros(count, np.float64)
+
+    @property
+    def complete(self) -> bool:
+        return bool((self._time >= 0).all())
+
+    def missing(self) -> "np.typing.NDArray[np.intp]":
+        return np.flatnonzero(self._time < 0)
+
+    def put(self, positions: "np.typing.NDArray[np.intp]", time: Int64s, value: Float64s) -> None:
+        self._time[positions] = time
+        self._value[positions] = value
+
+    def columns(self) -> SampleColumns:
+        there = np.flatnonzero(self._time >= 0)
+        return SampleColumns(there.astype(np.uint32), self._time[there], self._value[there])
+
+
+def _buckets(columns: Columns) -> BucketColumns:
+    index, time, count, total, minimum, maximum, first, first_time, last, last_time, increase, elapsed = columns
+    return BucketColumns(
+        index=index,
+        time=time,
+        count=count,
+        sum=total,
+        minimum=minimum,
+        maximum=maximum,
+        first=first,
+        first_time=first_time,
+        last=last,
+        last_time=last_time,
+        increase=increase,
+        elapsed=elapsed,
+    )

@@ -1,0 +1,125 @@
+"""What an operator does: delete, count, back up, restore."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from jobmeter.errors import ConflictError, UnavailableError
+from jobmeter.store.base import StoreStatistics
+from jobmeter.store.clickhouse.catalog import Catalog
+from jobmeter.store.clickhouse.failures import translated
+from jobmeter.store.clickhouse.ledger import Ledger
+from jobmeter.store.clickhouse.pool import Pool
+from jobmeter.store.clickhouse.rollup import Roller
+from jobmeter.store.clickhouse.schema import on_cluster, stored_name
+from jobmeter.store.clickhouse.target import Target
+
+_DATA = ("samples", "minutes", "hours", "series")
+# Samples and roll-ups first. What was marked or described meanwhile is copied after them: a copy may know of a mark or
+# a series too many, never of one too few.
+_FIRST = ("samples", "minutes", "hours", "progress", "migrations")
+_SECOND = ("marks", "series")
+_PARTS = (("data", _FIRST), ("ledger", _SECOND))
+
+
+class Maintenance:
+    """See the ``Store`` methods of the same names. Roll-ups wait while one of these runs."""
+
+    def __init__(self, pool: Pool, target: Target, ledger: Ledger, catalog: Catalog, roller: Roller) -> None:
+        self._pool = pool
+        self._target = target
+        self._ledger = ledger
+        self._catalog = catalog
+        self._roller = roller
+
+    def delete_job(self, job: int) -> None:
+        """See ``Store.delete_job``. On return nobody reads the rows any more; the disk is freed in the background."""
+        with self._roller.paused():
+            for table in _DATA:
+                with translated("delete a job"), self._pool.client() as client:
+                    # Not waited for: it visits every part, and readers apply what is pending (apply_mutations_on_fly).
+                    client.command(
+                        f"ALTER TABLE {self._stored(table)}{on_cluster(self._target)} DELETE WHERE job = {int(job)} "
+                        "SETTINGS mutations_sync = 0"
+                    )
+            self._catalog.forget()
+
+    def erase(self) -> None:
+        """Forget everything, and begin as on the first start."""
+        with self._roller.paused():
+            for table in (*_DATA, "progress", "marks"):
+                with translated("erase its tables"), self._pool.client() as client:
+                    client.command(f"TRUNCATE TABLE {self._stored(table)}{on_cluster(self._target)}")
+            self._catalog.forget()
+            self._ledger.reload()
+
+    def statistics(self) -> StoreStatistics:
+        """See ``Store.statistics``."""
+        source = (
+            f"clusterAllReplicas('{self._target.cluster}', system.parts)" if self._target.cluster else "system.parts"
+        )
+        names = {stored_name(table, self._target): table for table in _DATA}
+        with translated("count its rows"), self._pool.client() as client:
+            found = client.query(
+                f"SELECT table, sum(rows), sum(bytes_on_disk) FROM {source} "
+                "WHERE active AND database = currentDatabase() AND table IN {tables:Array(String)} GROUP BY table",
+                parameters={"tables": list(names)},
+            ).result_rows
+        rows, sizes = dict.fromkeys(_DATA, 0), dict.fromkeys(_DATA, 0)
+        for table, count, size in found:
+            rows[names[table]], sizes[names[table]] = int(count), int(size)
+        return StoreStatistics(rows=rows, bytes=sizes)
+
+    def backup(self, directory: Path) -> None:
+        """See ``Store.backup``. The folder is one of the machine that the engine runs on."""
+        folder = _absolute(directory)
+        if self._target.exclusive:
+            _make_empty(folder)
+        with self._roller.paused():
+            for name, tables in _PARTS:
+                self._run("back up", "BACKUP", "TO", folder / name, tables)
+
+    def restore(self, directory: Path) -> None:
+        """See ``Store.restore``."""
+        folder = _absolute(directory)
+        if self._target.exclusive and not all((folder / name / ".backup").is_file() for name, _ in _PARTS):
+            raise ConflictError(f"{directory} holds no backup of a telemetry store")
+        with self._roller.paused():
+            if self._occupied():
+                raise ConflictError("a backup is restored into an empty store only, this one holds samples")
+            with translated("restore"), self._pool.client() as client:
+                for table in ("progress", "marks"):
+                    client.command(f"TRUNCATE TABLE {table}{on_cluster(self._target)}")
+            for name, tables in _PARTS:
+                present = [table for table in tables if table != "migrations"]
+                self._run("restore", "RESTORE", "FROM", folder / name, present)
+            self._catalog.forget()
+            self._ledger.reload()
+
+    def _occupied(self) -> bool:
+        with translated("restore"), self._pool.client() as client:
+            return any(client.query(f"SELECT 1 FROM {table} LIMIT 1").result_rows for table in _DATA)
+
+    def _run(self, doing: str, verb: str, preposition: str, folder: Path, tables: Sequence[str]) -> None:
+        names = sorted({name for table in tables for name in (table, self._stored(table))})
+        listed = ", ".join(f"TABLE {self._target.database}.{name}" for name in names)
+        options = " SETTINGS allow_non_empty_tables = 1" if verb == "RESTORE" else ""
+        place = str(folder).replace("\\", "\\\\").replace("'", "\\'")
+        with translated(doing), self._pool.client() as client:
+            client.command(f"{verb} {listed}{on_cluster(self._target)} {preposition} File('{place}'){options}")
+
+    def _stored(self, table: str) -> str:
+        return stored_name(table, self._target) if table in _DATA else table
+
+
+def _absolute(directory: Path) -> Path:
+    return directory.expanduser().absolute()
+
+
+def _make_empty(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        occupied = any(folder.iterdir())
+    except OSError as error:
+        raise UnavailableError(f"the backup folder {folder} cannot be made: {error.strerror}") from error
+    if occupied:
+        raise ConflictError(f"the backup folder {folder} is not empty")

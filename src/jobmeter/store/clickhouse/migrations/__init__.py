@@ -1,0 +1,11 @@
+"""Numbered changes of the schema. A change that was released is never edited: the next one mends it."""
+
+from collections.abc import Callable, Sequence
+
+from jobmeter.store.clickhouse.migrations import m0001_samples
+from jobmeter.store.clickhouse.target import Target
+
+Statements = Callable[[Target], list[str]]
+
+MIGRATIONS: Sequence[tuple[int, str, Statements]] = ((1, "samples", m0001_samples.statements),)
+"""Number, name and statements of each change, ascending from 1 without a gap."""

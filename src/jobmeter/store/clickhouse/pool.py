@@ -1,0 +1,131 @@
+"""Connections: a bounded pool, so that a slow question does not hold up the others."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import clickhouse_connect
+from clickhouse_connect.driver.client import Client
+from clickhouse_connect.driver.exceptions import ClickHouseError
+
+from jobmeter.errors import ConfigurationError, UnavailableError
+from jobmeter.store.clickhouse.failures import translate
+from jobmeter.store.clickhouse.target import Target
+
+# A user's profile may say otherwise; what is acknowledged must be on disk, in the order in which it was sent.
+_SETTINGS: dict[str, Any] = {
+    "async_insert": 0,
+    "apply_mutations_on_fly": 1,
+    "enable_alp_codec": 1,
+    "max_insert_threads": 1,
+    "optimize_on_insert": 1,
+    "max_partitions_per_insert_block": 100,
+    "do_not_merge_across_partitions_select_final": 1,
+}
+_CLUSTER_SETTINGS: dict[str, Any] = {
+    "distributed_foreground_insert": 1,
+    "distributed_product_mode": "local",
+    "parallel_distributed_insert_select": 2,
+    "prefer_localhost_replica": 1,
+}
+
+
+class Pool:
+    """At most ``size`` connections to one engine, opened when they are needed and kept until ``close``.
+
+    Safe for any number of threads; one connection serves one of them at a time.
+    """
+
+    def __init__(self, target: Target, size: int, wait_seconds: float = 30.0) -> None:
+        self._target = target
+        self._slots = threading.BoundedSemaphore(size)
+        self._wait_seconds = wait_seconds
+        self._lock = threading.Lock()
+        self._idle: list[Client] = []
+        self._closed = False
+
+    @contextmanager
+    def client(self) -> Iterator[Client]:
+        """A connection for the duration of the block. Raises UnavailableError when none gets free in time."""
+        if not self._slots.acquire(timeout=self._wait_seconds):
+            raise UnavailableError("the telemetry engine is busy: every connection is in use")
+        try:
+            client = self._take()
+            try:
+                yield client
+            finally:
+                self._give_back(client)
+        finally:
+            self._slots.release()
+
+    def close(self) -> None:
+        """Close the idle connections now, the others when they are given back."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for client in idle:
+            client.close()
+
+    def _take(self) -> Client:
+        with self._lock:
+            if self._closed:
+                raise UnavailableError("the telemetry store is closed")
+            if self._idle:
+                return self._idle.pop()
+        return connect(self._target, self._target.database)
+
+    def _give_back(self, client: Client) -> None:
+        with self._lock:
+            if not self._closed:
+                self._idle.append(client)
+                return
+        client.close()
+
+
+def connect(target: Target, database: str | None) -> Client:
+    """One connection.
+
+    Raises ConfigurationError where another process or another path is in the way, else UnavailableError.
+    """
+    options: dict[str, Any] = {name: _typed(value) for name, value in target.options.items()}
+    settings = _SETTINGS | (_CLUSTER_SETTINGS if target.cluster else {})
+    try:
+        if target.path is not None:
+            return clickhouse_connect.get_client(
+                interface="chdb",
+                path=str(target.path),
+                database=database,
+                settings=settings | {"local_filesystem_read_method": "pread"},
+                # The folder of a backup is the caller's choice; who may ask for one is decided by the server.
+                chdb_options={"backups.allowed_path": "/", **target.options},
+            )
+        return clickhouse_connect.get_client(
+            host=target.host,
+            port=target.port,
+            username=target.user or None,
+            password=target.password,
+            database=database,
+            settings=settings,
+            autogenerate_session_id=False,
+            form_encode_query_params=True,
+            connect_timeout=10,
+            **options,
+        )
+    except (ClickHouseError, OSError) as error:
+        raise _refusal(error, target) from error
+
+
+def _typed(value: str) -> str | bool:
+    return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}.get(value.lower(), value)
+
+
+def _refusal(error: Exception, target: Target) -> Exception:
+    text = str(error)
+    if "already initialized with path" in text:
+        return ConfigurationError(f"{target.name} cannot be opened: this process has another embedded store open")
+    if "Cannot lock file" in text or "Another server instance" in text:
+        return ConfigurationError(
+            f"{target.name} is in use by another process: stop it, or give this one a data folder of its own"
+        )
+    return translate(error, f"open {target.name}")

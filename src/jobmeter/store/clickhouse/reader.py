@@ -1,0 +1,169 @@
+"""Raw samples out of the engine, as a stream of bounded blocks."""
+
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from time import monotonic
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jobmeter.errors import LimitExceededError, QueryTimeoutError
+from jobmeter.model.batch import Float64s, Int64s, SampleColumns, SeriesKeys, Uint64s
+from jobmeter.model.time import TimeRange
+from jobmeter.store.base import ReadBudget
+from jobmeter.store.clickhouse.failures import translated
+from jobmeter.store.clickhouse.order import Order, by_index, last_of_each
+from jobmeter.store.clickhouse.pool import Pool
+from jobmeter.store.clickhouse.sql import key_pieces
+
+_BUFFER = 2_000_000
+"""Rows that a read keeps to bring them into an order that is not the engine's."""
+
+Columns = list[NDArray[Any]]
+_TYPES = {"B": np.uint8, "H": np.uint16, "I": np.uint32, "L": np.uint64, "Q": np.uint64, "q": np.int64, "d": np.float64}
+
+
+@dataclass(slots=True)
+class Meter:
+    """What is left of a budget."""
+
+    rows: int
+    deadline: float
+
+    @classmethod
+    def of(cls, budget: ReadBudget) -> "Meter":
+        """A budget that begins now."""
+        return cls(budget.rows, monotonic() + budget.seconds)
+
+    def settings(self) -> dict[str, Any]:
+        """What the engine is told. Raises QueryTimeoutError when nothing is left."""
+        left = self.deadline - monotonic()
+        if left <= 0:
+            raise QueryTimeoutError("the question took longer than it may and was stopped")
+        return {"max_execution_time": f"{left:.3f}", "timeout_overflow_mode": "throw"}
+
+    def take(self, rows: int) -> None:
+        """Count rows. Raises LimitExceededError past the budget, QueryTimeoutError past the deadline."""
+        self.rows -= rows
+        if self.rows < 0:
+            raise LimitExceededError("the question reads more stored rows than one may: narrow its range", "range")
+        if monotonic() > self.deadline:
+            raise QueryTimeoutError("the question took longer than it may and was stopped")
+
+
+class Reader:
+    """See ``Store.read``. Safe for any number of threads; each stream holds a connection until it ends."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    def read(self, keys: SeriesKeys, span: TimeRange, budget: ReadBudget) -> Iterator[SampleColumns]:
+        """Blocks sorted by (index, time), duplicates gone."""
+        if not len(keys) or not span.length_ms:
+            return
+        meter = Meter.of(budget)
+        order = Order.of(keys)
+        if order.same:
+            yield from self._stream(keys, span, order, meter)
+        else:
+            yield from self._reordered(keys, span, order, meter)
+
+    def blocks(self, sql: str, parameters: dict[str, Any], meter: Meter) -> Generator[Columns]:
+        """The blocks of an answer as columns. Closing the iterator stops the engine's work."""
+        with translated("read samples"), self._pool.client() as client:
+            stream = client.query_column_block_stream(sql, parameters=parameters, settings=meter.settings())
+            with stream as blocks:
+                for block in blocks:
+                    if len(block) and len(block[0]):
+                        meter.take(len(block[0]))
+                        yield [np.frombuffer(column, _TYPES[column.typecode]) for column in block]
+
+    def _stream(self, keys: SeriesKeys, span: TimeRange, order: Order, meter: Meter) -> Generator[SampleColumns]:
+        for some in key_pieces(order.keys):
+            for series, time, value in self._unique(some, span, meter):
+                yield SampleColumns(order.index_of(series, keys), time, value)
+
+    def _unique(self, keys: SeriesKeys, span: TimeRange, meter: Meter) -> Generator[tuple[Uint64s, Int64s, Float64s]]:
+        """Rows in the engine's order, the last written of each sample. The last row waits for what follows it."""
+        held: Columns | None = None
+        parameters = key_parameters(keys) | {"start": span.start_ms, "end": span.end_ms}
+        for block in self.blocks(_READ, parameters, meter):
+            columns = block if held is None else [np.concatenate(pair) for pair in zip(held, block, strict=True)]
+            keep = last_of_each(columns[0], columns[1])
+            if keep is not None:
+                columns = [column[keep] for column in columns]
+            held = [column[-1:] for column in columns]
+            if len(columns[0]) > 1:
+                series, time, value = (column[:-1] for column in columns)
+                yield series, time, value
+        if held is not None:
+            yield held[0], held[1], held[2]
+
+    def _reordered(self, keys: SeriesKeys, span: TimeRange, order: Order, meter: Meter) -> Generator[SampleColumns]:
+        """The caller's order: all at once when it is not much, else some keys after the other."""
+        kept: list[SampleColumns] = []
+        rows = 0
+        stream = self._stream(keys, span, order, meter)
+        for block in stream:
+            kept.append(block)
+            rows += len(block)
+            if rows > _BUFFER:
+                break
+        else:
+            if kept:
+                yield by_index(_concatenate(kept))
+            return
+        stream.close()
+        del kept
+        for first, last in self._groups(keys, span, order, meter):
+            some = SeriesKeys(keys.job[first:last], keys.series[first:last])
+            inner = Order.of(some)
+            blocks = self._stream(some, span, inner, meter)
+            for block in blocks if inner.same else _sorted(blocks):
+                yield SampleColumns(block.index + np.uint32(first), block.time, block.value)
+
+    def _groups(self, keys: SeriesKeys, span: TimeRange, order: Order, meter: Meter) -> list[tuple[int, int]]:
+        """Runs of consecutive keys that hold about ``_BUFFER`` rows at most; one key may hold more."""
+        counts = np.zeros(len(keys), np.int64)
+        for some in key_pieces(order.keys):
+            parameters = key_parameters(some) | {"start": span.start_ms, "end": span.end_ms}
+            for series, count in self.blocks(_COUNT, parameters, meter):
+                counts[order.index_of(series, keys)] = count.astype(np.int64)
+        edges = [0]
+        total = 0
+        for position, rows in enumerate(counts.tolist()):
+            if total and total + rows > _BUFFER:
+                edges.append(position)
+                total = 0
+            total += rows
+        edges.append(len(keys))
+        return list(pairwise(edges))
+
+
+def key_parameters(keys: SeriesKeys) -> dict[str, Any]:
+    """The parameters of ``KEYS``."""
+    return {"jobs": np.unique(keys.job).tolist(), "ids": keys.series.tolist()}
+
+
+KEYS = "job IN {jobs:Array(UInt64)} AND series IN {ids:Array(UInt64)}"
+# The virtual column orders what was written twice: a part's lowest block number. Parts never overlap in it, and inside
+# one part a sample is there once.
+_SPAN = "time >= {start:Int64} AND time < {end:Int64}"
+_READ = f"SELECT series, time, value FROM samples WHERE {KEYS} AND {_SPAN} ORDER BY job, series, time, _block_number"
+_COUNT = f"SELECT series, count() FROM samples WHERE {KEYS} AND {_SPAN} GROUP BY series"
+
+
+def _concatenate(blocks: Sequence[SampleColumns]) -> SampleColumns:
+    return SampleColumns(
+        np.concatenate([block.index for block in blocks]),
+        np.concatenate([block.time for block in blocks]),
+        np.concatenate([block.value for block in blocks]),
+    )
+
+
+def _sorted(blocks: Iterator[SampleColumns]) -> Iterator[SampleColumns]:
+    kept = list(blocks)
+    if kept:
+        yield by_index(_concatenate(kept))

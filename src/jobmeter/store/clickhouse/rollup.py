@@ -1,0 +1,158 @@
+"""Roll-ups: computed from the samples and replaced, never incremented."""
+
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from jobmeter.model.catalog import METRICS, Kind
+from jobmeter.model.time import DAY, HOUR, TimeRange, ceil_to, floor_to
+from jobmeter.store.clickhouse import rollup_sql
+from jobmeter.store.clickhouse.failures import translated
+from jobmeter.store.clickhouse.ledger import JobHour, Ledger
+from jobmeter.store.clickhouse.pool import Pool
+from jobmeter.store.clickhouse.sql import pieces
+
+_ROWS = 4_000_000
+"""Samples that one statement works on at most, about; it takes some 100 bytes of memory for each."""
+
+_JOBS = 2_000
+_COUNTERS = sorted(metric.name for metric in METRICS if metric.kind is Kind.COUNTER)
+_SPAN = 31 * DAY
+"""Longest stretch of hours that one statement computes: it touches two monthly partitions of the minutes at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """Hours to compute, of some jobs (None: of all)."""
+
+    start: int
+    end: int
+    jobs: tuple[int, ...] | None
+
+
+class Roller:
+    """See ``Store.roll_up`` and ``Store.rolled``. One roll-up runs at a time; readers and writers go on."""
+
+    def __init__(self, pool: Pool, ledger: Ledger) -> None:
+        self._pool = pool
+        self._ledger = ledger
+        self._running = threading.Lock()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """No roll-up runs inside the block."""
+        with self._running:
+            yield
+
+    def roll_up(self, until_ms: int) -> int:
+        """Marked hours first, earliest first: what follows looks back at what they end with."""
+        with self._running:
+            marked = self._roll_marked()
+            return marked + self._roll_new(floor_to(until_ms, HOUR))
+
+    def rolled(self, jobs: Sequence[int], span: TimeRange) -> list[TimeRange]:
+        """Whole hours before ``done`` without the marked ones, and without those whose reference a mark may change."""
+        end = min(floor_to(span.end_ms, HOUR), self._ledger.done())
+        start = ceil_to(span.start_ms, HOUR)
+        if start >= end:
+            return []
+        holes: set[int] = set()
+        for work in _grouped(self._ledger.marked(jobs)):
+            # Between two marked hours, too, a counter may have a new reference.
+            holes.update(range(work.start, work.end, HOUR))
+            holes.update(hour for _, hour in self._following(work))
+        edges = [start, *sorted(hour for hour in holes if start <= hour < end), end]
+        parts: list[TimeRange] = []
+        at = start
+        for hole in edges[1:]:
+            if at < hole:
+                parts.append(TimeRange(at, hole))
+            at = hole + HOUR
+        return parts
+
+    def _roll_marked(self) -> int:
+        marks = self._ledger.take()
+        pairs = {(mark.job, mark.hour) for mark in marks}
+        following: set[JobHour] = set()
+        for work in _grouped(pairs):
+            self._compute(work)
+            following.update(self._following(work))
+        for work in _grouped(following - pairs):
+            self._compute(work)
+        self._ledger.clear(marks)
+        return len({hour for _, hour in pairs})
+
+    def _roll_new(self, until_ms: int) -> int:
+        start = self._ledger.done()
+        if until_ms <= start:
+            return 0
+        # From here on writers mark what they add to these hours; what they added before is visible now.
+        self._ledger.raise_intent(until_ms)
+        with translated("roll up"), self._pool.client() as client:
+            parameters = {"start": start, "end": until_ms}
+            rows = client.query(rollup_sql.HOURS_WITH_DATA, parameters=parameters).result_rows
+        hours = [int(row[0]) for row in rows]
+        for first, last in _stretches(hours):
+            self._compute(_Work(first, last, None))
+        self._ledger.raise_done(until_ms)
+        return len(hours)
+
+    def _compute(self, work: _Work) -> None:
+        for parameters, scope in _scopes(work):
+            with translated("roll up"), self._pool.client() as client:
+                sql = rollup_sql.scoped(rollup_sql.COUNT, scope)
+                samples, before = client.query(sql, parameters=parameters).result_rows[0]
+                shares = -(-int(samples) // _ROWS)
+                for share in range(shares):
+                    values, narrowed = parameters, scope
+                    if shares > 1:
+                        values = parameters | {"shares": shares, "share": share}
+                        narrowed = f"{scope} AND {rollup_sql.SCOPE_SHARE}"
+                    for statement in (rollup_sql.minutes, rollup_sql.hours):
+                        client.command(statement(narrowed, again=bool(before)), parameters=values)
+
+    def _following(self, work: _Work) -> set[JobHour]:
+        found: set[JobHour] = set()
+        for parameters, scope in _scopes(work):
+            with translated("roll up"), self._pool.client() as client:
+                sql = rollup_sql.scoped(rollup_sql.FOLLOWING, scope)
+                rows = client.query(sql, parameters=parameters).result_rows
+            found.update((int(job), int(hour)) for job, hour in rows)
+        return found
+
+
+def _scopes(work: _Work) -> Iterator[tuple[dict[str, Any], str]]:
+    parameters: dict[str, Any] = {"start": work.start, "end": work.end, "counters": _COUNTERS}
+    if work.jobs is None:
+        yield parameters, "1"
+        return
+    for part in pieces(work.jobs, _JOBS):
+        yield parameters | {"jobs": list(part)}, rollup_sql.SCOPE_JOBS
+
+
+def _stretches(hours: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Hours as ranges: those less than a day apart are joined, up to ``_SPAN``."""
+    first = last = -1
+    for hour in sorted(hours):
+        if first >= 0 and hour - last < DAY and hour - first < _SPAN:
+            last = hour
+            continue
+        if first >= 0:
+            yield first, last + HOUR
+        first = last = hour
+    if first >= 0:
+        yield first, last + HOUR
+
+
+def _grouped(pairs: Iterable[JobHour]) -> list[_Work]:
+    """Marked hours as work, earliest first: the jobs whose hours make the same stretch go together."""
+    hours: dict[int, list[int]] = {}
+    for job, hour in pairs:
+        hours.setdefault(job, []).append(hour)
+    jobs: dict[tuple[int, int], list[int]] = {}
+    for job, members in hours.items():
+        for stretch in _stretches(members):
+            jobs.setdefault(stretch, []).append(job)
+    return [_Work(start, end, tuple(sorted(members))) for (start, end), members in sorted(jobs.items())]

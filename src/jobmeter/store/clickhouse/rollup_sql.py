@@ -1,0 +1,109 @@
+"""The statements that compute roll-ups. Each replaces rows: it may run again, and again gives the same.
+
+``FINAL`` leaves of every sample the one that was written last. ``{scope}`` narrows to some jobs and to a share of the
+series; the same text narrows every table, since all have the columns ``job`` and ``series``.
+"""
+
+SCOPE_JOBS = "job IN {jobs:Array(UInt64)}"
+SCOPE_SHARE = "series % {shares:UInt64} = {share:UInt64}"
+
+# Past these a statement goes on on disk instead of failing for want of memory.
+_LIMITS = (
+    "SETTINGS max_bytes_before_external_sort = 1073741824, max_bytes_before_external_group_by = 1073741824, "
+    "max_execution_time = 3600"
+)
+_SPAN = "time >= {start:Int64} AND time < {end:Int64}"
+_COUNTERS = "series IN (SELECT series FROM series WHERE metric IN {counters:Array(String)} AND @scope)"
+
+# The last sample of each counter before the span, from the hours: nearly all are found within a day; for the others,
+# and only for those that have samples now, the rest is searched.
+_REFERENCES = f"""
+SELECT job, series, argMax(last, at) AS reference, max(at.1) AS reference_time, 1 AS known FROM (
+  SELECT job, series, last, (last_time, _block_number) AS at FROM hours
+  WHERE time >= {{start:Int64}} - 86400000 AND time < {{start:Int64}} AND {_COUNTERS} AND @scope
+  UNION ALL
+  SELECT job, series, last, (last_time, _block_number) AS at FROM hours
+  WHERE time < {{start:Int64}} - 86400000 AND @scope AND (job, series) IN (
+    SELECT job, series FROM samples WHERE {_SPAN} AND {_COUNTERS} AND @scope
+  ) AND (job, series) NOT IN (
+    SELECT job, series FROM hours WHERE time >= {{start:Int64}} - 86400000 AND time < {{start:Int64}} AND @scope
+  )
+) GROUP BY job, series"""
+
+# Hours whose samples are over already, in part or all: their roll-ups know more than a new computation would.
+_FADED = f"""
+SELECT job, series, time FROM (
+  SELECT job, series, time, argMax(count, _block_number) AS kept FROM hours
+  WHERE {_SPAN} AND @scope GROUP BY job, series, time
+) AS old LEFT JOIN (
+  SELECT job, series, intDiv(time, 3600000) * 3600000 AS time, count() AS found FROM samples FINAL
+  WHERE {_SPAN} AND @scope GROUP BY job, series, time
+) AS new USING (job, series, time) WHERE kept > found"""
+
+_MINUTES = f"""
+INSERT INTO minutes (job, series, time, count, sum, minimum, maximum, first, first_time, last, last_time, increase,
+  elapsed, minute_days, hour_days)
+SELECT job, series, intDiv(moment, 60000) * 60000 AS time, count(), sum(value), min(value), max(value),
+  argMin(value, moment), min(moment), argMax(value, moment), max(moment), sum(growth), sum(passed),
+  max(minute_days), max(hour_days)
+FROM (
+  SELECT job, series, time AS moment, value, minute_days, hour_days, {_COUNTERS} AS counter,
+    lagInFrame(time, 1, if(known = 1, reference_time, time)) OVER w AS before,
+    lagInFrame(value, 1, if(known = 1, reference, value)) OVER w AS base,
+    multiIf(counter = 0, 0., value < base, value, value - base) AS growth,
+    if(counter = 0, 0, moment - before) AS passed
+  FROM (SELECT job, series, time, value, minute_days, hour_days FROM samples FINAL WHERE {_SPAN} AND @scope) AS raw
+  LEFT JOIN ({_REFERENCES}) AS references USING (job, series)
+  WINDOW w AS (PARTITION BY job, series ORDER BY time ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)
+)
+WHERE @keep
+GROUP BY job, series, time
+{_LIMITS}"""
+
+_HOURS = f"""
+INSERT INTO hours (job, series, time, count, sum, minimum, maximum, first, first_time, last, last_time, increase,
+  elapsed, hour_days)
+SELECT job, series, intDiv(minute, 3600000) * 3600000 AS time, sum(count), sum(sum), min(minimum), max(maximum),
+  argMin(first, minute), min(first_time), argMax(last, minute), max(last_time), sum(increase), sum(elapsed),
+  max(hour_days)
+FROM (SELECT *, time AS minute FROM minutes FINAL WHERE {_SPAN} AND @scope)
+WHERE @keep
+GROUP BY job, series, time
+{_LIMITS}"""
+
+_KEEP_MINUTES = f"(job, series, intDiv(moment, 3600000) * 3600000) NOT IN ({_FADED})"
+_KEEP_HOURS = f"(job, series, intDiv(minute, 3600000) * 3600000) NOT IN ({_FADED})"
+
+COUNT = f"""
+SELECT (SELECT count() FROM samples WHERE {_SPAN} AND @scope),
+  (SELECT count() FROM (SELECT 1 FROM hours WHERE {_SPAN} AND @scope LIMIT 1))"""
+HOURS_WITH_DATA = f"SELECT DISTINCT intDiv(time, 3600000) * 3600000 AS hour FROM samples WHERE {_SPAN} ORDER BY hour"
+
+# For each series of a job the first hour after the span that has samples: what came late changes its reference.
+FOLLOWING = f"""
+SELECT DISTINCT job, next FROM (
+  SELECT job, series, min(time) AS next FROM hours
+  WHERE time >= {{end:Int64}} AND time < {{end:Int64}} + 86400000 AND @scope GROUP BY job, series
+  UNION ALL
+  SELECT job, series, min(time) AS next FROM hours
+  WHERE time >= {{end:Int64}} + 86400000 AND @scope AND (job, series) IN (
+    SELECT job, series FROM samples WHERE {_SPAN} AND @scope
+  ) AND (job, series) NOT IN (
+    SELECT job, series FROM hours WHERE time >= {{end:Int64}} AND time < {{end:Int64}} + 86400000 AND @scope
+  ) GROUP BY job, series
+)"""
+
+
+def scoped(sql: str, scope: str) -> str:
+    """The statement, narrowed to a scope (an expression over ``job`` and ``series``)."""
+    return sql.replace("@scope", scope)
+
+
+def minutes(scope: str, *, again: bool) -> str:
+    """Minutes of a span from its samples; ``again`` when they were computed before."""
+    return scoped(_MINUTES.replace("@keep", _KEEP_MINUTES if again else "1"), scope)
+
+
+def hours(scope: str, *, again: bool) -> str:
+    """Hours of a span from its minutes; ``again`` when they were computed before."""
+    return scoped(_HOURS.replace("@keep", _KEEP_HOURS if again else "1"), scope)

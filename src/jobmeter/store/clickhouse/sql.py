@@ -1,0 +1,23 @@
+"""Small things that every statement needs."""
+
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
+
+from jobmeter.model.batch import SeriesKeys
+
+T = TypeVar("T")
+
+PARAMETERS = 4_000
+"""Most 64-bit numbers in one parameter: 20 digits each stay below the 128 KiB that a server takes for a field."""
+
+
+def pieces(items: Sequence[T], size: int = PARAMETERS) -> Iterator[Sequence[T]]:
+    """The items in runs of at most ``size``."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def key_pieces(keys: SeriesKeys) -> Iterator[SeriesKeys]:
+    """The keys in runs that fit into one parameter."""
+    for start in range(0, len(keys), PARAMETERS):
+        yield SeriesKeys(keys.job[start : start + PARAMETERS], keys.series[start : start + PARAMETERS])

@@ -1,0 +1,300 @@
+"""The obvious engine: samples in dictionaries, roll-ups computed by brute force from raw whenever they are read.
+
+It is the oracle that the real engines are tested against, and what ``memory://`` opens. Nothing outlives the process.
+"""
+
+import threading
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from operator import itemgetter
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from jobmeter.errors import ConflictError, LimitExceededError
+from jobmeter.model.batch import BucketColumns, SampleBatch, SampleColumns, SeriesKeys
+from jobmeter.model.catalog import Kind, find
+from jobmeter.model.retention import Retention
+from jobmeter.model.series import Series
+from jobmeter.model.time import HOUR, TimeRange, ceil_to, floor_to
+from jobmeter.store.base import ReadBudget, Selector, StoreStatistics, Tier
+
+_BLOCK = 65_536
+_FILE = "memory.json"
+_RETENTION = Retention()
+_Key = tuple[int, int]
+
+
+class _Bucket(NamedTuple):
+    time: int
+    rows: int
+    sum: float
+    minimum: float
+    maximum: float
+    first: float
+    first_time: int
+    last: float
+    last_time: int
+    increase: float
+    elapsed: int
+
+
+class _Saved(msgspec.Struct):
+    series: list[Series]
+    samples: list[list[tuple[int, float]]]
+    stale: list[tuple[int, int]]
+    until: int
+
+
+class MemoryStore:
+    """See ``jobmeter.store.base.Store``. "Durable" means for as long as the process lives."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._series: dict[_Key, Series] = {}
+        self._samples: dict[_Key, dict[int, float]] = {}
+        self._sorted: dict[_Key, list[tuple[int, float]]] = {}
+        self._rolled: dict[tuple[_Key, Tier], list[_Bucket]] = {}
+        self._stale: set[tuple[int, int]] = set()  # (job key, start of an hour whose roll-up lacks samples)
+        self._until = 0
+
+    def append(self, batch: SampleBatch, retention: Retention = _RETENTION) -> None:  # noqa: ARG002
+        """See ``Store.append``; nothing expires here."""
+        keys = [(series.job_key, series.id) for series in batch.series]
+        with self._lock:
+            self._series.update(zip(keys, batch.series, strict=True))
+            rows = zip(batch.index.tolist(), batch.time.tolist(), batch.value.tolist(), strict=True)
+            touched: set[tuple[_Key, int]] = set()
+            for index, time, value in rows:
+                self._samples.setdefault(keys[index], {})[time] = value
+                touched.add((keys[index], floor_to(time, HOUR)))
+            for key in keys:
+                self._forget(key)
+            self._mark(touched)
+
+    def _mark(self, touched: set[tuple[_Key, int]]) -> None:
+        """Mark hours, and for counters the next hour with samples too: its first increase counts from what came."""
+        for key, hour in touched:
+            self._stale.add((key[0], hour))
+            if self._is_counter(key):
+                samples = self._row(key)
+                following = samples[_place(samples, hour + HOUR) :][:1]
+                self._stale.update((key[0], floor_to(time, HOUR)) for time, _ in following)
+
+    def find(self, selector: Selector) -> list[Series]:
+        """See ``Store.find``."""
+        with self._lock:
+            found = [series for key, series in self._series.items() if self._matches(key, series, selector)]
+        if len(found) > selector.limit:
+            raise LimitExceededError(f"more than {selector.limit} series match", "series")
+        return found
+
+    def _matches(self, key: _Key, series: Series, selector: Selector) -> bool:
+        wanted = (
+            (selector.projects, series.project),
+            (selector.jobs, key[0]),
+            (selector.nodes, (series.cluster, series.node)),
+            (selector.metrics, series.metric),
+        )
+        if any(allowed is not None and name not in allowed for allowed, name in wanted):
+            return False
+        return selector.since is None or max(self._samples.get(key, ()), default=-1) >= selector.since
+
+    def _rows(self, keys: SeriesKeys) -> list[list[tuple[int, float]]]:
+        with self._lock:
+            return [self._row(key) for key in zip(keys.job.tolist(), keys.series.tolist(), strict=True)]
+
+    def _row(self, key: _Key) -> list[tuple[int, float]]:
+        if key not in self._sorted:
+            self._sorted[key] = sorted(self._samples.get(key, {}).items())
+        return self._sorted[key]
+
+    def read(self, keys: SeriesKeys, span: TimeRange, budget: ReadBudget) -> Iterator[SampleColumns]:
+        """See ``Store.read``."""
+        rows = [
+            (index, time, value)
+            for index, samples in enumerate(self._rows(keys))
+            for time, value in samples[_place(samples, span.start_ms) : _place(samples, span.end_ms)]
+        ]
+        _check(len(rows), budget)
+        for at in range(0, len(rows), _BLOCK):
+            yield _columns(rows[at : at + _BLOCK])
+
+    def read_buckets(self, keys: SeriesKeys, span: TimeRange, tier: Tier, budget: ReadBudget) -> BucketColumns:
+        """See ``Store.read_buckets``; right at any time, whatever ``rolled`` says."""
+        rows = [
+            (index, bucket)
+            for index, (key, samples) in enumerate(zip(_pairs(keys), self._rows(keys), strict=True))
+            for bucket in self._buckets(key, samples, tier)
+            if span.start_ms <= bucket.time < span.end_ms
+        ]
+        _check(len(rows), budget)
+        columns = list(zip(*(bucket for _, bucket in rows), strict=True)) or [()] * len(_Bucket._fields)
+        arrays = {
+            name: np.array(column, _TYPES.get(name, np.float64))
+            for name, column in zip(_Bucket._fields, columns, strict=True)
+        }
+        count = arrays.pop("rows")
+        return BucketColumns(index=np.array([index for index, _ in rows], np.uint32), count=count, **arrays)
+
+    def _buckets(self, key: _Key, samples: list[tuple[int, float]], tier: Tier) -> list[_Bucket]:
+        """What was computed since the last write to the series is not computed again."""
+        with self._lock:
+            if (key, tier) not in self._rolled:
+                self._rolled[key, tier] = _buckets(samples, int(tier), counter=self._is_counter(key))
+            return self._rolled[key, tier]
+
+    def _forget(self, key: _Key) -> None:
+        self._sorted.pop(key, None)
+        for tier in Tier:
+            self._rolled.pop((key, tier), None)
+
+    def _is_counter(self, key: _Key) -> bool:
+        series = self._series.get(key)
+        metric = find(series.metric) if series else None
+        return metric is not None and metric.kind is Kind.COUNTER
+
+    def previous(self, keys: SeriesKeys, before_ms: int, budget: ReadBudget) -> SampleColumns:
+        """See ``Store.previous``."""
+        rows: list[tuple[int, int, float]] = []
+        for index, samples in enumerate(self._rows(keys)):
+            place = _place(samples, before_ms)
+            rows.extend((index, *sample) for sample in samples[max(place - 1, 0) : place])
+        _check(len(rows), budget)
+        return _columns(rows)
+
+    def rolled(self, jobs: Sequence[int], span: TimeRange) -> list[TimeRange]:
+        """See ``Store.rolled``."""
+        with self._lock:
+            stale = {hour for job, hour in self._stale if job in set(jobs)}
+            end = min(floor_to(span.end_ms, HOUR), self._until)
+        parts: list[TimeRange] = []
+        for hour in range(ceil_to(span.start_ms, HOUR), end, HOUR):
+            if hour in stale:
+                continue
+            if parts and parts[-1].end_ms == hour:
+                parts[-1] = TimeRange(parts[-1].start_ms, hour + HOUR)
+            else:
+                parts.append(TimeRange(hour, hour + HOUR))
+        return parts
+
+    def roll_up(self, until_ms: int) -> int:
+        """See ``Store.roll_up``."""
+        with self._lock:
+            self._until = max(self._until, floor_to(until_ms, HOUR))
+            done = {entry for entry in self._stale if entry[1] + HOUR <= self._until}
+            self._stale -= done
+        return len({hour for _, hour in done})
+
+    def last_times(self, jobs: Sequence[int]) -> dict[int, tuple[int, int]]:
+        """See ``Store.last_times``."""
+        times: dict[int, tuple[int, int]] = {}
+        with self._lock:
+            for (job, _), samples in self._samples.items():
+                if job in set(jobs) and samples:
+                    first, last = times.get(job, (min(samples), max(samples)))
+                    times[job] = (min(first, *samples), max(last, *samples))
+        return times
+
+    def delete_job(self, job: int) -> None:
+        """See ``Store.delete_job``."""
+        with self._lock:
+            for key in [key for key in self._series if key[0] == job]:
+                del self._series[key]
+                self._samples.pop(key, None)
+                self._forget(key)
+            self._stale = {entry for entry in self._stale if entry[0] != job}
+
+    def statistics(self) -> StoreStatistics:
+        """See ``Store.statistics``; roll-ups take no room, and bytes are those of the bare numbers."""
+        with self._lock:
+            samples = sum(map(len, self._samples.values()))
+            rows = {"samples": samples, "minutes": 0, "hours": 0, "series": len(self._series)}
+        return StoreStatistics(rows=rows, bytes={name: 16 * count for name, count in rows.items()})
+
+    def backup(self, directory: Path) -> None:
+        """See ``Store.backup``."""
+        with self._lock:
+            saved = _Saved(
+                series=list(self._series.values()),
+                samples=[self._row(key) for key in self._series],
+                stale=sorted(self._stale),
+                until=self._until,
+            )
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / _FILE).write_bytes(msgspec.json.encode(saved))
+
+    def restore(self, directory: Path) -> None:
+        """See ``Store.restore``."""
+        saved = msgspec.json.decode((directory / _FILE).read_bytes(), type=_Saved)
+        with self._lock:
+            if self._series:
+                raise ConflictError("a backup is restored into an empty store only, this one holds series")
+            for series, samples in zip(saved.series, saved.samples, strict=True):
+                key = (series.job_key, series.id)
+                self._series[key] = series
+                self._samples[key] = dict(samples)
+            self._stale = set(saved.stale)
+            self._until = saved.until
+
+    def close(self) -> None:
+        """See ``Store.close``; what there is stays readable."""
+
+
+_TYPES: dict[str, type[np.generic]] = {
+    "time": np.int64,
+    "rows": np.uint64,
+    "first_time": np.int64,
+    "last_time": np.int64,
+    "elapsed": np.int64,
+}
+
+
+def _place(samples: list[tuple[int, float]], time_ms: int) -> int:
+    """Where the samples at or after that time begin."""
+    return bisect_left(samples, time_ms, key=itemgetter(0))
+
+
+def _pairs(keys: SeriesKeys) -> list[_Key]:
+    return list(zip(keys.job.tolist(), keys.series.tolist(), strict=True))
+
+
+def _columns(rows: Sequence[tuple[int, int, float]]) -> SampleColumns:
+    index, time, value = list(zip(*rows, strict=True)) or ((), (), ())
+    return SampleColumns(np.array(index, np.uint32), np.array(time, np.int64), np.array(value, np.float64))
+
+
+def _check(rows: int, budget: ReadBudget) -> None:
+    if rows > budget.rows:
+        raise LimitExceededError(f"the question reads more than {budget.rows} stored rows", "range")
+
+
+def _buckets(samples: list[tuple[int, float]], step_ms: int, *, counter: bool) -> list[_Bucket]:
+    """The roll-up rows of one series, sample by sample: slow, and easy to believe."""
+    done: list[_Bucket] = []
+    previous = samples[0] if samples else (0, 0.0)
+    for time, value in samples:
+        growth = (value - previous[1] if value >= previous[1] else value) if counter else 0.0
+        passed = time - previous[0] if counter else 0
+        start = floor_to(time, step_ms)
+        if done and done[-1].time == start:
+            old = done[-1]
+            done[-1] = _Bucket(
+                time=start,
+                rows=old.rows + 1,
+                sum=old.sum + value,
+                minimum=min(old.minimum, value),
+                maximum=max(old.maximum, value),
+                first=old.first,
+                first_time=old.first_time,
+                last=value,
+                last_time=time,
+                increase=old.increase + growth,
+                elapsed=old.elapsed + passed,
+            )
+        else:
+            done.append(_Bucket(start, 1, value, value, value, value, time, value, time, growth, passed))
+        previous = (time, value)
+    return done

@@ -1,0 +1,34 @@
+"""The only file that names engines."""
+
+from jobmeter.errors import ConfigurationError
+from jobmeter.model.time import Clock
+from jobmeter.store.base import Store
+
+
+def open_store(dsn: str, clock: Clock) -> Store:
+    """The engine of a DSN, its schema brought up to this program.
+
+    ``chdb://PATH`` is embedded, ``clickhousedb://USER:PASSWORD@HOST:PORT/DATABASE[?cluster=NAME]`` a server,
+    ``memory://`` forgets everything at its end. Raises ConfigurationError for anything else, UnavailableError when the
+    engine cannot be opened.
+    """
+    scheme = dsn.partition("://")[0]
+    if scheme in {"chdb", "clickhousedb"}:
+        return _clickhouse(dsn, clock)
+    if scheme == "memory":
+        return _memory()
+    raise ConfigurationError(
+        f"there is no store {scheme!r}: use chdb://PATH, clickhousedb://USER:PASSWORD@HOST:PORT/DATABASE or memory://"
+    )
+
+
+def _clickhouse(dsn: str, clock: Clock) -> Store:
+    from jobmeter.store.clickhouse import ClickHouseStore, parse_dsn
+
+    return ClickHouseStore(parse_dsn(dsn), clock)
+
+
+def _memory() -> Store:
+    from jobmeter.store.memory import MemoryStore
+
+    return MemoryStore()

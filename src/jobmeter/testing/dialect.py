@@ -1,0 +1,236 @@
+"""The contract of a dialect, as tests: inherit ``DialectTests`` and give it the dialect and its golden cases.
+
+A golden case is a JSON file, best taken word for word from the vendor's documents::
+
+    {
+      "source": "where it comes from",
+      "now": "2026-11-20T15:33:56Z",
+      "request": {"method": "GET", "path": "/api/...", "query": "A=1", "headers": {"x": "y"}, "body": "..."},
+      "questions": [...],          what parse must give (``describe`` below), or
+      "error": {"status": 400, "body": {...}},       what a refused request must be answered with
+      "results": [...],            results in the order of the questions (``result_of`` below)
+      "answer": {"status": 200, "headers": {...}, "body": {...}}
+    }
+"""
+
+import json
+import math
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from jobmeter.access.call import Call
+from jobmeter.dialects.base import Answer, Context, Dialect, MissingFieldError, ShareToken
+from jobmeter.errors import (
+    ConflictError,
+    ForbiddenError,
+    InvalidRequestError,
+    JobmeterError,
+    LimitExceededError,
+    NotFoundError,
+    QueryTimeoutError,
+    ThrottledError,
+    UnauthenticatedError,
+    UnavailableError,
+)
+from jobmeter.model.job import JobPage, JobView
+from jobmeter.model.time import parse_time
+from jobmeter.query.request import Line, MetricQuery, MetricResult
+
+REQUEST_ID = "473469C7-AA6F-4DC5-B3DB-A3DC0DE3C83E"
+ERRORS: Sequence[JobmeterError] = (
+    InvalidRequestError("wrong", "step"),
+    MissingFieldError("missing", "step"),
+    LimitExceededError("too large", "body"),
+    LimitExceededError("too many points", "step"),
+    *(
+        UnauthenticatedError("refused", reason)
+        for reason in (
+            "missing",
+            "unknown-key",
+            "bad-signature",
+            "incomplete-signature",
+            "stale",
+            "replayed",
+            "revoked",
+            "expired",
+            "malformed",
+        )
+    ),
+    ForbiddenError("refused"),
+    NotFoundError("no such job", "job", "j1"),
+    NotFoundError("no such path", "path"),
+    NotFoundError("another method", "method", "GET"),
+    ConflictError("exists"),
+    ThrottledError("later", 1500),
+    UnavailableError("full"),
+    QueryTimeoutError("too slow"),
+    JobmeterError("a bug: secret detail"),
+)
+"""One of every kind of failure that a dialect must have a form for."""
+
+
+class DialectTests:
+    """Inherit, name the class ``Test...``, and implement ``dialect``; put the cases in the folder ``cases``."""
+
+    cases: Path
+    """The folder of the golden cases."""
+
+    @abstractmethod
+    def dialect(self) -> Dialect:
+        """The dialect under test."""
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """One test for each golden case, named like its file."""
+        if "case" in metafunc.fixturenames:
+            files = sorted(self.cases.glob("*.json"))
+            metafunc.parametrize("case", [json.loads(file.read_text()) for file in files], ids=[f.stem for f in files])
+
+    def test_case(self, case: dict[str, Any]) -> None:
+        """A golden case: the questions that a request asks, and the answer that results give."""
+        dialect, call = self.dialect(), call_of(case["request"])
+        context = Context(parse_time(case["now"]), REQUEST_ID)
+        try:
+            match = dialect.match(call)
+            assert match is not None, "the call is not this dialect's"
+            context = Context(context.now_ms, REQUEST_ID, match.path)
+            questions = match.operation.parse(call, context)
+        except JobmeterError as error:
+            assert "error" in case, error.message
+            _check(dialect.render_error(call, context, error), case["error"])
+            return
+        assert "error" not in case, "the call was not refused"
+        assert [describe(question) for question in questions] == case["questions"]
+        if "answer" in case:
+            results = [result_of(given, question) for given, question in zip(case["results"], questions, strict=True)]
+            _check(match.operation.render(call, context, questions, results), case["answer"])
+
+    def test_there_are_cases(self) -> None:
+        """Every operation has a golden case with an answer."""
+        answered = set()
+        for file in self.cases.glob("*.json"):
+            case = json.loads(file.read_text())
+            match = self.dialect().match(call_of(case["request"])) if "answer" in case else None
+            if match is not None:
+                answered.add(match.operation.name)
+        assert answered == {operation.name for operation in self.dialect().operations}
+
+    @pytest.mark.parametrize("error", ERRORS, ids=lambda error: f"{type(error).__name__}-{vars(error)}"[:60])
+    def test_every_error_has_a_form(self, error: JobmeterError) -> None:
+        """An error is never an empty body, always the right class of status, and a bug tells nothing of itself."""
+        call = Call("GET", "/", "", (("host", "127.0.0.1:8400"),))
+        answer = self.dialect().render_error(call, Context(0, REQUEST_ID), error)
+        assert answer.body
+        if type(error) is JobmeterError:
+            assert answer.status == 500
+            assert b"secret" not in answer.body
+        elif isinstance(error, UnavailableError | QueryTimeoutError):
+            assert 500 <= answer.status < 600
+        else:
+            assert 400 <= answer.status < 500
+
+    def test_other_calls_are_left_alone(self) -> None:
+        """A call that has nothing to do with the vendor is not taken."""
+        for path in ("/", "/healthz", "/api/jobmeter/v1/jobs", "/nothing/here"):
+            assert self.dialect().match(Call("GET", path, "", ())) is None
+
+    def test_every_operation_says_what_it_is(self) -> None:
+        """The reference page has a text for each operation, parameter and gap."""
+        for operation in self.dialect().operations:
+            assert operation.text
+            assert all(parameter.text for parameter in operation.parameters)
+            in_path = {part[1:-1] for part in operation.path.split("/") if part.startswith("{")}
+            assert in_path == {parameter.name for parameter in operation.parameters if parameter.where == "path"}
+        assert all(gap.what and gap.reason for gap in self.dialect().gaps)
+
+
+def call_of(request: Mapping[str, Any]) -> Call:
+    """The raw call of a case's ``request``."""
+    return Call(
+        method=request.get("method", "GET"),
+        raw_path=request["path"],
+        query=request.get("query", ""),
+        headers=tuple((name.lower(), value) for name, value in request.get("headers", {}).items()),
+        body=request.get("body", "").encode(),
+    )
+
+
+def describe(question: Any) -> dict[str, Any]:  # noqa: ANN401 - any question
+    """A question as plain JSON: its type and the fields that differ from their default."""
+    fields = {
+        name: value
+        for name, value in ((name, getattr(question, name)) for name in _names(question))
+        if value not in (None, (), frozenset(), "")
+    }
+    return {"type": type(question).__name__, **{name: _plain(value) for name, value in fields.items()}}
+
+
+def result_of(given: Mapping[str, Any], question: Any) -> Any:  # noqa: ANN401 - each question has its own result
+    """A result from its JSON: ``{"lines": [...]}``, ``{"job": ...}``, ``{"jobs": ...}`` or ``{"token": ...}``."""
+    if "lines" in given:
+        assert isinstance(question, MetricQuery)
+        lines = [
+            Line(
+                metric=line.get("metric", question.metrics[0]),
+                unit=line.get("unit", ""),
+                replica=line.get("replica", ""),
+                node=line.get("node", ""),
+                device=line.get("device", ""),
+                time=np.array([time for time, _ in line["points"]], np.int64),
+                value=np.array([value for _, value in line["points"]], np.float64),
+                rank=line.get("rank"),
+            )
+            for line in given["lines"]
+        ]
+        return MetricResult(question, lines, project=given.get("project", "default"))
+    if "token" in given:
+        return ShareToken(given["token"], given["expires_ms"])
+    return msgspec.convert(given, JobPage if "jobs" in given else JobView)
+
+
+def _names(question: Any) -> Sequence[str]:  # noqa: ANN401
+    names: Sequence[str] = getattr(question, "__struct_fields__", None) or list(question.__dataclass_fields__)
+    return names
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, frozenset | set):
+        return sorted(_plain(part) for part in value)
+    if isinstance(value, tuple | list):
+        return [_plain(part) for part in value]
+    if hasattr(value, "__dataclass_fields__"):
+        return {name: _plain(getattr(value, name)) for name in _names(value) if getattr(value, name) is not None}
+    return value
+
+
+def _check(answer: Answer, wanted: Mapping[str, Any]) -> None:
+    headers = {name.lower(): value for name, value in answer.headers}
+    found = {name: headers.get(name) for name in wanted.get("headers", {})}
+    assert found == wanted.get("headers", {})
+    body = wanted["body"]
+    assert answer.body
+    if isinstance(body, str):
+        assert answer.body.decode() == body
+    else:
+        _check_numbers(json.loads(answer.body, parse_constant=_refuse_constant))
+        assert json.loads(answer.body) == body
+    assert answer.status == wanted["status"]
+
+
+def _refuse_constant(name: str) -> float:
+    raise AssertionError(f"{name} is no JSON")
+
+
+def _check_numbers(value: Any) -> None:  # noqa: ANN401
+    if isinstance(value, float):
+        assert math.isfinite(value)
+    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _check_numbers(part)

@@ -1,0 +1,100 @@
+"""Samples and records to frames, as agents and ``jobmeter run`` send them: standard library and msgspec only."""
+
+import math
+import struct
+import sys
+import zlib
+from array import array
+from collections.abc import Iterable
+from functools import lru_cache
+
+import msgspec
+
+from jobmeter.errors import InvalidRequestError
+from jobmeter.model.record import Records
+from jobmeter.model.sample import Sample
+from jobmeter.model.series import Series
+from jobmeter.wire.native.frame import Codec, Frame, FrameKind, write_frame
+
+_U16 = struct.Struct("<H")
+_U32 = struct.Struct("<I")
+
+
+def samples_frame(samples: Iterable[Sample]) -> bytes:
+    """One frame with these samples, grouped by series in the order in which the series first appear."""
+    return write_frame(FrameKind.SAMPLES, encode_samples(samples))
+
+
+def records_frame(records: Records) -> bytes:
+    """One frame with these records."""
+    return write_frame(FrameKind.RECORDS, encode_records(records))
+
+
+def encode_records(records: Records) -> bytes:
+    """The payload of a records frame."""
+    return msgspec.json.encode(records)
+
+
+def encode_samples(samples: Iterable[Sample]) -> bytes:
+    """The payload of a samples frame.
+
+    Raises InvalidRequestError for a value that is not finite or a name too long for its length field: neither can be
+    written in the format.
+    """
+    grouped: dict[Series, tuple[array[int], array[float]]] = {}
+    for series, time_ms, value in samples:
+        if not math.isfinite(value):
+            raise InvalidRequestError(f"a sample of {series.metric} is not finite: {value}", "value")
+        columns = grouped.get(series)
+        if columns is None:
+            columns = grouped[series] = (array("q"), array("d"))
+        columns[0].append(time_ms)
+        columns[1].append(value)
+    total = sum(len(times) for times, _ in grouped.values())
+    parts = [_U32.pack(len(grouped)), _U32.pack(total)]
+    for series in grouped:
+        text = descriptor(series)
+        parts += (_U32.pack(len(text)), text)
+    parts += (_U32.pack(len(times)) for times, _ in grouped.values())
+    parts += (_little(times) for times, _ in grouped.values())
+    parts += (_little(values) for _, values in grouped.values())
+    return b"".join(parts)
+
+
+def count_samples(frame: Frame) -> int:
+    """How many samples a frame of ours holds, without decoding it; 0 for records and for other senders' codecs."""
+    if frame.kind is not FrameKind.SAMPLES or frame.codec is Codec.ZSTD:
+        return 0
+    payload = bytes(frame.payload[: 2**16])
+    head = zlib.decompressobj().decompress(payload, 8) if frame.codec is Codec.ZLIB else payload[:8]
+    return int(_U32.unpack_from(head, 4)[0]) if len(head) == 8 else 0
+
+
+@lru_cache(maxsize=16_384)
+def descriptor(series: Series) -> bytes:
+    """The descriptor of a series: its names, each with its length in front."""
+    names = [
+        series.metric,
+        series.project,
+        series.cluster,
+        series.node,
+        series.device,
+        series.job,
+        series.replica,
+        str(series.attempt),
+    ]
+    names += [part for label in series.labels for part in label]
+    return b"".join(_string(name) for name in names)
+
+
+def _string(text: str) -> bytes:
+    encoded = text.encode()
+    if len(encoded) > 0xFFFF:
+        raise InvalidRequestError(f"a name has {len(encoded)} bytes, the format ends at 65535", "series")
+    return _U16.pack(len(encoded)) + encoded
+
+
+def _little(column: "array[int] | array[float]") -> bytes:
+    if sys.byteorder == "big":
+        column.byteswap()
+    return column.tobytes()

@@ -1,0 +1,85 @@
+"""Reference pages say what the program does: no more, no less."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from jobmeter.cli.main import VERBS
+from jobmeter.model import record
+from jobmeter.model.job import InstanceType
+from jobmeter.model.record import check_record, decode_record
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def generator():
+    specification = importlib.util.spec_from_file_location("docs_generate", DOCS / "generate.py")
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("page", ["cli.md", "catalog.md"])
+def test_a_generated_page_is_current(page):
+    written = (DOCS / "reference" / page).read_text(encoding="utf-8")
+    assert written == generator().PAGES[page](), "run `make docs`"
+
+
+def test_every_verb_has_its_section():
+    text = (DOCS / "reference" / "cli.md").read_text(encoding="utf-8")
+    for verb in VERBS:
+        assert f"\n## jobmeter {verb}\n" in text
+
+
+def test_no_page_names_a_folder_of_the_machine_that_made_it():
+    for page in DOCS.rglob("*.md"):
+        assert str(Path.home()) not in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("section", "shape"),
+    [
+        ("Job", record.JobRecord),
+        ("Replica", record.ReplicaRecord),
+        ("Allocation", record.AllocationRecord),
+        ("Instance type", InstanceType),
+        ("Node", record.NodeRecord),
+    ],
+)
+def test_job_records_name_every_field_in_order(section, shape):
+    text = (DOCS / "reference" / "job-records.md").read_text(encoding="utf-8")
+    body = re.search(rf"^## {section}$(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    assert body
+    assert re.findall(r"^\| `(\w+)` \|", body[1], re.MULTILINE) == list(shape.__struct_fields__)
+
+
+def test_the_example_of_a_job_record_is_one():
+    text = (DOCS / "reference" / "job-records.md").read_text(encoding="utf-8")
+    example = re.search(r"```json\n(.*?)```", text, re.DOTALL)
+    assert example
+    assert check_record(decode_record(example[1].encode())).job_id == "train-7"
+    assert msgspec.json.decode(example[1])
+
+
+def links():
+    pages = [*DOCS.rglob("*.md"), *(DOCS.parent / name for name in ("README.md", "CONTRIBUTING.md"))]
+    for page in pages:
+        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            if "://" not in target:
+                yield page, target
+
+
+def test_every_link_leads_somewhere():
+    broken = [f"{page.name}: {target}" for page, target in links() if not (page.parent / target).exists()]
+    assert broken == []
+
+
+def test_every_page_is_linked():
+    linked = {(page.parent / target).resolve() for page, target in links()}
+    pages = {page for page in DOCS.rglob("*.md") if page.name != "index.md" and not page.name.startswith("0000")}
+    assert {str(page.relative_to(DOCS)) for page in pages if page.resolve() not in linked} == set()

@@ -1,0 +1,86 @@
+"""A server that takes frames and keeps them, for tests of what sends: started in the test, on a free port."""
+
+import json
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+from tests.unit.wire.straight_reader import read_body
+
+
+class Received:
+    """What arrived. ``answers`` are the refusals still to give: (status, headers, body) each."""
+
+    def __init__(self):
+        self.bodies = []
+        self.headers = []
+        self.answers = []
+        self.url = ""
+
+    @property
+    def samples(self):
+        return [sample for body in self.bodies for kind, read in read_body(body) if kind == 1 for sample in read]
+
+    @property
+    def jobs(self):
+        records = [json.loads(read) for body in self.bodies for kind, read in read_body(body) if kind == 2]
+        return [job for record in records for job in record.get("jobs", [])]
+
+    @property
+    def nodes(self):
+        records = [json.loads(read) for body in self.bodies for kind, read in read_body(body) if kind == 2]
+        return [node for record in records for node in record.get("nodes", [])]
+
+    def values(self, metric, **names):
+        """[(time, value)] of a metric, in the order of time."""
+        return sorted(
+            (sample.time_ms, sample.value)
+            for sample in self.samples
+            if sample.series.metric == metric
+            and all(getattr(sample.series, name) == value for name, value in names.items())
+        )
+
+
+@contextmanager
+def ingest_server():
+    received = Received()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self):
+            self._answer(200, {}, b'{"status":"ok","version":"0"}')
+
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            received.headers.append((self.path, dict(self.headers)))
+            if received.answers:
+                answer = received.answers.pop(0)
+                self._answer(*(answer(body) if callable(answer) else answer))
+                return
+            received.bodies.append(body)
+            count = sum(len(read) for kind, read in read_body(body) if kind == 1)
+            self._answer(200, {}, json.dumps({"accepted": count, "records": 0, "rejected": {}}).encode())
+
+        def _answer(self, status, headers, body):
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    received.url = f"http://127.0.0.1:{server.server_address[1]}"
+    try:
+        yield received
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

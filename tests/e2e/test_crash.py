@@ -1,0 +1,88 @@
+"""kill -9 in the middle of ingest: what was acknowledged is there once, whatever the moment."""
+
+import random
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.support import API, Server, Written, samples
+
+KILLS = 8
+PER_REQUEST = 50
+
+
+class Sender(threading.Thread):
+    """Sends batch after batch until the server is gone; keeps which were acknowledged."""
+
+    def __init__(self, server: Server, base: int, worker: int, first: int) -> None:
+        super().__init__()
+        self.server, self.base, self.worker, self.number = server, base, worker, first
+        self.acknowledged: list[int] = []
+
+    def run(self) -> None:
+        while True:
+            try:
+                reply = self.server.ingest(batch(self.base, self.worker, self.number))
+            except OSError:
+                return
+            except Exception:  # noqa: BLE001 - a torn answer (http.client has many kinds) is no acknowledgement
+                return
+            if reply.status == 200:
+                self.acknowledged.append(self.number)
+            self.number += 1
+
+
+def batch(base: int, worker: int, number: int) -> bytes:
+    """50 samples, a second apart, that nobody else sends; the value says which batch and place it is."""
+    points = [(base + (number * PER_REQUEST + i) * 1000, number + i / 100) for i in range(PER_REQUEST)]
+    return samples(Written("app.number", points, job="crash", replica=f"worker-{worker}"))
+
+
+@pytest.mark.slow
+def test_every_acknowledged_sample_survives_kill_9_once(tmp_path: Path) -> None:
+    generator = random.Random(11)
+    base = int(time.time() * 1000) // 3_600_000 * 3_600_000 - 48 * 3_600_000
+    server = Server(tmp_path / "data")
+    acknowledged: dict[int, list[int]] = {0: [], 1: []}
+    next_number = {0: 0, 1: 0}
+    for _ in range(KILLS):
+        server.start()
+        senders = [Sender(server, base, worker, next_number[worker]) for worker in (0, 1)]
+        for sender in senders:
+            sender.start()
+        time.sleep(generator.uniform(0.05, 0.8))
+        server.kill()
+        for sender in senders:
+            sender.join()
+            acknowledged[sender.worker] += sender.acknowledged
+            # The request that got no answer is sent again, as an agent does, together with what follows.
+            next_number[sender.worker] = sender.number
+    server.start()
+    try:
+        assert sum(map(len, acknowledged.values())) > 0
+        for worker, numbers in acknowledged.items():
+            check(server, base, worker, numbers)
+    finally:
+        server.stop()
+
+
+def check(server: Server, base: int, worker: int, numbers: list[int]) -> None:
+    """Each acknowledged sample counts once and has its value."""
+    span: dict[str, Any] = {"start": base, "end": base + (max(numbers) + 1) * PER_REQUEST * 1000}
+    found = {}
+    for statistic in ("count", "last"):
+        reply = server.call(
+            "GET", f"{API}/jobs/crash/metrics", metric="app.number", step="1s", by="replica",
+            replica=f"worker-{worker}", statistic=statistic, **span,
+        )  # fmt: skip
+        assert reply.status == 200, reply.body
+        (line,) = reply.json()["lines"]
+        found[statistic] = dict(map(tuple, line["points"]))
+    for number in numbers:
+        for i in range(PER_REQUEST):
+            moment = base + (number * PER_REQUEST + i) * 1000
+            assert found["count"].get(moment) == 1, (worker, number, i)
+            assert found["last"][moment] == pytest.approx(number + i / 100)

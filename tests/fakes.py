@@ -1,0 +1,117 @@
+"""Stand-ins that tests of the funnel and of questions share: a clock that is set, a registry in dictionaries."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from jobmeter.access.principal import Principal, Role
+from jobmeter.model.job import Allocation, Job, JobFilter, JobPage, JobState, JobView, Node, Replica
+from jobmeter.model.record import Records
+from jobmeter.model.retention import Retention
+from jobmeter.registry.base import Observation, StoredKey
+
+WRITER = Principal(id="k1", name="writer", role=Role.WRITER)
+NOW = 1_767_225_600_000  # 2026-01-01T00:00:00Z
+
+
+class SetClock:
+    """Stands still until it is moved."""
+
+    def __init__(self, now_ms: int = NOW) -> None:
+        self.time_ms = now_ms
+
+    def now_ms(self) -> int:
+        return self.time_ms
+
+    def monotonic(self) -> float:
+        return self.time_ms / 1000
+
+
+class FakeRegistry:
+    """Jobs, nodes and what was told of them, in the order in which it was told."""
+
+    def __init__(self) -> None:
+        self.views: dict[tuple[str, str], JobView] = {}
+        self.known_nodes: list[Node] = []
+        self.observations: list[Observation] = []
+        self.recorded: list[tuple[str, Records]] = []
+        self.retentions: dict[str, Retention] = {}
+        self.failure: Exception | None = None
+
+    def add_job(self, job: Job, replicas: Sequence[Replica] = (), allocations: Sequence[Allocation] = ()) -> None:
+        self.views[job.project, job.id] = JobView(job=job, replicas=list(replicas), allocations=list(allocations))
+
+    def record(self, project: str, records: Records, now_ms: int) -> int:
+        self.recorded.append((project, records))
+        return len(records.jobs) + len(records.nodes)
+
+    def observe(self, observations: Sequence[Observation], now_ms: int) -> None:
+        if self.failure is not None:
+            raise self.failure
+        self.observations.extend(observations)
+
+    def jobs(self, question: JobFilter, now_ms: int) -> JobPage:
+        found = [
+            view.job
+            for view in self.views.values()
+            if (question.projects is None or view.job.project in question.projects)
+            and (not question.ids or view.job.id in question.ids)
+        ]
+        return JobPage(found, len(found))
+
+    def job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView]:
+        return [
+            view
+            for view in self.views.values()
+            if view.job.id == job and (projects is None or view.job.project in projects)
+        ]
+
+    def job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job]:
+        return [view.job for view in self.job(projects, job, now_ms)]
+
+    def allocations(self, project: str, job: str) -> list[Allocation]:
+        return self.views[project, job].allocations
+
+    def delete_job(self, project: str, job: str) -> bool:
+        return self.views.pop((project, job), None) is not None
+
+    def nodes(self, projects: frozenset[str] | None) -> list[Node]:
+        return [node for node in self.known_nodes if projects is None or node.project in projects]
+
+    def retention(self, project: str) -> Retention:
+        return self.retentions.get(project, Retention())
+
+    def set_retention(self, project: str, retention: Retention | None) -> None:
+        if retention is None:
+            self.retentions.pop(project, None)
+        else:
+            self.retentions[project] = retention
+
+    def add_key(self, key: StoredKey) -> None: ...
+
+    def keys(self, projects: frozenset[str] | None = None) -> list[StoredKey]:
+        return []
+
+    def key_by_token(self, token_hash: bytes) -> StoredKey | None:
+        return None
+
+    def key_by_access_key(self, access_key_id: str) -> StoredKey | None:
+        return None
+
+    def revoke_key(self, key_id: str, now_ms: int) -> bool:
+        return False
+
+    def key_used(self, key_id: str, now_ms: int) -> None: ...
+
+    def backup(self, directory: Path) -> None: ...
+
+    def restore(self, directory: Path) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def running_job(job: str = "j1", project: str = "default", **fields: object) -> Job:
+    """A job that started an hour before ``NOW``."""
+    base = Job(id=job, project=project, state=JobState.RUNNING, start=NOW - 3_600_000)
+    return msgspec.structs.replace(base, **fields)

@@ -1,0 +1,61 @@
+"""A whole application without a socket: SQLite in a folder, the memory store, a clock that is set."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jobmeter.access.keys import CreatedKey, create_key
+from jobmeter.registry.open import open_registry
+from jobmeter.server.app import Application, assemble
+from jobmeter.settings import Settings
+from jobmeter.store.base import Store
+from jobmeter.store.memory import MemoryStore
+from tests.asgi import Reply, call
+from tests.fakes import SetClock
+from tests.frames import FRAMES
+
+BASE = "/api/jobmeter/v1"
+
+
+@dataclass
+class Serving:
+    """The application, its clock, and a way to call it."""
+
+    application: Application
+    clock: SetClock
+    admin: CreatedKey
+
+    def key(self, role: str, project: str | None = None) -> CreatedKey:
+        services = self.application.services
+        return create_key(services.registry, services.vault, self.clock, f"{role}-key", role, project)
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: Any = b"",
+        key: CreatedKey | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Reply:
+        """A call of the native API (``path`` below its base) with a key, by default the administrator's."""
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        credential = {"Authorization": f"Bearer {(key or self.admin).token}"}
+        return call(self.application, method, BASE + path, content, {**credential, **(headers or {})})
+
+    def raw(self, method: str, target: str, body: bytes = b"", headers: Mapping[str, str] | None = None) -> Reply:
+        return call(self.application, method, target, body, headers)
+
+    def ingest(self, body: bytes, key: CreatedKey | None = None) -> Reply:
+        return self.call("POST", "/ingest", body, key, {"Content-Type": FRAMES})
+
+
+def serving(folder: Path, store: Store | None = None, **options: Any) -> Serving:
+    folder.mkdir(mode=0o700, exist_ok=True)
+    settings = Settings(data=folder, **options)
+    clock = SetClock()
+    registry = open_registry(settings.registry_url, settings.retention)
+    application = assemble(settings, clock, registry, store or MemoryStore())
+    services = application.services
+    return Serving(application, clock, create_key(registry, services.vault, clock, "admin", "admin"))

@@ -1,0 +1,114 @@
+"""Frames written from columns hold exactly the rows, as the server's own decoder reads them."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobmeter.cli.loading import frames
+from jobmeter.cli.loading.frames import Encoder, frame
+from jobmeter.cli.loading.rows import NAME_COLUMNS, BadRowError, Names, Rows
+from jobmeter.model.series import Series
+from jobmeter.wire.native.decode import decode
+from jobmeter.wire.native.frame import Codec
+
+KEYS = ("metric", "cluster", "node", "device", "job_id", "replica")
+
+
+def rows_of(samples: list[tuple[Any, ...]]) -> Rows:
+    """Rows of (metric, cluster, node, device, job, replica, time, value)."""
+    names = {}
+    for at, column in enumerate(NAME_COLUMNS):
+        values = [*sorted({sample[at] for sample in samples}), "unused"]
+        codes = np.array([values.index(sample[at]) for sample in samples], np.int32)
+        names[column] = Names(codes, values)
+    return Rows(
+        names=names,
+        time=np.array([sample[6] for sample in samples], np.int64),
+        value=np.array([sample[7] for sample in samples], np.float64),
+        place=lambda row: f"line {row + 2}",
+    )
+
+
+def decoded(body: bytes, project: str = "own") -> list[tuple[Series, int, float]]:
+    found = []
+    for batch in decode(body, project).batches:
+        rows = zip(batch.index.tolist(), batch.time.tolist(), batch.value.tolist(), strict=True)
+        found += [(batch.series[index], time, value) for index, time, value in rows]
+    return found
+
+
+def expected(samples, project="own"):
+    return [
+        (Series(metric, project, cluster, node, device, job, replica), time, value)
+        for metric, cluster, node, device, job, replica, time, value in samples
+    ]
+
+
+few = st.sampled_from(["a", "b1", "c-2"])
+sample = st.tuples(
+    st.sampled_from(["cpu.usage", "gpu.utilization", "app.x"]),
+    st.one_of(st.just(""), few),
+    st.one_of(st.just(""), few),
+    st.one_of(st.just(""), few),
+    few,
+    st.one_of(st.just(""), few),
+    st.integers(0, 4_000_000_000_000),
+    st.floats(allow_nan=False, allow_infinity=False),
+)
+
+
+@given(st.lists(sample, min_size=1, max_size=60), st.sampled_from(list(Codec)), st.integers(1, 7))
+def test_every_row_arrives_once_in_the_order_of_its_series(samples, codec, most):
+    frames_before, frames.MAX_SERIES = frames.MAX_SERIES, most
+    try:
+        chunks = list(Encoder().chunks(rows_of(samples)))
+    finally:
+        frames.MAX_SERIES = frames_before
+    got = [row for chunk in chunks for row in decoded(frame(chunk.payload, codec))]
+    wanted = expected(samples)
+    assert sorted(map(repr, got)) == sorted(map(repr, wanted))
+    for series in {row[0] for row in wanted}:
+        assert [row for row in got if row[0] == series] == [row for row in wanted if row[0] == series]
+    assert all(chunk.series <= most for chunk in chunks)
+
+
+def test_many_series_are_sorted_where_they_cannot_be_counted(monkeypatch):
+    samples = [("cpu.usage", "", f"n{i}", f"d{i % 7}", f"j{i % 911}", f"r{i}", i, float(i)) for i in range(3000)]
+    monkeypatch.setattr(frames, "_DENSE", 100)
+    [chunk] = Encoder().chunks(rows_of(samples))
+    assert sorted(decoded(frame(chunk.payload, Codec.NONE)), key=lambda row: row[1]) == expected(samples)
+    assert chunk.jobs == {f"j{i}" for i in range(911)}
+
+
+def test_a_project_is_written_only_when_it_was_asked_for():
+    samples = [("cpu.usage", "", "", "", "j", "r", 1, 1.0)]
+    for project, read_as in (("", "own"), ("theirs", "theirs")):
+        [chunk] = Encoder(project).chunks(rows_of(samples))
+        assert decoded(frame(chunk.payload, Codec.NONE)) == expected(samples, read_as)
+
+
+BAD = [
+    (("no metric", "", "", "", "j", "", 1, 1.0), "metric"),
+    (("cpu.usage", "", "n/1", "", "j", "", 1, 1.0), "node"),
+    (("cpu.usage", "", "", "", "../j", "", 1, 1.0), "job_id"),
+    (("cpu.usage", "", "", "", "", "r", 1, 1.0), "job_id"),
+]
+
+
+@pytest.mark.parametrize(("bad", "column"), BAD)
+def test_an_illegal_name_is_named_or_skipped(bad, column):
+    good = ("cpu.usage", "", "", "", "j", "", 1, 1.0)
+    with pytest.raises(BadRowError, match=f"^line 4, column {column}: "):
+        list(Encoder().chunks(rows_of([good, good, bad, bad])))
+    encoder = Encoder(skip_bad=True)
+    [chunk] = encoder.chunks(rows_of([good, good, bad, bad]))
+    assert (len(chunk.rows), encoder.skipped) == (2, 2)
+
+
+def test_only_bad_rows_make_no_chunk():
+    encoder = Encoder(skip_bad=True)
+    assert list(encoder.chunks(rows_of([BAD[0][0]]))) == []
+    assert encoder.skipped == 1

@@ -1,0 +1,87 @@
+import json
+
+import pytest
+
+JOBS = [
+    {"id": "b", "name": "second", "project": "p", "state": "Running", "type": "PyTorchJob", "user": "lin",
+     "start": 1_790_000_000_000,     "created": 1_790_000_000_000, "end": None, "recorded": True},
+    {"id": "a", "name": "", "project": "default", "state": "Succeeded", "type": "", "user": "",
+     "first_sample": 1_780_000_000_000},
+]  # fmt: skip
+SUMMARY = {
+    "duration_ms": 65_000,
+    "start_ms": 0,
+    "step_ms": 1000,
+    "metrics": [
+        {"metric": "cpu.usage", "unit": "{core}", "mean": 1.5, "max": 2.0, "last": 1.0, "points": [1.0, None, 2.0]},
+        {"metric": "memory.usage", "unit": "By", "mean": 2**30, "max": 2**31, "last": 1, "points": [2**30]},
+    ],
+}
+
+
+@pytest.fixture
+def listed(server):
+    server.on("/jobs", {"jobs": JOBS, "total": 2})
+    server.on("/jobs/b", {"job": JOBS[0], "summary": SUMMARY})
+    return server
+
+
+def test_the_table_has_a_row_a_job(listed, run):
+    lines = run("jobs").stdout.splitlines()
+    assert lines[0].split() == [
+        "id",
+        "name",
+        "type",
+        "state",
+        "user",
+        "start",
+        "duration",
+        "cpu/replica",
+        "memory/replica",
+    ]
+    assert "second" in lines[2]
+    assert lines[2].split()[-6:] == ["1m", "05s", "1.50", "cores", "1.0", "GiB"]
+    assert lines[3].split() == ["a", "Succeeded", "2026-05-28", "20:26:40", "-", "-", "-"]
+
+
+def test_json_is_an_array_with_every_field(listed, run):
+    rows = json.loads(run("jobs", "--json").stdout)
+    assert [row["id"] for row in rows] == ["b", "a"]
+    assert {"id", "name", "type", "state", "project", "user", "created", "start", "end"} <= set(rows[0])
+    assert rows[0]["end"] is None
+    assert rows[1]["state"] == "Succeeded"
+
+
+def test_options_become_parameters(listed, run):
+    run("jobs", "--state", "running", "--type", "X", "--user", "u", "--name", "n", "--project", "p", "--limit", "7")
+    assert listed.asked[0].parameters == {
+        "state": ["Running"], "type": ["X"], "user": ["u"], "name": ["n"], "project": ["p"], "limit": ["7"],
+    }  # fmt: skip
+
+
+def test_since_counts_back_from_now(listed, run, monkeypatch):
+    monkeypatch.setattr("jobmeter.model.time.SystemClock.now_ms", lambda self: 10_000_000)
+    run("jobs", "--since", "1h", "--json")
+    assert listed.asked[0].parameters["created_from"] == [str(10_000_000 - 3_600_000)]
+
+
+def test_more_jobs_than_shown_are_told(server, run):
+    server.on("/jobs", {"jobs": JOBS[:1], "total": 55})
+    server.on("/jobs/b", {"job": JOBS[0], "summary": SUMMARY})
+    assert "1 of 55 jobs" in run("jobs", "--limit", "1").stdout
+
+
+def test_nothing_yet_and_nothing_that_matches(server, run):
+    server.on("/jobs", {"jobs": [], "total": 0})
+    assert run("jobs").stdout == "no jobs yet: jobmeter run -- python train.py\n"
+    assert run("jobs", "--user", "nobody").stdout == "no job matches\n"
+    assert json.loads(run("jobs", "--json").stdout) == []
+
+
+@pytest.mark.parametrize("arguments", [["--limit", "0"], ["--state", "asleep"], ["extra"]])
+def test_wrong_usage(run, arguments):
+    assert run("jobs", *arguments).exit_code == 2
+
+
+def test_a_since_that_is_none_is_named(run):
+    assert "--since 'soon'" in str(run("jobs", "--since", "soon").exception)

@@ -1,0 +1,94 @@
+import csv
+import io
+import json
+
+import pytest
+
+LINES = [
+    {"metric": "cpu.usage", "unit": "{core}", "replica": "worker-0", "node": "n", "device": None, "rank": 0,
+     "points": [[1000, 0.5], [2000, 1.5]]},
+    {"metric": "cpu.usage", "unit": "{core}", "replica": "worker-1", "node": "n", "device": "", "rank": 1,
+     "points": [[2000, 2.0]]},
+]  # fmt: skip
+ANSWER = {
+    "job": "j", "project": "default", "start": 0, "end": 4000, "step": 1000, "by": "replica", "statistic": "mean",
+    "lines": LINES, "samples": 3, "tiers": ["raw"],
+}  # fmt: skip
+
+
+@pytest.fixture
+def metrics(server):
+    server.on("/jobs/j/metrics", ANSWER)
+    return server
+
+
+def test_options_become_parameters(metrics, run):
+    result = run(
+        "metrics", "j", "--metric", "cpu.usage,memory.usage", "--metric", "gpu.power",
+        "--start", "2026-11-20T00:00:00Z", "--end", "1790000000000",
+        "--step", "5m", "--by", "device", "--aggregate", "max", "--statistic", "last",
+        "--replica", "worker-0", "--device", "gpu0", "--project", "p",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert metrics.asked[0].headers["authorization"] == "Bearer t0"
+    assert metrics.asked[0].parameters == {
+        "metric": ["cpu.usage", "memory.usage", "gpu.power"],
+        "start": ["2026-11-20T00:00:00Z"],
+        "end": ["1790000000000"],
+        "step": ["5m"],
+        "by": ["device"],
+        "aggregate": ["max"],
+        "statistic": ["last"],
+        "replica": ["worker-0"],
+        "device": ["gpu0"],
+        "project": ["p"],
+    }
+
+
+def test_the_table_tells_of_each_line(metrics, run):
+    text = run("metrics", "j", "--metric", "cpu.usage").stdout
+    row = next(line for line in text.splitlines() if line.startswith("worker-0"))
+    assert row.split() == ["worker-0", "2", "1.00", "cores", "0.50", "cores", "1.50", "cores", "1.50", "cores"]
+    assert "step 1s" in text
+
+
+def test_json_is_an_object_a_point(metrics, run):
+    rows = json.loads(run("metrics", "j", "--metric", "cpu.usage", "--json").stdout)
+    assert [(row["time"], row["replica"], row["value"]) for row in rows] == [
+        (1000, "worker-0", 0.5),
+        (2000, "worker-0", 1.5),
+        (2000, "worker-1", 2.0),
+    ]
+    assert rows[0]["device"] == ""
+
+
+def test_csv_and_parquet_are_the_servers_own_bytes(server, run, tmp_path):
+    body = b"time,replica,device,value\r\n1000,worker-0,,0.5\r\n"
+    server.on("/jobs/j/metrics", lambda asked: (200, body if asked.parameters["format"] == ["csv"] else b"PAR1", {}))
+    text = run("metrics", "j", "--metric", "cpu.usage", "--format", "csv").stdout
+    assert next(iter(csv.DictReader(io.StringIO(text)))) == {
+        "time": "1000", "replica": "worker-0", "device": "", "value": "0.5",
+    }  # fmt: skip
+    file = tmp_path / "out.parquet"
+    assert run("metrics", "j", "--metric", "cpu.usage", "--format", "parquet", "--output", str(file)).stdout == ""
+    assert file.read_bytes() == b"PAR1"
+
+
+def test_no_samples_are_said(server, run):
+    server.on("/jobs/j/metrics", {**ANSWER, "lines": []})
+    assert "no samples between" in run("metrics", "j", "--metric", "cpu.usage").stdout
+
+
+def test_a_job_id_is_percent_encoded(server, run):
+    server.on("/jobs/a%20b%3Fc/metrics", ANSWER)
+    assert run("metrics", "a b?c", "--metric", "cpu.usage").exit_code == 0
+
+
+def test_a_refusal_keeps_its_message(server, run):
+    problem = {"error": {"code": "invalid_request", "message": "step 0 is not above zero", "field": "step"}}
+    server.on("/jobs/j/metrics", lambda asked: (400, problem, {}))
+    assert "step 0" in str(run("metrics", "j", "--metric", "cpu.usage", "--step", "0").exception)
+
+
+def test_a_metric_is_required(run):
+    assert run("metrics", "j").exit_code == 2

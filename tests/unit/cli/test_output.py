@@ -1,0 +1,111 @@
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from jobmeter.cli.output import BARS, Course, cell, chart, console, duration, moment, quantity, sparkline, table
+
+
+@pytest.mark.parametrize(
+    ("length", "text"),
+    [
+        (None, "-"),
+        (0, "0ms"),
+        (210, "210ms"),
+        (25_300, "25.3s"),
+        (5_000, "5s"),
+        (1_800_000, "30m"),
+        (86_400_000, "1d"),
+        (200_000, "3m 20s"),
+        (3_840_000, "1h 04m"),
+        (2 * 86_400_000 + 3 * 3_600_000, "2d 3h"),
+    ],
+)
+def test_duration(length, text):
+    assert duration(length) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (None, "By", "-"),
+        (0.612, "1", "61.2%"),
+        (0, "By", "0 B"),
+        (1536, "By", "1.5 KiB"),
+        (80 * 2**30, "By", "80.0 GiB"),
+        (3_100_000, "By/s", "3.1 MB/s"),
+        (1.98e9, "Hz", "2.0 GHz"),
+        (0.529, "{core}", "0.53 cores"),
+        (301.25, "W", "301.25 W"),
+        (41, "Cel", "41 °C"),
+        (3, "{error}", "3 error"),
+        (2.5, "", "2.5"),
+        (7, "ms", "7 ms"),
+    ],
+)
+def test_quantity(value, unit, text):
+    assert quantity(value, unit) == text
+
+
+def test_moment_is_utc():
+    assert moment(1_790_000_000_999) == "2026-09-21 14:13:20"
+    assert moment(None) == "-"
+
+
+def test_sparkline_covers_the_step_of_a_point_and_leaves_gaps_blank():
+    course = Course([(0, 1.0), (10, 2.0), (30, 4.0)], 0, 40, 10)
+    assert sparkline(course, 4) == "▃▅ █"
+    assert sparkline(course, 8) == "▃▃▅▅  ██"
+
+
+def test_a_flat_line_at_zero_is_drawn_at_the_bottom():
+    assert sparkline(Course([(0, 0.0)], 0, 10, 10), 3) == "▁▁▁"
+
+
+def test_no_points_draw_nothing():
+    assert sparkline(Course([], 0, 10, 10), 3).strip() == ""
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 10**6), st.floats(-1e9, 1e9)), max_size=50),
+    st.integers(1, 10**6),
+    st.integers(1, 10**5),
+    st.integers(1, 100),
+)
+def test_sparkline_has_its_width_whatever_the_points(points, end, step, width):
+    line = sparkline(Course(sorted(points), 0, end, step), width)
+    assert len(line) == width
+    assert set(line) <= set(BARS) | {" "}
+    inside = [point for point in points if point[0] < end]
+    assert bool(line.strip()) == bool(inside)
+
+
+def test_chart_names_its_bounds_and_its_range():
+    text = chart(Course([(0, 0.0), (60_000, 1.0)], 0, 120_000, 60_000), "1", height=2, width=60)
+    top, bottom, axis = text.split("\n")
+    assert top.startswith("100.0% ┤")
+    assert bottom.startswith("  0.0% ┤▁")
+    assert "1970-01-01 00:00:00" in axis
+    assert axis.endswith("1970-01-01 00:02:00")
+
+
+def test_a_cell_cannot_act_on_a_terminal():
+    assert cell("\x1b[31mred\x07") == "�[31mred�"
+    assert cell("[bold]x") == "\\[bold]x"
+
+
+def test_plain_output_is_never_cut():
+    file = io.StringIO()
+    long = "x" * 300
+    console(file).print(table(("id", "n"), [(long, "1")], right=("n",)))
+    assert long in file.getvalue()
+    assert "\x1b" not in file.getvalue()
+
+
+def test_states_have_colours_on_a_terminal_only():
+    rows = [("Failed",)]
+    coloured = Console(file=io.StringIO(), force_terminal=True, color_system="standard")
+    coloured.print(table(("state",), rows))
+    assert "\x1b[1;31mFailed" in coloured.file.getvalue()  # type: ignore[attr-defined]

@@ -1,0 +1,77 @@
+import json
+
+from tests.unit.cli.test_jobs import SUMMARY
+
+DETAIL = {
+    "job": {
+        "id": "b",
+        "name": "train[bold]",
+        "project": "p",
+        "state": "Failed",
+        "start": 1_790_000_000_000,
+        "end": 1_790_000_065_000,
+        "exit_code": 3,
+        "error": "out of \x1b[2Jmemory",
+        "recorded": True,
+        "command": "python train.py",
+    },
+    "replicas": [
+        {"name": "worker-0", "attempt": 0, "rank": 0, "node": "n1", "state": "Failed", "start": 1_790_000_000_000,
+         "end": 1_790_000_065_000, "exit_code": 3},
+        {"name": "worker-1", "attempt": 0, "rank": 1, "node": "n1", "state": None},
+    ],
+    "allocations": [{"replica": "worker-0", "node": "n1", "device": "gpu0", "start": 5, "source": "process"}],
+    "devices": [{"node": "n1", "device": "gpu0", "replica": "worker-0", "rank": 0}],
+    "nodes": ["n1"],
+    "summary": {**SUMMARY, "gpu_energy_joules": 7200.0},
+}  # fmt: skip
+
+
+def test_everything_that_is_known_is_shown(server, run):
+    server.on("/jobs/b", DETAIL)
+    text = run("show", "b", "--project", "p").stdout
+    assert server.asked[0].parameters == {"project": ["p"]}
+    for part in (
+        "b  Failed",
+        "train[bold]",
+        "exit status    3",
+        "duration       1m 05s",
+        "worker-1",
+        "gpu0",
+        "1.50 cores",
+    ):
+        assert part in text
+    assert "█" in text
+    assert "energy of the GPUs: 2 Wh" in text
+    assert "jobmeter metrics b --metric cpu.usage" in text
+
+
+def test_nothing_in_it_acts_on_the_terminal(server, run):
+    server.on("/jobs/b", DETAIL)
+    assert "\x1b" not in run("show", "b").stdout
+
+
+def test_json_is_one_object_with_every_part(server, run):
+    server.on("/jobs/b", DETAIL)
+    found = json.loads(run("show", "b", "--json").stdout)
+    assert set(found) == {"job", "replicas", "allocations", "devices", "nodes", "summary"}
+    assert found["job"]["exit_code"] == 3
+    assert found["replicas"][1]["state"] is None
+    assert found["summary"]["metrics"][0]["points"] == [1.0, None, 2.0]
+
+
+def test_a_job_without_samples(server, run):
+    server.on("/jobs/b", {"job": {"id": "b"}, "summary": {}})
+    text = run("show", "b").stdout
+    assert "nothing was measured yet" in text
+    assert "not recorded" in text
+
+
+def test_thousands_of_replicas_are_counted(server, run):
+    replicas = [{"name": f"worker-{n}"} for n in range(5000)]
+    server.on("/jobs/b", {**DETAIL, "replicas": replicas})
+    assert "5,000 replicas on 1 node" in run("show", "b").stdout
+
+
+def test_an_unknown_job_is_told(run):
+    assert "there is no" in str(run("show", "zzz").exception)

@@ -1,0 +1,67 @@
+import pytest
+
+
+def value(metric, unit, replica, number, device=""):
+    return {
+        "metric": metric,
+        "unit": unit,
+        "replica": replica,
+        "node": "n1",
+        "device": device,
+        "time": 5,
+        "value": number,
+    }
+
+
+BUSY = [
+    value("cpu.usage", "{core}", "worker-0", 1.25),
+    value("cpu.usage", "{core}", "worker-1", 0.5),
+    value("memory.usage", "By", "worker-0", 2**30),
+    value("gpu.utilization", "1", "worker-0", 0.2, "gpu0"),
+    value("gpu.utilization", "1", "worker-0", 0.6, "gpu1"),
+    value("gpu.power", "W", "worker-0", 100, "gpu0"),
+    value("gpu.power", "W", "worker-0", 150, "gpu1"),
+]
+JOB = {"id": "busy", "name": "x", "state": "Running", "project": "default", "start": 1_790_000_000_000}
+
+
+@pytest.fixture
+def running(server):
+    server.on("/jobs", {"jobs": [{**JOB, "id": "idle"}, JOB], "total": 2})
+    server.on("/jobs/busy", {"job": JOB})
+    server.on("/jobs/busy/latest", {"values": BUSY})
+    server.on("/jobs/idle/latest", {"values": [value("cpu.usage", "{core}", "w", 0.01)]})
+    return server
+
+
+def test_jobs_by_use_with_sums_and_means(running, run):
+    lines = run("top", "--once").stdout.splitlines()
+    assert "2 running jobs" in lines[0]
+    assert lines[1].split() == ["id", "name", "user", "running", "cpu", "memory", "gpu", "power"]
+    busy, idle = lines[3], lines[4]
+    assert busy.startswith("busy")
+    assert all(text in busy for text in ("1.75 cores", "1.0 GiB", "40.0%", "250 W"))
+    assert "0.01 cores" in idle
+    assert idle.count(" - ") + idle.endswith("-") >= 2
+
+
+def test_one_job_by_replica_and_device(running, run):
+    text = run("top", "busy").stdout
+    rows = {line.split()[0]: line for line in text.splitlines() if line.startswith("worker")}
+    assert "0.50 cores" in rows["worker-1"]
+    assert [line.split()[2] for line in text.splitlines() if " gpu" in line and line.startswith("worker-0")] == [
+        "gpu0",
+        "gpu1",
+    ]
+    assert "60.0%" in text
+
+
+def test_nothing_runs(server, run):
+    server.on("/jobs", lambda asked: (200, {"jobs": [], "total": 0 if "state" in asked.parameters else 4}, {}))
+    assert "nothing runs now" in run("top").stdout
+    server.on("/jobs", {"jobs": [], "total": 0})
+    assert "no jobs yet: jobmeter run" in run("top").stdout
+
+
+def test_an_interval_that_is_none_is_named(run):
+    assert "--interval 'x'" in str(run("top", "--interval", "x").exception)

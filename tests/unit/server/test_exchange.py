@@ -1,0 +1,142 @@
+import asyncio
+import gzip
+import zlib
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobmeter.access.call import Call
+from jobmeter.dialects.base import Answer
+from jobmeter.errors import InvalidRequestError, LimitExceededError, ThrottledError
+from jobmeter.server.exchange import ClientGoneError, Exchange, Room, decoded_body
+
+
+def _exchange(chunks=(b"",), target=b"/", headers=(), gone=False, sent=None):
+    messages = [{"type": "http.request", "body": chunk, "more_body": True} for chunk in chunks]
+    if gone:
+        messages.append({"type": "http.disconnect"})
+    else:
+        messages[-1]["more_body"] = False
+
+    async def receive():
+        return messages.pop(0)
+
+    async def send(message):
+        (sent if sent is not None else []).append(message)
+
+    scope = {"method": "POST", "raw_path": target, "query_string": b"a=1", "headers": list(headers)}
+    return Exchange(scope, receive, send)
+
+
+def _read(exchange, limit, room=None):
+    asyncio.run(exchange.read_body(limit, room or Room(1000)))
+    return exchange.call.body
+
+
+@given(st.lists(st.binary(max_size=20), min_size=1, max_size=8))
+def test_a_body_is_what_its_pieces_make(chunks):
+    whole = b"".join(chunks)
+    assert _read(_exchange(chunks), len(whole)) == whole
+
+
+def test_a_body_is_refused_as_soon_as_it_is_too_large():
+    exchange = _exchange([b"x" * 6, b"y" * 6, b"z" * 6])
+    with pytest.raises(LimitExceededError) as caught:
+        _read(exchange, 10)
+    assert caught.value.field == "body"
+    assert exchange.held == 6
+
+
+def test_an_announced_length_that_is_too_large_is_refused_without_reading():
+    exchange = _exchange([b"x"], headers=[(b"Content-Length", b"11")])
+    with pytest.raises(LimitExceededError):
+        _read(exchange, 10)
+    assert exchange.held == 0
+
+
+def test_a_client_that_leaves_has_sent_nothing():
+    with pytest.raises(ClientGoneError):
+        _read(_exchange([b"abc"], gone=True), 10)
+
+
+def test_all_bodies_together_have_a_limit():
+    room = Room(10)
+    first = _exchange([b"x" * 8])
+    assert _read(first, 10, room) == b"x" * 8
+    with pytest.raises(ThrottledError):
+        _read(_exchange([b"y" * 8]), 10, room)
+    room.give_back(first.held)
+    assert _read(_exchange([b"z" * 8]), 10, room) == b"z" * 8
+
+
+@pytest.mark.parametrize(
+    ("target", "path"),
+    [
+        (b"/a%2Fb//c/", "/a%2Fb//c/"),
+        (b"http://127.0.0.1:8400/a%2Fb", "/a%2Fb"),
+        (b"HTTPS://host/x?y=1", "/x"),
+        (b"http://host", "/"),
+        (b"*", "*"),
+        (b"/http://x", "/http://x"),
+    ],
+)
+def test_a_path_is_kept_as_it_came(target, path):
+    assert _exchange(target=target).call.raw_path == path
+
+
+def test_headers_are_kept_in_order_and_verbatim():
+    call = _exchange(headers=[(b"Host", b"http://127.0.0.1:8400/"), (b"X-A", b"\xe9"), (b"x-a", b"2")]).call
+    assert call.headers == (("host", "http://127.0.0.1:8400/"), ("x-a", "\xe9"), ("x-a", "2"))
+
+
+def test_an_answer_carries_its_length_and_the_request_id():
+    sent: list[Any] = []
+    exchange = _exchange(sent=sent)
+    asyncio.run(exchange.reply(Answer(418, b"tea", (("X-Own", "1"),), "text/plain")))
+    headers = dict(sent[0]["headers"])
+    assert exchange.status == sent[0]["status"] == 418
+    assert headers[b"content-length"] == b"3"
+    assert headers[b"x-own"] == b"1"
+    assert headers[b"x-request-id"].decode() == exchange.request_id
+    assert sent[1]["body"] == b"tea"
+
+
+def _call(body, encoding):
+    return Call("POST", "/", "", (("content-encoding", encoding),) if encoding else (), body)
+
+
+@given(st.binary(max_size=2000), st.sampled_from(["gzip", "x-gzip", " GZIP "]))
+def test_gzip_bodies_are_read(body, encoding):
+    assert decoded_body(_call(gzip.compress(body), encoding), 2000) == body
+
+
+@given(st.binary(max_size=200))
+def test_plain_bodies_are_left_alone(body):
+    assert decoded_body(_call(body, ""), 10) == body
+    assert decoded_body(_call(body, "identity"), 10) == body
+
+
+@pytest.mark.parametrize(
+    ("body", "encoding"),
+    [
+        (b"not gzip", "gzip"),
+        (b"", "gzip"),
+        (gzip.compress(b"abc")[:-1], "gzip"),
+        (gzip.compress(b"abc") + b"more", "gzip"),
+        (zlib.compress(b"abc"), "gzip"),
+        (b"abc", "br"),
+        (b"abc", "gzip, gzip"),
+    ],
+)
+def test_a_bad_encoding_is_named(body, encoding):
+    with pytest.raises(InvalidRequestError) as caught:
+        decoded_body(_call(body, encoding), 1000)
+    assert caught.value.field == "Content-Encoding"
+
+
+def test_a_body_that_unpacks_to_too_much_is_refused():
+    with pytest.raises(LimitExceededError):
+        decoded_body(_call(gzip.compress(bytes(100_000)), "gzip"), 99_999)
+    assert len(decoded_body(_call(gzip.compress(bytes(100_000)), "gzip"), 100_000)) == 100_000

@@ -1,0 +1,181 @@
+"""What every route has in common: who is let in, the one form of refusals, the description."""
+
+import json
+import re
+
+import pytest
+from tests.frames import FRAMES, samples
+from tests.serving import serving
+
+from jobmeter.server.native.door import BASE, ENDPOINTS
+
+_BODIES = {
+    "recordJobs": b'{"job_id": "j9"}',
+    "shareJob": b'{"expires_in": 60}',
+    "createKey": b'{"name": "n", "role": "reader"}',
+    "setRetention": b'{"raw_days": 1, "minute_days": 1, "hour_days": 1}',
+    "backup": b'{"directory": "/nowhere/at/all"}',
+    "ingest": samples([({"metric": "cpu.usage", "job": "j9", "replica": "worker-0"}, [])]),
+}
+_WRITING = [one for one in ENDPOINTS if one.action and not one.action.endswith(":read")]
+_ADMIN = [one for one in ENDPOINTS if one.action in {"keys:read", "server:read"}]
+_OF_A_JOB = [one for one in ENDPOINTS if "{job:str}" in one.path]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    made = serving(tmp_path_factory.mktemp("shape") / "data")
+    yield made
+    made.application.close()
+
+
+def _path(endpoint, job="j1"):
+    path = endpoint.path.replace("{job:str}", job).replace("{node:str}", "n1")
+    path = path.replace("{key:str}", "key-1").replace("{project:str}", "default")
+    return path + ("?metric=cpu.usage" if any(query.required for query in endpoint.queries) else "")
+
+
+def _call(server, endpoint, key=None, **options):
+    headers = {"Content-Type": FRAMES} if endpoint.name == "ingest" else {}
+    return server.call(endpoint.method, _path(endpoint, **options), _BODIES.get(endpoint.name, b""), key, headers)
+
+
+def _check_envelope(reply, status, code):
+    body = reply.json()
+    assert reply.status == status
+    assert set(body) == {"error", "request_id"}
+    assert set(body["error"]) <= {"code", "message", "field"}
+    assert body["error"]["code"] == code
+    assert body["error"]["message"]
+    assert body["request_id"] == reply.headers["x-request-id"]
+    assert re.fullmatch(r"[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}", body["request_id"])
+    assert reply.headers["content-type"].startswith("application/json")
+
+
+@pytest.mark.parametrize("endpoint", [one for one in ENDPOINTS if one.action], ids=lambda one: one.name)
+@pytest.mark.parametrize("credential", [None, "Bearer nothing", "Basic YTpi", "Bearer", "jm_"])
+def test_without_a_key_nothing_is_told(server, endpoint, credential):
+    headers = {"Authorization": credential} if credential else {}
+    path = _path(endpoint)
+    mark = "&" if "?" in path else "?"
+    reply = server.raw(endpoint.method, f"{BASE}{path}{mark}unknown=1", b"{bad", headers)
+    _check_envelope(reply, 401, "unauthenticated")
+    assert reply.headers["www-authenticate"] == "Bearer"
+
+
+@pytest.mark.parametrize("endpoint", _WRITING + _ADMIN, ids=lambda one: one.name)
+def test_a_reader_changes_nothing(server, endpoint):
+    _check_envelope(_call(server, endpoint, server.key("reader")), 403, "forbidden")
+
+
+@pytest.mark.parametrize("endpoint", _OF_A_JOB, ids=lambda one: one.name)
+def test_a_job_of_another_project_does_not_exist(server, endpoint):
+    assert server.call("POST", "/jobs", {"job_id": "j1", "project": "theirs"}).status == 200
+    stranger = server.key("admin", "ours")
+    _check_envelope(_call(server, endpoint, stranger), 404, "not_found")
+    _check_envelope(_call(server, endpoint, server.admin, job="j2"), 404, "not_found")
+    missing, foreign = _call(server, endpoint, stranger, job="j2").json(), _call(server, endpoint, stranger).json()
+    assert missing["error"]["message"].replace("j2", "j1") == foreign["error"]["message"]
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda one: one.name)
+def test_an_unknown_query_parameter_is_named(server, endpoint):
+    mark = "&" if "?" in _path(endpoint) else "?"
+    reply = server.call(endpoint.method, f"{_path(endpoint)}{mark}metrik=1", _BODIES.get(endpoint.name, b""))
+    _check_envelope(reply, 400, "invalid_request")
+    assert reply.json()["error"]["field"] == "metrik"
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda one: one.name)
+def test_another_method_is_refused_with_those_there_are(server, endpoint):
+    reply = server.call("PATCH", _path(endpoint))
+    _check_envelope(reply, 405, "method_not_allowed")
+    assert endpoint.method in reply.headers["allow"].split(", ")
+    options = server.call("OPTIONS", _path(endpoint))
+    assert options.status == 200
+    assert endpoint.method in options.headers["allow"].split(", ")
+
+
+@pytest.mark.parametrize("path", ["/nope", "/jobs/a%2Fmetrics", "/jobs//metrics", "/jobs/a/b/c", "", "/"])
+def test_other_paths_are_not_found(server, path):
+    _check_envelope(server.call("GET", path), 404, "not_found")
+
+
+@pytest.mark.parametrize("path", ["/nope", "/api/v2/x", "/api/jobmeter/v2/jobs", "//", "/metrics/x", "*"])
+def test_paths_outside_are_refused_in_the_same_form(server, path):
+    _check_envelope(server.raw("GET", path), 404, "not_found")
+
+
+def test_the_root_only_reads(server):
+    for path in ("/", "/healthz", "/readyz", "/metrics"):
+        assert server.raw("GET", path).status == 200
+        assert server.raw("HEAD", path).body == b""
+        _check_envelope(server.raw("POST", path), 405, "method_not_allowed")
+
+
+def test_a_host_with_a_scheme_is_tolerated(server):
+    reply = server.call("GET", "/whoami", headers={"Host": "http://127.0.0.1:8400/"})
+    assert reply.json()["role"] == "admin"
+
+
+def test_head_is_get_without_a_body(server):
+    get, head = server.call("GET", "/jobs"), server.call("HEAD", "/jobs")
+    assert (head.status, head.body) == (200, b"")
+    assert head.headers["content-length"] == get.headers["content-length"]
+
+
+@pytest.mark.parametrize("header", ["Authorization: Bearer", "Authorization: Api-Key", "X-Auth-Token:", "Api-Key:"])
+def test_a_token_may_come_in_each_of_its_forms(server, header):
+    name, _, kind = header.partition(":")
+    value = f"{kind.strip()} {server.admin.token}".strip()
+    assert server.raw("GET", f"{BASE}/whoami", headers={name: value}).status == 200
+
+
+def test_the_description_lists_every_route(server):
+    reply = server.raw("GET", f"{BASE}/openapi.json")
+    document = reply.json()
+    described = {
+        (method.upper(), path, operation["operationId"])
+        for path, item in document["paths"].items()
+        for method, operation in item.items()
+    }
+    routes = {(one.method, BASE + one.path.replace(":str", ""), one.name) for one in ENDPOINTS}
+    assert described == routes
+    for endpoint in ENDPOINTS:
+        operation = document["paths"][BASE + endpoint.path.replace(":str", "")][endpoint.method.lower()]
+        given = {(one["in"], one["name"]) for one in operation.get("parameters", ())}
+        assert given == {("query", one.name) for one in endpoint.queries} | {("path", name) for name in endpoint.paths}
+        assert all(one["description"] for one in operation.get("parameters", ()))
+        assert operation["summary"]
+        assert bool(endpoint.body_text) == ("requestBody" in operation)
+        assert "200" in operation["responses"]
+        assert ("401" in operation["responses"]) or endpoint.action is None
+
+
+def test_the_description_has_the_fields_of_answers(server):
+    document = server.raw("GET", f"{BASE}/openapi.json").json()
+    schemas = document["components"]["schemas"]
+    job = next(schema for name, schema in schemas.items() if name.endswith("JobBody"))
+    assert {"id", "state", "project", "first_sample"} <= set(job["properties"])
+
+
+def test_refusals_are_counted_and_written_down(tmp_path):
+    server = serving(tmp_path / "data")
+    server.raw("GET", f"{BASE}/jobs")
+    server.call("POST", "/keys", b"{}", server.key("writer"))
+    text = server.raw("GET", "/metrics").body.decode()
+    assert 'jobmeter_access_refused_total{reason="missing"} 1.0' in text
+    assert 'jobmeter_access_refused_total{reason="forbidden"} 1.0' in text
+    lines = [json.loads(line) for line in (tmp_path / "data" / "audit.log").read_text().splitlines()]
+    assert [line["reason"] for line in lines] == ["missing", "forbidden"]
+    server.application.close()
+
+
+def test_a_key_that_calls_too_often_is_told_when_to_come_back(tmp_path):
+    server = serving(tmp_path / "data", rate_limits="listJobs=1:2")
+    assert [server.call("GET", "/jobs").status for _ in range(2)] == [200, 200]
+    reply = server.call("GET", "/jobs")
+    _check_envelope(reply, 429, "throttled")
+    assert int(reply.headers["retry-after"]) >= 1
+    assert server.call("GET", "/whoami").status == 200
+    server.application.close()
