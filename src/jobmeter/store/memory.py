@@ -4,7 +4,9 @@ It is the oracle that the real engines are tested against, and what ``memory://`
 """
 
 import threading
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -64,11 +66,22 @@ class MemoryStore:
         with self._lock:
             self._series.update(zip(keys, batch.series, strict=True))
             rows = zip(batch.index.tolist(), batch.time.tolist(), batch.value.tolist(), strict=True)
+            touched: set[tuple[_Key, int]] = set()
             for index, time, value in rows:
                 self._samples.setdefault(keys[index], {})[time] = value
-                self._stale.add((keys[index][0], floor_to(time, HOUR)))
+                touched.add((keys[index], floor_to(time, HOUR)))
             for key in keys:
                 self._forget(key)
+            self._mark(touched)
+
+    def _mark(self, touched: set[tuple[_Key, int]]) -> None:
+        """Mark hours, and for counters the next hour with samples too: its first increase counts from what came."""
+        for key, hour in touched:
+            self._stale.add((key[0], hour))
+            if self._is_counter(key):
+                samples = self._row(key)
+                following = samples[_place(samples, hour + HOUR) :][:1]
+                self._stale.update((key[0], floor_to(time, HOUR)) for time, _ in following)
 
     def find(self, selector: Selector) -> list[Series]:
         """See ``Store.find``."""
@@ -103,8 +116,7 @@ class MemoryStore:
         rows = [
             (index, time, value)
             for index, samples in enumerate(self._rows(keys))
-            for time, value in samples
-            if span.start_ms <= time < span.end_ms
+            for time, value in samples[_place(samples, span.start_ms) : _place(samples, span.end_ms)]
         ]
         _check(len(rows), budget)
         for at in range(0, len(rows), _BLOCK):
@@ -148,8 +160,8 @@ class MemoryStore:
         """See ``Store.previous``."""
         rows: list[tuple[int, int, float]] = []
         for index, samples in enumerate(self._rows(keys)):
-            earlier = [sample for sample in samples if sample[0] < before_ms]
-            rows.extend((index, *sample) for sample in earlier[-1:])
+            place = _place(samples, before_ms)
+            rows.extend((index, *sample) for sample in samples[max(place - 1, 0) : place])
         _check(len(rows), budget)
         return _columns(rows)
 
@@ -172,7 +184,7 @@ class MemoryStore:
         """See ``Store.roll_up``."""
         with self._lock:
             self._until = max(self._until, floor_to(until_ms, HOUR))
-            done = {entry for entry in self._stale if entry[1] + HOUR <= until_ms}
+            done = {entry for entry in self._stale if entry[1] + HOUR <= self._until}
             self._stale -= done
         return len({hour for _, hour in done})
 
@@ -238,6 +250,11 @@ _TYPES: dict[str, type[np.generic]] = {
     "last_time": np.int64,
     "elapsed": np.int64,
 }
+
+
+def _place(samples: list[tuple[int, float]], time_ms: int) -> int:
+    """Where the samples at or after that time begin."""
+    return bisect_left(samples, time_ms, key=itemgetter(0))
 
 
 def _pairs(keys: SeriesKeys) -> list[_Key]:

@@ -319,7 +319,7 @@ class GatedStore(MemoryStore):
         super().append(batch, retention)
 
 
-def _senders(committer: Committer, values: list[float], errors: list[Exception]) -> list[threading.Thread]:
+def _senders(committer: Committer, values: list[float], errors: list[UnavailableError]) -> list[threading.Thread]:
     """One thread for each value, each waiting in the queue before the next starts."""
     threads = []
     for value in values:
@@ -347,7 +347,7 @@ def _first(store: GatedStore, committer: Committer) -> threading.Thread:
 
 def test_requests_that_arrive_while_an_append_runs_share_the_next_in_order():
     store = GatedStore()
-    errors: list[Exception] = []
+    errors: list[UnavailableError] = []
     committer = Committer(store, lambda _: None, lambda: None)
     threads = [_first(store, committer), *_senders(committer, [1.0, 2.0, 3.0], errors)]
     store.gate.set()
@@ -362,7 +362,7 @@ def test_requests_that_arrive_while_an_append_runs_share_the_next_in_order():
 
 def test_a_joined_append_that_fails_fails_for_all_its_members():
     store = GatedStore()
-    errors: list[Exception] = []
+    errors: list[UnavailableError] = []
     store.failure = UnavailableError("the disk is full")
     committer = Committer(store, lambda _: None, lambda: None)
     threads = [_first(store, committer), *_senders(committer, [1.0, 2.0], errors)]
@@ -375,7 +375,7 @@ def test_a_joined_append_that_fails_fails_for_all_its_members():
 
 def test_a_full_queue_throttles_and_closing_drains_it():
     store = GatedStore()
-    errors: list[Exception] = []
+    errors: list[UnavailableError] = []
     committer = Committer(store, lambda _: None, lambda: None, queue_bytes=1_000)
     threads = [_first(store, committer), *_senders(committer, [1.0], errors)]
     with pytest.raises(ThrottledError) as caught:
