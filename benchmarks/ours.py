@@ -45,7 +45,7 @@ class Ours:
 
     def status(self) -> dict[str, dict[str, int]]:
         """Rows and bytes on disk of each table."""
-        result: dict[str, dict[str, int]] = json.loads(answer(self.request(f"{API}/status")))["store"]
+        result: dict[str, dict[str, int]] = json.loads(answer(self.request(f"{API}/status")))
         return result
 
 

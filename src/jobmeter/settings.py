@@ -65,6 +65,10 @@ class Settings:
     """Certificate chain in PEM (--tls-cert, JOBMETER_TLS_CERT)."""
     tls_key: str = ""
     """Private key in PEM (--tls-key, JOBMETER_TLS_KEY)."""
+    window_seconds: int = 7_200
+    """How far back the newest samples are kept in memory, 0 for not at all (JOBMETER_WINDOW_SECONDS)."""
+    window_bytes: int = 2 * 2**30
+    """Memory that they may take; when it is not enough the window shrinks (JOBMETER_WINDOW_BYTES)."""
     rate_limits: str = ""
     """Calls a second of one key, by operation: ``GetJobMetrics=50:100,*=200`` is 50 a second, 100 of them at once,
     and 200 of every other one (JOBMETER_RATE_LIMITS); by default none is limited."""
@@ -93,14 +97,17 @@ def load(environment: Mapping[str, str] | None = None, **flags: object) -> Setti
     texts = {name: variables.get(f"JOBMETER_{name.upper()}") for name in _TEXTS}
     values: dict[str, object] = {name: text for name, text in texts.items() if text}
     values["data"] = Path(variables.get("JOBMETER_DATA") or default_data_directory(variables))
-    if variables.get("JOBMETER_PORT"):
-        values["port"] = _number(variables, "JOBMETER_PORT", 0, 65_535)
+    for name, highest in _NUMBERS.items():
+        key = f"JOBMETER_{name.upper()}"
+        if variables.get(key):
+            values[name] = _number(variables, key, 0, highest)
     values["retention"] = Retention(**_numbers(variables, "JOBMETER_RETENTION_", Retention, 36_500))
     values["limits"] = Limits(**_numbers(variables, "JOBMETER_LIMIT_", Limits, 2**53))
     values.update({name: value for name, value in flags.items() if value is not None})
     return Settings(**values)  # type: ignore[arg-type]
 
 
+_NUMBERS = {"port": 65_535, "window_seconds": 7 * 86_400, "window_bytes": 2**45}
 _TEXTS = ("host", "store", "registry", "secret_key_file", "rate_limits", "tls_cert", "tls_key")
 
 

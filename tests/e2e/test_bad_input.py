@@ -5,6 +5,7 @@ import struct
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -85,7 +86,7 @@ def test_a_sample_older_than_the_retention_is_counted_not_kept(server: Server) -
     assert server.call("GET", f"{API}/jobs/past").status == 404
 
 
-QUESTIONS = {
+QUESTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "no metric": ({}, "metric"),
     "unknown metric": ({"metric": "gpu.utilisation"}, "metric"),
     "step of zero": ({"metric": "gpu.utilization", "step": "0s"}, "step"),
@@ -113,7 +114,7 @@ def test_a_question_that_cannot_be_meant_names_its_field(server: Server, name: s
     assert field in f"{error.get('field', '')} {error['message']}"
 
 
-VENDOR = {
+VENDOR: dict[str, tuple[str, dict[str, Any], int, str, str]] = {
     "no metric type": ("good", {}, 400, "MissingParameter", "MetricType"),
     "unknown metric type": ("good", {"MetricType": "Heat"}, 400, "InvalidParameter", "MetricType"),
     "unknown unit": ("good", {"MetricType": "GpuCoreUsage", "TimeStep": "5x"}, 400, "InvalidParameter", "TimeStep"),

@@ -4,6 +4,7 @@ import random
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -70,7 +71,7 @@ def test_every_acknowledged_sample_survives_kill_9_once(tmp_path: Path) -> None:
 
 def check(server: Server, base: int, worker: int, numbers: list[int]) -> None:
     """Each acknowledged sample counts once and has its value."""
-    span = {"start": base, "end": base + (max(numbers) + 1) * PER_REQUEST * 1000}
+    span: dict[str, Any] = {"start": base, "end": base + (max(numbers) + 1) * PER_REQUEST * 1000}
     found = {}
     for statistic in ("count", "last"):
         reply = server.call(

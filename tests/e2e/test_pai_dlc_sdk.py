@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+
+from jobmeter.model.catalog import by_dialect_name
 from tests import certificates
 from tests.frames import records, samples
 from tests.processes import running
-
-from jobmeter.model.catalog import by_dialect_name
 
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / ".venvs" / "sdk" / "bin" / "python"

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from tests.e2e.ingest_server import ingest_server
 
 

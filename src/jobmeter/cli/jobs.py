@@ -17,6 +17,7 @@ from jobmeter.model.time import SystemClock, parse_duration
 
 SHOWN = 20
 """Jobs in the table when nobody says how many."""
+_USED = ("cpu/replica", "memory/replica", "gpu")
 FIRST_STEP = "no jobs yet: jobmeter run -- python train.py"
 
 
@@ -69,10 +70,10 @@ def _show(api: Api, jobs: Sequence[Job]) -> None:
     with ThreadPoolExecutor(4) as pool:
         summaries = list(pool.map(lambda job: _summary(api, job), jobs))
     rows: list[tuple[str, ...]] = [_row(job, summary) for job, summary in zip(jobs, summaries, strict=True)]
-    columns: tuple[str, ...] = ("id", "name", "type", "state", "user", "start", "duration", "cpu", "memory", "gpu")
+    columns: tuple[str, ...] = ("id", "name", "type", "state", "user", "start", "duration", *_USED)
     if all(row[-1] == "-" for row in rows):
         columns, rows = columns[:-1], [row[:-1] for row in rows]
-    console().print(table(columns, rows, right=("duration", "cpu", "memory", "gpu")))
+    console().print(table(columns, rows, right=("duration", *_USED)))
 
 
 def _summary(api: Api, job: Job) -> JobSummary:

@@ -22,7 +22,10 @@ MOST_ROWS = 32
 )
 @local.connection_options
 def command(job: str, as_json: bool, connection: local.Connection) -> None:
-    """Show JOB: who and when, its replicas and devices, and what it used over its life."""
+    """Show JOB: who and when, its replicas and devices, and what it used over its life.
+
+    mean and max are those of one replica or device, total is that of all, the curve begins at 0.
+    """
     detail = connection.open().job(job, connection.project)
     if as_json:
         print_json(_document(detail))
@@ -130,6 +133,7 @@ def summary_table(out: Console, summary: JobSummary) -> None:
     out.print(
         table(("metric", "mean", "max", "total", "over its life"), _rows(summary), right=("mean", "max", "total"))
     )
+    out.print("mean and max are those of one replica or device, total is that of all")
     if summary.gpu_energy_joules is not None:
         out.print(f"energy of the GPUs: {quantity(summary.gpu_energy_joules / 3600, 'Wh')}")
 

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
-from jobmeter.collect.base import Collector, Place, RecordSource
+from jobmeter.collect.base import Collector, Place
 from jobmeter.collect.cgroup.paths import Hierarchies
 from jobmeter.collect.cgroup.reader import GroupReader
+from jobmeter.collect.discover.member import Classifier
 from jobmeter.collect.discover.table import ProcessTable
 from jobmeter.collect.host.cpu import CpuCollector
 from jobmeter.collect.host.disk import DiskCollector
@@ -15,8 +17,10 @@ from jobmeter.collect.host.memory import MemoryCollector
 from jobmeter.collect.host.network import NetworkCollector
 from jobmeter.collect.host.pressure import PressureCollector
 from jobmeter.collect.jobs import JobsCollector
+from jobmeter.collect.nvidia.binding import PynvmlLibrary
+from jobmeter.collect.nvidia.collector import NvidiaCollector
 
-SLOW_MS = 60_000
+_SLOW_MS = 60_000
 """The interval of what changes slowly or may take long."""
 
 
@@ -35,19 +39,43 @@ HOST: tuple[tuple[Callable[[Place], Collector], int], ...] = (
     (PressureCollector, 0),
     (DiskCollector, 0),
     (NetworkCollector, 0),
-    (FilesystemCollector, SLOW_MS),
+    (FilesystemCollector, _SLOW_MS),
 )
 """The collectors of the node as a whole."""
 
 
 def host_collectors(place: Place) -> list[Planned]:
-    """The collectors of the node as a whole, ready to run."""
+    """The collectors of the node as a whole."""
     return [Planned(make(place), every_ms) for make, every_ms in HOST]
 
 
-def jobs_collector(place: Place, table: ProcessTable) -> JobsCollector:
-    """The collector of the replicas whose processes ``table`` finds."""
-    return JobsCollector(place, table, GroupReader(Hierarchies()))
+@dataclass(frozen=True, slots=True)
+class JobCollectors:
+    """The collectors of jobs, which share one table of processes."""
+
+    table: ProcessTable
+    jobs: JobsCollector
+    nvidia: NvidiaCollector
+
+    @property
+    def planned(self) -> list[Planned]:
+        """Those of the replicas' processes first: they refresh the table."""
+        return [Planned(self.jobs), Planned(self.nvidia)]
 
 
-__all__ = ["HOST", "SLOW_MS", "Planned", "RecordSource", "host_collectors", "jobs_collector"]
+def job_collectors(place: Place, classifier: Classifier, *, alone: bool, state: Path | None = None) -> JobCollectors:
+    """The collectors of the jobs whose processes ``classifier`` knows.
+
+    ``alone``: one job measures itself, and leaves what is nobody's to the agent of the node. ``state``: folder in which
+    counters are remembered over a restart.
+    """
+    table = ProcessTable(classifier)
+    jobs = JobsCollector(place, table, GroupReader(Hierarchies()), state=state)
+    nvidia = NvidiaCollector(
+        place,
+        PynvmlLibrary(),
+        table.member_of,
+        lambda: [process.member for process in table.processes()],
+        alone=alone,
+    )
+    return JobCollectors(table, jobs, nvidia)

@@ -57,10 +57,12 @@ def ask_both(api: Api, key: acs3.KeyPair, same: Same, clock: Clock, rows: int = 
     No values at all are no agreement.
     """
     native, pai = _native(api, same), _pai_dlc(api, key, same, clock)
-    click.echo(f"\n  {'time (UTC)':<22}{'replica':<36}{same.metric:>20}{same.metric_type + ', ' + same.unit:>24}")
-    for replica, time in _telling(native, pai)[:rows]:
+    shown = _telling(native, pai)[:rows]
+    wide = max((len(replica) for replica, _ in shown), default=7) + 2
+    click.echo(f"\n  {'time (UTC)':<22}{'replica':<{wide}}{same.metric:>20}{same.metric_type + ', ' + same.unit:>24}")
+    for replica, time in shown:
         ours, theirs = native.get((replica, time)), pai.get((replica, time))
-        click.echo(f"  {iso(time):<22}{replica:<36}{_text(ours):>20}{_text(theirs):>24}")
+        click.echo(f"  {iso(time):<22}{replica:<{wide}}{_text(ours):>20}{_text(theirs):>24}")
     agree = native.keys() == pai.keys() and all(_close(value * same.factor, pai[at]) for at, value in native.items())
     if not native:
         click.echo("  there are no values")

@@ -4,6 +4,7 @@
 """
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 from typing import Self
 
 import click
+from rich.console import Group
 from rich.live import Live
 
 from jobmeter.cli.output import console
@@ -20,7 +22,7 @@ from jobmeter.client.api import Api, JobDetail, JobSearch
 from jobmeter.errors import JobmeterError, NotFoundError
 from jobmeter.examples import compare
 from jobmeter.examples.acs3 import KeyPair
-from jobmeter.examples.server import own_server, stop
+from jobmeter.examples.server import OwnServer, own_server, stop
 from jobmeter.model.time import SECOND, SystemClock, ceil_to, floor_to
 
 NAME = "digits"
@@ -36,17 +38,18 @@ def command(seconds: float) -> None:
     """Show the main job from one end to the other."""
     began = time.monotonic()
     _say(1, "a server, with a data folder of its own", ["jobmeter", "serve", "--data", "DIR", "--port", "0"])
-    with own_server() as (api, key, token):
+    with own_server() as server:
+        api = server.api
         click.echo(f"  it listens at {api.transport.server}")
         train = ["python", "-m", "jobmeter.examples.train", "--seconds", f"{seconds:g}"]
         run = ["run", "--name", NAME, "--type", "PyTorchJob", "--replicas", "2"]
         _say(2, "a training job of two replicas, measured every second", ["jobmeter", *run, "--", *train])
-        _run(api, token, [*run, "--", sys.executable, *train[1:]])
+        _run(server, [*run, "--", sys.executable, *train[1:]])
         job = _find(api)
         if job is None:
             raise NotFoundError("the server does not know the job", "job")
         _say(3, "the same job, asked for through two APIs", [])
-        agree = _compare(api, key, api.job(job))
+        agree = _compare(api, server.pair, api.job(job))
     _say(4, "everything is stopped", [])
     click.echo(f"  after {time.monotonic() - began:.0f} s. Now with your own: jobmeter run -- python train.py")
     sys.exit(0 if agree else 1)
@@ -59,13 +62,13 @@ def _say(number: int, what: str, command_line: Sequence[str]) -> None:
         click.secho(f"  $ {' '.join(command_line)}", dim=True)
 
 
-def _run(api: Api, token: str, arguments: Sequence[str]) -> None:
+def _run(server: OwnServer, arguments: Sequence[str]) -> None:
     """Run the job, its output as it comes, and between it what the job uses right now."""
     process = subprocess.Popen(
         [sys.executable, "-m", "jobmeter", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        env={**os.environ, "JOBMETER_SERVER": api.transport.server, "JOBMETER_KEY": token, "PYTHONUNBUFFERED": "1"},
+        env={**os.environ, **server.environment, "PYTHONUNBUFFERED": "1"},
     )
     try:
         with _Screen() as screen:
@@ -73,7 +76,7 @@ def _run(api: Api, token: str, arguments: Sequence[str]) -> None:
             reader.start()
             while process.poll() is None:
                 time.sleep(LOOK_SECONDS)
-                screen.look(api)
+                screen.look(server.api)
             reader.join()
     finally:
         stop(process)
@@ -117,7 +120,7 @@ class _Screen:
         self._printed = time.monotonic()
         shown = view(api, job, None, self._clock)
         if self._live:
-            self._live.update(shown, refresh=True)
+            self._live.update(Group("", shown), refresh=True)
         else:
             self._console.print(f"\n  $ jobmeter top {job} --once", markup=False)
             self._console.print(shown)
@@ -150,6 +153,8 @@ def _compare(api: Api, key: KeyPair, detail: JobDetail) -> bool:
 
 def main() -> None:
     """Run the demonstration; a failure is one line."""
+    # Told to end, it ends what it started first.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         command.main(prog_name="python -m jobmeter.examples.demo")
     except JobmeterError as error:

@@ -48,13 +48,13 @@ def command(directory: Path) -> None:
         click.echo(f"{rows:,} samples in {directory}, shifted to end now")
         record = Path(folder) / "gentd26.jsonl"
         record.write_text(f'{{"job_id": "{JOB}", "name": "GenTD26", "type": "Serving"}}\n')
-        with own_server() as (api, key, token):
+        with own_server() as server:
             click.echo(f"\n$ jobmeter import {file.name} {record.name}")
-            reach = ["--server", api.transport.server, "--key", token]
+            reach = ["--server", server.api.transport.server, "--key", server.token]
             cli.main(["import", str(record), str(file), *reach], standalone_mode=False)
             click.echo(f"\n$ jobmeter show {JOB}")
             cli.main(["show", JOB, *reach], standalone_mode=False)
-            agree = _ask(api, key, floor_to(end_ms - 2 * HOUR, HOUR))
+            agree = _ask(server.api, server.pair, floor_to(end_ms - 2 * HOUR, HOUR))
     sys.exit(0 if agree else 1)
 
 

@@ -3,8 +3,9 @@
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -17,6 +18,25 @@ from jobmeter.examples.acs3 import KeyPair
 STOP_SECONDS = 30.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnServer:
+    """A running server: its API with its administrator's key, and that key's pair for signatures."""
+
+    api: Api
+    pair: KeyPair
+    token: str
+    data: Path
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The variables by which ``jobmeter`` finds it and keeps its files with it."""
+        return {
+            "JOBMETER_SERVER": self.api.transport.server,
+            "JOBMETER_KEY": self.token,
+            "JOBMETER_DATA": str(self.data),
+        }
+
+
 class _AdminKey(msgspec.Struct):
     token: str
     access_key_id: str
@@ -24,8 +44,8 @@ class _AdminKey(msgspec.Struct):
 
 
 @contextmanager
-def own_server() -> Iterator[tuple[Api, KeyPair, str]]:
-    """A running server's API, the pair of its administrator key for signatures, and its token. Nothing of it stays.
+def own_server() -> Iterator[OwnServer]:
+    """A server on a temporary folder. Nothing of it stays.
 
     Raises UnavailableError when it does not start.
     """
@@ -38,7 +58,8 @@ def own_server() -> Iterator[tuple[Api, KeyPair, str]]:
             try:
                 url = started_by(process, data, log)
                 key = msgspec.json.decode((data / "admin.key").read_bytes(), type=_AdminKey)
-                yield Api(Transport(url, key.token)), KeyPair(key.access_key_id, key.access_key_secret), key.token
+                pair = KeyPair(key.access_key_id, key.access_key_secret)
+                yield OwnServer(api=Api(Transport(url, key.token)), pair=pair, token=key.token, data=data)
             finally:
                 stop(process)
 

@@ -111,10 +111,13 @@ def read(entries: Sequence[Entry], source: Source, span: TimeRange, step_ms: int
     """The buckets of the entries over a span; what is clipped is read within its clip alone."""
     parts: list[BucketColumns] = []
     for group in groups(entries, span):
-        keys = SeriesKeys.of([entries[at].series for at in group.positions])
-        counters = np.array([is_counter(entries[at].series.metric) for at in group.positions])
+        # In the order of their keys an engine reads them as they lie.
+        positions = sorted(group.positions, key=lambda at: (entries[at].series.job_key, entries[at].series.id))
+        keys = SeriesKeys.of([entries[at].series for at in positions])
+        counters = np.array([is_counter(entries[at].series.metric) for at in positions])
         columns = buckets(source, keys, counters, group.span, step_ms, owned_ms=group.owned_ms, meter=meter)
-        parts.append(replace(columns, index=np.array(group.positions, np.uint32)[columns.index]))
+        index = np.array(positions, np.uint32)[columns.index]
+        parts.append(take(replace(columns, index=index), np.argsort(index, kind="stable")))
     return merge(parts)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from jobmeter.errors import LimitExceededError, QueryTimeoutError
 from jobmeter.model.batch import BucketColumns, SampleColumns, SeriesKeys
-from jobmeter.model.time import Clock, TimeRange
+from jobmeter.model.time import HOUR, Clock, TimeRange
 from jobmeter.query.plan import hours_around, segments
 from jobmeter.query.reduce import NEVER, Bools, References, bucket, coarsen, growth, merge
 from jobmeter.settings import Limits
@@ -16,6 +16,8 @@ from jobmeter.store.base import ReadBudget, Store, Tier
 
 _NAMES = {None: "raw", Tier.MINUTE: "minute", Tier.HOUR: "hour"}
 _BUCKETS_A_POINT = 4
+_RAW_IS_QUICK = 2 * HOUR
+"""Up to here the raw samples answer sooner than it takes to ask which hours are rolled up."""
 
 
 @dataclass(slots=True, eq=False)
@@ -80,7 +82,7 @@ class StoreSource:
 
     def pieces(self, keys: SeriesKeys, span: TimeRange, step_ms: int, meter: Meter) -> Iterator[Piece]:
         """See ``Source.pieces``."""
-        fits = any(step_ms % tier == 0 for tier in Tier)
+        fits = span.length_ms > _RAW_IS_QUICK and any(step_ms % tier == 0 for tier in Tier)
         rolled = self._store.rolled(np.unique(keys.job).tolist(), hours_around(span)) if fits else []
         for segment in segments(span, step_ms, rolled):
             if segment.tier is None:

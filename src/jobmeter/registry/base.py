@@ -76,7 +76,10 @@ class Registry(Protocol):
         ...
 
     def job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job]:
-        """As ``job``, but without replicas and allocations: what the hot path asks."""
+        """As ``job``, but without replicas and allocations: what the hot path asks.
+
+        What another process wrote may be seen a second late.
+        """
         ...
 
     def allocations(self, project: str, job: str) -> list[Allocation]:

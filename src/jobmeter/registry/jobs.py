@@ -1,6 +1,7 @@
 """Read one job, with or without what belongs to it, and forget it."""
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -10,17 +11,17 @@ from jobmeter.registry.rows import allocation_of, job_of, replica_of
 from jobmeter.registry.schema import allocations, jobs, replicas
 
 
-def job_heads(connection: sa.Connection, names: frozenset[str] | None, job: str, now_ms: int) -> list[Job]:
-    """See ``Registry.job_head``."""
+def job_rows(connection: sa.Connection, names: frozenset[str] | None, job: str) -> Sequence[sa.Row[Any]]:
+    """The rows of every job of that id in those projects (None: all), by project."""
     question = sa.select(jobs).where(jobs.c.id == job)
     if names is not None:
         question = question.where(jobs.c.project.in_(sorted(names)))
-    return [job_of(row, now_ms) for row in connection.execute(question.order_by(jobs.c.project))]
+    return connection.execute(question.order_by(jobs.c.project)).all()
 
 
 def job_views(connection: sa.Connection, names: frozenset[str] | None, job: str, now_ms: int) -> list[JobView]:
     """See ``Registry.job``."""
-    return [_view(connection, head, now_ms) for head in job_heads(connection, names, job, now_ms)]
+    return [_view(connection, job_of(row, now_ms), now_ms) for row in job_rows(connection, names, job)]
 
 
 def job_allocations(connection: sa.Connection, head: Job) -> list[Allocation]:

@@ -7,8 +7,10 @@ from jobmeter.model.job import Allocation, Job, JobFilter, JobPage, JobView, Nod
 from jobmeter.model.record import Records
 from jobmeter.model.retention import Retention
 from jobmeter.registry import backup, jobs, keys, listing, nodes, observe, records, schema
+from jobmeter.registry import rows as rows_
 from jobmeter.registry.base import Observation, Registry, StoredKey
 from jobmeter.registry.database import Database
+from jobmeter.registry.heads import Heads
 from jobmeter.registry.migrate import migrate
 
 
@@ -20,6 +22,7 @@ class SqlRegistry(Registry):
         self._database = database
         self._retention = retention
         self._totals = listing.Totals()
+        self._heads = Heads()
         migrate(database)
 
     def record(self, project: str, records_: Records, now_ms: int) -> int:
@@ -33,6 +36,7 @@ class SqlRegistry(Registry):
             if prepared:
                 records.merge_jobs(connection, project, prepared, now_ms)
             nodes.merge_nodes(connection, rows)
+        self._heads.written(record.job_id for record in records_.jobs)
         return len(records_.jobs) + len(records_.nodes)
 
     def observe(self, observations: Sequence[Observation], now_ms: int) -> None:
@@ -40,6 +44,7 @@ class SqlRegistry(Registry):
         if observations:
             with self._database.write() as connection:
                 observe.observe(connection, observations, now_ms)
+            self._heads.written({seen.job for seen in observations})
 
     def jobs(self, question: JobFilter, now_ms: int) -> JobPage:
         """See ``Registry.jobs``."""
@@ -53,19 +58,26 @@ class SqlRegistry(Registry):
 
     def job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job]:
         """See ``Registry.job_head``."""
-        with self._database.read() as connection:
-            return jobs.job_heads(connection, projects, job, now_ms)
+        rows, generation = self._heads.get(projects, job)
+        if rows is None:
+            with self._database.read() as connection:
+                rows = jobs.job_rows(connection, projects, job)
+            self._heads.put(projects, job, rows, generation)
+        return [rows_.job_of(row, now_ms) for row in rows]
 
     def allocations(self, project: str, job: str) -> list[Allocation]:
         """See ``Registry.allocations``."""
         with self._database.read() as connection:
-            heads = jobs.job_heads(connection, frozenset({project}), job, now_ms=0)
+            # At a moment before everything: a job of which only samples tell has not ended as far as devices go.
+            heads = [rows_.job_of(row, 0) for row in jobs.job_rows(connection, frozenset({project}), job)]
             return [allocation for head in heads for allocation in jobs.job_allocations(connection, head)]
 
     def delete_job(self, project: str, job: str) -> bool:
         """See ``Registry.delete_job``."""
         with self._database.write() as connection:
-            return jobs.forget_job(connection, project, job)
+            found = jobs.forget_job(connection, project, job)
+        self._heads.written([job])
+        return found
 
     def nodes(self, projects: frozenset[str] | None) -> list[Node]:
         """See ``Registry.nodes``."""
@@ -119,6 +131,7 @@ class SqlRegistry(Registry):
     def restore(self, directory: Path) -> None:
         """See ``Registry.restore``."""
         backup.restore(self._database, directory)
+        self._heads = Heads()
 
     def close(self) -> None:
         """See ``Registry.close``."""

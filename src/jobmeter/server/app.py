@@ -12,7 +12,7 @@ from jobmeter.access.vault import Vault
 from jobmeter.dialects.registry import dialects
 from jobmeter.errors import JobmeterError
 from jobmeter.ingest.funnel import Funnel
-from jobmeter.model.time import Clock, SystemClock
+from jobmeter.model.time import SECOND, Clock, SystemClock
 from jobmeter.query.execute import Executor
 from jobmeter.registry.base import Registry
 from jobmeter.registry.open import open_registry
@@ -28,6 +28,7 @@ from jobmeter.server.work import Lane
 from jobmeter.settings import Settings
 from jobmeter.store.base import Store, StoreStatistics
 from jobmeter.store.registry import open_store
+from jobmeter.store.window.store import WindowedStore
 
 _log = logging.getLogger("jobmeter.server")
 
@@ -73,7 +74,7 @@ def build(settings: Settings, clock: Clock | None = None) -> Application:
     with ExitStack() as opened:
         registry = open_registry(settings.registry_url, settings.retention)
         opened.callback(registry.close)
-        store = open_store(settings.store_dsn, clock)
+        store = _windowed(open_store(settings.store_dsn, clock), settings, clock)
         opened.callback(store.close)
         application = assemble(settings, clock, registry, store)
         opened.pop_all()
@@ -112,6 +113,13 @@ def assemble(settings: Settings, clock: Clock, registry: Registry, store: Store)
         RootDoor(),
     ]
     return Application(Edge(doors, telemetry, settings.limits.body_bytes), services, RollUps(store, clock, telemetry))
+
+
+def _windowed(engine: Store, settings: Settings, clock: Clock) -> Store:
+    """The engine with a hot window in front, unless there is to be none."""
+    if not settings.window_seconds:
+        return engine
+    return WindowedStore(engine, clock, length_ms=settings.window_seconds * SECOND, bound=settings.window_bytes)
 
 
 def _watch(services: Services) -> None:

@@ -53,6 +53,7 @@ class Exchange:
         self.request_id = str(uuid.uuid4()).upper()
         self.status = 0
         self.held = 0
+        self._answered = asyncio.Event()
         self.call = _call(scope)
         self._send = send
 
@@ -94,6 +95,11 @@ class Exchange:
         while (await self.receive())["type"] != "http.disconnect":
             pass
 
+    async def until_answered(self) -> Message:
+        """What a framework may wait on once the body was read: the connection's end, told after the whole answer."""
+        await self._answered.wait()
+        return {"type": "http.disconnect"}
+
     async def send(self, message: Message) -> None:
         """Pass an ASGI message on; the first one gets the request id, and its status is kept.
 
@@ -108,6 +114,8 @@ class Exchange:
         elif self.call.method == "HEAD":
             message = {**message, "body": b""}
         await self._send(message)
+        if message["type"] == "http.response.body" and not message.get("more_body", False):
+            self._answered.set()
 
     async def reply(self, answer: Answer) -> None:
         """Send a whole answer."""

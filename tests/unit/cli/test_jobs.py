@@ -28,7 +28,17 @@ def listed(server):
 
 def test_the_table_has_a_row_a_job(listed, run):
     lines = run("jobs").stdout.splitlines()
-    assert lines[0].split() == ["id", "name", "type", "state", "user", "start", "duration", "cpu", "memory"]
+    assert lines[0].split() == [
+        "id",
+        "name",
+        "type",
+        "state",
+        "user",
+        "start",
+        "duration",
+        "cpu/replica",
+        "memory/replica",
+    ]
     assert "second" in lines[2]
     assert lines[2].split()[-6:] == ["1m", "05s", "1.50", "cores", "1.0", "GiB"]
     assert lines[3].split() == ["a", "Succeeded", "2026-05-28", "20:26:40", "-", "-", "-"]

@@ -34,6 +34,7 @@ class ProcessTable:
         self._looks: dict[Key, int] = {}
         self._current: dict[int, Key] = {}
         self._strangers: set[int] = set()
+        self._found: list[Process] = []
         self._turn = 0
         self._lock = Lock()
 
@@ -52,7 +53,14 @@ class ProcessTable:
             self._members = {key: self._members[key] for key in known if key in self._members}
             self._looks = {key: self._looks[key] for key in known if key in self._looks}
             found = [(stat, self._look(stat)) for stat in stats]
-        return [Process(stat, member) for stat, member in found if member]
+            processes = [Process(stat, member) for stat, member in found if member]
+            self._found = processes
+        return processes
+
+    def processes(self) -> list[Process]:
+        """What the last ``refresh`` found. Safe from any thread."""
+        with self._lock:
+            return self._found
 
     def member_of(self, pid: int) -> Member | None:
         """Which job a process works for; one that has not been seen yet is looked at now."""

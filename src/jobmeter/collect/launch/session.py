@@ -12,7 +12,6 @@ from jobmeter.collect.cgroup.reader import GroupReader
 from jobmeter.collect.cost import Cost
 from jobmeter.collect.deliver import Delivery, Requester
 from jobmeter.collect.discover.member import Member, Source
-from jobmeter.collect.discover.table import ProcessTable
 from jobmeter.collect.host.network import NetworkCollector
 from jobmeter.collect.launch.children import Children, Exit
 from jobmeter.collect.launch.family import Family
@@ -26,7 +25,7 @@ from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.process.count import Ended
 from jobmeter.collect.process.stat import Key, read_io, read_stat
 from jobmeter.collect.process.surroundings import allowance, machine_limits
-from jobmeter.collect.registry import jobs_collector
+from jobmeter.collect.registry import job_collectors
 from jobmeter.collect.spool import Spool
 from jobmeter.collect.worker import Worker
 from jobmeter.errors import JobmeterError
@@ -105,8 +104,7 @@ class Session:
         self._outbox = Outbox(spool)
         self._delivery = Delivery(self._outbox, lambda: self._connected(connect), clock)
         self._family = Family(plan.job)
-        self._table = ProcessTable(self._family)
-        self._collector = jobs_collector(place, self._table)
+        self._collectors = job_collectors(place, self._family, alone=True)
         self._network = NetworkCollector(place)
         self._figures = Figures()
         self._roots: dict[int, _Root] = {}
@@ -131,6 +129,8 @@ class Session:
         for life in self._lives:
             if life.exit_code == _KILLED:
                 life.reason = oom.evidence(self._oom_kills.get(life.name, 0.0))
+        self._collectors.nvidia.allocations.close(end)
+        loop.keep_records(self._collectors.nvidia.allocations.records(end))
         records = recorder.ended(self._lives, end, stopped=stopped)
         loop.keep_records(records)
         return Result(
@@ -166,10 +166,18 @@ class Session:
 
     def _loop(self, interval_ms: int) -> Loop:
         timeout = max(0.8 * interval_ms / 1000, 0.5)
-        workers = [Worker(self._collector, 0, self._clock, timeout)]
+        workers = [
+            Worker(planned.collector, planned.every_ms, self._clock, timeout) for planned in self._collectors.planned
+        ]
         cost = Cost(self._place, self._plan.job)
         return Loop(
-            workers, [], self._outbox, cost, self._clock, watch=self._watch, refused=lambda: self._delivery.refused
+            workers,
+            [self._collectors.nvidia.allocations],
+            self._outbox,
+            cost,
+            self._clock,
+            watch=self._watch,
+            refused=lambda: self._delivery.refused,
         )
 
     def _measure(self, loop: Loop, interval_ms: int) -> int:
@@ -190,7 +198,7 @@ class Session:
         if stat is None:
             return
         root = self._roots.get(pid)
-        member = root.member if root else self._table.member_of(pid)
+        member = root.member if root else self._collectors.table.member_of(pid)
         self._looks[pid] = _LastLook(stat.key, read_io(_PROC, pid), member.owner if member else None)
 
     def _ended(self, ended: Exit) -> None:
@@ -205,7 +213,7 @@ class Session:
         # Until its exec a process is a copy of this one: a peak that is not above ours says nothing of the command.
         peak = ended.memory_peak if ended.memory_peak > self._own_peak else 0.0
         groups = next((other.groups for other in self._roots.values() if other.member.owner == look.owner), {})
-        self._collector.ended(Ended(look.key, look.owner, ended.cpu_seconds, peak, look.io, groups))
+        self._collectors.jobs.ended(Ended(look.key, look.owner, ended.cpu_seconds, peak, look.io, groups))
 
     def _watch(self, samples: Samples) -> None:
         for series, _, value in samples:

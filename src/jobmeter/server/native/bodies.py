@@ -200,14 +200,18 @@ def node_body(node: Node) -> NodeBody:
 
 def job_detail(view: JobView, summary: JobSummary) -> JobDetail:
     """The whole job; its devices in the order of replica, rank and name."""
-    devices = {(one.node, one.device, one.replica, one.rank) for one in view.allocations}
-    ordered = sorted(devices, key=lambda one: (one[2], one[3] is None, one[3] or 0, one[0], one[1]))
+    ranks: dict[tuple[str, str, str], int | None] = {}
+    for one in view.allocations:
+        # Several sources may tell of the same device, and not each knows the rank.
+        key = (one.replica, one.node, one.device)
+        ranks[key] = one.rank if one.rank is not None else ranks.get(key)
+    ordered = sorted(ranks, key=lambda key: (key[0], ranks[key] is None, ranks[key] or 0, key[1], key[2]))
     nodes = {replica.node for replica in view.replicas} | {allocation.node for allocation in view.allocations}
     return JobDetail(
         job=job_body(view.job),
         replicas=[replica_body(replica) for replica in view.replicas],
         allocations=[allocation_body(allocation) for allocation in view.allocations],
-        devices=[DeviceBody(*device) for device in ordered],
+        devices=[DeviceBody(node, device, replica, ranks[replica, node, device]) for replica, node, device in ordered],
         nodes=sorted(nodes - {""}),
         summary=summary,
     )

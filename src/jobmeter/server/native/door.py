@@ -13,7 +13,7 @@ from jobmeter.access.call import Call
 from jobmeter.dialects.base import Answer, path_parameters
 from jobmeter.errors import InvalidRequestError, JobmeterError, NotFoundError
 from jobmeter.server.dialect_door import DialectVisit
-from jobmeter.server.exchange import Exchange, Message
+from jobmeter.server.exchange import Exchange
 from jobmeter.server.native import catalog, ingest, jobs, keys, metrics, nodes, openapi, problem, share, status
 from jobmeter.server.native.endpoint import Endpoint, Stream, run
 from jobmeter.server.services import Services
@@ -94,7 +94,7 @@ class NativeDoor:
             "root_path": "",
             "jobmeter": exchange,
         }
-        await self._app(scope, _nothing_more, exchange.send)  # type: ignore[arg-type]
+        await self._app(scope, exchange.until_answered, exchange.send)  # type: ignore[arg-type]
 
     async def _handle(self, endpoint: Endpoint, request: Request[Any, Any, Any]) -> Response[Any]:
         exchange: Exchange = request.scope["jobmeter"]  # type: ignore[typeddict-item]
@@ -102,9 +102,9 @@ class NativeDoor:
         lane = getattr(self._services.lanes, endpoint.lane)
         result = await lane.run(run, self._services, endpoint, exchange.call, exchange.request_id, path)
         if isinstance(result, Stream):
-            return StreamResponse(
-                _on_lane(lane, result.chunks), media_type=result.content_type, headers=dict(result.headers)
-            )
+            # The framework would prefer the media type of the route to that of a stream.
+            headers = {**dict(result.headers), "content-type": result.content_type}
+            return StreamResponse(_on_lane(lane, result.chunks), headers=headers)
         return _response(result)
 
 
@@ -120,10 +120,6 @@ def _methods(call: Call) -> list[str]:
 async def _on_lane(lane: Lane, chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
     while (chunk := await lane.run(next, chunks, None)) is not None:
         yield chunk
-
-
-async def _nothing_more() -> Message:
-    return {"type": "http.request", "body": b"", "more_body": False}
 
 
 def _response(answer: Answer) -> Response[bytes]:

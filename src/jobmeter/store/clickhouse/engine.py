@@ -99,6 +99,10 @@ class ClickHouseStore:
         """See ``Store.delete_job``."""
         self._maintenance.delete_job(job)
 
+    def erase(self) -> None:
+        """Forget everything: for tests, and for an operator who begins anew. Nothing may be written meanwhile."""
+        self._maintenance.erase()
+
     def statistics(self) -> StoreStatistics:
         """See ``Store.statistics``. Rows count a sample twice until its rewritten copy is merged."""
         return self._maintenance.statistics()

@@ -2,17 +2,21 @@
 
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from jobmeter.errors import LimitExceededError
 from jobmeter.model.batch import BucketColumns, SampleBatch, SampleColumns, SeriesKeys
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import Series
-from jobmeter.model.time import MAX_TIME_MS, MINUTE, Clock, TimeRange
+from jobmeter.model.time import DAY, MAX_TIME_MS, MINUTE, Clock, TimeRange, floor_to
 from jobmeter.store.base import ReadBudget, Selector, Store, StoreStatistics, Tier
 from jobmeter.store.window.column import View
 from jobmeter.store.window.window import Window, ascending
+
+_DEFAULT = Retention()
 
 
 class WindowedStore:
@@ -33,17 +37,21 @@ class WindowedStore:
         self._swept_ms = 0
         self._generation = 0
 
-    def append(self, batch: SampleBatch, retention: Retention | None = None) -> None:
+    def append(self, batch: SampleBatch, retention: Retention = _DEFAULT) -> None:
         """See ``Store.append``."""
         with self._appending:
-            self._engine.append(batch, retention or Retention())
-            keys = SeriesKeys.of(batch.series)
-            self._take_in(keys)
-            self.window.write(batch, keys, self._clock.now_ms())
+            self._engine.append(batch, retention)
+            # First what is stale goes: a series that comes back after a day is new here, and its descriptors too.
             self._sweep()
+            keys = SeriesKeys.of(batch.series)
+            self._take_in(batch, keys)
+            self.window.write(batch, keys, self._clock.now_ms())
 
     def find(self, selector: Selector) -> list[Series]:
         """See ``Store.find``. The list is shared: callers leave it as it is."""
+        if selector.since is not None:
+            # Whole days, two of them to spare: whatever the window holds is then in every list that is kept.
+            selector = replace(selector, since=max(0, floor_to(selector.since, DAY) - 2 * DAY))
         known = self._found.get(selector)
         if known is not None:
             return known
@@ -59,9 +67,13 @@ class WindowedStore:
         """See ``Store.read``."""
         views = self._inside(keys, span.start_ms)
         if views is None:
-            return self._engine.read(keys, span, budget)
+            yield from self._engine.read(keys, span, budget)
+            return
         columns = _cut(views, span)
-        return iter((columns,) if len(columns) else ())
+        if len(columns) > budget.rows:
+            raise LimitExceededError("the question reads more stored rows than one may: narrow its range", "range")
+        if len(columns):
+            yield columns
 
     def previous(self, keys: SeriesKeys, before_ms: int, budget: ReadBudget) -> SampleColumns:
         """See ``Store.previous``."""
@@ -117,15 +129,20 @@ class WindowedStore:
         """See ``Store.close``."""
         self._engine.close()
 
-    def _take_in(self, keys: SeriesKeys) -> None:
+    def _take_in(self, batch: SampleBatch, keys: SeriesKeys) -> None:
         """Bring series that the window does not hold into it, with what the engine has of the window's time."""
         pairs = zip(keys.job.tolist(), keys.series.tolist(), strict=True)
         new = np.array([pair not in self.window for pair in pairs], bool)
         if not new.any():
             return
         self._forget_found()
-        missing = SeriesKeys(keys.job[new], keys.series[new])
         since = max(0, self._clock.now_ms() - self.window.length_ms)
+        live = np.zeros(len(keys), bool)
+        live[batch.index[batch.time >= since]] = True
+        new &= live
+        if not new.any():
+            return
+        missing = SeriesKeys(keys.job[new], keys.series[new])
         blocks = list(self._engine.read(missing, TimeRange(since, MAX_TIME_MS), ReadBudget()))
         if not blocks:
             return

@@ -50,9 +50,14 @@ class Window:
         """Add the batch's samples to those of its series that are here. ``keys`` are those of ``batch.series``."""
         with self._writing:
             keep_from = now_ms - self.length_ms
-            pairs = list(zip(keys.job.tolist(), keys.series.tolist(), strict=True))
-            for position, time, value in ascending(batch.index, batch.time, batch.value):
-                column = self._columns.get(pairs[position])
+            columns = [self._columns.get(pair) for pair in zip(keys.job.tolist(), keys.series.tolist(), strict=True)]
+            recent = batch.time >= keep_from
+            if not recent.all():
+                # What is too old to be taken in may not be vouched for either.
+                for position in np.unique(batch.index[~recent]).tolist():
+                    self._forget(columns[position], keep_from)
+            for position, time, value in ascending(batch.index[recent], batch.time[recent], batch.value[recent]):
+                column = columns[position]
                 if column is not None:
                     self._bytes -= column.bytes
                     column.write(time, value, keep_from)
@@ -85,11 +90,15 @@ class Window:
                 if column.last_ms < now_ms - DAY:
                     self._drop(key)
                 elif len(time) and time[len(time) // 2] < keep_from:
-                    self._bytes -= column.bytes
-                    column.forget(keep_from)
-                    self._bytes += column.bytes
+                    self._forget(column, keep_from)
             if self._bytes < self._bound // 2:
                 self.length_ms = min(self._asked_ms, self.length_ms * 2)
+
+    def _forget(self, column: Column | None, before_ms: int) -> None:
+        if column is not None:
+            self._bytes -= column.bytes
+            column.forget(before_ms)
+            self._bytes += column.bytes
 
     def _drop(self, key: Key) -> None:
         self._bytes -= self._columns.pop(key).bytes + _OVERHEAD
@@ -98,9 +107,7 @@ class Window:
         while self._bytes > self._bound and self.length_ms > 60_000:
             self.length_ms = self.length_ms * 3 // 4
             for key, column in list(self._columns.items()):
-                self._bytes -= column.bytes
-                column.forget(now_ms - self.length_ms)
-                self._bytes += column.bytes
+                self._forget(column, now_ms - self.length_ms)
                 if not len(column.view.time):
                     self._drop(key)
         if self._bytes > self._bound:

@@ -1,0 +1,94 @@
+"""``jobmeter agent``: measures this node and the jobs on it."""
+
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+from threading import Event
+from types import FrameType
+
+import click
+
+from jobmeter.cli.run import checked_interval, node_name
+from jobmeter.client.transport import Transport
+from jobmeter.collect.agent import Agent
+from jobmeter.collect.base import Place
+from jobmeter.collect.spool import Spool
+from jobmeter.errors import ConfigurationError, InvalidRequestError
+from jobmeter.model.series import check_name
+from jobmeter.model.time import SystemClock
+from jobmeter.settings import default_data_directory
+
+_SHORTEST_INTERVAL_MS = 1000
+
+
+@click.command()
+@click.option("--server", metavar="URL", envvar="JOBMETER_SERVER", required=True, help="The server (JOBMETER_SERVER).")
+@click.option("--key", metavar="TOKEN", envvar="JOBMETER_KEY", required=True, help="A writer's token (JOBMETER_KEY).")
+@click.option("--interval", default="10s", show_default=True, help="Time between two samples.")
+@click.option(
+    "--spool",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Folder for what waits for the server (by default spool/agent in the data folder).",
+)
+@click.option("--cluster", metavar="NAME", default="", help="Name of the cluster that this node belongs to.")
+@click.option("--node", metavar="NAME", help="Name of this node (by default its host name).")
+@click.option(
+    "--ca-file",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Certificates, in PEM, by which to know the server.",
+)
+@click.option("--once", is_flag=True, help="Measure once, deliver, and leave with 1 when that failed.")
+def command(
+    *,
+    server: str,
+    key: str,
+    interval: str,
+    spool: Path | None,
+    cluster: str,
+    node: str | None,
+    ca_file: str | None,
+    once: bool,
+) -> None:
+    """Measure this node and the jobs on it, and send what was measured to a server."""
+    logging.basicConfig(level=logging.INFO, format="jobmeter agent: %(message)s")
+    if not server.startswith(("http://", "https://")):
+        raise click.UsageError(f"--server {server!r} is not an address such as https://host:8400")
+    place = Place(_checked(node or node_name(), "--node"), _checked(cluster, "--cluster") if cluster else "")
+    interval_ms = checked_interval(interval, _SHORTEST_INTERVAL_MS)
+    data = Path(os.environ.get("JOBMETER_DATA") or default_data_directory(os.environ))
+    transport = Transport(server, key, ca_file=ca_file)
+    agent = Agent(place, lambda: transport, SystemClock(), _spool(spool or data / "spool" / "agent"), interval_ms)
+    if once:
+        if not agent.once():
+            raise ConfigurationError(f"the samples were not delivered, they are kept: {agent.last_error}")
+        return
+    stop = Event()
+
+    def stopping(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stopping)
+    logging.getLogger("jobmeter").info("measuring %s every %s for %s", place.node, interval, server)
+    if not agent.run(stop):
+        logging.getLogger("jobmeter").info("what was not delivered is kept for the next start")
+    sys.exit(0)
+
+
+def _spool(directory: Path) -> Spool | None:
+    try:
+        return Spool(directory)
+    except OSError as error:
+        logging.getLogger("jobmeter").warning("the spool %s cannot be used (%s): memory instead", directory, error)
+        return None
+
+
+def _checked(name: str, option: str) -> str:
+    try:
+        return check_name(name, option)
+    except InvalidRequestError as error:
+        raise click.UsageError(error.message) from error

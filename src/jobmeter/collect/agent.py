@@ -1,0 +1,68 @@
+"""The agent of a node: its collectors, its loop and its delivery, put together."""
+
+from collections.abc import Callable
+from threading import Event
+
+from jobmeter.collect.base import Place, RecordSource
+from jobmeter.collect.cost import Cost
+from jobmeter.collect.deliver import Delivery, Requester
+from jobmeter.collect.discover.classify import NodeClassifier
+from jobmeter.collect.discover.report import JobReporter, NodeReporter
+from jobmeter.collect.loop import Loop
+from jobmeter.collect.outbox import Outbox
+from jobmeter.collect.registry import host_collectors, job_collectors
+from jobmeter.collect.spool import Spool
+from jobmeter.collect.worker import Worker
+from jobmeter.model.time import Clock
+
+_LONGEST_TURN = 5.0
+_FLUSH_SECONDS = 8.0
+"""How long the end may wait for the server: what starts and stops services gives them ten seconds or more."""
+
+
+class Agent:
+    """Measures one node and the jobs on it until it is told to stop."""
+
+    def __init__(
+        self, place: Place, connect: Callable[[], Requester], clock: Clock, spool: Spool | None, interval_ms: int
+    ) -> None:
+        self._interval_ms = interval_ms
+        self._outbox = Outbox(spool)
+        self._delivery = Delivery(self._outbox, connect, clock)
+        jobs = job_collectors(place, NodeClassifier(place.node), alone=False, state=spool.directory if spool else None)
+        timeout = min(_LONGEST_TURN, max(interval_ms * 0.8 / 1000, 0.5))
+        workers = [
+            Worker(planned.collector, planned.every_ms, clock, timeout)
+            for planned in (*host_collectors(place), *jobs.planned)
+        ]
+        sources: list[RecordSource] = [
+            NodeReporter(place, lambda: jobs.nvidia.devices),
+            JobReporter(place, jobs.table.processes),
+            jobs.nvidia.allocations,
+        ]
+        refused = self._delivery.refused
+        self._loop = Loop(workers, sources, self._outbox, Cost(place), clock, refused=lambda: dict(refused))
+
+    def run(self, stop: Event) -> bool:
+        """Measure every interval until ``stop`` is set, then once more; True when everything was delivered."""
+        self._delivery.start()
+        self._loop.run(stop, self._interval_ms)
+        self._loop.tick(whatever=True)
+        return self._finish()
+
+    def once(self) -> bool:
+        """Measure once; True when it was delivered."""
+        self._delivery.start()
+        self._loop.tick(whatever=True)
+        return self._finish()
+
+    @property
+    def last_error(self) -> str:
+        """Why the last attempt to deliver failed, empty after one that worked."""
+        return self._delivery.last_error
+
+    def _finish(self) -> bool:
+        delivered = self._delivery.flush(_FLUSH_SECONDS)
+        self._delivery.stop()
+        self._outbox.close()
+        return delivered

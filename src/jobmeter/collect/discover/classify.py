@@ -1,0 +1,163 @@
+"""Which job a process on this node works for: by its tags, else Slurm, Kubernetes, torchrun, else as its parent."""
+
+import pwd
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TypedDict
+
+from jobmeter.collect.base import Owner
+from jobmeter.collect.cgroup.paths import Groups, groups_of
+from jobmeter.collect.discover.environ import local_rank, number, rank, read_environment
+from jobmeter.collect.discover.groups import PodPlace, SlurmPlace, pod_place, slurm_place
+from jobmeter.collect.discover.member import Member, Source
+from jobmeter.collect.process.stat import ProcessStat
+from jobmeter.errors import InvalidRequestError
+from jobmeter.model.series import check_job_id, check_name
+
+_WORKER = re.compile(
+    r"(?P<job>.+)-(?P<role>master|worker|launcher|chief|ps|evaluator|scheduler|server|head)-(?P<index>\d+)"
+)
+_DEVICES = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
+"""Who may use which device, most telling first: Slurm's are numbers of the node, CUDA's may be relative to a group."""
+_NO_DEVICE = {"all", "none", "void", "no-dev-files"}
+
+Variables = dict[str, str]
+
+
+class NodeClassifier:
+    """See ``Classifier``. ``node`` makes names unique where nothing else tells two tasks apart."""
+
+    def __init__(self, node: str, proc_root: str = "/proc") -> None:
+        self._node = node
+        self._proc = proc_root
+
+    def member(self, stat: ProcessStat, parent: Member | None) -> Member | None:
+        """See ``Classifier.member``. A name that no job or replica may have makes the process nobody's."""
+        if stat.key.pid == 2 or stat.parent == 2:
+            return None  # the kernel's own threads
+        groups = groups_of(self._proc, stat.key.pid)
+        if groups is None:
+            return parent
+        variables = read_environment(self._proc, stat.key.pid)
+        try:
+            return self._member(groups, variables, parent)
+        except InvalidRequestError:
+            return None
+
+    def _member(self, groups: Groups, variables: Variables, parent: Member | None) -> Member | None:
+        slurm, pod = slurm_place(groups), pod_place(groups)
+        if "JOBMETER_JOB_ID" in variables:
+            return _tagged(variables, slurm.groups if slurm else pod.groups if pod else {})
+        if parent is not None and parent.source is Source.TAGS:
+            return parent
+        if slurm is not None:
+            return self._in_slurm(slurm, variables, parent)
+        if pod is not None:
+            return _in_pod(pod, variables, parent)
+        if "SLURM_JOB_ID" in variables and "SLURM_PROCID" in variables:
+            return self._in_slurm(SlurmPlace(), variables, parent)  # a cluster that tracks processes without groups
+        if variables.get("TORCHELASTIC_RUN_ID", "none") != "none":
+            return _by_torchrun(variables)
+        return parent
+
+    def _in_slurm(self, place: SlurmPlace, variables: Variables, parent: Member | None) -> Member | None:
+        job = place.job or variables.get("SLURM_JOB_ID", "")
+        if not job or place.step == "extern":
+            return None
+        task = number(variables, "SLURM_PROCID")
+        if task is None and parent is not None and parent.owner.job == job:
+            return parent
+        if task is not None:
+            replica = f"worker-{task}"
+        elif place.task is not None:
+            replica = f"{self._node}-task-{place.task}"
+        else:
+            # The job's own daemon, or a process whose environment may not be read before its task is known.
+            return None
+        restarts = number(variables, "SLURM_RESTART_COUNT") or 0
+        return Member(
+            owner=Owner(check_job_id(job), check_name(replica, "replica"), restarts),
+            source=Source.SLURM,
+            rank=task,
+            groups=place.groups,
+            name=variables.get("SLURM_JOB_NAME", ""),
+            user=variables.get("SLURM_JOB_USER", "") or _user(place.uid),
+            kind="Slurm",
+            **_of_process(variables),
+        )
+
+
+def _tagged(variables: Variables, groups: Mapping[str, str]) -> Member:
+    replica = variables.get("JOBMETER_REPLICA") or f"worker-{rank(variables) or 0}"
+    owner = Owner(
+        check_job_id(variables["JOBMETER_JOB_ID"]),
+        check_name(replica, "replica"),
+        number(variables, "JOBMETER_ATTEMPT") or 0,
+    )
+    measured = variables.get("JOBMETER_MEASURED") == "run"
+    return Member(
+        owner=owner,
+        source=Source.TAGS,
+        rank=rank(variables),
+        groups={} if measured else groups,
+        measured=measured,
+        **_of_process(variables),
+    )
+
+
+def _in_pod(place: PodPlace, variables: Variables, parent: Member | None) -> Member:
+    if parent is not None and parent.pod_id == place.uid:
+        return replace(parent, **_of_process(variables))
+    host = variables.get("HOSTNAME", "")
+    match = _WORKER.fullmatch(host)
+    index = number(variables, "JOB_COMPLETION_INDEX")
+    if match:
+        job, replica = match["job"], f"{match['role']}-{match['index']}"
+    elif index is not None and host.endswith(f"-{index}"):
+        job, replica = host.removesuffix(f"-{index}"), f"worker-{index}"
+    else:
+        job, replica = f"pod-{place.uid}", "worker-0"
+    return Member(
+        owner=Owner(check_job_id(job), check_name(replica, "replica")),
+        source=Source.KUBERNETES,
+        rank=rank(variables),
+        groups=place.groups,
+        kind="Pod",
+        pod_id=place.uid,
+        **_of_process(variables),
+    )
+
+
+def _by_torchrun(variables: Variables) -> Member:
+    group = number(variables, "GROUP_RANK") or 0
+    owner = Owner(
+        check_job_id(f"torchrun-{variables['TORCHELASTIC_RUN_ID']}"),
+        f"worker-{group}",
+        number(variables, "TORCHELASTIC_RESTART_COUNT") or 0,
+    )
+    return Member(owner=owner, source=Source.TORCHRUN, rank=group, kind="PyTorchJob", **_of_process(variables))
+
+
+class _OfProcess(TypedDict):
+    process_rank: int | None
+    local_rank: int | None
+    devices: tuple[str, str] | None
+
+
+def _of_process(variables: Variables) -> _OfProcess:
+    """What is the process's own, not its replica's."""
+    return {
+        "process_rank": rank(variables),
+        "local_rank": local_rank(variables),
+        "devices": next(
+            ((name, text) for name in _DEVICES if (text := variables.get(name, "")) and text not in _NO_DEVICE), None
+        ),
+    }
+
+
+def _user(uid: int | None) -> str:
+    try:
+        return "" if uid is None else pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)

@@ -1,0 +1,83 @@
+"""What the path of a control group says of the job that it was made for: Slurm's and Kubernetes' layouts.
+
+Slurm, version 1: ``/slurm/uid_1000/job_21/step_0/task_0``, ``/slurm_NODE/...`` where several slurmd share a machine.
+Version 2: ``/system.slice/slurmstepd.scope/job_21/step_0/user/task_0``, ``NODE_slurmstepd.scope``; from Slurm 26.05 on
+a job may go by another identifier than its number. Kubernetes: a part ``podUID``, ``podUID.slice`` with underscores
+from the systemd driver, at any depth (a cluster in a container).
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from jobmeter.collect.cgroup.paths import UNIFIED
+
+_SLURM_V1 = re.compile(
+    r"(?P<job>.*?/slurm(?:_[^/]+)?/uid_(?P<uid>\d+)/job_(?P<id>\d+))(?P<step>/step_(?P<name>[^/]+))?(?P<task>/task_(?P<number>\d+))?"
+)
+_SLURM_V2 = re.compile(
+    r"(?P<job>.*?/(?:[^/]+_)?slurmstepd\.scope/(?:job_(?P<id>\d+)|[A-Za-z0-9]+))(?P<step>/step_(?P<name>[^/]+))?"
+    r"(?:/user)?(?P<task>/task_(?P<number>\d+))?"
+)
+_POD = re.compile(
+    r".*/(?:[^/]*-)?pod(?P<uid>[0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12}|[0-9a-f]{32})"
+    r"(?:\.slice)?(?=/|$)"
+)
+_WHOLE_STEPS = {"batch", "extern", "interactive"}
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmPlace:
+    """Where in Slurm's tree a process is.
+
+    ``job`` is empty where the path does not name it by its number. ``step`` is ``0``, ``batch``, ``extern``, ... .
+    ``task`` is the number that the path gives the task. ``groups`` are those of the task alone, by controller; a batch
+    script is the only task of its step.
+    """
+
+    job: str = ""
+    step: str = ""
+    task: int | None = None
+    uid: int | None = None
+    groups: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PodPlace:
+    """Which pod a process is in. ``groups`` are those of the whole pod, by controller."""
+
+    uid: str
+    groups: Mapping[str, str] = field(default_factory=dict)
+
+
+def slurm_place(groups: Mapping[str, str]) -> SlurmPlace | None:
+    """Where in Slurm's tree the groups are, None where they are not in it."""
+    found: SlurmPlace | None = None
+    own: dict[str, str] = {}
+    # The accounting controller numbers tasks over the whole job in Slurm 22.05, the others over the node.
+    for controller in sorted(groups, key=lambda name: name != "cpuacct"):
+        pattern = _SLURM_V2 if controller == UNIFIED else _SLURM_V1
+        match = pattern.match(groups[controller])
+        if match is None:
+            continue
+        parts = match.groupdict()
+        step = parts["name"] or ""
+        if parts["task"] or (step in _WHOLE_STEPS and parts["step"]):
+            own[controller] = match.group(0).removesuffix("/user")
+        if found is None or (found.task is None and parts["number"]):
+            uid = parts.get("uid")
+            task = parts["number"]
+            found = SlurmPlace(parts["id"] or "", step, int(task) if task else None, int(uid) if uid else None)
+    return found and SlurmPlace(found.job, found.step, found.task, found.uid, own)
+
+
+def pod_place(groups: Mapping[str, str]) -> PodPlace | None:
+    """Which pod the groups belong to, the innermost one; None where they belong to none."""
+    uid = ""
+    own: dict[str, str] = {}
+    for controller, path in groups.items():
+        match = _POD.match(path)
+        if match:
+            uid = match["uid"].replace("_", "-")
+            own[controller] = match.group(0)
+    return PodPlace(uid, own) if uid else None

@@ -1,0 +1,254 @@
+"""NVML through ``nvidia-ml-py``: the real ``Nvml``. Nothing is imported where the driver's library is missing."""
+
+import ctypes
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from types import ModuleType
+from typing import Any, TypeVar
+
+from jobmeter.collect.nvidia.api import DeviceLostError, DeviceProcess, Field, NotSupportedError, NvmlDevice
+
+T = TypeVar("T")
+
+_LIBRARY = "libnvidia-ml.so.1"
+_LOST = (15, 16)
+"""NVML_ERROR_GPU_IS_LOST, NVML_ERROR_RESET_REQUIRED."""
+_GONE = (1, 9, 15, 28)
+"""The library has to be opened again: not initialised, driver unloaded, device lost or not found."""
+_UNKNOWN_VALUE = 2**64 - 1
+_VALUES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
+
+_log = logging.getLogger(__name__)
+
+
+class PynvmlLibrary:
+    """See ``Nvml``. ``load`` gives the module ``pynvml`` or one that behaves like it, None where there is no driver."""
+
+    def __init__(self, load: "Callable[[], Any | None] | None" = None) -> None:
+        self._load = load or _load
+        self._module: Any = None
+        self._devices: list[PynvmlDevice] = []
+        self._missing = False
+
+    def devices(self) -> Sequence[NvmlDevice]:
+        """See ``Nvml.devices``."""
+        if self._missing:
+            return []
+        if self._module is None or any(device.lost for device in self._devices):
+            self._open()
+        return list(self._devices)
+
+    def _open(self) -> None:
+        module = self._module or self._load()
+        if module is None:
+            self._missing = True
+            return
+        self._devices = []
+        try:
+            if self._module is not None:
+                module.nvmlShutdown()
+            module.nvmlInit()
+            handles = [module.nvmlDeviceGetHandleByIndex(index) for index in range(module.nvmlDeviceGetCount())]
+        except module.NVMLError as error:
+            # A library without its driver (a container, a driver that is being replaced) may work at a later look.
+            _log.info("NVML cannot be opened: %s", error)
+            self._module = None
+            return
+        self._module = module
+        self._devices = [PynvmlDevice(module, handle, index) for index, handle in enumerate(handles)]
+
+
+class PynvmlDevice:
+    """See ``NvmlDevice``."""
+
+    def __init__(self, module: Any, handle: Any, index: int) -> None:  # noqa: ANN401 - the module has no types
+        self._nvml = module
+        self._handle = handle
+        self._index = index
+        self._uuid = _text(self._read(module.nvmlDeviceGetUUID, default=""))
+        self._name = _text(self._read(module.nvmlDeviceGetName, default=""))
+        self._sample: Any = None
+        self._profiled: bool | None = None
+        self._seen_us = 0
+        self.lost = False
+
+    @property
+    def index(self) -> int:
+        """See ``NvmlDevice``."""
+        return self._index
+
+    @property
+    def uuid(self) -> str:
+        """See ``NvmlDevice``."""
+        return self._uuid
+
+    @property
+    def name(self) -> str:
+        """See ``NvmlDevice``."""
+        return self._name
+
+    def utilization(self) -> tuple[int, int]:
+        """See ``NvmlDevice``."""
+        rates = self._call(self._nvml.nvmlDeviceGetUtilizationRates)
+        return rates.gpu, rates.memory
+
+    def memory(self) -> tuple[int, int]:
+        """See ``NvmlDevice``."""
+        try:
+            found = self._call(self._nvml.nvmlDeviceGetMemoryInfo, self._nvml.nvmlMemory_v2)
+        except NotSupportedError:
+            # Before driver 510; what the driver keeps for itself counts as used there.
+            found = self._call(self._nvml.nvmlDeviceGetMemoryInfo)
+        return found.used, found.total
+
+    def power(self) -> int:
+        """See ``NvmlDevice``."""
+        return int(self._call(self._nvml.nvmlDeviceGetPowerUsage))
+
+    def power_limit(self) -> int:
+        """See ``NvmlDevice``."""
+        return int(self._call(self._nvml.nvmlDeviceGetEnforcedPowerLimit))
+
+    def energy(self) -> int:
+        """See ``NvmlDevice``."""
+        return int(self._call(self._nvml.nvmlDeviceGetTotalEnergyConsumption))
+
+    def temperature(self) -> int:
+        """See ``NvmlDevice``."""
+        return int(self._call(self._nvml.nvmlDeviceGetTemperature, self._nvml.NVML_TEMPERATURE_GPU))
+
+    def fan(self) -> int:
+        """See ``NvmlDevice``."""
+        return int(self._call(self._nvml.nvmlDeviceGetFanSpeed))
+
+    def clocks(self) -> tuple[int, int]:
+        """See ``NvmlDevice``."""
+        nvml = self._nvml
+        multiprocessors = self._call(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_SM)
+        return int(multiprocessors), int(self._call(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_MEM))
+
+    def highest_clock(self) -> int:
+        """See ``NvmlDevice``."""
+        return int(self._call(self._nvml.nvmlDeviceGetMaxClockInfo, self._nvml.NVML_CLOCK_SM))
+
+    def performance_state(self) -> int:
+        """See ``NvmlDevice``."""
+        state = int(self._call(self._nvml.nvmlDeviceGetPerformanceState))
+        if not 0 <= state <= 15:
+            raise NotSupportedError("the P-state is unknown")
+        return state
+
+    def encoder(self) -> int:
+        """See ``NvmlDevice``."""
+        return int(self._call(self._nvml.nvmlDeviceGetEncoderUtilization)[0])
+
+    def decoder(self) -> int:
+        """See ``NvmlDevice``."""
+        return int(self._call(self._nvml.nvmlDeviceGetDecoderUtilization)[0])
+
+    def ecc_errors(self) -> tuple[int, int]:
+        """See ``NvmlDevice``."""
+        nvml = self._nvml
+        corrected, uncorrected = (
+            int(self._call(nvml.nvmlDeviceGetTotalEccErrors, kind, nvml.NVML_VOLATILE_ECC))
+            for kind in (nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED)
+        )
+        return corrected, uncorrected
+
+    def remapped_rows(self) -> tuple[int, int, int, int]:
+        """See ``NvmlDevice``."""
+        correctable, uncorrectable, pending, failed = self._call(self._nvml.nvmlDeviceGetRemappedRows)
+        return correctable, uncorrectable, pending, failed
+
+    def pcie_replays(self) -> int:
+        """See ``NvmlDevice``."""
+        return int(self._call(self._nvml.nvmlDeviceGetPcieReplayCounter))
+
+    def fields(self, wanted: Sequence[Field]) -> Mapping[Field, float]:
+        """See ``NvmlDevice``."""
+        answers = self._call(self._nvml.nvmlDeviceGetFieldValues, list(wanted))
+        return {
+            field: float(getattr(answer.value, _VALUES[answer.valueType]))
+            for field, answer in zip(wanted, answers, strict=True)
+            if answer.nvmlReturn == 0 and 0 <= answer.valueType < len(_VALUES)
+        }
+
+    def profile(self, wanted: Sequence[int]) -> Mapping[int, float]:
+        """See ``NvmlDevice``."""
+        if self._profiled is None:
+            self._profiled = bool(self._call(self._nvml.nvmlGpmQueryDeviceSupport).isSupportedDevice)
+        if not self._profiled:
+            raise NotSupportedError("the device has no GPM")
+        fresh = self._guarded(self._nvml.nvmlGpmSampleAlloc)
+        try:
+            self._call(self._nvml.nvmlGpmSampleGet, fresh)
+        except BaseException:
+            self._guarded(self._nvml.nvmlGpmSampleFree, fresh)
+            raise
+        last, self._sample = self._sample, fresh
+        if last is None:
+            return {}
+        try:
+            return self._profiled_since(last, fresh, wanted)
+        finally:
+            self._guarded(self._nvml.nvmlGpmSampleFree, last)
+
+    def processes(self) -> Sequence[DeviceProcess]:
+        """See ``NvmlDevice``."""
+        found = self._call(self._nvml.nvmlDeviceGetComputeRunningProcesses)
+        return [
+            DeviceProcess(process.pid, None if process.usedGpuMemory == _UNKNOWN_VALUE else process.usedGpuMemory)
+            for process in found
+        ]
+
+    def process_utilization(self) -> Mapping[int, float]:
+        """See ``NvmlDevice``."""
+        samples = self._call(self._nvml.nvmlDeviceGetProcessUtilization, self._seen_us)
+        first, self._seen_us = not self._seen_us, max((sample.timeStamp for sample in samples), default=self._seen_us)
+        if first:
+            return {}  # older than the time in question
+        by_pid: dict[int, list[int]] = {}
+        for sample in samples:
+            by_pid.setdefault(sample.pid, []).append(sample.smUtil)
+        return {pid: sum(shares) / len(shares) for pid, shares in by_pid.items() if pid}
+
+    def _profiled_since(self, last: Any, fresh: Any, wanted: Sequence[int]) -> Mapping[int, float]:  # noqa: ANN401
+        question = self._nvml.c_nvmlGpmMetricsGet_t()
+        question.version = self._nvml.NVML_GPM_METRICS_GET_VERSION
+        question.numMetrics = len(wanted)
+        question.sample1, question.sample2 = last, fresh
+        for position, metric in enumerate(wanted):
+            question.metrics[position].metricId = metric
+        answer = self._guarded(self._nvml.nvmlGpmMetricsGet, question)
+        found = [answer.metrics[position] for position in range(len(wanted))]
+        return {metric.metricId: float(metric.value) for metric in found if metric.nvmlReturn == 0}
+
+    def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401
+        return self._guarded(function, self._handle, *arguments)
+
+    def _guarded(self, function: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401
+        try:
+            return function(*arguments)
+        except self._nvml.NVMLError as error:
+            code = getattr(error, "value", 999)
+            self.lost = self.lost or code in _GONE
+            raise (DeviceLostError if code in _LOST else NotSupportedError)(str(error)) from error
+
+    def _read(self, function: Callable[..., T], default: T) -> T:
+        try:
+            return function(self._handle)
+        except self._nvml.NVMLError:
+            return default
+
+
+def _text(value: Any) -> str:  # noqa: ANN401 - old versions give bytes
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+def _load() -> ModuleType | None:
+    try:
+        ctypes.CDLL(_LIBRARY)
+    except OSError:
+        return None
+    return import_module("pynvml")

@@ -1,0 +1,28 @@
+"""Fixtures for every test."""
+
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from jobmeter.model.time import SystemClock
+from jobmeter.store.registry import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from jobmeter.store.clickhouse import ClickHouseStore
+
+
+@pytest.fixture(scope="session")
+def chdb_store(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[ClickHouseStore]":
+    """The embedded store of this worker process: a process can have one only. It holds what other tests wrote."""
+    store = open_store(f"chdb://{tmp_path_factory.mktemp('store') / 'telemetry'}", SystemClock())
+    yield cast("ClickHouseStore", store)
+    store.close()
+
+
+@pytest.fixture
+def empty_store(chdb_store: "ClickHouseStore") -> "ClickHouseStore":
+    """The embedded store of this worker process, emptied."""
+    chdb_store.erase()
+    return chdb_store
