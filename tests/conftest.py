@@ -1,6 +1,5 @@
 """Fixtures for every test."""
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -9,6 +8,8 @@ from jobmeter.model.time import SystemClock
 from jobmeter.store.registry import open_store
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from jobmeter.store.clickhouse import ClickHouseStore
 
 

@@ -1,7 +1,10 @@
 """The verbs in processes of their own, against a real server."""
 
+import contextlib
 import json
 import os
+import pty
+import signal
 import socket
 import subprocess
 import sys
@@ -9,6 +12,7 @@ import time
 from urllib.parse import urlsplit
 
 import pytest
+
 from tests.e2e.conftest import start
 
 FIELDS = {"id", "name", "type", "state", "project", "user", "created", "start", "end"}
@@ -166,3 +170,48 @@ def test_a_pipe_that_closes_early_is_no_failure():
     command = f"{sys.executable} -m jobmeter catalog | head -1"
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60, check=False)
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize("how", ["q", "interrupt"])
+def test_top_on_a_terminal_is_live_until_q_or_an_interrupt(reach, job, how):
+    api, token = reach
+    command = [sys.executable, "-m", "jobmeter", "top", "--interval", "200ms"]
+    environment = {**os.environ, "JOBMETER_SERVER": api.transport.server, "JOBMETER_KEY": token, "TERM": "xterm"}
+    screen, program = pty.openpty()
+    with subprocess.Popen(command, env=environment, stdin=program, stdout=program, stderr=program) as process:
+        os.close(program)
+        shown = b""
+        while shown.count(b"3.00 cores") < 2:
+            shown += os.read(screen, 65_536)
+        if how == "q":
+            os.write(screen, b"q")
+        else:
+            process.send_signal(signal.SIGINT)
+        with contextlib.suppress(OSError):  # how a terminal says that its program has left
+            while more := os.read(screen, 65_536):
+                shown += more
+    os.close(screen)
+    assert process.returncode == 0
+    assert b"train-1" in shown
+    assert b"Traceback" not in shown
+
+
+def test_an_import_on_a_terminal_shows_its_progress(reach, tmp_path):
+    api, token = reach
+    file = tmp_path / "a.csv"
+    now = int(time.time() * 1000)
+    file.write_text("job_id,metric,time,value\n" + "".join(f"bar,cpu.usage,{now - n},1\n" for n in range(50_000)))
+    command = [sys.executable, "-m", "jobmeter", "import", str(file), "--batch-rows", "5000"]
+    environment = {**os.environ, "JOBMETER_SERVER": api.transport.server, "JOBMETER_KEY": token, "TERM": "xterm"}
+    screen, program = pty.openpty()
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=program) as process:
+        os.close(program)
+        shown = b""
+        with contextlib.suppress(OSError):
+            while more := os.read(screen, 65_536):
+                shown += more
+        out = process.communicate()[0]
+    os.close(screen)
+    assert process.returncode == 0
+    assert b"importing" in shown
+    assert out.startswith(b"imported 50,000 rows of 1 job in ")

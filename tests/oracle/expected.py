@@ -1,7 +1,7 @@
-"""The arithmetic of questions in pandas, sample by sample: written from the documentation, sharing nothing with the code.
+"""The arithmetic of questions in pandas, sample by sample: written from the documentation, sharing no code.
 
-Samples are a frame with the columns of a series (metric, project, job, replica, attempt, node, device, labels), ``time``
-in ms and ``value``, in the order in which they were written.
+Samples are a frame with the columns of a series (metric, project, job, replica, attempt, node, device, labels), the
+``time`` in ms and the ``value``, in the order in which they were written.
 """
 
 import pandas as pd

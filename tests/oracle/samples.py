@@ -1,4 +1,4 @@
-"""Samples to ask about: the real GPU pods of GenTD26 when they are there, else a set of the same shape; and odd cases."""
+"""Samples to ask about: the GPU pods of GenTD26 where they are at hand, else a set of that shape; and odd cases."""
 
 import os
 import tarfile
@@ -43,7 +43,9 @@ def fleet() -> pd.DataFrame:
     ]
     samples = pd.concat(frames, ignore_index=True)
     device = np.where(samples["metric"].str.startswith("gpu."), "gpu0", "")
-    return samples.assign(project="default", job=JOB, attempt=0, device=device, labels=[()] * len(samples))
+    return samples.assign(
+        project="default", job=JOB, attempt=0, device=device, labels=pd.Series([()] * len(samples), dtype=object)
+    )
 
 
 def _real(place: Path, name: str, factor: float) -> pd.DataFrame:

@@ -7,6 +7,7 @@ never cut to a width.
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from io import TextIOWrapper
 from typing import IO, Any
 
 import msgspec
@@ -33,6 +34,9 @@ _STATE_STYLES = {
 def console(stream: IO[str] | None = None) -> Console:
     """Where people read: the terminal's width and colours, or wide and plain."""
     file = stream or sys.stdout
+    if isinstance(file, TextIOWrapper):
+        # Where the encoding has no bars, a question mark is better than no answer.
+        file.reconfigure(errors="replace")
     return Console(file=file, width=None if file.isatty() else _WIDE, highlight=False, soft_wrap=not file.isatty())
 
 

@@ -116,7 +116,8 @@ def read(entries: Sequence[Entry], source: Source, span: TimeRange, step_ms: int
         keys = SeriesKeys.of([entries[at].series for at in positions])
         counters = np.array([is_counter(entries[at].series.metric) for at in positions])
         columns = buckets(source, keys, counters, group.span, step_ms, owned_ms=group.owned_ms, meter=meter)
-        parts.append(replace(columns, index=np.array(positions, np.uint32)[columns.index]))
+        index = np.array(positions, np.uint32)[columns.index]
+        parts.append(take(replace(columns, index=index), np.argsort(index, kind="stable")))
     return merge(parts)
 
 

@@ -129,7 +129,7 @@ def _rows_of(database: Database) -> Iterator[_Row]:
             columns = [column for column in table.columns if column.computed is None]
             result = connection.execution_options(yield_per=_BATCH).execute(sa.select(*columns))
             for row in result.mappings():
-                yield table.name, {name: _plain(value) for name, value in row.items()}
+                yield str(table.name), {str(name): _plain(value) for name, value in row.items()}
 
 
 def _plain(value: object) -> object:

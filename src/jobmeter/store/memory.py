@@ -66,11 +66,22 @@ class MemoryStore:
         with self._lock:
             self._series.update(zip(keys, batch.series, strict=True))
             rows = zip(batch.index.tolist(), batch.time.tolist(), batch.value.tolist(), strict=True)
+            touched: set[tuple[_Key, int]] = set()
             for index, time, value in rows:
                 self._samples.setdefault(keys[index], {})[time] = value
-                self._stale.add((keys[index][0], floor_to(time, HOUR)))
+                touched.add((keys[index], floor_to(time, HOUR)))
             for key in keys:
                 self._forget(key)
+            self._mark(touched)
+
+    def _mark(self, touched: set[tuple[_Key, int]]) -> None:
+        """Mark hours, and for counters the next hour with samples too: its first increase counts from what came."""
+        for key, hour in touched:
+            self._stale.add((key[0], hour))
+            if self._is_counter(key):
+                samples = self._row(key)
+                following = samples[_place(samples, hour + HOUR) :][:1]
+                self._stale.update((key[0], floor_to(time, HOUR)) for time, _ in following)
 
     def find(self, selector: Selector) -> list[Series]:
         """See ``Store.find``."""
@@ -173,7 +184,7 @@ class MemoryStore:
         """See ``Store.roll_up``."""
         with self._lock:
             self._until = max(self._until, floor_to(until_ms, HOUR))
-            done = {entry for entry in self._stale if entry[1] + HOUR <= until_ms}
+            done = {entry for entry in self._stale if entry[1] + HOUR <= self._until}
             self._stale -= done
         return len({hour for _, hour in done})
 

@@ -118,5 +118,3 @@ def _bucket(series: Series, samples: list[tuple[int, float]], reference: tuple[i
         increase=increase,
         elapsed=elapsed,
     )
-
-

@@ -127,6 +127,13 @@ def postgresql_url(postgresql: str) -> Iterator[str]:
         yield url
 
 
+@pytest.fixture
+def other_postgresql_url(postgresql: str) -> Iterator[str]:
+    """As ``postgresql_url``, a second one."""
+    with _fresh(postgresql) as url:
+        yield url
+
+
 @pytest.fixture(scope="module")
 def module_postgresql_url(postgresql: str) -> Iterator[str]:
     """As ``postgresql_url``, one for all tests of a module."""

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from tests import native_writer as write
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
+from jobmeter.model.sample import Sample
 from jobmeter.model.series import Series
 from jobmeter.settings import Limits
 from jobmeter.wire.native.decode import decode
+from jobmeter.wire.native.encode import samples_frame
 
 names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,20}", fullmatch=True)
 maybe = st.just("") | names
@@ -51,6 +53,18 @@ def test_what_was_written_is_read(written):
         assert batch.time.tolist() == [time for _, samples in rows for time, _ in samples]
         assert batch.value.tolist() == [value for _, samples in rows for _, value in samples]
         assert [column.dtype.str for column in (batch.index, batch.time, batch.value)] == ["<u4", "<i8", "<f8"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(series, st.integers(0, 2**62), st.floats(allow_nan=False, allow_infinity=False)), max_size=8))
+def test_what_the_agent_s_encoder_writes_is_read(rows):
+    batch = decode(samples_frame([Sample(*row) for row in rows])).batches[0]
+    read = [
+        (batch.series[index], time, value)
+        for index, time, value in zip(batch.index.tolist(), batch.time.tolist(), batch.value.tolist(), strict=True)
+    ]
+    order = list(dict.fromkeys(row[0] for row in rows))
+    assert read == sorted(rows, key=lambda row: order.index(row[0]))
 
 
 @settings(max_examples=150, deadline=None)

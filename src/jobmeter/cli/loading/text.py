@@ -29,8 +29,8 @@ def read_csv(file: IO[bytes], source: Source) -> Iterator[Block]:
     columns = [name.strip() for name in next(csv.reader([header]), [])]
     check_columns(source, columns)
     read = _CsvBlocks(source, columns)
-    for number, block in lines:
-        yield read(number, block)
+    for number, block, count in lines:
+        yield read(number, block, count)
 
 
 class _CsvBlocks:
@@ -39,26 +39,25 @@ class _CsvBlocks:
         self._columns = columns
         self._time: pa.DataType = pa.int64()
 
-    def __call__(self, number: int, block: bytes) -> Block:
-        block = block.replace(b"\r\n", b"\n")
-        # An empty line would shift the numbers of the lines below it.
-        if not block.startswith(b"\n") and b"\n\n" not in block:
-            found = self._whole(number, block)
-            if found is not None:
-                return found
-        return self._line_by_line(number, block)
+    def __call__(self, number: int, block: bytes, lines: int) -> Block:
+        """The rows of a block of whole lines that begins with line ``number``."""
+        if b"\r" in block:
+            block = block.replace(b"\r\n", b"\n")
+        return self._whole(number, block, lines) or self._line_by_line(number, block)
 
-    def _whole(self, number: int, block: bytes) -> Block | None:
+    def _whole(self, number: int, block: bytes, lines: int) -> Block | None:
         """The block as columns; None when something in it is wrong and each line must be looked at."""
         try:
             table = self._parse(block)
+            if len(table) != lines:
+                return None  # Empty lines: the numbers of those below them would be wrong.
             rows, _ = to_rows(table, self._strict, _at(self._source, number))
         except (pa.ArrowInvalid, BadRowError):
             if self._time == pa.string():
                 return None
             # The times may be ISO 8601; what is wrong then shows again.
             self._time = pa.string()
-            found = self._whole(number, block)
+            found = self._whole(number, block, lines)
             if found is None:
                 self._time = pa.int64()
             return found
@@ -129,7 +128,7 @@ _SAMPLE = msgspec.json.Decoder(_SampleLine)
 
 def read_jsonl(file: IO[bytes], source: Source) -> Iterator[Block]:
     """The samples and job records of a file with one JSON object a line."""
-    for number, block in _Lines(file, source, JSON_BLOCK):
+    for number, block, _ in _Lines(file, source, JSON_BLOCK):
         try:
             samples = _SAMPLES.decode(b"[" + block.strip().replace(b"\n", b",") + b"]")
         except msgspec.DecodeError:
@@ -222,7 +221,7 @@ def _decoded(block: bytes, source: Source, number: int) -> str:
 
 
 class _Lines:
-    """A file as (number of the first line, bytes of whole lines) blocks; numbers begin at 1."""
+    """A file as blocks: (number of the first line, bytes of whole lines, how many they are); numbers begin at 1."""
 
     def __init__(self, file: IO[bytes], source: Source, size: int) -> None:
         self._file = file
@@ -236,7 +235,7 @@ class _Lines:
         self._next += 1
         return _decoded(line.rstrip(b"\r\n").removeprefix(b"\xef\xbb\xbf"), self._source, 1)
 
-    def __iter__(self) -> Iterator[tuple[int, bytes]]:
+    def __iter__(self) -> Iterator[tuple[int, bytes, int]]:
         while True:
             block = self._file.read(self._size)
             if not block:
@@ -245,5 +244,6 @@ class _Lines:
                 block += self._file.readline(MAX_LINE)
             if not block.endswith(b"\n") and len(block) >= MAX_LINE + self._size:
                 raise BadRowError(f"{self._source.name}, line {self._next}", "", "a line is longer than 4 MiB")
-            number, self._next = self._next, self._next + block.count(b"\n")
-            yield number, block
+            number, count = self._next, block.count(b"\n") + (not block.endswith(b"\n"))
+            self._next += count
+            yield number, block, count

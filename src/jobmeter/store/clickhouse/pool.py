@@ -16,6 +16,7 @@ from jobmeter.store.clickhouse.target import Target
 # A user's profile may say otherwise; what is acknowledged must be on disk, in the order in which it was sent.
 _SETTINGS: dict[str, Any] = {
     "async_insert": 0,
+    "apply_mutations_on_fly": 1,
     "enable_alp_codec": 1,
     "max_insert_threads": 1,
     "optimize_on_insert": 1,

@@ -19,11 +19,8 @@ _ROWS = 4_000_000
 
 _JOBS = 2_000
 _COUNTERS = sorted(metric.name for metric in METRICS if metric.kind is Kind.COUNTER)
-_SETTINGS = {
-    "max_bytes_before_external_sort": 1 << 30,
-    "max_bytes_before_external_group_by": 1 << 30,
-    "max_execution_time": 3600,
-}
+_SPAN = 31 * DAY
+"""Longest stretch of hours that one statement computes: it touches two monthly partitions of the minutes at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +30,6 @@ class _Work:
     start: int
     end: int
     jobs: tuple[int, ...] | None
-    again: bool
 
 
 class Roller:
@@ -62,9 +58,10 @@ class Roller:
         start = ceil_to(span.start_ms, HOUR)
         if start >= end:
             return []
-        marked = self._ledger.marked(jobs)
-        holes = {hour for _, hour in marked}
-        for work in _grouped(marked):
+        holes: set[int] = set()
+        for work in _grouped(self._ledger.marked(jobs)):
+            # Between two marked hours, too, a counter may have a new reference.
+            holes.update(range(work.start, work.end, HOUR))
             holes.update(hour for _, hour in self._following(work))
         edges = [start, *sorted(hour for hour in holes if start <= hour < end), end]
         parts: list[TimeRange] = []
@@ -97,23 +94,24 @@ class Roller:
             parameters = {"start": start, "end": until_ms}
             rows = client.query(rollup_sql.HOURS_WITH_DATA, parameters=parameters).result_rows
         hours = [int(row[0]) for row in rows]
-        for first, last in _windows(hours):
-            self._compute(_Work(first, last, None, again=False))
+        for first, last in _stretches(hours):
+            self._compute(_Work(first, last, None))
         self._ledger.raise_done(until_ms)
         return len(hours)
 
     def _compute(self, work: _Work) -> None:
         for parameters, scope in _scopes(work):
             with translated("roll up"), self._pool.client() as client:
-                count = client.query(rollup_sql.scoped(rollup_sql.COUNT, scope), parameters=parameters).result_rows
-                shares = -(-int(count[0][0]) // _ROWS)
+                sql = rollup_sql.scoped(rollup_sql.COUNT, scope)
+                samples, before = client.query(sql, parameters=parameters).result_rows[0]
+                shares = -(-int(samples) // _ROWS)
                 for share in range(shares):
                     values, narrowed = parameters, scope
                     if shares > 1:
                         values = parameters | {"shares": shares, "share": share}
                         narrowed = f"{scope} AND {rollup_sql.SCOPE_SHARE}"
                     for statement in (rollup_sql.minutes, rollup_sql.hours):
-                        client.command(statement(narrowed, again=work.again), parameters=values, settings=_SETTINGS)
+                        client.command(statement(narrowed, again=bool(before)), parameters=values)
 
     def _following(self, work: _Work) -> set[JobHour]:
         found: set[JobHour] = set()
@@ -134,21 +132,27 @@ def _scopes(work: _Work) -> Iterator[tuple[dict[str, Any], str]]:
         yield parameters | {"jobs": list(part)}, rollup_sql.SCOPE_JOBS
 
 
-def _windows(hours: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Hours, ascending, joined within each day (and its partition)."""
-    days: dict[int, list[int]] = {}
-    for hour in hours:
-        days.setdefault(hour // DAY, []).append(hour)
-    for _, members in sorted(days.items()):
-        yield members[0], members[-1] + HOUR
+def _stretches(hours: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Hours as ranges: those less than a day apart are joined, up to ``_SPAN``."""
+    first = last = -1
+    for hour in sorted(hours):
+        if first >= 0 and hour - last < DAY and hour - first < _SPAN:
+            last = hour
+            continue
+        if first >= 0:
+            yield first, last + HOUR
+        first = last = hour
+    if first >= 0:
+        yield first, last + HOUR
 
 
 def _grouped(pairs: Iterable[JobHour]) -> list[_Work]:
-    """Marked hours as work, ascending: for each day the jobs whose hours of that day span the same range."""
-    spans: dict[tuple[int, int], list[int]] = {}
+    """Marked hours as work, earliest first: the jobs whose hours make the same stretch go together."""
+    hours: dict[int, list[int]] = {}
     for job, hour in pairs:
-        spans.setdefault((job, hour // DAY), []).append(hour)
+        hours.setdefault(job, []).append(hour)
     jobs: dict[tuple[int, int], list[int]] = {}
-    for (job, _), hours in spans.items():
-        jobs.setdefault((min(hours), max(hours) + HOUR), []).append(job)
-    return [_Work(start, end, tuple(sorted(members)), again=True) for (start, end), members in sorted(jobs.items())]
+    for job, members in hours.items():
+        for stretch in _stretches(members):
+            jobs.setdefault(stretch, []).append(job)
+    return [_Work(start, end, tuple(sorted(members))) for (start, end), members in sorted(jobs.items())]

@@ -7,6 +7,11 @@ series; the same text narrows every table, since all have the columns ``job`` an
 SCOPE_JOBS = "job IN {jobs:Array(UInt64)}"
 SCOPE_SHARE = "series % {shares:UInt64} = {share:UInt64}"
 
+# Past these a statement goes on on disk instead of failing for want of memory.
+_LIMITS = (
+    "SETTINGS max_bytes_before_external_sort = 1073741824, max_bytes_before_external_group_by = 1073741824, "
+    "max_execution_time = 3600"
+)
 _SPAN = "time >= {start:Int64} AND time < {end:Int64}"
 _COUNTERS = "series IN (SELECT series FROM series WHERE metric IN {counters:Array(String)} AND @scope)"
 
@@ -52,7 +57,8 @@ FROM (
   WINDOW w AS (PARTITION BY job, series ORDER BY time ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)
 )
 WHERE @keep
-GROUP BY job, series, time"""
+GROUP BY job, series, time
+{_LIMITS}"""
 
 _HOURS = f"""
 INSERT INTO hours (job, series, time, count, sum, minimum, maximum, first, first_time, last, last_time, increase,
@@ -62,12 +68,15 @@ SELECT job, series, intDiv(minute, 3600000) * 3600000 AS time, sum(count), sum(s
   max(hour_days)
 FROM (SELECT *, time AS minute FROM minutes FINAL WHERE {_SPAN} AND @scope)
 WHERE @keep
-GROUP BY job, series, time"""
+GROUP BY job, series, time
+{_LIMITS}"""
 
 _KEEP_MINUTES = f"(job, series, intDiv(moment, 3600000) * 3600000) NOT IN ({_FADED})"
 _KEEP_HOURS = f"(job, series, intDiv(minute, 3600000) * 3600000) NOT IN ({_FADED})"
 
-COUNT = f"SELECT count() FROM samples WHERE {_SPAN} AND @scope"
+COUNT = f"""
+SELECT (SELECT count() FROM samples WHERE {_SPAN} AND @scope),
+  (SELECT count() FROM (SELECT 1 FROM hours WHERE {_SPAN} AND @scope LIMIT 1))"""
 HOURS_WITH_DATA = f"SELECT DISTINCT intDiv(time, 3600000) * 3600000 AS hour FROM samples WHERE {_SPAN} ORDER BY hour"
 
 # For each series of a job the first hour after the span that has samples: what came late changes its reference.

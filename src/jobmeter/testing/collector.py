@@ -1,0 +1,96 @@
+"""What every collector must do: inherit ``CollectorContract`` and give it a collector to try."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from jobmeter.collect.base import Collector
+from jobmeter.model.catalog import find
+from jobmeter.model.catalog.metric import Kind, Scope
+from jobmeter.model.sample import Sample
+from jobmeter.model.series import Series, check_series
+from jobmeter.wire.native.encode import samples_frame
+
+NOW_MS = 1_795_000_000_000
+
+
+class CollectorContract:
+    """``collector`` is a fixture that an heir overrides: a collector over a recorded tree or a fake."""
+
+    turns: int = 3
+    """How often the collector is asked, ten seconds apart."""
+
+    @pytest.fixture
+    def collector(self) -> Collector:
+        """The collector to try."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def looks(self, collector: Collector) -> Sequence[dict[Series, float]]:
+        """What the collector gave at each turn."""
+        looks = []
+        for turn in range(self.turns):
+            now_ms = NOW_MS + 10_000 * turn
+            samples = collector.collect(now_ms)
+            assert {sample.time_ms for sample in samples} <= {now_ms}
+            found = {sample.series: sample.value for sample in samples}
+            assert len(found) == len(samples), "a series was given twice at one moment"
+            looks.append(found)
+        return looks
+
+    def test_it_measures_something(self, looks: Sequence[dict[Series, float]]) -> None:
+        """There is at least one sample."""
+        assert any(looks)
+
+    def test_it_gives_nothing_that_it_does_not_describe(
+        self, collector: Collector, looks: Sequence[dict[Series, float]]
+    ) -> None:
+        """Every metric is described, and every described one is in the catalogue."""
+        given = {series.metric for look in looks for series in look}
+        assert given <= set(collector.describe())
+        assert [name for name in collector.describe() if find(name) is None] == []
+
+    def test_every_name_is_legal(self, looks: Sequence[dict[Series, float]]) -> None:
+        """The server takes every series."""
+        for look in looks:
+            for series in look:
+                check_series(replace(series, project=series.project or "default"))
+
+    def test_a_series_names_what_its_metric_describes(self, looks: Sequence[dict[Series, float]]) -> None:
+        """A device metric names a device, a replica metric a job and a replica."""
+        for look in looks:
+            for series in look:
+                metric = find(series.metric)
+                assert metric is not None
+                assert series.node
+                assert bool(series.device) == (metric.scope is Scope.DEVICE)
+                if metric.scope is Scope.REPLICA:
+                    assert series.job
+                    assert series.replica
+
+    def test_every_value_lies_within_the_bounds_of_its_metric(self, looks: Sequence[dict[Series, float]]) -> None:
+        """A value outside of the catalogue's bounds is in the wrong unit."""
+        for look in looks:
+            for series, value in look.items():
+                metric = find(series.metric)
+                assert metric is not None
+                assert math.isfinite(value)
+                assert metric.minimum is None or value >= metric.minimum, series
+                assert metric.maximum is None or value <= metric.maximum, series
+
+    def test_no_counter_falls(self, looks: Sequence[dict[Series, float]]) -> None:
+        """A counter that falls would be read as a restart."""
+        for before, after in pairwise(looks):
+            for series, value in before.items():
+                metric = find(series.metric)
+                assert metric is not None
+                if metric.kind is Kind.COUNTER and series in after:
+                    assert after[series] >= value, series
+
+    def test_what_it_gives_can_be_sent(self, looks: Sequence[dict[Series, float]]) -> None:
+        """The wire format takes it."""
+        for look in looks:
+            assert samples_frame(Sample(series, NOW_MS, value) for series, value in look.items())

@@ -1,0 +1,149 @@
+"""A fake of NVML, in NVML's units: devices whose values a test sets, and that can lack, lose or hang anything."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from jobmeter.collect.nvidia.api import DeviceLostError, DeviceProcess, Field, NotSupportedError
+
+_DEFAULTS: Mapping[str, Any] = {
+    "utilization": (83, 41),
+    "memory": (60 * 2**30, 139 * 2**30),
+    "power": 431_250,
+    "power_limit": 700_000,
+    "energy": 5_000_123,
+    "temperature": 61,
+    "fan": 30,
+    "clocks": (1980, 3201),
+    "highest_clock": 1980,
+    "performance_state": 0,
+    "encoder": 0,
+    "decoder": 0,
+    "ecc_errors": (2, 0),
+    "remapped_rows": (1, 0, 0, 0),
+    "pcie_replays": 3,
+    "fields": {(74, 0): 2_000_000_000, (82, 0): 74, (138, 0xFFFFFFFF): 1024, (139, 0xFFFFFFFF): 2048},
+    "profile": {1: 90.0, 2: 71.5, 3: 22.0, 5: 44.0, 10: 38.5, 11: 0.0, 12: 3.0, 13: 1.0},
+    "processes": (),
+    "process_utilization": {},
+}
+
+
+@dataclass
+class FakeDevice:
+    """See ``NvmlDevice``. ``values`` holds what each method gives, by its name; one that is missing is not supported.
+
+    ``energy`` grows by ``joules`` at every look. ``lost`` makes every call fail as for a device that fell off the bus.
+    """
+
+    index: int = 0
+    uuid: str = "GPU-00000000-0000-0000-0000-000000000000"
+    name: str = "Fake H200"
+    values: dict[str, Any] = field(default_factory=lambda: dict(_DEFAULTS))
+    joules: int = 500
+    lost: bool = False
+    profiled: bool = False
+
+    def _give(self, what: str) -> Any:  # noqa: ANN401 - each method has its own type
+        if self.lost:
+            raise DeviceLostError("GPU is lost")
+        if what not in self.values:
+            raise NotSupportedError(what)
+        return self.values[what]
+
+    def utilization(self) -> tuple[int, int]:
+        """See ``NvmlDevice``."""
+        kernels, copies = self._give("utilization")
+        return kernels, copies
+
+    def memory(self) -> tuple[int, int]:
+        """See ``NvmlDevice``."""
+        used, total = self._give("memory")
+        return used, total
+
+    def power(self) -> int:
+        """See ``NvmlDevice``."""
+        return int(self._give("power"))
+
+    def power_limit(self) -> int:
+        """See ``NvmlDevice``."""
+        return int(self._give("power_limit"))
+
+    def energy(self) -> int:
+        """See ``NvmlDevice``."""
+        self.values["energy"] = self._give("energy") + self.joules * 1000
+        return int(self.values["energy"])
+
+    def temperature(self) -> int:
+        """See ``NvmlDevice``."""
+        return int(self._give("temperature"))
+
+    def fan(self) -> int:
+        """See ``NvmlDevice``."""
+        return int(self._give("fan"))
+
+    def clocks(self) -> tuple[int, int]:
+        """See ``NvmlDevice``."""
+        multiprocessors, memory = self._give("clocks")
+        return multiprocessors, memory
+
+    def highest_clock(self) -> int:
+        """See ``NvmlDevice``."""
+        return int(self._give("highest_clock"))
+
+    def performance_state(self) -> int:
+        """See ``NvmlDevice``."""
+        return int(self._give("performance_state"))
+
+    def encoder(self) -> int:
+        """See ``NvmlDevice``."""
+        return int(self._give("encoder"))
+
+    def decoder(self) -> int:
+        """See ``NvmlDevice``."""
+        return int(self._give("decoder"))
+
+    def ecc_errors(self) -> tuple[int, int]:
+        """See ``NvmlDevice``."""
+        corrected, uncorrected = self._give("ecc_errors")
+        return corrected, uncorrected
+
+    def remapped_rows(self) -> tuple[int, int, int, int]:
+        """See ``NvmlDevice``."""
+        correctable, uncorrectable, pending, failed = self._give("remapped_rows")
+        return correctable, uncorrectable, pending, failed
+
+    def pcie_replays(self) -> int:
+        """See ``NvmlDevice``."""
+        return int(self._give("pcie_replays"))
+
+    def fields(self, wanted: Sequence[Field]) -> Mapping[Field, float]:
+        """See ``NvmlDevice``."""
+        found = self._give("fields")
+        return {name: float(found[name]) for name in wanted if name in found}
+
+    def profile(self, wanted: Sequence[int]) -> Mapping[int, float]:
+        """See ``NvmlDevice``."""
+        found = self._give("profile")
+        first, self.profiled = not self.profiled, True
+        return {} if first else {name: found[name] for name in wanted if name in found}
+
+    def processes(self) -> Sequence[DeviceProcess]:
+        """See ``NvmlDevice``."""
+        return [DeviceProcess(*process) for process in self._give("processes")]
+
+    def process_utilization(self) -> Mapping[int, float]:
+        """See ``NvmlDevice``."""
+        found: Mapping[int, float] = self._give("process_utilization")
+        return found
+
+
+@dataclass
+class FakeNvml:
+    """See ``Nvml``."""
+
+    found: list[FakeDevice] = field(default_factory=lambda: [FakeDevice()])
+
+    def devices(self) -> Sequence[FakeDevice]:
+        """See ``Nvml.devices``."""
+        return self.found

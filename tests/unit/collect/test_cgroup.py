@@ -1,0 +1,106 @@
+"""Control groups of both versions, against recorded trees: figures and limits worked out by hand."""
+
+import pytest
+from tests.unit.collect.trees import V1, V2, plant
+
+from jobmeter.collect.cgroup.paths import Hierarchies, parse_groups
+from jobmeter.collect.cgroup.reader import GroupReader
+from jobmeter.collect.cgroup.usage import Usage, climb, count_cpus
+
+POD = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod0a1b2c3d_0001_0002_0003_00000000abcd.slice"
+STEP = "/slurm_n1/uid_65534/job_21/step_0"
+
+
+@pytest.fixture
+def v1(tmp_path):
+    plant(tmp_path, V1)
+    return GroupReader(Hierarchies(f"{tmp_path}/proc", str(tmp_path)), f"{tmp_path}/sys")
+
+
+@pytest.fixture
+def v2(tmp_path):
+    plant(tmp_path, V2)
+    return GroupReader(Hierarchies(f"{tmp_path}/proc", str(tmp_path)), f"{tmp_path}/sys")
+
+
+def test_groups_of_version_1():
+    text = "9:name=systemd:/\n4:memory:/a\n3:cpu,cpuacct:/b\n0::/\n"
+    assert parse_groups(text) == {"memory": "/a", "cpu": "/b", "cpuacct": "/b", "": "/"}
+
+
+def test_groups_of_version_2():
+    assert parse_groups("0::/system.slice/x.scope\n") == {"": "/system.slice/x.scope"}
+
+
+def test_a_slurm_task_of_version_1(v1):
+    usage = v1.read({"cpuacct": f"{STEP}/task_2", "memory": f"{STEP}/task_0", "cpuset": STEP})
+    assert usage.cpu_seconds == 12.5
+    assert usage.memory == 104857600 - 20971520
+    assert usage.memory_limit == 314572800  # on the step and the job, the task has none
+    assert usage.oom_kills == 1
+    assert usage.cpu_limit == 3
+    assert usage.throttled_seconds is None
+    assert usage.read_bytes is None
+
+
+def test_quota_and_storage_of_version_1(v1):
+    usage = v1.read({"cpu": "/batch/inner", "blkio": "/batch/inner"})
+    assert usage.cpu_limit == 1.5  # the parent's
+    assert usage.throttled_seconds == 3.5
+    assert (usage.read_bytes, usage.write_bytes) == (4097, 8192)
+    assert usage.cpu_seconds is None
+    assert usage.memory is None
+
+
+def test_a_pod_of_version_2(v2):
+    usage = v2.read({"": POD})
+    assert usage == Usage(
+        cpu_seconds=7.25,
+        throttled_seconds=0.5,
+        cpu_limit=2.5,
+        memory=350_000_000,
+        memory_limit=4_000_000_000,
+        oom_kills=2,
+        read_bytes=1000,  # 253:1 is built on 254:0
+        write_bytes=2000,
+        stalled={"cpu": 3.0, "memory": 0.00004},
+    )
+
+
+def test_limits_climb_to_the_job_of_version_2(v2):
+    assert v2.limits({"": "/system.slice/n1_slurmstepd.scope/job_1/step_0/user/task_0"}) == (None, 314572800)
+
+
+def test_a_group_that_is_gone_gives_nothing(v1, v2):
+    assert v2.read({"": "/gone"}).cpu_seconds is None
+    assert v2.read({"": "/gone"}).memory is None
+    assert v1.read({"memory": "/gone", "cpuacct": "/gone"}).cpu_seconds is None
+
+
+def test_a_path_that_climbs_out_is_not_followed(v2):
+    assert v2.read({"": "/../../etc"}) == Usage()
+
+
+def test_only_what_is_mounted_is_seen(tmp_path):
+    plant(
+        tmp_path,
+        {"proc/self/mountinfo": "31 23 0:28 /docker/abc /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"},
+    )
+    seen = Hierarchies(f"{tmp_path}/proc", "")
+    assert seen.directory("", "/docker/abc/inner") == "/sys/fs/cgroup/inner"
+    assert seen.directory("", "/docker/abc") == "/sys/fs/cgroup"
+    assert seen.directory("", "/docker/abcd") is None
+    assert seen.directory("memory", "/docker/abc") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "cpus"), [(b"0-3,8\n", 5), (b"0\n", 1), (b"\n", None), (b"", None), (None, None), (b"x\n", None)]
+)
+def test_cpu_lists(text, cpus):
+    assert count_cpus(text) == cpus
+
+
+def test_climbing_ends_at_the_top():
+    assert climb("/top/a/b", "/top") == ["/top/a/b", "/top/a", "/top"]
+    assert climb("/top", "/top") == ["/top"]
+    assert climb("/elsewhere", "/top") == ["/elsewhere"]

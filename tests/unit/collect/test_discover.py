@@ -1,0 +1,298 @@
+"""Which job a process works for: paths and environments as Slurm, Kubernetes and torchrun make them."""
+
+import pytest
+from tests.unit.collect.trees import HOST, plant, plant_process
+
+from jobmeter.collect.base import Owner, Place
+from jobmeter.collect.discover.classify import NodeClassifier
+from jobmeter.collect.discover.environ import NAMES, read_environment
+from jobmeter.collect.discover.groups import pod_place, slurm_place
+from jobmeter.collect.discover.member import Source
+from jobmeter.collect.discover.report import JobReporter, NodeReporter
+from jobmeter.collect.discover.table import ProcessTable
+from jobmeter.model.record import check_record, replicas_of
+from jobmeter.testing.nvml import FakeDevice
+
+V1_STEP = """\
+9:name=systemd:/
+8:pids:/
+6:freezer:/slurm_n1/uid_65534/job_21/step_0
+5:devices:/slurm_n1/uid_65534/job_21/step_0/task_0
+4:memory:/slurm_n1/uid_65534/job_21/step_0/task_0
+3:cpuset:/slurm_n1/uid_65534/job_21/step_0
+2:cpuacct:/slurm_n1/uid_65534/job_21/step_0/task_2
+1:cpu:/
+0::/
+"""
+V1_BATCH = V1_STEP.replace("step_0", "step_batch").replace("task_2", "task_0").replace("slurm_n1", "slurm")
+V2_TASK = "0::/system.slice/n1_slurmstepd.scope/job_1/step_0/user/task_0\n"
+UID = "0a1b2c3d-0001-0002-0003-00000000abcd"
+CGROUPFS = f"0::/kubepods/burstable/pod{UID}/0123456789abcdef\n"
+SYSTEMD = (
+    "0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod0a1b2c3d_0001_0002_0003_00000000abcd.slice/"
+    "cri-containerd-0123456789abcdef.scope\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "job", "step", "task", "own"),
+    [
+        ("/slurm/uid_1000/job_7/step_3/task_1", "7", "3", 1, True),
+        ("/slurm_node12/uid_0/job_7/step_batch", "7", "batch", None, True),
+        ("/slurm/uid_0/job_7/step_extern/task_0", "7", "extern", 0, True),
+        ("/slurm/uid_0/job_7/step_0", "7", "0", None, False),
+        ("/slurm/uid_0/job_7", "7", "", None, False),
+        ("/docker/abc/slurm/uid_0/job_7/step_0/task_4/inner", "7", "0", 4, True),
+    ],
+)
+def test_slurm_version_1(path, job, step, task, own):
+    place = slurm_place({"memory": path})
+    assert place is not None
+    assert (place.job, place.step, place.task) == (job, step, task)
+    assert place.groups == ({"memory": path.removesuffix("/inner")} if own else {})
+
+
+@pytest.mark.parametrize(
+    ("path", "job", "step", "task", "own"),
+    [
+        ("/system.slice/slurmstepd.scope/job_7/step_3/user/task_1", "7", "3", 1, "/user/task_1"),
+        ("/system.slice/n1_slurmstepd.scope/job_7/step_batch/user/task_0", "7", "batch", 0, "/user/task_0"),
+        ("/system.slice/slurmstepd.scope/s8FXKTA79XAR00/step_0/user/task_2", "", "0", 2, "/user/task_2"),
+        ("/system.slice/slurmstepd.scope/job_7/step_0/slurm", "7", "0", None, None),
+    ],
+)
+def test_slurm_version_2(path, job, step, task, own):
+    place = slurm_place({"": path})
+    assert place is not None
+    assert (place.job, place.step, place.task) == (job, step, task)
+    assert place.groups == ({"": path} if own else {})
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/user.slice/user-0.slice", "/slurm", "/slurmstepd.scope", "/system.slice/slurmd.service"]
+)
+def test_what_is_not_slurm(path):
+    assert slurm_place({"": path, "memory": path}) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "own"),
+    [
+        (f"/kubepods/pod{UID}/abc", f"/kubepods/pod{UID}"),
+        (f"/kubepods/besteffort/pod{UID}", f"/kubepods/besteffort/pod{UID}"),
+        (SYSTEMD[3:].strip(), SYSTEMD[3:].strip().rpartition("/")[0]),
+        (
+            f"/docker/aaa/kubelet/kubepods/pod11111111-1111-1111-1111-111111111111/x/kubepods/pod{UID}/y",
+            f"/docker/aaa/kubelet/kubepods/pod11111111-1111-1111-1111-111111111111/x/kubepods/pod{UID}",
+        ),
+    ],
+)
+def test_pods(path, own):
+    place = pod_place({"": path})
+    assert place is not None
+    assert place.uid == UID
+    assert place.groups == {"": own}
+
+
+@pytest.mark.parametrize("path", ["/", "/podman/abc", "/kubepods/podx/y", "/tripod0a1b2c3d"])
+def test_what_is_no_pod(path):
+    assert pod_place({"": path}) is None
+
+
+@pytest.fixture
+def table(tmp_path):
+    plant(tmp_path, HOST)
+    classifier = NodeClassifier("n1", f"{tmp_path}/proc")
+    return ProcessTable(classifier, f"{tmp_path}/proc")
+
+
+def owners(table):
+    return {process.stat.key.pid: process.member.owner for process in table.refresh()}
+
+
+def test_a_slurm_task_by_its_path_and_its_environment(table, tmp_path):
+    plant_process(
+        tmp_path,
+        100,
+        groups=V1_STEP,
+        SLURM_JOB_ID="21",
+        SLURM_PROCID="2",
+        SLURM_JOB_NAME="train",
+        SLURM_JOB_USER="ann",
+        SLURM_RESTART_COUNT="1",
+        SLURM_STEP_GPUS="1,3",
+        CUDA_VISIBLE_DEVICES="0,1",
+    )
+    (process,) = table.refresh()
+    member = process.member
+    assert member.owner == Owner("21", "worker-2", 1)
+    assert (member.source, member.rank, member.name, member.user) == (Source.SLURM, 2, "train", "ann")
+    assert member.devices == ("SLURM_STEP_GPUS", "1,3")
+    assert member.groups == {
+        "cpuacct": "/slurm_n1/uid_65534/job_21/step_0/task_2",
+        "memory": "/slurm_n1/uid_65534/job_21/step_0/task_0",
+        "devices": "/slurm_n1/uid_65534/job_21/step_0/task_0",
+    }
+
+
+def test_batch_and_steps_of_one_rank_are_one_replica_and_its_children_too(table, tmp_path):
+    plant_process(tmp_path, 100, groups=V1_BATCH, SLURM_JOB_ID="21", SLURM_PROCID="0")
+    plant_process(tmp_path, 101, 100, groups=V1_BATCH)
+    plant_process(tmp_path, 102, groups=V2_TASK.replace("job_1", "job_21"), SLURM_JOB_ID="21", SLURM_PROCID="0")
+    assert set(owners(table).values()) == {Owner("21", "worker-0")}
+
+
+def test_a_task_whose_environment_may_not_be_read_goes_by_its_path(table, tmp_path):
+    plant_process(tmp_path, 100, groups=V1_STEP)
+    (tmp_path / "proc/100/environ").unlink()
+    assert owners(table) == {100: Owner("21", "n1-task-2")}
+
+
+def test_slurms_own_processes_are_nobodys(table, tmp_path):
+    plant_process(tmp_path, 100, groups="0::/system.slice/slurmstepd.scope/job_1/step_0/slurm\n")
+    plant_process(tmp_path, 101, groups="0::/system.slice/slurmstepd.scope/job_1/step_extern/user/task_special\n")
+    assert owners(table) == {}
+
+
+def test_slurm_2605_names_the_job_in_the_environment_only(table, tmp_path):
+    groups = "0::/system.slice/slurmstepd.scope/s8FXKTA79XAR00/step_0/user/task_0\n"
+    plant_process(tmp_path, 100, groups=groups, SLURM_JOB_ID="77", SLURM_PROCID="5")
+    assert owners(table) == {100: Owner("77", "worker-5")}
+
+
+def test_slurm_without_groups(table, tmp_path):
+    plant_process(tmp_path, 100, SLURM_JOB_ID="77", SLURM_PROCID="5")
+    plant_process(tmp_path, 101, SLURM_JOB_ID="77")  # a shell of salloc: no task
+    assert owners(table) == {100: Owner("77", "worker-5")}
+
+
+@pytest.mark.parametrize("groups", [CGROUPFS, SYSTEMD])
+def test_a_pod_of_a_training_job_by_its_host_name(table, tmp_path, groups):
+    plant_process(tmp_path, 100, groups=groups, HOSTNAME="bert-worker-3", RANK="4")
+    plant_process(tmp_path, 101, 100, groups=groups)
+    (process, child) = table.refresh()
+    assert process.member.owner == child.member.owner == Owner("bert", "worker-3")
+    assert process.member.pod_id == UID
+    assert process.member.process_rank == 4
+
+
+def test_other_pods_are_jobs_of_one_replica(table, tmp_path):
+    plant_process(tmp_path, 100, groups=CGROUPFS, HOSTNAME="web-7f9c")
+    plant_process(tmp_path, 200, groups=CGROUPFS.replace("0a1b", "1111"), HOSTNAME="sum-2", JOB_COMPLETION_INDEX="2")
+    assert owners(table) == {100: Owner(f"pod-{UID}", "worker-0"), 200: Owner("sum", "worker-2")}
+
+
+def test_torchrun_by_its_run_id(table, tmp_path):
+    plant_process(
+        tmp_path,
+        100,
+        RANK="9",
+        LOCAL_RANK="1",
+        TORCHELASTIC_RUN_ID="exp7",
+        GROUP_RANK="1",
+        TORCHELASTIC_RESTART_COUNT="2",
+    )
+    plant_process(tmp_path, 101, TORCHELASTIC_RUN_ID="none")
+    (process,) = table.refresh()
+    assert process.member.owner == Owner("torchrun-exp7", "worker-1", 2)
+    assert (process.member.process_rank, process.member.local_rank) == (9, 1)
+
+
+def test_tags_come_first_and_reach_children_that_lost_them(table, tmp_path):
+    plant_process(
+        tmp_path,
+        100,
+        groups=V1_STEP,
+        SLURM_JOB_ID="21",
+        SLURM_PROCID="0",
+        JOBMETER_JOB_ID="mine",
+        JOBMETER_REPLICA="w-1",
+    )
+    plant_process(tmp_path, 101, 100, groups=V1_STEP)
+    assert set(owners(table).values()) == {Owner("mine", "w-1")}
+
+
+def test_a_job_that_jobmeter_run_measures_is_known_as_such(table, tmp_path):
+    plant_process(tmp_path, 100, JOBMETER_JOB_ID="mine", JOBMETER_MEASURED="run")
+    (process,) = table.refresh()
+    assert process.member.measured
+
+
+@pytest.mark.parametrize("value", ["../x", "a/b", "", "x" * 200, "a\tb"])
+def test_an_environment_cannot_name_what_no_job_may_be_called(table, tmp_path, value):
+    plant_process(tmp_path, 100, JOBMETER_JOB_ID=value)
+    assert owners(table) == {}
+
+
+def test_only_names_of_the_list_are_read(tmp_path):
+    plant_process(tmp_path, 100, RANK="1", AWS_SECRET_ACCESS_KEY="no", JOBMETER_KEY="no")
+    assert read_environment(f"{tmp_path}/proc", 100) == {"RANK": "1"}
+    assert not [name for name in NAMES if "KEY" in name or "TOKEN" in name or "SECRET" in name]
+
+
+def test_a_process_is_looked_at_again_once_since_it_begins_as_a_copy_of_its_parent(table, tmp_path):
+    plant_process(tmp_path, 100)
+    assert owners(table) == {}
+    plant_process(tmp_path, 100, JOBMETER_JOB_ID="late")
+    assert owners(table) == {100: Owner("late", "worker-0")}
+    plant_process(tmp_path, 100, JOBMETER_JOB_ID="later")
+    assert owners(table) == {100: Owner("late", "worker-0")}  # read twice, not for ever
+
+
+def test_a_number_that_comes_round_again_is_another_process(table, tmp_path):
+    plant_process(tmp_path, 100, JOBMETER_JOB_ID="old", start=5)
+    owners(table)
+    owners(table)
+    plant_process(tmp_path, 100, JOBMETER_JOB_ID="new", start=6)
+    assert owners(table) == {100: Owner("new", "worker-0")}
+
+
+def test_an_unknown_process_is_looked_up_when_asked_for(table, tmp_path):
+    plant_process(tmp_path, 100, JOBMETER_JOB_ID="mine")
+    assert table.member_of(100).owner == Owner("mine", "worker-0")
+    assert table.member_of(101) is None
+
+
+def test_records_tell_the_start_and_the_end_of_a_replica_once(table, tmp_path):
+    plant_process(
+        tmp_path,
+        100,
+        start=500,
+        groups=V1_STEP,
+        SLURM_JOB_ID="21",
+        SLURM_PROCID="2",
+        SLURM_JOB_NAME="t",
+        SLURM_JOB_USER="a",
+    )
+    reporter = JobReporter(Place("n1", "c1"), table.processes, f"{tmp_path}/proc")
+    now = 1795222148_000 + 10_000
+    table.refresh()
+    (job,) = reporter.records(now).jobs
+    check_record(job)
+    assert (job.job_id, job.name, job.user, job.type, job.state) == ("21", "t", "a", "Slurm", None)
+    (replica,) = replicas_of(job)
+    assert (replica.name, replica.rank, replica.node, replica.cluster) == ("worker-2", 2, "n1", "c1")
+    assert (replica.start, replica.end, replica.state) == (1795222148_000 + 5_000, None, None)
+    assert reporter.records(now + 1000).jobs == []
+    for path in (tmp_path / "proc/100").iterdir():
+        path.unlink()
+    table.refresh()
+    assert reporter.records(now + 30_000).jobs == []
+    (job,) = reporter.records(now + 70_000).jobs
+    assert replicas_of(job)[0].end == now + 1000
+    assert reporter.records(now + 90_000).jobs == []
+
+
+def test_a_node_describes_itself_when_something_changed(tmp_path):
+    plant(tmp_path, HOST)
+    devices: list[FakeDevice] = []
+    reporter = NodeReporter(Place("n1"), lambda: devices, f"{tmp_path}/proc")
+    (node,) = reporter.records(0).nodes
+    assert node.info["memory"] == 24684096 * 1024
+    assert node.info["cores"] >= 1
+    assert "devices" not in node.info
+    assert reporter.records(10_000).nodes == []
+    devices.append(FakeDevice(0, "GPU-1", "H200"))
+    (node,) = reporter.records(20_000).nodes
+    assert node.info["devices"] == [{"device": "gpu0", "name": "H200", "uuid": "GPU-1"}]
+    assert reporter.records(4_000_000).nodes != []

@@ -1,0 +1,186 @@
+"""The node's collectors, each against a recorded tree whose figures were worked out by hand."""
+
+import os
+import threading
+
+import pytest
+from tests.unit.collect.trees import HOST, plant
+
+from jobmeter.collect.base import Place
+from jobmeter.collect.host.cpu import CpuCollector
+from jobmeter.collect.host.disk import DiskCollector
+from jobmeter.collect.host.filesystem import FilesystemCollector, mount_points
+from jobmeter.collect.host.load import LoadCollector
+from jobmeter.collect.host.memory import MemoryCollector
+from jobmeter.collect.host.network import NetworkCollector
+from jobmeter.collect.host.pressure import PressureCollector
+from jobmeter.testing.collector import NOW_MS, CollectorContract
+
+PLACE = Place("n1", "c1")
+
+
+@pytest.fixture
+def root(tmp_path):
+    return plant(tmp_path, HOST)
+
+
+def found(collector):
+    return {(s.series.metric, *(value for _, value in s.series.labels)): s.value for s in collector.collect(NOW_MS)}
+
+
+def statvfs(path):
+    return os.statvfs_result((4096, 4096, 1000, 500, 400, 10, 5, 5, 0, 255))
+
+
+class TestCpu(CollectorContract):
+    @pytest.fixture
+    def collector(self, root):
+        return CpuCollector(PLACE, f"{root}/proc", 100)
+
+    def test_the_figures(self, collector):
+        values = found(collector)
+        assert values["node.cpu.time", "user"] == 2947.16
+        assert values["node.cpu.time", "steal"] == 448.75
+        assert values["node.cpu.count",] == 2
+        assert values["node.processes.running",] == 14
+        assert values["node.processes.blocked",] == 1
+
+    def test_iowait_that_steps_back_is_held(self, collector, root):
+        before = found(collector)["node.cpu.time", "iowait"]
+        plant(root, {"proc/stat": HOST["proc/stat"].replace(" 3585 ", " 3580 ")})
+        assert found(collector)["node.cpu.time", "iowait"] == before
+
+
+class TestMemory(CollectorContract):
+    @pytest.fixture
+    def collector(self, root):
+        return MemoryCollector(PLACE, f"{root}/proc")
+
+    def test_the_figures(self, collector):
+        values = found(collector)
+        assert values["node.memory.total",] == 24684096 * 1024
+        assert values["node.memory.available",] == 22450440 * 1024
+        assert values["node.memory.oom.kills",] == 3
+        assert values["node.swap.total",] == 0
+
+
+class TestLoad(CollectorContract):
+    @pytest.fixture
+    def collector(self, root):
+        return LoadCollector(PLACE, f"{root}/proc")
+
+    def test_the_figures(self, collector):
+        assert found(collector) == {("node.load1",): 12.79, ("node.load5",): 9.70, ("node.load15",): 5.82}
+
+
+class TestPressure(CollectorContract):
+    @pytest.fixture
+    def collector(self, root):
+        return PressureCollector(PLACE, f"{root}/proc")
+
+    def test_what_the_kernel_does_not_give_is_absent(self, collector):
+        assert found(collector) == {("node.pressure.cpu",): 999.541473, ("node.pressure.io",): 68.70445}
+
+
+class TestDisk(CollectorContract):
+    @pytest.fixture
+    def collector(self, root):
+        return DiskCollector(PLACE, f"{root}/proc", f"{root}/sys")
+
+    def test_only_whole_disks_count(self, collector):
+        assert found(collector) == {
+            ("node.disk.read", "vda"): 19758642 * 512,
+            ("node.disk.write", "vda"): 26224800 * 512,
+            ("node.disk.time", "vda"): 111.020,
+        }
+
+
+class TestNetwork(CollectorContract):
+    @pytest.fixture
+    def collector(self, root):
+        return NetworkCollector(PLACE, f"{root}/proc", f"{root}/sys")
+
+    def test_only_hardware_counts(self, collector):
+        values = found(collector)
+        assert values["node.network.receive", "eth0"] == 1162244620
+        assert values["node.network.transmit", "eth0"] == 2978760
+        assert values["node.network.errors", "receive", "eth0"] == 1
+        assert values["node.network.dropped", "transmit", "eth0"] == 4
+        assert {key[-1] for key in values} == {"eth0"}
+
+    def test_in_a_container_everything_but_the_loopback_counts(self, root):
+        collector = NetworkCollector(PLACE, f"{root}/proc", f"{root}/no-sys")
+        assert {key[-1] for key in found(collector)} == {"eth0", "br0"}
+
+    def test_the_first_process_is_in_the_machines_own_namespace(self, root):
+        plant(root, {"proc/1/net/dev": HOST["proc/net/dev"].replace("1162244620", "5")})
+        assert found(NetworkCollector(PLACE, f"{root}/proc", f"{root}/sys"))["node.network.receive", "eth0"] == 5
+
+
+class TestFilesystem(CollectorContract):
+    @pytest.fixture
+    def collector(self, root):
+        return FilesystemCollector(PLACE, f"{root}/proc", statvfs)
+
+    def test_the_figures(self, collector):
+        values = found(collector)
+        assert values["node.filesystem.size", "/"] == 4096 * 1000
+        assert values["node.filesystem.available", "/"] == 4096 * 400
+        assert {key[1] for key in values} == {"/", "/mnt/data sets", "/dev/shm"}
+
+    def test_a_mount_that_hangs_holds_up_no_other_and_is_not_asked_again(self, root):
+        release = threading.Event()
+        asked = []
+
+        def hanging(path):
+            asked.append(path)
+            if path == "/mnt/data sets":
+                release.wait(30)
+            return statvfs(path)
+
+        collector = FilesystemCollector(PLACE, f"{root}/proc", hanging, patience=0.6)
+        try:
+            for _ in range(3):
+                assert {key[1] for key in found(collector)} == {"/", "/dev/shm"}
+            assert asked.count("/mnt/data sets") == 1
+            assert asked.count("/") == 3
+        finally:
+            release.set()
+
+    def test_a_mount_that_went_away_is_absent(self, root):
+        def failing(path):
+            raise OSError("stale file handle")
+
+        assert FilesystemCollector(PLACE, f"{root}/proc", failing).collect(NOW_MS) == []
+
+
+def test_mount_points_hold_data_each_once():
+    assert mount_points(HOST["proc/self/mountinfo"].encode()) == ["/dev/shm", "/", "/mnt/data sets"]
+    assert mount_points(b"") == []
+    assert mount_points(b"1 2 0:9 / / rw - overlay o rw\n2 1 0:7 / /x rw - fuse.s3fs s rw\n") == ["/", "/x"]
+
+
+@pytest.mark.parametrize("make", [CpuCollector, MemoryCollector, LoadCollector, DiskCollector, NetworkCollector])
+def test_without_its_file_a_collector_fails_rather_than_giving_zeros(make, tmp_path):
+    with pytest.raises(OSError, match="cannot be read"):
+        make(PLACE, f"{tmp_path}/proc").collect(NOW_MS)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        CpuCollector,
+        MemoryCollector,
+        LoadCollector,
+        PressureCollector,
+        DiskCollector,
+        NetworkCollector,
+        FilesystemCollector,
+    ],
+)
+class TestThisMachine:
+    def test_what_is_given_is_described_here_too(self, make):
+        collector = make(PLACE)
+        samples = collector.collect(NOW_MS)
+        assert {sample.series.metric for sample in samples} <= set(collector.describe())
+        assert all(sample.series.node == "n1" for sample in samples)

@@ -1,0 +1,285 @@
+"""Replicas of jobs: figures from recorded trees, and real processes that come and go."""
+
+import os
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+
+import pytest
+from tests.unit.collect.trees import HOST, V1, V2, plant, plant_process
+
+from jobmeter.collect.base import Owner, Place
+from jobmeter.collect.cgroup.paths import Hierarchies
+from jobmeter.collect.cgroup.reader import GroupReader
+from jobmeter.collect.discover.classify import NodeClassifier
+from jobmeter.collect.discover.table import ProcessTable
+from jobmeter.collect.jobs import JobsCollector
+from jobmeter.collect.process.count import Ended
+from jobmeter.collect.process.stat import Key
+from jobmeter.testing.collector import NOW_MS, CollectorContract
+
+PLACE = Place("n1")
+PAGE = os.sysconf("SC_PAGE_SIZE")
+POD = (
+    "0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod0a1b2c3d_0001_0002_0003_00000000abcd.slice/"
+    "cri-containerd-01.scope\n"
+)
+SLURM = """\
+4:memory:/slurm_n1/uid_65534/job_21/step_0/task_0
+3:cpuset:/slurm_n1/uid_65534/job_21/step_0
+2:cpuacct:/slurm_n1/uid_65534/job_21/step_0/task_2
+1:cpu:/
+0::/
+"""
+
+
+class Recorded:
+    """A collector over a tree."""
+
+    def __init__(self, root, *trees):
+        self.root = plant(root, HOST, *trees)
+        proc = f"{root}/proc"
+        groups = GroupReader(Hierarchies(proc, str(root)), f"{root}/sys")
+        table = ProcessTable(NodeClassifier("n1", proc), proc)
+        self.collector = JobsCollector(PLACE, table, groups, proc, 100, root)
+
+    def look(self, now_ms=NOW_MS):
+        return {(s.series.metric, s.series.job, s.series.replica): s.value for s in self.collector.collect(now_ms)}
+
+    def process(self, *arguments, **more):
+        plant_process(self.root, *arguments, **more)
+
+    def end(self, pid):
+        for path in (self.root / f"proc/{pid}").iterdir():
+            path.unlink()
+
+
+@pytest.fixture
+def plain(tmp_path):
+    return Recorded(tmp_path)
+
+
+class TestProcesses(CollectorContract):
+    @pytest.fixture
+    def collector(self, plain):
+        plain.process(100, JOBMETER_JOB_ID="j", JOBMETER_REPLICA="worker-0", io=(10, 20))
+        plain.process(101, 100, threads=7)
+        return plain.collector
+
+
+class TestSlurm(CollectorContract):
+    @pytest.fixture
+    def collector(self, tmp_path):
+        recorded = Recorded(tmp_path, V1)
+        recorded.process(100, groups=SLURM, SLURM_JOB_ID="21", SLURM_PROCID="2")
+        return recorded.collector
+
+
+class TestPod(CollectorContract):
+    @pytest.fixture
+    def collector(self, tmp_path):
+        recorded = Recorded(tmp_path, V2)
+        recorded.process(100, groups=POD, HOSTNAME="bert-worker-0")
+        return recorded.collector
+
+
+def test_figures_from_processes_alone(plain):
+    plain.process(100, JOBMETER_JOB_ID="j", ticks=150, resident=100, io=(10, 20), threads=2)
+    plain.process(101, 100, ticks=50, resident=50, io=(1, 2), threads=3)
+    plain.process(200, ticks=9999)  # nobody's
+    values = plain.look()
+    assert {key[1:] for key in values} == {("j", "worker-0")}
+    values = {metric: value for (metric, _, _), value in values.items()}
+    assert values == {
+        "cpu.time": 2.0,
+        "cpu.limit": 2.0,
+        "memory.usage": 150 * PAGE,
+        "memory.peak": 150 * PAGE,
+        "memory.limit": 24684096 * 1024,
+        "disk.read": 11,
+        "disk.write": 22,
+        "process.count": 2,
+        "thread.count": 5,
+    }
+
+
+def test_figures_of_a_slurm_task_come_from_its_groups(tmp_path):
+    recorded = Recorded(tmp_path, V1)
+    recorded.process(100, groups=SLURM, ticks=7, io=(10, 20), SLURM_JOB_ID="21", SLURM_PROCID="2")
+    values = {metric: value for (metric, _, _), value in recorded.look().items()}
+    assert values["cpu.time"] == 12.5
+    assert values["memory.usage"] == 104857600 - 20971520
+    assert values["memory.limit"] == 314572800
+    assert values["memory.oom.kills"] == 1
+    assert values["disk.read"] == 10
+
+
+def test_figures_of_a_pod(tmp_path):
+    recorded = Recorded(tmp_path, V2)
+    recorded.process(100, groups=POD, io=None, HOSTNAME="bert-worker-0")
+    values = recorded.look()
+    assert values["cpu.time", "bert", "worker-0"] == 7.25
+    assert values["cpu.limit", "bert", "worker-0"] == 2
+    assert values["cpu.throttled.time", "bert", "worker-0"] == 0.5
+    assert values["disk.write", "bert", "worker-0"] == 2000  # processes of others may not be looked at
+    assert values["pressure.cpu", "bert", "worker-0"] == 3.0
+
+
+def test_a_step_that_ends_takes_nothing_away(tmp_path):
+    recorded = Recorded(tmp_path, V1)
+    batch = SLURM.replace("step_0", "step_batch").replace("task_2", "task_0")
+    plant(
+        tmp_path,
+        {"sys/fs/cgroup/cpuacct/slurm_n1/uid_65534/job_21/step_batch/task_0/cpuacct.usage": "1000000000\n"},
+    )
+    recorded.process(100, groups=batch, SLURM_JOB_ID="21", SLURM_PROCID="2")
+    recorded.process(101, groups=SLURM, SLURM_JOB_ID="21", SLURM_PROCID="2")
+    assert recorded.look()["cpu.time", "21", "worker-2"] == 13.5
+    recorded.end(101)
+    assert recorded.look()["cpu.time", "21", "worker-2"] == 13.5
+
+
+def test_two_jobs_with_equal_replica_names_never_meet(plain):
+    plain.process(100, JOBMETER_JOB_ID="a", ticks=100)
+    plain.process(200, JOBMETER_JOB_ID="b", ticks=300)
+    values = plain.look()
+    assert values["cpu.time", "a", "worker-0"] == 1
+    assert values["cpu.time", "b", "worker-0"] == 3
+
+
+def test_a_replica_that_restarted_is_another_attempt(plain):
+    plain.process(100, JOBMETER_JOB_ID="a", ticks=100)
+    plain.look()
+    plain.end(100)
+    plain.process(101, JOBMETER_JOB_ID="a", JOBMETER_ATTEMPT="1", ticks=5)
+    (sample,) = [s for s in plain.collector.collect(NOW_MS) if s.series.metric == "cpu.time"]
+    assert (sample.series.attempt, sample.value) == (1, 0.05)
+
+
+def test_what_jobmeter_run_measures_is_left_to_it(plain):
+    plain.process(100, JOBMETER_JOB_ID="a", JOBMETER_MEASURED="run")
+    assert plain.look() == {}
+
+
+def test_a_child_that_ended_still_counts_and_its_memory_does_not(plain):
+    plain.process(100, JOBMETER_JOB_ID="j", ticks=100, resident=10)
+    plain.process(101, 100, ticks=500, resident=90)
+    assert plain.look()["cpu.time", "j", "worker-0"] == 6
+    plain.end(101)
+    plain.process(100, JOBMETER_JOB_ID="j", ticks=100, resident=10)  # its parent did not wait for it
+    values = plain.look()
+    assert values["cpu.time", "j", "worker-0"] == 6
+    assert values["memory.usage", "j", "worker-0"] == 10 * PAGE
+    assert values["memory.peak", "j", "worker-0"] == 100 * PAGE
+
+
+def test_a_replica_is_told_once_more_when_its_last_process_was_waited_for(plain):
+    plain.process(100, JOBMETER_JOB_ID="j", ticks=100)
+    plain.look()
+    plain.end(100)
+    owner = Owner("j", "worker-0")
+    plain.collector.ended(Ended(Key(100, 1000), owner, 1.2345, 8e6, (7.0, 8.0)))
+    values = plain.look()
+    assert values["cpu.time", "j", "worker-0"] == 1.2345
+    assert values["disk.write", "j", "worker-0"] == 8
+    assert values["memory.peak", "j", "worker-0"] == 8e6
+    assert ("memory.usage", "j", "worker-0") not in values
+    assert plain.look() == {}
+
+
+def test_ways_to_count_are_not_mixed(tmp_path):
+    recorded = Recorded(tmp_path, V1)
+    recorded.process(100, groups=SLURM, ticks=7, SLURM_JOB_ID="21", SLURM_PROCID="2")
+    assert recorded.look()["cpu.time", "21", "worker-2"] == 12.5
+    (tmp_path / "sys/fs/cgroup/cpuacct/slurm_n1/uid_65534/job_21/step_0/task_2/cpuacct.usage").unlink()
+    assert recorded.look()["cpu.time", "21", "worker-2"] == 12.5
+
+
+@pytest.mark.parametrize("trees", [(), (V1,)])
+def test_a_restart_of_the_agent_lets_no_counter_fall(tmp_path, trees):
+    before = Recorded(tmp_path, *trees)
+    groups = SLURM if trees else "0::/\n"
+    before.process(100, groups=groups, ticks=100, JOBMETER_JOB_ID="j", io=(10, 0))
+    before.process(101, 100, groups=groups, ticks=700, io=(5, 0))
+    first = before.look()
+    before.end(101)
+    after = Recorded(tmp_path, *trees)
+    second = after.look()
+    for metric in ("cpu.time", "disk.read"):
+        assert second[metric, "j", "worker-0"] == first[metric, "j", "worker-0"]
+    after.process(100, groups=groups, ticks=150, JOBMETER_JOB_ID="j", io=(11, 0))
+    third = after.look()
+    assert third["disk.read", "j", "worker-0"] == 16
+    if not trees:
+        assert third["cpu.time", "j", "worker-0"] == 8.5
+
+
+def test_counters_that_cannot_be_read_back_are_started_anew(tmp_path):
+    (tmp_path / "counters-processes.json").write_text("[{]")
+    recorded = Recorded(tmp_path)
+    recorded.process(100, ticks=100, JOBMETER_JOB_ID="j")
+    assert recorded.look()["cpu.time", "j", "worker-0"] == 1
+
+
+def test_a_replica_of_long_ago_is_forgotten(plain):
+    plain.process(100, JOBMETER_JOB_ID="j")
+    plain.look()
+    plain.end(100)
+    plain.look(NOW_MS + 700_000)
+    plain.process(101, JOBMETER_JOB_ID="j", ticks=1, start=2000)
+    assert plain.look(NOW_MS + 710_000)["cpu.time", "j", "worker-0"] == 0.01
+
+
+@contextmanager
+def family(code, **variables):
+    with subprocess.Popen([sys.executable, "-c", code], env={**os.environ, **variables}, stdin=subprocess.PIPE) as root:
+        try:
+            yield root
+        finally:
+            root.kill()
+
+
+def test_real_children_come_and_go_and_no_counter_falls():
+    """Short-lived, ignored and orphaned children of a real process, looked at as fast as can be."""
+    code = """
+import os, signal, subprocess, sys, time
+burn = [sys.executable, "-c", "import time\\nwhile time.process_time() < 0.12: pass"]
+for turn in range(3):
+    subprocess.run(burn)
+    subprocess.Popen(["sh", "-c", f"{sys.executable} -c 'import time; time.sleep(0.1)' &"]).wait()
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+child = subprocess.Popen(burn)
+while os.path.exists(f"/proc/{child.pid}"): time.sleep(0.01)
+time.sleep(0.5)
+"""
+    collector = JobsCollector(PLACE, ProcessTable(NodeClassifier("n1")), GroupReader(Hierarchies()))
+    job = f"real-{os.getpid()}"
+    sums, counts = [], []
+    with family(code, JOBMETER_JOB_ID=job) as root:
+        while root.poll() is None:
+            values = {s.series.metric: s.value for s in collector.collect(NOW_MS) if s.series.job == job}
+            if values:
+                sums.append(values["cpu.time"])
+                counts.append(values["process.count"])
+            time.sleep(0.01)
+    assert sums == sorted(sums)
+    assert max(counts) >= 2
+    assert sums[-1] >= 4 * 0.12
+
+
+def test_memory_of_a_real_process_is_seen():
+    job = f"memory-{os.getpid()}"
+    collector = JobsCollector(PLACE, ProcessTable(NodeClassifier("n1")), GroupReader(Hierarchies()))
+    code = "x = bytearray(150_000_000); print('ready', flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        env={**os.environ, "JOBMETER_JOB_ID": job},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as root:
+        assert root.stdout is not None
+        root.stdout.readline()
+        values = {s.series.metric: s.value for s in collector.collect(NOW_MS) if s.series.job == job}
+        root.communicate(b"\n")
+    assert 150e6 < values["memory.usage"] < 250e6

@@ -1,0 +1,172 @@
+"""The parts of a run that need no process: names, environments, records, the summary's figures."""
+
+import re
+
+import pytest
+
+from jobmeter.cli.run_summary import duration, size, sparkline
+from jobmeter.collect.base import Owner, Place
+from jobmeter.collect.launch.figures import Figure, Figures
+from jobmeter.collect.launch.plan import Plan, environments, job_name, new_job_id
+from jobmeter.collect.launch.records import JobRecorder, ReplicaLife, exit_status
+from jobmeter.model.job import JobState
+from jobmeter.model.record import check_record, replicas_of
+from jobmeter.model.sample import Sample
+from jobmeter.model.series import check_job_id
+from jobmeter.model.time import SystemClock
+
+PLACE = Place("n1", "c1", "p1")
+
+
+def plan(replicas=1, **more):
+    return Plan(job="j", name="n", kind="PyTorchJob", command=("python", "t.py"), user="ann", replicas=replicas, **more)
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["python", "train.py", "--lr", "1"], "train"),
+        (["/usr/bin/python3.11", "/a/b/train.py"], "train"),
+        (["python", "-m", "pkg.train"], "pkg.train"),
+        (["python", "-c", "print(1)"], "python"),
+        (["python"], "python"),
+        (["python", "-m"], "python"),
+        (["torchrun", "--nproc-per-node", "2", "x.py"], "torchrun"),
+        (["./run.sh"], "run.sh"),
+        (["bash", "run.sh"], "run"),
+        (["/bin/ls", "-l"], "ls"),
+        (["..."], "job"),
+        (["täst x"], "t-st-x"),
+    ],
+)
+def test_a_job_is_named_after_its_script(words, name):
+    assert job_name(words) == name
+
+
+@pytest.mark.parametrize("name", ["train", "a b/c'd", "", "..", "ü" * 300, "x" * 500])
+def test_an_id_is_unique_readable_and_legal(name):
+    ids = {new_job_id(name, SystemClock()) for _ in range(500)}
+    assert len(ids) == 500
+    for one in ids:
+        assert check_job_id(one)
+        assert re.fullmatch(r"[A-Za-z0-9._-]+-\d{8}-[a-z0-9]{6}", one)
+
+
+def test_the_environment_of_replicas():
+    first, second = environments(plan(2, attempt=3), {"A": "b", "RANK": "9"})
+    assert (first["RANK"], second["RANK"], second["LOCAL_RANK"], second["WORLD_SIZE"]) == ("0", "1", "1", "2")
+    assert first["MASTER_PORT"] == second["MASTER_PORT"]
+    assert (first["A"], first["JOBMETER_ATTEMPT"], second["JOBMETER_REPLICA"]) == ("b", "3", "worker-1")
+    (alone,) = environments(plan(), {"RANK": "9"})
+    assert alone["RANK"] == "9"
+    assert "WORLD_SIZE" not in alone
+
+
+def test_records_of_a_run():
+    recorder = JobRecorder(plan(2), PLACE, {"cpu.limit": 2.0}, 1000)
+    lives = [ReplicaLife("worker-0", 0, 1000), ReplicaLife("worker-1", 1, 1000)]
+    (start,) = recorder.started(lives).jobs
+    check_record(start)
+    assert (start.state, start.start, start.created, start.end, start.project) == (
+        JobState.RUNNING,
+        1000,
+        1000,
+        None,
+        "p1",
+    )
+    assert [r.state for r in replicas_of(start)] == [JobState.RUNNING] * 2
+    lives[0].end, lives[0].exit_code = 3000, 0
+    lives[1].end, lives[1].exit_code, lives[1].reason = 2500, 137, "out of memory"
+    (end,) = recorder.ended(lives, 3001, stopped=False).jobs
+    check_record(end)
+    assert (end.state, end.exit_code, end.end, end.error) == (JobState.FAILED, 137, 3001, "worker-1: out of memory")
+    assert [(r.state, r.end, r.exit_code) for r in replicas_of(end)] == [
+        (JobState.SUCCEEDED, 3000, 0),
+        (JobState.FAILED, 2500, 137),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("code", "stopped", "state"),
+    [
+        (0, False, JobState.SUCCEEDED),
+        (0, True, JobState.SUCCEEDED),
+        (143, True, JobState.STOPPED),
+        (143, False, JobState.FAILED),
+    ],
+)
+def test_a_job_is_stopped_when_a_signal_of_ours_ended_it(code, stopped, state):
+    recorder = JobRecorder(plan(), PLACE, {}, 0)
+    (job,) = recorder.ended([ReplicaLife("worker-0", 0, 0, 1, code)], 1, stopped=stopped).jobs
+    assert job.state is state
+
+
+def test_the_first_failure_in_time_decides():
+    lives = [ReplicaLife("a", 0, 0, 30, 3), ReplicaLife("b", 1, 0, 20, 2), ReplicaLife("c", 2, 0, 10, 0)]
+    assert exit_status(lives) == 2
+    assert exit_status(lives[2:]) == 0
+
+
+def replica(metric, rank, time_ms, value):
+    return Sample(PLACE.of_replica(metric, Owner("j", f"worker-{rank}")), time_ms, value)
+
+
+def test_the_figures_of_a_summary():
+    figures = Figures()
+    for rank in (0, 1):
+        figures.begin(PLACE.of_replica("cpu.time", Owner("j", f"worker-{rank}")), 0)
+    figures.watch([replica("cpu.time", r, 1000, 0.5) for r in (0, 1)] + [replica("memory.usage", 0, 1000, 10.0)])
+    figures.watch([replica("cpu.time", r, 3000, 2.5) for r in (0, 1)] + [replica("memory.usage", 0, 3000, 40.0)])
+    figures.watch([replica("cpu.time", r, 3010, 2.51) for r in (0, 1)] + [replica("memory.peak", 0, 3010, 99.0)])
+    cpu = figures.by_name["cpu"]
+    assert cpu.points == [1.0, 2.0]
+    assert (cpu.peak, round(cpu.mean, 3)) == (2.0, round(5 / 3, 3))
+    assert figures.total("cpu.time") == pytest.approx(5.02)
+    assert figures.by_name["memory"].peak == 40
+    assert figures.memory_peak == 99
+
+
+def test_a_counter_counts_from_its_first_sample_unless_its_start_is_known():
+    figures = Figures()
+    for time_ms, value in ((0, 1000.0), (1000, 1500.0)):
+        figures.watch([Sample(PLACE.of_node("node.network.receive"), time_ms, value)])
+    assert figures.total("node.network.receive") == 500
+    assert figures.by_name["node.network.receive"].peak == 500
+
+
+def test_the_points_stay_few_however_long_the_job_runs():
+    figure = Figure()
+    for number in range(20_000):
+        figure.add(float(number))
+    assert len(figure.points) <= 512
+    assert figure.points == sorted(figure.points)
+    assert figure.peak == 19_999
+    assert figure.mean == pytest.approx(9999.5)
+
+
+@pytest.mark.parametrize(
+    ("points", "drawn"),
+    [([], ""), ([0.0], "▁"), ([0.0, 0.0], "▁▁"), ([0.0, 1.0], "▁█"), ([5.0], "█"), ([1.0, 2.0, 4.0], "▃▅█")],
+)
+def test_sparklines(points, drawn):
+    assert sparkline(points) == drawn
+
+
+def test_a_sparkline_fits():
+    assert len(sparkline([float(i) for i in range(1000)], 24)) == 24
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.214, "0.21 s"), (12.34, "12.3 s"), (245, "4 m 05 s"), (7380, "2 h 03 m"), (59.97, "60.0 s")],
+)
+def test_durations(seconds, text):
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (123e6, "123 MB"), (99.97e6, "100 MB"), (4e12, "4.0 TB")],
+)
+def test_sizes(count, text):
+    assert size(count) == text

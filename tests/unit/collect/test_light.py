@@ -1,0 +1,87 @@
+"""The agent is light: nothing of the server's is imported, and every metric that is sent is in the catalogue."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jobmeter.collect.base import Place
+from jobmeter.collect.discover.classify import NodeClassifier
+from jobmeter.collect.registry import host_collectors, job_collectors
+from jobmeter.model.catalog import CATALOG
+
+ROOT = Path(__file__).parents[3]
+HEAVY = {
+    "alembic",
+    "chdb",
+    "clickhouse_connect",
+    "cryptography",
+    "granian",
+    "litestar",
+    "numpy",
+    "pandas",
+    "psycopg",
+    "pyarrow",
+    "sqlalchemy",
+    "zstandard",
+}
+
+
+@pytest.mark.parametrize(
+    "modules", ["jobmeter.collect.agent, jobmeter.cli.agent", "jobmeter.cli.run, jobmeter.cli.local"]
+)
+def test_nothing_heavy_is_imported(modules):
+    code = f"import sys, jobmeter.collect.loop, {modules}; print(sorted({HEAVY!r} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_the_agent_itself_needs_no_rich():
+    code = "import sys, jobmeter.collect.agent; print('rich' in sys.modules, 'pynvml' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False False\n"
+
+
+def test_every_described_metric_is_in_the_catalogue_and_every_collector_has_its_own_name():
+    place = Place("n1")
+    planned = [*host_collectors(place), *job_collectors(place, NodeClassifier("n1"), alone=False).planned]
+    names = [entry.collector.name for entry in planned]
+    assert len(set(names)) == len(names)
+    described = [metric for entry in planned for metric in entry.collector.describe()]
+    assert [metric for metric in described if metric not in CATALOG] == []
+    assert len(set(described)) == len(described)
+
+
+@pytest.mark.slow
+def test_the_agent_starts_with_the_base_dependencies_alone(tmp_path):
+    """A fresh environment with what requirements/base.txt pins, and nothing else."""
+    uv = Path(sys.executable).with_name("uv")
+    if not uv.exists():
+        pytest.skip("no uv beside this Python")
+    python = tmp_path / "venv" / "bin" / "python"
+    for command in (
+        [uv, "venv", "--quiet", "--python", sys.executable, tmp_path / "venv"],
+        [uv, "pip", "install", "--quiet", "--python", python, "--require-hashes", "-r", ROOT / "requirements/base.txt"],
+        [uv, "pip", "install", "--quiet", "--python", python, "--no-deps", ROOT],
+    ):
+        subprocess.run(command, check=True, capture_output=True, timeout=240)
+    code = f"""
+import importlib.util, jobmeter.collect, jobmeter.collect.agent
+print([name for name in sorted({HEAVY!r}) if importlib.util.find_spec(name)])
+"""
+    done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+    command = [python, "-m", "jobmeter", "agent"]
+    assert b"--server" in subprocess.run([*command, "--once", "--help"], capture_output=True, check=True).stdout
+    started = subprocess.run(
+        [*command, "--once", "--server", "http://127.0.0.1:9", "--key", "k", "--spool", tmp_path / "spool"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert started.returncode == 1
+    assert "not delivered" in started.stderr
+    assert "Traceback" not in started.stderr
+    assert list((tmp_path / "spool").glob("*.frames"))

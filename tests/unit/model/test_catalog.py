@@ -1,0 +1,86 @@
+"""The table of metrics is whole: derivations lead somewhere, names are unique, bounds make sense."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobmeter.model.catalog import CATALOG, METRICS, Aggregate, Kind, Scope, by_dialect_name, find
+
+REPLICA = {
+    "cpu": ("usage", "limit", "utilization"),
+    "memory": ("usage", "limit", "utilization"),
+    "network": ("receive", "transmit"),
+    "disk": ("read", "write"),
+    "storage.ephemeral": ("usage", "limit", "utilization"),
+    "storage.cache": ("usage", "limit", "utilization"),
+}
+DEVICE = (
+    "utilization",
+    "memory.usage",
+    "memory.limit",
+    "memory.utilization",
+    "sm.active",
+    "tensor.active",
+    "dram.active",
+    "power",
+    "energy",
+    "temperature",
+)
+CORE = [f"{prefix}.{name}" for prefix, own in REPLICA.items() for name in own]
+CORE += [f"{prefix}.{name}" for prefix in ("gpu", "npu") for name in DEVICE]
+COUNTERS = {"cpu.time", "network.receive", "network.transmit", "disk.read", "disk.write", "gpu.energy", "npu.energy"}
+metrics = pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+
+
+@pytest.mark.parametrize("name", CORE)
+def test_the_core_names_are_there(name):
+    assert find(name) is not None
+    assert (CATALOG[name].kind is Kind.COUNTER) == (name in COUNTERS)
+
+
+def test_names_are_unique():
+    assert len(CATALOG) == len(METRICS)
+
+
+@metrics
+def test_every_row_is_whole(metric):
+    assert re.fullmatch(r"[A-Za-z_][A-Za-z0-9._:-]{0,199}", metric.name)
+    assert metric.text.endswith(".")
+    assert metric.minimum is None or metric.maximum is None or metric.minimum < metric.maximum
+    if metric.kind is Kind.COUNTER:
+        assert metric.answer_unit
+        assert metric.minimum == 0.0
+    if metric.over is Aggregate.RATIO:
+        assert metric.ratio is not None
+    if metric.ratio is not None:
+        usage, limit = (CATALOG[name] for name in metric.ratio)
+        assert usage.unit == limit.unit
+        assert metric.unit == "1"
+        assert {usage.scope, limit.scope} == {metric.scope}
+    if metric.rate_of:
+        counter = CATALOG[metric.rate_of]
+        assert counter.kind is Kind.COUNTER
+        assert counter.answer_unit == metric.answer_unit
+
+
+def test_a_dialect_gives_each_of_its_names_once():
+    for dialect in {dialect for metric in METRICS for dialect in metric.names}:
+        named = [metric for metric in METRICS if dialect in metric.names]
+        assert len(by_dialect_name(dialect)) == len(named)
+
+
+def test_flink_has_the_vendor_s_forty_names():
+    assert len([name for name in CATALOG if name.startswith("flink.")]) == 40
+
+
+@given(st.text(max_size=20))
+def test_only_open_prefixes_are_open(name):
+    metric = find(name)
+    if metric is not None and name not in CATALOG:
+        assert name.startswith(("app.", "external."))
+    opened = find(f"app.{name}")
+    assert (opened is None) == (name.endswith(".") or not name)
+    if opened is not None:
+        assert (opened.kind, opened.scope, opened.minimum) == (Kind.GAUGE, Scope.REPLICA, None)

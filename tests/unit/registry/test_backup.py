@@ -1,0 +1,143 @@
+"""Copies: made while others write, brought back into either database."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jobmeter.errors import ConflictError, InvalidRequestError, UnavailableError
+from jobmeter.model.job import JobFilter, JobState
+from jobmeter.model.record import AllocationRecord, JobRecord, NodeRecord, Records, ReplicaRecord
+from jobmeter.model.retention import Retention
+from jobmeter.registry.base import Observation, Registry, StoredKey
+from jobmeter.registry.open import open_registry
+
+NOW = 1_790_000_000_000
+KEY = StoredKey(
+    id="key-1", name="ci", role="admin", project=None, token_hash=bytes(range(32)), access_key_id="AK",
+    sealed_secret=b"\x00\x01\xff", created=5, revoked=6, last_used=7,
+)  # fmt: skip
+
+
+def fill(registry: Registry) -> None:
+    held = AllocationRecord(replica="w", node="n", device="gpu0", start=NOW - 9, source="scheduler", rank=3)
+    worker = ReplicaRecord(name="w", rank=1, node="n", state=JobState.RUNNING, devices=["gpu1"])
+    jobs = [
+        JobRecord(job_id="a\u2028b", name='größe\n"x"', labels={"k": "v"}, error="a\tb", instance_type={"cpu": 2}),
+        JobRecord(job_id="j", state=JobState.RUNNING, start=NOW, replicas=[worker, "v"], allocations=[held]),
+    ]
+    registry.record("p", Records(jobs=[jobs[1]], nodes=[NodeRecord(name="n", info={"cores": 8})]), NOW)
+    names = {"project": "default", "replica": "w", "attempt": 1, "cluster": "c", "node": "n", "device": "gpu0"}
+    registry.observe([Observation(job=f"o{n}", first_ms=n, last_ms=n + 5, **names) for n in range(2500)], NOW)  # type: ignore[arg-type]
+    registry.record("default", Records(jobs=[JobRecord(job_id="o7", name=jobs[0].name, error=jobs[0].error)]), NOW)
+    registry.set_retention("p", Retention(raw_days=3))
+    registry.add_key(KEY)
+
+
+def everything(registry: Registry) -> object:
+    page = registry.jobs(JobFilter(sort="id", limit=10_000), NOW)
+    views = [registry.job(frozenset({job.project}), job.id, NOW) for job in page.jobs[::50] + page.jobs[:3]]
+    own = registry.retention("p"), registry.retention("default")
+    return page.jobs, views, registry.job(None, "j", NOW), registry.nodes(None), registry.keys(), own
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def empty(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Registry]:
+    url = f"sqlite:///{tmp_path / 'other' / 'registry.db'}"
+    if request.param == "postgresql":
+        url = request.getfixturevalue("other_postgresql_url")
+    registry = open_registry(url, Retention())
+    yield registry
+    registry.close()
+
+
+def test_a_copy_brings_everything_back_in_either_database(registry: Registry, empty: Registry, tmp_path: Path) -> None:
+    fill(registry)
+    registry.backup(tmp_path / "copy")
+    empty.restore(tmp_path / "copy")
+    assert everything(empty) == everything(registry)
+    # What is written next takes no number that is in use.
+    for target in (empty, registry):
+        held = AllocationRecord(replica="z", node="n", device="gpu9", start=NOW)
+        target.record("p", Records(jobs=[JobRecord(job_id="j", allocations=[held])]), NOW)
+    assert everything(empty) == everything(registry)
+
+
+def test_a_copy_of_an_empty_registry_is_a_copy(registry: Registry, empty: Registry, tmp_path: Path) -> None:
+    registry.backup(tmp_path / "copy")
+    empty.restore(tmp_path / "copy")
+    assert empty.jobs(JobFilter(), NOW).total == 0
+
+
+def test_a_copy_holds_one_moment_while_others_write(registry: Registry, empty: Registry, tmp_path: Path) -> None:
+    stop = threading.Event()
+    written = 0
+
+    def write() -> None:
+        nonlocal written
+        while not stop.is_set():
+            jobs = [JobRecord(job_id=f"{side}{written}", replicas=["w"]) for side in "ab"]
+            registry.record("default", Records(jobs=jobs), NOW)
+            written += 1
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    for number in range(3):
+        registry.backup(tmp_path / f"copy{number}")
+    stop.set()
+    thread.join()
+    empty.restore(tmp_path / "copy2")
+    ids = {job.id for job in empty.jobs(JobFilter(limit=100_000), NOW).jobs}
+    count = len(ids) // 2
+    assert ids == {f"{side}{number}" for side in "ab" for number in range(count)}
+    assert count <= written
+
+
+def test_a_copy_is_not_written_over_another(registry: Registry, tmp_path: Path) -> None:
+    registry.backup(tmp_path / "copy")
+    with pytest.raises(ConflictError):
+        registry.backup(tmp_path / "copy")
+
+
+def test_only_an_empty_registry_is_filled(registry: Registry, tmp_path: Path) -> None:
+    fill(registry)
+    registry.backup(tmp_path / "copy")
+    before = everything(registry)
+    with pytest.raises(ConflictError):
+        registry.restore(tmp_path / "copy")
+    assert everything(registry) == before
+
+
+def test_a_damaged_copy_fills_nothing(
+    registry: Registry, tmp_path: Path, request: pytest.FixtureRequest, postgresql_url: str
+) -> None:
+    source = open_registry(postgresql_url, Retention())
+    fill(source)
+    source.backup(tmp_path / "copy")
+    source.close()
+    if "postgresql" in request.node.name:
+        return  # the source is this very database, and not empty
+    rows = tmp_path / "copy" / "registry.jsonl"
+    whole = rows.read_bytes()
+    for damaged in (whole[:-9], whole.replace(b'"row":{', b'"row":[', 1), b"", whole.replace(b"0001", b"0000", 1)):
+        rows.write_bytes(damaged)
+        with pytest.raises(InvalidRequestError) as refused:
+            registry.restore(tmp_path / "copy")
+        assert refused.value.field == "directory"
+        assert registry.jobs(JobFilter(), NOW).total == 0
+    rows.write_bytes(whole)
+    registry.restore(tmp_path / "copy")
+    assert registry.jobs(JobFilter(), NOW).total == 2501
+
+
+def test_a_folder_without_a_copy_is_named(registry: Registry, tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequestError) as refused:
+        registry.restore(tmp_path / "none")
+    assert refused.value.field == "directory"
+
+
+def test_a_folder_that_cannot_be_made_is_unavailable(registry: Registry, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(UnavailableError):
+        registry.backup(tmp_path / "file" / "copy")

@@ -1,0 +1,109 @@
+"""Opening: URLs, migrations, several programs at once."""
+
+import multiprocessing
+import stat
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+from jobmeter.errors import ConfigurationError, UnavailableError
+from jobmeter.model.job import JobFilter
+from jobmeter.model.retention import Retention
+from jobmeter.registry.base import Registry
+from jobmeter.registry.database import Database
+from jobmeter.registry.migrate import HEAD, KNOWN
+from jobmeter.registry.open import open_registry
+from jobmeter.registry.schema import metadata
+
+
+def _open_and_close(url: str) -> int:
+    registry = open_registry(url, Retention())
+    total = registry.jobs(JobFilter(), 0).total
+    registry.close()
+    return total
+
+
+def test_the_migrations_make_the_tables_of_the_schema(url: str) -> None:
+    _open_and_close(url)
+    database = Database(url)
+    with database.read() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_server_default": False})
+        assert compare_metadata(context, metadata) == []
+        made, meant = sa.inspect(connection), metadata.tables
+        for name, table in meant.items():
+            indexes = {index["name"]: index["column_names"] for index in made.get_indexes(name)}
+            assert indexes == {str(index.name): [c.name for c in index.columns] for index in table.indexes}
+    database.close()
+
+
+def test_the_newest_migration_is_the_head() -> None:
+    config = Config()
+    config.set_main_option("script_location", "jobmeter.registry:migrations")
+    scripts = ScriptDirectory.from_config(config)
+    assert scripts.get_heads() == [HEAD]
+    assert {script.revision for script in scripts.walk_revisions()} == KNOWN
+
+
+def test_several_programs_may_start_at_once(url: str) -> None:
+    with multiprocessing.get_context("spawn").Pool(4) as pool:
+        assert pool.map(_open_and_close, [url] * 8) == [0] * 8
+
+
+def test_a_database_of_a_newer_version_is_left_alone(url: str) -> None:
+    _open_and_close(url)
+    database = Database(url)
+    with database.write() as connection:
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
+    database.close()
+    with pytest.raises(ConfigurationError, match="newer version"):
+        _open_and_close(url)
+
+
+@pytest.mark.parametrize("url", ["mysql://host/db", "sqlite://", "sqlite:///:memory:", "nonsense", ""])
+def test_a_url_that_cannot_be_used_is_refused(url: str) -> None:
+    with pytest.raises(ConfigurationError):
+        open_registry(url, Retention())
+
+
+def test_a_server_that_does_not_answer_is_unavailable() -> None:
+    with pytest.raises(UnavailableError):
+        open_registry("postgresql://nobody@127.0.0.1:1/none", Retention())
+
+
+def test_a_password_is_never_in_a_message() -> None:
+    with pytest.raises(UnavailableError) as failed:
+        open_registry("postgresql://nobody:hunter2@127.0.0.1:1/none", Retention())
+    assert "hunter2" not in failed.value.message
+
+
+def test_only_its_owner_may_read_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "folder" / "registry.db"
+    registry = open_registry(f"sqlite:///{path}", Retention())
+    for file in path.parent.iterdir():
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
+    registry.close()
+
+
+def test_sqlite_keeps_what_it_acknowledged(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'registry.db'}")
+    with database.read() as connection:
+        values = {
+            name: connection.exec_driver_sql(f"PRAGMA {name}").scalar()
+            for name in ("journal_mode", "synchronous", "foreign_keys")
+        }
+    assert values == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
+    database.close()
+
+
+def test_retention_is_a_projects_own_or_the_servers(registry: Registry) -> None:
+    assert registry.retention("p") == Retention()
+    own = Retention(raw_days=1, minute_days=2, hour_days=3)
+    registry.set_retention("p", own)
+    assert (registry.retention("p"), registry.retention("q")) == (own, Retention())
+    registry.set_retention("p", None)
+    assert registry.retention("p") == Retention()
