@@ -29,7 +29,7 @@ class Agent:
         self._interval_ms = interval_ms
         self._outbox = Outbox(spool)
         self._delivery = Delivery(self._outbox, connect, clock)
-        jobs = job_collectors(place, NodeClassifier(place.node), alone=False)
+        jobs = job_collectors(place, NodeClassifier(place.node), alone=False, state=spool.directory if spool else None)
         timeout = min(_LONGEST_TURN, max(interval_ms * 0.8 / 1000, 0.5))
         workers = [
             Worker(planned.collector, planned.every_ms, clock, timeout)

@@ -6,6 +6,7 @@ Otherwise, and for what groups do not count, from their processes.
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from queue import Empty, SimpleQueue
 
 from jobmeter.collect.base import Owner, Place, Samples
@@ -15,6 +16,7 @@ from jobmeter.collect.cgroup.usage import Usage
 from jobmeter.collect.discover.table import Process, ProcessTable
 from jobmeter.collect.process import surroundings
 from jobmeter.collect.process.count import Ended, ProcessCounters
+from jobmeter.collect.process.keep import Keeper
 from jobmeter.model.sample import Sample
 
 _METRICS = (
@@ -62,13 +64,19 @@ class JobsCollector:
         groups: GroupReader,
         proc_root: str = "/proc",
         ticks_per_second: int = 0,
+        state: Path | None = None,
     ) -> None:
+        """``state``: folder in which to remember the counters over a restart of the agent."""
         self._place = place
         self._table = table
         self._reader = groups
         self._proc = proc_root
         self._by_process = ProcessCounters(proc_root, ticks_per_second)
         self._by_group = GroupCounters()
+        self._kept_of_processes = Keeper(state / "counters-processes.json" if state else None)
+        self._kept_of_groups = Keeper(state / "counters-groups.json" if state else None)
+        self._by_process.resume(self._kept_of_processes.load())
+        self._by_group.resume(self._kept_of_groups.load())
         self._peaks: dict[Owner, float] = {}
         self._prefers_first: dict[tuple[Owner, str], bool] = {}
         self._seen_ms: dict[Owner, int] = {}
@@ -95,6 +103,8 @@ class JobsCollector:
         self._by_process.update(processes, ended)
         self._by_group.update({owner: replica.groups for owner, replica in replicas.items()})
         by_process, by_group = self._by_process.totals(), self._by_group.totals()
+        self._kept_of_processes.save(by_process)
+        self._kept_of_groups.save(by_group)
         samples: Samples = []
         for owner, replica in replicas.items():
             self._seen_ms[owner] = now_ms

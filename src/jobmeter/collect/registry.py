@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from jobmeter.collect.base import Collector, Place
 from jobmeter.collect.cgroup.paths import Hierarchies
@@ -62,13 +63,14 @@ class JobCollectors:
         return [Planned(self.jobs), Planned(self.nvidia)]
 
 
-def job_collectors(place: Place, classifier: Classifier, *, alone: bool) -> JobCollectors:
+def job_collectors(place: Place, classifier: Classifier, *, alone: bool, state: Path | None = None) -> JobCollectors:
     """The collectors of the jobs whose processes ``classifier`` knows.
 
-    ``alone``: one job measures itself, and leaves what is nobody's to the agent of the node.
+    ``alone``: one job measures itself, and leaves what is nobody's to the agent of the node. ``state``: folder in which
+    counters are remembered over a restart.
     """
     table = ProcessTable(classifier)
-    jobs = JobsCollector(place, table, GroupReader(Hierarchies()))
+    jobs = JobsCollector(place, table, GroupReader(Hierarchies()), state=state)
     nvidia = NvidiaCollector(
         place,
         PynvmlLibrary(),

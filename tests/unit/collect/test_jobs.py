@@ -41,7 +41,8 @@ class Recorded:
         self.root = plant(root, HOST, *trees)
         proc = f"{root}/proc"
         groups = GroupReader(Hierarchies(proc, str(root)), f"{root}/sys")
-        self.collector = JobsCollector(PLACE, ProcessTable(NodeClassifier("n1", proc), proc), groups, proc, 100)
+        table = ProcessTable(NodeClassifier("n1", proc), proc)
+        self.collector = JobsCollector(PLACE, table, groups, proc, 100, root)
 
     def look(self, now_ms=NOW_MS):
         return {(s.series.metric, s.series.job, s.series.replica): s.value for s in self.collector.collect(now_ms)}
@@ -193,6 +194,32 @@ def test_ways_to_count_are_not_mixed(tmp_path):
     assert recorded.look()["cpu.time", "21", "worker-2"] == 12.5
     (tmp_path / "sys/fs/cgroup/cpuacct/slurm_n1/uid_65534/job_21/step_0/task_2/cpuacct.usage").unlink()
     assert recorded.look()["cpu.time", "21", "worker-2"] == 12.5
+
+
+@pytest.mark.parametrize("trees", [(), (V1,)])
+def test_a_restart_of_the_agent_lets_no_counter_fall(tmp_path, trees):
+    before = Recorded(tmp_path, *trees)
+    groups = SLURM if trees else "0::/\n"
+    before.process(100, groups=groups, ticks=100, JOBMETER_JOB_ID="j", io=(10, 0))
+    before.process(101, 100, groups=groups, ticks=700, io=(5, 0))
+    first = before.look()
+    before.end(101)
+    after = Recorded(tmp_path, *trees)
+    second = after.look()
+    for metric in ("cpu.time", "disk.read"):
+        assert second[metric, "j", "worker-0"] == first[metric, "j", "worker-0"]
+    after.process(100, groups=groups, ticks=150, JOBMETER_JOB_ID="j", io=(11, 0))
+    third = after.look()
+    assert third["disk.read", "j", "worker-0"] == 16
+    if not trees:
+        assert third["cpu.time", "j", "worker-0"] == 8.5
+
+
+def test_counters_that_cannot_be_read_back_are_started_anew(tmp_path):
+    (tmp_path / "counters-processes.json").write_text("[{]")
+    recorded = Recorded(tmp_path)
+    recorded.process(100, ticks=100, JOBMETER_JOB_ID="j")
+    assert recorded.look()["cpu.time", "j", "worker-0"] == 1
 
 
 def test_a_replica_of_long_ago_is_forgotten(plain):

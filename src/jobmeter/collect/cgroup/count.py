@@ -37,6 +37,11 @@ class GroupCounters:
                 sums.setdefault(owner, {})[name] = values[0]
         return sums
 
+    def resume(self, reached: Mapping[Owner, Mapping[str, float]]) -> None:
+        """Go on from what ``totals`` gave in an earlier life of the agent."""
+        for name, totals in self._totals.items():
+            totals.resume({owner: (counts[name],) for owner, counts in reached.items() if name in counts})
+
     def forget(self, owners: set[Owner]) -> None:
         """Drop what is kept of replicas that are over."""
         for totals in self._totals.values():

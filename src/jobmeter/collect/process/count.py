@@ -57,6 +57,13 @@ class ProcessCounters:
             sums.setdefault(owner, {}).update(read=values[0], write=values[1])
         return sums
 
+    def resume(self, reached: Mapping[Owner, Mapping[str, float]]) -> None:
+        """Go on from what ``totals`` gave in an earlier life of the agent."""
+        self._cpu.resume({owner: (counts["cpu"],) for owner, counts in reached.items() if "cpu" in counts})
+        self._io.resume(
+            {owner: (counts["read"], counts["write"]) for owner, counts in reached.items() if "read" in counts}
+        )
+
     def forget(self, owners: set[Owner]) -> None:
         """Drop what is kept of replicas that are over."""
         self._cpu.forget(owners)

@@ -34,6 +34,11 @@ class Totals(Generic[K, O]):
         self._gone: dict[O, Values] = {}
         self._foreign: dict[K, Values] = {}
         self._highest: dict[O, Values] = {}
+        self._floors: dict[O, Values] = {}
+
+    def resume(self, floors: Mapping[O, Values]) -> None:
+        """Say what the sums had reached in an earlier life: what is missing then belongs to things that are gone."""
+        self._floors = dict(floors)
 
     def update(self, live: Mapping[K, Reading[K, O]], ended: Mapping[K, Reading[K, O]] | None = None) -> None:
         """Take in what there is now. ``ended`` are final counts of things that were waited for since the last call."""
@@ -58,6 +63,10 @@ class Totals(Generic[K, O]):
         for key, reading in self._last.items():
             own = _subtract(reading.values, self._foreign.get(key, self._zero))
             sums[reading.owner] = _add(sums.get(reading.owner, self._zero), own)
+        for owner in self._floors.keys() & sums.keys():
+            missing = _subtract(self._floors.pop(owner), sums[owner])
+            self._keep(owner, missing)
+            sums[owner] = _add(sums[owner], missing)
         for owner, values in sums.items():
             sums[owner] = self._highest[owner] = _most(values, self._highest.get(owner, self._zero))
         return sums
@@ -66,6 +75,7 @@ class Totals(Generic[K, O]):
         """Drop what is kept of owners that are over."""
         for owner in owners:
             self._gone.pop(owner, None)
+            self._floors.pop(owner, None)
             self._highest.pop(owner, None)
 
     def _lost(self, now: Mapping[K, Reading[K, O]]) -> dict[K, dict[O, Values]]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from jobmeter.errors import LimitExceededError
 from jobmeter.model.batch import BucketColumns, SampleBatch, SampleColumns, SeriesKeys
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import Series
@@ -66,9 +67,13 @@ class WindowedStore:
         """See ``Store.read``."""
         views = self._inside(keys, span.start_ms)
         if views is None:
-            return self._engine.read(keys, span, budget)
+            yield from self._engine.read(keys, span, budget)
+            return
         columns = _cut(views, span)
-        return iter((columns,) if len(columns) else ())
+        if len(columns) > budget.rows:
+            raise LimitExceededError("the question reads more stored rows than one may: narrow its range", "range")
+        if len(columns):
+            yield columns
 
     def previous(self, keys: SeriesKeys, before_ms: int, budget: ReadBudget) -> SampleColumns:
         """See ``Store.previous``."""

@@ -1,0 +1,148 @@
+"""The hot window keeps the store's contract: wide, tiny, and starved of memory."""
+
+import random
+
+import numpy as np
+import pytest
+
+from jobmeter.model.batch import SeriesKeys
+from jobmeter.model.series import Series
+from jobmeter.model.time import HOUR, MINUTE, SECOND, TimeRange, parse_time
+from jobmeter.store.base import ReadBudget, Selector, Store
+from jobmeter.store.memory import MemoryStore
+from jobmeter.store.window.store import WindowedStore
+from jobmeter.testing.samples import FOREVER, batch_of, read_all
+from jobmeter.testing.store import StoreTests
+
+ALWAYS = 10**13
+BEGIN = parse_time("2030-06-01")
+
+
+class HandClock:
+    """A clock that is set by hand."""
+
+    def __init__(self, now_ms: int) -> None:
+        self.now = now_ms
+
+    def now_ms(self) -> int:
+        return self.now
+
+    def monotonic(self) -> float:
+        return self.now / 1000
+
+
+class TestWide(StoreTests):
+    """Everything lies in the window."""
+
+    @pytest.fixture
+    def store(self) -> Store:
+        return WindowedStore(MemoryStore(), HandClock(parse_time("2029-12-01")), length_ms=ALWAYS, bound=2**30)
+
+
+class TestPast(StoreTests):
+    """Everything is older than the window."""
+
+    @pytest.fixture
+    def store(self) -> Store:
+        return WindowedStore(MemoryStore(), HandClock(parse_time("2099-01-01")), length_ms=HOUR, bound=2**30)
+
+
+class TestStarved(StoreTests):
+    """There is never memory enough."""
+
+    @pytest.fixture
+    def store(self) -> Store:
+        return WindowedStore(MemoryStore(), HandClock(parse_time("2029-12-01")), length_ms=ALWAYS, bound=4096)
+
+
+class Engine(MemoryStore):
+    """Counts how often it is read."""
+
+    reads = 0
+
+    def read(self, *arguments, **named):
+        self.reads += 1
+        return super().read(*arguments, **named)
+
+
+def gauge(replica: str) -> Series:
+    return Series("gpu.power", job="job", replica=replica)
+
+
+@pytest.mark.parametrize("bound", [2**30, 6000])
+@pytest.mark.parametrize("seed", range(12))
+def test_time_goes_on_and_every_question_is_answered_as_by_the_engine_alone(seed: int, bound: int) -> None:
+    generator = random.Random(seed)
+    clock = HandClock(BEGIN)
+    engine = MemoryStore()
+    store = WindowedStore(engine, clock, length_ms=10 * MINUTE, bound=bound)
+    series = [gauge(f"worker-{number}") for number in range(4)]
+    for _ in range(150):
+        clock.now += generator.choice([SECOND, 20 * SECOND, 3 * MINUTE])
+        rows: dict[tuple[Series, int], float] = {}
+        for one in generator.sample(series, generator.randint(1, 4)):
+            for _ in range(generator.randint(1, 5)):
+                late = generator.choice([0, 0, 5 * SECOND, 9 * MINUTE, 11 * MINUTE, 2 * HOUR])
+                rows[one, clock.now - late - generator.randrange(10) * SECOND] = generator.randrange(100) / 4
+        store.append(batch_of(rows), FOREVER)
+        start = clock.now - generator.choice([MINUTE, 9 * MINUTE, 12 * MINUTE, 3 * HOUR])
+        span = TimeRange(start, start + generator.choice([SECOND, 5 * MINUTE, 4 * HOUR]))
+        asked = generator.sample(series, generator.randint(1, 4))
+        assert read_all(store, asked, span) == read_all(engine, asked, span)
+        ours = store.previous(SeriesKeys.of(asked), start, ReadBudget())
+        theirs = engine.previous(SeriesKeys.of(asked), start, ReadBudget())
+        for name in ("index", "time", "value"):
+            assert np.array_equal(getattr(ours, name), getattr(theirs, name))
+        selector = Selector(jobs=(series[0].job_key,), since=span.start_ms)
+        assert set(store.find(selector)) >= set(engine.find(selector))
+    assert store.window.bytes <= max(bound, 20_000)
+
+
+def test_the_last_hour_does_not_ask_the_engine() -> None:
+    clock = HandClock(BEGIN)
+    engine = Engine()
+    store = WindowedStore(engine, clock, length_ms=2 * HOUR, bound=2**30)
+    one = gauge("worker-0")
+    for minute in range(180):
+        clock.now = BEGIN + minute * MINUTE
+        store.append(batch_of({(one, clock.now): float(minute)}), FOREVER)
+    engine.reads = 0
+    span = TimeRange(clock.now - HOUR, clock.now)
+    assert len(read_all(store, [one], span)) == 60
+    assert engine.reads == 0
+    assert len(read_all(store, [one], TimeRange(BEGIN, clock.now))) == 179
+    assert engine.reads == 1
+
+
+def test_a_view_stays_what_it_was() -> None:
+    clock = HandClock(BEGIN)
+    store = WindowedStore(MemoryStore(), clock, length_ms=HOUR, bound=2**30)
+    one = gauge("worker-0")
+    store.append(batch_of({(one, BEGIN + at): float(at) for at in range(0, 100, 2)}), FOREVER)
+    (view,) = store.window.views(SeriesKeys.of([one]))
+    assert view is not None
+    before = view.time.copy(), view.value.copy()
+    store.append(batch_of({(one, BEGIN + at): -1.0 for at in range(300)}), FOREVER)
+    assert np.array_equal(view.time, before[0])
+    assert np.array_equal(view.value, before[1])
+
+
+def test_what_was_there_before_the_start_is_taken_in() -> None:
+    clock = HandClock(BEGIN)
+    engine = Engine()
+    one = gauge("worker-0")
+    engine.append(batch_of({(one, BEGIN - at * MINUTE): float(at) for at in range(1, 50)}), FOREVER)
+    store = WindowedStore(engine, clock, length_ms=HOUR, bound=2**30)
+    store.append(batch_of({(one, BEGIN): 0.0}), FOREVER)
+    engine.reads = 0
+    assert len(read_all(store, [one], TimeRange(BEGIN - 30 * MINUTE, BEGIN + 1))) == 31
+    assert engine.reads == 0
+
+
+def test_a_deleted_job_is_gone_from_the_window_too() -> None:
+    store = WindowedStore(MemoryStore(), HandClock(BEGIN), length_ms=HOUR, bound=2**30)
+    one = gauge("worker-0")
+    store.append(batch_of({(one, BEGIN): 1.0}), FOREVER)
+    store.delete_job(one.job_key)
+    assert read_all(store, [one], TimeRange(BEGIN - HOUR, BEGIN + HOUR)) == {}
+    assert store.find(Selector(jobs=(one.job_key,))) == []
