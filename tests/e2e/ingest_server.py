@@ -4,6 +4,7 @@ import json
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
+from typing import Any
 
 from tests.unit.wire.straight_reader import read_body
 
@@ -14,7 +15,7 @@ class Received:
     def __init__(self):
         self.bodies = []
         self.headers = []
-        self.refuse = lambda body: None
+        self.refuse: Any = lambda body: None
         self.url = ""
 
     @property
