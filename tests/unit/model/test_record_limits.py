@@ -7,7 +7,7 @@ import pytest
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.record import decode_record
 
-REFUSED = {
+REFUSED: dict[str, tuple[dict[str, object], str]] = {
     "a device that was given back before it was given": (
         {"allocations": [{"replica": "w", "node": "n", "device": "gpu0", "start": 20, "end": 10}]},
         "allocations.end",
