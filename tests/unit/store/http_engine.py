@@ -1,11 +1,14 @@
 """ClickHouse's HTTP interface in front of embedded chDB: a server for tests, with the real engine behind it.
 
-``python http_engine.py FOLDER`` prints its port and serves until its standard input ends. It speaks as much of the
-interface as clickhouse-connect uses: statements and parameters in the URL, the body or a form, settings in the URL,
-inserts in the body, streamed answers, errors with their code.
+``python http_engine.py FOLDER [CONFIG]`` prints its port and serves until its standard input ends. With a
+configuration, which names clusters, it stands for one node: it runs what is meant for all of them, and keeps in a plain
+table what a cluster would replicate. It speaks as much of the interface as clickhouse-connect uses: statements and
+parameters in the URL, the body or a form, settings in the URL, inserts in the body, streamed answers, errors with their
+code.
 """
 
 import os
+import re
 import sys
 import tempfile
 import threading
@@ -61,6 +64,7 @@ class Engine:
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     engine: Engine
+    alone: bool = False
 
     def log_message(self, *arguments: object) -> None:
         pass
@@ -75,6 +79,9 @@ class Handler(BaseHTTPRequestHandler):
         url = {name: values[-1] for name, values in parse_qs(urlsplit(self.path).query, keep_blank_values=True).items()}
         statement, parameters, data = self._request(url)
         settings = {name: value for name, value in url.items() if name not in _NOT_SETTINGS and name[:6] != "param_"}
+        if self.alone:
+            statement = re.sub(r" ON CLUSTER '\w+'", "", statement)
+            statement = re.sub(r"Replicated(ReplacingMergeTree)\('[^']+', '[^']+'(?:, )?", r"\1(", statement)
         connection = self.engine.take()
         self.started = False
         try:
@@ -181,7 +188,9 @@ class Handler(BaseHTTPRequestHandler):
 
 def main() -> None:
     folder = Path(sys.argv[1])
-    Handler.engine = Engine(f"{folder}?backups.allowed_path=/")
+    config = f"&config-file={sys.argv[2]}" if len(sys.argv) > 2 else ""
+    Handler.alone = bool(config)
+    Handler.engine = Engine(f"{folder}?backups.allowed_path=/{config}")
     Handler.engine.give_back(Handler.engine.take())
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True

@@ -4,6 +4,7 @@ import os
 import secrets
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,15 +19,20 @@ REAL = os.environ.get("JOBMETER_TEST_CLICKHOUSE", "")
 """``clickhousedb://user:password@host:port`` of a ClickHouse that tests may make a database on."""
 
 
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory):
-    """The base of a DSN."""
-    if REAL:
-        yield REAL
-        return
-    folder = tmp_path_factory.mktemp("server") / "data"
+CLUSTER = """<clickhouse>
+  <tcp_port>9000</tcp_port>
+  <macros><shard>01</shard><replica>r1</replica></macros>
+  <remote_servers><main><shard><internal_replication>true</internal_replication>
+    <replica><host>127.0.0.1</host><port>9000</port></replica>
+  </shard></main></remote_servers>
+</clickhouse>"""
+
+
+@contextmanager
+def serving(folder: Path, *config: str):
+    """A server for tests; gives the base of its DSN."""
     with subprocess.Popen(
-        [sys.executable, str(Path(__file__).with_name("http_engine.py")), str(folder)],
+        [sys.executable, str(Path(__file__).with_name("http_engine.py")), str(folder), *config],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -37,17 +43,47 @@ def engine(tmp_path_factory):
         process.stdin.close()
 
 
-@pytest.fixture(scope="module")
-def server_store(engine):
-    store = open_store(f"{engine}/jobmeter_{secrets.token_hex(4)}", SystemClock())
+@contextmanager
+def opened(dsn: str):
+    store = open_store(dsn, SystemClock())
     yield store
     store.close()
+
+
+@pytest.fixture(scope="module")
+def server_store(tmp_path_factory):
+    database = f"jobmeter_{secrets.token_hex(4)}"
+    if REAL:
+        with opened(f"{REAL}/{database}") as store:
+            yield store
+        return
+    with serving(tmp_path_factory.mktemp("server") / "data") as base, opened(f"{base}/{database}") as store:
+        yield store
+
+
+@pytest.fixture(scope="module")
+def cluster_store(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cluster")
+    (folder / "config.xml").write_text(CLUSTER)
+    with (
+        serving(folder / "data", str(folder / "config.xml")) as base,
+        opened(f"{base}/telemetry?cluster=main") as store,
+    ):
+        yield store
 
 
 class TestServer(StoreTests):
     @pytest.fixture
     def store(self, server_store: Store) -> Store:
         return server_store
+
+
+class TestCluster(StoreTests):
+    """Through Distributed tables, over the one node that there is."""
+
+    @pytest.fixture
+    def store(self, cluster_store: Store) -> Store:
+        return cluster_store
 
 
 def test_a_server_that_cannot_be_reached_is_unavailable():
