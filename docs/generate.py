@@ -69,10 +69,11 @@ def _verb(command: click.Command, context: click.Context, level: int = 2) -> lis
     usage = " ".join(command.collect_usage_pieces(context))
     parts = [f"{'#' * level} {context.command_path}\n", f"```\n{context.command_path} {usage}\n```\n"]
     parts += [f"{' '.join(text.split())}\n" for text in inspect.cleandoc(command.help or "").split("\n\n") if text]
-    records = [record for parameter in command.params if (record := parameter.get_help_record(context))]
+    found = (parameter.get_help_record(context) for parameter in command.params)
+    records = [[_cell(text) for text in record] for record in found if record is not None and record[1]]
     if records:
         parts += ["| option | what |", "|---|---|"]
-        parts += [f"| `{names}` | {' '.join(text.split()).replace('|', chr(92) + '|')} |" for names, text in records]
+        parts += [f"| `{names}` | {text} |" for names, text in records]
         parts.append("")
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
@@ -80,6 +81,10 @@ def _verb(command: click.Command, context: click.Context, level: int = 2) -> lis
             if below is not None:
                 parts += _verb(below, click.Context(below, context, info_name=name), level + 1)
     return parts
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
 
 
 _SCOPES = {

@@ -6,7 +6,8 @@ from pathlib import Path
 from jobmeter.model.job import Allocation, Job, JobFilter, JobPage, JobView, Node
 from jobmeter.model.record import Records
 from jobmeter.model.retention import Retention
-from jobmeter.registry import backup, jobs, keys, listing, nodes, observe, records, schema
+from jobmeter.registry import backup, jobs, keys, listing, nodes, observe, schema
+from jobmeter.registry import records as recording
 from jobmeter.registry import rows as rows_
 from jobmeter.registry.base import Observation, Registry, StoredKey
 from jobmeter.registry.database import Database
@@ -25,19 +26,19 @@ class SqlRegistry(Registry):
         self._heads = Heads()
         migrate(database)
 
-    def record(self, project: str, records_: Records, now_ms: int) -> int:
+    def record(self, project: str, records: Records, now_ms: int) -> int:
         """See ``Registry.record``. Raises InvalidRequestError naming the field; then nothing was kept."""
-        prepared = [records.prepare(project, record) for record in records_.jobs]
-        rows = nodes.prepare_nodes(project, records_.nodes, now_ms)
+        prepared = [recording.prepare(project, record) for record in records.jobs]
+        rows = nodes.prepare_nodes(project, records.nodes, now_ms)
         if not prepared and not rows:
             return 0
         with self._database.write() as connection:
             nodes.add_projects(connection, [project])
             if prepared:
-                records.merge_jobs(connection, project, prepared, now_ms)
+                recording.merge_jobs(connection, project, prepared, now_ms)
             nodes.merge_nodes(connection, rows)
-        self._heads.written(record.job_id for record in records_.jobs)
-        return len(records_.jobs) + len(records_.nodes)
+        self._heads.written(record.job_id for record in records.jobs)
+        return len(records.jobs) + len(records.nodes)
 
     def observe(self, observations: Sequence[Observation], now_ms: int) -> None:
         """See ``Registry.observe``."""

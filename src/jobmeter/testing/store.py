@@ -375,7 +375,7 @@ class StoreTests(ABC):
         assert store.rolled([slot.key], slot.span) == [TimeRange(slot.start, slot.start + 6 * HOUR)]
         self._check_buckets(store, slot, [one], rows)
 
-    @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
     @given(data=st.data())
     def test_any_sequence_of_operations_equals_a_dictionary(self, store: Store, data: st.DataObject) -> None:
         slot = Slot()

@@ -1,0 +1,189 @@
+"""What is particular to ClickHouse: parts and merges, expiry, connections, the cluster's schema."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from jobmeter.errors import QueryTimeoutError, UnavailableError
+from jobmeter.model.batch import SampleBatch, SeriesKeys
+from jobmeter.model.retention import Retention
+from jobmeter.model.time import DAY, HOUR, MINUTE, SystemClock, TimeRange, floor_to
+from jobmeter.store.base import ReadBudget, Selector, Tier
+from jobmeter.store.clickhouse import parse_dsn
+from jobmeter.store.clickhouse import pool as pools
+from jobmeter.store.clickhouse import reader as readers
+from jobmeter.store.clickhouse import rollup as rollups
+from jobmeter.store.clickhouse.migrations import MIGRATIONS
+from jobmeter.store.clickhouse.native import encode
+from jobmeter.testing.samples import FOREVER, batch_of, brute_buckets, read_all, stored_buckets
+from jobmeter.testing.store import Slot
+
+
+def ask(store, sql):
+    with store._maintenance._pool.client() as client:
+        return client.query(sql).result_rows
+
+
+def do(store, sql):
+    with store._maintenance._pool.client() as client:
+        client.command(sql)
+
+
+def test_the_last_write_wins_before_and_after_merges(empty_store):
+    slot = Slot()
+    one, two = slot.gauge("worker-0"), slot.gauge("worker-1")
+    kept = {}
+    generator = np.random.default_rng(1)
+    do(empty_store, "SYSTEM STOP MERGES samples")
+    try:
+        for round_ in range(12):
+            at = generator.choice(200, int(generator.integers(1, 150)), replace=False)
+            part = {((one, two)[x % 2], slot.start + int(x) * 1000): float(round_) for x in at}
+            empty_store.append(batch_of(part), FOREVER)
+            kept.update(part)
+        assert ask(empty_store, "SELECT count() FROM system.parts WHERE active AND table = 'samples'") == [(12,)]
+        assert read_all(empty_store, [one, two], slot.span) == kept
+    finally:
+        do(empty_store, "SYSTEM START MERGES samples")
+    newer = dict.fromkeys(list(kept)[::3], 99.0)
+    do(empty_store, "OPTIMIZE TABLE samples FINAL")
+    empty_store.append(batch_of(newer), FOREVER)
+    kept.update(newer)
+    assert read_all(empty_store, [one, two], slot.span) == kept
+    do(empty_store, "OPTIMIZE TABLE samples FINAL")
+    assert read_all(empty_store, [one, two], slot.span) == kept
+    assert ask(empty_store, "SELECT count() FROM samples") == [(len(kept),)]
+
+
+def test_a_large_batch_keeps_its_order_across_blocks(chdb_store):
+    slot = Slot()
+    one = slot.gauge()
+    rows = 2_300_000
+    times = slot.start + (np.arange(rows, dtype=np.int64) % 1000) * 1000
+    chdb_store.append(SampleBatch([one], np.zeros(rows, np.uint32), times, np.arange(rows, dtype=np.float64)), FOREVER)
+    read = read_all(chdb_store, [one], slot.span)
+    assert list(read.values()) == [float(rows - 1000 + at) for at in range(1000)]
+
+
+def test_a_read_in_another_order_than_the_engine_s_stays_bounded(chdb_store, monkeypatch):
+    slot = Slot()
+    series = [slot.gauge(f"worker-{number}") for number in range(30)]
+    rows = {(one, slot.start + at * 1000): float(at) for one in series for at in range(100)}
+    chdb_store.append(batch_of(rows), FOREVER)
+    monkeypatch.setattr(readers, "_BUFFER", 450)
+    blocks = list(chdb_store.read(SeriesKeys.of(series), slot.span, ReadBudget()))
+    assert max(map(len, blocks)) <= 450
+    assert read_all(chdb_store, series, slot.span) == rows
+
+
+def test_roll_ups_made_in_shares_are_the_same(chdb_store, monkeypatch):
+    monkeypatch.setattr(rollups, "_ROWS", 700)
+    slot = Slot()
+    series = [slot.counter(f"worker-{number}") for number in range(20)]
+    generator = np.random.default_rng(3)
+    rows = {
+        (one, slot.start + at * 60_000 + 7): int(generator.integers(0, 400)) / 4 for one in series for at in range(100)
+    }
+    chdb_store.append(batch_of(rows), FOREVER)
+    chdb_store.roll_up(slot.start + 2 * HOUR)
+    late = {(one, slot.start + 8): 1.0 for one in series[::2]}
+    chdb_store.append(batch_of(late), FOREVER)
+    chdb_store.roll_up(slot.start + 2 * HOUR)
+    for tier in Tier:
+        expected = brute_buckets({**rows, **late}, series, slot.span, tier)
+        assert stored_buckets(chdb_store, series, slot.span, tier) == expected
+
+
+def test_raw_samples_expire_and_their_roll_ups_stay(empty_store):
+    slot = Slot()
+    one = slot.counter()
+    start = floor_to(SystemClock().now_ms(), HOUR) - 30 * DAY
+    span = TimeRange(start, start + 2 * HOUR)
+    short = Retention(raw_days=1, minute_days=400, hour_days=800)
+    do(empty_store, "SYSTEM STOP TTL MERGES samples")
+    rows = {(one, start + minute * MINUTE): minute * 1.0 for minute in range(120)}
+    empty_store.append(batch_of(rows), short)
+    empty_store.roll_up(start + 2 * HOUR)
+    before = {tier: stored_buckets(empty_store, [one], span, tier) for tier in Tier}
+    assert before == {tier: brute_buckets(rows, [one], span, tier) for tier in Tier}
+    do(empty_store, "SYSTEM START TTL MERGES samples")
+    do(empty_store, "ALTER TABLE samples MATERIALIZE TTL SETTINGS mutations_sync = 2")
+    assert read_all(empty_store, [one], span) == {}
+    # A sample that comes when its neighbours are gone does not spoil what was known.
+    do(empty_store, "SYSTEM STOP TTL MERGES samples")
+    empty_store.append(batch_of({(one, start + 5): 7.0}), short)
+    assert empty_store.roll_up(start + 2 * HOUR) == 1
+    do(empty_store, "SYSTEM START TTL MERGES samples")
+    assert {tier: stored_buckets(empty_store, [one], span, tier) for tier in Tier} == before
+    found = empty_store.previous(SeriesKeys.of([one]), start + 3 * HOUR, ReadBudget())
+    assert (found.time.tolist(), found.value.tolist()) == ([start + 119 * MINUTE], [119.0])
+    assert empty_store.last_times([slot.key]) == {slot.key: (start, start + 119 * MINUTE)}
+
+
+def test_a_question_past_its_time_is_stopped(chdb_store):
+    slot = Slot()
+    one = slot.gauge()
+    chdb_store.append(batch_of({(one, slot.start): 1.0}), FOREVER)
+    with pytest.raises(QueryTimeoutError):
+        list(chdb_store.read(SeriesKeys.of([one]), slot.span, ReadBudget(seconds=0)))
+    sql = "SELECT sleepEachRow(0.05) FROM numbers(1000) SETTINGS max_block_size = 1"
+    with pytest.raises(QueryTimeoutError):
+        list(chdb_store._reader.blocks(sql, {}, readers.Meter.of(ReadBudget(seconds=0.3))))
+
+
+def test_a_slow_question_does_not_hold_up_the_others(chdb_store):
+    slot = Slot()
+    one = slot.gauge()
+    sql = "SELECT sleepEachRow(0.1) FROM numbers(100) SETTINGS max_block_size = 1"
+    stream = chdb_store._reader.blocks(sql, {}, readers.Meter.of(ReadBudget(seconds=60)))
+    slow = threading.Thread(target=lambda: list(stream))
+    slow.start()
+    time.sleep(0.2)
+    chdb_store.append(batch_of({(one, slot.start): 1.0}), FOREVER)
+    assert len(read_all(chdb_store, [one], slot.span)) == 1
+    assert chdb_store.find(Selector(jobs=(slot.key,))) == [one]
+    assert slow.is_alive()
+    slow.join()
+
+
+def test_more_questions_than_connections_wait_and_then_are_told(chdb_store):
+    pool = pools.Pool(chdb_store._target, 1, wait_seconds=0.05)
+    with pool.client(), pytest.raises(UnavailableError, match="busy"), pool.client():
+        pass
+    with pool.client() as client:
+        assert client.command("SELECT 1") == 1
+    pool.close()
+    with pytest.raises(UnavailableError, match="closed"), pool.client():
+        pass
+
+
+def test_migrating_again_changes_nothing(chdb_store):
+    from jobmeter.store.clickhouse.migrate import migrate
+
+    with chdb_store._maintenance._pool.client() as client:
+        assert migrate(client, chdb_store._target, SystemClock()) == 0
+    assert ask(chdb_store, "SELECT number, name FROM migrations") == [(number, name) for number, name, _ in MIGRATIONS]
+
+
+def test_migrations_are_numbered_without_a_gap():
+    assert [number for number, _, _ in MIGRATIONS] == list(range(1, len(MIGRATIONS) + 1))
+
+
+@pytest.mark.parametrize("dsn", ["clickhousedb://host/telemetry", "clickhousedb://host/telemetry?cluster=main"])
+def test_every_statement_of_the_schema_is_understood_by_the_engine(chdb_store, dsn):
+    target = parse_dsn(dsn)
+    statements = [statement for _, _, make in MIGRATIONS for statement in make(target)]
+    for statement in statements:
+        assert ask(chdb_store, f"EXPLAIN AST {statement}")
+    if target.cluster:
+        text = "\n".join(statements)
+        assert text.count("ON CLUSTER 'main'") == len(statements)
+        assert "ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/telemetry/samples', '{replica}')" in text
+        assert "Distributed('main', 'telemetry', 'samples_local', job)" in text
+
+
+def test_a_block_is_laid_out_as_documented():
+    block = encode([("a", np.array([1, 2], np.uint16)), ("time", np.array([-1, 5], np.int64))])
+    assert block == (b"\x02\x02\x01a\x06UInt16\x01\x00\x02\x00\x04time\x05Int64" + b"\xff" * 8 + b"\x05" + b"\x00" * 7)

@@ -1,0 +1,104 @@
+"""The embedded store across processes: killed, on a full disk, locked, backed up and restored."""
+
+import json
+import random
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CHILD = str(Path(__file__).with_name("child.py"))
+
+
+def run(*arguments: object) -> list[dict[str, Any]]:
+    """The lines that a child says."""
+    done = subprocess.run(
+        [sys.executable, CHILD, *map(str, arguments)], capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def write_and_kill(folder: Path, first: int, seconds: float) -> int:
+    """Write until killed; gives the number of batches that were acknowledged, of all that there are."""
+    with subprocess.Popen(
+        [sys.executable, CHILD, "write", str(folder), str(first)], stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None
+        assert json.loads(child.stdout.readline()) == {"ready": True}
+        killer = threading.Timer(seconds, child.kill)
+        killer.start()
+        acknowledged = first
+        for line in child.stdout:
+            acknowledged = json.loads(line)["acknowledged"] + 1
+        killer.cancel()
+    return acknowledged
+
+
+@pytest.mark.slow
+def test_what_was_acknowledged_survives_kill_9(tmp_path):
+    folder, acknowledged = tmp_path / "store", 0
+    for _ in range(6):
+        acknowledged = write_and_kill(folder, acknowledged, random.uniform(0.02, 1.5))
+        said = run("check", folder, acknowledged)[0]
+        # The batch that was on its way may be there in part: two times beyond the acknowledged at most.
+        assert said["missing"] == said["unknown"] == said["wrong"] == 0, said
+        assert said["extra_times"] <= 2, said
+    assert acknowledged > 0
+
+
+@pytest.mark.slow
+def test_a_full_disk_refuses_and_recovers(tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    script = f"mount -t tmpfs -o size=96m tmpfs {disk} && exec {sys.executable} {CHILD} fill {disk}/store"
+    done = subprocess.run(["unshare", "-rm", "sh", "-c", script], capture_output=True, text=True, check=False)
+    if "unshare" in done.stderr or "mount" in done.stderr:
+        pytest.skip("this system lets nobody mount a small disk")
+    assert done.returncode == 0, done.stderr[-3000:]
+    said = json.loads(done.stdout)
+    assert said["message"] == "the telemetry engine cannot keep samples now: the disk is full"
+    assert said["readable"]
+    assert said["whole"]
+
+
+def test_a_folder_that_may_not_be_written_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    said = run("attempt", tmp_path / "file" / "store")[0]
+    assert said["error"] == "UnavailableError"
+
+
+def test_a_second_process_is_refused(tmp_path):
+    folder = tmp_path / "store"
+    with subprocess.Popen(
+        [sys.executable, CHILD, "write", str(folder), "0"], stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        said = run("attempt", folder)[0]
+        child.kill()
+        child.stdout.read()
+    assert said["error"] == "ConfigurationError"
+    assert "in use by another process" in said["message"]
+    assert run("attempt", folder) == [{"error": ""}]
+
+
+@pytest.mark.slow
+def test_a_backup_of_a_busy_store_answers_the_same(tmp_path):
+    said = run("back_up", tmp_path / "store", tmp_path / "backup")[0]
+    shutil.rmtree(tmp_path / "store")
+    restored = run("restore", tmp_path / "copy", tmp_path / "backup")[0]
+    assert restored["again"] == "ConflictError"
+    checked = run("check", tmp_path / "copy", said["begun"])[0]
+    assert checked["missing"] == checked["unknown"] == checked["wrong"] == 0, checked
+    assert checked["extra_times"] <= said["ended"] - said["begun"] + 2
+
+
+def test_a_store_of_a_newer_program_is_refused(tmp_path):
+    said = run("from_the_future", tmp_path / "store")[0]
+    assert said["error"] == "ConfigurationError"
+    assert "schema 999" in said["message"]
