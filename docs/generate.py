@@ -141,7 +141,8 @@ Everything is below `/api/jobmeter/v1`; [OpenAPI](https://www.openapis.org/) of 
 
 **Credentials.** The token of a key, in one of `Authorization: Bearer TOKEN`, `Authorization: Api-Key TOKEN`,
 `Api-Key: TOKEN`, `X-Auth-Token: TOKEN`. A reader may read, a writer may also write and share, an administrator
-everything; a key of a project sees and changes that project alone. What lies outside is answered as if it did not exist.
+everything; a key of a project sees and changes that project alone. What lies outside is answered as if it did not
+exist.
 
 **Requests.** Times are milliseconds since the epoch or ISO 8601 (UTC where no zone is named), durations texts such as
 `30s`, `5m`, `1h`, `7d`. A parameter that may be given more than once may also be a comma separated list. A parameter
