@@ -52,8 +52,8 @@ class ReadBudget:
 class StoreStatistics:
     """Sizes for operators: rows and bytes on disk by table (``samples``, ``minutes``, ``hours``, ``series``).
 
-    ``window`` tells of the samples in memory, empty where there are none: ``series``, ``bytes``, and ``seconds`` that it
-    reaches back.
+    ``window`` tells of the samples in memory, empty where there are none: ``series``, ``bytes``, and the ``seconds``
+    that they reach back.
     """
 
     rows: dict[str, int]

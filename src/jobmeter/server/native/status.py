@@ -22,7 +22,7 @@ class Health(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """How the server does: rows and bytes by table, samples in memory, work under way by lane, times in epoch milliseconds."""
+    """How the server does: rows, bytes and samples in memory, work under way by lane, times in epoch milliseconds."""
 
     version: str
     uptime_seconds: float
