@@ -106,7 +106,8 @@ class Store(Protocol):
     def roll_up(self, until_ms: int) -> int:
         """Compute what is missing: hours that end at or before ``until_ms``, and marked hours.
 
-        Gives the number of hours done.
+        Gives the number of hours done. One roll-up runs at a time: where several servers share an engine, one of them
+        calls this.
         """
         ...
 

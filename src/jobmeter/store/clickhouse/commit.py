@@ -3,8 +3,10 @@
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from jobmeter.errors import UnavailableError
 from jobmeter.model.batch import Float64s, Int64s, Uint64s
@@ -13,6 +15,8 @@ from jobmeter.model.time import DAY
 from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.native import encode
 from jobmeter.store.clickhouse.pool import Pool
+
+Kind = TypeVar("Kind", bound=np.generic)
 
 _ROWS = 1 << 20
 _DAYS = 90
@@ -104,10 +108,10 @@ class Committer:
 
 def _blocks(group: list[Rows]) -> Iterator[bytes]:
     """Native blocks of bounded length that touch a bounded number of days, each sample's rows in order."""
-    job = np.concatenate([rows.job for rows in group])
-    series = np.concatenate([rows.series for rows in group])
-    time = np.concatenate([rows.time for rows in group])
-    value = np.concatenate([rows.value for rows in group])
+    job = _joined([rows.job for rows in group])
+    series = _joined([rows.series for rows in group])
+    time = _joined([rows.time for rows in group])
+    value = _joined([rows.value for rows in group])
     days = [_days(group, name) for name in ("raw_days", "minute_days", "hour_days")]
     for chosen in _runs(time):
         yield encode(
@@ -121,12 +125,16 @@ def _blocks(group: list[Rows]) -> Iterator[bytes]:
         )
 
 
-def _days(group: list[Rows], name: str) -> "np.typing.NDArray[np.uint16]":
+def _joined(arrays: list[NDArray[Kind]]) -> NDArray[Kind]:
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+def _days(group: list[Rows], name: str) -> NDArray[np.uint16]:
     values = np.fromiter((getattr(rows.retention, name) for rows in group), np.uint16, len(group))
     return np.repeat(values, [len(rows) for rows in group])
 
 
-def _runs(time: Int64s) -> "Iterator[slice | np.typing.NDArray[np.intp]]":
+def _runs(time: Int64s) -> Iterator[slice | NDArray[np.intp]]:
     """Parts of the rows, in order within every day: an insert may touch at most 100 daily partitions."""
     if int(time.max()) // DAY - int(time.min()) // DAY < _DAYS:
         yield from (slice(start, start + _ROWS) for start in range(0, len(time), _ROWS))

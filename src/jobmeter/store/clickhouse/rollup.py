@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from clickhouse_connect.driver.client import Client
+
 from jobmeter.model.catalog import METRICS, Kind
 from jobmeter.model.time import DAY, HOUR, TimeRange, ceil_to, floor_to
 from jobmeter.store.clickhouse import rollup_sql
@@ -14,8 +16,8 @@ from jobmeter.store.clickhouse.ledger import JobHour, Ledger
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.sql import pieces
 
-_ROWS = 4_000_000
-"""Samples that one statement works on at most, about; it takes some 100 bytes of memory for each."""
+_ROWS = 2_000_000
+"""Samples that one statement works on at most, about; it takes some 130 bytes of memory for each."""
 
 _JOBS = 2_000
 _COUNTERS = sorted(metric.name for metric in METRICS if metric.kind is Kind.COUNTER)
@@ -100,18 +102,19 @@ class Roller:
         return len(hours)
 
     def _compute(self, work: _Work) -> None:
+        """Hour after hour, as many at once as are not too many samples; of a fuller hour a share of the series."""
         for parameters, scope in _scopes(work):
             with translated("roll up"), self._pool.client() as client:
-                sql = rollup_sql.scoped(rollup_sql.COUNT, scope)
-                samples, before = client.query(sql, parameters=parameters).result_rows[0]
-                shares = -(-int(samples) // _ROWS)
-                for share in range(shares):
-                    values, narrowed = parameters, scope
-                    if shares > 1:
-                        values = parameters | {"shares": shares, "share": share}
-                        narrowed = f"{scope} AND {rollup_sql.SCOPE_SHARE}"
-                    for statement in (rollup_sql.minutes, rollup_sql.hours):
-                        client.command(statement(narrowed, again=bool(before)), parameters=values)
+                sql = rollup_sql.scoped(rollup_sql.COUNTS, scope)
+                counts = [
+                    (int(hour), int(count)) for hour, count in client.query(sql, parameters=parameters).result_rows
+                ]
+                for start, end, shares in _portions(counts):
+                    portion = parameters | {"start": start, "end": end}
+                    sql = rollup_sql.scoped(rollup_sql.ROLLED_BEFORE, scope)
+                    again = bool(client.query(sql, parameters=portion).result_rows)
+                    for share in range(shares):
+                        _replace(client, portion, scope, (share, shares), again=again)
 
     def _following(self, work: _Work) -> set[JobHour]:
         found: set[JobHour] = set()
@@ -121,6 +124,30 @@ class Roller:
                 rows = client.query(sql, parameters=parameters).result_rows
             found.update((int(job), int(hour)) for job, hour in rows)
         return found
+
+
+def _replace(client: Client, parameters: dict[str, Any], scope: str, share: tuple[int, int], *, again: bool) -> None:
+    """Compute minutes from samples, then hours from these minutes."""
+    number, shares = share
+    if shares > 1:
+        parameters = parameters | {"shares": shares, "share": number}
+        scope = f"{scope} AND {rollup_sql.SCOPE_SHARE}"
+    for statement in (rollup_sql.minutes, rollup_sql.hours):
+        client.command(statement(scope, again=again), parameters=parameters)
+
+
+def _portions(counts: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
+    """Hours with their samples as (start, end, shares): about ``_ROWS`` samples in each share."""
+    start, end, total = -1, -1, 0
+    for hour, count in counts:
+        if total and total + count > _ROWS:
+            yield start, end, -(-total // _ROWS)
+            total = 0
+        if not total:
+            start = hour
+        end, total = hour + HOUR, total + count
+    if total:
+        yield start, end, -(-total // _ROWS)
 
 
 def _scopes(work: _Work) -> Iterator[tuple[dict[str, Any], str]]:

@@ -74,9 +74,10 @@ GROUP BY job, series, time
 _KEEP_MINUTES = f"(job, series, intDiv(moment, 3600000) * 3600000) NOT IN ({_FADED})"
 _KEEP_HOURS = f"(job, series, intDiv(minute, 3600000) * 3600000) NOT IN ({_FADED})"
 
-COUNT = f"""
-SELECT (SELECT count() FROM samples WHERE {_SPAN} AND @scope),
-  (SELECT count() FROM (SELECT 1 FROM hours WHERE {_SPAN} AND @scope LIMIT 1))"""
+COUNTS = f"""
+SELECT intDiv(time, 3600000) * 3600000 AS hour, count() FROM samples WHERE {_SPAN} AND @scope
+GROUP BY hour ORDER BY hour"""
+ROLLED_BEFORE = f"SELECT 1 FROM hours WHERE {_SPAN} AND @scope LIMIT 1"
 HOURS_WITH_DATA = f"SELECT DISTINCT intDiv(time, 3600000) * 3600000 AS hour FROM samples WHERE {_SPAN} ORDER BY hour"
 
 # For each series of a job the first hour after the span that has samples: what came late changes its reference.
