@@ -1,4 +1,4 @@
-"""The socket and the HTTP server on it: Granian, embedded in this process (docs/decisions/0003-granian-embedded.md)."""
+"""The socket and the HTTP server on it: Granian, embedded in this process (docs/decisions/0004-granian-embedded.md)."""
 
 import asyncio
 import contextlib
