@@ -1,6 +1,8 @@
 # The front door. Everything below sets up what it needs from Python 3.11 and make alone.
 PYTHON ?= python3.11
 VENV := .venv
+# Programs that are started again and again keep their compiled form, whatever the surroundings say.
+unexport PYTHONDONTWRITEBYTECODE
 SDK := .venvs/sdk
 UV := $(VENV)/bin/uv
 RUN := $(VENV)/bin/

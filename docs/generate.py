@@ -3,15 +3,24 @@
 A test compares them with what is there.
 """
 
+import ast
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields
+from itertools import pairwise
 from pathlib import Path
 
 import click
 
 from jobmeter.cli.main import VERBS, cli
+from jobmeter.dialects.registry import dialects
 from jobmeter.model import catalog
 from jobmeter.model.catalog import Metric
+from jobmeter.model.retention import Retention
+from jobmeter.server.native.door import ENDPOINTS
+from jobmeter.server.native.endpoint import Endpoint
+from jobmeter.server.native.problem import STATUS
+from jobmeter.settings import Limits, Settings
 
 REFERENCE = Path(__file__).parent / "reference"
 _MADE = "<!-- Made by `make docs`; the program is the source. -->\n"
@@ -60,10 +69,11 @@ def _verb(command: click.Command, context: click.Context, level: int = 2) -> lis
     usage = " ".join(command.collect_usage_pieces(context))
     parts = [f"{'#' * level} {context.command_path}\n", f"```\n{context.command_path} {usage}\n```\n"]
     parts += [f"{' '.join(text.split())}\n" for text in inspect.cleandoc(command.help or "").split("\n\n") if text]
-    records = [record for parameter in command.params if (record := parameter.get_help_record(context))]
+    found = (parameter.get_help_record(context) for parameter in command.params)
+    records = [[_cell(text) for text in record] for record in found if record is not None and record[1]]
     if records:
         parts += ["| option | what |", "|---|---|"]
-        parts += [f"| `{names}` | {' '.join(text.split()).replace('|', chr(92) + '|')} |" for names, text in records]
+        parts += [f"| `{names}` | {text} |" for names, text in records]
         parts.append("")
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
@@ -71,6 +81,10 @@ def _verb(command: click.Command, context: click.Context, level: int = 2) -> lis
             if below is not None:
                 parts += _verb(below, click.Context(below, context, info_name=name), level + 1)
     return parts
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
 
 
 _SCOPES = {
@@ -116,7 +130,132 @@ def _metric(metric: Metric) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-PAGES: Mapping[str, Callable[[], str]] = {"cli.md": cli_page, "catalog.md": catalog_page}
+_DIALECTS = """\
+Jobmeter answers these vendors' APIs on its own port, at the paths that their SDKs send: point an SDK at Jobmeter by its
+endpoint and give it the access key pair of a key (`jobmeter key create`). Metric names are in the
+[catalogue](catalog.md), the last column.
+"""
+
+_HTTP = """\
+Everything is below `/api/jobmeter/v1`; [OpenAPI](https://www.openapis.org/) of it at `/api/jobmeter/v1/openapi.json`.
+
+**Credentials.** The token of a key, in one of `Authorization: Bearer TOKEN`, `Authorization: Api-Key TOKEN`,
+`Api-Key: TOKEN`, `X-Auth-Token: TOKEN`. A reader may read, a writer may also write and share, an administrator
+everything; a key of a project sees and changes that project alone. What lies outside is answered as if it did not
+exist.
+
+**Requests.** Times are milliseconds since the epoch or ISO 8601 (UTC where no zone is named), durations texts such as
+`30s`, `5m`, `1h`, `7d`. A parameter that may be given more than once may also be a comma separated list. A parameter
+that is unknown is refused. JSON bodies may come with `Content-Encoding: gzip`.
+
+**Answers** are JSON; times in them are milliseconds since the epoch. Missing is absent (or null), never 0. Every answer
+has a header `x-request-id`.
+
+**Refusals**, of any status, have one body: `{"error": {"code", "message", "field"}, "request_id"}`; `field` is the
+parameter, the header or the part of the body that is meant.
+
+| code | status |
+|---|---|
+CODES
+With 429 and 503 the header `Retry-After` says in how many seconds to try again. A body beyond the size limit is
+`limit_exceeded` with status 413.
+
+**At the root**, without a key: `/healthz` (the process lives), `/readyz` (store and registry work), `/metrics`
+(Jobmeter's own metrics as Prometheus text; no label names a project, a job or a key).
+"""
+
+_SETTINGS = """\
+A flag of `jobmeter serve` comes before the environment variable, the variable before the default.
+"""
+
+
+def dialects_page() -> str:
+    """Every dialect: its operations with their parameters, and what it does not answer."""
+    parts = ["# Other vendors' APIs\n", _MADE, _DIALECTS]
+    for dialect in dialects():
+        schemes = ", ".join(f"`{scheme.name}`" for scheme in dialect.schemes)
+        parts += [f"## {dialect.title}\n", f"`{dialect.name}`. Credentials, the first that a call has: {schemes}.\n"]
+        for operation in dialect.operations:
+            parts += [f"### {operation.name}\n", f"`{operation.method} {operation.path}`\n", f"{operation.text}\n"]
+            parts += ["| parameter | in | required | what |", "|---|---|---|---|"]
+            for one in operation.parameters:
+                parts.append(f"| `{one.name}` | {one.where} | {'yes' if one.required else ''} | {one.text} |")
+            parts.append("")
+        parts += ["### Not answered\n", *(f"- {gap.what}: {gap.reason}" for gap in dialect.gaps), ""]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def http_page() -> str:
+    """Every route of Jobmeter's own API."""
+    codes = "".join(f"| `{code}` | {status} |\n" for code, status in STATUS.items())
+    parts = ["# Jobmeter's own HTTP API\n", _MADE, _HTTP.replace("CODES\n", f"{codes}\n")]
+    for tag in dict.fromkeys(endpoint.tag for endpoint in ENDPOINTS):
+        parts.append(f"## {tag}\n")
+        for endpoint in ENDPOINTS:
+            if endpoint.tag == tag:
+                parts += _endpoint(endpoint)
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _endpoint(endpoint: Endpoint) -> list[str]:
+    path = endpoint.path.replace(":str", "")
+    needs = f"Needs `{endpoint.action}`." if endpoint.action else "Needs no key."
+    parts = [
+        f"### {endpoint.method} {path}\n",
+        f"{endpoint.summary}. {endpoint.text} {needs}".replace("  ", " ") + "\n",
+    ]
+    if endpoint.body_text:
+        parts.append(f"Body: {endpoint.body_text}\n")
+    rows = [(name, "path", "yes", text) for name, text in endpoint.paths.items()]
+    rows += [(one.name, "query", "yes" if one.required else "", one.text) for one in endpoint.queries]
+    if rows:
+        parts += ["| parameter | in | required | what |", "|---|---|---|---|"]
+        parts += [f"| `{name}` | {where} | {required} | {text} |" for name, where, required, text in rows]
+        parts.append("")
+    fields = ", ".join(f"`{name}`" for name in endpoint.answer.__struct_fields__)
+    kinds = f" Also {', '.join(f'`{kind}`' for kind in endpoint.other_types)}." if endpoint.other_types else ""
+    return [*parts, f"Answer: {fields}.{kinds}\n"]
+
+
+def settings_page() -> str:
+    """Every setting with its default, in its own words."""
+    parts = ["# Settings of the server\n", _MADE, _SETTINGS]
+    for shape, title in ((Settings, "The server"), (Retention, "Retention"), (Limits, "Limits")):
+        parts += [f"## {title}\n", f"{' '.join((shape.__doc__ or '').split())}\n"]
+        parts += ["| setting | default | what |", "|---|---|---|"]
+        for field in fields(shape):
+            if field.default is not MISSING and shape is not Retention:
+                parts.append(f"| `{field.name}` | {_default(field.default)} | {_texts(shape)[field.name]} |")
+            elif shape is Retention:
+                variable = f"JOBMETER_RETENTION_{field.name.upper()}"
+                parts.append(f"| `{field.name}` | {_default(field.default)} | ({variable}) |")
+            elif field.name == "data":
+                parts.append(f"| `data` | `~/.local/share/jobmeter` | {_texts(shape)['data']} |")
+        parts.append("")
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _default(value: object) -> str:
+    return f"`{value}`" if value != "" else ""
+
+
+def _texts(shape: type) -> dict[str, str]:
+    """The text below each field of a class."""
+    definition = next(node for node in ast.walk(ast.parse(inspect.getsource(shape))) if isinstance(node, ast.ClassDef))
+    found = {}
+    for field, text in pairwise(definition.body):
+        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
+            found[ast.unparse(field.target)] = " ".join(str(text.value.value).replace("``", "`").split())
+    return found
+
+
+PAGES: Mapping[str, Callable[[], str]] = {
+    "cli.md": cli_page,
+    "catalog.md": catalog_page,
+    "dialects.md": dialects_page,
+    "http-api.md": http_page,
+    "settings.md": settings_page,
+}
 
 
 def main() -> None:

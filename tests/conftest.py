@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, cast
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from jobmeter.model.time import SystemClock
 from jobmeter.store.registry import open_store
@@ -11,6 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from jobmeter.store.clickhouse import ClickHouseStore
+
+# How busy the machine is decides no test.
+settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("steady")
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import msgspec
@@ -11,6 +12,8 @@ from jobmeter.cli.main import VERBS
 from jobmeter.model import record
 from jobmeter.model.job import InstanceType
 from jobmeter.model.record import check_record, decode_record
+from jobmeter.model.retention import Retention
+from jobmeter.settings import Limits, Settings
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -24,7 +27,7 @@ def generator():
     return module
 
 
-@pytest.mark.parametrize("page", ["cli.md", "catalog.md"])
+@pytest.mark.parametrize("page", ["cli.md", "catalog.md", "dialects.md", "http-api.md", "settings.md"])
 def test_a_generated_page_is_current(page):
     written = (DOCS / "reference" / page).read_text(encoding="utf-8")
     assert written == generator().PAGES[page](), "run `make docs`"
@@ -34,6 +37,16 @@ def test_every_verb_has_its_section():
     text = (DOCS / "reference" / "cli.md").read_text(encoding="utf-8")
     for verb in VERBS:
         assert f"\n## jobmeter {verb}\n" in text
+
+
+def test_every_setting_has_its_row():
+    text = (DOCS / "reference" / "settings.md").read_text(encoding="utf-8")
+    for shape in (Settings, Limits, Retention):
+        for field in fields(shape):
+            if field.name not in {"retention", "limits"}:
+                row = next(line for line in text.splitlines() if line.startswith(f"| `{field.name}` |"))
+                assert f"JOBMETER_{'' if shape is Settings else shape.__name__.upper().rstrip('S') + '_'}" in row
+                assert field.name.upper() in row
 
 
 def test_no_page_names_a_folder_of_the_machine_that_made_it():

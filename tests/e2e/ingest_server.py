@@ -4,17 +4,18 @@ import json
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
+from typing import Any
 
 from tests.unit.wire.straight_reader import read_body
 
 
 class Received:
-    """What arrived. ``answers`` are the refusals still to give: (status, headers, body) each."""
+    """What arrived. ``refuse`` looks at a body and gives (status, headers, body) of a refusal, or None."""
 
     def __init__(self):
         self.bodies = []
         self.headers = []
-        self.answers = []
+        self.refuse: Any = lambda body: None
         self.url = ""
 
     @property
@@ -54,9 +55,9 @@ def ingest_server():
         def do_POST(self):
             body = self.rfile.read(int(self.headers["Content-Length"]))
             received.headers.append((self.path, dict(self.headers)))
-            if received.answers:
-                answer = received.answers.pop(0)
-                self._answer(*(answer(body) if callable(answer) else answer))
+            refusal = received.refuse(body)
+            if refusal:
+                self._answer(*refusal)
                 return
             received.bodies.append(body)
             count = sum(len(read) for kind, read in read_body(body) if kind == 1)

@@ -10,6 +10,7 @@ import pytest
 
 from jobmeter.model.catalog import CATALOG
 from tests.e2e.ingest_server import ingest_server
+from tests.unit.wire.straight_reader import read_body
 
 AGENT = [sys.executable, "-m", "jobmeter", "agent"]
 
@@ -127,10 +128,12 @@ def test_kill_9_of_the_agent_loses_nothing_that_it_had_measured(server, tmp_path
 
 def test_a_refusal_of_one_frame_does_not_stop_the_others(server, tmp_path):
     refusal = b'{"error": {"code": "invalid_request", "message": "no", "field": "value"}, "request_id": "X"}'
-    server.answers = [(400, {}, refusal), (400, {}, refusal)]
-    once(server.url, tmp_path / "spool")
-    assert server.bodies
-    assert list((tmp_path / "spool" / "rejected").glob("*.frames"))
+    server.refuse = lambda body: (400, {}, refusal) if any(kind == 2 for kind, _ in read_body(body)) else None
+    assert once(server.url, tmp_path / "spool").returncode == 0
+    assert server.values("node.load1")
+    (kept,) = (tmp_path / "spool" / "rejected").glob("*.frames")
+    assert [kind for kind, _ in read_body(kept.read_bytes())] == [2]
+    assert kept.with_suffix(".txt").read_text() == "value: no\n"
 
 
 def test_two_agents_do_not_share_a_spool(server, tmp_path):

@@ -46,7 +46,8 @@ def expected(frame: pd.DataFrame, step: int, by: list[str]) -> pd.DataFrame:
     for name in ("replica", "device"):
         if name not in by:
             joined[name] = ""
-    return joined[["time", "replica", "device", "value"]].sort_values(["replica", "device", "time"], ignore_index=True)
+    columns = pd.DataFrame(joined, columns=["time", "replica", "device", "value"])
+    return columns.sort_values(["replica", "device", "time"], ignore_index=True)
 
 
 def answered(jobmeter, job: str, step: str, by: str) -> pd.DataFrame:

@@ -24,12 +24,17 @@ class Runner:
     def __init__(self, data, server):
         self.data, self.server = data, server
 
-    def start(self, *words, options=(), environment=None, stdin=subprocess.DEVNULL, **more):
+    def command(self, *words, options=()):
         command = [sys.executable, "-m", "jobmeter", "run", "--data", str(self.data)]
         if "--server" not in options:
             command += ["--server", self.server.url, "--key", "secret"]
+        return [*command, *options, "--", *words]
+
+    def start(self, *words, options=(), environment=None, stdin=subprocess.DEVNULL, before="", **more):
+        """``before`` is what a shell does before it becomes the run."""
+        command = self.command(*words, options=options)
         return subprocess.Popen(
-            [*command, *options, "--", *words],
+            ["sh", "-c", f'{before}; exec "$@"', "sh", *command] if before else command,
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -182,9 +187,7 @@ def test_a_shell_does_not_leave_its_program_behind(run, tmp_path):
 
 def test_what_the_caller_ignores_stays_ignored(run):
     code = "import signal; print(signal.getsignal(signal.SIGHUP) == signal.SIG_IGN, signal.pthread_sigmask(0, []))"
-    with run.start(
-        *python(code), preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN), options=["--quiet"]
-    ) as process:
+    with run.start(*python(code), before="trap '' HUP", options=["--quiet"]) as process:
         out, _ = process.communicate(timeout=60)
     assert out == b"True set()\n"
 
@@ -295,7 +298,7 @@ def test_a_kill_for_want_of_memory_is_told(run, server):
     try:
         (group / "memory.limit_in_bytes").write_text(str(96 * 2**20))
         code = "x = bytearray(200_000_000)"
-        with run.start(*python(code), preexec_fn=lambda: (group / "cgroup.procs").write_text("0")) as process:
+        with run.start(*python(code), before=f"echo 0 > {group}/cgroup.procs") as process:
             process.communicate(timeout=60)
         assert process.returncode == 137
         last = server.jobs[-1]
@@ -311,3 +314,28 @@ def test_a_kill_for_want_of_memory_is_told(run, server):
                 break
             except OSError:
                 time.sleep(0.05)
+
+
+def test_ctrl_c_on_a_terminal_reaches_the_command_once(run, server):
+    """Both are in the terminal's foreground group, so the kernel sends to both; passing on would send twice."""
+    code = """
+import signal, sys, time
+got = []
+signal.signal(signal.SIGINT, lambda number, frame: got.append(number))
+print("ready", sys.stdin.isatty(), flush=True)
+while not got: time.sleep(0.01)
+time.sleep(0.3)
+print("got", len(got), flush=True)
+"""
+    with subprocess.Popen(
+        [*python("import pty, sys; pty.spawn(sys.argv[1:])"), *run.command(*python(code), options=["--quiet"])],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as terminal:
+        assert terminal.stdout is not None
+        assert terminal.stdin is not None
+        assert terminal.stdout.readline() == b"ready True\r\n"
+        terminal.stdin.write(b"\x03")
+        terminal.stdin.flush()
+        out = terminal.stdout.read()
+    assert b"got 1\r\n" in out

@@ -109,4 +109,5 @@ def _make(path: Path) -> None:
     except OSError as error:
         raise ConfigurationError(f"the secret key file {path} cannot be made: {error.strerror}") from error
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink()

@@ -35,7 +35,7 @@ _REASONS = {
 @click.option(
     "--batch-rows",
     type=click.IntRange(1, 5_000_000),
-    default=250_000,
+    default=500_000,
     show_default=True,
     metavar="N",
     help="Rows in one request, at most.",

@@ -23,7 +23,11 @@ FIRST_STEP = "no jobs yet: jobmeter run -- python train.py"
 
 @click.command(short_help="List jobs.")
 @click.option(
-    "--state", "states", multiple=True, type=click.Choice([str(state) for state in JobState], case_sensitive=False)
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice([str(state) for state in JobState], case_sensitive=False),
+    help="Only jobs in this state.",
 )
 @click.option("--type", "types", multiple=True, metavar="TYPE", help="Such as PyTorchJob.")
 @click.option("--user", "users", multiple=True, metavar="NAME", help="Who submitted it.")

@@ -144,7 +144,7 @@ def _table(keys: Sequence["KeyInfo"]) -> None:
         "STATE",
         *(("LAST USED",) if wide else ()),
     ):
-        table.add_column(title, overflow="fold", no_wrap="ID" in title)
+        table.add_column(title, overflow="fold", no_wrap="ID" in title or title == "CREATED")
     for key in keys:
         ended = key.revoked is not None
         names = (key.id, key.name, key.role.value, key.project or "all", key.access_key_id)

@@ -57,7 +57,13 @@ def cli() -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and leave with its exit status: 1 for a failure, 2 for wrong usage, 130 when interrupted."""
     try:
-        cli.main(args=arguments, prog_name="jobmeter")
+        sys.exit(cli.main(args=arguments, prog_name="jobmeter", standalone_mode=False))
+    except click.exceptions.Abort:
+        click.echo("Aborted!", err=True)
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
     except JobmeterError as error:
         click.echo(f"jobmeter: {error.message}", err=True)
         sys.exit(1)

@@ -23,7 +23,13 @@ CHARTED = 4
 @click.option("--end", metavar="TIME", help="The same, exclusive; by default the job's end, or now.")
 @click.option("--since", metavar="LENGTH", help="Instead of --start: this long before the end, such as 30m or 2h.")
 @click.option("--step", metavar="LENGTH", help="Length of a bucket, such as 15s or 5m; by default at most 240 buckets.")
-@click.option("--by", type=click.Choice(("replica", "device", "job")), default="replica", show_default=True)
+@click.option(
+    "--by",
+    type=click.Choice(("replica", "device", "job")),
+    default="replica",
+    show_default=True,
+    help="What one line stands for.",
+)
 @click.option("--replica", "replicas", multiple=True, metavar="NAME", help="Only this replica.")
 @click.option("--device", "devices", multiple=True, metavar="NAME", help="Only this device, such as gpu0.")
 @click.option(
@@ -35,7 +41,12 @@ CHARTED = 4
     help="What is told of the samples in a bucket; by default their mean, and the rate of a counter.",
 )
 @click.option(
-    "--format", "form", type=click.Choice(("table", "json", "csv", "parquet")), default="table", show_default=True
+    "--format",
+    "form",
+    type=click.Choice(("table", "json", "csv", "parquet")),
+    default="table",
+    show_default=True,
+    help="A table with charts, or data.",
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json: an array with an object a point.")
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write there.")

@@ -33,7 +33,7 @@ _STEP_MS = 5 * SECOND
 
 
 @click.command()
-@click.option("--seconds", default=25.0, show_default=True, help="How long the job trains.")
+@click.option("--seconds", default=20.0, show_default=True, help="How long the job trains.")
 def command(seconds: float) -> None:
     """Show the main job from one end to the other."""
     began = time.monotonic()

@@ -68,7 +68,7 @@ class Committer:
             self._check(_cost(batch))
 
     def append(self, batch: SampleBatch, retention: Retention) -> None:
-        """Keep a batch; returns when it is durable.
+        """Keep a batch, in which each series is listed once; returns when it is durable.
 
         Raises ThrottledError when the queue is full, and what the store raised when it failed: then nothing of the
         batch may be taken as kept.
@@ -122,7 +122,7 @@ class Committer:
 
     def _commit(self, group: list[_Member]) -> None:
         try:
-            batch = join([member.batch for member in group])
+            batch = group[0].batch if len(group) == 1 else join([member.batch for member in group])
             self._store.append(batch, group[0].retention)
             self._kept(batch)
         except Exception as error:  # noqa: BLE001  # every member waits for an answer, whatever went wrong

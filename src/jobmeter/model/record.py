@@ -10,11 +10,12 @@ from typing import Any
 import msgspec
 
 from jobmeter.errors import InvalidRequestError
-from jobmeter.model.job import Allocation, InstanceType, JobState, Node, Replica
-from jobmeter.model.series import check_job_id, check_name, check_project
+from jobmeter.model.job import Allocation, AllocationSource, InstanceType, JobState, Node, Replica
+from jobmeter.model.series import MAX_NAME, check_job_id, check_name, check_project
 from jobmeter.model.time import parse_time
 
 MAX_REPLICAS = 100_000
+MAX_SHORT_TEXT = 1_024
 MAX_TEXT = 65_536
 
 
@@ -120,13 +121,11 @@ def check_record(record: JobRecord) -> JobRecord:
         record_time(getattr(record, field), field)
     if len(record.replicas) > MAX_REPLICAS:
         raise InvalidRequestError(f"a job may have {MAX_REPLICAS} replicas", "replicas")
+    _check_texts(record)
     for replica in replicas_of(record):
-        check_name(replica.name, "replicas.name")
-        record_time(replica.start, "replicas.start")
-        record_time(replica.end, "replicas.end")
-        _check_names(replica.devices, "replicas.devices")
+        _check_replica(replica)
     for allocation in record.allocations:
-        _check_names((allocation.replica, allocation.node, allocation.device), "allocations")
+        _check_allocation(allocation)
     if record.limits is not None:
         limits_of(record.limits)
     return record
@@ -148,6 +147,43 @@ def limits_of(limits: dict[str, float]) -> dict[str, float]:
 def record_time(value: int | str | None, field: str) -> int | None:
     """Epoch milliseconds of a record's time; None stays None."""
     return None if value is None else parse_time(value, field)
+
+
+def _check_texts(record: JobRecord) -> None:
+    """Texts of people's own wording: any characters, but not any length."""
+    short = ("name", "type", "user", "resource_group", "workspace")
+    for fields, most in ((short, MAX_SHORT_TEXT), (("error", "command"), MAX_TEXT)):
+        for field in fields:
+            if len(getattr(record, field) or "") > most:
+                raise InvalidRequestError(f"{field} may have {most} characters", field)
+
+
+def _check_replica(replica: ReplicaRecord) -> None:
+    check_name(replica.name, "replicas.name")
+    for field in ("cluster", "node", "pod_id"):
+        value = getattr(replica, field)
+        if value:
+            (check_job_id if field == "pod_id" else check_name)(value, f"replicas.{field}")
+    if not 0 <= replica.attempt < 2**31:
+        raise InvalidRequestError(f"attempt {replica.attempt} is not between 0 and 2^31", "replicas.attempt")
+    if len(replica.reason) > MAX_TEXT:
+        raise InvalidRequestError(f"replicas.reason may have {MAX_TEXT} characters", "replicas.reason")
+    record_time(replica.start, "replicas.start")
+    record_time(replica.end, "replicas.end")
+    _check_names(replica.devices, "replicas.devices")
+
+
+def _check_allocation(allocation: AllocationRecord) -> None:
+    _check_names((allocation.replica, allocation.node, allocation.device), "allocations")
+    if allocation.cluster:
+        check_name(allocation.cluster, "allocations.cluster")
+    start = parse_time(allocation.start, "allocations.start")
+    end = record_time(allocation.end, "allocations.end")
+    if end is not None and end < start:
+        raise InvalidRequestError(f"an allocation of {allocation.device} ends before it starts", "allocations.end")
+    if allocation.source not in set(AllocationSource):
+        known = ", ".join(AllocationSource)
+        raise InvalidRequestError(f"source {allocation.source[:MAX_NAME]!r} is none of {known}", "allocations.source")
 
 
 def _check_names(names: Sequence[str], field: str) -> None:

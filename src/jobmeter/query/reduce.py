@@ -5,7 +5,7 @@ with the same result, because each bucket's increase is counted from the last sa
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,14 +49,14 @@ def bucket(columns: SampleColumns, step_ms: int, counters: Bools, references: Re
     if not len(columns):
         return empty()
     index, time, value = columns.index, columns.time, columns.value
-    start = time - time % step_ms
-    starts = np.flatnonzero(_begins(index) | _changes(start))
+    number = time // step_ms  # far quicker than a remainder
+    starts = np.flatnonzero(_changes(index) | _changes(number))
     ends = np.r_[starts[1:], len(index)] - 1
     increase, elapsed = _growth(columns, starts, ends, counters, references)
     references.update(index, time, value)
     return BucketColumns(
         index=index[starts],
-        time=start[starts],
+        time=number[starts] * step_ms,
         count=(ends - starts + 1).astype(np.uint64),
         sum=np.add.reduceat(value, starts),
         minimum=np.minimum.reduceat(value, starts),
@@ -77,16 +77,20 @@ def _growth(
     if not counters.any():
         return np.zeros(len(starts)), np.zeros(len(starts), np.int64)
     index, time, value = columns.index, columns.time, columns.value
-    before_time, before_value = np.r_[time[:1], time[:-1]], np.r_[value[:1], value[:-1]]
-    first = np.flatnonzero(_begins(index))
+    first = np.flatnonzero(_changes(index))
     series = index[first]
-    known = references.time[series] != NEVER
     # A series without a reference is its own: nothing is known to have grown before its first sample.
-    before_time[first] = np.where(known, references.time[series], time[first])
-    before_value[first] = np.where(known, references.value[series], value[first])
+    known = references.time[series] != NEVER
+    grown = np.empty(len(value))
+    np.subtract(value[1:], value[:-1], out=grown[1:])
+    grown[first] = np.where(known, value[first] - references.value[series], 0.0)
+    reset = grown < 0
+    grown[reset] = value[reset]
+    before = time[np.maximum(starts - 1, 0)]
+    at_first = np.searchsorted(starts, first)  # every series begins a bucket
+    before[at_first] = np.where(known, references.time[series], time[first])
     counted = counters[index[starts]]
-    increase = np.add.reduceat(growth(before_value, value), starts)
-    return np.where(counted, increase, 0.0), np.where(counted, time[ends] - before_time[starts], 0)
+    return np.where(counted, np.add.reduceat(grown, starts), 0.0), np.where(counted, time[ends] - before, 0)
 
 
 def growth(before: Float64s, after: Float64s) -> Float64s:
@@ -96,7 +100,7 @@ def growth(before: Float64s, after: Float64s) -> Float64s:
 
 def coarsen(columns: BucketColumns, step_ms: int) -> BucketColumns:
     """The same in buckets of ``step_ms``, a multiple of their length."""
-    return _merge(columns, columns.index, columns.time - columns.time % step_ms)
+    return _merge(columns, columns.index, columns.time // step_ms * step_ms)
 
 
 def relabel(columns: BucketColumns, index: Uint32s) -> BucketColumns:
@@ -134,12 +138,13 @@ FIELDS = tuple(BucketColumns.__dataclass_fields__)
 def _merge(columns: BucketColumns, index: Uint32s, start: Int64s) -> BucketColumns:
     if not len(columns):
         return columns
-    order = np.lexsort((columns.first_time, start, index))
-    if np.array_equal(order, np.arange(len(order))):
-        ordered = columns
-    else:
+    ordered = columns
+    if not is_sorted(index, start, columns.first_time):
+        order = np.lexsort((columns.first_time, start, index))
         ordered, index, start = take(columns, order), index[order], start[order]
-    starts = np.flatnonzero(_begins(index) | _changes(start))
+    starts = np.flatnonzero(_changes(index) | _changes(start))
+    if len(starts) == len(index):
+        return replace(ordered, index=index.astype(np.uint32), time=start)
     ends = np.r_[starts[1:], len(index)] - 1
     last_time = np.maximum.reduceat(ordered.last_time, starts)
     newest = ends
@@ -169,11 +174,20 @@ def _changes(column: NDArray[np.generic]) -> Bools:
     return changed
 
 
-def _begins(index: Uint32s) -> Bools:
-    return _changes(index)
+def is_sorted(*keys: NDArray[np.int64] | NDArray[np.uint32]) -> bool:
+    """True when rows are sorted by the first key, then the second, and so on."""
+    undecided = np.ones(max(len(keys[0]) - 1, 0), np.bool_)
+    for key in keys:
+        if np.any(undecided & (key[1:] < key[:-1])):
+            return False
+        undecided &= key[1:] == key[:-1]
+        if not undecided.any():
+            return True
+    return True
 
 
 def _ends(index: Uint32s) -> Bools:
+    """True where the next row is another series, and at the last row."""
     ended = np.ones(len(index), np.bool_)
     np.not_equal(index[1:], index[:-1], out=ended[:-1])
     return ended

@@ -40,8 +40,8 @@ class By(StrEnum):
 class Statistic(StrEnum):
     """What is told of the samples in one bucket of one series.
 
-    ``mean`` of a counter is its rate per second. ``rate`` demands a counter, the others take any metric; ``min max
-    first last`` of a counter speak of the raw reading, ``increase`` demands a counter.
+    ``mean`` of a counter is its rate per second, ``increase`` demands a counter; ``min max first last sum count`` of a
+    counter speak of the raw readings.
     """
 
     MEAN = "mean"

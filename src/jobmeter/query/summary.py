@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from jobmeter.model.catalog import Aggregate, Kind, Metric
+from jobmeter.model.catalog import Aggregate, Kind, Metric, find
 from jobmeter.model.job import JobState, JobView
 from jobmeter.model.time import HOUR, MAX_TIME_MS, TimeRange, ceil_to, floor_to
 from jobmeter.query.defaults import job_end, job_start
@@ -91,7 +91,9 @@ def _metric(frame: Frame, whole: Frame, metric: Metric, span: TimeRange, step_ms
         return None
     counter = metric.kind is Kind.COUNTER
     mean = lines_of(whole, metric, Statistic.MEAN, None, one_line)
-    highest = points if counter else lines_of(whole, metric, Statistic.MAX, Aggregate.MAX, one_line)
+    # A rate has no reading of its own that could be the highest: the highest bucket stands for it.
+    moments, statistic = (frame, Statistic.MEAN) if _is_rate(frame, metric) else (whole, Statistic.MAX)
+    highest = lines_of(moments, metric, statistic, Aggregate.MAX, one_line)
     total = lines_of(whole, metric, Statistic.INCREASE, Aggregate.SUM, one_line) if counter else None
     return MetricSummary(
         metric=metric.name,
@@ -103,6 +105,16 @@ def _metric(frame: Frame, whole: Frame, metric: Metric, span: TimeRange, step_ms
         total_unit=metric.unit if counter else "",
         points=_grid(points, span, step_ms),
     )
+
+
+def _is_rate(frame: Frame, metric: Metric) -> bool:
+    """Whether the values of a metric in this frame come from a counter."""
+    if metric.kind is Kind.COUNTER:
+        return True
+    if len(frame.rows(metric.name)):
+        return False
+    source = find(metric.ratio[0]) if metric.ratio else find(metric.rate_of)
+    return source is not None and _is_rate(frame, source)
 
 
 def _one(table: Table) -> float | None:

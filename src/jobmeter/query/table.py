@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from jobmeter.model.batch import BucketColumns, Float64s, Int64s
 from jobmeter.model.catalog import Aggregate, Kind, Metric, Scope, find
 from jobmeter.query.frame import Frame
-from jobmeter.query.reduce import Bools, relabel, take
+from jobmeter.query.reduce import Bools, is_sorted, relabel, take
 from jobmeter.query.request import Statistic
 
 
@@ -62,16 +62,18 @@ def join(table: Table, how: Aggregate) -> Table:
     """Rows of one (owner, time), in any order, as one row."""
     if not len(table):
         return table
-    order = np.lexsort((table.time, table.owner))
-    owner, time, value = table.owner[order], table.time[order], table.value[order]
-    new = np.ones(len(order), np.bool_)
+    owner, time, value = table.owner, table.time, table.value
+    if not is_sorted(owner, time):
+        order = np.lexsort((time, owner))
+        owner, time, value = owner[order], time[order], value[order]
+    new = np.ones(len(time), np.bool_)
     new[1:] = (owner[1:] != owner[:-1]) | (time[1:] != time[:-1])
     starts = np.flatnonzero(new)
-    if len(starts) == len(order):
+    if len(starts) == len(time):
         return Table(owner, time, value)
     joined = _REDUCE[how].reduceat(value, starts)
     if how in (Aggregate.MEAN, Aggregate.RATIO):
-        joined = joined / np.diff(np.r_[starts, len(order)])
+        joined = joined / np.diff(np.r_[starts, len(time)])
     return Table(owner[starts], time[starts], joined)
 
 

@@ -2,16 +2,22 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from jobmeter.model.job import Allocation, Job, JobFilter, JobPage, JobView, Node
 from jobmeter.model.record import Records
 from jobmeter.model.retention import Retention
-from jobmeter.registry import backup, jobs, keys, listing, nodes, observe, records, schema
+from jobmeter.model.time import SECOND
+from jobmeter.registry import backup, jobs, keys, listing, nodes, observe, schema
+from jobmeter.registry import records as recording
 from jobmeter.registry import rows as rows_
 from jobmeter.registry.base import Observation, Registry, StoredKey
 from jobmeter.registry.database import Database
-from jobmeter.registry.heads import Heads
 from jobmeter.registry.migrate import migrate
+from jobmeter.registry.recent import Recent
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
 
 
 class SqlRegistry(Registry):
@@ -22,29 +28,30 @@ class SqlRegistry(Registry):
         self._database = database
         self._retention = retention
         self._totals = listing.Totals()
-        self._heads = Heads()
+        self._heads: Recent[Sequence[sa.Row[Any]]] = Recent()
+        self._views: Recent[list[JobView]] = Recent()
         migrate(database)
 
-    def record(self, project: str, records_: Records, now_ms: int) -> int:
+    def record(self, project: str, records: Records, now_ms: int) -> int:
         """See ``Registry.record``. Raises InvalidRequestError naming the field; then nothing was kept."""
-        prepared = [records.prepare(project, record) for record in records_.jobs]
-        rows = nodes.prepare_nodes(project, records_.nodes, now_ms)
+        prepared = [recording.prepare(project, record) for record in records.jobs]
+        rows = nodes.prepare_nodes(project, records.nodes, now_ms)
         if not prepared and not rows:
             return 0
         with self._database.write() as connection:
             nodes.add_projects(connection, [project])
             if prepared:
-                records.merge_jobs(connection, project, prepared, now_ms)
+                recording.merge_jobs(connection, project, prepared, now_ms)
             nodes.merge_nodes(connection, rows)
-        self._heads.written(record.job_id for record in records_.jobs)
-        return len(records_.jobs) + len(records_.nodes)
+        self._written({record.job_id for record in records.jobs})
+        return len(records.jobs) + len(records.nodes)
 
     def observe(self, observations: Sequence[Observation], now_ms: int) -> None:
         """See ``Registry.observe``."""
         if observations:
             with self._database.write() as connection:
                 observe.observe(connection, observations, now_ms)
-            self._heads.written({seen.job for seen in observations})
+            self._written({seen.job for seen in observations})
 
     def jobs(self, question: JobFilter, now_ms: int) -> JobPage:
         """See ``Registry.jobs``."""
@@ -53,17 +60,27 @@ class SqlRegistry(Registry):
 
     def job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView]:
         """See ``Registry.job``."""
-        with self._database.read() as connection:
-            return jobs.job_views(connection, projects, job, now_ms)
+        # Whether a job that nobody recorded still runs depends on the moment: a second is fine enough for that.
+        asked = (projects, now_ms // SECOND)
+        views, generation = self._views.get(job, asked)
+        if views is None:
+            with self._database.read() as connection:
+                views = jobs.job_views(connection, projects, job, now_ms)
+            self._views.put(job, asked, views, generation)
+        return list(views)
 
     def job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job]:
         """See ``Registry.job_head``."""
-        rows, generation = self._heads.get(projects, job)
+        rows, generation = self._heads.get(job, projects)
         if rows is None:
             with self._database.read() as connection:
                 rows = jobs.job_rows(connection, projects, job)
-            self._heads.put(projects, job, rows, generation)
+            self._heads.put(job, projects, rows, generation)
         return [rows_.job_of(row, now_ms) for row in rows]
+
+    def _written(self, changed: set[str]) -> None:
+        self._heads.written(changed)
+        self._views.written(changed)
 
     def allocations(self, project: str, job: str) -> list[Allocation]:
         """See ``Registry.allocations``."""
@@ -76,7 +93,7 @@ class SqlRegistry(Registry):
         """See ``Registry.delete_job``."""
         with self._database.write() as connection:
             found = jobs.forget_job(connection, project, job)
-        self._heads.written([job])
+        self._written({job})
         return found
 
     def nodes(self, projects: frozenset[str] | None) -> list[Node]:
@@ -131,7 +148,8 @@ class SqlRegistry(Registry):
     def restore(self, directory: Path) -> None:
         """See ``Registry.restore``."""
         backup.restore(self._database, directory)
-        self._heads = Heads()
+        self._heads.clear()
+        self._views.clear()
 
     def close(self) -> None:
         """See ``Registry.close``."""

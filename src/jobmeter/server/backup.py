@@ -1,12 +1,16 @@
 """Backup of a running server, and restore into an empty data folder."""
 
-import shutil
+from contextlib import ExitStack
 from pathlib import Path
 
 from jobmeter.access.vault import KEY_FILE
-from jobmeter.errors import ConflictError, InvalidRequestError, UnavailableError
+from jobmeter.errors import ConfigurationError, ConflictError, InvalidRequestError, UnavailableError
+from jobmeter.model.time import SystemClock
+from jobmeter.registry.open import open_registry
+from jobmeter.server.folder import claimed, write_private
 from jobmeter.server.services import Services
 from jobmeter.settings import Settings
+from jobmeter.store.registry import open_store
 
 REGISTRY, TELEMETRY, SECRET = "registry", "telemetry", KEY_FILE
 
@@ -34,9 +38,10 @@ def back_up(services: Services, directory: Path) -> None:
 
 
 def _copy_secret(services: Services, directory: Path) -> None:
-    target = directory / SECRET
-    target.touch(mode=0o600)
-    target.write_bytes(secret_key_path(services.settings).read_bytes())
+    try:
+        write_private(directory / SECRET, secret_key_path(services.settings).read_bytes())
+    except (ConfigurationError, OSError) as error:
+        raise UnavailableError(f"the key that seals secrets could not be copied: {error}") from error
 
 
 def secret_key_path(settings: Settings) -> Path:
@@ -44,9 +49,24 @@ def secret_key_path(settings: Settings) -> Path:
     return Path(settings.secret_key_file) if settings.secret_key_file else settings.data / KEY_FILE
 
 
-def restore_secret(source: Path, target: Path) -> None:
-    """Bring the key of a backup to its place, where there must be none."""
-    if target.exists():
-        raise ConflictError(f"{target} exists already")
-    target.touch(mode=0o600)
-    shutil.copyfile(source / SECRET, target)
+def bring_back(settings: Settings, directory: Path) -> None:
+    """Restore a backup into a data folder, a registry and a store that hold nothing yet.
+
+    Raises ConflictError when one of them holds something, ConfigurationError when a server uses the folder or the
+    directory holds no backup. A failure in between leaves a part behind: empty the folder and try again.
+    """
+    if not (directory / SECRET).is_file():
+        raise ConfigurationError(f"{directory} holds no backup of a server ({SECRET} is missing)")
+    with claimed(settings.data), ExitStack() as opened:
+        secret = secret_key_path(settings)
+        content = (directory / SECRET).read_bytes()
+        if secret.exists() and secret.read_bytes() != content:
+            raise ConflictError(f"{secret} holds another key: a backup is restored into an empty data folder only")
+        registry = open_registry(settings.registry_url, settings.retention)
+        opened.callback(registry.close)
+        store = open_store(settings.store_dsn, SystemClock())
+        opened.callback(store.close)
+        registry.restore(directory / REGISTRY)
+        store.restore(directory / TELEMETRY)
+        if not secret.exists():
+            write_private(secret, content)

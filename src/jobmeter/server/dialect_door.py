@@ -49,7 +49,8 @@ class DialectDoor:
         principal = authenticated(services, call, request_id, self._dialect.schemes, operation.name)
         scope = allowed(services, call, request_id, principal, operation.action, None)
         # Signatures cover the body as sent; an operation reads it uncompressed.
-        call = replace(call, body=decoded_body(call, services.settings.limits.decoded_bytes))
+        if call.header("content-encoding"):
+            call = replace(call, body=decoded_body(call, services.settings.limits.decoded_bytes))
         context = Context(services.clock.now_ms(), request_id, match.path)
         questions = operation.parse(call, context)
         results = [self._ask(question, scope) for question in questions]

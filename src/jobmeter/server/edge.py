@@ -12,7 +12,7 @@ from typing import Protocol
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Answer
 from jobmeter.errors import InvalidRequestError, JobmeterError, NotFoundError
-from jobmeter.server.exchange import AsgiScope, ClientGoneError, Exchange, Receive, Room, Send
+from jobmeter.server.exchange import AsgiScope, ClientGoneError, Exchange, Receive, Room, Send, report
 from jobmeter.server.telemetry import Telemetry
 
 _log = logging.getLogger("jobmeter.server")
@@ -120,6 +120,7 @@ class Edge:
 async def _refuse(door: Door, exchange: Exchange, error: JobmeterError) -> None:
     if exchange.status:  # the answer began: all that is left is to cut it off
         raise error
+    report(exchange, error)
     await exchange.reply(door.refuse(exchange.call, exchange.request_id, error))
 
 

@@ -1,6 +1,7 @@
 """One HTTP request and its answer on the raw ASGI interface: the call as it was sent, its body within bounds."""
 
 import asyncio
+import logging
 import uuid
 import zlib
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -9,7 +10,16 @@ from typing import Any
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Answer
-from jobmeter.errors import InvalidRequestError, LimitExceededError, ThrottledError
+from jobmeter.errors import (
+    ConfigurationError,
+    InvalidRequestError,
+    JobmeterError,
+    LimitExceededError,
+    ThrottledError,
+    UnavailableError,
+)
+
+_log = logging.getLogger("jobmeter.server")
 
 AsgiScope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -126,6 +136,14 @@ class Exchange:
         ]
         await self.send({"type": "http.response.start", "status": answer.status, "headers": headers})
         await self.send({"type": "http.response.body", "body": answer.body})
+
+
+def report(exchange: Exchange, error: JobmeterError) -> None:
+    """Log what the operator has to know of: a store that does not work, a set-up that is wrong."""
+    if isinstance(error, UnavailableError):
+        _log.warning("request %s: %s", exchange.request_id, error.message)
+    elif isinstance(error, ConfigurationError):
+        _log.error("request %s: %s", exchange.request_id, error.message)
 
 
 def decoded_body(call: Call, limit: int) -> bytes:

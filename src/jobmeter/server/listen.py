@@ -1,8 +1,9 @@
-"""The socket and the HTTP server on it: Granian, embedded in this process (docs/decisions/0003-granian-embedded.md)."""
+"""The socket and the HTTP server on it: Granian, embedded in this process (docs/decisions/0004-granian-embedded.md)."""
 
 import asyncio
 import contextlib
 import os
+import resource
 import signal
 import socket
 import ssl
@@ -18,6 +19,8 @@ from jobmeter.server.exchange import AsgiScope, Receive, Send
 from jobmeter.settings import Settings
 
 BACKLOG = 1024
+CONNECTIONS = 16_384
+"""Most connections at one time, idle ones included; more wait to be accepted."""
 DRAIN_SECONDS = 30
 """Longest time that requests under way are given when the server stops."""
 
@@ -39,6 +42,14 @@ def bind(host: str, port: int) -> socket.socket:
         bound.close()
         raise ConfigurationError(f"cannot listen on {host} port {port}: {error.strerror}") from error
     return bound
+
+
+def allow_connections() -> None:
+    """Let the process have a file descriptor for each connection, as far as the system permits it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 2 * CONNECTIONS if hard == resource.RLIM_INFINITY else min(hard, 2 * CONNECTIONS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def url_of(bound: socket.socket, settings: Settings) -> str:
@@ -81,6 +92,8 @@ class HttpServer:
             self._counted,
             interface=Interfaces.ASGINL,
             websockets=False,
+            backlog=BACKLOG,
+            backpressure=CONNECTIONS,
             log_enabled=False,
             ssl_cert=certificate,
             ssl_key=key,

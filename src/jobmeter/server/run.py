@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from jobmeter.model.time import SystemClock
 from jobmeter.server.app import build
 from jobmeter.server.folder import claimed, ensure_admin_key, noted
-from jobmeter.server.listen import HttpServer, bind, tls_files, url_of
+from jobmeter.server.listen import HttpServer, allow_connections, bind, tls_files, url_of
 from jobmeter.settings import Settings
 
 _log = logging.getLogger("jobmeter.server")
@@ -21,6 +21,7 @@ def run(settings: Settings, idle_exit: int, announce: Callable[[str], None]) -> 
     """
     clock = SystemClock()
     tls_files(settings)
+    allow_connections()
     with ExitStack() as stack:
         bound = stack.enter_context(bind(settings.host, settings.port))
         stack.enter_context(claimed(settings.data))

@@ -17,6 +17,11 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_WINDOW = {
+    "series": "Series whose newest samples are in memory.",
+    "bytes": "Memory that these samples take.",
+    "seconds": "How far back they reach.",
+}
 QUIET_DOORS = frozenset({"health"})
 """Doors whose requests do not keep an idle server alive."""
 
@@ -153,3 +158,5 @@ class _Live(Collector):
             sizes.add_metric((table,), size)
         yield rows
         yield sizes
+        for what, value in found.window.items():
+            yield GaugeMetricFamily(f"jobmeter_window_{what}", _WINDOW[what], value)

@@ -1,7 +1,7 @@
 """What a telemetry engine must do. ``jobmeter.testing.store.StoreTests`` is the same contract as tests."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
 from typing import Protocol
@@ -50,10 +50,15 @@ class ReadBudget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreStatistics:
-    """Sizes for operators: rows and bytes on disk by table (``samples``, ``minutes``, ``hours``, ``series``)."""
+    """Sizes for operators: rows and bytes on disk by table (``samples``, ``minutes``, ``hours``, ``series``).
+
+    ``window`` tells of the samples in memory, empty where there are none: ``series``, ``bytes``, and the ``seconds``
+    that they reach back.
+    """
 
     rows: dict[str, int]
     bytes: dict[str, int]
+    window: dict[str, int] = field(default_factory=dict)
 
 
 class Store(Protocol):

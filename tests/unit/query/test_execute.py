@@ -448,6 +448,15 @@ class TestSummary:
         assert memory.points[place] is None
         assert memory.last == 79.0
 
+    def test_the_highest_rate_is_that_of_a_moment_not_of_the_whole_life(self, house):
+        series = Series("cpu.time", job="j1", replica="worker-0")
+        busy = [(at, at / 10) for at in range(0, 1800, 10)]
+        house.put(series, *busy, *[(at, 180 + (at - 1800) * 4.0) for at in range(1800, 1860, 10)])
+        (cpu,) = [one for one in house.executor.summary(JobRef("j1"), ALL).metrics if one.metric == "cpu.usage"]
+        assert cpu.mean == pytest.approx(0.2, abs=0.05)
+        assert cpu.max == max(point for point in cpu.points if point is not None)
+        assert cpu.max > 3
+
     def test_a_job_without_samples_has_a_summary(self, house):
         found = house.executor.summary(JobRef("j1"), ALL)
         assert (found.metrics, found.duration_ms, found.gpu_energy_joules) == ([], HOUR, None)

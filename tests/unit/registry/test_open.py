@@ -81,6 +81,17 @@ def test_a_password_is_never_in_a_message() -> None:
     assert "hunter2" not in failed.value.message
 
 
+def test_parameters_of_the_url_reach_the_server(postgresql_url: str) -> None:
+    database = Database(f"{postgresql_url}?sslmode=prefer&options=-c%20work_mem%3D5MB&application_name=mine")
+    with database.read() as connection:
+        settings = {
+            name: connection.exec_driver_sql(f"SHOW {name}").scalar()
+            for name in ("work_mem", "application_name", "lock_timeout")
+        }
+    assert settings == {"work_mem": "5MB", "application_name": "mine", "lock_timeout": "15s"}
+    database.close()
+
+
 def test_only_its_owner_may_read_the_file(tmp_path: Path) -> None:
     path = tmp_path / "new" / "folder" / "registry.db"
     registry = open_registry(f"sqlite:///{path}", Retention())

@@ -129,6 +129,7 @@ def test_plain_bodies_are_left_alone(body):
         (b"abc", "br"),
         (b"abc", "gzip, gzip"),
     ],
+    ids=["text", "empty", "cut off", "with more", "zlib", "brotli", "twice"],
 )
 def test_a_bad_encoding_is_named(body, encoding):
     with pytest.raises(InvalidRequestError) as caught:

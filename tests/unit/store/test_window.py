@@ -146,3 +146,12 @@ def test_a_deleted_job_is_gone_from_the_window_too() -> None:
     store.delete_job(one.job_key)
     assert read_all(store, [one], TimeRange(BEGIN - HOUR, BEGIN + HOUR)) == {}
     assert store.find(Selector(jobs=(one.job_key,))) == []
+
+
+def test_its_size_is_told() -> None:
+    store = WindowedStore(MemoryStore(), HandClock(BEGIN), length_ms=HOUR, bound=2**30)
+    store.append(batch_of({(gauge("worker-0"), BEGIN): 1.0, (gauge("worker-1"), BEGIN): 1.0}), FOREVER)
+    window = store.statistics().window
+    assert window["series"] == 2
+    assert window["seconds"] == 3600
+    assert window["bytes"] > 0

@@ -24,7 +24,7 @@ class Plan:
     form: Format | None = None
     project: str = ""
     codec: Codec = Codec.NONE
-    batch_rows: int = 250_000
+    batch_rows: int = 500_000
     skip_bad: bool = False
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,12 +52,14 @@ class Rows:
         return len(self.time)
 
     def parts(self, size: int) -> Iterator["Rows"]:
-        """The same rows in parts of at most ``size``."""
-        if len(self) <= size:
+        """The same rows in as few parts of at most ``size`` as there can be, of about the same length."""
+        count = -(-len(self) // size)
+        if count <= 1:
             yield self
             return
-        for start in range(0, len(self), size):
-            yield self.take(slice(start, start + size), np.arange(start, min(start + size, len(self))))
+        edges = [len(self) * part // count for part in range(count + 1)]
+        for start, end in pairwise(edges):
+            yield self.take(slice(start, end), np.arange(start, end))
 
     def keep(self, good: Mask) -> "Rows":
         """The rows where ``good`` (bool[n]) is true."""
@@ -89,7 +92,7 @@ class Source:
 
     name: str
     skip_bad: bool = False
-    batch_rows: int = 250_000
+    batch_rows: int = 500_000
 
 
 def check_columns(source: Source, names: Sequence[str]) -> None:

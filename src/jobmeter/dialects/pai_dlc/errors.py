@@ -84,7 +84,7 @@ def _problem(error: JobmeterError) -> _Problem:  # noqa: PLR0911 - one line a ki
         case ConflictError():
             return _Problem(409, "OperationConflict", error.message)
         case UnavailableError():
-            return _Problem(503, "ServiceUnavailable", error.message, (("Retry-After", "1"),))
+            return _unavailable(error)
         case QueryTimeoutError():
             return _Problem(504, "ServiceUnavailable.Timeout", error.message)
         case _:
@@ -115,6 +115,12 @@ def _not_found(error: NotFoundError) -> _Problem:
     if error.kind == "path":
         return _Problem(404, "InvalidAction.NotFound", error.message)
     return _Problem(404, "NotFound", error.message)
+
+
+def _unavailable(error: UnavailableError) -> _Problem:
+    wait = error.retry_after_ms
+    headers = () if wait is None else (("Retry-After", str(max(1, -(-wait // 1000)))),)
+    return _Problem(503, "ServiceUnavailable", error.message, headers)
 
 
 def _throttled(error: ThrottledError) -> _Problem:

@@ -13,7 +13,7 @@ from jobmeter.access.call import Call
 from jobmeter.dialects.base import Answer, path_parameters
 from jobmeter.errors import InvalidRequestError, JobmeterError, NotFoundError
 from jobmeter.server.dialect_door import DialectVisit
-from jobmeter.server.exchange import Exchange
+from jobmeter.server.exchange import Exchange, report
 from jobmeter.server.native import catalog, ingest, jobs, keys, metrics, nodes, openapi, problem, share, status
 from jobmeter.server.native.endpoint import Endpoint, Stream, run
 from jobmeter.server.services import Services
@@ -133,6 +133,7 @@ def _response(answer: Answer) -> Response[bytes]:
 
 def _refused(request: Request[Any, Any, Any], error: JobmeterError) -> Response[bytes]:
     exchange: Exchange = request.scope["jobmeter"]  # type: ignore[typeddict-item]
+    report(exchange, error)
     return _response(problem.render(exchange.request_id, error))
 
 

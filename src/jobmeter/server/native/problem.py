@@ -17,7 +17,7 @@ from jobmeter.errors import (
 )
 
 RETRY_SECONDS = 5
-"""When to come back after the store or the registry could not work."""
+"""When to come back after the store or the registry could not work, where nobody knows better."""
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -80,7 +80,8 @@ def _kind(error: JobmeterError) -> tuple[str, tuple[tuple[str, str], ...]]:  # n
         case ThrottledError():
             return "throttled", (("Retry-After", str(max(1, -(-error.retry_after_ms // 1000)))),)
         case UnavailableError():
-            return "unavailable", (("Retry-After", str(RETRY_SECONDS)),)
+            wait = error.retry_after_ms or RETRY_SECONDS * 1000
+            return "unavailable", (("Retry-After", str(max(1, -(-wait // 1000)))),)
         case QueryTimeoutError():
             return "timeout", ()
         case _:

@@ -22,12 +22,13 @@ class Health(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """How the server does: rows and bytes by table, work under way by lane, times in epoch milliseconds."""
+    """How the server does: rows, bytes and samples in memory, work under way by lane, times in epoch milliseconds."""
 
     version: str
     uptime_seconds: float
     rows: dict[str, int]
     bytes: dict[str, int]
+    window: dict[str, int]
     queue_bytes: int
     work: dict[str, int]
     rolled_until: int | None
@@ -65,6 +66,7 @@ def _status(ask: Ask) -> Status:
         uptime_seconds=round(services.telemetry.uptime_seconds(), 3),
         rows=found.rows,
         bytes=found.bytes,
+        window=found.window,
         queue_bytes=services.funnel.queue_bytes,
         work={lane.name: lane.busy for lane in services.lanes.all()},
         rolled_until=services.telemetry.rolled_until_ms,

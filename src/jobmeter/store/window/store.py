@@ -11,7 +11,7 @@ from jobmeter.errors import LimitExceededError
 from jobmeter.model.batch import BucketColumns, SampleBatch, SampleColumns, SeriesKeys
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import Series
-from jobmeter.model.time import DAY, MAX_TIME_MS, MINUTE, Clock, TimeRange, floor_to
+from jobmeter.model.time import DAY, MAX_TIME_MS, MINUTE, SECOND, Clock, TimeRange, floor_to
 from jobmeter.store.base import ReadBudget, Selector, Store, StoreStatistics, Tier
 from jobmeter.store.window.column import View
 from jobmeter.store.window.window import Window, ascending
@@ -115,7 +115,9 @@ class WindowedStore:
 
     def statistics(self) -> StoreStatistics:
         """See ``Store.statistics``."""
-        return self._engine.statistics()
+        seconds = self.window.length_ms // SECOND
+        window = {"series": len(self.window), "bytes": self.window.bytes, "seconds": seconds}
+        return replace(self._engine.statistics(), window=window)
 
     def backup(self, directory: Path) -> None:
         """See ``Store.backup``."""

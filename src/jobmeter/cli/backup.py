@@ -1,0 +1,32 @@
+"""``jobmeter backup``: copy a running server's data into a folder."""
+
+from pathlib import Path
+
+import click
+import msgspec
+
+from jobmeter.cli import local
+from jobmeter.client.transport import API
+
+HOURS_SECONDS = 6 * 3600.0
+"""How long a copy may take."""
+
+
+@click.command(short_help="Copy a running server's data into a folder.")
+@click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--data", type=click.Path(path_type=Path, file_okay=False), help="The data folder (JOBMETER_DATA).")
+@click.option("--key", metavar="TOKEN", help="The token of an administrator's key (JOBMETER_KEY).")
+@click.option("--server", metavar="URL", help="The server to copy (JOBMETER_SERVER).")
+def command(directory: Path, data: Path | None, key: str | None, server: str | None) -> None:
+    """Copy a running server's data into DIRECTORY.
+
+    The server itself writes the folder, on its own machine; it must be empty or not be there yet. The copy is
+    consistent while samples come in, and holds the key that seals secrets: keep it as safe as the data folder.
+    """
+    transport = local.connect(server, key, data, start=False).patient(HOURS_SECONDS)
+    body = msgspec.json.encode({"directory": str(directory.absolute())})
+    try:
+        transport.request("POST", f"{API}/backup", body)
+    finally:
+        transport.close()
+    click.echo(f"copied to {directory.absolute()}")

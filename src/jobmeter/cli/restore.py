@@ -1,0 +1,27 @@
+"""``jobmeter restore``: bring a backup back into an empty data folder."""
+
+from pathlib import Path
+
+import click
+
+from jobmeter.errors import ConfigurationError
+from jobmeter.settings import load
+
+
+@click.command(short_help="Bring a backup back into an empty data folder.")
+@click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option("--data", type=click.Path(path_type=Path, file_okay=False), help="The data folder (JOBMETER_DATA).")
+@click.option("--store", help="The telemetry engine, when it is not in the data folder (JOBMETER_STORE).")
+@click.option("--registry", help="The registry, when it is not in the data folder (JOBMETER_REGISTRY).")
+def command(directory: Path, **flags: object) -> None:
+    """Bring the backup in DIRECTORY back, into an empty data folder that no server uses.
+
+    The next `jobmeter serve` makes an administrator's key of its own; every key of the backup holds as before.
+    """
+    try:
+        from jobmeter.server.backup import bring_back
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(f"{error.name} is missing: install jobmeter[server] to restore a backup") from error
+    settings = load(None, **flags)
+    bring_back(settings, directory.absolute())
+    click.echo(f"restored into {settings.data}")

@@ -1,0 +1,67 @@
+"""Bare tokens and share tokens: where they are found."""
+
+import pytest
+
+from jobmeter.access.call import Call
+from jobmeter.access.signatures import (
+    ACS_BEARER,
+    API_KEY,
+    BEARER,
+    SHARE,
+    X_AUTH_TOKEN,
+    Claim,
+    ClaimKind,
+    Scheme,
+    ShareToken,
+)
+from jobmeter.errors import UnauthenticatedError
+
+
+def call(*headers: tuple[str, str], query: str = "") -> Call:
+    return Call("GET", "/", query, headers)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "sent"),
+    [
+        (BEARER, call(("authorization", "Bearer t0k"))),
+        (BEARER, call(("authorization", "bearer  t0k "))),
+        (BEARER, call(("authorization", "Api-Key t0k"))),
+        (API_KEY, call(("api-key", "t0k"))),
+        (X_AUTH_TOKEN, call(("x-auth-token", "t0k"))),
+        (ACS_BEARER, call(("x-acs-bearer-token", "t0k"), ("x-acs-signature-type", "BEARERTOKEN"))),
+        (ACS_BEARER, call(("x-acs-bearer-token", "t0k"), query="SignatureType=BEARERTOKEN")),
+        (ACS_BEARER, call(query="BearerToken=t0k&SignatureType=BEARERTOKEN")),
+    ],
+)
+def test_a_token_is_found(scheme: Scheme, sent: Call) -> None:
+    assert scheme.claim(sent) == Claim(kind=ClaimKind.TOKEN, value="t0k")
+    assert scheme.verify(sent, "")
+
+
+@pytest.mark.parametrize("scheme", [BEARER, API_KEY, X_AUTH_TOKEN, ACS_BEARER, SHARE])
+@pytest.mark.parametrize("sent", [call(), call(("authorization", "acs A:b")), call(query="Token=&token=x")])
+def test_nothing_is_no_claim(scheme: Scheme, sent: Call) -> None:
+    assert scheme.claim(sent) is None
+
+
+@pytest.mark.parametrize(
+    ("scheme", "sent"),
+    [
+        (BEARER, call(("authorization", "Bearer "))),
+        (BEARER, call(("authorization", "Bearer a b"))),
+        (BEARER, call(("authorization", "Bearer \x80"))),
+        (X_AUTH_TOKEN, call(("x-auth-token", "x" * 513))),
+        (ACS_BEARER, call(("x-acs-bearer-token", "t0k"))),
+        (SHARE, call(query="Token=" + "x" * 1025)),
+    ],
+)
+def test_a_broken_token_is_malformed(scheme: Scheme, sent: Call) -> None:
+    with pytest.raises(UnauthenticatedError) as refused:
+        scheme.claim(sent)
+    assert refused.value.reason == "malformed"
+
+
+def test_a_share_token_stands_in_its_own_parameter() -> None:
+    assert SHARE.claim(call(query="a=1&Token=abc%2B")) == Claim(kind=ClaimKind.SHARE, value="abc+")
+    assert ShareToken("token").claim(call(query="token=x")) == Claim(kind=ClaimKind.SHARE, value="x")

@@ -1,0 +1,125 @@
+"""Replays: remembered over restarts, bounded without a hole."""
+
+import os
+from pathlib import Path
+
+import pytest
+from tests.unit.access.conftest import NOW_MS, HeldClock
+
+from jobmeter.access.nonces import WINDOW_MS, NonceMemory
+from jobmeter.errors import UnavailableError
+
+
+def test_a_request_counts_once(clock: HeldClock) -> None:
+    memory = NonceMemory(clock)
+    assert memory.first("k", "n", NOW_MS)
+    assert not memory.first("k", "n", NOW_MS)
+    assert memory.first("other", "n", NOW_MS)
+    assert memory.first("k", "m", NOW_MS)
+
+
+@pytest.mark.parametrize(
+    ("age", "fresh"),
+    [(0, True), (WINDOW_MS, True), (WINDOW_MS + 1, False), (-WINDOW_MS, True), (-WINDOW_MS - 1, False)],
+)
+def test_only_the_window_is_fresh(clock: HeldClock, tmp_path: Path, age: int, *, fresh: bool) -> None:
+    memory = NonceMemory(clock, tmp_path / "nonces")
+    assert memory.fresh(NOW_MS - age) == fresh
+    memory.close()
+
+
+def test_a_restart_forgets_nothing(clock: HeldClock, tmp_path: Path) -> None:
+    for number in range(3):
+        memory = NonceMemory(clock, tmp_path / "nonces")
+        assert memory.fresh(NOW_MS - WINDOW_MS)
+        assert memory.first("k", f"n{number}", NOW_MS - 1000)
+        assert not any(memory.first("k", f"n{earlier}", NOW_MS - 1000) for earlier in range(number + 1))
+        memory.close()
+    assert (tmp_path / "nonces").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_half_written_entry_hides_no_other(clock: HeldClock, tmp_path: Path) -> None:
+    file = tmp_path / "nonces"
+    memory = NonceMemory(clock, file)
+    memory.first("k", "n", NOW_MS)
+    memory.close()
+    file.write_bytes(file.read_bytes() + b"12345")
+    memory = NonceMemory(clock, file)
+    assert not memory.first("k", "n", NOW_MS)
+    assert memory.first("k", "m", NOW_MS)
+    memory.close()
+    memory = NonceMemory(clock, file)
+    assert not memory.first("k", "m", NOW_MS)
+    memory.close()
+
+
+@pytest.mark.parametrize("content", [b"", b"something else entirely"])
+def test_a_file_that_tells_nothing_opens_no_hole(clock: HeldClock, tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "nonces").write_bytes(content)
+    memory = NonceMemory(clock, tmp_path / "nonces")
+    assert not memory.fresh(NOW_MS - 1000)
+    assert memory.fresh(NOW_MS)
+    memory.close()
+
+
+def test_without_a_file_what_came_before_is_refused(clock: HeldClock) -> None:
+    clock.ms += 900
+    memory = NonceMemory(clock)
+    assert memory.fresh(NOW_MS)
+    assert not memory.fresh(NOW_MS - 1000)
+
+
+def test_memory_is_bounded_and_what_is_dropped_becomes_stale(clock: HeldClock, tmp_path: Path) -> None:
+    memory = NonceMemory(clock, tmp_path / "nonces", most=100)
+    dates = [NOW_MS - 600_000 + 6_000 * number for number in range(150)]
+    for number, date in enumerate(dates):
+        clock.ms = max(NOW_MS, date)
+        assert memory.first("k", f"n{number}", date)
+    replayed = [n for n, date in enumerate(dates) if memory.fresh(date) and memory.first("k", f"n{n}", date)]
+    assert replayed == []
+    assert memory.fresh(clock.ms)
+    memory.close()
+
+
+def test_the_file_stays_small(clock: HeldClock, tmp_path: Path) -> None:
+    file = tmp_path / "nonces"
+    memory = NonceMemory(clock, file, most=1000)
+    for number in range(150_000):
+        if number % 1000 == 0:
+            clock.ms += 60_000
+        memory.first("k", str(number), clock.ms)
+    assert file.stat().st_size < 2_000_000
+    memory.close()
+
+
+def test_a_file_that_cannot_be_written_stops_no_request(clock: HeldClock, tmp_path: Path) -> None:
+    file = tmp_path / "nonces"
+    memory = NonceMemory(clock, file)
+    memory.first("k", "before", NOW_MS)
+    # As a full disk does: the write itself fails.
+    memory._release(os.open("/dev/full", os.O_WRONLY))
+    assert memory.first("k", "during", NOW_MS)
+    assert not memory.first("k", "during", NOW_MS)
+    restarted = NonceMemory(HeldClock(), file)
+    assert not restarted.fresh(NOW_MS - 1000), "what the file has missed must not be accepted again"
+    restarted.close()
+
+
+def test_the_file_is_taken_up_again(clock: HeldClock, tmp_path: Path) -> None:
+    file = tmp_path / "nonces"
+    memory = NonceMemory(clock, file)
+    memory._release(os.open("/dev/full", os.O_WRONLY))
+    assert memory.first("k", "during", NOW_MS)
+    clock.ms += 11_000
+    assert memory.first("k", "after", clock.ms)
+    memory.close()
+    restarted = NonceMemory(clock, file)
+    assert restarted.fresh(NOW_MS - 1000)
+    assert not restarted.first("k", "during", NOW_MS)
+    assert not restarted.first("k", "after", clock.ms)
+    restarted.close()
+
+
+def test_a_folder_that_is_none_is_named(clock: HeldClock, tmp_path: Path) -> None:
+    with pytest.raises(UnavailableError, match="nonces"):
+        NonceMemory(clock, tmp_path / "none" / "nonces")

@@ -1,0 +1,114 @@
+"""One request: the key is shown, refusals become our errors, silence is told."""
+
+import json
+import socket
+import threading
+from collections.abc import Mapping
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from types import MappingProxyType
+
+import pytest
+
+from jobmeter.client.transport import Transport
+from jobmeter.errors import (
+    ConflictError,
+    ForbiddenError,
+    InvalidRequestError,
+    JobmeterError,
+    LimitExceededError,
+    NotFoundError,
+    QueryTimeoutError,
+    ThrottledError,
+    UnauthenticatedError,
+    UnavailableError,
+)
+
+
+@pytest.fixture
+def answering():
+    """A server that gives the answer that the test puts into ``next``, and remembers the request's headers."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            listener.asked = dict(self.headers)
+            status, body, headers = listener.next
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *arguments):
+            pass
+
+    class Listener(HTTPServer):
+        next: tuple[int, bytes, dict[str, str]] = (200, b"", {})
+        asked: Mapping[str, str] = MappingProxyType({})
+
+    listener = Listener(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=listener.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    yield listener
+    listener.shutdown()
+    listener.server_close()
+    thread.join()
+
+
+def ask(listener, key=""):
+    transport = Transport(f"http://127.0.0.1:{listener.server_address[1]}/", key)
+    try:
+        return transport.request("GET", "/x")
+    finally:
+        transport.close()
+
+
+def test_the_key_goes_along_and_the_answer_comes_back(answering):
+    answering.next = (200, b"hello", {"X-One": "1"})
+    answer = ask(answering, "t0")
+    assert (answer.status, answer.body, answer.headers["x-one"]) == (200, b"hello", "1")
+    assert answering.asked["Authorization"] == "Bearer t0"
+    ask(answering)
+    assert "Authorization" not in answering.asked
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "kind"),
+    [
+        (400, "invalid_request", InvalidRequestError),
+        (413, "limit_exceeded", LimitExceededError),
+        (401, "unauthenticated", UnauthenticatedError),
+        (403, "forbidden", ForbiddenError),
+        (404, "not_found", NotFoundError),
+        (409, "conflict", ConflictError),
+        (429, "throttled", ThrottledError),
+        (504, "timeout", QueryTimeoutError),
+        (503, "unavailable", UnavailableError),
+        (500, "internal", JobmeterError),
+    ],
+)
+def test_a_refusal_becomes_the_error_that_it_was(answering, status, code, kind):
+    body = {"error": {"code": code, "message": "because", "field": "step"}, "request_id": "A"}
+    answering.next = (status, json.dumps(body).encode(), {"Retry-After": "7"})
+    with pytest.raises(JobmeterError, match="because") as caught:
+        ask(answering)
+    assert type(caught.value) is kind
+    if isinstance(caught.value, InvalidRequestError):
+        assert caught.value.field == "step"
+    if isinstance(caught.value, ThrottledError):
+        assert caught.value.retry_after_ms == 7000
+
+
+@pytest.mark.parametrize(("status", "body"), [(502, b"<html>bad gateway</html>"), (500, b""), (301, b"{}")])
+def test_an_answer_that_is_not_ours_is_told_with_its_status(answering, status, body):
+    answering.next = (status, body, {"Location": "/elsewhere"})
+    with pytest.raises(JobmeterError, match=str(status)):
+        ask(answering)
+
+
+def test_nobody_there_is_told():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with pytest.raises(UnavailableError, match=f"no answer from http://127.0.0.1:{port}"):
+        Transport(f"http://127.0.0.1:{port}").request("GET", "/")
