@@ -11,9 +11,10 @@ from pathlib import Path
 from benchmarks import ours as ours_module
 from benchmarks import peers
 from benchmarks.agent import agent_rows
+from benchmarks.client import answer, latency
 from benchmarks.data import Data, utilization
 from benchmarks.processes import INSTALL, installed
-from benchmarks.rows import Contestant, Row, contestants, query_rows, size_row
+from benchmarks.rows import Row, contestants, query_rows, size_row
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -51,6 +52,7 @@ def everyday(data: Data, seconds: float, rounds: int, agent_seconds: float) -> l
         importing.add(ours.name, data.samples / ours_module.ingest(ours, ours_module.frames(data)))
         running = list(_peers(stack, data, importing, remote))
         rows = [importing, remote]
+        _wait_for_roll_ups(ours, data, hours=24, step_s=300, tier="minute")
         rows += query_rows(contestants(ours, running), ours, data, seconds, rounds)
         rows += size_row(ours, running, data)
         rows += agent_rows(ours, agent_seconds)
@@ -67,9 +69,7 @@ def month(data: Data, rounds: int) -> list[Row]:
         importing.add(ours.name, data.samples / ours_module.ingest(ours, ours_module.frames(data)))
         running = list(_peers(stack, data, importing, None))
         everybody = contestants(ours, running)
-        _wait_for_roll_ups(everybody[0], data)
-        from benchmarks.client import latency
-
+        _wait_for_roll_ups(ours, data, hours=24 * 30, step_s=3600, tier="hour")
         asked = {"replica": None, "by": "replica", "hours": 24 * 30, "step_s": 3600}
         for turn in range(rounds):
             for someone in everybody if turn % 2 == 0 else reversed(everybody):
@@ -90,13 +90,12 @@ def _peers(stack: contextlib.ExitStack, data: Data, importing: Row, remote: Row 
     return running
 
 
-def _wait_for_roll_ups(ours: Contestant, data: Data) -> None:
-    from benchmarks.client import answer
-
-    asked = ours.question(data, replica=None, by="replica", hours=24 * 30, step_s=3600)
+def _wait_for_roll_ups(ours: ours_module.Ours, data: Data, *, hours: int, step_s: int, tier: str) -> None:
+    """Until what was imported is rolled up, as it is on a server that has run for some minutes."""
+    asked = ours.request(ours_module.question(data, replica=None, by="replica", hours=hours, step_s=step_s))
     deadline = time.monotonic() + 300
     while time.monotonic() < deadline:
-        if "hour" in json.loads(answer(ours.request(asked)))["tiers"]:
+        if tier in json.loads(answer(asked))["tiers"]:
             return
         time.sleep(5)
 
