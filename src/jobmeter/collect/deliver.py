@@ -115,13 +115,19 @@ class Delivery:
             self._delivered(batch, answer)
 
     def _delivered(self, batch: Batch, answer: Response) -> None:
-        self._outbox.release(batch.end)
-        if self._careful_until and batch.end >= self._careful_until:
-            self._careful_until = None
+        # Everything is noted before the batch is let go of: whoever waits for an empty spool reads the notes next.
+        self._count(answer)
         if self._failures:
             _log.info("the server takes samples again")
         self._failures = 0
         self.last_error = ""
+        if self._careful_until and batch.end >= self._careful_until:
+            self._careful_until = None
+        self._outbox.release(batch.end)
+        with self._state:
+            self._state.notify_all()
+
+    def _count(self, answer: Response) -> None:
         try:
             receipt = msgspec.json.decode(answer.body, type=_Receipt)
         except msgspec.DecodeError:
@@ -131,8 +137,6 @@ class Delivery:
             if count and reason not in self.refused:
                 _log.warning("the server did not want %d samples: %s", count, reason)
             self.refused[reason] = self.refused.get(reason, 0) + count
-        with self._state:
-            self._state.notify_all()
 
     def _refused(self, batch: Batch, error: InvalidRequestError) -> None:
         """A body is taken or refused as a whole: send its frames one by one, and put away the one that is wrong."""
