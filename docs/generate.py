@@ -181,7 +181,7 @@ def dialects_page() -> str:
             for one in operation.parameters:
                 parts.append(f"| `{one.name}` | {one.where} | {'yes' if one.required else ''} | {one.text} |")
             parts.append("")
-        parts += ["### Not answered\n", *(f"- {gap.what}: {gap.reason}" for gap in dialect.gaps), ""]
+        parts += ["### Not answered\n", *(f"- `{gap.status}` {gap.what}: {gap.reason}" for gap in dialect.gaps), ""]
     return "\n".join(parts).rstrip() + "\n"
 
 

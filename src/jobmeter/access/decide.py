@@ -29,7 +29,14 @@ SHARED = frozenset({"metrics:read", "jobs:read"})
 WHOLE_SERVER = frozenset({"server:read", "server:admin"})
 """Actions that reach beyond one project: a key with a project may perform them on that project only."""
 
+_READS = frozenset({"catalog:read", "metrics:read", "jobs:read", "nodes:read", "keys:read", "server:read"})
+
 _RANK = {Role.READER: 1, Role.WRITER: 2, Role.ADMIN: 3}
+
+
+def writes(action: str) -> bool:
+    """True when the action changes something."""
+    return action not in _READS
 
 
 def authorize(principal: Principal, action: str, project: str | None = None) -> Scope:

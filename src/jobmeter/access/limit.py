@@ -41,9 +41,12 @@ class RateLimiter:
         self._lock = threading.Lock()
         self._buckets: OrderedDict[tuple[str, str], _Bucket] = OrderedDict()
 
-    def take(self, key: str, operation: str) -> None:
-        """Count one call. Raises ThrottledError, and counts nothing, when it is one too many."""
-        rate = self._rates.get(operation) or self._rates.get(EVERY)
+    def take(self, key: str, operation: str, documented: Rate | None = None) -> None:
+        """Count one call; ``documented`` is the operation's own rate, where the settings name none.
+
+        Raises ThrottledError, and counts nothing, when it is one too many.
+        """
+        rate = self._rates.get(operation) or self._rates.get(EVERY) or documented
         if rate is None:
             return
         now = self._clock.monotonic()

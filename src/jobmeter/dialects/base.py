@@ -1,19 +1,29 @@
 """What a dialect is: a table of operations, and pure functions between its words and ours.
 
-An operation turns a raw call into questions (``parse``), and their results into an answer (``render``). It performs no
-I/O, knows no store, no web framework and no other dialect. Who the caller is, what they may see, and running the
-questions is the server's part. Adding a dialect is one folder and one line in ``jobmeter.dialects.registry``.
+An operation is a generator: it yields questions, is sent their answers, and returns the vendor's body. So it performs
+no I/O, knows no store, no web framework and no other dialect, and a later question may depend on an earlier answer. Who
+the caller is, what they may see, and answering the questions is the server's part. Adding a dialect is one folder and
+one line in ``jobmeter.dialects.registry``.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from enum import StrEnum
+from typing import Any, Literal, Protocol, TypeVar
 from urllib.parse import unquote
 
 from jobmeter.access.call import Call
+from jobmeter.access.limit import Rate
 from jobmeter.access.signatures import Scheme
 from jobmeter.errors import InvalidRequestError, JobmeterError
+from jobmeter.ingest.receipt import Receipt
+from jobmeter.model.batch import SampleBatch
+from jobmeter.model.job import Job
+from jobmeter.model.question import Asks
+from jobmeter.model.record import Records
 from jobmeter.query.request import JobRef
+
+R = TypeVar("R")
 
 
 class MissingFieldError(InvalidRequestError):
@@ -32,15 +42,91 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What an operation may know besides the call: when it is, the request's id, and the parameters of its path."""
+    """What an operation may know besides the call: when it is, the request's id, the parameters of its path, who asks.
+
+    ``project`` is that of the caller's key, None for a key that sees all; ``caller`` the key's name. Neither decides
+    what may be seen: that is settled where questions are answered.
+    """
 
     now_ms: int
     request_id: str
     path: Mapping[str, str] = field(default_factory=dict)
+    project: str | None = None
+    caller: str = ""
+
+
+Steps = Generator[Asks[Any], Any, Answer]
+"""An operation under way. An error of a question is raised at its ``yield``."""
+
+
+def ask(question: Asks[R]) -> Generator[Asks[Any], Any, R]:
+    """One question inside an operation, with a typed answer.
+
+    >>> view = yield from ask(JobQuestion(ref))  # doctest: +SKIP
+    """
+    result: R = yield question
+    return result
+
+
+def drive(steps: Steps, answer: Callable[[Asks[Any]], Any]) -> Answer:
+    """Run an operation to its end, each of its questions answered by ``answer``. Raises what the operation raises."""
+    try:
+        question = next(steps)
+        while True:
+            try:
+                result = answer(question)
+            except JobmeterError as error:
+                question = steps.throw(error)
+            else:
+                question = steps.send(result)
+    except StopIteration as end:
+        body: Answer = end.value
+        return body
+
+
+def only(answer: Answer) -> Steps:
+    """An operation that asks nothing."""
+    yield from ()
+    return answer
 
 
 @dataclass(frozen=True, slots=True)
-class ShareQuestion:
+class RecordJobs(Asks[int]):
+    """Write records as the caller; one that names no project is for the caller's own. Gives their number.
+
+    Needs an action that allows writing.
+    """
+
+    records: Records
+
+
+@dataclass(frozen=True, slots=True)
+class StopJob(Asks[Job]):
+    """Note that a job was stopped, now, and give it as it is then.
+
+    Jobmeter does not end processes: whoever runs the job does. A job that has ended already is ConflictError.
+    """
+
+    ref: JobRef
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteJob(Asks[Job]):
+    """Forget a job, its samples, its logs and its events; gives what it was."""
+
+    ref: JobRef
+
+
+@dataclass(frozen=True, slots=True)
+class WriteSamples(Asks[Receipt]):
+    """Keep samples, as the caller. Each series names its project."""
+
+    batch: SampleBatch
+
+
+@dataclass(frozen=True, slots=True)
+class ShareQuestion(Asks["ShareToken"]):
     """Ask for a token that opens the measurements of one job for ``seconds``; answered by ``ShareToken``."""
 
     ref: JobRef
@@ -65,12 +151,24 @@ class Parameter:
     required: bool = False
 
 
+class GapStatus(StrEnum):
+    """What to expect of a gap."""
+
+    NOT_IMPLEMENTED = "notimpl"
+    """It could be answered, and nobody plans to."""
+    NOT_YET = "notyet"
+    """It is going to be answered."""
+    NEVER = "never"
+    """It makes no sense here."""
+
+
 @dataclass(frozen=True, slots=True)
 class Gap:
     """Something of the vendor's API that is not answered, and why."""
 
     what: str
     reason: str
+    status: GapStatus = GapStatus.NOT_IMPLEMENTED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,21 +176,21 @@ class Operation:
     """One operation of a vendor's API.
 
     ``name`` is the vendor's own, ``GetJobMetrics``; ``action`` what it does, for ``jobmeter.access``: ``metrics:read``.
-    ``path`` is a template, ``/api/v1/jobs/{JobId}/metrics``. ``parse`` gives the questions (a ``jobmeter.query``
-    question or one of this module) that answer the call, and raises InvalidRequestError in the vendor's own field
-    names; ``render`` gives the vendor's body from (call, context, questions, their results in that order).
+    ``path`` is a template, ``/api/v1/jobs/{JobId}/metrics``. ``answer`` starts it; it raises InvalidRequestError in the
+    vendor's own field names. ``rate`` is how often one key may call it, where the vendor states a limit; a setting of
+    the server comes before it.
     """
 
     name: str
     action: str
     method: str
     path: str
-    parse: Callable[[Call, Context], Sequence[Any]]
-    render: Callable[[Call, Context, Sequence[Any], Sequence[Any]], Answer]
+    answer: Callable[[Call, Context], Steps]
     parameters: Sequence[Parameter]
     text: str
     body_bytes: int = 1 << 20
     """Largest body that the operation takes."""
+    rate: Rate | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from jobmeter.dialects.base import Dialect
 
 def dialects() -> Sequence[Dialect]:
     """Every dialect, in the order in which a call is offered to them."""
-    from jobmeter.dialects.pai_dlc import PaiDlc
+    from jobmeter.dialects.alibaba.gateway import Gateway
+    from jobmeter.dialects.pai_dlc import PAI_DLC
 
-    return (PaiDlc(),)
+    return (PAI_DLC, Gateway())

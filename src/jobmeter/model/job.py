@@ -5,6 +5,8 @@ from typing import Any
 
 import msgspec
 
+from jobmeter.model.question import Asks
+
 
 class JobState(StrEnum):
     """Where a job is in its life. A dialect has its own words for these."""
@@ -76,12 +78,29 @@ class Allocation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     source: AllocationSource = AllocationSource.RECORD
 
 
+class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A checkpoint that a job reported. ``created`` in epoch ms, ``size`` in bytes, None where unknown.
+
+    ``files`` are addresses (of an object store, say) where its parts can be fetched; ``extra`` keeps what a dialect
+    wants back word for word.
+    """
+
+    id: str
+    created: int | None = None
+    type: str = ""
+    base_model: str = ""
+    size: int | None = None
+    files: list[str] = []
+    extra: dict[str, Any] = {}
+
+
 class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A job as its record says. Times in epoch milliseconds, None where unknown.
 
     ``limits`` maps a ``*.limit`` metric to what one replica was allowed, in the catalogue's unit. ``first_sample`` and
     ``last_sample`` are what the store saw. A job that nobody recorded has ``recorded`` False and a state derived from
-    them.
+    them. ``extra`` keeps, by dialect, what its vendor's API takes and gives back word for word. ``updated`` is when
+    the record was last written.
     """
 
     id: str
@@ -101,28 +120,69 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     instance_type: InstanceType | None = None
     limits: dict[str, float] = {}
     labels: dict[str, str] = {}
+    checkpoints: list[Checkpoint] = []
+    extra: dict[str, dict[str, Any]] = {}
+    updated: int | None = None
     recorded: bool = False
     first_sample: int | None = None
     last_sample: int | None = None
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A machine that an agent runs on, and what it said of itself (cores, memory, devices, kernel)."""
+    """A machine that an agent runs on, and what it said of itself (cores, memory, devices, kernel).
+
+    ``resource_group`` is the group whose capacity it counts towards, empty where nobody said.
+    """
 
     name: str
     project: str = "default"
     cluster: str = ""
+    resource_group: str = ""
     first_seen: int | None = None
     last_seen: int | None = None
     info: dict[str, Any] = {}
 
 
-class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
+class JobPage(msgspec.Struct, frozen=True):
+    """One page of jobs, and how many match in all."""
+
+    jobs: list[Job]
+    total: int
+
+
+class Operator(StrEnum):
+    """How a condition compares a field with its values."""
+
+    IN = "in"
+    """It is one of them."""
+    NOT_IN = "not in"
+    """It is none of them."""
+    CONTAINS = "contains"
+    """It is a text that holds one of them, without regard to case."""
+    BETWEEN = "between"
+    """It is known, and lies from the first (None: no bound) to the second (None: no bound), both inclusive."""
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """One more demand on the jobs to list.
+
+    ``field`` is ``id``, ``name``, ``type``, ``user``, ``project``, ``resource_group``, ``workspace``, ``command`` or
+    ``error``; ``created``, ``start`` or ``end`` (epoch ms), ``duration`` (ms from start to end, or until now);
+    ``labels.NAME``; or ``extra.DIALECT.KEY``, which meets a text, a number (written in JSON) or a list of texts, of
+    which one has to fit.
+    """
+
+    field: str
+    operator: Operator
+    values: tuple[str | int | None, ...]
+
+
+class JobFilter(msgspec.Struct, Asks[JobPage], frozen=True, kw_only=True):
     """Which jobs to list. Empty parts match everything; times are epoch milliseconds.
 
     ``projects`` None means all: the caller has settled what the asker may see. ``name_contains`` looks in name and id,
     without regard to case. ``created_from`` (inclusive) and ``created_to`` (exclusive) bound the creation time.
-    ``sort`` is a field of Job. ``offset`` and ``limit`` page.
+    ``conditions`` must all be met besides. ``sort`` is a field of Job, or ``duration``. ``offset`` and ``limit`` page.
     """
 
     projects: frozenset[str] | None = None
@@ -135,17 +195,11 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     workspaces: frozenset[str] = frozenset()
     created_from: int | None = None
     created_to: int | None = None
+    conditions: tuple[Condition, ...] = ()
     sort: str = "created"
     descending: bool = True
     offset: int = 0
     limit: int = 100
-
-
-class JobPage(msgspec.Struct, frozen=True):
-    """One page of jobs, and how many match in all."""
-
-    jobs: list[Job]
-    total: int
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):

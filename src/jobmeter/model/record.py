@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from jobmeter.errors import InvalidRequestError
+from jobmeter.model.event import EventSource, Level
 from jobmeter.model.job import Allocation, AllocationSource, InstanceType, JobState, Node, Replica
 from jobmeter.model.series import MAX_NAME, check_job_id, check_name, check_project
 from jobmeter.model.time import parse_time
@@ -49,8 +50,40 @@ class AllocationRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     source: str = "record"
 
 
+class CheckpointRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A checkpoint as recorded; see ``jobmeter.model.job.Checkpoint``."""
+
+    id: str
+    created: int | str | None = None
+    type: str = ""
+    base_model: str = ""
+    size: int | None = None
+    files: list[str] = []
+    extra: dict[str, Any] = {}
+
+
+class EventRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """An event as recorded; see ``jobmeter.model.event.Event``. An empty ``project`` is the key's own."""
+
+    time: int | str
+    project: str = ""
+    job: str = ""
+    replica: str = ""
+    attempt: int = 0
+    cluster: str = ""
+    node: str = ""
+    source: EventSource = EventSource.JOB
+    level: Level = Level.INFO
+    reason: str = ""
+    message: str = ""
+
+
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A job as recorded: DESIGN section 4 names the fields. Times are ISO 8601 text or epoch milliseconds."""
+    """A job as recorded: DESIGN section 4 names the fields. Times are ISO 8601 text or epoch milliseconds.
+
+    ``checkpoints`` are added to those that are known, by id. Of ``extra``, each key of each dialect is set on its own;
+    null takes one back.
+    """
 
     job_id: str
     project: str | None = None
@@ -69,6 +102,8 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     instance_type: dict[str, Any] | None = None
     limits: dict[str, float] | None = None
     labels: dict[str, str] | None = None
+    checkpoints: list[CheckpointRecord] | None = None
+    extra: dict[str, dict[str, Any]] | None = None
     replicas: list[ReplicaRecord | str] = []
     allocations: list[AllocationRecord] = []
 
@@ -78,6 +113,7 @@ class NodeRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     name: str
     cluster: str = ""
+    resource_group: str = ""
     info: dict[str, Any] = {}
 
 
@@ -86,6 +122,7 @@ class Records(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     jobs: list[JobRecord] = []
     nodes: list[NodeRecord] = []
+    events: list[EventRecord] = []
 
 
 def decode_record(data: bytes) -> JobRecord:
@@ -201,6 +238,8 @@ def _named(error: msgspec.DecodeError) -> InvalidRequestError:
 __all__ = [
     "Allocation",
     "AllocationRecord",
+    "CheckpointRecord",
+    "EventRecord",
     "InstanceType",
     "JobRecord",
     "Node",

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import overload
+from typing import Any, TypeVar, cast
 
 import msgspec
 import numpy as np
@@ -12,6 +12,7 @@ from jobmeter.errors import InvalidRequestError, LimitExceededError, NotFoundErr
 from jobmeter.model.batch import Float64s, Int64s
 from jobmeter.model.catalog import Metric
 from jobmeter.model.job import Job, JobFilter, JobPage, JobView, Node
+from jobmeter.model.question import Asks
 from jobmeter.model.series import job_key
 from jobmeter.model.time import MAX_TIME_MS, SECOND, Clock, TimeRange
 from jobmeter.query import gather
@@ -20,13 +21,15 @@ from jobmeter.query.frame import Entry, Frame, read
 from jobmeter.query.latest import WINDOW_MS, LatestValue, newest, values
 from jobmeter.query.lines import Head, Ranks, assign, natural, sort_key, unit_of
 from jobmeter.query.plan import check, check_by, metrics_of, sources
-from jobmeter.query.request import By, JobQuestion, JobRef, Line, MetricQuery, MetricResult, NodeRef, Question
+from jobmeter.query.request import By, JobQuestion, JobRef, Line, MetricQuery, MetricResult, NodeRef
 from jobmeter.query.source import Meter, Source, StoreSource
 from jobmeter.query.summary import POINTS, JobSummary, summarize
 from jobmeter.query.table import Table, lines_of
 from jobmeter.registry.base import Registry
 from jobmeter.settings import Limits
 from jobmeter.store.base import Store
+
+R = TypeVar("R")
 
 
 class Executor:
@@ -45,25 +48,23 @@ class Executor:
         self._limits = limits
         self._source = source or StoreSource(store)
 
-    @overload
-    def run(self, question: MetricQuery, scope: Scope) -> MetricResult: ...
-    @overload
-    def run(self, question: JobQuestion, scope: Scope) -> JobView: ...
-    @overload
-    def run(self, question: JobFilter, scope: Scope) -> JobPage: ...
-    def run(self, question: Question, scope: Scope) -> MetricResult | JobView | JobPage:
+    def run(self, question: Asks[R], scope: Scope) -> R:
         """The answer to a question.
 
         Raises NotFoundError, InvalidRequestError (LimitExceededError for what is too large), QueryTimeoutError or
         UnavailableError.
         """
+        answer: Any
         match question:
             case MetricQuery():
-                return self._measure(question, scope)
+                answer = self._measure(question, scope)
             case JobQuestion():
-                return self._view(question.ref, scope)
+                answer = self._view(question.ref, scope)
             case JobFilter():
-                return self._list(question, scope)
+                answer = self._list(question, scope)
+            case _:
+                raise TypeError(f"no question about what is kept: {question!r}")
+        return cast("R", answer)
 
     def head(self, ref: JobRef, scope: Scope) -> Job:
         """The job itself, without its replicas and allocations. Raises as the class says."""

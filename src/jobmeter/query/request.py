@@ -6,7 +6,10 @@ from enum import StrEnum
 
 from jobmeter.model.batch import Float64s, Int64s
 from jobmeter.model.catalog import Aggregate
-from jobmeter.model.job import JobFilter
+from jobmeter.model.event import Level
+from jobmeter.model.job import JobView
+from jobmeter.model.log import LogPage
+from jobmeter.model.question import Asks
 from jobmeter.model.time import TimeRange
 
 
@@ -55,7 +58,7 @@ class Statistic(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MetricQuery:
+class MetricQuery(Asks["MetricResult"]):
     """Which metrics of which job or node, over which range, in steps of ``step_ms``, joined how.
 
     ``aggregate`` None takes the catalogue's way of joining members. ``replicas``, ``devices`` and ``labels`` (name,
@@ -108,13 +111,30 @@ class MetricResult:
 
 
 @dataclass(frozen=True, slots=True)
-class JobQuestion:
-    """One job with its replicas and allocations; answered by ``jobmeter.model.job.JobView``.
-
-    A ``JobFilter`` is a question too.
-    """
+class JobQuestion(Asks[JobView]):
+    """One job with its replicas and allocations."""
 
     ref: JobRef
 
 
-Question = MetricQuery | JobQuestion | JobFilter
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogQuestion(Asks[LogPage]):
+    """Log lines of one job with ``start_ns <= time < end_ns`` (epoch nanoseconds; None: no bound).
+
+    Empty parts match everything. ``min_level`` leaves out lines below it, and lines without a level unless it is
+    ``debug``. ``contains`` is looked for without regard to case. ``descending`` gives the newest first. ``offset``
+    skips lines. ``count`` asks for the totals too.
+    """
+
+    ref: JobRef
+    replicas: frozenset[str] = frozenset()
+    attempt: int | None = None
+    stream: str = ""
+    min_level: Level | None = None
+    contains: str = ""
+    start_ns: int | None = None
+    end_ns: int | None = None
+    descending: bool = False
+    offset: int = 0
+    limit: int = 100
+    count: bool = False

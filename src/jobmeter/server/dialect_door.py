@@ -1,18 +1,17 @@
-"""The door of every dialect: match, let in, parse, ask, render. The dialect does the words, this does the work."""
+"""The door of every dialect: match, let in, answer what the operation asks. The dialect does the words."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from jobmeter.access.call import Call
-from jobmeter.access.scope import Scope
-from jobmeter.dialects.base import Answer, Context, Dialect, Match, ShareQuestion
+from jobmeter.access.decide import writes
+from jobmeter.dialects.base import Answer, Context, Dialect, Match, drive
 from jobmeter.errors import JobmeterError
+from jobmeter.server.commands import perform
 from jobmeter.server.exchange import Exchange, decoded_body
 from jobmeter.server.gate import allowed, authenticated
 from jobmeter.server.services import Services
-from jobmeter.server.share import share
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,22 +40,17 @@ class DialectDoor:
         return self._dialect.render_error(call, Context(self._services.clock.now_ms(), request_id), error)
 
     async def _serve(self, match: Match, exchange: Exchange) -> None:
-        lane = self._services.lanes.read
+        lanes = self._services.lanes
+        lane = lanes.write if writes(match.operation.action) else lanes.read
         await exchange.reply(await lane.run(self._answer, match, exchange.call, exchange.request_id))
 
     def _answer(self, match: Match, call: Call, request_id: str) -> Answer:
         services, operation = self._services, match.operation
-        principal = authenticated(services, call, request_id, self._dialect.schemes, operation.name)
+        principal = authenticated(services, call, request_id, self._dialect.schemes, operation.name, operation.rate)
         scope = allowed(services, call, request_id, principal, operation.action, None)
         # Signatures cover the body as sent; an operation reads it uncompressed.
         if call.header("content-encoding"):
             call = replace(call, body=decoded_body(call, services.settings.limits.decoded_bytes))
-        context = Context(services.clock.now_ms(), request_id, match.path)
-        questions = operation.parse(call, context)
-        results = [self._ask(question, scope) for question in questions]
-        return operation.render(call, context, questions, results)
-
-    def _ask(self, question: Any, scope: Scope) -> Any:  # noqa: ANN401 - each question has its own result
-        if isinstance(question, ShareQuestion):
-            return share(self._services, question, scope)
-        return self._services.executor.run(question, scope)
+        now_ms = services.clock.now_ms()
+        context = Context(now_ms, request_id, match.path, project=principal.project, caller=principal.name)
+        return drive(operation.answer(call, context), lambda question: perform(services, question, principal, scope))

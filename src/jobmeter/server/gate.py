@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from jobmeter.access.call import Call
 from jobmeter.access.decide import authorize
+from jobmeter.access.limit import Rate
 from jobmeter.access.principal import Principal, Role
 from jobmeter.access.scope import Scope
 from jobmeter.access.signatures import Scheme
@@ -20,9 +21,18 @@ NOTHING = Scope(frozenset())
 
 
 def authenticated(
-    services: Services, call: Call, request_id: str, schemes: Sequence[Scheme], operation: str
+    services: Services,
+    call: Call,
+    request_id: str,
+    schemes: Sequence[Scheme],
+    operation: str,
+    rate: Rate | None = None,
 ) -> Principal:
-    """Who calls. Raises UnauthenticatedError, or ThrottledError when they call ``operation`` too often."""
+    """Who calls.
+
+    Raises UnauthenticatedError, or ThrottledError when they call ``operation`` too often: by the settings, else by
+    ``rate``.
+    """
     try:
         principal = services.authenticator.authenticate(call, schemes)
     except UnauthenticatedError as error:
@@ -31,7 +41,7 @@ def authenticated(
         services.audit.refused(error, action=operation, claimed=claimed, client=call.client, request_id=request_id)
         raise
     try:
-        services.limiter.take(principal.id, operation)
+        services.limiter.take(principal.id, operation, rate)
     except ThrottledError as error:
         services.telemetry.refused("throttled")
         services.audit.refused(error, action=operation, principal=principal, client=call.client, request_id=request_id)

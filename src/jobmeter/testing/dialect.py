@@ -6,10 +6,12 @@ A golden case is a JSON file, best taken word for word from the vendor's documen
       "source": "where it comes from",
       "now": "2026-11-20T15:33:56Z",
       "request": {"method": "GET", "path": "/api/...", "query": "A=1", "headers": {"x": "y"}, "body": "..."},
-      "questions": [...],          what parse must give (``describe`` below), or
-      "error": {"status": 400, "body": {...}},       what a refused request must be answered with
-      "results": [...],            results in the order of the questions (``result_of`` below)
-      "answer": {"status": 200, "headers": {...}, "body": {...}}
+      "context": {"project": "p", "caller": "key"},  who asks, where that matters
+      "questions": [...],          what the operation asks, in its order (``describe`` below)
+      "results": [...],            what it is told (``result_of`` below); by default, what finds nothing. An entry
+                                   {"raises": "NotFoundError", "arguments": ["no such job", "job", "j1"]} is an error.
+      "answer": {"status": 200, "headers": {...}, "body": {...}}, or
+      "error": {"status": 400, "body": {...}}        what a refused request must be answered with
     }
 """
 
@@ -17,6 +19,7 @@ import json
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -25,8 +28,21 @@ import msgspec
 import numpy as np
 import pytest
 
+from jobmeter import errors
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Answer, Context, Dialect, MissingFieldError, ShareToken
+from jobmeter.dialects.base import (
+    Answer,
+    Context,
+    DeleteJob,
+    Dialect,
+    MissingFieldError,
+    RecordJobs,
+    ShareQuestion,
+    ShareToken,
+    StopJob,
+    WriteSamples,
+    drive,
+)
 from jobmeter.errors import (
     ConflictError,
     ForbiddenError,
@@ -39,9 +55,13 @@ from jobmeter.errors import (
     UnauthenticatedError,
     UnavailableError,
 )
-from jobmeter.model.job import JobPage, JobView
+from jobmeter.ingest.receipt import Receipt
+from jobmeter.model.event import EventFilter, EventPage
+from jobmeter.model.job import Job, JobFilter, JobPage, JobView
+from jobmeter.model.log import LogPage
+from jobmeter.model.question import Asks
 from jobmeter.model.time import parse_time
-from jobmeter.query.request import Line, MetricQuery, MetricResult
+from jobmeter.query.request import JobQuestion, JobRef, Line, LogQuestion, MetricQuery, MetricResult
 
 REQUEST_ID = "473469C7-AA6F-4DC5-B3DB-A3DC0DE3C83E"
 ERRORS: Sequence[JobmeterError] = (
@@ -92,24 +112,38 @@ class DialectTests:
             files = sorted(self.cases.glob("*.json"))
             metafunc.parametrize("case", [json.loads(file.read_text()) for file in files], ids=[f.stem for f in files])
 
+    def result_of(self, given: Any, question: Asks[Any]) -> Any:  # noqa: ANN401 - each question has its own result
+        """A result from its JSON; None stands for one that finds nothing. Extend it for further questions."""
+        return result_of(given, question)
+
     def test_case(self, case: dict[str, Any]) -> None:
-        """A golden case: the questions that a request asks, and the answer that results give."""
+        """A golden case: the questions that a request asks, and the answer that their results give."""
         dialect, call = self.dialect(), call_of(case["request"])
-        context = Context(parse_time(case["now"]), REQUEST_ID)
+        context = Context(parse_time(case["now"]), REQUEST_ID, **case.get("context", {}))
+        asked: list[dict[str, Any]] = []
+        results = list(case.get("results", ()))
+
+        def told(question: Asks[Any]) -> Any:  # noqa: ANN401
+            asked.append(describe(question))
+            given = results[len(asked) - 1] if len(asked) <= len(results) else None
+            if isinstance(given, dict) and "raises" in given:
+                raise getattr(errors, given["raises"])(*given["arguments"])
+            return self.result_of(given, question)
+
         try:
             match = dialect.match(call)
             assert match is not None, "the call is not this dialect's"
-            context = Context(context.now_ms, REQUEST_ID, match.path)
-            questions = match.operation.parse(call, context)
+            context = replace(context, path=match.path)
+            answer = drive(match.operation.answer(call, context), told)
         except JobmeterError as error:
             assert "error" in case, error.message
             _check(dialect.render_error(call, context, error), case["error"])
-            return
-        assert "error" not in case, "the call was not refused"
-        assert [describe(question) for question in questions] == case["questions"]
-        if "answer" in case:
-            results = [result_of(given, question) for given, question in zip(case["results"], questions, strict=True)]
-            _check(match.operation.render(call, context, questions, results), case["answer"])
+        else:
+            assert "error" not in case, "the call was not refused"
+            if "answer" in case:
+                _check(answer, case["answer"])
+        if "questions" in case or "error" not in case:
+            assert asked == case["questions"]
 
     def test_there_are_cases(self) -> None:
         """Every operation has a golden case with an answer."""
@@ -166,32 +200,56 @@ def describe(question: Any) -> dict[str, Any]:  # noqa: ANN401 - any question
     fields = {
         name: value
         for name, value in ((name, getattr(question, name)) for name in _names(question))
-        if value not in (None, (), frozenset(), "")
+        if value not in (None, (), frozenset(), "") and value is not False
     }
     return {"type": type(question).__name__, **{name: _plain(value) for name, value in fields.items()}}
 
 
-def result_of(given: Mapping[str, Any], question: Any) -> Any:  # noqa: ANN401 - each question has its own result
-    """A result from its JSON: ``{"lines": [...]}``, ``{"job": ...}``, ``{"jobs": ...}`` or ``{"token": ...}``."""
-    if "lines" in given:
-        assert isinstance(question, MetricQuery)
-        lines = [
-            Line(
-                metric=line.get("metric", question.metrics[0]),
-                unit=line.get("unit", ""),
-                replica=line.get("replica", ""),
-                node=line.get("node", ""),
-                device=line.get("device", ""),
-                time=np.array([time for time, _ in line["points"]], np.int64),
-                value=np.array([value for _, value in line["points"]], np.float64),
-                rank=line.get("rank"),
-            )
-            for line in given["lines"]
-        ]
-        return MetricResult(question, lines, project=given.get("project", "default"))
-    if "token" in given:
-        return ShareToken(given["token"], given["expires_ms"])
-    return msgspec.convert(given, JobPage if "jobs" in given else JobView)
+def result_of(given: Any, question: Asks[Any]) -> Any:  # noqa: ANN401, PLR0911 - each question has its own result
+    """A result from its JSON, in the shape that the question's answer has; None for one that finds nothing."""
+    match question:
+        case MetricQuery():
+            return _metric_result(given or {"lines": []}, question)
+        case JobQuestion():
+            return msgspec.convert(_job_view(given, question.ref), JobView)
+        case JobFilter():
+            return msgspec.convert(given or {"jobs": [], "total": 0}, JobPage)
+        case LogQuestion():
+            return msgspec.convert(given or {"lines": []}, LogPage)
+        case EventFilter():
+            return msgspec.convert(given or {"events": [], "total": 0}, EventPage)
+        case ShareQuestion():
+            return ShareToken(given["token"], given["expires_ms"]) if given else ShareToken("token", 0)
+        case RecordJobs():
+            return len(question.records.jobs) if given is None else given
+        case StopJob() | DeleteJob():
+            return msgspec.convert(given or {"id": question.ref.id}, Job)
+        case WriteSamples():
+            return Receipt(**given) if given else Receipt(accepted=len(question.batch))
+        case _:
+            raise AssertionError(f"no result for {question!r}")
+
+
+def _job_view(given: Any, ref: JobRef) -> Any:  # noqa: ANN401
+    nobody = {"job": {"id": ref.id, "project": ref.project or "default"}, "replicas": [], "allocations": []}
+    return {**nobody, **(given or {})}
+
+
+def _metric_result(given: Mapping[str, Any], question: MetricQuery) -> MetricResult:
+    lines = [
+        Line(
+            metric=line.get("metric", question.metrics[0]),
+            unit=line.get("unit", ""),
+            replica=line.get("replica", ""),
+            node=line.get("node", ""),
+            device=line.get("device", ""),
+            time=np.array([time for time, _ in line["points"]], np.int64),
+            value=np.array([value for _, value in line["points"]], np.float64),
+            rank=line.get("rank"),
+        )
+        for line in given["lines"]
+    ]
+    return MetricResult(question, lines, project=given.get("project", "default"))
 
 
 def _names(question: Any) -> Sequence[str]:  # noqa: ANN401
@@ -208,7 +266,9 @@ def _plain(value: Any) -> Any:  # noqa: ANN401
         return [_plain(part) for part in value]
     if hasattr(value, "__dataclass_fields__"):
         return {name: _plain(getattr(value, name)) for name in _names(value) if getattr(value, name) is not None}
-    return value
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return msgspec.to_builtins(value)
 
 
 def _check(answer: Answer, wanted: Mapping[str, Any]) -> None:

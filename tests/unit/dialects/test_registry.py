@@ -1,12 +1,14 @@
 from pathlib import Path
 
 import jobmeter.dialects
+from jobmeter.access.decide import ACTIONS
 from jobmeter.dialects.registry import dialects
 
 
 def test_every_dialect_folder_is_registered():
-    folders = {folder.parent.name for folder in Path(jobmeter.dialects.__file__).parent.glob("*/__init__.py")}
-    assert {type(dialect).__module__.rpartition(".")[2] for dialect in dialects()} == folders
+    root = Path(jobmeter.dialects.__file__).parent
+    folders = {folder.parent.name.replace("_", "-") for folder in root.glob("*/SPEC.md")}
+    assert {dialect.name for dialect in dialects() if dialect.operations} == folders
 
 
 def test_names_are_unique():
@@ -14,8 +16,11 @@ def test_names_are_unique():
     assert len(set(names)) == len(names)
 
 
-def test_every_dialect_has_the_same_files():
-    files = {"routes.py", "request.py", "response.py", "errors.py", "names.py", "SPEC.md"}
+def test_operations_are_named_once_in_a_dialect():
     for dialect in dialects():
-        folder = Path(jobmeter.dialects.__file__).parent / type(dialect).__module__.rpartition(".")[2]
-        assert files <= {file.name for file in folder.iterdir()}
+        names = [operation.name for operation in dialect.operations]
+        assert len(set(names)) == len(names)
+
+
+def test_every_action_is_known():
+    assert {operation.action for dialect in dialects() for operation in dialect.operations} <= ACTIONS.keys()

@@ -2,11 +2,13 @@
 
 import msgspec
 
-from jobmeter.errors import InvalidRequestError, NotFoundError
+from jobmeter.dialects.base import DeleteJob
+from jobmeter.errors import InvalidRequestError
 from jobmeter.model.job import Job, JobFilter, JobState
 from jobmeter.model.record import JobRecord, Records, check_record, decode_record, decode_records
-from jobmeter.model.series import check_job_id, job_key
+from jobmeter.model.series import check_job_id
 from jobmeter.query.request import JobQuestion, JobRef
+from jobmeter.server.commands import delete_job
 from jobmeter.server.native.arguments import Query
 from jobmeter.server.native.bodies import Deleted, JobDetail, JobList, Recorded, job_body, job_detail
 from jobmeter.server.native.endpoint import PROJECT, Ask, Endpoint
@@ -76,18 +78,13 @@ def _records(body: bytes) -> Records:
         keys = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
     except msgspec.DecodeError as error:
         raise InvalidRequestError(f"the body is not a JSON object or array: {error}", "body") from error
-    if "jobs" in keys or "nodes" in keys:
+    if {"jobs", "nodes", "events"} & keys.keys():
         return decode_records(body)
     return Records(jobs=[decode_record(body)])
 
 
 def _delete(ask: Ask) -> Deleted:
-    services = ask.services
-    job = services.executor.head(job_ref(ask), ask.scope)
-    services.store.delete_job(job_key(job.project, job.id))
-    if not services.registry.delete_job(job.project, job.id):
-        raise NotFoundError(f"there is no job {job.id}", "job", job.id)
-    services.funnel.forget(job.project, job.id)
+    delete_job(ask.services, DeleteJob(job_ref(ask)), ask.scope)
     return Deleted(deleted=True)
 
 

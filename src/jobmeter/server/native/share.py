@@ -4,9 +4,9 @@ import msgspec
 
 from jobmeter.access.share import DEFAULT_LIFE_SECONDS
 from jobmeter.dialects.base import ShareQuestion
+from jobmeter.server.commands import share
 from jobmeter.server.native.endpoint import PROJECT, Ask, Endpoint
 from jobmeter.server.native.jobs import JOB_PATH, job_ref
-from jobmeter.server.share import share
 
 
 class ShareBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -5,7 +5,7 @@ import pytest
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Context
-from jobmeter.dialects.pai_dlc import PaiDlc
+from jobmeter.dialects.pai_dlc import PAI_DLC
 from jobmeter.errors import InvalidRequestError, JobmeterError, NotFoundError, ThrottledError, UnauthenticatedError
 from jobmeter.testing.dialect import ERRORS, REQUEST_ID, DialectTests
 
@@ -14,11 +14,11 @@ class TestPaiDlc(DialectTests):
     cases = Path(__file__).parent / "cases"
 
     def dialect(self):
-        return PaiDlc()
+        return PAI_DLC
 
 
 def _error(error):
-    answer = PaiDlc().render_error(Call("GET", "/", "", (("host", "http://h:1/"),)), Context(0, REQUEST_ID), error)
+    answer = PAI_DLC.render_error(Call("GET", "/", "", (("host", "http://h:1/"),)), Context(0, REQUEST_ID), error)
     return answer, json.loads(answer.body)
 
 
@@ -83,4 +83,4 @@ def test_a_bug_tells_nothing():
 
 def test_another_product_of_the_vendor_is_left_alone():
     call = Call("GET", "/api/v1/tokens", "", (("x-acs-version", "2022-01-12"), ("x-acs-action", "GetToken")))
-    assert PaiDlc().match(call) is None
+    assert PAI_DLC.match(call) is None

@@ -2,7 +2,7 @@
 
 Codes: https://api.aliyun.com/document/pai-dlc/2020-12-03/errorCode and the gateway's common ones. What the vendor's SDK
 needs of an error body (always a JSON object with exactly these keys) and of the three throttling headers was measured
-with ``alibabacloud-tea-openapi`` 0.3.16, 0.4.4 and 0.4.6.
+with ``alibabacloud-tea-openapi`` 0.3.16, 0.4.4 and 0.4.6. The URL form has the codes and statuses of its own page.
 """
 
 from collections.abc import Mapping
@@ -12,8 +12,9 @@ from types import MappingProxyType
 import msgspec
 
 from jobmeter.access.call import Call
+from jobmeter.dialects.alibaba.answers import JSON
+from jobmeter.dialects.alibaba.urls import is_url_form
 from jobmeter.dialects.base import Answer, Context, MissingFieldError
-from jobmeter.dialects.pai_dlc.names import FIELDS
 from jobmeter.errors import (
     ConflictError,
     ForbiddenError,
@@ -54,9 +55,23 @@ _CREDENTIALS: Mapping[str, tuple[int, str, str]] = MappingProxyType(
 )
 
 
-def render(call: Call, context: Context, error: JobmeterError) -> Answer:
-    """The error as the vendor's answer: a JSON object whatever the status."""
-    problem = _problem(error)
+NOT_FOUND: Mapping[str, str] = MappingProxyType({"job": "InvalidJobId.NotFound"})
+"""The code for what is not there, by kind; a product may have others. Where a kind has none: ``NotFound``."""
+
+
+def render(
+    call: Call,
+    context: Context,
+    error: JobmeterError,
+    fields: Mapping[str, str],
+    not_found: Mapping[str, str] = NOT_FOUND,
+) -> Answer:
+    """The error as the vendor's answer: a JSON object whatever the status.
+
+    ``fields`` gives the product's name of a field that one of our own errors names.
+    """
+    problem = _url_problem(error) if is_url_form(call.raw_path) else None
+    problem = problem or _problem(error, fields, not_found)
     body = msgspec.json.encode(
         {
             "RequestId": context.request_id,
@@ -66,17 +81,29 @@ def render(call: Call, context: Context, error: JobmeterError) -> Answer:
         }
     )
     headers = (("x-acs-request-id", context.request_id), *problem.headers)
-    return Answer(problem.status, body, headers, "application/json;charset=utf-8")
+    return Answer(problem.status, body, headers, JSON)
 
 
-def _problem(error: JobmeterError) -> _Problem:  # noqa: PLR0911 - one line a kind
+def _url_problem(error: JobmeterError) -> _Problem | None:
+    match error:
+        case UnauthenticatedError():
+            return _Problem(401, "Unauthorized", f"The API key or token is invalid or missing: {error.message}.")
+        case ForbiddenError():
+            return _Problem(403, "UnauthorizedOperation", error.message)
+        case ThrottledError():
+            return _Problem(429, "Throttling", error.message, _throttled(error).headers)
+        case _:
+            return None
+
+
+def _problem(error: JobmeterError, fields: Mapping[str, str], not_found: Mapping[str, str]) -> _Problem:  # noqa: PLR0911 - one line a kind
     match error:
         case UnauthenticatedError():
             return _credential(error)
         case InvalidRequestError():
-            return _invalid(error)
+            return _invalid(error, fields)
         case NotFoundError():
-            return _not_found(error)
+            return _not_found(error, not_found)
         case ThrottledError():
             return _throttled(error)
         case ForbiddenError():
@@ -99,22 +126,22 @@ def _credential(error: UnauthenticatedError) -> _Problem:
     return _Problem(status, code, sentence)
 
 
-def _invalid(error: InvalidRequestError) -> _Problem:
-    field = FIELDS.get(error.field, error.field)
+def _invalid(error: InvalidRequestError, fields: Mapping[str, str]) -> _Problem:
+    field = fields.get(error.field, error.field)
     message = error.message if not field or field in error.message else f"{field}: {error.message}"
     code = "MissingParameter" if isinstance(error, MissingFieldError) else "InvalidParameter"
     too_large = isinstance(error, LimitExceededError) and error.field == "body"
     return _Problem(413 if too_large else 400, code, message)
 
 
-def _not_found(error: NotFoundError) -> _Problem:
+def _not_found(error: NotFoundError, codes: Mapping[str, str]) -> _Problem:
     if error.kind == "job":
-        return _Problem(404, "InvalidJobId.NotFound", f"The specified JobId {error.name} does not exist.")
+        return _Problem(404, codes.get("job", "NotFound"), f"The specified JobId {error.name} does not exist.")
     if error.kind == "method":
         return _Problem(405, "UnsupportedHTTPMethod", error.message, (("Allow", error.name),))
     if error.kind == "path":
         return _Problem(404, "InvalidAction.NotFound", error.message)
-    return _Problem(404, "NotFound", error.message)
+    return _Problem(404, codes.get(error.kind, "NotFound"), error.message)
 
 
 def _unavailable(error: UnavailableError) -> _Problem:

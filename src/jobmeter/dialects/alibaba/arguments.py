@@ -1,0 +1,164 @@
+"""The parameters of a call, wherever this call has them: path, query, form body, or the JSON body of the URL form.
+
+Encodings were measured with the vendor's SDKs for Python: booleans come as ``True``, lists as comma text, maps as JSON
+text, numbers often as text.
+"""
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from jobmeter.access.call import Call
+from jobmeter.dialects.alibaba.urls import is_url_form
+from jobmeter.dialects.base import Context, MissingFieldError
+from jobmeter.errors import InvalidRequestError
+from jobmeter.model.time import HOUR, MAX_TIME_MS, MINUTE, SECOND
+
+T = TypeVar("T")
+MAX_FIELDS = 1000
+_FORM = "application/x-www-form-urlencoded"
+_STEP = re.compile(r"([0-9]{1,9})([hms]?)")
+_INTEGER = re.compile(r"-?[0-9]{1,18}")
+_STEP_UNITS = {"h": HOUR, "m": MINUTE, "s": SECOND}
+
+
+class Arguments:
+    """Parameters by their exact name. An empty text counts as absent; every reader raises InvalidRequestError."""
+
+    def __init__(self, call: Call, context: Context) -> None:
+        self._call = call
+        self._url_form = is_url_form(call.raw_path)
+        self._values: dict[str, Any] = {
+            **_body(call, self._url_form),
+            **dict(reversed(call.parameters)),
+            **context.path,
+        }
+
+    def text(self, name: str, default: str = "") -> str:
+        """The parameter, or the default where it is absent."""
+        value = self._values.get(name)
+        if value is None or value == "":
+            return default
+        return value if isinstance(value, str) else _json(value)
+
+    def required(self, name: str) -> str:
+        """The parameter; MissingFieldError where it is absent."""
+        value = self.text(name)
+        if not value:
+            raise MissingFieldError(f"{name} is mandatory for this action", name)
+        return value
+
+    def choice(self, name: str, choices: Mapping[str, T], default: T) -> T:
+        """What the parameter stands for, its letter case not minded."""
+        text = self.text(name)
+        if not text:
+            return default
+        folded = {key.casefold(): value for key, value in choices.items()}
+        if text.casefold() not in folded:
+            raise InvalidRequestError(f"{name} {text[:64]!r} is not one of {', '.join(choices)}", name)
+        return folded[text.casefold()]
+
+    def integer(self, name: str, default: int | None, lowest: int, highest: int) -> int:
+        """A whole number within bounds; without a default it is required."""
+        text = self.text(name) if default is not None else self.required(name)
+        if not text:
+            return default if default is not None else 0
+        if not _INTEGER.fullmatch(text) or not lowest <= int(text) <= highest:
+            raise InvalidRequestError(f"{name} {text[:64]!r} is not a whole number from {lowest} to {highest}", name)
+        return int(text)
+
+    def flag(self, name: str, *, default: bool = False) -> bool:
+        """``true`` or ``false`` in any letter case."""
+        return self.choice(name, {"true": True, "false": False}, default)
+
+    def names(self, name: str) -> tuple[str, ...]:
+        """The members of a comma separated text, or of a list in a JSON body."""
+        value = self._values.get(name)
+        parts = value if isinstance(value, list) else self.text(name).split(",")
+        return tuple(part.strip() for part in map(str, parts) if part.strip())
+
+    def mapping(self, name: str) -> dict[str, str]:
+        """A map of texts, sent as JSON text."""
+        value = self._values.get(name)
+        try:
+            decoded = msgspec.json.decode(value) if isinstance(value, str) and value else value or {}
+            return msgspec.convert(decoded, dict[str, str])
+        except msgspec.DecodeError as error:
+            raise InvalidRequestError(f"{name} is not a JSON object of texts", name) from error
+
+    def time(self, name: str, default: int | None = None) -> int | None:
+        """Epoch milliseconds of an ISO 8601 time, UTC where it names no zone."""
+        text = self.text(name)
+        return parse_time(text, name) if text else default
+
+    def step(self, name: str, default_ms: int, bare_unit_ms: int) -> int:
+        """Milliseconds of a step such as ``30s``, ``5m``, ``1h``; a bare number counts ``bare_unit_ms``."""
+        text = self.text(name)
+        if not text:
+            return default_ms
+        found = _STEP.fullmatch(text)
+        step = int(found[1]) * _STEP_UNITS.get(found[2], bare_unit_ms) if found else 0
+        if not 0 < step <= MAX_TIME_MS:
+            bare = {HOUR: "hours", MINUTE: "minutes", SECOND: "seconds"}[bare_unit_ms]
+            raise InvalidRequestError(
+                f"{name} {text[:64]!r} is not a step such as 30s, 5m or 1h (a bare number: {bare})", name
+            )
+        return step
+
+    def body(self, shape: type[T]) -> T:
+        """The JSON body as that type; in the URL form its member ``body``, or else the whole of it."""
+        raw = self._call.body or b"{}"
+        try:
+            if self._url_form and isinstance(inner := msgspec.json.decode(raw), dict) and "body" in inner:
+                return msgspec.convert(inner["body"], shape)
+            return msgspec.json.decode(raw, type=shape)
+        except msgspec.DecodeError as error:
+            message = str(error)
+            field = message.rpartition("at `$")[2].rstrip("`").lstrip(".") if "at `$" in message else "body"
+            kind = MissingFieldError if "missing required field" in message else InvalidRequestError
+            missing = re.search(r"missing required field `([^`]+)`", message)
+            raise kind(f"the body is not valid: {message}", missing[1] if missing else field) from error
+
+
+def parse_time(text: str, field: str) -> int:
+    """Epoch milliseconds of ISO 8601 text. Raises InvalidRequestError naming ``field``."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise _wrong_time(text, field) from error
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    time_ms = round(moment.timestamp() * 1000)
+    if text.isdigit() or not 0 <= time_ms <= MAX_TIME_MS:
+        raise _wrong_time(text, field)
+    return time_ms
+
+
+def _wrong_time(text: str, field: str) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"{field} {text[:64]!r} is not a UTC time from 1970 to 2100 such as 2020-11-08T16:00:00Z", field
+    )
+
+
+def _body(call: Call, url_form: bool) -> dict[str, Any]:
+    if not call.body:
+        return {}
+    if url_form:
+        try:
+            return msgspec.json.decode(call.body, type=dict[str, Any])
+        except msgspec.DecodeError as error:
+            raise InvalidRequestError("the body is not a JSON object", "body") from error
+    if call.header("content-type").partition(";")[0].strip().lower() == _FORM:
+        try:
+            pairs = parse_qsl(call.body.decode(), keep_blank_values=True, max_num_fields=MAX_FIELDS)
+        except ValueError as error:
+            raise InvalidRequestError(f"the form body cannot be read: {error}", "body") from error
+        return dict(reversed(pairs))
+    return {}
+
+
+def _json(value: Any) -> str:  # noqa: ANN401 - any JSON value
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,104 @@
+"""A product of Alibaba Cloud as a dialect: its tables, and the ways in which a call names one of its operations.
+
+A call comes in one of three forms: with ``x-acs-version`` and ``x-acs-action`` (or, in the RPC style, ``Version`` and
+``Action`` in the query), as every SDK sends it; without them, by its path alone (curl with a token); or in the URL
+form. Paths alone collide between products, so that the headers win.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from jobmeter.access.call import Call
+from jobmeter.access.signatures import ALIBABA, Scheme
+from jobmeter.dialects.alibaba import errors
+from jobmeter.dialects.alibaba.urls import UrlForm, url_form
+from jobmeter.dialects.base import Answer, Context, Gap, Match, Operation, path_parameters
+from jobmeter.errors import JobmeterError, NotFoundError
+
+RPC_PATH = "/"
+"""The path of every operation in the RPC style."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Product:
+    """See ``jobmeter.dialects.base.Dialect``.
+
+    ``url_names`` are the product's names in the URL form. ``fields`` gives its name of a field that one of our own
+    errors names, ``not_found`` the codes for what is not there, by kind.
+    """
+
+    name: str
+    title: str
+    version: str
+    operations: Sequence[Operation]
+    gaps: Sequence[Gap] = ()
+    url_names: Sequence[str] = ()
+    fields: Mapping[str, str] = field(default_factory=dict)
+    not_found: Mapping[str, str] = field(default_factory=lambda: errors.NOT_FOUND)
+    schemes: Sequence[Scheme] = ALIBABA
+
+    def match(self, call: Call) -> Match | None:
+        """See ``Dialect.match``."""
+        form = url_form(call.raw_path)
+        if form is not None:
+            return self._by_url(form, call)
+        version, action = named(call)
+        if not version and not action:
+            return self._by_path(call)
+        return self._at_path(self._named(action), call) if version == self.version else None
+
+    def render_error(self, call: Call, context: Context, error: JobmeterError) -> Answer:
+        """See ``Dialect.render_error``."""
+        return errors.render(call, context, error, self.fields, self.not_found)
+
+    def _named(self, action: str) -> Operation:
+        for operation in self.operations:
+            if operation.name == action:
+                return operation
+        raise NotFoundError(f"Specified api {action!r} is not found, please check your url and method.", "path", action)
+
+    def _by_url(self, form: UrlForm, call: Call) -> Match | None:
+        if form.product not in self.url_names or form.version != self.version:
+            return None
+        operation = self._named(form.action)
+        # The body is read later: what stands for the path is in it, or in the query.
+        allowed = {"GET", "POST"} if operation.path == RPC_PATH else {operation.method}
+        if call.method not in allowed:
+            raise _other_method(operation, ", ".join(sorted(allowed)))
+        return Match(operation, {})
+
+    def _by_path(self, call: Call) -> Match | None:
+        found: list[Operation] = []
+        for operation in self.operations:
+            if operation.path == RPC_PATH:
+                continue
+            values = path_parameters(operation.path, call.raw_path)
+            if values is not None:
+                if operation.method == call.method:
+                    return Match(operation, values)
+                found.append(operation)
+        if found:
+            raise _other_method(found[0], ", ".join(sorted({operation.method for operation in found})))
+        return None
+
+    def _at_path(self, operation: Operation, call: Call) -> Match:
+        values = path_parameters(operation.path, call.raw_path)
+        if values is None:
+            message = f"{operation.name} is found at {operation.path}, not at the path of this request."
+            raise NotFoundError(message, "path", operation.name)
+        if call.method != operation.method:
+            raise _other_method(operation, operation.method)
+        return Match(operation, values)
+
+
+def named(call: Call) -> tuple[str, str]:
+    """The version and the action that a call names, in its headers or, in the RPC style, in its query."""
+    version, action = call.header("x-acs-version"), call.header("x-acs-action")
+    if call.raw_path == RPC_PATH:
+        version, action = version or call.parameter("Version") or "", action or call.parameter("Action") or ""
+    return version, action
+
+
+def _other_method(operation: Operation, allowed: str) -> NotFoundError:
+    message = f"This http method is not supported: {operation.name} takes {allowed}."
+    return NotFoundError(message, "method", allowed)

@@ -1,0 +1,88 @@
+"""GetJobMetrics.
+
+https://www.alibabacloud.com/help/en/pai/developer-reference/api-pai-dlc-2020-12-03-getjobmetrics
+"""
+
+from jobmeter.access.call import Call
+from jobmeter.dialects.alibaba.answers import answer
+from jobmeter.dialects.alibaba.arguments import Arguments
+from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask
+from jobmeter.dialects.pai_dlc.names import METRICS, in_their_unit
+from jobmeter.errors import InvalidRequestError
+from jobmeter.model.time import HOUR, MINUTE, TimeRange
+from jobmeter.query.request import By, JobQuestion, JobRef, Line, MetricQuery
+
+DEFAULT_STEP_MS = 5 * MINUTE
+_TIME = "UTC, ISO 8601 (`2020-11-08T16:00:00Z`)."
+
+
+def get_job_metrics(call: Call, context: Context) -> Steps:
+    """One metric by replica, under the pod ids that the job's record gives its replicas."""
+    arguments = Arguments(call, context)
+    job = JobRef(arguments.required("JobId"))
+    metric = METRICS.get(metric_type := arguments.required("MetricType"))
+    if metric is None:
+        raise InvalidRequestError(f"MetricType {metric_type!r} is not one of {', '.join(METRICS)}", "MetricType")
+    result = yield from ask(
+        MetricQuery(
+            subject=job,
+            metrics=(metric.name,),
+            range=asked_range(arguments, context.now_ms),
+            step_ms=arguments.step("TimeStep", DEFAULT_STEP_MS, MINUTE),
+            by=By.REPLICA,
+        )
+    )
+    view = yield from ask(JobQuestion(job))
+    pods = {replica.name: replica.pod_id for replica in sorted(view.replicas, key=lambda one: one.attempt)}
+    members = [
+        {"PodId": pods.get(line.replica) or f"{view.job.id}-{line.replica}", "Metrics": _points(line)}
+        for line in result.lines
+    ]
+    return answer({"JobId": view.job.id, "PodMetrics": members}, context)
+
+
+def asked_range(arguments: Arguments, now_ms: int) -> TimeRange:
+    """From StartTime (by default an hour ago) to EndTime (by default now).
+
+    An EndTime before that hour leaves only the hour before it as a sensible start.
+    """
+    end = arguments.time("EndTime")
+    end = now_ms if end is None else end
+    start = arguments.time("StartTime")
+    if start is None:
+        start = max(0, (end if end <= now_ms - HOUR else now_ms) - HOUR)
+    if end < start:
+        raise InvalidRequestError("EndTime must not be earlier than StartTime", "EndTime")
+    return TimeRange(start, end)
+
+
+def _points(line: Line) -> list[dict[str, float]]:
+    return [
+        {"Time": time, "Value": in_their_unit(line.metric, value)}
+        for time, value in zip(line.time.tolist(), line.value.tolist(), strict=True)
+    ]
+
+
+OPERATIONS = (
+    Operation(
+        name="GetJobMetrics",
+        action="metrics:read",
+        method="GET",
+        path="/api/v1/jobs/{JobId}/metrics",
+        answer=get_job_metrics,
+        parameters=(
+            Parameter("JobId", "path", "The job.", required=True),
+            Parameter("MetricType", "query", f"One of {', '.join(f'`{name}`' for name in METRICS)}.", required=True),
+            Parameter("StartTime", "query", f"{_TIME} Default: one hour ago."),
+            Parameter("EndTime", "query", f"{_TIME} Default: now. Not included."),
+            Parameter("TimeStep", "query", "`30s`, `5m`, `1h`; a bare number counts minutes. Default: `5m`."),
+            Parameter("Token", "query", "A share token (GetToken), read when the call has no other credential."),
+        ),
+        text=(
+            "One metric of a job, a line for each pod: `{JobId, PodMetrics: [{PodId, Metrics: [{Time, Value}]}], "
+            "RequestId}`. `Time` is the start of the step in milliseconds. Utilisations are percent (0 to 100), rates "
+            "MB/s (10^6 bytes). A GPU metric of a pod joins its devices. Steps without samples and pods without any "
+            "are absent."
+        ),
+    ),
+)
