@@ -3,7 +3,7 @@ PYTHON ?= python3.11
 VENV := .venv
 # Programs that are started again and again keep their compiled form, whatever the surroundings say.
 unexport PYTHONDONTWRITEBYTECODE
-SDK := .venvs/sdk
+SDKS := alibaba alibaba-old baseten huawei truss
 UV := $(VENV)/bin/uv
 RUN := $(VENV)/bin/
 
@@ -24,11 +24,11 @@ $(VENV)/.ready: requirements/dev.txt requirements/uv.txt pyproject.toml
 	@$(UV) pip install --quiet --python $(VENV)/bin/python --no-deps --editable .
 	@touch $@
 
-sdk: $(SDK)/.ready  ## the vendors' own clients, in an environment of their own
+sdk: $(SDKS:%=.venvs/%/.ready)  ## the vendors' own clients, each in an environment of its own
 
-$(SDK)/.ready: requirements/sdk.txt $(VENV)/.ready
-	@test -x $(SDK)/bin/python || $(PYTHON) -m venv $(SDK)
-	@$(UV) pip install --quiet --python $(SDK)/bin/python --require-hashes -r requirements/sdk.txt
+.venvs/%/.ready: requirements/sdk-%.txt $(VENV)/.ready
+	@test -x .venvs/$*/bin/python || $(PYTHON) -m venv .venvs/$*
+	@$(UV) pip install --quiet --python .venvs/$*/bin/python --require-hashes -r requirements/sdk-$*.txt
 	@touch $@
 
 test: setup sdk  ## every test
@@ -64,7 +64,7 @@ pins: setup      ## compile the requirement files again
 	@$(COMPILE) pyproject.toml -o requirements/base.txt
 	@$(COMPILE) pyproject.toml --extra server -o requirements/server.txt
 	@$(COMPILE) pyproject.toml --extra server --group lint --group test --group demo --group bench -o requirements/dev.txt
-	@$(COMPILE) --group sdk -o requirements/sdk.txt
+	@for sdk in $(SDKS); do $(COMPILE) --group sdk-$$sdk -o requirements/sdk-$$sdk.txt || exit 1; done
 	@echo uv | $(COMPILE) - -o requirements/uv.txt
 
 clean:           ## forget the environment and the caches
