@@ -60,6 +60,7 @@ def test_no_page_names_a_folder_of_the_machine_that_made_it():
         ("Job", record.JobRecord),
         ("Replica", record.ReplicaRecord),
         ("Allocation", record.AllocationRecord),
+        ("Checkpoint", record.CheckpointRecord),
         ("Instance type", InstanceType),
         ("Node", record.NodeRecord),
     ],

@@ -4,20 +4,27 @@ A record may say only part of what there is to know; what it leaves out stays as
 doors.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from jobmeter.errors import InvalidRequestError
+from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.event import EventSource, Level
 from jobmeter.model.job import Allocation, AllocationSource, InstanceType, JobState, Node, Replica
 from jobmeter.model.series import MAX_NAME, check_job_id, check_name, check_project
 from jobmeter.model.time import parse_time
 
 MAX_REPLICAS = 100_000
+_DIALECT = re.compile(r"[a-z0-9_-]{1,64}")
 MAX_SHORT_TEXT = 1_024
 MAX_TEXT = 65_536
+MAX_EXTRA_BYTES = 256 * 1024
+"""Most bytes of a job's ``extra`` as JSON."""
+MAX_CHECKPOINTS = 10_000
+MAX_CHECKPOINT_BYTES = 1024 * 1024
+"""Most bytes of all checkpoints of a job as JSON."""
 
 
 class ReplicaRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -159,6 +166,8 @@ def check_record(record: JobRecord) -> JobRecord:
     if len(record.replicas) > MAX_REPLICAS:
         raise InvalidRequestError(f"a job may have {MAX_REPLICAS} replicas", "replicas")
     _check_texts(record)
+    _check_checkpoints(record.checkpoints or ())
+    _check_extra(record.extra or {})
     for replica in replicas_of(record):
         _check_replica(replica)
     for allocation in record.allocations:
@@ -193,6 +202,35 @@ def _check_texts(record: JobRecord) -> None:
         for field in fields:
             if len(getattr(record, field) or "") > most:
                 raise InvalidRequestError(f"{field} may have {most} characters", field)
+
+
+def _check_checkpoints(checkpoints: Sequence[CheckpointRecord]) -> None:
+    if len(checkpoints) > MAX_CHECKPOINTS:
+        raise InvalidRequestError(f"a job may have {MAX_CHECKPOINTS} checkpoints", "checkpoints")
+    for one in checkpoints:
+        if not (0 < len(one.id) <= MAX_SHORT_TEXT and one.id.isprintable()):
+            raise InvalidRequestError(
+                f"a checkpoint's id has 1 to {MAX_SHORT_TEXT} printable characters", "checkpoints.id"
+            )
+        for field in ("type", "base_model"):
+            if len(getattr(one, field)) > MAX_SHORT_TEXT:
+                raise InvalidRequestError(f"{field} may have {MAX_SHORT_TEXT} characters", f"checkpoints.{field}")
+        if one.size is not None and not 0 <= one.size < 2**63:
+            raise InvalidRequestError(f"size {one.size} is not between 0 and 2^63", "checkpoints.size")
+        record_time(one.created, "checkpoints.created")
+    if len(msgspec.json.encode(checkpoints)) > MAX_CHECKPOINT_BYTES:
+        raise LimitExceededError(f"checkpoints may have {MAX_CHECKPOINT_BYTES} bytes as JSON", "checkpoints")
+
+
+def _check_extra(extra: dict[str, dict[str, Any]]) -> None:
+    for dialect in extra:
+        if not _DIALECT.fullmatch(dialect):
+            raise InvalidRequestError(
+                f"extra.{dialect[:MAX_NAME]!r} is not named as a dialect: 1 to 64 lower-case letters, digits and _ -",
+                "extra",
+            )
+    if len(msgspec.json.encode(extra)) > MAX_EXTRA_BYTES:
+        raise LimitExceededError(f"extra may have {MAX_EXTRA_BYTES} bytes as JSON", "extra")
 
 
 def _check_replica(replica: ReplicaRecord) -> None:

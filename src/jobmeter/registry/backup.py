@@ -21,7 +21,7 @@ import sqlalchemy as sa
 
 from jobmeter.errors import ConflictError, InvalidRequestError, UnavailableError
 from jobmeter.registry.database import SQLITE, Database
-from jobmeter.registry.migrate import HEAD, migrate
+from jobmeter.registry.migrate import HEAD, KNOWN, migrate
 from jobmeter.registry.schema import TABLES, allocations, jobs, keys, nodes
 
 SQLITE_FILE = "registry.db"
@@ -147,7 +147,7 @@ def _read(path: Path) -> Iterator[_Row]:
     with path.open("rb") as file:
         try:
             header = msgspec.json.decode(file.readline(), type=_Header)
-            if header.format != FORMAT or header.version != 1 or header.migration != HEAD:
+            if header.format != FORMAT or header.version != 1 or header.migration not in KNOWN:
                 raise InvalidRequestError(f"{path} was made by another version of jobmeter", "directory")
             for text in file:
                 line = decoder.decode(text)

@@ -10,34 +10,34 @@ from jobmeter.model.record import NodeRecord
 from jobmeter.model.retention import Retention
 from jobmeter.registry.rows import node_of, node_values
 from jobmeter.registry.schema import nodes, projects
-from jobmeter.registry.statements import add_missing, insert, widen
+from jobmeter.registry.statements import add_missing, insert, kept, renamed, widen
 
+_KEY = ("project", "cluster", "name")
+_TOLD = ("resource_group", "info")
 _DAYS = ("raw_days", "minute_days", "hour_days")
 
 
 def prepare_nodes(project: str, records: Sequence[NodeRecord], now_ms: int) -> list[dict[str, Any]]:
     """The rows that node records mean: a node that speaks of itself is seen now. Raises as ``rows.node_values``."""
-    rows = {
-        (record.cluster, record.name): {
-            "project": project,
-            "cluster": record.cluster,
-            "name": record.name,
-            "first_seen": now_ms,
-            "last_seen": now_ms,
-            **node_values(record),
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    for record in records:
+        key = {"project": project, "cluster": record.cluster, "name": record.name}
+        row = {**key, "first_seen": now_ms, "last_seen": now_ms, **node_values(record)}
+        before = rows.get((record.cluster, record.name), {})
+        rows[record.cluster, record.name] = {
+            name: before.get(name) if value is None else value for name, value in row.items()
         }
-        for record in records
-    }
     return [rows[key] for key in sorted(rows)]
 
 
 def merge_nodes(connection: sa.Connection, rows: Sequence[dict[str, Any]]) -> None:
-    """Bring checked rows in: times widen, ``info`` is replaced where the record has one."""
-    widen(connection, nodes, rows, ("first_seen", "last_seen"))
+    """Bring checked rows in: times widen, what the record says replaces what is there."""
+    seen = [{name: row[name] for name in (*_KEY, "first_seen", "last_seen")} for row in rows]
+    widen(connection, nodes, seen, ("first_seen", "last_seen"))
     told = [
-        {"key_project": row["project"], "key_cluster": row["cluster"], "key_name": row["name"], "new_info": row["info"]}
+        renamed(row, _KEY, "key_") | renamed(row, _TOLD, "new_")
         for row in rows
-        if row["info"] is not None
+        if any(row[name] is not None for name in _TOLD)
     ]
     if told:
         connection.execute(_TELL, told)
@@ -74,6 +74,6 @@ def add_projects(connection: sa.Connection, names: Sequence[str]) -> None:
 
 _TELL = (
     sa.update(nodes)
-    .where(*(nodes.c[name] == sa.bindparam(f"key_{name}") for name in ("project", "cluster", "name")))
-    .values(info=sa.bindparam("new_info", type_=nodes.c.info.type))
+    .where(*(nodes.c[name] == sa.bindparam(f"key_{name}") for name in _KEY))
+    .values({name: kept(nodes.c[name]) for name in _TOLD})
 )

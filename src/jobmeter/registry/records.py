@@ -7,19 +7,21 @@ from typing import Any
 import sqlalchemy as sa
 
 from jobmeter.errors import InvalidRequestError
-from jobmeter.model.job import AllocationSource, JobState
+from jobmeter.model.job import AllocationSource, Checkpoint
 from jobmeter.model.record import JobRecord, ReplicaRecord, record_time, replicas_of
+from jobmeter.registry import merge
 from jobmeter.registry.allocations import merge_allocations
 from jobmeter.registry.intervals import DeviceKey, Interval
-from jobmeter.registry.rows import job_values, replica_values, search_text
+from jobmeter.registry.rows import checkpoint_of, job_values, replica_values, search_text
 from jobmeter.registry.schema import jobs, replicas
-from jobmeter.registry.statements import add_missing, chunks, given, kept, one_of, renamed
+from jobmeter.registry.statements import add_missing, chunks, given, kept, renamed
 
-_FINISHED = tuple(state.value for state in JobState if state.finished)
-_OPEN = tuple(state.value for state in JobState if not state.finished)
+_STANDING = ("state", "start", "end", "exit_code")
+_MERGED = ("checkpoints", "extra")
+_KNOWN = ("id", *_STANDING, "last_sample", "updated")
 _JOB_COLUMNS = (
     *("name", "type", "state", "user", "resource_group", "workspace", "created", "start", "end", "error", "exit_code"),
-    *("command", "instance_type", "limits", "labels", "search"),
+    *("command", "instance_type", "limits", "labels", "search", *_MERGED, "updated"),
 )
 _REPLICA_COLUMNS = ("rank", "cluster", "node", "pod_id", "state", "start", "end", "exit_code", "reason")
 
@@ -32,6 +34,8 @@ class PreparedJob:
     values: dict[str, Any]
     replicas: tuple[tuple[ReplicaRecord, dict[str, Any]], ...]
     allocations: tuple[tuple[str, str, str, str, Interval], ...]
+    checkpoints: tuple[Checkpoint, ...] | None
+    extra: merge.Extra | None
 
 
 def prepare(project: str, record: JobRecord) -> PreparedJob:
@@ -45,33 +49,26 @@ def prepare(project: str, record: JobRecord) -> PreparedJob:
         job_values(record),
         tuple((replica, replica_values(replica)) for replica in replicas_of(record)),
         tuple(_allocations(record)),
+        None if record.checkpoints is None else tuple(checkpoint_of(one) for one in record.checkpoints),
+        record.extra,
     )
 
 
 def merge_jobs(connection: sa.Connection, project: str, prepared: Iterable[PreparedJob], now_ms: int) -> None:
-    """Bring checked records into ``jobs``, ``replicas`` and ``allocations``, later ones over earlier ones."""
+    """Bring checked records into ``jobs``, ``replicas`` and ``allocations``, later ones over earlier ones.
+
+    Raises LimitExceededError when what a job has of something gets too much.
+    """
     # One order for everybody, so that two servers never wait for each other's rows.
     entries = sorted(prepared, key=lambda entry: entry.record.job_id)
     add_missing(connection, jobs, [_new_job(project, entry.record.job_id, now_ms) for entry in entries])
+    known = _known_jobs(connection, project, entries)
     connection.execute(
-        _UPDATE_JOB,
-        [
-            {"key_project": project, "key_id": entry.record.job_id, **renamed(entry.values, _JOB_COLUMNS, "new_")}
-            for entry in entries
-        ],
+        _UPDATE_JOB, [_job_change(project, entry, known[entry.record.job_id], now_ms) for entry in entries]
     )
-    members = [
-        {"project": project, "job": entry.record.job_id, "name": replica.name, "attempt": replica.attempt, **values}
-        for entry in entries
-        for replica, values in entry.replicas
-    ]
+    members = [(entry.record.job_id, replica, values) for entry in entries for replica, values in entry.replicas]
     if members:
-        names = ("project", "job", "name", "attempt")
-        add_missing(connection, replicas, [{name: member[name] for name in names} for member in members])
-        connection.execute(
-            _UPDATE_REPLICA,
-            [renamed(member, names, "key_") | renamed(member, _REPLICA_COLUMNS, "new_") for member in members],
-        )
+        _merge_replicas(connection, project, members)
     _merge_devices(connection, project, entries, now_ms)
 
 
@@ -80,44 +77,76 @@ def _new_job(project: str, job: str, now_ms: int) -> dict[str, Any]:
     return {"project": project, "id": job, "recorded": True, "noticed": now_ms, "search": search}
 
 
-def _update_job() -> sa.Update:
-    column = jobs.c
-    closed = one_of(column.state, _FINISHED)
-    opening = sa.and_(closed, one_of(given(column.state), _OPEN))
-    # A job that is said to run after it has finished was either started again, later than its end, or an old message
-    # was delivered once more; then what is known stands.
-    again = sa.and_(opening, given(column.start) > sa.func.coalesce(column.end, column.last_sample, column.start))
-    changes = {name: kept(column[name]) for name in _JOB_COLUMNS}
-    changes["state"] = sa.case((again, given(column.state)), (opening, column.state), else_=kept(column.state))
-    changes["start"] = sa.case(
-        (again, given(column.start)),
-        (opening, sa.func.coalesce(column.start, given(column.start))),
-        else_=kept(column.start),
-    )
-    for name in ("end", "exit_code"):
-        changes[name] = sa.case((again, given(column[name])), else_=kept(column[name]))
-    changes["error"] = sa.case((again, sa.func.coalesce(given(column.error), "")), else_=kept(column.error))
-    return (
-        sa.update(jobs)
-        .where(column.project == sa.bindparam("key_project"), column.id == sa.bindparam("key_id"))
-        .values({**changes, "recorded": sa.true()})
-    )
+def _known_jobs(connection: sa.Connection, project: str, entries: Sequence[PreparedJob]) -> dict[str, dict[str, Any]]:
+    """What the records build on, locked until the transaction ends; large texts only where a record adds to them."""
+    found: dict[str, dict[str, Any]] = {}
+    wide = {entry.record.job_id for entry in entries if entry.checkpoints is not None or entry.extra is not None}
+    for ids, columns in (
+        (sorted({entry.record.job_id for entry in entries}), _KNOWN),
+        (sorted(wide), ("id", *_MERGED)),
+    ):
+        for some in chunks(ids):
+            question = sa.select(*(jobs.c[name] for name in columns)).where(jobs.c.project == project)
+            question = question.where(jobs.c.id.in_(some)).order_by(jobs.c.id).with_for_update()
+            for row in connection.execute(question).mappings():
+                found.setdefault(row["id"], dict.fromkeys(_MERGED)).update({str(k): v for k, v in row.items()})
+    return found
 
 
-def _update_replica() -> sa.Update:
+def _job_change(project: str, entry: PreparedJob, known: dict[str, Any], now_ms: int) -> dict[str, Any]:
+    """The parameters of ``_UPDATE_JOB`` for one record; ``known`` is brought up to it."""
+    values = {**entry.values, **merge.life(known, entry.values), "updated": now_ms, "checkpoints": None, "extra": None}
+    if entry.checkpoints is not None:
+        values["checkpoints"] = merge.merged_checkpoints(known["checkpoints"], entry.checkpoints)
+    if entry.extra is not None:
+        values["extra"] = merge.merged_extra(known["extra"], entry.extra)
+    known.update({name: values[name] for name in (*_STANDING, "updated")})
+    known.update({name: values[name] for name in _MERGED if values[name] is not None})
+    return {"key_project": project, "key_id": entry.record.job_id, **renamed(values, _JOB_COLUMNS, "new_")}
+
+
+def _merge_replicas(
+    connection: sa.Connection, project: str, members: Sequence[tuple[str, ReplicaRecord, dict[str, Any]]]
+) -> None:
+    keys = [
+        {"project": project, "job": job, "name": replica.name, "attempt": replica.attempt}
+        for job, replica, _ in members
+    ]
+    add_missing(connection, replicas, keys)
+    states = _known_states(connection, project, [(job, replica.name) for job, replica, _ in members])
+    changes = []
+    for key, (job, replica, values) in zip(keys, members, strict=True):
+        member = (job, replica.name, replica.attempt)
+        states[member] = merge.replica_state(states[member], values["state"])
+        changes.append(
+            renamed(key, key, "key_") | renamed({**values, "state": states[member]}, _REPLICA_COLUMNS, "new_")
+        )
+    connection.execute(_UPDATE_REPLICA, changes)
+
+
+def _known_states(
+    connection: sa.Connection, project: str, names: Sequence[tuple[str, str]]
+) -> dict[tuple[str, str, int], str | None]:
+    found: dict[tuple[str, str, int], str | None] = {}
     column = replicas.c
-    late = sa.and_(one_of(column.state, _FINISHED), one_of(given(column.state), _OPEN))
-    changes = {name: kept(column[name]) for name in _REPLICA_COLUMNS}
-    changes["state"] = sa.case((late, column.state), else_=kept(column.state))
-    return (
-        sa.update(replicas)
-        .where(*(column[name] == sa.bindparam(f"key_{name}") for name in ("project", "job", "name", "attempt")))
-        .values(changes)
-    )
+    for some in chunks(sorted(set(names))):
+        question = sa.select(column.job, column.name, column.attempt, column.state).where(
+            column.project == project,
+            column.job.in_(sorted({job for job, _ in some})),
+            column.name.in_(sorted({name for _, name in some})),
+        )
+        found.update({(row.job, row.name, row.attempt): row.state for row in connection.execute(question)})
+    return found
 
 
-_UPDATE_JOB = _update_job()
-_UPDATE_REPLICA = _update_replica()
+def _updated(table: sa.Table, keys: Sequence[str], columns: Sequence[str], plain: Sequence[str]) -> sa.Update:
+    """An UPDATE of one row: ``plain`` columns become what is handed over, the others where it is not None."""
+    changes = {name: given(table.c[name]) if name in plain else kept(table.c[name]) for name in columns}
+    return sa.update(table).where(*(table.c[name] == sa.bindparam(f"key_{name}") for name in keys)).values(changes)
+
+
+_UPDATE_JOB = _updated(jobs, ("project", "id"), _JOB_COLUMNS, _STANDING).values(recorded=sa.true())
+_UPDATE_REPLICA = _updated(replicas, ("project", "job", "name", "attempt"), _REPLICA_COLUMNS, ("state",))
 
 
 def _allocations(record: JobRecord) -> Iterable[tuple[str, str, str, str, Interval]]:

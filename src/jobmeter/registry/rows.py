@@ -1,14 +1,23 @@
 """Between the model's objects and the tables' rows: pure functions."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import msgspec
 import sqlalchemy as sa
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
-from jobmeter.model.job import Allocation, InstanceType, Job, JobState, Node, Replica
-from jobmeter.model.record import MAX_TEXT, JobRecord, NodeRecord, ReplicaRecord, limits_of, record_time
+from jobmeter.model.job import Allocation, Checkpoint, InstanceType, Job, JobState, Node, Replica
+from jobmeter.model.record import (
+    MAX_TEXT,
+    CheckpointRecord,
+    JobRecord,
+    NodeRecord,
+    ReplicaRecord,
+    limits_of,
+    record_time,
+)
 from jobmeter.model.time import MINUTE, iso
 from jobmeter.registry.schema import SAMPLED
 
@@ -47,6 +56,19 @@ def job_values(record: JobRecord) -> dict[str, Any]:
     return values
 
 
+def checkpoint_of(record: CheckpointRecord) -> Checkpoint:
+    """The checkpoint that a record means. Raises as ``job_values``."""
+    return Checkpoint(
+        id=record.id,
+        created=record_time(record.created, "checkpoints.created"),
+        type=record.type,
+        base_model=record.base_model,
+        size=_integer(record.size, "checkpoints.size"),
+        files=record.files,
+        extra=record.extra,
+    )
+
+
 def replica_values(record: ReplicaRecord) -> dict[str, Any]:
     """The columns of ``replicas`` that a record sets; None for one that it leaves alone. Raises as ``job_values``."""
     start, end = record_time(record.start, "replicas.start"), record_time(record.end, "replicas.end")
@@ -66,7 +88,10 @@ def replica_values(record: ReplicaRecord) -> dict[str, Any]:
 
 def node_values(record: NodeRecord) -> dict[str, Any]:
     """The columns of ``nodes`` that a record sets; None for one that it leaves alone. Raises as ``job_values``."""
-    return {"info": _json(record.info or None, "nodes.info")}
+    return {
+        "info": _json(record.info or None, "nodes.info"),
+        "resource_group": _bounded(record.resource_group or None, "nodes.resource_group", MAX_SHORT_TEXT),
+    }
 
 
 def job_of(row: sa.Row[Any], now_ms: int) -> Job:
@@ -90,6 +115,9 @@ def job_of(row: sa.Row[Any], now_ms: int) -> Job:
         instance_type=_instance_type(msgspec.json.decode(kind)) if kind else None,
         limits=msgspec.json.decode(row.limits) if row.limits else {},
         labels=msgspec.json.decode(row.labels) if row.labels else {},
+        checkpoints=_checkpoints(row.checkpoints) if row.checkpoints else [],
+        extra=msgspec.json.decode(row.extra) if row.extra else {},
+        updated=row.updated,
         recorded=row.recorded,
         first_sample=row.first_sample,
         last_sample=row.last_sample,
@@ -143,10 +171,17 @@ def node_of(row: sa.Row[Any]) -> Node:
         name=row.name,
         project=row.project,
         cluster=row.cluster,
+        resource_group=row.resource_group,
         first_seen=row.first_seen,
         last_seen=row.last_seen,
         info=msgspec.json.decode(row.info) if row.info else {},
     )
+
+
+@lru_cache(maxsize=64)
+def _checkpoints(text: str) -> list[Checkpoint]:
+    # A job is asked for again and again, and thousands of checkpoints take milliseconds to read.
+    return msgspec.json.decode(text, type=list[Checkpoint])
 
 
 def _state(status: str, last_sample: int | None, now_ms: int) -> JobState:

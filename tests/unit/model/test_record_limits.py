@@ -25,6 +25,13 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
     "an attempt before the first": ({"replicas": [{"name": "w", "attempt": -1}]}, "replicas.attempt"),
     "a name without end": ({"name": "x" * 2000}, "name"),
     "a command without end": ({"command": "x" * 70_000}, "command"),
+    "a checkpoint without a name": ({"checkpoints": [{"id": ""}]}, "checkpoints.id"),
+    "a checkpoint of no time": ({"checkpoints": [{"id": "c", "created": "noon"}]}, "checkpoints.created"),
+    "a checkpoint smaller than nothing": ({"checkpoints": [{"id": "c", "size": -1}]}, "checkpoints.size"),
+    "too many checkpoints": ({"checkpoints": [{"id": str(n)} for n in range(10_001)]}, "checkpoints"),
+    "too long checkpoints": ({"checkpoints": [{"id": "c", "files": ["x" * 2**20]}]}, "checkpoints"),
+    "extra of no dialect": ({"extra": {"a.b": {}}}, "extra"),
+    "extra without end": ({"extra": {"foas": {"k": "x" * 2**18}}}, "extra"),
     "a limit below nothing": ({"limits": {"cpu": -1}}, "limits.cpu"),
 }
 

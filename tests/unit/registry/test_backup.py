@@ -1,5 +1,6 @@
 """Copies: made while others write, brought back into either database."""
 
+import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,9 +9,10 @@ import pytest
 
 from jobmeter.errors import ConflictError, InvalidRequestError, UnavailableError
 from jobmeter.model.job import JobFilter, JobState
-from jobmeter.model.record import AllocationRecord, JobRecord, NodeRecord, Records, ReplicaRecord
+from jobmeter.model.record import AllocationRecord, CheckpointRecord, JobRecord, NodeRecord, Records, ReplicaRecord
 from jobmeter.model.retention import Retention
 from jobmeter.registry.base import Observation, Registry, StoredKey
+from jobmeter.registry.migrate import HEAD
 from jobmeter.registry.open import open_registry
 
 NOW = 1_790_000_000_000
@@ -25,9 +27,18 @@ def fill(registry: Registry) -> None:
     worker = ReplicaRecord(name="w", rank=1, node="n", state=JobState.RUNNING, devices=["gpu1"])
     jobs = [
         JobRecord(job_id="a\u2028b", name='größe\n"x"', labels={"k": "v"}, error="a\tb", instance_type={"cpu": 2}),
-        JobRecord(job_id="j", state=JobState.RUNNING, start=NOW, replicas=[worker, "v"], allocations=[held]),
+        JobRecord(
+            job_id="j",
+            state=JobState.RUNNING,
+            start=NOW,
+            replicas=[worker, "v"],
+            allocations=[held],
+            checkpoints=[CheckpointRecord(id="c", files=["s3://b/k"])],
+            extra={"pai_dlc": {"Priority": 1}},
+        ),
     ]
-    registry.record("p", Records(jobs=[jobs[1]], nodes=[NodeRecord(name="n", info={"cores": 8})]), NOW)
+    node = NodeRecord(name="n", resource_group="rg", info={"cores": 8})
+    registry.record("p", Records(jobs=[jobs[1]], nodes=[node]), NOW)
     names = {"project": "default", "replica": "w", "attempt": 1, "cluster": "c", "node": "n", "device": "gpu0"}
     registry.observe([Observation(job=f"o{n}", first_ms=n, last_ms=n + 5, **names) for n in range(2500)], NOW)  # type: ignore[arg-type]
     registry.record("default", Records(jobs=[JobRecord(job_id="o7", name=jobs[0].name, error=jobs[0].error)]), NOW)
@@ -120,7 +131,12 @@ def test_a_damaged_copy_fills_nothing(
         return  # the source is this very database, and not empty
     rows = tmp_path / "copy" / "registry.jsonl"
     whole = rows.read_bytes()
-    for damaged in (whole[:-9], whole.replace(b'"row":{', b'"row":[', 1), b"", whole.replace(b"0001", b"0000", 1)):
+    for damaged in (
+        whole[:-9],
+        whole.replace(b'"row":{', b'"row":[', 1),
+        b"",
+        whole.replace(HEAD.encode(), b"9999", 1),
+    ):
         rows.write_bytes(damaged)
         with pytest.raises(InvalidRequestError) as refused:
             registry.restore(tmp_path / "copy")
@@ -141,3 +157,19 @@ def test_a_folder_that_cannot_be_made_is_unavailable(registry: Registry, tmp_pat
     (tmp_path / "file").write_text("x")
     with pytest.raises(UnavailableError):
         registry.backup(tmp_path / "file" / "copy")
+
+
+def test_a_copy_made_before_the_last_migration_is_brought_back(registry: Registry, tmp_path: Path) -> None:
+    lines = [
+        {"format": "jobmeter-registry", "version": 1, "migration": "0001"},
+        {"table": "projects", "row": {"name": "p", "raw_days": None, "minute_days": None, "hour_days": None}},
+        {"table": "jobs", "row": {"project": "p", "id": "old", "name": "n", "recorded": True, "noticed": 5}},
+        {"table": "nodes", "row": {"project": "p", "cluster": "", "name": "n", "info": None}},
+        {"rows": 3},
+    ]
+    (tmp_path / "copy").mkdir()
+    (tmp_path / "copy" / "registry.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    registry.restore(tmp_path / "copy")
+    [job] = registry.job_head(None, "old", NOW)
+    assert (job.name, job.extra, job.checkpoints, job.updated) == ("n", {}, [], None)
+    assert [(node.name, node.resource_group) for node in registry.nodes(None)] == [("n", "")]

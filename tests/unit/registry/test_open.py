@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
@@ -13,6 +14,7 @@ from alembic.script import ScriptDirectory
 
 from jobmeter.errors import ConfigurationError, UnavailableError
 from jobmeter.model.job import JobFilter
+from jobmeter.model.record import JobRecord, Records
 from jobmeter.model.retention import Retention
 from jobmeter.registry.base import Registry
 from jobmeter.registry.database import Database
@@ -62,6 +64,25 @@ def test_a_database_of_a_newer_version_is_left_alone(url: str) -> None:
     database.close()
     with pytest.raises(ConfigurationError, match="newer version"):
         _open_and_close(url)
+
+
+def test_a_database_of_the_first_version_is_brought_up_to_date(url: str) -> None:
+    database = Database(url)
+    config = Config()
+    config.set_main_option("script_location", "jobmeter.registry:migrations")
+    with database.write() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0001")
+        connection.execute(sa.text("INSERT INTO jobs (project, id, recorded, noticed) VALUES ('p', 'old', true, 5)"))
+        connection.execute(sa.text("INSERT INTO nodes (project, cluster, name) VALUES ('p', '', 'n')"))
+    database.close()
+    registry = open_registry(url, Retention())
+    [job] = registry.job_head(None, "old", 7)
+    assert (job.extra, job.checkpoints, job.updated) == ({}, [], None)
+    assert [node.resource_group for node in registry.nodes(None)] == [""]
+    registry.record("p", Records(jobs=[JobRecord(job_id="old", extra={"foas": {"a": 1}})]), 7)
+    assert registry.job_head(None, "old", 7)[0].extra == {"foas": {"a": 1}}
+    registry.close()
 
 
 @pytest.mark.parametrize("url", ["mysql://host/db", "sqlite://", "sqlite:///:memory:", "nonsense", ""])

@@ -1,11 +1,13 @@
 """Records: merged field by field, on both databases."""
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
-from jobmeter.model.job import AllocationSource, Job, JobState, JobView
-from jobmeter.model.record import AllocationRecord, JobRecord, NodeRecord, Records, ReplicaRecord
+from jobmeter.model.job import AllocationSource, Checkpoint, Job, JobState, JobView
+from jobmeter.model.record import AllocationRecord, CheckpointRecord, JobRecord, NodeRecord, Records, ReplicaRecord
 from jobmeter.registry.base import Observation, Registry
 
 NOW = 1_790_000_000_000
@@ -61,6 +63,7 @@ def test_a_whole_record_comes_back(registry: Registry) -> None:
         "instance_type": {"id": "ecs.gn7", "cpu": 8.0, "memory": 64 * 2**30, "extra": {"flavor": "x"}},
         "limits": {"cpu.limit": 8.0, "memory.limit": 1e9},
         "labels": {"team": "a"},
+        "updated": NOW,
         "recorded": True,
     }
 
@@ -262,7 +265,76 @@ def test_a_forgotten_job_is_gone_with_all_its_parts(registry: Registry) -> None:
     assert registry.job(None, "j", NOW) == []
     assert registry.allocations("default", "j") == []
     put(registry, JobRecord(job_id="j"))
-    assert view(registry) == JobView(job=Job(id="j", state=JobState.QUEUED, recorded=True), replicas=[], allocations=[])
+    assert view(registry) == JobView(
+        job=Job(id="j", state=JobState.QUEUED, recorded=True, updated=NOW), replicas=[], allocations=[]
+    )
+
+
+def test_extra_is_merged_key_by_key_and_null_takes_a_key_back(registry: Registry) -> None:
+    put(
+        registry,
+        JobRecord(job_id="j", extra={"pai_dlc": {"Priority": 1, "Settings": {"a": [1, None]}}, "foas": {"x": 1}}),
+    )
+    put(
+        registry,
+        JobRecord(job_id="j", extra={"pai_dlc": {"Priority": 2, "None": None}}),
+        JobRecord(job_id="j", extra={"foas": {"x": None}, "baseten": {"größe": "\0"}}),
+        JobRecord(job_id="j", name="n"),
+    )
+    job = view(registry).job
+    assert job.extra == {"pai_dlc": {"Priority": 2, "Settings": {"a": [1, None]}}, "baseten": {"größe": "\0"}}
+    assert job.name == "n"
+
+
+def test_checkpoints_are_merged_by_id(registry: Registry) -> None:
+    first = CheckpointRecord(id="c-1", created="2026-09-01T00:00:00Z", type="full", size=7, files=["s3://b/1"])
+    put(registry, JobRecord(job_id="j", checkpoints=[first, CheckpointRecord(id="c-2")]))
+    put(registry, JobRecord(job_id="j", checkpoints=[CheckpointRecord(id="c-2", base_model="m", extra={"k": 1})]))
+    put(registry, JobRecord(job_id="j", checkpoints=[]))
+    assert view(registry).job.checkpoints == [
+        Checkpoint(id="c-1", created=1_788_220_800_000, type="full", size=7, files=["s3://b/1"]),
+        Checkpoint(id="c-2", base_model="m", extra={"k": 1}),
+    ]
+
+
+def test_what_a_job_holds_is_bounded_in_all_records_together(registry: Registry) -> None:
+    half = {"pai_dlc": {"a": "x" * 150_000}}
+    put(registry, JobRecord(job_id="j", name="kept", extra=half))
+    more = JobRecord(job_id="j", name="refused", extra={"foas": half["pai_dlc"]})
+    with pytest.raises(LimitExceededError, match="extra") as refused:
+        put(registry, JobRecord(job_id="i"), more)
+    assert refused.value.field == "extra"
+    assert (view(registry).job.name, registry.job(None, "i", NOW)) == ("kept", [])
+    put(registry, JobRecord(job_id="j", checkpoints=[CheckpointRecord(id=str(n)) for n in range(10_000)]))
+    with pytest.raises(LimitExceededError, match="10000 checkpoints"):
+        put(registry, JobRecord(job_id="j", checkpoints=[CheckpointRecord(id="one more")]))
+    put(registry, JobRecord(job_id="j", checkpoints=[CheckpointRecord(id="9", type="full")]))
+    assert view(registry).job.checkpoints[9].type == "full"
+
+
+def test_a_job_knows_when_its_record_was_last_written(registry: Registry) -> None:
+    put(registry, JobRecord(job_id="j", name="a"), now=NOW)
+    put(registry, JobRecord(job_id="j", name="a"), now=NOW + 5)
+    seen = Observation(
+        project="default",
+        job="j",
+        replica="w",
+        attempt=0,
+        cluster="",
+        node="",
+        device="",
+        first_ms=NOW,
+        last_ms=NOW + 9,
+    )
+    registry.observe([seen, replace(seen, job="i")], NOW + 9)
+    assert [view(registry, job).job.updated for job in ("j", "i")] == [NOW + 5, None]
+
+
+def test_a_node_may_belong_to_a_resource_group(registry: Registry) -> None:
+    put_node = NodeRecord(name="n", resource_group="rg")
+    registry.record("default", Records(nodes=[put_node]), NOW)
+    registry.record("default", Records(nodes=[NodeRecord(name="n", info={"cores": 8}), NodeRecord(name="n")]), NOW)
+    assert [(n.resource_group, n.info) for n in registry.nodes(None)] == [("rg", {"cores": 8})]
 
 
 def test_nothing_to_record_is_nothing(registry: Registry) -> None:

@@ -13,7 +13,9 @@ from jobmeter.wire.native.encode import records_frame
 from jobmeter.wire.native.frame import Codec
 
 RECORDS_AT_ONCE = 1_000
-"""Job records in one request."""
+"""Most job records in one request."""
+BYTES_AT_ONCE = 4 * 2**20
+"""No record is added to a request that has reached this size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +73,7 @@ def bodies(plan: Plan, tally: Tally, progress: Callable[[int], None]) -> Iterato
 
 
 def _records(records: Sequence[JobRecord], project: str, tally: Tally) -> Iterator[tuple[bytes, None]]:
-    for start in range(0, len(records), RECORDS_AT_ONCE):
-        part = list(records[start : start + RECORDS_AT_ONCE])
+    for part in _parts(records):
         tally.records += len(part)
         tally.jobs |= {record.job_id for record in part}
         owned = [
@@ -80,3 +81,16 @@ def _records(records: Sequence[JobRecord], project: str, tally: Tally) -> Iterat
             for record in part
         ]
         yield records_frame(Records(jobs=owned)), None
+
+
+def _parts(records: Sequence[JobRecord]) -> Iterator[list[JobRecord]]:
+    part: list[JobRecord] = []
+    size = 0
+    for record in records:
+        part.append(record)
+        size += len(msgspec.json.encode(record))
+        if len(part) == RECORDS_AT_ONCE or size >= BYTES_AT_ONCE:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part

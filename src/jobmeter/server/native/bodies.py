@@ -4,7 +4,17 @@ from typing import Any
 
 import msgspec
 
-from jobmeter.model.job import Allocation, AllocationSource, InstanceType, Job, JobState, JobView, Node, Replica
+from jobmeter.model.job import (
+    Allocation,
+    AllocationSource,
+    Checkpoint,
+    InstanceType,
+    Job,
+    JobState,
+    JobView,
+    Node,
+    Replica,
+)
 from jobmeter.query.summary import JobSummary
 
 
@@ -28,6 +38,9 @@ class JobBody(msgspec.Struct, frozen=True):
     instance_type: InstanceType | None
     limits: dict[str, float]
     labels: dict[str, str]
+    checkpoints: list[Checkpoint]
+    extra: dict[str, dict[str, Any]]
+    updated: int | None
     recorded: bool
     first_sample: int | None
     last_sample: int | None
@@ -77,6 +90,7 @@ class NodeBody(msgspec.Struct, frozen=True):
     name: str
     project: str
     cluster: str
+    resource_group: str
     first_seen: int | None
     last_seen: int | None
     info: dict[str, Any]

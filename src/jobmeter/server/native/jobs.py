@@ -4,10 +4,11 @@ import msgspec
 
 from jobmeter.dialects.base import DeleteJob
 from jobmeter.errors import InvalidRequestError
-from jobmeter.model.job import Job, JobFilter, JobState
+from jobmeter.model.job import JobFilter, JobState
 from jobmeter.model.record import JobRecord, Records, check_record, decode_record, decode_records
 from jobmeter.model.series import check_job_id
 from jobmeter.query.request import JobQuestion, JobRef
+from jobmeter.registry.listing import SORTS
 from jobmeter.server.commands import delete_job
 from jobmeter.server.native.arguments import Query
 from jobmeter.server.native.bodies import Deleted, JobDetail, JobList, Recorded, job_body, job_detail
@@ -15,7 +16,7 @@ from jobmeter.server.native.endpoint import PROJECT, Ask, Endpoint
 
 JOB_PATH = {"job": "The job's id."}
 MAX_OFFSET = 10_000_000
-_SORTS = {name: name for name in Job.__struct_fields__ if name not in {"instance_type", "limits", "labels"}}
+_SORTS = {name: name for name in SORTS}
 _EXAMPLE = {
     "job_id": "dlc-20261120-1",
     "name": "resnet",
