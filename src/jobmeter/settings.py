@@ -29,6 +29,8 @@ class Limits:
     """Largest request body after decompression (JOBMETER_LIMIT_DECODED_BYTES)."""
     request_series: int = 100_000
     """Most series in one ingest request (JOBMETER_LIMIT_REQUEST_SERIES)."""
+    request_lines: int = 1_000_000
+    """Most log lines in one ingest request (JOBMETER_LIMIT_REQUEST_LINES)."""
     project_series: int = 5_000_000
     """Most live series of one project (JOBMETER_LIMIT_PROJECT_SERIES)."""
     query_points: int = 2_000_000

@@ -3,81 +3,92 @@
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from jobmeter.errors import JobmeterError, ThrottledError, UnavailableError
 from jobmeter.ingest.join import join
 from jobmeter.model.batch import SampleBatch
+from jobmeter.model.log import LogLine
 from jobmeter.model.retention import Retention
 from jobmeter.store.base import Store
 
 _LOG = logging.getLogger(__name__)
 _ROW_BYTES = 20
 _SERIES_BYTES = 600
+_LINE_BYTES = 250
 _RETRY_AFTER_MS = 1_000
 _IDLE_SECONDS = 1.0
 
 
+T = TypeVar("T")
+
+
 @dataclass(slots=True, eq=False)
-class _Member:
-    batch: SampleBatch
+class _Member(Generic[T]):
+    content: T
     retention: Retention
     cost: int
+    rows: int
     done: "Future[None]" = field(default_factory=Future)
 
 
-class Committer:
-    """One thread that appends to the store whatever has gathered, in the order of arrival.
+class GroupCommit(Generic[T]):
+    """One thread that keeps whatever has gathered, in the order of arrival.
 
-    ``queue_bytes`` bounds what may wait (a request that finds the queue empty is always taken), ``group_rows`` what one
-    append may hold. ``kept`` is called in that thread with every batch that the store has kept, before its senders are
-    told; when it fails, they fail. ``idle`` is called when nothing came for a second, and at the end.
+    ``keep`` is called in that thread with what arrived; when it fails, all its senders fail. ``measure`` gives the
+    memory (bytes) and the rows of something. ``queue_bytes`` bounds what may wait (a request that finds the queue empty
+    is always taken), ``group_rows`` what one call may hold. ``idle`` is called when nothing came for a second, and at
+    the end. ``what`` names it in messages.
     """
 
     def __init__(
         self,
-        store: Store,
-        kept: Callable[[SampleBatch], None],
+        keep: Callable[[Sequence[T], Retention], None],
+        measure: Callable[[T], tuple[int, int]],
         idle: Callable[[], None],
         *,
-        queue_bytes: int = 256 * 2**20,
-        group_rows: int = 2_000_000,
+        what: str,
+        queue_bytes: int,
+        group_rows: int,
     ) -> None:
-        self._store = store
-        self._kept = kept
+        self._keep = keep
+        self._measure = measure
         self._idle = idle
+        self._what = what
         self._queue_bytes = queue_bytes
         self._group_rows = group_rows
-        self._waiting: deque[_Member] = deque()
+        self._waiting: deque[_Member[T]] = deque()
         self._waiting_bytes = 0
         self._closed = False
         self._changed = threading.Condition()
-        self._thread = threading.Thread(target=self._run, name="jobmeter-commit", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"jobmeter-commit-{what}", daemon=True)
         self._thread.start()
 
     @property
     def waiting_bytes(self) -> int:
-        """About how much memory the requests take that wait for an append."""
+        """About how much memory the requests take that wait to be kept."""
         return self._waiting_bytes
 
-    def admit(self, batch: SampleBatch) -> None:
-        """Raise ThrottledError when the queue has no room for the batch now, UnavailableError after ``close``."""
+    def admit(self, content: T) -> None:
+        """Raise ThrottledError when the queue has no room for it now, UnavailableError after ``close``."""
         with self._changed:
-            self._check(_cost(batch))
+            self._check(self._measure(content)[0])
 
-    def append(self, batch: SampleBatch, retention: Retention) -> None:
-        """Keep a batch, in which each series is listed once; returns when it is durable.
+    def append(self, content: T, retention: Retention) -> None:
+        """Keep something; returns when it is durable.
 
-        Raises ThrottledError when the queue is full, and what the store raised when it failed: then nothing of the
-        batch may be taken as kept.
+        Raises ThrottledError when the queue is full, and what the store raised when it failed: then nothing of it may
+        be taken as kept.
         """
-        member = _Member(batch, retention, _cost(batch))
+        cost, rows = self._measure(content)
+        member = _Member(content, retention, cost, rows)
         with self._changed:
-            self._check(member.cost)
+            self._check(cost)
             self._waiting.append(member)
-            self._waiting_bytes += member.cost
+            self._waiting_bytes += cost
             self._changed.notify()
         member.done.result()
 
@@ -92,7 +103,7 @@ class Committer:
         if self._closed:
             raise UnavailableError("the server is shutting down")
         if self._waiting and self._waiting_bytes + cost > self._queue_bytes:
-            raise ThrottledError("more samples arrive than can be written now", _RETRY_AFTER_MS)
+            raise ThrottledError(f"more {self._what} arrive than can be written now", _RETRY_AFTER_MS)
 
     def _run(self) -> None:
         while True:
@@ -108,23 +119,21 @@ class Committer:
             if ended:
                 return
 
-    def _take(self) -> list[_Member]:
-        group: list[_Member] = []
+    def _take(self) -> list[_Member[T]]:
+        group: list[_Member[T]] = []
         rows = 0
         while self._waiting:
             head = self._waiting[0]
-            if group and (rows + len(head.batch) > self._group_rows or head.retention != group[0].retention):
+            if group and (rows + head.rows > self._group_rows or head.retention != group[0].retention):
                 break
             group.append(self._waiting.popleft())
             self._waiting_bytes -= head.cost
-            rows += len(head.batch)
+            rows += head.rows
         return group
 
-    def _commit(self, group: list[_Member]) -> None:
+    def _commit(self, group: list[_Member[T]]) -> None:
         try:
-            batch = group[0].batch if len(group) == 1 else join([member.batch for member in group])
-            self._store.append(batch, group[0].retention)
-            self._kept(batch)
+            self._keep([member.content for member in group], group[0].retention)
         except Exception as error:  # noqa: BLE001  # every member waits for an answer, whatever went wrong
             for member in group:
                 member.done.set_exception(error)
@@ -139,5 +148,55 @@ class Committer:
             _LOG.warning("what the registry was to hear waits: %s", error.message)
 
 
-def _cost(batch: SampleBatch) -> int:
-    return _ROW_BYTES * len(batch) + _SERIES_BYTES * len(batch.series)
+class Committer(GroupCommit[SampleBatch]):
+    """Appends batches, in each of which a series is listed once.
+
+    ``kept`` is called with every batch that the store has kept, before its senders are told; when it fails, they fail.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        kept: Callable[[SampleBatch], None],
+        idle: Callable[[], None],
+        *,
+        queue_bytes: int = 256 * 2**20,
+        group_rows: int = 2_000_000,
+    ) -> None:
+        def keep(batches: Sequence[SampleBatch], retention: Retention) -> None:
+            batch = batches[0] if len(batches) == 1 else join(batches)
+            store.append(batch, retention)
+            kept(batch)
+
+        super().__init__(keep, _of_batch, idle, what="samples", queue_bytes=queue_bytes, group_rows=group_rows)
+
+
+class LogCommitter(GroupCommit[Sequence[LogLine]]):
+    """Appends log lines; ``kept`` as for ``Committer``."""
+
+    def __init__(
+        self,
+        store: Store,
+        kept: Callable[[Sequence[LogLine]], None],
+        *,
+        queue_bytes: int = 128 * 2**20,
+        group_rows: int = 200_000,
+    ) -> None:
+        def keep(parts: Sequence[Sequence[LogLine]], retention: Retention) -> None:
+            lines = [line for part in parts for line in part]
+            store.append_logs(lines, retention)
+            kept(lines)
+
+        super().__init__(keep, _of_lines, _nothing, what="log lines", queue_bytes=queue_bytes, group_rows=group_rows)
+
+
+def _of_batch(batch: SampleBatch) -> tuple[int, int]:
+    return _ROW_BYTES * len(batch) + _SERIES_BYTES * len(batch.series), len(batch)
+
+
+def _of_lines(lines: Sequence[LogLine]) -> tuple[int, int]:
+    return sum(len(line.text) + _LINE_BYTES for line in lines), len(lines)
+
+
+def _nothing() -> None:
+    """There is nothing to do while nothing comes."""

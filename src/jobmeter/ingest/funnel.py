@@ -1,6 +1,7 @@
 """The one way in: check everything, keep it durably, tell the registry, acknowledge."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -10,12 +11,14 @@ from jobmeter.access.decide import write_project
 from jobmeter.access.principal import Principal
 from jobmeter.errors import LimitExceededError
 from jobmeter.ingest.check import check_shape, check_times, check_values
-from jobmeter.ingest.commit import Committer
+from jobmeter.ingest.commit import Committer, LogCommitter
 from jobmeter.ingest.join import join, select
 from jobmeter.ingest.known import KnownSeries
+from jobmeter.ingest.lines import by_project, prepared
 from jobmeter.ingest.observe import Observer
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.model.batch import SampleBatch
+from jobmeter.model.log import LogLine
 from jobmeter.model.record import Records
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import DAY, SECOND, Clock
@@ -25,13 +28,15 @@ from jobmeter.store.base import Store
 from jobmeter.wire.native.decode import decode
 
 _Part = tuple[SampleBatch, Retention]
+_NS = 1_000_000
+_LogPart = tuple[list[LogLine], Retention]
 
 
 class Funnel:
-    """Takes samples and records for the store and the registry.
+    """Takes samples, log lines and records for the store and the registry.
 
     Every method may be called from any thread and returns when what it took is durable. A request is taken as a whole
-    or, with an error, not at all; samples that are too far ahead or too old for their project are left out and counted.
+    or, with an error, not at all; what is too far ahead or too old for its project is left out and counted.
     """
 
     def __init__(self, store: Store, registry: Registry, clock: Clock, limits: Limits) -> None:
@@ -41,11 +46,12 @@ class Funnel:
         self._series = KnownSeries(clock, limits.project_series)
         self._observer = Observer(registry, clock)
         self._committer = Committer(store, self._observer.observe, self._observer.flush)
+        self._log_committer = LogCommitter(store, self._observer.observe_lines)
 
     @property
     def queue_bytes(self) -> int:
         """About how much memory the requests take that wait to be written."""
-        return self._committer.waiting_bytes
+        return self._committer.waiting_bytes + self._log_committer.waiting_bytes
 
     def frames(self, body: bytes, principal: Principal) -> Receipt:
         """Take a body of the native wire format.
@@ -57,15 +63,24 @@ class Funnel:
         grouped = [self._by_project(records, principal) for records in decoded.records]
         batch = join(decoded.batches)
         parts, rejected = self._check(batch, principal)
+        logs, rejected_lines = self._check_lines(decoded.lines, principal)
         for part, _ in parts:
             self._committer.admit(part)
+        for lines, _ in logs:
+            self._log_committer.admit(lines)
         count = sum(self._record(groups) for groups in grouped)
-        return self._keep(parts, rejected, count)
+        receipt = self._keep(parts, rejected, count)
+        return replace(receipt, lines=self._keep_lines(logs), rejected_lines=rejected_lines)
 
     def samples(self, batch: SampleBatch, principal: Principal) -> Receipt:
         """Take samples whose series name their projects. Raises as ``frames``."""
         check_shape(batch)
         return self._keep(*self._check(join([batch]), principal), 0)
+
+    def logs(self, lines: Sequence[LogLine], principal: Principal) -> Receipt:
+        """Take log lines that name their projects. Raises as ``frames``."""
+        parts, rejected = self._check_lines(lines, principal)
+        return Receipt(lines=self._keep_lines(parts), rejected_lines=rejected)
 
     def records(self, records: Records, principal: Principal) -> int:
         """Take job and node records; gives their number. A job record that names no project is for the key's own."""
@@ -77,6 +92,7 @@ class Funnel:
 
     def close(self) -> None:
         """Refuse what comes from now on and finish what is under way."""
+        self._log_committer.close()
         self._committer.close()
 
     def _check(self, batch: SampleBatch, principal: Principal) -> tuple[list[_Part], dict[str, int]]:
@@ -113,6 +129,27 @@ class Funnel:
         for part, retention in parts:
             self._committer.append(part, retention)
         return Receipt(accepted=sum(len(part) for part, _ in parts), records=records, rejected=rejected)
+
+    def _check_lines(self, lines: Sequence[LogLine], principal: Principal) -> tuple[list[_LogPart], dict[str, int]]:
+        """The lines that are neither too far ahead nor too old, by project, and the count of the others."""
+        now_ms = self._clock.now_ms()
+        latest = (now_ms + self._limits.future_seconds * SECOND) * _NS
+        counts = {"future": 0, "expired": 0}
+        parts: list[_LogPart] = []
+        for project, own in by_project(prepared(lines, self._limits.request_lines)):
+            retention = self._registry.retention(write_project(principal, project))
+            earliest = (now_ms - retention.raw_days * DAY) * _NS
+            kept = [line for line in own if earliest <= line.time_ns <= latest]
+            counts["future"] += sum(line.time_ns > latest for line in own)
+            counts["expired"] += sum(line.time_ns < earliest for line in own)
+            if kept:
+                parts.append((kept, retention))
+        return parts, {reason: count for reason, count in counts.items() if count}
+
+    def _keep_lines(self, parts: Sequence[_LogPart]) -> int:
+        for lines, retention in parts:
+            self._log_committer.append(lines, retention)
+        return sum(len(lines) for lines, _ in parts)
 
     def _by_project(self, records: Records, principal: Principal) -> dict[str, Records]:
         own = write_project(principal, None)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from jobmeter.ingest.join import extremes
 from jobmeter.model.batch import SampleBatch
+from jobmeter.model.log import LogLine
 from jobmeter.model.series import Series
 from jobmeter.model.time import MINUTE, SECOND, Clock
 from jobmeter.registry.base import Observation, Registry
@@ -46,8 +47,19 @@ class Observer:
 
     def observe(self, batch: SampleBatch) -> None:
         """Tell of one batch. A failure of the registry passes through, and all of it is told again the next time."""
+        self._see(_things(batch))
+
+    def observe_lines(self, lines: Iterable[LogLine]) -> None:
+        """The same for log lines: they tell of jobs and replicas alone, since they do not name a node's cluster."""
+        seen: dict[_Thing, _Times] = {}
+        for line in lines:
+            thing = _Thing(line.project, line.job, line.replica, line.attempt, "", "", "")
+            time_ms = line.time_ns // 1_000_000
+            seen[thing] = _widen(seen.get(thing), (time_ms, time_ms))
+        self._see(seen)
+
+    def _see(self, seen: dict[_Thing, _Times]) -> None:
         now_ms = self._clock.now_ms()
-        seen = _things(batch)
         with self._lock:
             urgent = {thing: times for thing, times in seen.items() if self._is_urgent(thing, times, now_ms)}
             for thing, times in seen.items():

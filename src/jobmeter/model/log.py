@@ -1,8 +1,13 @@
 """Log lines: what the processes of a job wrote."""
 
+import re
+
 import msgspec
 
 from jobmeter.model.event import Level
+
+MAX_TEXT_BYTES = 65_536
+"""Most bytes of one line's text in UTF-8; a longer one is cut, and says so."""
 
 
 class LogLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -22,14 +27,60 @@ class LogLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     stream: str = "stdout"
     level: Level | None = None
 
+    @property
+    def order(self) -> tuple[int, str, int, str, bytes]:
+        """What the lines of one job are sorted by; two lines that have it in common are the same line."""
+        return (self.time_ns, self.replica, self.attempt, self.stream, self.text.encode())
+
 
 class LogPage(msgspec.Struct, frozen=True):
     """Lines in the order that was asked for.
 
-    ``total`` lines with ``total_bytes`` of text match in all (None: not asked). Lines of equal time keep the order of
-    (replica, attempt, stream, text).
+    ``total`` lines with ``total_bytes`` of text (in UTF-8) match in all (None: not asked). Lines of equal time are
+    ordered by (replica, attempt, stream, text); newest first is that order reversed.
     """
 
     lines: list[LogLine]
     total: int | None = None
     total_bytes: int | None = None
+
+
+_LEVELS = {
+    "trace": Level.DEBUG,
+    "debug": Level.DEBUG,
+    "info": Level.INFO,
+    "notice": Level.INFO,
+    "warn": Level.WARNING,
+    "warning": Level.WARNING,
+    "error": Level.ERROR,
+    "err": Level.ERROR,
+    "critical": Level.ERROR,
+    "fatal": Level.ERROR,
+}
+LEVEL_WORDS = tuple(_LEVELS)
+"""Words that name a level, in lower case."""
+
+
+def level_of(word: str) -> Level | None:
+    """The level that a word of other programs means (``WARN``, ``fatal``), in any case; None for any other word."""
+    return _LEVELS.get(word.lower())
+
+
+_MARK = re.compile(r" \[(\d+) bytes cut\]\Z")
+
+
+def cut_text(text: str) -> str:
+    """The text, when it is short enough, else its beginning and how many bytes are missing."""
+    encoded = text.encode()
+    return text if len(encoded) <= MAX_TEXT_BYTES else cut_bytes(encoded, len(encoded))
+
+
+def cut_bytes(beginning: bytes, length: int) -> str:
+    """The text of a line of ``length`` bytes, more than a line may have, of which the beginning is known."""
+    kept = beginning[: MAX_TEXT_BYTES - len(f" [{length} bytes cut]")].decode(errors="ignore")
+    return f"{kept} [{length - len(kept.encode())} bytes cut]"
+
+
+def is_cut(text: str) -> bool:
+    """Whether the text says that a part of the line is missing."""
+    return _MARK.search(text) is not None

@@ -103,6 +103,16 @@ def parse_duration(text: str, field: str = "duration", bare_unit: str = "") -> i
     return round(total)
 
 
+def parse_time_ns(text: str | int, field: str = "time") -> int:
+    """As ``parse_time``, but nanoseconds, as far as the text has them."""
+    value = str(text).strip()
+    fraction = re.search(r"[.,](\d{1,9})", value)
+    if fraction is None:
+        return parse_time(value, field) * 1_000_000
+    whole = value[: fraction.start()] + value[fraction.end() :]
+    return parse_time(whole, field) * 1_000_000 + int(fraction[1].ljust(9, "0"))
+
+
 def parse_time(text: str | int, field: str = "time") -> int:
     """Milliseconds of an ISO 8601 text (UTC where it names no zone) or of a number of epoch milliseconds.
 

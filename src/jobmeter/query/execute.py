@@ -1,7 +1,7 @@
 """Runs questions: looks up what the asker may see, reads what the plan says, reduces it to lines."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -12,6 +12,7 @@ from jobmeter.errors import InvalidRequestError, LimitExceededError, NotFoundErr
 from jobmeter.model.batch import Float64s, Int64s
 from jobmeter.model.catalog import Metric
 from jobmeter.model.job import Job, JobFilter, JobPage, JobView, Node
+from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.question import Asks
 from jobmeter.model.series import job_key
 from jobmeter.model.time import MAX_TIME_MS, SECOND, Clock, TimeRange
@@ -20,14 +21,15 @@ from jobmeter.query.defaults import CORE_METRICS, default_step, job_end, life
 from jobmeter.query.frame import Entry, Frame, read
 from jobmeter.query.latest import WINDOW_MS, LatestValue, newest, values
 from jobmeter.query.lines import Head, Ranks, assign, natural, sort_key, unit_of
+from jobmeter.query.logs import pages, selector_of
 from jobmeter.query.plan import check, check_by, metrics_of, sources
-from jobmeter.query.request import By, JobQuestion, JobRef, Line, MetricQuery, MetricResult, NodeRef
+from jobmeter.query.request import By, JobQuestion, JobRef, Line, LogQuestion, MetricQuery, MetricResult, NodeRef
 from jobmeter.query.source import Meter, Source, StoreSource
 from jobmeter.query.summary import POINTS, JobSummary, summarize
 from jobmeter.query.table import Table, lines_of
 from jobmeter.registry.base import Registry
 from jobmeter.settings import Limits
-from jobmeter.store.base import Store
+from jobmeter.store.base import ReadBudget, Store
 
 R = TypeVar("R")
 
@@ -62,6 +64,8 @@ class Executor:
                 answer = self._view(question.ref, scope)
             case JobFilter():
                 answer = self._list(question, scope)
+            case LogQuestion():
+                answer = self._lines(question, scope)
             case _:
                 raise TypeError(f"no question about what is kept: {question!r}")
         return cast("R", answer)
@@ -106,6 +110,22 @@ class Executor:
         columns = read(asked.entries, self._source, span, step_ms, meter)
         frame = Frame(asked.entries, columns, asked.limits)
         return summarize(view, frame, rows, span, step_ms, now_ms)
+
+    def log_pages(self, question: LogQuestion, scope: Scope, limit: int | None = None) -> Iterator[list[LogLine]]:
+        """Every line that a question selects, at most ``limit``, in lists of bounded size; its own limit says nothing.
+
+        Raises as the class says, before the first list.
+        """
+        selector = selector_of(replace(question, limit=0), self.head(question.ref, scope))
+        budget = self._budget()
+        return pages(lambda page: self._store.read_logs(page, budget), selector, limit)
+
+    def _lines(self, question: LogQuestion, scope: Scope) -> LogPage:
+        selector = selector_of(question, self.head(question.ref, scope))
+        return self._store.read_logs(selector, self._budget())
+
+    def _budget(self) -> ReadBudget:
+        return ReadBudget(rows=self._limits.query_rows, seconds=self._limits.query_seconds)
 
     def _measure(self, query: MetricQuery, scope: Scope) -> MetricResult:
         meter = Meter(self._clock, self._limits)

@@ -45,6 +45,10 @@ class Telemetry:
         self._rejected = Counter(
             "jobmeter_ingest_samples_rejected", "Samples refused.", ("reason",), registry=self._registry
         )
+        self._lines = Counter("jobmeter_ingest_lines_accepted", "Log lines kept.", registry=self._registry)
+        self._rejected_lines = Counter(
+            "jobmeter_ingest_lines_rejected", "Log lines refused.", ("reason",), registry=self._registry
+        )
         self._refused = Counter(
             "jobmeter_access_refused",
             "Calls without a valid credential, or beyond what it allows.",
@@ -94,6 +98,9 @@ class Telemetry:
         self._records.inc(receipt.records)
         for reason, count in receipt.rejected.items():
             self._rejected.labels(reason).inc(count)
+        self._lines.inc(receipt.lines)
+        for reason, count in receipt.rejected_lines.items():
+            self._rejected_lines.labels(reason).inc(count)
 
     def refused(self, reason: str) -> None:
         """Count a call that was not let in."""
@@ -146,7 +153,9 @@ class _Live(Collector):
         for lane, busy in self._lanes().items():
             work.add_metric((lane,), busy)
         yield work
-        yield GaugeMetricFamily("jobmeter_ingest_queue_bytes", "Samples that wait to be kept.", self._queue_bytes())
+        yield GaugeMetricFamily(
+            "jobmeter_ingest_queue_bytes", "Samples and log lines that wait to be kept.", self._queue_bytes()
+        )
         found = self._statistics()
         if found is None:
             return

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Protocol
 
 from jobmeter.model.batch import BucketColumns, SampleBatch, SampleColumns, SeriesKeys
+from jobmeter.model.event import Level
+from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import Series
 from jobmeter.model.time import HOUR, MINUTE, TimeRange
@@ -37,6 +39,29 @@ class Selector:
     limit: int = 1_000_000
 
 
+PAGE_BYTES = 64 * 2**20
+"""Most bytes of text in one page of log lines."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSelector:
+    """Which lines of one job, and which part of them in which order: see ``jobmeter.query.request.LogQuestion``."""
+
+    project: str
+    job: str
+    replicas: frozenset[str] = frozenset()
+    attempt: int | None = None
+    stream: str = ""
+    min_level: Level | None = None
+    contains: str = ""
+    start_ns: int | None = None
+    end_ns: int | None = None
+    descending: bool = False
+    offset: int = 0
+    limit: int = 100
+    count: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadBudget:
     """How much one question may cost.
@@ -50,7 +75,7 @@ class ReadBudget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreStatistics:
-    """Sizes for operators: rows and bytes on disk by table (``samples``, ``minutes``, ``hours``, ``series``).
+    """Sizes for operators: rows and bytes on disk by table (``samples``, ``minutes``, ``hours``, ``series``, ``logs``).
 
     ``window`` tells of the samples in memory, empty where there are none: ``series``, ``bytes``, and the ``seconds``
     that they reach back.
@@ -115,8 +140,24 @@ class Store(Protocol):
         """For each job key that has samples: the times of its first and its last one, in milliseconds."""
         ...
 
+    def append_logs(self, lines: Sequence[LogLine], retention: Retention = ...) -> None:
+        """Keep log lines, as long as raw samples are kept. On return they are durable.
+
+        A line that is there already counts once; which node and which level it has is what was written last. After an
+        error possibly some are kept: the caller repeats the call.
+        """
+        ...
+
+    def read_logs(self, selector: LogSelector, budget: ReadBudget) -> LogPage:
+        """One page of the lines of a job; only the budget's seconds count.
+
+        Memory stays bounded by the page, whatever the offset. Raises LimitExceededError (field ``limit``) when its
+        lines have more than ``PAGE_BYTES`` of text.
+        """
+        ...
+
     def delete_job(self, job: int) -> None:
-        """Forget every sample, roll-up and series of a job key."""
+        """Forget every sample, roll-up, series and log line of a job key."""
         ...
 
     def statistics(self) -> StoreStatistics:

@@ -16,10 +16,12 @@ import numpy as np
 from jobmeter.errors import ConflictError, LimitExceededError
 from jobmeter.model.batch import BucketColumns, SampleBatch, SampleColumns, SeriesKeys
 from jobmeter.model.catalog import Kind, find
+from jobmeter.model.event import Level
+from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.retention import Retention
-from jobmeter.model.series import Series
+from jobmeter.model.series import Series, job_key
 from jobmeter.model.time import HOUR, TimeRange, ceil_to, floor_to
-from jobmeter.store.base import ReadBudget, Selector, StoreStatistics, Tier
+from jobmeter.store.base import PAGE_BYTES, LogSelector, ReadBudget, Selector, StoreStatistics, Tier
 
 _BLOCK = 65_536
 _FILE = "memory.json"
@@ -46,6 +48,7 @@ class _Saved(msgspec.Struct):
     samples: list[list[tuple[int, float]]]
     stale: list[tuple[int, int]]
     until: int
+    logs: list[LogLine] = []
 
 
 class MemoryStore:
@@ -59,6 +62,7 @@ class MemoryStore:
         self._rolled: dict[tuple[_Key, Tier], list[_Bucket]] = {}
         self._stale: set[tuple[int, int]] = set()  # (job key, start of an hour whose roll-up lacks samples)
         self._until = 0
+        self._logs: dict[int, dict[tuple[int, str, int, str, bytes], LogLine]] = {}
 
     def append(self, batch: SampleBatch, retention: Retention = _RETENTION) -> None:  # noqa: ARG002
         """See ``Store.append``; nothing expires here."""
@@ -198,9 +202,28 @@ class MemoryStore:
                     times[job] = (min(first, *samples), max(last, *samples))
         return times
 
+    def append_logs(self, lines: Sequence[LogLine], retention: Retention = _RETENTION) -> None:  # noqa: ARG002
+        """See ``Store.append_logs``; nothing expires here."""
+        with self._lock:
+            for line in lines:
+                self._logs.setdefault(job_key(line.project, line.job), {})[line.order] = line
+
+    def read_logs(self, selector: LogSelector, budget: ReadBudget) -> LogPage:  # noqa: ARG002
+        """See ``Store.read_logs``."""
+        with self._lock:
+            kept = list(self._logs.get(job_key(selector.project, selector.job), {}).values())
+        found = sorted((line for line in kept if _wanted(line, selector)), key=lambda line: line.order)
+        page = (found[::-1] if selector.descending else found)[selector.offset : selector.offset + selector.limit]
+        if sum(len(line.text.encode()) for line in page) > PAGE_BYTES:
+            raise LimitExceededError(f"a page of lines may have {PAGE_BYTES} bytes: ask for fewer lines", "limit")
+        if not selector.count:
+            return LogPage(page)
+        return LogPage(page, len(found), sum(len(line.text.encode()) for line in found))
+
     def delete_job(self, job: int) -> None:
         """See ``Store.delete_job``."""
         with self._lock:
+            self._logs.pop(job, None)
             for key in [key for key in self._series if key[0] == job]:
                 del self._series[key]
                 self._samples.pop(key, None)
@@ -211,7 +234,8 @@ class MemoryStore:
         """See ``Store.statistics``; roll-ups take no room, and bytes are those of the bare numbers."""
         with self._lock:
             samples = sum(map(len, self._samples.values()))
-            rows = {"samples": samples, "minutes": 0, "hours": 0, "series": len(self._series)}
+            logs = sum(map(len, self._logs.values()))
+            rows = {"samples": samples, "minutes": 0, "hours": 0, "series": len(self._series), "logs": logs}
         return StoreStatistics(rows=rows, bytes={name: 16 * count for name, count in rows.items()})
 
     def backup(self, directory: Path) -> None:
@@ -222,6 +246,7 @@ class MemoryStore:
                 samples=[self._row(key) for key in self._series],
                 stale=sorted(self._stale),
                 until=self._until,
+                logs=[line for lines in self._logs.values() for line in lines.values()],
             )
         directory.mkdir(parents=True, exist_ok=True)
         (directory / _FILE).write_bytes(msgspec.json.encode(saved))
@@ -230,14 +255,15 @@ class MemoryStore:
         """See ``Store.restore``."""
         saved = msgspec.json.decode((directory / _FILE).read_bytes(), type=_Saved)
         with self._lock:
-            if self._series:
-                raise ConflictError("a backup is restored into an empty store only, this one holds series")
+            if self._series or self._logs:
+                raise ConflictError("a backup is restored into an empty store only, this one holds something")
             for series, samples in zip(saved.series, saved.samples, strict=True):
                 key = (series.job_key, series.id)
                 self._series[key] = series
                 self._samples[key] = dict(samples)
             self._stale = set(saved.stale)
             self._until = saved.until
+        self.append_logs(saved.logs)
 
     def close(self) -> None:
         """See ``Store.close``; what there is stays readable."""
@@ -264,6 +290,29 @@ def _pairs(keys: SeriesKeys) -> list[_Key]:
 def _columns(rows: Sequence[tuple[int, int, float]]) -> SampleColumns:
     index, time, value = list(zip(*rows, strict=True)) or ((), (), ())
     return SampleColumns(np.array(index, np.uint32), np.array(time, np.int64), np.array(value, np.float64))
+
+
+def _wanted(line: LogLine, selector: LogSelector) -> bool:
+    names = (not selector.replicas or line.replica in selector.replicas) and selector.stream in {"", line.stream}
+    times = (selector.start_ns is None or line.time_ns >= selector.start_ns) and (
+        selector.end_ns is None or line.time_ns < selector.end_ns
+    )
+    least = _LEVELS.index(selector.min_level or Level.DEBUG)
+    level = not least or (line.level is not None and _LEVELS.index(line.level) >= least)
+    return (
+        names
+        and times
+        and level
+        and selector.attempt in {None, line.attempt}
+        and _contains(line.text, selector.contains)
+    )
+
+
+def _contains(text: str, part: str) -> bool:
+    return part.lower() in text.lower()
+
+
+_LEVELS = list(Level)
 
 
 def _check(rows: int, budget: ReadBudget) -> None:

@@ -4,7 +4,6 @@ A store that serves many tests need not be emptied between them: every test writ
 Values are multiples of a quarter, so that sums are exact and compared as such.
 """
 
-import itertools
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -16,37 +15,14 @@ from hypothesis import strategies as st
 
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.batch import SampleBatch, SampleColumns, SeriesKeys
-from jobmeter.model.series import NOBODY, Series, job_key
-from jobmeter.model.time import DAY, HOUR, MINUTE, TimeRange, parse_time
+from jobmeter.model.series import NOBODY, Series
+from jobmeter.model.time import DAY, HOUR, MINUTE, TimeRange
 from jobmeter.store.base import ReadBudget, Selector, Store, Tier
+from jobmeter.testing.logs import LogTests
 from jobmeter.testing.samples import FOREVER, Sample, Samples, batch_of, brute_buckets, read_all, stored_buckets
+from jobmeter.testing.slot import Slot
 
 BUDGET = ReadBudget()
-_FIRST_DAY = parse_time("2030-01-01")
-_slots = itertools.count()
-
-
-class Slot:
-    """A job name and two days that no other test uses."""
-
-    def __init__(self) -> None:
-        self.number = next(_slots)
-        self.start = _FIRST_DAY + self.number * 4 * DAY
-        self.job = f"job-{self.number}"
-        self.span = TimeRange(self.start, self.start + 2 * DAY)
-
-    @property
-    def key(self) -> int:
-        """The job's key."""
-        return job_key("default", self.job)
-
-    def gauge(self, replica: str = "worker-0") -> Series:
-        """A gauge of the job."""
-        return Series("gpu.power", job=self.job, replica=replica)
-
-    def counter(self, replica: str = "worker-0") -> Series:
-        """A counter of the job."""
-        return Series("cpu.time", job=self.job, replica=replica)
 
 
 @pytest.fixture
@@ -55,7 +31,7 @@ def slot() -> Slot:
     return Slot()
 
 
-class StoreTests(ABC):
+class StoreTests(LogTests, ABC):
     """What every store does."""
 
     @pytest.fixture
@@ -319,7 +295,7 @@ class StoreTests(ABC):
     def test_statistics_count_rows(self, store: Store, slot: Slot) -> None:
         store.append(batch_of({(slot.gauge(), slot.start + at): 1.0 for at in range(1000)}), FOREVER)
         after = store.statistics()
-        assert set(after.rows) == set(after.bytes) == {"samples", "minutes", "hours", "series"}
+        assert set(after.rows) == set(after.bytes) == {"samples", "minutes", "hours", "series", "logs"}
         assert after.rows["samples"] >= 1000
         assert after.bytes["samples"] > 0
 

@@ -13,6 +13,7 @@ _BODIES = {
     "recordJobs": b'{"job_id": "j9"}',
     "shareJob": b'{"expires_in": 60}',
     "createKey": b'{"name": "n", "role": "reader"}',
+    "pushJobLogs": b'{"lines": [{"text": "hello"}]}',
     "setRetention": b'{"raw_days": 1, "minute_days": 1, "hour_days": 1}',
     "backup": b'{"directory": "/nowhere/at/all"}',
     "ingest": samples([({"metric": "cpu.usage", "job": "j9", "replica": "worker-0"}, [])]),

@@ -18,7 +18,7 @@ from jobmeter.store.clickhouse import rollup as rollups
 from jobmeter.store.clickhouse.migrations import MIGRATIONS
 from jobmeter.store.clickhouse.native import encode
 from jobmeter.testing.samples import FOREVER, batch_of, brute_buckets, read_all, stored_buckets
-from jobmeter.testing.store import Slot
+from jobmeter.testing.slot import Slot
 
 
 def ask(store, sql):
@@ -166,7 +166,9 @@ def test_migrating_again_changes_nothing(chdb_store):
 
     with chdb_store._maintenance._pool.client() as client:
         assert migrate(client, chdb_store._target, SystemClock()) == 0
-    assert ask(chdb_store, "SELECT number, name FROM migrations") == [(number, name) for number, name, _ in MIGRATIONS]
+    assert ask(chdb_store, "SELECT number, name FROM migrations ORDER BY number") == [
+        (number, name) for number, name, _ in MIGRATIONS
+    ]
 
 
 def test_migrations_are_numbered_without_a_gap():

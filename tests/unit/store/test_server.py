@@ -16,7 +16,8 @@ from jobmeter.store.base import Store
 from jobmeter.store.clickhouse import parse_dsn
 from jobmeter.store.clickhouse.pool import connect
 from jobmeter.store.registry import open_store
-from jobmeter.testing.store import Slot, StoreTests
+from jobmeter.testing.slot import Slot
+from jobmeter.testing.store import StoreTests
 
 REAL = os.environ.get("JOBMETER_TEST_CLICKHOUSE", "")
 """``clickhousedb://user:password@host:port`` of a ClickHouse that tests may make a database on."""

@@ -110,7 +110,7 @@ def test_a_changed_payload_under_a_right_checksum_is_read_or_refused(data):
         pytest.param(BODY + b"x", "body", id="trailing byte"),
         pytest.param(write.frame(b"x", magic=b"MJ"), "frame", id="magic"),
         pytest.param(write.frame(b"x", version=2), "frame", id="version"),
-        pytest.param(write.frame(b"x", kind=3), "frame", id="kind"),
+        pytest.param(write.frame(b"x", kind=4), "frame", id="kind"),
         pytest.param(b"JM\x01\x01\x03" + BODY[5:], "frame", id="codec"),
         pytest.param(write.frame(b"x", zero=b"\0\0\1"), "frame", id="reserved bytes"),
         pytest.param(write.frame(b"x", checksum=1), "frame", id="checksum"),

@@ -14,7 +14,7 @@ from jobmeter.dialects.base import Answer, path_parameters
 from jobmeter.errors import InvalidRequestError, JobmeterError, NotFoundError
 from jobmeter.server.dialect_door import DialectVisit
 from jobmeter.server.exchange import Exchange, report
-from jobmeter.server.native import catalog, ingest, jobs, keys, metrics, nodes, openapi, problem, share, status
+from jobmeter.server.native import catalog, ingest, jobs, keys, logs, metrics, nodes, openapi, problem, share, status
 from jobmeter.server.native.endpoint import Endpoint, Stream, run
 from jobmeter.server.services import Services
 from jobmeter.server.work import Lane
@@ -27,6 +27,7 @@ SMALL_BODY = 64 * 1024
 ENDPOINTS: Sequence[Endpoint] = (
     *jobs.ENDPOINTS,
     *metrics.ENDPOINTS,
+    *logs.ENDPOINTS,
     *share.ENDPOINTS,
     *nodes.ENDPOINTS,
     *catalog.ENDPOINTS,

@@ -1,4 +1,4 @@
-"""``/ingest``: samples and records in the native wire format."""
+"""``/ingest``: samples, log lines and records in the native wire format."""
 
 import msgspec
 
@@ -8,12 +8,14 @@ from jobmeter.server.native.endpoint import Ask, Endpoint
 FRAMES = "application/vnd.jobmeter.frames"
 
 
-class Ingested(msgspec.Struct, frozen=True):
-    """What became of the body: everything accepted is durable."""
+class Ingested(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What became of the body: everything accepted is durable. What it says of lines is absent where it had none."""
 
     accepted: int
     records: int
     rejected: dict[str, int]
+    lines: int = 0
+    rejected_lines: dict[str, int] = {}
 
 
 def _ingest(ask: Ask) -> Ingested:
@@ -24,7 +26,7 @@ def _ingest(ask: Ask) -> Ingested:
         raise InvalidRequestError("frames carry their own compression", "Content-Encoding")
     receipt = ask.services.funnel.frames(ask.call.body, ask.principal)
     ask.services.telemetry.ingested(receipt)
-    return Ingested(receipt.accepted, receipt.records, receipt.rejected)
+    return Ingested(receipt.accepted, receipt.records, receipt.rejected, receipt.lines, receipt.rejected_lines)
 
 
 ENDPOINTS = (
@@ -34,11 +36,11 @@ ENDPOINTS = (
         method="POST",
         path="/ingest",
         action="ingest:write",
-        summary="Send samples and records",
+        summary="Send samples, log lines and records",
         text=(
             "The body is a sequence of frames (docs/reference/wire-format.md), taken as a whole or refused as a whole. "
             "The answer comes when everything accepted is durable; the same bytes may be sent again at any time, and "
-            "each sample counts once."
+            "each sample and each line counts once."
         ),
         work=_ingest,
         answer=Ingested,

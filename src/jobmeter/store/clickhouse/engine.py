@@ -5,14 +5,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from jobmeter.model.batch import BucketColumns, SampleBatch, SampleColumns, SeriesKeys
+from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import Series
 from jobmeter.model.time import Clock, TimeRange
-from jobmeter.store.base import ReadBudget, Selector, StoreStatistics, Tier
+from jobmeter.store.base import LogSelector, ReadBudget, Selector, StoreStatistics, Tier
 from jobmeter.store.clickhouse.catalog import Catalog
 from jobmeter.store.clickhouse.commit import Committer
 from jobmeter.store.clickhouse.ledger import Ledger
 from jobmeter.store.clickhouse.lock import FolderLock
+from jobmeter.store.clickhouse.logs import LogReader, LogWriter
 from jobmeter.store.clickhouse.lookup import Lookup
 from jobmeter.store.clickhouse.maintenance import Maintenance
 from jobmeter.store.clickhouse.migrate import create_database, migrate
@@ -61,6 +63,8 @@ class ClickHouseStore:
         self._reader = Reader(read)
         self._lookup = Lookup(read, self._reader, self._ledger)
         self._roller = Roller(write, self._ledger)
+        self._log_writer = LogWriter(write)
+        self._log_reader = LogReader(read, self._reader)
         self._maintenance = Maintenance(write, target, self._ledger, self._catalog, self._roller)
 
     def append(self, batch: SampleBatch, retention: Retention = Retention()) -> None:  # noqa: B008 - it is frozen
@@ -94,6 +98,14 @@ class ClickHouseStore:
     def last_times(self, jobs: Sequence[int]) -> dict[int, tuple[int, int]]:
         """See ``Store.last_times``."""
         return self._lookup.last_times(jobs)
+
+    def append_logs(self, lines: Sequence[LogLine], retention: Retention = Retention()) -> None:  # noqa: B008 - frozen
+        """See ``Store.append_logs``."""
+        self._log_writer.append(lines, retention)
+
+    def read_logs(self, selector: LogSelector, budget: ReadBudget) -> LogPage:
+        """See ``Store.read_logs``."""
+        return self._log_reader.read(selector, budget)
 
     def delete_job(self, job: int) -> None:
         """See ``Store.delete_job``."""

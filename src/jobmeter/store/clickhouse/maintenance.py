@@ -13,10 +13,10 @@ from jobmeter.store.clickhouse.rollup import Roller
 from jobmeter.store.clickhouse.schema import on_cluster, stored_name
 from jobmeter.store.clickhouse.target import Target
 
-_DATA = ("samples", "minutes", "hours", "series")
+_DATA = ("samples", "minutes", "hours", "series", "logs")
 # Samples and roll-ups first. What was marked or described meanwhile is copied after them: a copy may know of a mark or
 # a series too many, never of one too few.
-_FIRST = ("samples", "minutes", "hours", "progress", "migrations")
+_FIRST = ("samples", "minutes", "hours", "logs", "progress", "migrations")
 _SECOND = ("marks", "series")
 _PARTS = (("data", _FIRST), ("ledger", _SECOND))
 
@@ -90,10 +90,15 @@ class Maintenance:
                 for table in ("progress", "marks"):
                     client.command(f"TRUNCATE TABLE {table}{on_cluster(self._target)}")
             for name, tables in _PARTS:
-                present = [table for table in tables if table != "migrations"]
+                present = [table for table in tables if table != "migrations" and self._kept(folder / name, table)]
                 self._run("restore", "RESTORE", "FROM", folder / name, present)
             self._catalog.forget()
             self._ledger.reload()
+
+    def _kept(self, folder: Path, table: str) -> bool:
+        """Whether a backup has that table: one that was made before there were logs has none of them."""
+        described = folder / "metadata" / self._target.database
+        return not described.is_dir() or (described / f"{self._stored(table)}.sql").is_file()
 
     def _occupied(self) -> bool:
         with translated("restore"), self._pool.client() as client:

@@ -19,13 +19,15 @@ class Spread(Enum):
 class Table:
     """A table as it is meant; ``create`` makes statements of it.
 
-    ``version`` names the column whose greatest value wins among rows with one sorting key; without it the row that was
-    written last wins. ``durable`` writes to disk before an insert is answered.
+    ``primary_key`` is the part of ``order_by`` that is kept in memory, by default all of it. ``version`` names the
+    column whose greatest value wins among rows with one sorting key; without it the row that was written last wins.
+    ``durable`` writes to disk before an insert is answered.
     """
 
     name: str
     columns: tuple[str, ...]
     order_by: str
+    primary_key: str = ""
     partition_by: str = ""
     ttl: str = ""
     version: str = ""
@@ -71,6 +73,7 @@ def _create(table: Table, name: str, engine: str, clause: str) -> str:
         f"CREATE TABLE IF NOT EXISTS {name}{clause} (\n  " + ",\n  ".join(table.columns) + "\n)",
         f"ENGINE = {engine}",
         f"PARTITION BY {table.partition_by}" if table.partition_by else "",
+        f"PRIMARY KEY ({table.primary_key})" if table.primary_key else "",
         f"ORDER BY ({table.order_by})",
         f"TTL {table.ttl}" if table.ttl else "",
         "SETTINGS " + ", ".join(settings) if settings else "",

@@ -9,10 +9,11 @@ import numpy as np
 
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.batch import BucketColumns, SampleBatch, SampleColumns, SeriesKeys
+from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import Series
 from jobmeter.model.time import DAY, MAX_TIME_MS, MINUTE, SECOND, Clock, TimeRange, floor_to
-from jobmeter.store.base import ReadBudget, Selector, Store, StoreStatistics, Tier
+from jobmeter.store.base import LogSelector, ReadBudget, Selector, Store, StoreStatistics, Tier
 from jobmeter.store.window.column import View
 from jobmeter.store.window.window import Window, ascending
 
@@ -105,6 +106,14 @@ class WindowedStore:
     def last_times(self, jobs: Sequence[int]) -> dict[int, tuple[int, int]]:
         """See ``Store.last_times``."""
         return self._engine.last_times(jobs)
+
+    def append_logs(self, lines: Sequence[LogLine], retention: Retention = _DEFAULT) -> None:
+        """See ``Store.append_logs``."""
+        self._engine.append_logs(lines, retention)
+
+    def read_logs(self, selector: LogSelector, budget: ReadBudget) -> LogPage:
+        """See ``Store.read_logs``."""
+        return self._engine.read_logs(selector, budget)
 
     def delete_job(self, job: int) -> None:
         """See ``Store.delete_job``."""

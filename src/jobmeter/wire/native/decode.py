@@ -1,9 +1,9 @@
-"""The native wire format, read: the bytes of a request body to sample batches and records.
+"""The native wire format, read: the bytes of a request body to sample batches, records and log lines.
 
 See ``docs/reference/wire-format.md``. Everything is checked before it is believed: a length before memory is taken for
 it, the checksum before the payload is unpacked, the size while it is unpacked. Whatever is wrong is InvalidRequestError
 (LimitExceededError for what is merely too large) that names the part: ``body`` ``frame`` ``series`` ``time`` ``value``
-``records`` or the descriptor's own field.
+``records`` ``lines`` or the descriptor's own field.
 """
 
 import struct
@@ -17,13 +17,15 @@ import zstandard
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.batch import SampleBatch
+from jobmeter.model.log import LogLine
 from jobmeter.model.record import Records, decode_records
 from jobmeter.model.series import DEFAULT_PROJECT, MAX_LABELS, Series, check_series
 from jobmeter.settings import Limits
+from jobmeter.wire.native.logs import decode_lines
 
 MAGIC = b"JM"
 VERSION = 1
-SAMPLES, RECORDS = 1, 2
+SAMPLES, RECORDS, LOGS = 1, 2, 3
 NONE, ZLIB, ZSTD = 0, 1, 2
 MAX_SENT = 64 * 2**20
 MAX_UNPACKED = 256 * 2**20
@@ -43,6 +45,7 @@ class Decoded:
 
     batches: list[SampleBatch]
     records: list[Records]
+    lines: list[LogLine]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,7 @@ class _Frame:
 
 
 def decode(body: bytes, project: str = DEFAULT_PROJECT, limits: Limits | None = None) -> Decoded:
-    """The frames of a whole body; ``project`` is what an empty project of a descriptor means.
+    """The frames of a whole body; ``project`` is what an empty project of a descriptor or of a stream means.
 
     Times and values are taken as they are: what they may be is for ``jobmeter.ingest`` to say.
     """
@@ -61,11 +64,14 @@ def decode(body: bytes, project: str = DEFAULT_PROJECT, limits: Limits | None = 
         raise LimitExceededError(f"a body may have {allowed.body_bytes} bytes, this one has {len(body)}", "body")
     if not body:
         raise InvalidRequestError("the body is empty: at least one frame is needed", "body")
-    decoded = Decoded([], [])
+    decoded = Decoded([], [], [])
     series = 0
     for frame in _frames(body, allowed):
         if frame.kind == RECORDS:
             decoded.records.append(_records(frame.payload))
+            continue
+        if frame.kind == LOGS:
+            decoded.lines.extend(decode_lines(frame.payload, project, allowed.request_lines - len(decoded.lines)))
             continue
         batch = _samples(frame.payload, project, allowed.request_series - series)
         series += len(batch.series)
@@ -99,8 +105,8 @@ def _check_header(magic: bytes, version: int, kind: int, codec: int, zero: bytes
         raise InvalidRequestError("a frame must begin with JM", "frame")
     if version != VERSION:
         raise InvalidRequestError(f"frame version {version} is unknown: this server reads version {VERSION}", "frame")
-    if kind not in (SAMPLES, RECORDS):
-        raise InvalidRequestError(f"frame kind {kind} is unknown: 1 is samples, 2 is records", "frame")
+    if kind not in (SAMPLES, RECORDS, LOGS):
+        raise InvalidRequestError(f"frame kind {kind} is unknown: 1 is samples, 2 is records, 3 is logs", "frame")
     if codec not in (NONE, ZLIB, ZSTD):
         raise InvalidRequestError(f"codec {codec} is unknown: 0 is none, 1 is zlib, 2 is Zstandard", "frame")
     if any(zero):

@@ -25,6 +25,7 @@ class FrameKind(IntEnum):
 
     SAMPLES = 1
     RECORDS = 2
+    LOGS = 3
 
 
 class Codec(IntEnum):

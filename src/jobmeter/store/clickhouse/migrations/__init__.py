@@ -2,10 +2,13 @@
 
 from collections.abc import Callable, Sequence
 
-from jobmeter.store.clickhouse.migrations import m0001_samples
+from jobmeter.store.clickhouse.migrations import m0001_samples, m0002_logs
 from jobmeter.store.clickhouse.target import Target
 
 Statements = Callable[[Target], list[str]]
 
-MIGRATIONS: Sequence[tuple[int, str, Statements]] = ((1, "samples", m0001_samples.statements),)
+MIGRATIONS: Sequence[tuple[int, str, Statements]] = (
+    (1, "samples", m0001_samples.statements),
+    (2, "logs", m0002_logs.statements),
+)
 """Number, name and statements of each change, ascending from 1 without a gap."""

@@ -1,0 +1,75 @@
+"""Questions about log lines: what they may ask, and whole selections page by page."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from jobmeter.errors import InvalidRequestError, LimitExceededError
+from jobmeter.model.job import Job
+from jobmeter.model.log import LogLine, LogPage
+from jobmeter.query.request import LogQuestion
+from jobmeter.store.base import LogSelector
+
+MAX_LINES = 10_000
+"""Most lines of one page."""
+_FIRST, _LEAST = 1_000, 100
+_BYTES = 8 * 2**20
+"""About how much text one page of a whole selection has."""
+
+
+def selector_of(question: LogQuestion, job: Job) -> LogSelector:
+    """What the store is asked. Raises LimitExceededError (field ``limit``), InvalidRequestError naming the field."""
+    if question.limit > MAX_LINES:
+        raise LimitExceededError(f"a page may have {MAX_LINES} lines, {question.limit} are asked for", "limit")
+    for field in ("limit", "offset", "attempt"):
+        if (getattr(question, field) or 0) < 0:
+            raise InvalidRequestError(f"{field} must not be below 0", field)
+    return LogSelector(
+        project=job.project,
+        job=job.id,
+        replicas=question.replicas,
+        attempt=question.attempt,
+        stream=question.stream,
+        min_level=question.min_level,
+        contains=question.contains,
+        start_ns=_within(question.start_ns),
+        end_ns=_within(question.end_ns),
+        descending=question.descending,
+        offset=question.offset,
+        limit=question.limit,
+        count=question.count,
+    )
+
+
+def pages(read: Callable[[LogSelector], LogPage], selector: LogSelector, limit: int | None) -> Iterator[list[LogLine]]:
+    """The lines of a selection from its offset on, at most ``limit`` (None: all), in lists of bounded size.
+
+    Each page begins at the time where the last one ended, so that the hundredth costs what the first did.
+    """
+    size = _FIRST
+    while limit is None or limit > 0:
+        wanted = size if limit is None else min(size, limit)
+        lines = read(replace(selector, limit=wanted, count=False)).lines
+        if lines:
+            yield lines
+        if len(lines) < wanted:
+            return
+        limit = None if limit is None else limit - len(lines)
+        selector = _behind(selector, lines)
+        mean = sum(len(line.text) for line in lines) // len(lines) + 1
+        size = max(_LEAST, min(MAX_LINES, _BYTES // mean))
+
+
+def _behind(selector: LogSelector, lines: list[LogLine]) -> LogSelector:
+    """The same selection without the lines up to the last of these."""
+    time_ns = lines[-1].time_ns
+    if lines[0].time_ns == time_ns:  # what was passed over before them may be of the same moment
+        return replace(selector, offset=selector.offset + len(lines))
+    passed = sum(line.time_ns == time_ns for line in lines)
+    if selector.descending:
+        return replace(selector, end_ns=time_ns + 1, offset=passed)
+    return replace(selector, start_ns=time_ns, offset=passed)
+
+
+def _within(time_ns: int | None) -> int | None:
+    """The time as far as it fits 64 bits."""
+    return None if time_ns is None else max(-(2**63), min(time_ns, 2**63 - 1))

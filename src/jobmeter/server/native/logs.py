@@ -1,0 +1,244 @@
+"""``/jobs/{job}/logs``: what the processes of a job wrote, read and pushed."""
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from jobmeter.dialects.base import Answer
+from jobmeter.errors import InvalidRequestError
+from jobmeter.model.event import Level
+from jobmeter.model.job import Job
+from jobmeter.model.log import LEVEL_WORDS, LogLine, level_of
+from jobmeter.model.time import MAX_TIME_MS, parse_time_ns
+from jobmeter.query.request import LogQuestion
+from jobmeter.server.native.arguments import Query
+from jobmeter.server.native.endpoint import PROJECT, Ask, Endpoint, Stream
+from jobmeter.server.native.jobs import JOB_PATH, MAX_OFFSET, job_ref
+
+MAX_LINES = 1_000
+_NS = 1_000_000
+_BOOLEANS = {"true": True, "false": False}
+
+
+class LogLineBody(msgspec.Struct, frozen=True):
+    """One line. ``time`` is in milliseconds; ``time_ns`` is the same moment in nanoseconds, a text of 19 digits."""
+
+    time: int
+    time_ns: str
+    text: str
+    replica: str
+    attempt: int
+    node: str
+    stream: str
+    level: Level | None
+
+
+class LogList(msgspec.Struct, frozen=True):
+    """One page of lines. ``total`` lines of ``total_bytes`` of text match in all, null unless ``count=true`` asked."""
+
+    job: str
+    project: str
+    lines: list[LogLineBody]
+    total: int | None
+    total_bytes: int | None
+
+
+class PushedLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A line that a program pushes. Without a time it is now."""
+
+    text: str
+    time: int | str | None = None
+    time_ns: int | str | None = None
+    replica: str = ""
+    attempt: int = 0
+    node: str = ""
+    stream: str = "stdout"
+    level: str | None = None
+
+
+class PushBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Lines in their order."""
+
+    lines: list[PushedLine]
+
+
+class Pushed(msgspec.Struct, frozen=True):
+    """What became of the lines: those accepted are durable, the others are counted by reason."""
+
+    accepted: int
+    rejected: dict[str, int]
+
+
+def _read(ask: Ask) -> Answer | LogList | Stream:
+    form = ask.arguments.choice("format", {"json": "json", "text": "text", "jsonl": "jsonl"}, "json")
+    if form == "json":
+        return _page(ask)
+    limit = ask.arguments.integer("limit", 2**53, 1, 2**53)
+    found = ask.services.executor.log_pages(_question(ask, 0), ask.scope, limit)
+    if form == "text":
+        return Stream(_text(found), "text/plain; charset=utf-8")
+    return Stream(_json_lines(found), "application/x-ndjson")
+
+
+def _page(ask: Ask) -> LogList:
+    executor = ask.services.executor
+    job = executor.head(job_ref(ask), ask.scope)
+    page = executor.run(_question(ask, ask.arguments.integer("limit", 100, 0, MAX_LINES)), ask.scope)
+    return LogList(job.id, job.project, [_body(line) for line in page.lines], page.total, page.total_bytes)
+
+
+def _question(ask: Ask, limit: int) -> LogQuestion:
+    given = ask.arguments
+    start, end, since = _time(ask, "start"), _time(ask, "end"), given.duration("since")
+    if since is not None:
+        if start is not None:
+            raise InvalidRequestError("start and since exclude each other", "since")
+        start = (ask.services.clock.now_ms() * _NS if end is None else end) - since * _NS
+    least = given.text("level")
+    return LogQuestion(
+        ref=job_ref(ask),
+        replicas=frozenset(given.texts("replica")),
+        attempt=given.integer("attempt", 0, 0, 2**31 - 1) if given.text("attempt") else None,
+        stream=given.text("stream"),
+        min_level=_level(least, "level") if least else None,
+        contains=given.text("contains"),
+        start_ns=start,
+        end_ns=end,
+        descending=given.choice("order", {"asc": False, "desc": True}, "asc"),
+        offset=given.integer("offset", 0, 0, MAX_OFFSET),
+        limit=limit,
+        count=given.choice("count", _BOOLEANS, "false"),
+    )
+
+
+def _time(ask: Ask, name: str) -> int | None:
+    text = ask.arguments.text(name)
+    return parse_time_ns(text, name) if text else None
+
+
+def _level(word: str, field: str) -> Level:
+    level = level_of(word)
+    if level is None:
+        raise InvalidRequestError(f"{field} {word[:100]!r} is not one of {', '.join(LEVEL_WORDS)}", field)
+    return level
+
+
+def _body(line: LogLine) -> LogLineBody:
+    return LogLineBody(
+        time=line.time_ns // _NS,
+        time_ns=str(line.time_ns),
+        text=line.text,
+        replica=line.replica,
+        attempt=line.attempt,
+        node=line.node,
+        stream=line.stream,
+        level=line.level,
+    )
+
+
+def _text(pages: Iterable[list[LogLine]]) -> Iterator[bytes]:
+    for lines in pages:
+        yield "".join(f"{line.text}\n" for line in lines).encode()
+
+
+def _json_lines(pages: Iterable[list[LogLine]]) -> Iterator[bytes]:
+    encoder = msgspec.json.Encoder()
+    for lines in pages:
+        yield encoder.encode_lines(_body(line) for line in lines)
+
+
+def _push(ask: Ask) -> Pushed:
+    job = ask.services.executor.head(job_ref(ask), ask.scope)
+    now_ns = ask.services.clock.now_ms() * _NS
+    lines = [_pushed(line, job, now_ns + at) for at, line in enumerate(ask.body(PushBody).lines)]
+    receipt = ask.services.funnel.logs(lines, ask.principal)
+    ask.services.telemetry.ingested(receipt)
+    return Pushed(receipt.lines, receipt.rejected_lines)
+
+
+def _pushed(line: PushedLine, job: Job, now_ns: int) -> LogLine:
+    return LogLine(
+        time_ns=_moment(line, now_ns),
+        text=line.text,
+        job=job.id,
+        project=job.project,
+        replica=line.replica,
+        attempt=line.attempt,
+        node=line.node,
+        stream=line.stream,
+        level=_level(line.level, "level") if line.level else None,
+    )
+
+
+def _moment(line: PushedLine, now_ns: int) -> int:
+    if line.time_ns is not None:
+        digits = str(line.time_ns)
+        if not (digits.isascii() and digits.isdigit() and len(digits) <= 19 and int(digits) <= MAX_TIME_MS * _NS):
+            raise InvalidRequestError(f"time_ns {digits[:40]!r} is not nanoseconds since the epoch", "time_ns")
+        return int(digits)
+    return now_ns if line.time is None else parse_time_ns(line.time, "time")
+
+
+ENDPOINTS = (
+    Endpoint(
+        name="getJobLogs",
+        tag="logs",
+        method="GET",
+        path="/jobs/{job:str}/logs",
+        action="jobs:read",
+        summary="Log lines of a job",
+        text=(
+            "Lines are ordered by time, then replica, attempt, stream and text. `format=json` gives one page; `text` "
+            "(the bare texts) and `jsonl` (an object a line) give the whole selection, however long, as a stream, "
+            "unless `limit` says how much of it."
+        ),
+        work=_read,
+        answer=LogList,
+        queries=(
+            Query("replica", "Only these replicas.", many=True, example="worker-0"),
+            Query("attempt", "Only this attempt of the replicas, from 0.", type="integer"),
+            Query("stream", "Only this stream: stdout, stderr, or what the sender named."),
+            Query("level", "Only lines of this level or above: debug, info, warning, error.", example="warning"),
+            Query("contains", "Only lines that hold this text, in any case.", example="nan"),
+            Query("start", "First moment."),
+            Query("end", "End, itself not included."),
+            Query("since", "Instead of start: how long before the end, or before now.", example="1h"),
+            Query("order", "asc or desc (newest first). Default: asc."),
+            Query("limit", "Lines in the answer, 0 to 1000. Default: 100 (json), all (text, jsonl).", type="integer"),
+            Query("offset", "Lines to pass over. Default: 0.", type="integer"),
+            Query("count", "true to be told how many lines and bytes match in all. Default: false."),
+            Query("format", "json, text or jsonl. Default: json."),
+            PROJECT,
+        ),
+        paths=JOB_PATH,
+        other_types=("text/plain", "application/x-ndjson"),
+    ),
+    Endpoint(
+        name="pushJobLogs",
+        tag="logs",
+        method="POST",
+        path="/jobs/{job:str}/logs",
+        action="ingest:write",
+        summary="Push log lines of a job",
+        text=(
+            "Answered when the accepted lines are durable. A line is known by job, replica, attempt, stream, time and "
+            "text: sent again, it counts once. A text of several lines becomes several, a nanosecond apart; a line of "
+            "more than 64 KiB is cut and says so. The job must be known: recorded, or seen by its samples."
+        ),
+        work=_push,
+        answer=Pushed,
+        queries=(PROJECT,),
+        paths=JOB_PATH,
+        body_text=(
+            '`{"lines": [{"text", "time", "time_ns", "replica", "attempt", "stream", "node", "level"}]}`; all but the '
+            "text may be absent. Lines without a time get the server's, in their order."
+        ),
+        example={
+            "lines": [
+                {"time": "2026-11-20T15:00:00.25Z", "text": "epoch 1 loss 0.31", "replica": "worker-0"},
+                {"time": 1795186800250, "text": "nan in gradients", "level": "error", "stream": "stderr"},
+            ]
+        },
+        lane="write",
+    ),
+)

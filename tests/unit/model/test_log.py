@@ -1,0 +1,35 @@
+"""Cutting lines that are too long, and the words that name a level."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobmeter.model.event import Level
+from jobmeter.model.log import MAX_TEXT_BYTES, cut_bytes, cut_text, is_cut, level_of
+
+
+@given(st.integers(-20, 70_000), st.sampled_from(["a", "é", "中", "\U0001f600"]), st.integers(0, 3))
+def test_a_line_is_cut_at_a_character_and_says_what_is_missing(more, character, before):
+    text = "x" * before + character * ((MAX_TEXT_BYTES + more) // len(character.encode()))
+    kept = cut_text(text)
+    size = len(text.encode())
+    if size <= MAX_TEXT_BYTES:
+        assert kept == text
+        assert not is_cut(kept)
+        return
+    assert len(kept.encode()) <= MAX_TEXT_BYTES
+    assert is_cut(kept)
+    beginning, _, told = kept.rpartition(" [")
+    assert text.startswith(beginning)
+    assert size - len(beginning.encode()) == int(told.split(" ")[0])
+    assert cut_text(kept) == kept
+    # Whoever saw its beginning only cuts it alike.
+    assert cut_bytes(text.encode()[:MAX_TEXT_BYTES], size) == kept
+
+
+@pytest.mark.parametrize(
+    ("word", "level"),
+    [("WARN", Level.WARNING), ("Fatal", Level.ERROR), ("trace", Level.DEBUG), ("notice", Level.INFO), ("loud", None)],
+)
+def test_words_for_levels(word, level):
+    assert level_of(word) is level
