@@ -38,7 +38,7 @@ def lay_out(shape: Shape, by: By, ranks: Ranks, *, lasting: bool) -> Layout:
     return Layout(shape, line, heads, order, lasting)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Known:
     view: JobView
     own: Sequence[Series]
@@ -62,6 +62,7 @@ class Layouts:
         """The layout of that job's series for what ``key`` stands for, made by ``make`` where it is not known."""
         known = self._known.get(key)
         if known is not None and known.own is own and _same(known.view, view):
+            known.view = view  # the next comparison is one of identity
             return known.layout
         layout = make()
         if layout.lasting:

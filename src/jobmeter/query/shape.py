@@ -68,16 +68,27 @@ class Shape:
     bool[k] is False for what was measured for nobody. Nothing of it changes after construction.
     """
 
-    __slots__ = ("_ranges", "_whole", "entries", "member", "members", "nodes", "of_job", "part", "part_member")
+    __slots__ = (
+        "_alone",
+        "_attempts",
+        "_ranges",
+        "_whole",
+        "entries",
+        "member",
+        "members",
+        "nodes",
+        "of_job",
+        "part",
+        "part_member",
+    )
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         """Take entries in any order; the attempts of one member then follow one another."""
-        self.entries = sorted(
-            entries, key=lambda one: (one.series.metric, one.member, one.series.labels, one.series.attempt)
-        )
+        self.entries = _sorted(entries)
         places: dict[Member, int] = {}
         parts: dict[tuple[str, Member, tuple[tuple[str, str], ...]], int] = {}
         self.nodes: list[str] = []
+        self._attempts: list[int] = []
         self._ranges: dict[str, tuple[int, int]] = {}
         member: list[int] = []
         part: list[int] = []
@@ -97,11 +108,16 @@ class Shape:
         self.part: Int64s = np.array(part, np.int64)
         self.part_member: Int64s = np.array(owners, np.int64)
         self.of_job: NDArray[np.bool_] = np.array([bool(entry.series.job) for entry in self.entries], np.bool_)
+        self._alone = {metric for metric, (at, end) in self._ranges.items() if len(set(member[at:end])) == end - at}
         self._whole = self._readable_at_once()
 
     def range_of(self, metric: str) -> tuple[int, int]:
         """The positions of a metric's entries: first and end."""
         return self._ranges.get(metric, (0, 0))
+
+    def alone(self, metric: str) -> bool:
+        """True when no two entries of the metric tell of one member: there is nothing to join below members."""
+        return metric in self._alone
 
     def reads(self, span: TimeRange) -> Iterator[Read]:
         """The reads that the entries need over a span; what is clipped is read within its clip alone."""
@@ -115,11 +131,13 @@ class Shape:
                 yield Read(*self._together(group), inside, 0 if clip is None else clip.start_ms)
 
     def _name_node(self, place: int, entry: Entry) -> None:
-        """Entries come with the attempts in order, so the node of the last one stays."""
+        """The node of the last attempt stays."""
+        attempt = entry.series.attempt
         if place == len(self.nodes):
             self.nodes.append(entry.series.node)
-        elif entry.series.node:
-            self.nodes[place] = entry.series.node
+            self._attempts.append(attempt)
+        elif entry.series.node and attempt >= self._attempts[place]:
+            self.nodes[place], self._attempts[place] = entry.series.node, attempt
 
     def _readable_at_once(self) -> tuple[Uint32s, SeriesKeys, NDArray[np.bool_]] | None:
         groups = list(self._groups())
@@ -148,6 +166,18 @@ class Shape:
             SeriesKeys(keys.job[order], keys.series[order]),
             counters[order],
         )
+
+
+def _sorted(entries: Sequence[Entry]) -> list[Entry]:
+    """By metric and part, a part's attempts in order, the parts as an engine keeps them: little is sorted later."""
+    first: dict[tuple[str, Member, tuple[tuple[str, str], ...]], int] = {}
+    keyed = [((one.series.metric, one.member, one.series.labels), one) for one in entries]
+    for key, one in keyed:
+        first[key] = min(first.get(key, one.series.id), one.series.id)
+    return [
+        one
+        for key, one in sorted(keyed, key=lambda pair: (pair[0][0], first[pair[0]], pair[0], pair[1].series.attempt))
+    ]
 
 
 def is_counter(name: str) -> bool:

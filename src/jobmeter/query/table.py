@@ -116,12 +116,13 @@ def _direct(frame: Frame, metric: Metric, statistic: Statistic) -> Table:
         rows = _undisputed(frame, rows)
     if not len(rows):
         return _nothing()
-    columns = relabel(rows, frame.shape.part[rows.index].astype(np.uint32))
+    shape, alone = frame.shape, frame.shape.alone(metric.name)
+    columns = rows if alone else relabel(rows, shape.part[rows.index].astype(np.uint32))
     value, known = statistic_of(columns, metric.kind, statistic)
-    table = Table(frame.shape.part_member[columns.index], columns.time, value)
+    table = Table(shape.member[rows.index] if alone else shape.part_member[columns.index], columns.time, value)
     if not known.all():
         table = Table(table.owner[known], table.time[known], value[known])
-    return join(table, metric.parts)
+    return table if alone else join(table, metric.parts)
 
 
 def statistic_of(columns: BucketColumns, kind: Kind, statistic: Statistic) -> tuple[Float64s, Bools]:

@@ -172,12 +172,12 @@ class WindowedStore:
 
 def _cut(views: Sequence[View], span: TimeRange) -> SampleColumns:
     """The samples of all views inside of a span, by position and time."""
-    bounds = [np.searchsorted(view.time, (span.start_ms, span.end_ms)) for view in views]
-    if not bounds:
+    if not views:
         return SampleColumns.empty()
-    counts = np.array([end - start for start, end in bounds])
+    ends = np.array((span.start_ms, span.end_ms), np.int64)
+    bounds = [view.time.searchsorted(ends).tolist() for view in views]
     return SampleColumns(
-        np.repeat(np.arange(len(views), dtype=np.uint32), counts),
+        np.repeat(np.arange(len(views), dtype=np.uint32), [end - start for start, end in bounds]),
         np.concatenate([view.time[start:end] for view, (start, end) in zip(views, bounds, strict=True)]),
         np.concatenate([view.value[start:end] for view, (start, end) in zip(views, bounds, strict=True)]),
     )
