@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from tests.fakes import NOW, FakeRegistry, SetClock, running_job
 
 from jobmeter.access.scope import Scope
@@ -53,6 +60,7 @@ class Interleaved(RuleBasedStateMachine):
     def begin(self, length: int, bound: int) -> None:
         self.engine, self.registry, self.clock = MemoryStore(), FakeRegistry(), SetClock()
         self.registry.add_job(running_job())
+        self.written: list[tuple[Series, int]] = []
         self.store = WindowedStore(self.engine, self.clock, length_ms=length, bound=2**26)
         source = StoreSource(self.store, ClosedBuckets(bound))
         self.executor = Executor(self.store, self.registry, self.clock, Limits(), source)
@@ -70,9 +78,16 @@ class Interleaved(RuleBasedStateMachine):
         times = [START + start * MINUTE + at * step * SECOND for at in range(len(values))]
         scale = 10.0 if CATALOG[metric].maximum else 1.0
         rows = {(series, time): value / scale for time, value in zip(times, values, strict=True)}
+        self.written.append((series, times[0]))
         self.store.append(batch_of(rows), FOREVER)
 
-    @rule(hours=st.integers(0, 6))
+    @precondition(lambda self: self.written)
+    @rule(at=st.integers(0, 99), later=st.integers(-600, 600), value=st.integers(0, 9))
+    def write_more(self, at: int, later: int, value: int) -> None:
+        series, time = self.written[at % len(self.written)]
+        self.store.append(batch_of({(series, time + later * SECOND): value / 10}), FOREVER)
+
+    @rule(hours=st.integers(3, 6))
     def roll_up(self, hours: int) -> None:
         self.store.roll_up(START + hours * HOUR)
 
@@ -110,7 +125,7 @@ def test_any_order_of_writes_roll_ups_and_questions():
     run_state_machine_as_test(
         Interleaved,
         settings=settings(
-            max_examples=60, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=100, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )
 
