@@ -75,7 +75,7 @@ def with_status(status: str) -> tuple[frozenset[JobState], tuple[Condition, ...]
 
 def pod_status(replica: Replica, job: Job) -> str:
     """The pod's own state, else the one that follows from its job's and its times."""
-    if replica.state is not None:
+    if replica.state is not None and (replica.state.finished or not job.state.finished):
         return _PODS[replica.state]
     if replica.end is not None and not job.state.finished:
         return "Unknown"

@@ -39,6 +39,13 @@ class _Target:
     def pod(self, replica: str) -> str:
         return self.pods.get(replica) or f"{self.job.id}-{replica}"
 
+    def replicas(self, wanted: Sequence[Wanted]) -> frozenset[str] | None:
+        """The replicas to read, empty for all of them; None when the job has none of the pods that are wanted."""
+        pods = {one.pod for one in wanted}
+        if "" in pods:
+            return frozenset()
+        return frozenset(replica for replica in self.pods if self.pod(replica) in pods) or None
+
 
 def page(request: Request, *, strict: bool) -> Points:
     """One page of points in the order of (time, job, pod, card), and the token of the next one, empty at the end.
@@ -113,7 +120,10 @@ def _points(
     found: list[tuple[Place, dict[str, Any]]] = []
     for target in targets:
         for by, wanted in _levels(request.measure, target.wanted):
-            figures = yield from _figures(request, target, span, by)
+            replicas = target.replicas(wanted)
+            if replicas is None:
+                continue
+            figures = yield from _figures(request, target, span, by, replicas)
             found += _described(request.measure, target, wanted, figures)
     return sorted(found, key=lambda point: point[0])
 
@@ -129,7 +139,9 @@ def _levels(measure: Measure, wanted: Iterable[Wanted]) -> Iterator[tuple[By, li
             yield by, some
 
 
-def _figures(request: Request, target: _Target, span: TimeRange, by: By) -> Generator[Asks[Any], Any, _Figures]:
+def _figures(
+    request: Request, target: _Target, span: TimeRange, by: By, replicas: frozenset[str]
+) -> Generator[Asks[Any], Any, _Figures]:
     measure = request.measure
 
     def values(name: str, statistic: Statistic, how: Aggregate | None) -> Generator[Asks[Any], Any, _Values]:
@@ -142,6 +154,7 @@ def _figures(request: Request, target: _Target, span: TimeRange, by: By) -> Gene
                 by=by,
                 statistic=statistic,
                 aggregate=how,
+                replicas=replicas,
             )
         )
         return {

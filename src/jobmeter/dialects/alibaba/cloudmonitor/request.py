@@ -71,7 +71,9 @@ def measure_of(arguments: Arguments) -> Measure:
     return MEASURES[name]
 
 
-def request_of(arguments: Arguments, now_ms: int, *, most: int, job: str = "", back_ms: int = HOUR) -> Request:
+def request_of(
+    arguments: Arguments, now_ms: int, operation: str, *, most: int, job: str = "", back_ms: int = HOUR
+) -> Request:
     """What the call asks for. ``most`` is the longest page, ``back_ms`` how long ago the range begins by default.
 
     The range of a further page is that of the first one: its end does not move on with the clock.
@@ -85,7 +87,7 @@ def request_of(arguments: Arguments, now_ms: int, *, most: int, job: str = "", b
         period=_period(arguments),
         length=arguments.integer("Length", min(DEFAULT_LENGTH, most), 1, most),
     )
-    words = (request.measure.name, str(request.period), *map(repr, request.wanted))
+    words = (operation, request.measure.name, str(request.period), *map(repr, request.wanted))
     request = replace(request, question=blake2b("\n".join(words).encode(), digest_size=8).hexdigest())
     token = arguments.text("NextToken")
     return _continued(request, token) if token else request

@@ -19,23 +19,23 @@ _LATELY_MS = 2 * HOUR
 
 def describe_metric_list(call: Call, context: Context) -> Steps:
     """One page of one metric's points."""
-    request = _request(call, context, HOUR)
+    request = _request(call, context, "DescribeMetricList", HOUR)
     points, token = yield from page(request, strict=False)
     return _answer(request, points, token, context)
 
 
 def describe_metric_last(call: Call, context: Context) -> Steps:
     """The newest point of each line."""
-    request = _request(call, context, _LATELY_MS)
+    request = _request(call, context, "DescribeMetricLast", _LATELY_MS)
     points, token = yield from newest(request)
     return _answer(request, points, token, context)
 
 
-def _request(call: Call, context: Context, back_ms: int) -> Request:
+def _request(call: Call, context: Context, operation: str, back_ms: int) -> Request:
     arguments = Arguments(call, context)
     if not arguments.text("Namespace"):
         raise MissingFieldError("Namespace is mandatory for this action", "Namespace")
-    return request_of(arguments, context.now_ms, most=MOST, back_ms=back_ms)
+    return request_of(arguments, context.now_ms, operation, most=MOST, back_ms=back_ms)
 
 
 def _answer(request: Request, points: list[dict[str, object]], token: str, context: Context) -> Answer:

@@ -4,7 +4,7 @@ https://help.aliyun.com/zh/pai/developer-reference/api-pai-dlc-2020-12-03-getjob
 https://help.aliyun.com/zh/pai/developer-reference/api-pai-dlc-2020-12-03-getpodevents
 """
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from typing import Any
 
 from jobmeter.access.call import Call
@@ -15,7 +15,7 @@ from jobmeter.dialects.pai_dlc.pods import find, pod_id, pod_uid
 from jobmeter.dialects.pai_dlc.states import WORDS
 from jobmeter.dialects.pai_dlc.times import TIME, WEEK, asked_range, plain
 from jobmeter.model.event import Event, EventFilter, EventSource
-from jobmeter.model.job import Job, JobState, JobView
+from jobmeter.model.job import Job, JobState, JobView, Replica
 from jobmeter.model.question import Asks
 from jobmeter.query.request import JobQuestion, JobRef
 
@@ -29,7 +29,8 @@ def get_job_events(call: Call, context: Context) -> Steps:
     view = yield from ask(JobQuestion(JobRef(arguments.required("JobId"))))
     events = yield from _events(arguments, context, view.job)
     pods = {replica.name: pod_id(replica, view.job) for replica in _by_attempt(view)}
-    return answer({"JobId": view.job.id, "Events": [_told(event, view.job, pods) for event in events]}, context)
+    told = [_told(event, view.job, pods.get(event.replica, event.replica)) for event in events]
+    return answer({"JobId": view.job.id, "Events": told}, context)
 
 
 def get_pod_events(call: Call, context: Context) -> Steps:
@@ -39,11 +40,12 @@ def get_pod_events(call: Call, context: Context) -> Steps:
     replica, one_attempt = find(view, arguments.required("PodId"), arguments.text("PodUid"))
     events = yield from _events(arguments, context, view.job, replica.name)
     shown = [event for event in events if not one_attempt or event.attempt == replica.attempt]
+    pod = pod_id(replica, view.job)
     body = {
         "JobId": view.job.id,
-        "PodId": pod_id(replica, view.job),
+        "PodId": pod,
         "PodUid": pod_uid(replica, view.job),
-        "Events": [_told(event, view.job, {}) for event in shown],
+        "Events": [_told(event, view.job, pod if event.source is EventSource.STATE else "") for event in shown],
     }
     return answer(body, context)
 
@@ -67,19 +69,18 @@ def _events(
     return list(reversed(page.events))
 
 
-def _by_attempt(view: JobView) -> list[Any]:
+def _by_attempt(view: JobView) -> list[Replica]:
     return sorted(view.replicas, key=lambda replica: replica.attempt)
 
 
-def _told(event: Event, job: Job, pods: Mapping[str, str]) -> str:
-    pod = pods.get(event.replica, event.replica) if pods else ""
+def _told(event: Event, job: Job, pod: str) -> str:
+    """``2021-01-28 14:07:24 text``, with the pod where it is about one."""
     if event.source is EventSource.STATE and event.reason in set(JobState):
-        whose = f"Pod {pod or event.replica}" if event.replica else f"Job {job.id}"
-        text = f"{whose} is {WORDS[JobState(event.reason)]}."
-        return f"{plain(event.time)} {text}" + (f" {event.message}" if event.message else "")
-    parts = [part for part in (event.reason, event.message) if part]
-    told = event.message if event.reason and event.reason in event.message else ": ".join(parts)
-    return f"{plain(event.time)} {f'Pod {pod}: ' if pod else ''}{told}"
+        whose = f"Pod {pod}" if pod else f"Job {job.id}"
+        parts = [f"{whose} is {WORDS[JobState(event.reason)]}.", event.message]
+        return " ".join([plain(event.time), *filter(None, parts)])
+    parts = [event.reason if event.reason not in event.message else "", event.message]
+    return f"{plain(event.time)} {f'Pod {pod}: ' if pod else ''}{': '.join(filter(None, parts))}"
 
 
 _MAX = Parameter(

@@ -20,7 +20,7 @@ from jobmeter.dialects.pai_dlc.filters import (
 from jobmeter.dialects.pai_dlc.items import alone, listed
 from jobmeter.dialects.pai_dlc.states import STATUSES
 from jobmeter.dialects.pai_dlc.times import TIME
-from jobmeter.model.event import EventFilter, EventSource
+from jobmeter.model.event import EventFilter, EventPage, EventSource
 from jobmeter.model.job import JobPage
 from jobmeter.query.request import JobQuestion, JobRef
 
@@ -42,14 +42,13 @@ def get_job(call: Call, context: Context) -> Steps:
     ref = JobRef(arguments.required("JobId"))
     detail = arguments.flag("NeedDetail", default=True)
     view = yield from ask(JobQuestion(ref))
-    told = yield from ask(
-        EventFilter(
-            projects=frozenset({view.job.project}),
-            jobs=(view.job.id,),
-            sources=frozenset({EventSource.STATE}),
-            limit=MAX_STATES,
-        )
+    question = EventFilter(
+        projects=frozenset({view.job.project}),
+        jobs=(view.job.id,),
+        sources=frozenset({EventSource.STATE}),
+        limit=MAX_STATES,
     )
+    told = (yield from ask(question)) if detail else EventPage([], 0)
     changes = [event for event in told.events if not event.replica]
     return answer(alone(view, changes, context.now_ms, detail=detail), context)
 

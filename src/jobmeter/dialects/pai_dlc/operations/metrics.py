@@ -18,7 +18,7 @@ MOST = 5000
 def get_metrics(call: Call, context: Context) -> Steps:
     """One page of one metric's points."""
     arguments = Arguments(call, context)
-    request = request_of(arguments, context.now_ms, most=MOST, job=arguments.text("JobId"))
+    request = request_of(arguments, context.now_ms, "GetMetrics", most=MOST, job=arguments.text("JobId"))
     if not all(wanted.job for wanted in request.wanted):
         raise MissingFieldError("JobId, or a jobId in Dimensions, is mandatory for this action", "JobId")
     points, token = yield from page(request, strict=True)
