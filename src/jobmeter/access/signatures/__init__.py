@@ -4,12 +4,13 @@ from jobmeter.access.signatures.acs3 import ACS3
 from jobmeter.access.signatures.base import Claim, ClaimKind, Scheme
 from jobmeter.access.signatures.bearer import ACS_BEARER, API_KEY, BEARER, X_AUTH_TOKEN
 from jobmeter.access.signatures.roa import ROA
+from jobmeter.access.signatures.rpc import RPC
 from jobmeter.access.signatures.share import SHARE, ShareToken
 
 TOKENS: tuple[Scheme, ...] = (BEARER, API_KEY, X_AUTH_TOKEN)
 """A key's token, in each of the places where one may be."""
 
-ALIBABA: tuple[Scheme, ...] = (ACS3, ROA, ACS_BEARER, *TOKENS)
+ALIBABA: tuple[Scheme, ...] = (ACS3, ROA, RPC, ACS_BEARER, *TOKENS)
 """What Alibaba's SDKs send, and a key's token besides."""
 
 SCHEMES: tuple[Scheme, ...] = (*ALIBABA, SHARE)
@@ -22,6 +23,7 @@ __all__ = [
     "API_KEY",
     "BEARER",
     "ROA",
+    "RPC",
     "SCHEMES",
     "SHARE",
     "TOKENS",

@@ -62,9 +62,7 @@ class Product:
             return None
         operation = self._named(form.action)
         # The body is read later: what stands for the path is in it, or in the query.
-        allowed = {"GET", "POST"} if operation.path == RPC_PATH else {operation.method}
-        if call.method not in allowed:
-            raise _other_method(operation, ", ".join(sorted(allowed)))
+        _check_method(operation, call)
         return Match(operation, {})
 
     def _by_path(self, call: Call) -> Match | None:
@@ -86,8 +84,7 @@ class Product:
         if values is None:
             message = f"{operation.name} is found at {operation.path}, not at the path of this request."
             raise NotFoundError(message, "path", operation.name)
-        if call.method != operation.method:
-            raise _other_method(operation, operation.method)
+        _check_method(operation, call)
         return Match(operation, values)
 
 
@@ -97,6 +94,13 @@ def named(call: Call) -> tuple[str, str]:
     if call.raw_path == RPC_PATH:
         version, action = version or call.parameter("Version") or "", action or call.parameter("Action") or ""
     return version, action
+
+
+def _check_method(operation: Operation, call: Call) -> None:
+    """An operation in the RPC style is asked for by GET or POST alike."""
+    allowed = {"GET", "POST"} if operation.path == RPC_PATH else {operation.method}
+    if call.method not in allowed:
+        raise _other_method(operation, ", ".join(sorted(allowed)))
 
 
 def _other_method(operation: Operation, allowed: str) -> NotFoundError:

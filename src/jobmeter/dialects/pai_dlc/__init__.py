@@ -14,5 +14,6 @@ PAI_DLC = Product(
     gaps=GAPS,
     url_names=("pai-dlc",),
     fields=names.FIELDS,
+    not_found=names.NOT_FOUND,
     schemes=(*ALIBABA, SHARE),
 )

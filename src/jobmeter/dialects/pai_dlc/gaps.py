@@ -9,4 +9,28 @@ GAPS = (
         "They concern accounts of the vendor; they are accepted and change nothing.",
         GapStatus.NEVER,
     ),
+    Gap(
+        "CreateJob, StopJob, UpdateJob as orders",
+        "They change what is known of a job. Jobmeter starts, ends and moves no process.",
+        GapStatus.NEVER,
+    ),
+    Gap(
+        "GetDashboard, GetRayDashboard, GetWebTerminal",
+        "They hand out addresses of the vendor's own pages.",
+        GapStatus.NEVER,
+    ),
+    Gap(
+        "Tensorboards, job templates, Ray history servers, signals, `ListEcsSpecs`, `TagResources`, `UntagResources`",
+        "They manage other things of the vendor than jobs and their measurements.",
+        GapStatus.NEVER,
+    ),
+    Gap(
+        "ListJobs' `NumericRangeField` for requested resources, `TimeRangeField=GmtModifiedTime`",
+        "No document names the values of these two; those that are taken are in the table.",
+    ),
+    Gap("GetPodLogs' `DownloadToFile`", "The lines come in the answer; no file is made.", GapStatus.NEVER),
+    Gap(
+        "Pod addresses (`Ip`, `PodIps`), sidecar containers",
+        "Nothing reports them: they are empty.",
+    ),
 )

@@ -25,6 +25,16 @@ FIELDS: Mapping[str, str] = MappingProxyType(
 )
 """Their name of a field that one of our own errors names."""
 
+NOT_FOUND: Mapping[str, str] = MappingProxyType(
+    {
+        "job": "InvalidJobId.NotFound",
+        "pod": "InvalidPodId.NotFound",
+        "metric": "InvalidMetricName.NotFound",
+        "namespace": "InvalidNamespace.NotFound",
+    }
+)
+"""Their code for what is not there, by kind."""
+
 # Utilisations are percent (the sample answer of
 # https://www.alibabacloud.com/help/en/pai/developer-reference/api-pai-dlc-2020-12-03-getjobmetrics is 23.45). The page
 # gives rates no unit; PaiStudio's ListTrainingJobInstanceMetrics documents MB/s for the same metric names.

@@ -6,9 +6,25 @@ from jobmeter.model.catalog.metric import NO_NAMES, Aggregate, Kind, Metric, Sco
 
 _D = Scope.DEVICE
 _NAMES: Mapping[str, Mapping[str, str]] = {
-    "gpu.utilization": {"pai-dlc": "GpuCoreUsage", "modelarts": "gpuUtil", "baseten": "gpu_utilization"},
-    "gpu.memory.usage": {"baseten": "gpu_memory_usage_bytes"},
-    "gpu.memory.utilization": {"pai-dlc": "GpuMemoryUsage", "modelarts": "gpuMemUsage"},
+    "gpu.utilization": {
+        "pai-dlc": "GpuCoreUsage",
+        "cms": "GPU_DUTY_CYCLE",
+        "modelarts": "gpuUtil",
+        "baseten": "gpu_utilization",
+    },
+    "gpu.memory.usage": {"cms": "GPU_MEMORY_USED", "baseten": "gpu_memory_usage_bytes"},
+    "gpu.memory.limit": {"cms": "GPU_MEMORY_TOTAL"},
+    "gpu.memory.utilization": {"pai-dlc": "GpuMemoryUsage", "cms": "GPU_MEMORY_UTIL", "modelarts": "gpuMemUsage"},
+    "gpu.sm.active": {"cms": "GPU_SM_UTIL"},
+    "gpu.sm.occupancy": {"cms": "GPU_SM_OCCUPANCY"},
+    "gpu.tensor.active": {"cms": "GPU_PIP_TENSOR_ACTIVE"},
+    "gpu.dram.active": {"cms": "GPU_DRAM_ACTIVE_UTIL"},
+    "gpu.power": {"cms": "GPU_POWER_USAGE"},
+    "gpu.temperature": {"cms": "GPU_TEMPERATURE"},
+    "gpu.pcie.receive": {"cms": "GPU_PCIE_RECEIVE"},
+    "gpu.pcie.transmit": {"cms": "GPU_PCIE_TRANSMIT"},
+    "gpu.nvlink.receive": {"cms": "GPU_NVLINK_RECEIVE"},
+    "gpu.nvlink.transmit": {"cms": "GPU_NVLINK_TRANSMIT"},
     "npu.utilization": {"modelarts": "npuUtil"},
     "npu.memory.utilization": {"modelarts": "npuMemUsage"},
 }
@@ -39,7 +55,15 @@ def _gauge(prefix: str, name: str, unit: str, text: str, minimum: float | None =
 
 
 def _counter(prefix: str, name: str, unit: str, text: str, read_unit: str = "") -> Metric:
-    return Metric(name=f"{prefix}.{name}", unit=unit, scope=_D, kind=Kind.COUNTER, text=text, read_unit=read_unit)
+    return Metric(
+        name=f"{prefix}.{name}",
+        unit=unit,
+        scope=_D,
+        kind=Kind.COUNTER,
+        text=text,
+        read_unit=read_unit,
+        names=_NAMES.get(f"{prefix}.{name}", NO_NAMES),
+    )
 
 
 def _core(prefix: str) -> tuple[Metric, ...]:

@@ -19,7 +19,7 @@ METRICS: tuple[Metric, ...] = (
         scope=_R,
         rate_of="cpu.time",
         text="Cores in use.",
-        names={"baseten": "cpu_usage"},
+        names={"baseten": "cpu_usage", "cms": "CPU_USED"},
     ),
     Metric(name="cpu.limit", unit="{core}", scope=_R, text="Cores that the replica may use."),
     Metric(
@@ -39,14 +39,14 @@ METRICS: tuple[Metric, ...] = (
         maximum=10.0,
         parts=Aggregate.MEAN,
         text="Cores in use over cores allowed.",
-        names={"pai-dlc": "CpuCoreUsage", "modelarts": "cpuUsage"},
+        names={"pai-dlc": "CpuCoreUsage", "modelarts": "cpuUsage", "cms": "CPU_UTIL"},
     ),
     Metric(
         name="memory.usage",
         unit="By",
         scope=_R,
         text="Working set: memory that cannot be reclaimed at once.",
-        names={"baseten": "cpu_memory_usage_bytes"},
+        names={"baseten": "cpu_memory_usage_bytes", "cms": "MEMORY_USED"},
     ),
     Metric(name="memory.limit", unit="By", scope=_R, text="Memory that the replica may use."),
     Metric(
@@ -98,7 +98,7 @@ METRICS: tuple[Metric, ...] = (
         maximum=1.5,
         parts=Aggregate.MEAN,
         text="Memory in use over memory allowed.",
-        names={"pai-dlc": "MemoryUsage", "modelarts": "memUsage"},
+        names={"pai-dlc": "MemoryUsage", "modelarts": "memUsage", "cms": "MEMORY_UTIL"},
     ),
     Metric(
         name="network.receive",
@@ -106,7 +106,7 @@ METRICS: tuple[Metric, ...] = (
         scope=_R,
         kind=Kind.COUNTER,
         text="Bytes received over the network.",
-        names={"pai-dlc": "NetworkInputRate"},
+        names={"pai-dlc": "NetworkInputRate", "cms": "NETWORK_RECEIVE"},
     ),
     Metric(
         name="network.transmit",
@@ -114,7 +114,7 @@ METRICS: tuple[Metric, ...] = (
         scope=_R,
         kind=Kind.COUNTER,
         text="Bytes sent over the network.",
-        names={"pai-dlc": "NetworkOutputRate"},
+        names={"pai-dlc": "NetworkOutputRate", "cms": "NETWORK_TRANSMIT"},
     ),
     Metric(
         name="disk.read",
@@ -122,7 +122,7 @@ METRICS: tuple[Metric, ...] = (
         scope=_R,
         kind=Kind.COUNTER,
         text="Bytes read from storage.",
-        names={"pai-dlc": "DiskReadRate"},
+        names={"pai-dlc": "DiskReadRate", "cms": "DISK_READ"},
     ),
     Metric(
         name="disk.write",
@@ -130,7 +130,7 @@ METRICS: tuple[Metric, ...] = (
         scope=_R,
         kind=Kind.COUNTER,
         text="Bytes written to storage.",
-        names={"pai-dlc": "DiskWriteRate"},
+        names={"pai-dlc": "DiskWriteRate", "cms": "DISK_WRITE"},
     ),
     Metric(name="storage.ephemeral.usage", unit="By", scope=_R, text="Ephemeral storage in use."),
     Metric(name="storage.ephemeral.limit", unit="By", scope=_R, text="Ephemeral storage allowed."),

@@ -8,12 +8,12 @@ from jobmeter.dialects.alibaba.answers import answer
 from jobmeter.dialects.alibaba.arguments import Arguments
 from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask
 from jobmeter.dialects.pai_dlc.names import METRICS, in_their_unit
+from jobmeter.dialects.pai_dlc.times import TIME, asked_range
 from jobmeter.errors import InvalidRequestError
-from jobmeter.model.time import HOUR, MINUTE, TimeRange
+from jobmeter.model.time import HOUR, MINUTE
 from jobmeter.query.request import By, JobQuestion, JobRef, Line, MetricQuery
 
 DEFAULT_STEP_MS = 5 * MINUTE
-_TIME = "UTC, ISO 8601 (`2020-11-08T16:00:00Z`)."
 
 
 def get_job_metrics(call: Call, context: Context) -> Steps:
@@ -27,7 +27,7 @@ def get_job_metrics(call: Call, context: Context) -> Steps:
         MetricQuery(
             subject=job,
             metrics=(metric.name,),
-            range=asked_range(arguments, context.now_ms),
+            range=asked_range(arguments, context.now_ms, HOUR),
             step_ms=arguments.step("TimeStep", DEFAULT_STEP_MS, MINUTE),
             by=By.REPLICA,
         )
@@ -39,21 +39,6 @@ def get_job_metrics(call: Call, context: Context) -> Steps:
         for line in result.lines
     ]
     return answer({"JobId": view.job.id, "PodMetrics": members}, context)
-
-
-def asked_range(arguments: Arguments, now_ms: int) -> TimeRange:
-    """From StartTime (by default an hour ago) to EndTime (by default now).
-
-    An EndTime before that hour leaves only the hour before it as a sensible start.
-    """
-    end = arguments.time("EndTime")
-    end = now_ms if end is None else end
-    start = arguments.time("StartTime")
-    if start is None:
-        start = max(0, (end if end <= now_ms - HOUR else now_ms) - HOUR)
-    if end < start:
-        raise InvalidRequestError("EndTime must not be earlier than StartTime", "EndTime")
-    return TimeRange(start, end)
 
 
 def _points(line: Line) -> list[dict[str, float]]:
@@ -73,8 +58,8 @@ OPERATIONS = (
         parameters=(
             Parameter("JobId", "path", "The job.", required=True),
             Parameter("MetricType", "query", f"One of {', '.join(f'`{name}`' for name in METRICS)}.", required=True),
-            Parameter("StartTime", "query", f"{_TIME} Default: one hour ago."),
-            Parameter("EndTime", "query", f"{_TIME} Default: now. Not included."),
+            Parameter("StartTime", "query", f"{TIME} Default: one hour ago."),
+            Parameter("EndTime", "query", f"{TIME} Default: now. Not included."),
             Parameter("TimeStep", "query", "`30s`, `5m`, `1h`; a bare number counts minutes. Default: `5m`."),
             Parameter("Token", "query", "A share token (GetToken), read when the call has no other credential."),
         ),

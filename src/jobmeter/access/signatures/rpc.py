@@ -1,0 +1,99 @@
+"""The older RPC signature, in the query of ``/``: Alibaba's legacy SDK cores, and newer SDKs told ``v2``.
+
+It covers the method, the query and a form body. Neither the path nor a header is covered: so the path must be ``/``,
+and headers that name an operation must name the one that the query names.
+
+https://www.alibabacloud.com/help/en/sdk/product-overview/rpc-mechanism
+"""
+
+import base64
+import hmac
+from datetime import UTC, datetime
+
+from jobmeter.access.call import Call
+from jobmeter.access.signatures.base import Claim, ClaimKind
+from jobmeter.access.signatures.canonical import Pairs, encode, query_pairs, same, sorted_by_name
+from jobmeter.errors import UnauthenticatedError
+
+MAX_NONCE = 256
+MAX_KEY = 128
+_FORM = "application/x-www-form-urlencoded"
+_HASHES = {"HMAC-SHA1": "sha1", "HMAC-SHA256": "sha256"}
+_NEEDED = ("Action", "Version", "AccessKeyId", "Timestamp", "SignatureNonce")
+_SIGNED = (*_NEEDED, "Signature", "SignatureMethod", "SecurityToken")
+
+
+class Rpc:
+    """``/?AccessKeyId=ID&Signature=BASE64&...``. See ``Scheme``."""
+
+    name = "rpc"
+
+    def claim(self, call: Call) -> Claim | None:
+        """See ``Scheme.claim``. A call with a bearer token in its query is none."""
+        if call.parameter("Signature") is None or call.raw_path != "/" or call.header("authorization").strip():
+            return None
+        if (call.parameter("SignatureType") or "").strip().upper() == "BEARERTOKEN":
+            return None
+        _check_form(call)
+        nonce, key = call.parameter("SignatureNonce") or "", call.parameter("AccessKeyId") or ""
+        if len(nonce) > MAX_NONCE:
+            raise UnauthenticatedError(f"SignatureNonce may have {MAX_NONCE} characters", "malformed")
+        if len(key) > MAX_KEY:
+            raise UnauthenticatedError(f"AccessKeyId may have {MAX_KEY} characters", "malformed")
+        return Claim(
+            kind=ClaimKind.ACCESS_KEY,
+            value=key,
+            date_ms=_date(call.parameter("Timestamp") or ""),
+            nonce=nonce,
+            security_token=(call.parameter("SecurityToken") or "").strip(),
+        )
+
+    def verify(self, call: Call, secret: str) -> bool:
+        """See ``Scheme.verify``."""
+        algorithm = _HASHES.get(_method(call))
+        if algorithm is None or call.raw_path != "/":
+            return False
+        digest = hmac.new(f"{secret}&".encode(), string_to_sign(call), algorithm).digest()
+        return same(base64.b64encode(digest).decode(), call.parameter("Signature") or "")
+
+
+def string_to_sign(call: Call) -> bytes:
+    """``METHOD&%2F&`` and all parameters but the signature, those of a form body included, sorted by name."""
+    pairs = [pair for pair in query_pairs(call.query) if pair[0] != b"Signature"] + _form(call)
+    query = "&".join(f"{encode(name)}={encode(value)}" for name, value in sorted_by_name(pairs))
+    return f"{call.method}&%2F&{encode(query.encode())}".encode()
+
+
+def _check_form(call: Call) -> None:
+    missing = [name for name in _NEEDED if not call.parameter(name)]
+    if missing:
+        raise UnauthenticatedError(f"missing from the signed query: {', '.join(missing)}", "incomplete-signature")
+    names = [name for name, _ in call.parameters]
+    repeated = [name for name in _SIGNED if names.count(name) > 1]
+    if repeated:
+        raise UnauthenticatedError(f"more than once in the query: {', '.join(repeated)}", "malformed")
+    if _method(call) not in _HASHES:
+        raise UnauthenticatedError(f"the signature method {_method(call)[:64]!r} is not supported here", "malformed")
+    for header, name in (("x-acs-action", "Action"), ("x-acs-version", "Version")):
+        if call.header(header) not in {"", call.parameter(name)}:
+            raise UnauthenticatedError(f"{header} is not the {name} that was signed", "malformed")
+
+
+def _method(call: Call) -> str:
+    return (call.parameter("SignatureMethod") or "HMAC-SHA1").strip().upper()
+
+
+def _form(call: Call) -> Pairs:
+    kind = call.header("content-type").partition(";")[0].strip().lower()
+    return query_pairs(call.body.decode("latin-1")) if call.body and kind == _FORM else []
+
+
+def _date(text: str) -> int:
+    try:
+        moment = datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+    except ValueError as error:
+        raise UnauthenticatedError("Timestamp must be like 2026-11-20T15:33:58Z", "malformed") from error
+    return int(moment.timestamp()) * 1000
+
+
+RPC = Rpc()

@@ -1,0 +1,69 @@
+"""Dimensions: which jobs, pods and cards a question is about."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from jobmeter.errors import InvalidRequestError
+
+MOST = 50
+"""How many resources one question may be about, as CloudMonitor documents it."""
+FIELD = "Dimensions"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """One member of Dimensions. Empty parts match everything; ``user`` and ``region`` are given back as they came."""
+
+    job: str = ""
+    pod: str = ""
+    card: str = ""
+    workspace: str = ""
+    user: str = ""
+    region: str = ""
+
+    def holds(self, pod: str, card: str) -> bool:
+        """True when it is about that pod and that card."""
+        return self.pod in {"", pod} and self.card in {"", card}
+
+
+def read(text: str, job: str = "") -> tuple[Wanted, ...]:
+    """The members of a JSON object, or array of objects, as text; ``job`` is that of members which name none."""
+    members = _members(text) if text else [{}]
+    if not 1 <= len(members) <= MOST:
+        raise InvalidRequestError(f"{FIELD} may name 1 to {MOST} resources, these are {len(members)}", FIELD)
+    return tuple(_wanted(member, job) for member in members)
+
+
+def card_name(device: str) -> str:
+    """Theirs of our device: ``0`` of ``gpu0``."""
+    return device.lstrip("abcdefghijklmnopqrstuvwxyz") or device
+
+
+def _members(text: str) -> list[dict[str, Any]]:
+    try:
+        return msgspec.json.decode(text if text.lstrip().startswith("[") else f"[{text}]", type=list[dict[str, Any]])
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        raise InvalidRequestError(f"{FIELD} is neither a JSON object nor an array of them", FIELD) from error
+
+
+def _wanted(member: dict[str, Any], job: str) -> Wanted:
+    def part(*names: str) -> str:
+        found = next((member[name] for name in names if member.get(name) not in {None, ""}), "")
+        return found if isinstance(found, str) else msgspec.json.encode(found).decode()
+
+    for name, value in member.items():
+        if not isinstance(value, str | int | None):
+            raise InvalidRequestError(f"{FIELD}: {name[:64]} is not a text", FIELD)
+    named = part("jobId")
+    if job and named not in {"", job}:
+        raise InvalidRequestError(f"{FIELD} names job {named[:128]!r}, JobId names {job[:128]!r}", FIELD)
+    return Wanted(
+        job=named or job,
+        pod=part("pod", "podId"),
+        card=card_name(part("gpu", "gpuId")),
+        workspace=part("workspaceId"),
+        user=part("userId"),
+        region=part("regionId"),
+    )

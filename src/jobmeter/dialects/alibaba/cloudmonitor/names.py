@@ -1,0 +1,114 @@
+"""The metrics of the namespace ``acs_pai_dlc``: which of ours each is, in which unit, and how it is read.
+
+The vendor's page of names is not public. Known from programs that ask for them are ``JOB_MEMORY_FREE`` (the example of
+GetMetrics), ``JOB_GPU_ACCELERATOR_DUTTY_UTIL`` (spelt so), ``CARD_GPU_DUTY_CYCLE``, ``CARD_GPU_SM_UTIL``,
+``CARD_GPU_PIP_TENSOR_ACTIVE``, ``CARD_GPU_DRAM_ACTIVE_UTIL``, ``CARD_GPU_NVLINK_RECEIVE``, ``CARD_GPU_PCIE_RECEIVE``
+and, in the namespace beside it, the same stems with another prefix. Here every stem has each prefix that makes sense.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+
+from jobmeter.dialects.base import rounded
+from jobmeter.model.catalog import CATALOG, Kind, Metric, Scope, by_dialect_name
+from jobmeter.query.request import By
+
+NAMESPACE = "acs_pai_dlc"
+PERIODS = (5, 15, 60, 300, 900, 3600)
+"""Seconds that a period may have."""
+STATISTICS = ("Minimum", "Maximum", "Average", "Value")
+
+_PREFIXES = {"JOB": By.JOB, "POD": By.REPLICA, "CARD": By.DEVICE}
+_DIMENSIONS = {
+    By.JOB: "userId,workspaceId,jobId",
+    By.REPLICA: "userId,workspaceId,jobId,pod",
+    By.DEVICE: "userId,workspaceId,jobId,pod,gpu",
+}
+_ALIASES = {"GPU_ACCELERATOR_DUTTY_UTIL": "GPU_DUTY_CYCLE"}
+"""A second name that the vendor has for one of its own metrics."""
+_UNITS: Mapping[str, tuple[str, float]] = MappingProxyType(
+    {
+        "1": ("%", 100.0),
+        "By": ("MiB", 2.0**-20),
+        "By/s": ("MiB/s", 2.0**-20),
+        "{core}": ("cores", 1.0),
+        "W": ("W", 1.0),
+        "Cel": ("Celsius", 1.0),
+    }
+)
+
+
+class Part(StrEnum):
+    """What of a metric is told: the metric itself, or what its limit leaves free, or the limit."""
+
+    ITSELF = "itself"
+    FREE = "free"
+    TOTAL = "total"
+
+
+_LIMITED = {
+    "MEMORY_FREE": ("memory.usage", "memory.utilization", Part.FREE),
+    "MEMORY_TOTAL": ("memory.usage", "memory.utilization", Part.TOTAL),
+    "GPU_MEMORY_FREE": ("gpu.memory.usage", "gpu.memory.utilization", Part.FREE),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """One name. ``share`` is the metric that, beside ``metric``, tells the limit: its usage over the limit."""
+
+    name: str
+    by: By
+    metric: Metric
+    part: Part = Part.ITSELF
+    share: str = ""
+
+    @property
+    def summed(self) -> bool:
+        """True for amounts, of which a job or a pod has the sum of its members'; False for shares and degrees."""
+        return self.metric.answer_unit not in {"1", "Cel"}
+
+    @property
+    def steady(self) -> bool:
+        """True when a period has one value only: a counter's rate."""
+        return self.metric.kind is Kind.COUNTER
+
+    @property
+    def unit(self) -> str:
+        """The unit in which it is told."""
+        return _UNITS[self.metric.answer_unit][0]
+
+    @property
+    def dimensions(self) -> str:
+        """What tells its points apart."""
+        return _DIMENSIONS[self.by]
+
+    @property
+    def text(self) -> str:
+        """What it is, as a sentence."""
+        if self.part is Part.ITSELF:
+            return self.metric.text
+        return "Memory allowed and not in use." if self.part is Part.FREE else "Memory allowed."
+
+    def told(self, value: float) -> float:
+        """A value of ours in its unit, to 12 significant digits."""
+        return rounded(value * _UNITS[self.metric.answer_unit][1])
+
+
+def _measures() -> Iterator[Measure]:
+    own = dict(by_dialect_name("cms"))
+    own.update({alias: own[stem] for alias, stem in _ALIASES.items()})
+    for prefix, by in _PREFIXES.items():
+        for stem, metric in own.items():
+            if by is not By.DEVICE or metric.scope is Scope.DEVICE:
+                yield Measure(name=f"{prefix}_{stem}", by=by, metric=metric)
+        for stem, (usage, share, part) in _LIMITED.items():
+            metric = CATALOG[usage]
+            if by is not By.DEVICE or metric.scope is Scope.DEVICE:
+                yield Measure(name=f"{prefix}_{stem}", by=by, metric=metric, part=part, share=share)
+
+
+MEASURES: Mapping[str, Measure] = MappingProxyType({measure.name: measure for measure in _measures()})
+"""Every name, in the order in which they are listed."""

@@ -1,0 +1,222 @@
+"""From a request to its points: the questions to ask, and what their answers say."""
+
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from jobmeter.dialects.alibaba.cloudmonitor.dimensions import FIELD, MOST, Wanted, card_name
+from jobmeter.dialects.alibaba.cloudmonitor.names import Measure, Part
+from jobmeter.dialects.alibaba.cloudmonitor.request import Place, Request
+from jobmeter.dialects.base import ask
+from jobmeter.errors import LimitExceededError, NotFoundError
+from jobmeter.model.catalog import Aggregate
+from jobmeter.model.job import Condition, Job, JobFilter, JobState, JobView, Operator
+from jobmeter.model.question import Asks
+from jobmeter.model.time import TimeRange, floor_to
+from jobmeter.query.request import By, JobQuestion, JobRef, MetricQuery, Statistic
+
+MOST_BUCKETS = 40_000
+"""How many periods one question may reach over."""
+
+Points = Generator[Asks[Any], Any, tuple[list[dict[str, Any]], str]]
+_Values = dict[Place, float]
+
+
+class _Figures(NamedTuple):
+    mean: _Values
+    least: _Values
+    most: _Values
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """A job to read, its pods' names, and what was wanted of it."""
+
+    job: Job
+    pods: dict[str, str]
+    wanted: tuple[Wanted, ...]
+
+    def pod(self, replica: str) -> str:
+        return self.pods.get(replica) or f"{self.job.id}-{replica}"
+
+    def replicas(self, wanted: Sequence[Wanted]) -> frozenset[str] | None:
+        """The replicas to read, empty for all of them; None when the job has none of the pods that are wanted."""
+        pods = {one.pod for one in wanted}
+        if "" in pods:
+            return frozenset()
+        return frozenset(replica for replica in self.pods if self.pod(replica) in pods) or None
+
+
+def page(request: Request, *, strict: bool) -> Points:
+    """One page of points in the order of (time, job, pod, card), and the token of the next one, empty at the end.
+
+    ``strict``: a job that is not there is NotFoundError; else it has no points.
+    """
+    targets = yield from _targets(request, strict)
+    after = request.after
+    at = request.span.start_ms if after is None else max(request.span.start_ms, after.time)
+    width = request.length
+    found: list[tuple[Place, dict[str, Any]]] = []
+    while at < request.span.end_ms and len(found) <= request.length and targets:
+        until = min(floor_to(at, request.period_ms) + width * request.period_ms, request.span.end_ms)
+        points = yield from _points(request, targets, TimeRange(at, until))
+        found += [point for point in points if after is None or point[0] > after]
+        at, width = until, min(width * 4, MOST_BUCKETS)
+    shown = found[: request.length]
+    token = request.next_token(shown[-1][0]) if len(found) > len(shown) else ""
+    return [point for _, point in shown], token
+
+
+def newest(request: Request) -> Points:
+    """The newest point of each line, in the order of (job, pod, card)."""
+    targets = yield from _targets(request, strict=False)
+    points = yield from _points(request, targets, request.span)
+    last = {place[1:]: (place, point) for place, point in points}
+    after = request.after and request.after[1:]
+    found = [last[line] for line in sorted(last) if after is None or line > after]
+    shown = found[: request.length]
+    token = request.next_token(shown[-1][0]) if len(found) > len(shown) else ""
+    return [point for _, point in shown], token
+
+
+def _targets(request: Request, strict: bool) -> Generator[Asks[Any], Any, list[_Target]]:
+    by_job: dict[str, list[Wanted]] = {}
+    for wanted in request.wanted:
+        names = [wanted.job] if wanted.job else (yield from _running(wanted, request.span))
+        for name in names:
+            by_job.setdefault(name, []).append(wanted)
+    if len(by_job) > MOST:
+        raise LimitExceededError(f"{FIELD} fit {len(by_job)} jobs, a question may be about {MOST}: name them", FIELD)
+    found = []
+    for name, wanted_of in sorted(by_job.items()):
+        try:
+            view = yield from ask(JobQuestion(JobRef(name)))
+        except NotFoundError:
+            if strict:
+                raise
+            continue
+        found.append(_Target(view.job, _pods(view), tuple(wanted_of)))
+    return found
+
+
+def _running(wanted: Wanted, span: TimeRange) -> Generator[Asks[Any], Any, list[str]]:
+    """The jobs that a member means which names none: those that ran in the range."""
+    workspaces = frozenset({wanted.workspace}) if wanted.workspace else frozenset()
+    ended = Condition("end", Operator.BETWEEN, (span.start_ms, None))
+    running = yield from ask(JobFilter(states=frozenset({JobState.RUNNING}), workspaces=workspaces, limit=MOST + 1))
+    closed = frozenset(state for state in JobState if state.finished)
+    past = yield from ask(JobFilter(states=closed, workspaces=workspaces, conditions=(ended,), limit=MOST + 1))
+    jobs = [job for job in (*running.jobs, *past.jobs) if job.start is None or job.start < span.end_ms]
+    return [job.id for job in jobs]
+
+
+def _pods(view: JobView) -> dict[str, str]:
+    return {replica.name: replica.pod_id for replica in sorted(view.replicas, key=lambda one: one.attempt)}
+
+
+def _points(
+    request: Request, targets: Sequence[_Target], span: TimeRange
+) -> Generator[Asks[Any], Any, list[tuple[Place, dict[str, Any]]]]:
+    found: list[tuple[Place, dict[str, Any]]] = []
+    for target in targets:
+        for by, wanted in _levels(request.measure, target.wanted):
+            replicas = target.replicas(wanted)
+            if replicas is None:
+                continue
+            figures = yield from _figures(request, target, span, by, replicas)
+            found += _described(request.measure, target, wanted, figures)
+    return sorted(found, key=lambda point: point[0])
+
+
+def _levels(measure: Measure, wanted: Iterable[Wanted]) -> Iterator[tuple[By, list[Wanted]]]:
+    """A metric of the job, narrowed to a pod, is told of that pod."""
+    members = list(wanted)
+    if measure.by is not By.JOB:
+        yield measure.by, members
+        return
+    for by, some in ((By.JOB, [w for w in members if not w.pod]), (By.REPLICA, [w for w in members if w.pod])):
+        if some:
+            yield by, some
+
+
+def _figures(
+    request: Request, target: _Target, span: TimeRange, by: By, replicas: frozenset[str]
+) -> Generator[Asks[Any], Any, _Figures]:
+    measure = request.measure
+
+    def values(name: str, statistic: Statistic, how: Aggregate | None) -> Generator[Asks[Any], Any, _Values]:
+        result = yield from ask(
+            MetricQuery(
+                subject=JobRef(target.job.id, target.job.project),
+                metrics=(name,),
+                range=span,
+                step_ms=request.period_ms,
+                by=by,
+                statistic=statistic,
+                aggregate=how,
+                replicas=replicas,
+            )
+        )
+        return {
+            Place(time, target.job.id, line.replica, line.device): value
+            for line in result.lines
+            for time, value in zip(line.time.tolist(), line.value.tolist(), strict=True)
+        }
+
+    total = Aggregate.SUM if measure.summed else None
+    mean = yield from values(measure.metric.name, Statistic.MEAN, total)
+    least = most = mean
+    if not measure.steady:
+        least = yield from values(measure.metric.name, Statistic.MIN, total or Aggregate.MIN)
+        most = yield from values(measure.metric.name, Statistic.MAX, total or Aggregate.MAX)
+    figures = _Figures(mean, least, most)
+    if measure.part is Part.ITSELF:
+        return figures
+    share = yield from values(measure.share, Statistic.MEAN, None)
+    limit = {place: mean[place] / part for place, part in share.items() if part and place in mean}
+    return _of_limit(figures, limit, measure.part)
+
+
+def _of_limit(usage: _Figures, limit: _Values, part: Part) -> _Figures:
+    if part is Part.TOTAL:
+        return _Figures(limit, limit, limit)
+    return _Figures(
+        *(
+            {place: limit[place] - values[place] for place in limit if place in values}
+            for values in (usage.mean, usage.most, usage.least)
+        )
+    )
+
+
+def _described(
+    measure: Measure, target: _Target, wanted: Sequence[Wanted], figures: _Figures
+) -> Iterator[tuple[Place, dict[str, Any]]]:
+    for place, value in figures.mean.items():
+        pod = target.pod(place.replica) if place.replica else ""
+        card = card_name(place.device) if place.device else ""
+        match = next((one for one in wanted if one.holds(pod, card)), None)
+        if match is not None:
+            average = measure.told(value)
+            yield (
+                place,
+                {
+                    "timestamp": place.time,
+                    **_named(target, match, pod, card),
+                    "Minimum": measure.told(figures.least.get(place, value)),
+                    "Maximum": measure.told(figures.most.get(place, value)),
+                    "Average": average,
+                    "Value": average,
+                },
+            )
+
+
+def _named(target: _Target, wanted: Wanted, pod: str, card: str) -> dict[str, str]:
+    parts = {
+        "userId": wanted.user or target.job.user,
+        "regionId": wanted.region,
+        "workspaceId": target.job.workspace,
+        "jobId": target.job.id,
+        "pod": pod,
+        "gpu": card,
+    }
+    return {name: part for name, part in parts.items() if part}

@@ -1,0 +1,129 @@
+"""What a call asks for, and the token that asks for the next page of it."""
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import Error as EncodingError
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import NamedTuple
+
+import msgspec
+
+from jobmeter.dialects.alibaba.arguments import Arguments
+from jobmeter.dialects.alibaba.cloudmonitor.dimensions import FIELD, Wanted, read
+from jobmeter.dialects.alibaba.cloudmonitor.names import MEASURES, NAMESPACE, PERIODS, Measure
+from jobmeter.errors import InvalidRequestError, NotFoundError
+from jobmeter.model.time import DAY, HOUR, SECOND, TimeRange, parse_time
+
+LONGEST_MS = 31 * DAY
+DEFAULT_PERIOD = 60
+DEFAULT_LENGTH = 1000
+_TOKEN_VERSION = 1
+
+
+class Place(NamedTuple):
+    """Where a point stands in the order of an answer."""
+
+    time: int
+    job: str
+    replica: str
+    device: str
+
+
+class _Token(msgspec.Struct, array_like=True, frozen=True):
+    version: int
+    question: str
+    start: int
+    end: int
+    place: Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One page. ``after`` is the last point of the page before, None for the first page."""
+
+    measure: Measure
+    wanted: tuple[Wanted, ...]
+    span: TimeRange
+    period: int
+    length: int
+    after: Place | None = None
+    question: str = ""
+
+    @property
+    def period_ms(self) -> int:
+        """The period in milliseconds."""
+        return self.period * SECOND
+
+    def next_token(self, place: Place) -> str:
+        """The token of the page that begins after ``place``: a position, which opens nothing by itself."""
+        content = _Token(_TOKEN_VERSION, self.question, self.span.start_ms, self.span.end_ms, place)
+        return urlsafe_b64encode(msgspec.json.encode(content)).decode().rstrip("=")
+
+
+def measure_of(arguments: Arguments) -> Measure:
+    """The metric that Namespace and MetricName name. Raises NotFoundError for one that is not there."""
+    namespace = arguments.text("Namespace", NAMESPACE)
+    if namespace != NAMESPACE:
+        raise NotFoundError(f"Namespace {namespace[:64]!r} is not found; {NAMESPACE} is served.", "namespace")
+    name = arguments.required("MetricName")
+    if name not in MEASURES:
+        raise NotFoundError(f"MetricName {name[:64]!r} is not found in {NAMESPACE}.", "metric")
+    return MEASURES[name]
+
+
+def request_of(
+    arguments: Arguments, now_ms: int, operation: str, *, most: int, job: str = "", back_ms: int = HOUR
+) -> Request:
+    """What the call asks for. ``most`` is the longest page, ``back_ms`` how long ago the range begins by default.
+
+    The range of a further page is that of the first one: its end does not move on with the clock.
+    """
+    if arguments.text("Express"):
+        raise InvalidRequestError("Express is not supported", "Express")
+    request = Request(
+        measure=measure_of(arguments),
+        wanted=read(arguments.text(FIELD), job),
+        span=_span(arguments, now_ms, back_ms),
+        period=_period(arguments),
+        length=arguments.integer("Length", min(DEFAULT_LENGTH, most), 1, most),
+    )
+    words = (operation, request.measure.name, str(request.period), *map(repr, request.wanted))
+    request = replace(request, question=blake2b("\n".join(words).encode(), digest_size=8).hexdigest())
+    token = arguments.text("NextToken")
+    return _continued(request, token) if token else request
+
+
+def _continued(request: Request, text: str) -> Request:
+    wrong = InvalidRequestError("NextToken is not one that the page before gave for this question", "NextToken")
+    try:
+        raw = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
+        token = msgspec.json.decode(raw, type=_Token)
+        span = TimeRange(token.start, token.end)
+    except (EncodingError, UnicodeEncodeError, msgspec.DecodeError, InvalidRequestError) as error:
+        raise wrong from error
+    if token.version != _TOKEN_VERSION or token.question != request.question or span.length_ms > LONGEST_MS:
+        raise wrong
+    return replace(request, span=span, after=token.place)
+
+
+def _period(arguments: Arguments) -> int:
+    period = arguments.integer("Period", DEFAULT_PERIOD, 1, 10**9)
+    if period not in PERIODS:
+        raise InvalidRequestError(f"Period {period} is not one of {', '.join(map(str, PERIODS))} seconds", "Period")
+    return period
+
+
+def _span(arguments: Arguments, now_ms: int, back_ms: int) -> TimeRange:
+    start, end = (_time(arguments, name) for name in ("StartTime", "EndTime"))
+    end = now_ms if end is None else end
+    start = max(0, end - back_ms) if start is None else start
+    if end < start:
+        raise InvalidRequestError("EndTime must not be earlier than StartTime", "EndTime")
+    if end - start > LONGEST_MS:
+        raise InvalidRequestError("EndTime may be at most 31 days after StartTime", "EndTime")
+    return TimeRange(start, end)
+
+
+def _time(arguments: Arguments, name: str) -> int | None:
+    text = arguments.text(name)
+    return parse_time(text[:64], name) if text else None

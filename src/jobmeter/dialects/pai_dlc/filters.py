@@ -1,0 +1,201 @@
+"""The filters, the order and the paging of ListJobs as a question about jobs."""
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from jobmeter.dialects.alibaba.arguments import Arguments
+from jobmeter.dialects.base import Context
+from jobmeter.dialects.pai_dlc.states import STATUSES, with_status
+from jobmeter.dialects.pai_dlc.times import WEEK, asked_range
+from jobmeter.errors import InvalidRequestError
+from jobmeter.model.job import Condition, JobFilter, JobState, Operator
+
+DEFAULT_PAGE = 50
+MAX_PAGE = 1000
+SORTS: Mapping[str, str] = MappingProxyType(
+    {
+        "DisplayName": "name",
+        "JobType": "type",
+        "Status": "state",
+        "GmtCreateTime": "created",
+        "GmtFinishTime": "end",
+        "GmtRunningTime": "start",
+    }
+)
+"""What a list may be sorted by."""
+TIMES: Mapping[str, tuple[str, JobState | None]] = MappingProxyType(
+    {
+        "GmtCreateTime": ("created", None),
+        "GmtSubmittedTime": ("created", None),
+        "GmtRunningTime": ("start", None),
+        "GmtFinishTime": ("end", None),
+        "GmtSuccessedTime": ("end", JobState.SUCCEEDED),
+        "GmtFailedTime": ("end", JobState.FAILED),
+        "GmtStoppedTime": ("end", JobState.STOPPED),
+    }
+)
+"""What StartTime and EndTime may bound: our field, and the state that it speaks of."""
+NUMBERS = ("Duration", "Priority")
+"""What NumericRangeMin and NumericRangeMax may bound."""
+MODES = ("Wildcard", "Fuzzy", "Exact")
+PAYMENTS = ("PrePaid", "Spot", "PostPaid")
+OVERSOLD = ("ForbiddenQuotaOverSold", "ForceQuotaOverSold", "AcceptQuotaOverSold-true", "AcceptQuotaOverSold-false")
+
+_OWN = "extra.pai-dlc"
+_EQUAL = {
+    "TemplateId": f"{_OWN}.TemplateId",
+    "PipelineId": f"{_OWN}.PipelineId",
+    "Caller": f"{_OWN}.Caller",
+    "BusinessUserId": f"{_OWN}.BusinessUserId",
+}
+_HOLDING = {
+    "Username": "user",
+    "ResourceQuotaName": "resource_group",
+    "Description": f"{_OWN}.Description",
+    "ImageSearch": f"{_OWN}.Images",
+    "ReasonSearch": "error",
+    "UserCommandSearch": "command",
+}
+_ALL_PRIORITIES = range(1, 10)
+
+
+def search_keys(
+    settings: Mapping[str, Any], images: list[str], *, spot: bool, quota: bool, fixed: bool
+) -> dict[str, Any]:
+    """What a registered job's record keeps besides, so that ListJobs finds it: copies of what lies deeper."""
+    oversold = settings.get("OversoldType")
+    found = {
+        "Images": sorted(set(images)),
+        "PaymentType": "Spot" if spot else "PrePaid" if quota else "PostPaid",
+        "EnableAssignNode": "true" if fixed else "false",
+        "OversoldInfo": f"{oversold}-false" if oversold == "AcceptQuotaOverSold" else oversold,
+        **{name: settings.get(name) for name in ("BusinessUserId", "Caller", "PipelineId")},
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def filter_of(arguments: Arguments, context: Context) -> JobFilter | None:
+    """The question that the call asks; None where its filters exclude each other."""
+    status = arguments.choice("Status", {name: name for name in STATUSES}, "")
+    states, conditions = with_status(status) if status else (frozenset(JobState), ())
+    bounds, meant = _bounds(arguments, context.now_ms)
+    states &= meant
+    size = arguments.integer("PageSize", DEFAULT_PAGE, 1, MAX_PAGE)
+    number = arguments.integer("PageNumber", 1, 1, 2_000_000)
+    users = {arguments.text("UserIdForFilter"), context.caller if arguments.flag("ShowOwn") else ""} - {""}
+    priorities = _priorities(arguments)
+    workspace = "" if arguments.flag("FromAllWorkspaces") else arguments.text("WorkspaceId")
+    if not states or len(users) > 1 or not priorities:
+        return None
+    return JobFilter(
+        ids=_ids(arguments),
+        states=frozenset() if states == frozenset(JobState) else states,
+        types=_one(arguments.text("JobType")),
+        users=frozenset(users),
+        resource_groups=_one(arguments.text("ResourceId")) or frozenset(arguments.names("ResourceIds")),
+        workspaces=_one(workspace),
+        created_from=bounds.get("created_from"),
+        created_to=bounds.get("created_to"),
+        conditions=(*conditions, *bounds.get("conditions", ()), *_conditions(arguments)),
+        sort=arguments.choice("SortBy", SORTS, "created"),
+        descending=arguments.choice("Order", {"desc": True, "asc": False}, True),
+        offset=(number - 1) * size,
+        limit=size,
+    )
+
+
+def _ids(arguments: Arguments) -> tuple[str, ...]:
+    """The ids as they were sent, and in the lower case that the vendor's ids have: it does not mind the case."""
+    job = arguments.text("JobId")
+    names = (job,) if job else arguments.names("JobIds")
+    return tuple(dict.fromkeys(part for name in names for part in (name, name.lower())))
+
+
+def _one(text: str) -> frozenset[str]:
+    return frozenset({text}) if text else frozenset()
+
+
+def _bounds(arguments: Arguments, now_ms: int) -> tuple[dict[str, Any], frozenset[JobState]]:
+    field, state = arguments.choice("TimeRangeField", TIMES, TIMES["GmtCreateTime"])
+    span = asked_range(arguments, now_ms, WEEK)
+    states = frozenset(JobState) if state is None else frozenset({state})
+    if field == "created":
+        return {"created_from": span.start_ms, "created_to": span.end_ms + 1}, states
+    return {"conditions": (Condition(field, Operator.BETWEEN, (span.start_ms, span.end_ms)),)}, states
+
+
+def _conditions(arguments: Arguments) -> Iterator[Condition]:
+    yield from _name(arguments)
+    for name, field in _EQUAL.items():
+        if text := arguments.text(name):
+            yield Condition(field, Operator.IN, (text,))
+    for name, field in _HOLDING.items():
+        if text := arguments.text(name):
+            yield Condition(field, Operator.CONTAINS, (text,))
+    for label, value in arguments.mapping("Tags").items():
+        yield Condition(f"labels.{label}", Operator.IN, (value,))
+    yield from _choices(arguments)
+    yield from _number(arguments)
+
+
+def _name(arguments: Arguments) -> Iterator[Condition]:
+    mode = arguments.choice("DisplayNameSearchMode", {name: name for name in MODES}, "Wildcard")
+    if text := arguments.text("DisplayName"):
+        yield Condition("name", Operator.IN if mode == "Exact" else Operator.CONTAINS, (text,))
+
+
+def _choices(arguments: Arguments) -> Iterator[Condition]:
+    public = arguments.choice("Accessibility", {"PUBLIC": Operator.IN, "PRIVATE": Operator.NOT_IN}, None)
+    if public is not None:
+        yield Condition(f"{_OWN}.Accessibility", public, ("PUBLIC",))
+    if payment := arguments.choice("PaymentType", {name: name for name in PAYMENTS}, ""):
+        yield from _payment(payment)
+    if oversold := arguments.choice("OversoldInfo", {name: name for name in OVERSOLD}, ""):
+        yield Condition(f"{_OWN}.OversoldInfo", Operator.IN, (oversold,))
+    if arguments.text("EnableAssignNode"):
+        fixed = Operator.IN if arguments.flag("EnableAssignNode") else Operator.NOT_IN
+        yield Condition(f"{_OWN}.EnableAssignNode", fixed, ("true",))
+
+
+def _payment(payment: str) -> Iterator[Condition]:
+    """By what the job's record says, else by whether it has a resource group."""
+    if payment == "Spot":
+        yield Condition(f"{_OWN}.PaymentType", Operator.IN, ("Spot",))
+        return
+    yield Condition(f"{_OWN}.PaymentType", Operator.NOT_IN, tuple(name for name in PAYMENTS if name != payment))
+    yield Condition("resource_group", Operator.NOT_IN if payment == "PrePaid" else Operator.IN, ("",))
+
+
+def _number(arguments: Arguments) -> Iterator[Condition]:
+    field = arguments.choice("NumericRangeField", {name: name for name in NUMBERS}, "")
+    least, most = _range(arguments)
+    if not field and (least, most) != (None, None):
+        raise InvalidRequestError("NumericRangeMin and NumericRangeMax need NumericRangeField", "NumericRangeField")
+    if field == "Duration":
+        low, high = (None if bound is None else bound * 1000 for bound in (least, most))
+        # A duration of 59.9 s is shown as 59.
+        yield Condition("duration", Operator.BETWEEN, (low, None if high is None else high + 999))
+    elif field == "Priority":
+        fit = _priorities(arguments)
+        others = tuple(str(priority) for priority in _ALL_PRIORITIES if priority not in fit)
+        # A job without one has the lowest.
+        if 1 not in fit:
+            yield Condition(f"{_OWN}.Priority", Operator.IN, tuple(map(str, fit)))
+        elif others:
+            yield Condition(f"{_OWN}.Priority", Operator.NOT_IN, others)
+
+
+def _priorities(arguments: Arguments) -> tuple[int, ...]:
+    """The priorities that fit; all of them where nothing is asked of them."""
+    least, most = _range(arguments) if arguments.text("NumericRangeField").casefold() == "priority" else (None, None)
+    fits = ((least is None or priority >= least) and (most is None or priority <= most) for priority in _ALL_PRIORITIES)
+    return tuple(priority for priority, fit in zip(_ALL_PRIORITIES, fits, strict=True) if fit)
+
+
+def _range(arguments: Arguments) -> tuple[int | None, int | None]:
+    return _bound(arguments, "NumericRangeMin"), _bound(arguments, "NumericRangeMax")
+
+
+def _bound(arguments: Arguments, name: str) -> int | None:
+    return arguments.integer(name, 0, 0, 2**53) if arguments.text(name) else None

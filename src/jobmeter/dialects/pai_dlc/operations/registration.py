@@ -1,0 +1,282 @@
+"""CreateJob, UpdateJob, StopJob and DeleteJob: Jobmeter keeps account of a job that something else runs."""
+
+import re
+import string
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+from jobmeter.access.call import Call
+from jobmeter.dialects.alibaba.answers import answer
+from jobmeter.dialects.alibaba.arguments import Arguments
+from jobmeter.dialects.base import (
+    Context,
+    DeleteJob,
+    MissingFieldError,
+    Operation,
+    Parameter,
+    RecordJobs,
+    Steps,
+    StopJob,
+    ask,
+)
+from jobmeter.dialects.pai_dlc import specs
+from jobmeter.dialects.pai_dlc.filters import search_keys
+from jobmeter.dialects.pai_dlc.items import KEPT, NAME, own
+from jobmeter.errors import ConflictError, InvalidRequestError
+from jobmeter.model.job import JobState
+from jobmeter.model.record import JobRecord, Records, ReplicaRecord
+from jobmeter.query.request import JobQuestion, JobRef
+
+JOB_TYPES = (
+    *("TFJob", "PyTorchJob", "MPIJob", "XGBoostJob", "OneFlowJob", "ElasticBatchJob"),
+    *("SlurmJob", "RayJob", "DataJuicerJob"),
+)
+MAX_BODY = 4 << 20
+_ALSO_KEPT = (
+    *("CustomEnvs", "DebuggerConfigContent", "Description", "JobMaxRunningTimeMinutes", "Options"),
+    *("SuccessPolicy", "TemplateId", "TemplateVersion"),
+)
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,256}")
+_DIGITS = string.digits + string.ascii_lowercase
+
+
+class _Body(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
+    """What of a request is understood; the rest of it is kept as it came."""
+
+    display_name: str | None = None
+    job_type: str | None = None
+    user_command: str | None = None
+    job_specs: list[specs.JobSpec] | None = None
+    workspace_id: str | None = None
+    resource_id: str | None = None
+    accessibility: str | None = None
+    description: str | None = None
+    priority: int | None = None
+    job_max_running_time_minutes: int | None = None
+    envs: dict[str, str] | None = None
+    settings: dict[str, Any] | None = None
+
+
+def create_job(call: Call, context: Context) -> Steps:
+    """Register a job as queued, with the pods that its specs ask for."""
+    arguments = Arguments(call, context)
+    body, raw = arguments.body(_Body), arguments.body(dict[str, Any])
+    _check_names(body)
+    roles = specs.checked(body.job_specs)
+    _check_choices(body)
+    job = new_id(context)
+    kept = {name: raw[name] for name in (*KEPT, *_ALSO_KEPT) if raw.get(name) not in (None, [], {})}
+    record = JobRecord(
+        job_id=job,
+        name=body.display_name,
+        type=body.job_type,
+        state=JobState.QUEUED,
+        user=context.caller or None,
+        resource_group=body.resource_id or None,
+        workspace=body.workspace_id or None,
+        created=context.now_ms,
+        command=body.user_command,
+        instance_type=specs.instance_type(roles) or None,
+        limits=specs.limits(roles) or None,
+        labels=_labels(body.settings or {}) or None,
+        extra={NAME: {"Priority": 1, **kept, **_found_by(body, roles)}},
+        replicas=[ReplicaRecord(name=name, state=JobState.QUEUED) for name in specs.pod_names(roles)],
+    )
+    yield from ask(RecordJobs(Records(jobs=[record])))
+    return answer({"JobId": job}, context)
+
+
+def update_job(call: Call, context: Context) -> Steps:
+    """Change what a job's record says. What the call leaves out stays."""
+    arguments = Arguments(call, context)
+    body, raw = arguments.body(_Body), arguments.body(dict[str, Any])
+    roles = specs.checked(body.job_specs) if body.job_specs else []
+    _check_choices(body)
+    view = yield from ask(JobQuestion(JobRef(arguments.required("JobId"))))
+    if body.accessibility == "PRIVATE" and own(view.job).get("Accessibility") == "PUBLIC":
+        raise InvalidRequestError("Accessibility can only be widened, from PRIVATE to PUBLIC", "Accessibility")
+    changed = {
+        name: raw[name]
+        for name in ("Accessibility", "Description", "JobSpecs", "Priority")
+        if raw.get(name) not in (None, [])
+    }
+    known = {replica.name for replica in view.replicas}
+    added = [name for name in specs.pod_names(roles) if name not in known]
+    record = JobRecord(
+        job_id=view.job.id,
+        project=view.job.project,
+        command=body.user_command or None,
+        instance_type=specs.instance_type(roles) or None if roles else None,
+        limits=specs.limits(roles) or None if roles else None,
+        extra={NAME: {**changed, **({"Images": _images(roles)} if roles else {})}},
+        replicas=[ReplicaRecord(name=name, state=JobState.QUEUED) for name in added],
+    )
+    yield from ask(RecordJobs(Records(jobs=[record])))
+    return answer({"JobId": view.job.id}, context)
+
+
+def stop_job(call: Call, context: Context) -> Steps:
+    """Note that a job was stopped."""
+    job = yield from ask(StopJob(JobRef(Arguments(call, context).required("JobId"))))
+    return answer({"JobId": job.id}, context)
+
+
+def delete_job(call: Call, context: Context) -> Steps:
+    """Forget a job that has ended."""
+    view = yield from ask(JobQuestion(JobRef(Arguments(call, context).required("JobId"))))
+    if not view.job.state.finished:
+        raise ConflictError(f"Job {view.job.id} has not ended: stop it before it is deleted.")
+    job = yield from ask(DeleteJob(JobRef(view.job.id, view.job.project)))
+    return answer({"JobId": job.id}, context)
+
+
+def new_id(context: Context) -> str:
+    """An id in the vendor's form, ``dlc`` and 13 digits and lower-case letters, as unique as the request's own id."""
+    number = int.from_bytes(blake2b(context.request_id.encode(), digest_size=16).digest())
+    letters = []
+    for _ in range(13):
+        number, digit = divmod(number, len(_DIGITS))
+        letters.append(_DIGITS[digit])
+    return "dlc" + "".join(letters)
+
+
+def _check_names(body: _Body) -> None:
+    for name, value in (
+        ("DisplayName", body.display_name),
+        ("JobType", body.job_type),
+        ("UserCommand", body.user_command),
+    ):
+        if not value:
+            raise MissingFieldError(f"{name} is mandatory for this action", name)
+    if not _NAME.fullmatch(body.display_name or ""):
+        raise InvalidRequestError(
+            "DisplayName must be 1 to 256 letters, digits, underscores, periods and hyphens", "DisplayName"
+        )
+    if body.job_type not in JOB_TYPES:
+        raise InvalidRequestError(
+            f"JobType {(body.job_type or '')[:64]!r} is not one of {', '.join(JOB_TYPES)}", "JobType"
+        )
+
+
+def _check_choices(body: _Body) -> None:
+    if body.priority is not None and not 1 <= body.priority <= 9:
+        raise InvalidRequestError(f"Priority {body.priority} is not a whole number from 1 to 9", "Priority")
+    if body.accessibility not in {None, "", "PUBLIC", "PRIVATE"}:
+        raise InvalidRequestError("Accessibility is not one of PUBLIC, PRIVATE", "Accessibility")
+    if (body.job_max_running_time_minutes or 0) < 0:
+        raise InvalidRequestError("JobMaxRunningTimeMinutes must not be below 0", "JobMaxRunningTimeMinutes")
+
+
+def _labels(settings: Mapping[str, Any]) -> dict[str, str]:
+    tags = settings.get("Tags") or {}
+    try:
+        return msgspec.convert(tags, dict[str, str])
+    except msgspec.ValidationError as error:
+        raise InvalidRequestError("Settings.Tags is not an object of texts", "Settings.Tags") from error
+
+
+def _images(roles: list[specs.JobSpec]) -> list[str]:
+    return sorted({role.image for role in roles if role.image})
+
+
+def _found_by(body: _Body, roles: list[specs.JobSpec]) -> dict[str, Any]:
+    fixed = any((role.assign_node_spec or {}).get("EnableAssignNode") for role in roles)
+    return search_keys(
+        body.settings or {},
+        _images(roles),
+        spot=any(role.use_spot_instance or _is_spot(role.spot_spec or {}) for role in roles),
+        quota=bool(body.resource_id),
+        fixed=fixed,
+    )
+
+
+def _is_spot(spec: Mapping[str, Any]) -> bool:
+    return spec.get("SpotStrategy", "NoSpot") not in {None, "", "NoSpot"}
+
+
+_JOB = Parameter("JobId", "path", "The job.", required=True)
+_REGISTERED = "Jobmeter runs nothing: whoever runs the job reports its pods, its states and its samples under this id."
+
+OPERATIONS = (
+    Operation(
+        name="CreateJob",
+        action="jobs:write",
+        method="POST",
+        path="/api/v1/jobs",
+        answer=create_job,
+        parameters=(
+            Parameter(
+                "DisplayName", "body", "1 to 256 letters, digits, underscores, periods and hyphens.", required=True
+            ),
+            Parameter("JobType", "body", f"One of {', '.join(f'`{name}`' for name in JOB_TYPES)}.", required=True),
+            Parameter("UserCommand", "body", "What the pods run.", required=True),
+            Parameter(
+                "JobSpecs",
+                "body",
+                f"The roles: `Type`, `PodCount` (at most {specs.MAX_PODS} pods in all), `ResourceConfig`, `EcsSpec`, "
+                "`Image`, ... Pods are named `<JobId>-worker-0`. The job's limits are those of the largest role.",
+                required=True,
+            ),
+            Parameter("WorkspaceId", "body", "The workspace."),
+            Parameter("ResourceId", "body", "The resource group."),
+            Parameter("Priority", "body", "1 to 9. Default: 1."),
+            Parameter("Accessibility", "body", "`PUBLIC` or `PRIVATE`; it is kept, keys decide who sees the job."),
+            Parameter("Settings", "body", "Its `Tags` are the job's labels."),
+            Parameter(
+                ", ".join(
+                    name
+                    for name in sorted({*KEPT, *_ALSO_KEPT})
+                    if name not in {"JobSpecs", "Priority", "Accessibility", "Settings"}
+                ),
+                "body",
+                "Kept, and given back word for word.",
+            ),
+        ),
+        text=f"Registers a job, queued, for the caller's project: `{{JobId, RequestId}}`. {_REGISTERED}",
+        body_bytes=MAX_BODY,
+    ),
+    Operation(
+        name="UpdateJob",
+        action="jobs:write",
+        method="PUT",
+        path="/api/v1/jobs/{JobId}",
+        answer=update_job,
+        parameters=(
+            _JOB,
+            Parameter("Priority", "body", "1 to 9."),
+            Parameter("Accessibility", "body", "`PUBLIC`: it can only be widened."),
+            Parameter("Description", "body", "A text."),
+            Parameter("JobSpecs", "body", "All roles, as in CreateJob; pods that are new are added, none are removed."),
+            Parameter("UserCommand", "body", "What the pods run."),
+        ),
+        text="Changes what a job's record says: `{JobId, RequestId}`. What is left out stays as it is.",
+        body_bytes=MAX_BODY,
+    ),
+    Operation(
+        name="StopJob",
+        action="jobs:write",
+        method="POST",
+        path="/api/v1/jobs/{JobId}/stop",
+        answer=stop_job,
+        parameters=(_JOB,),
+        text=(
+            "Notes that a job was stopped, now, with an event that tells whoever runs it: `{JobId, RequestId}`. Its "
+            "processes are not ended by Jobmeter. A job that has ended already is a conflict."
+        ),
+    ),
+    Operation(
+        name="DeleteJob",
+        action="jobs:delete",
+        method="DELETE",
+        path="/api/v1/jobs/{JobId}",
+        answer=delete_job,
+        parameters=(_JOB,),
+        text=(
+            "Forgets a job that has ended, with its samples, logs and events: `{JobId, RequestId}`. It takes a key of "
+            "role admin. A job that has not ended is a conflict."
+        ),
+    ),
+)

@@ -1,0 +1,86 @@
+"""Replicas as pods: the newest attempt is the pod, earlier ones are its history."""
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Any
+from uuid import NAMESPACE_URL, uuid5
+
+from jobmeter.dialects.pai_dlc.states import pod_status
+from jobmeter.dialects.pai_dlc.times import seconds, stamp
+from jobmeter.errors import NotFoundError
+from jobmeter.model.job import Job, JobView, Replica
+
+_SPELT = {"ps": "PS", "graphlearn": "GraphLearn"}
+
+
+def pod_id(replica: Replica, job: Job) -> str:
+    """The pod's own id where the record has one, else the vendor's form."""
+    return replica.pod_id or f"{job.id}-{replica.name}"
+
+
+def pod_uid(replica: Replica, job: Job) -> str:
+    """A UUID of this attempt of the pod, the same whenever it is asked for."""
+    return str(uuid5(NAMESPACE_URL, f"jobmeter:{job.project}/{job.id}/{replica.name}/{replica.attempt}"))
+
+
+def pod_type(name: str) -> str:
+    """``Worker`` of ``worker-0``."""
+    role = name.rpartition("-")[0] or name
+    return _SPELT.get(role, role[:1].upper() + role[1:])
+
+
+def pods(view: JobView, now_ms: int) -> list[dict[str, Any]]:
+    """Each pod with its history, newest first, in the order of the replicas."""
+    return [
+        {**_pod(attempts[0], view.job, now_ms), "HistoryPods": [_pod(one, view.job, now_ms) for one in attempts[1:]]}
+        for attempts in _attempts(view.replicas)
+    ]
+
+
+def find(view: JobView, wanted: str, uid: str = "") -> tuple[Replica, bool]:
+    """The replica of a pod id, and of the pod's uid where one is named: the newest, else. True: a uid was named.
+
+    Raises NotFoundError (kind ``pod``).
+    """
+    named = [replica for replica in view.replicas if pod_id(replica, view.job) == wanted]
+    found = [replica for replica in named if not uid or pod_uid(replica, view.job) == uid]
+    if not found:
+        what = f"PodUid {uid[:128]} of PodId {wanted[:128]}" if named else f"PodId {wanted[:128]}"
+        raise NotFoundError(f"The specified {what} does not exist in job {view.job.id}.", "pod", wanted)
+    return max(found, key=lambda replica: replica.attempt), bool(uid)
+
+
+def _attempts(replicas: Iterable[Replica]) -> list[list[Replica]]:
+    order: dict[str, int] = {}
+    members = list(replicas)
+    for replica in members:
+        order.setdefault(replica.name, len(order))
+    members.sort(key=lambda one: (order[one.name], -one.attempt))
+    return [list(group) for _, group in groupby(members, key=lambda one: one.name)]
+
+
+def _pod(replica: Replica, job: Job, now_ms: int) -> dict[str, Any]:
+    end = replica.end if replica.end is not None or not job.state.finished else job.end
+    times = {
+        "GmtCreateTime": stamp(_first(replica.start, job.created)),
+        "GmtStartTime": stamp(replica.start),
+        "GmtFinishTime": stamp(end),
+    }
+    return {
+        "PodId": pod_id(replica, job),
+        "PodUid": pod_uid(replica, job),
+        "Type": pod_type(replica.name),
+        "Status": pod_status(replica, job),
+        "SubStatus": "Evicted" if "evict" in replica.reason.casefold() else "Normal",
+        "Ip": "",
+        "NodeName": replica.node,
+        "PodIps": [],
+        **{name: text for name, text in times.items() if text},
+        "Duration": seconds(replica.start, end, now_ms),
+        "supportedProfilingTypes": "",
+    }
+
+
+def _first(*times: int | None) -> int | None:
+    known: Sequence[int] = [time for time in times if time is not None]
+    return min(known, default=None)

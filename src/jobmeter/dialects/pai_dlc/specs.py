@@ -1,0 +1,148 @@
+"""JobSpecs: what each role of a job asks for, and what follows for pods, limits and totals."""
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from jobmeter.dialects.base import MissingFieldError
+from jobmeter.errors import InvalidRequestError, LimitExceededError
+
+MAX_PODS = 10_000
+"""How many pods a job may have that is registered here."""
+GIB = 2**30
+
+_TYPE = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,62}")
+_QUANTITY = re.compile(r"(\d{1,15}(?:\.\d{1,9})?) ?([munkKMGTPE]?i?)[Bb]?")
+_SUFFIXES = {
+    "": 1.0,
+    "m": 1e-3,
+    "k": 1e3,
+    **{name: 1e3 ** (power + 1) for power, name in enumerate("KMGTPE")},
+    **{f"{name}i": 1024.0 ** (power + 1) for power, name in enumerate("KMGTPE")},
+}
+
+
+class ResourceConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """What one pod asks for, as quantities in text: ``4``, ``500m``, ``64Gi``."""
+
+    cpu: str | int | float | None = msgspec.field(default=None, name="CPU")
+    gpu: str | int | float | None = msgspec.field(default=None, name="GPU")
+    gpu_type: str | None = msgspec.field(default=None, name="GPUType")
+    memory: str | int | float | None = msgspec.field(default=None, name="Memory")
+
+
+class JobSpec(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
+    """One role of a job: the members that mean something here."""
+
+    type: str | None = None
+    pod_count: int | None = None
+    image: str | None = None
+    ecs_spec: str | None = None
+    resource_config: ResourceConfig | None = None
+    use_spot_instance: bool | None = None
+    spot_spec: dict[str, Any] | None = None
+    assign_node_spec: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """What all pods ask for together: cores, GPUs, bytes. None where nobody said."""
+
+    cpu: float | None = None
+    gpu: float | None = None
+    memory: float | None = None
+    pods: int = 0
+
+
+def checked(specs: Sequence[JobSpec] | None) -> list[JobSpec]:
+    """The roles, when they make a job. Raises InvalidRequestError naming what is wrong."""
+    if not specs:
+        raise MissingFieldError("JobSpecs is mandatory for this action", "JobSpecs")
+    for at, spec in enumerate(specs):
+        where = f"JobSpecs[{at}]"
+        if not spec.type:
+            raise MissingFieldError(f"{where}.Type is mandatory for this action", f"{where}.Type")
+        if not _TYPE.fullmatch(spec.type):
+            raise InvalidRequestError(f"{where}.Type {spec.type[:64]!r} is not a role", f"{where}.Type")
+        if spec.pod_count is None or spec.pod_count < 1:
+            raise InvalidRequestError(f"{where}.PodCount must be at least 1", f"{where}.PodCount")
+        for name, value in _asked(spec.resource_config or ResourceConfig()):
+            quantity(value, f"{where}.ResourceConfig.{name}")
+    types = [str(spec.type).lower() for spec in specs]
+    if len(set(types)) != len(types):
+        raise InvalidRequestError("JobSpecs names a Type more than once", "JobSpecs")
+    if sum(spec.pod_count or 0 for spec in specs) > MAX_PODS:
+        raise LimitExceededError(f"a job may have {MAX_PODS} pods", "JobSpecs")
+    return list(specs)
+
+
+def pod_names(specs: Sequence[JobSpec]) -> Iterator[str]:
+    """The replicas that the roles make: ``worker-0``, ``worker-1``, ..."""
+    for spec in specs:
+        yield from (f"{str(spec.type).lower()}-{number}" for number in range(spec.pod_count or 0))
+
+
+def limits(specs: Sequence[JobSpec]) -> dict[str, float]:
+    """What one pod may use, by our names: that of the role with the most pods, since a job has one set of limits."""
+    config = _main(specs).resource_config or ResourceConfig()
+    found = {"cpu.limit": quantity(config.cpu, "CPU"), "memory.limit": quantity(config.memory, "Memory")}
+    return {name: value for name, value in found.items() if value}
+
+
+def instance_type(specs: Sequence[JobSpec]) -> dict[str, Any]:
+    """The machine that a pod of the role with the most pods was promised."""
+    main = _main(specs)
+    config = main.resource_config or ResourceConfig()
+    memory, gpus = quantity(config.memory, "Memory"), quantity(config.gpu, "GPU")
+    found = {
+        "id": main.ecs_spec,
+        "name": main.ecs_spec,
+        "cpu": quantity(config.cpu, "CPU"),
+        "memory": None if memory is None else round(memory),
+        "gpu_type": config.gpu_type,
+        "gpu_count": None if gpus is None else math.ceil(gpus),
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def totals(specs: Sequence[JobSpec]) -> Totals:
+    """What all pods ask for together."""
+    sums: dict[str, float] = {}
+    for spec in specs:
+        for name, value in _asked(spec.resource_config or ResourceConfig()):
+            number = quantity(value, name)
+            if number is not None:
+                sums[name] = sums.get(name, 0.0) + number * (spec.pod_count or 0)
+    pods = sum(spec.pod_count or 0 for spec in specs)
+    return Totals(cpu=sums.get("CPU"), gpu=sums.get("GPU"), memory=sums.get("Memory"), pods=pods)
+
+
+def of_record(given: Any) -> list[JobSpec]:  # noqa: ANN401 - whatever a record holds
+    """The roles that a job's record holds; none when what it holds is not a list of roles."""
+    try:
+        return msgspec.convert(given or [], list[JobSpec])
+    except msgspec.ValidationError:
+        return []
+
+
+def quantity(value: str | float | None, field: str) -> float | None:
+    """The number of ``4``, ``500m``, ``64Gi`` or ``64 GB``; None of nothing. InvalidRequestError for another text."""
+    if value is None or value == "":
+        return None
+    text = value if isinstance(value, str) else f"{value:.15g}"
+    found = _QUANTITY.fullmatch(text.strip())
+    if found is None or found[2] not in _SUFFIXES:
+        raise InvalidRequestError(f"{field} {text[:64]!r} is not a quantity such as 4, 500m or 64Gi", field)
+    return float(found[1]) * _SUFFIXES[found[2]]
+
+
+def _main(specs: Sequence[JobSpec]) -> JobSpec:
+    return max(specs, key=lambda spec: spec.pod_count or 0)
+
+
+def _asked(config: ResourceConfig) -> tuple[tuple[str, str | float | None], ...]:
+    return (("CPU", config.cpu), ("GPU", config.gpu), ("Memory", config.memory))

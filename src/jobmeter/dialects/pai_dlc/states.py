@@ -1,0 +1,84 @@
+"""PAI-DLC's words for the state of a job and of a pod, and ours."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from jobmeter.model.job import Condition, Job, JobState, Operator, Replica
+
+STATUSES: Mapping[str, JobState] = MappingProxyType(
+    {
+        "Creating": JobState.QUEUED,
+        "Queuing": JobState.QUEUED,
+        "Bidding": JobState.QUEUED,
+        "EnvPreparing": JobState.QUEUED,
+        "SanityChecking": JobState.QUEUED,
+        "Running": JobState.RUNNING,
+        "Restarting": JobState.RUNNING,
+        "Stopping": JobState.RUNNING,
+        "SucceededReserving": JobState.SUCCEEDED,
+        "FailedReserving": JobState.FAILED,
+        "Succeeded": JobState.SUCCEEDED,
+        "Failed": JobState.FAILED,
+        "Stopped": JobState.STOPPED,
+    }
+)
+"""What each of their words means."""
+
+WORDS: Mapping[JobState, str] = MappingProxyType(
+    {
+        JobState.QUEUED: "Queuing",
+        JobState.RUNNING: "Running",
+        JobState.SUCCEEDED: "Succeeded",
+        JobState.FAILED: "Failed",
+        JobState.STOPPED: "Stopped",
+    }
+)
+"""Their word for each of our states, where nobody gave a finer one."""
+
+REASONS: Mapping[JobState, tuple[str, str]] = MappingProxyType(
+    {
+        JobState.QUEUED: ("JobEnqueued", "Job is waiting to run."),
+        JobState.RUNNING: ("JobRunning", "Job is running."),
+        JobState.SUCCEEDED: ("JobSucceeded", "Job has succeeded."),
+        JobState.FAILED: ("JobFailed", "Job has failed."),
+        JobState.STOPPED: ("JobStopped", "Job was stopped."),
+    }
+)
+"""ReasonCode and ReasonMessage of a state, where the job's record says no more."""
+
+_PODS = {
+    JobState.QUEUED: "Pending",
+    JobState.RUNNING: "Running",
+    JobState.SUCCEEDED: "Succeeded",
+    # The vendor's pods know no such state; the pod of a job that was stopped ended without success.
+    JobState.STOPPED: "Failed",
+    JobState.FAILED: "Failed",
+}
+
+
+def status_of(job: Job) -> str:
+    """The job's status: the finer word of its record where that agrees with its state, which may have moved on."""
+    finer = job.extra.get("pai-dlc", {}).get("Status")
+    agrees = isinstance(finer, str) and STATUSES.get(finer) is job.state
+    return str(finer) if agrees else WORDS[job.state]
+
+
+def with_status(status: str) -> tuple[frozenset[JobState], tuple[Condition, ...]]:
+    """The states and conditions of the jobs whose ``status_of`` is that word."""
+    state = STATUSES[status]
+    if status != WORDS[state]:
+        return frozenset({state}), (Condition("extra.pai-dlc.Status", Operator.IN, (status,)),)
+    finer = tuple(word for word, meant in STATUSES.items() if meant is state and word != status)
+    others = (Condition("extra.pai-dlc.Status", Operator.NOT_IN, finer),) if finer else ()
+    return frozenset({state}), others
+
+
+def pod_status(replica: Replica, job: Job) -> str:
+    """The pod's own state, else the one that follows from its job's and its times."""
+    if replica.state is not None and (replica.state.finished or not job.state.finished):
+        return _PODS[replica.state]
+    if replica.end is not None and not job.state.finished:
+        return "Unknown"
+    if job.state is JobState.RUNNING and replica.start is None:
+        return "Pending"
+    return _PODS[job.state]

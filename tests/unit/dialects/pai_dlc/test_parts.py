@@ -1,0 +1,101 @@
+"""States, roles, pods and identifiers of PAI-DLC."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobmeter.dialects.base import Context
+from jobmeter.dialects.pai_dlc.operations.registration import new_id
+from jobmeter.dialects.pai_dlc.pods import find, pod_type, pods
+from jobmeter.dialects.pai_dlc.specs import JobSpec, ResourceConfig, of_record, quantity, totals
+from jobmeter.dialects.pai_dlc.states import STATUSES, pod_status, status_of, with_status
+from jobmeter.errors import InvalidRequestError, NotFoundError
+from jobmeter.model.job import Job, JobState, JobView, Operator, Replica
+
+
+def fits(job, status):
+    """Whether a listing with that filter shows the job: the conditions, evaluated by hand."""
+    states, conditions = with_status(status)
+    own = job.extra.get("pai-dlc", {}).get("Status")
+    return job.state in states and all((own in one.values) is (one.operator is Operator.IN) for one in conditions)
+
+
+@given(state=st.sampled_from(list(JobState)), finer=st.none() | st.sampled_from(list(STATUSES)) | st.just("Sleeping"))
+def test_a_job_is_found_under_the_status_that_it_shows_and_no_other(state, finer):
+    job = Job(id="j", state=state, extra={"pai-dlc": {"Status": finer}} if finer else {})
+    assert STATUSES[status_of(job)] is state
+    assert [status for status in STATUSES if fits(job, status)] == [status_of(job)]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("4", 4), ("500m", 0.5), ("64Gi", 64 * 2**30), ("64GB", 64e9), ("1.5 Mi", 1.5 * 2**20), (8, 8), ("2k", 2000)],
+)
+def test_quantities(text, value):
+    assert quantity(text, "CPU") == pytest.approx(value)
+
+
+@pytest.mark.parametrize("text", ["much", "-1", "4 4", "1e3", "Gi", "1ii", "nan", "4u"])
+def test_no_quantities(text):
+    with pytest.raises(InvalidRequestError) as refused:
+        quantity(text, "CPU")
+    assert refused.value.field == "CPU"
+
+
+@given(st.lists(st.tuples(st.integers(1, 50), st.integers(0, 64), st.integers(0, 8)), max_size=4))
+def test_totals_are_sums_over_pods(roles):
+    specs = [
+        JobSpec(type=f"r{n}", pod_count=count, resource_config=ResourceConfig(cpu=str(cpu), gpu=gpu))
+        for n, (count, cpu, gpu) in enumerate(roles)
+    ]
+    found = totals(specs)
+    assert (found.cpu or 0) == sum(count * cpu for count, cpu, _ in roles)
+    assert (found.gpu or 0) == sum(count * gpu for count, _, gpu in roles)
+    assert found.pods == sum(count for count, _, _ in roles)
+
+
+@pytest.mark.parametrize("given_", [None, "", 7, {"Type": "x"}, [1], [{"PodCount": "many"}]])
+def test_a_record_may_hold_anything(given_):
+    assert of_record(given_) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "role"), [("worker-0", "Worker"), ("ps-12", "PS"), ("worker-a-3", "Worker-a"), ("head", "Head")]
+)
+def test_roles_of_pods(name, role):
+    assert pod_type(name) == role
+
+
+def test_a_pod_that_says_nothing_follows_its_job():
+    def status(replica, **job):
+        return pod_status(replica, Job(id="j", **job))
+
+    started = Replica(name="worker-0", start=1)
+    assert status(started, state=JobState.RUNNING) == "Running"
+    assert status(Replica(name="worker-0"), state=JobState.RUNNING) == "Pending"
+    assert status(Replica(name="worker-0", start=1, end=2), state=JobState.RUNNING) == "Unknown"
+    assert status(started, state=JobState.QUEUED) == "Pending"
+    assert status(started, state=JobState.SUCCEEDED) == "Succeeded"
+    running = Replica(name="worker-0", state=JobState.RUNNING)
+    assert status(running, state=JobState.STOPPED) == "Failed"
+
+
+def test_every_attempt_has_its_own_uid():
+    replicas = [Replica(name="worker-0", attempt=attempt) for attempt in (1, 2, 0)]
+    view = JobView(job=Job(id="j"), replicas=replicas, allocations=[])
+    (pod,) = pods(view, 0)
+    uids = [pod["PodUid"], *(old["PodUid"] for old in pod["HistoryPods"])]
+    assert len(set(uids)) == 3
+    assert [find(view, "j-worker-0", uid)[0].attempt for uid in uids] == [2, 1, 0]
+    assert find(view, "j-worker-0")[0].attempt == 2
+    with pytest.raises(NotFoundError):
+        find(view, "j-worker-1")
+
+
+@given(st.uuids(), st.uuids())
+def test_ids_are_the_vendors_and_as_unique_as_the_request(one, other):
+    ids = {new_id(Context(0, str(uuid))) for uuid in (one, other)}
+    assert all(re.fullmatch(r"dlc[0-9a-z]{13}", text) for text in ids)
+    assert len(ids) == len({one, other})
