@@ -18,12 +18,14 @@ from jobmeter.model.series import job_key
 from jobmeter.model.time import MAX_TIME_MS, SECOND, Clock, TimeRange
 from jobmeter.query import gather
 from jobmeter.query.defaults import CORE_METRICS, default_step, job_end, life
-from jobmeter.query.frame import Entry, Frame, read
+from jobmeter.query.frame import Frame, read
 from jobmeter.query.latest import WINDOW_MS, LatestValue, newest, values
-from jobmeter.query.lines import Head, Ranks, assign, natural, sort_key, unit_of
+from jobmeter.query.layout import Layout, Layouts, lay_out
+from jobmeter.query.lines import Ranks, natural, unit_of
 from jobmeter.query.logs import pages, selector_of
 from jobmeter.query.plan import check, check_by, metrics_of, sources
 from jobmeter.query.request import By, JobQuestion, JobRef, Line, LogQuestion, MetricQuery, MetricResult, NodeRef
+from jobmeter.query.shape import Shape
 from jobmeter.query.source import Meter, Source, StoreSource
 from jobmeter.query.summary import POINTS, JobSummary, summarize
 from jobmeter.query.table import Table, lines_of
@@ -35,7 +37,7 @@ R = TypeVar("R")
 
 
 class Executor:
-    """Answers questions within a scope. Holds no state of its own: every method may be called from any thread.
+    """Answers questions within a scope. Every method may be called from any thread.
 
     A job, node or project outside of the scope is NotFoundError, as if it did not exist. An id that several visible
     projects use is InvalidRequestError (field ``project``) until the question names one.
@@ -49,6 +51,7 @@ class Executor:
         self._clock = clock
         self._limits = limits
         self._source = source or StoreSource(store)
+        self._layouts = Layouts()
 
     def run(self, question: Asks[R], scope: Scope) -> R:
         """The answer to a question.
@@ -88,14 +91,14 @@ class Executor:
         if isinstance(ref, JobRef):
             view = self._view(ref, scope)
             span = self._newest_of_job(view.job)
-            asked = self._of_job(view, names, span)
+            asked = self._of_job(view, names, span, by)
         else:
             nodes = self._nodes(ref, scope)
             span = self._newest_of_nodes(nodes)
-            asked = self._of_nodes(nodes, ref, scope, names, span)
-        frame = Frame(asked.entries, newest(asked.entries, self._source, span, meter), asked.limits)
-        line, heads = assign(frame, by, asked.ranks)
-        found = values(frame, rows, line, heads)
+            asked = self._of_nodes(nodes, ref, scope, names, span, by)
+        layout = asked.layout
+        frame = Frame(layout.shape, newest(layout.shape, self._source, span, meter), asked.limits)
+        found = values(frame, rows, layout.line, layout.heads)
         return sorted(found, key=lambda one: (one.metric, natural(one.replica), natural(one.node), natural(one.device)))
 
     def summary(self, ref: JobRef, scope: Scope) -> JobSummary:
@@ -106,9 +109,9 @@ class Executor:
         span = life(view.job, now_ms)
         step_ms = default_step(span, POINTS)
         rows = metrics_of(CORE_METRICS)
-        asked = self._of_job(view, sources(rows), span)
-        columns = read(asked.entries, self._source, span, step_ms, meter)
-        frame = Frame(asked.entries, columns, asked.limits)
+        asked = self._of_job(view, sources(rows), span, By.JOB)
+        shape = asked.layout.shape
+        frame = Frame(shape, read(shape, self._source, span, step_ms, meter), asked.limits)
         return summarize(view, frame, rows, span, step_ms, now_ms)
 
     def log_pages(self, question: LogQuestion, scope: Scope, limit: int | None = None) -> Iterator[list[LogLine]]:
@@ -131,14 +134,15 @@ class Executor:
         meter = Meter(self._clock, self._limits)
         metrics = check(query, self._limits)
         asked = self._ask(query, scope, sources(metrics))
-        entries = gather.narrow(asked.entries, query)
-        columns = read(entries, self._source, query.range, query.step_ms, meter)
-        frame = Frame(entries, columns, asked.limits)
-        line, heads = assign(frame, query.by, asked.ranks)
+        layout = asked.layout
+        columns = read(layout.shape, self._source, query.range, query.step_ms, meter)
+        frame = Frame(layout.shape, columns, asked.limits)
         lines = [
             one
             for metric in sorted(metrics, key=lambda metric: metric.name)
-            for one in _lines(metric, query, lines_of(frame, metric, query.statistic, query.aggregate, line), heads)
+            for one in _lines(
+                metric, query, lines_of(frame, metric, query.statistic, query.aggregate, layout.line), layout
+            )
         ]
         points = sum(len(one.time) for one in lines)
         if points > self._limits.query_points:
@@ -150,29 +154,57 @@ class Executor:
         return MetricResult(query=query, lines=lines, samples=meter.rows, tiers=tiers, project=asked.project)
 
     def _ask(self, query: MetricQuery, scope: Scope, names: frozenset[str]) -> "_Asked":
+        narrowing = gather.Narrowing(query.replicas, query.devices, query.labels)
         if isinstance(query.subject, NodeRef):
             nodes = self._nodes(query.subject, scope)
-            return self._of_nodes(nodes, query.subject, scope, names, query.range)
+            return self._of_nodes(nodes, query.subject, scope, names, query.range, query.by, narrowing)
         if query.by is By.JOB and not gather.of_devices(names):
             # Neither ranks nor allocations matter: the head of the job is enough, and quicker to get.
             view = JobView(job=self.head(query.subject, scope), replicas=[], allocations=[])
         else:
             view = self._view(query.subject, scope)
-        return self._of_job(view, names, query.range)
+        return self._of_job(view, names, query.range, query.by, narrowing)
 
-    def _of_job(self, view: JobView, names: frozenset[str], span: TimeRange) -> "_Asked":
-        project = view.job.project
-        entries = gather.of_job(
-            self._store, view, names, span, self._limits, lambda: self._registry.nodes(frozenset({project}))
-        )
-        return _Asked(project, entries, Ranks.of(view), view.job.limits)
+    def _of_job(
+        self,
+        view: JobView,
+        names: frozenset[str],
+        span: TimeRange,
+        by: By,
+        narrowing: gather.Narrowing = gather.EVERYTHING,
+    ) -> "_Asked":
+        job = view.job
+        own = gather.series_of_job(self._store, job, names, span, self._limits)
+
+        def make() -> Layout:
+            entries, lasting = gather.of_job(
+                self._store,
+                view,
+                own,
+                names,
+                span,
+                self._limits,
+                lambda: self._registry.nodes(frozenset({job.project})),
+            )
+            return lay_out(Shape(narrowing.keep(entries)), by, Ranks.of(view), lasting=lasting)
+
+        layout = self._layouts.get((job.project, job.id, names, by, narrowing), view, own, make)
+        return _Asked(job.project, layout, job.limits)
 
     def _of_nodes(
-        self, nodes: Sequence[Node], ref: NodeRef, scope: Scope, names: frozenset[str], span: TimeRange
+        self,
+        nodes: Sequence[Node],
+        ref: NodeRef,
+        scope: Scope,
+        names: frozenset[str],
+        span: TimeRange,
+        by: By,
+        narrowing: gather.Narrowing = gather.EVERYTHING,
     ) -> "_Asked":
         projects = _projects(ref.project, scope)
         entries = gather.of_nodes(self._store, nodes, projects, names, span, self._limits)
-        return _Asked(ref.project or "", entries, Ranks.of(None), {})
+        layout = lay_out(Shape(narrowing.keep(entries)), by, Ranks.of(None), lasting=False)
+        return _Asked(ref.project or "", layout, {})
 
     def _view(self, ref: JobRef, scope: Scope) -> JobView:
         found = self._registry.job(_projects(ref.project, scope), ref.id, self._clock.now_ms())
@@ -221,11 +253,10 @@ class Executor:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What answers a question: the series, and what the registry says of their owners."""
+    """What answers a question: the series in their lines, and what the registry says of their owner."""
 
     project: str
-    entries: list[Entry]
-    ranks: Ranks
+    layout: Layout
     limits: dict[str, float]
 
 
@@ -245,16 +276,16 @@ def _only(jobs: Sequence[Job], ref: JobRef) -> Job:
     return jobs[0]
 
 
-def _lines(metric: Metric, query: MetricQuery, table: Table, heads: Sequence[Head]) -> list[Line]:
+def _lines(metric: Metric, query: MetricQuery, table: Table, layout: Layout) -> list[Line]:
     finite = np.isfinite(table.value)
-    owner, time, value = table.owner[finite], table.time[finite], table.value[finite]
-    owners, starts = np.unique(owner, return_index=True)
-    ends = np.r_[starts[1:], len(owner)]
-    order = sorted(range(len(owners)), key=lambda at: sort_key(heads[int(owners[at])]))
+    if not finite.all():
+        table = Table(table.owner[finite], table.time[finite], table.value[finite])
+    bounds = np.searchsorted(table.owner, np.arange(len(layout.heads) + 1)).tolist()
     unit = unit_of(metric, query.statistic)
     return [
-        _line(metric.name, unit, heads[int(owners[at])], time[starts[at] : ends[at]], value[starts[at] : ends[at]])
-        for at in order
+        _line(metric.name, unit, layout.heads[at], table.time[bounds[at] : end], table.value[bounds[at] : end])
+        for at in layout.order
+        if (end := bounds[at + 1]) > bounds[at]
     ]
 
 

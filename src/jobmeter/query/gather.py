@@ -1,27 +1,45 @@
 """Which series answer a question: those of the job itself, and those of devices that it had."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 
 from jobmeter.model.catalog import Scope, find
-from jobmeter.model.job import JobView, Node
+from jobmeter.model.job import Job, JobView, Node
 from jobmeter.model.series import NOBODY, Series, job_key
-from jobmeter.model.time import SECOND, TimeRange
-from jobmeter.query.frame import Entry, Member, order
-from jobmeter.query.request import MetricQuery
+from jobmeter.model.time import MAX_TIME_MS, SECOND, TimeRange
+from jobmeter.query.shape import Entry, Member
 from jobmeter.settings import Limits
 from jobmeter.store.base import Selector, Store
 
+EVER = TimeRange(0, MAX_TIME_MS)
 
-def of_job(
-    store: Store,
-    view: JobView,
-    names: frozenset[str],
-    span: TimeRange,
-    limits: Limits,
-    nodes: Callable[[], Sequence[Node]],
-) -> list[Entry]:
-    """The entries of some metrics of a job; ``nodes`` gives the nodes of its project when they are needed."""
-    job = view.job
+
+@dataclass(frozen=True, slots=True)
+class Narrowing:
+    """Which of the entries are meant; empty parts mean all."""
+
+    replicas: frozenset[str] = frozenset()
+    devices: frozenset[str] = frozenset()
+    labels: tuple[tuple[str, str], ...] = ()
+
+    def keep(self, entries: Iterable[Entry]) -> list[Entry]:
+        """The entries that it leaves."""
+        wanted = set(self.labels)
+        return [
+            entry
+            for entry in entries
+            if (not self.replicas or entry.replica in self.replicas)
+            and (not self.devices or entry.series.device in self.devices)
+            and wanted <= set(entry.series.labels)
+        ]
+
+
+EVERYTHING = Narrowing()
+
+
+def series_of_job(store: Store, job: Job, names: frozenset[str], span: TimeRange, limits: Limits) -> Sequence[Series]:
+    """The series of some metrics that were measured for a job."""
     selector = Selector(
         projects=frozenset({job.project}),
         jobs=(job_key(job.project, job.id),),
@@ -29,10 +47,27 @@ def of_job(
         since=_since(span, limits),
         limit=limits.query_series,
     )
-    own = store.find(selector)
+    return store.find(selector)
+
+
+def of_job(
+    store: Store,
+    view: JobView,
+    own: Sequence[Series],
+    names: frozenset[str],
+    span: TimeRange,
+    limits: Limits,
+    nodes: Callable[[], Sequence[Node]],
+) -> tuple[list[Entry], bool]:
+    """The entries of some metrics of a job, and whether they are the same for every range.
+
+    ``own`` are the job's series; ``nodes`` gives the nodes of its project when they are needed.
+    """
     entries = [Entry(series, member_of(series), series.replica) for series in own]
-    entries.extend(_lent(store, view, own, of_devices(names), span, limits, nodes))
-    return order(entries)
+    if not _missing(view, own, devices := of_devices(names), EVER):
+        return entries, True
+    entries.extend(_lent(store, view, own, devices, span, limits, nodes))
+    return entries, False
 
 
 def of_nodes(
@@ -51,26 +86,14 @@ def of_nodes(
         since=_since(span, limits),
         limit=limits.query_series,
     )
-    found = store.find(selector)
-    return order([Entry(series, _member_of_node(series), series.replica) for series in found])
+    return [Entry(series, _member_of_node(series), series.replica) for series in store.find(selector)]
 
 
+@lru_cache(maxsize=1_000)
 def of_devices(names: frozenset[str]) -> frozenset[str]:
     """The names of those metrics that describe a device."""
     metrics = (find(name) for name in names)
     return frozenset(metric.name for metric in metrics if metric is not None and metric.scope is Scope.DEVICE)
-
-
-def narrow(entries: Sequence[Entry], query: MetricQuery) -> list[Entry]:
-    """The entries that the question's replicas, devices and labels leave."""
-    wanted = set(query.labels)
-    return [
-        entry
-        for entry in entries
-        if (not query.replicas or entry.replica in query.replicas)
-        and (not query.devices or entry.series.device in query.devices)
-        and wanted <= set(entry.series.labels)
-    ]
 
 
 def member_of(series: Series) -> Member:

@@ -9,11 +9,12 @@ import numpy as np
 from jobmeter.model.batch import BucketColumns, Int64s, SampleColumns, SeriesKeys
 from jobmeter.model.catalog import Metric
 from jobmeter.model.time import MINUTE, TimeRange
-from jobmeter.query.frame import Entry, Frame, groups, is_counter
+from jobmeter.query.frame import Frame, in_order
 from jobmeter.query.lines import Head, unit_of
 from jobmeter.query.plan import sources
 from jobmeter.query.reduce import Bools, References, bucket, merge, take
 from jobmeter.query.request import Statistic
+from jobmeter.query.shape import Shape
 from jobmeter.query.source import Meter, Source
 from jobmeter.query.table import lines_of
 
@@ -35,15 +36,11 @@ class LatestValue(msgspec.Struct, frozen=True, kw_only=True):
     value: float
 
 
-def newest(entries: Sequence[Entry], source: Source, span: TimeRange, meter: Meter) -> BucketColumns:
+def newest(shape: Shape, source: Source, span: TimeRange, meter: Meter) -> BucketColumns:
     """For each entry with a sample in the span its last one, as a bucket named 0: of a counter the last increase."""
-    parts: list[BucketColumns] = []
-    for group in groups(entries, span):
-        keys = SeriesKeys.of([entries[at].series for at in group.positions])
-        counters = np.array([is_counter(entries[at].series.metric) for at in group.positions])
-        columns = _last(source, keys, counters, group.span, meter)
-        parts.append(replace(columns, index=np.array(group.positions, np.uint32)[columns.index]))
-    columns = merge(parts)
+    columns = merge(
+        [in_order(_last(source, group.keys, group.counters, group.span, meter), group) for group in shape.reads(span)]
+    )
     return replace(columns, time=np.zeros(len(columns), np.int64))
 
 
@@ -87,5 +84,5 @@ def _times(frame: Frame, metric: Metric, line: Int64s, lines: int) -> Int64s:
     times = np.zeros(lines, np.int64)
     for name in sources([metric]):
         rows = frame.rows(name)
-        np.maximum.at(times, line[frame.member[rows.index]], rows.last_time)
+        np.maximum.at(times, line[frame.shape.member[rows.index]], rows.last_time)
     return times

@@ -9,8 +9,8 @@ import numpy as np
 from jobmeter.model.batch import Int64s
 from jobmeter.model.catalog import Kind, Metric
 from jobmeter.model.job import JobView
-from jobmeter.query.frame import Frame, Member
 from jobmeter.query.request import By, Statistic
+from jobmeter.query.shape import Member, Shape
 
 _DIGITS = re.compile(r"(\d+)")
 
@@ -44,12 +44,12 @@ class Ranks:
         )
 
 
-def assign(frame: Frame, by: By, ranks: Ranks) -> tuple[Int64s, list[Head]]:
-    """For each member of the frame the number of its line, and the lines' names."""
+def assign(shape: Shape, by: By, ranks: Ranks) -> tuple[Int64s, list[Head]]:
+    """For each member of the shape the number of its line, and the lines' names."""
     places: dict[tuple[str, ...], int] = {}
     heads: list[Head] = []
-    line = np.empty(len(frame.members), np.int64)
-    for at, (member, node) in enumerate(zip(frame.members, frame.nodes, strict=True)):
+    line = np.empty(len(shape.members), np.int64)
+    for at, (member, node) in enumerate(zip(shape.members, shape.nodes, strict=True)):
         key = _key(member, node, by)
         line[at] = places.setdefault(key, len(places))
         if len(heads) < len(places):

@@ -1,6 +1,6 @@
 """Where columns come from: the seam between a question and what holds the samples."""
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -9,6 +9,7 @@ import numpy as np
 from jobmeter.errors import LimitExceededError, QueryTimeoutError
 from jobmeter.model.batch import BucketColumns, SampleColumns, SeriesKeys
 from jobmeter.model.time import HOUR, Clock, TimeRange
+from jobmeter.query.closed import ClosedBuckets
 from jobmeter.query.plan import hours_around, segments
 from jobmeter.query.reduce import NEVER, Bools, References, bucket, coarsen, growth, merge
 from jobmeter.settings import Limits
@@ -75,24 +76,41 @@ class Source(Protocol):
 
 
 class StoreSource:
-    """The store alone: roll-ups where they answer exactly, raw samples elsewhere."""
+    """The store alone: roll-ups where they answer exactly, raw samples elsewhere.
 
-    def __init__(self, store: Store) -> None:
+    What roll-ups said is kept while the store can tell that it is still so.
+    """
+
+    def __init__(self, store: Store, closed: ClosedBuckets | None = None) -> None:
         self._store = store
+        self._closed = closed or ClosedBuckets()
 
     def pieces(self, keys: SeriesKeys, span: TimeRange, step_ms: int, meter: Meter) -> Iterator[Piece]:
         """See ``Source.pieces``."""
         fits = span.length_ms > _RAW_IS_QUICK and any(step_ms % tier == 0 for tier in Tier)
-        rolled = self._store.rolled(np.unique(keys.job).tolist(), hours_around(span)) if fits else []
+        jobs = np.unique(keys.job).tolist() if fits else []
+        revision = self._store.revision(jobs) if fits else None
+        rolled = self._store.rolled(jobs, hours_around(span)) if fits else []
         for segment in segments(span, step_ms, rolled):
             if segment.tier is None:
                 for block in self._store.read(keys, segment.span, meter.budget()):
                     meter.count(len(block), None)
                     yield Piece(segment.span, None, block)
             else:
-                rows = self._store.read_buckets(keys, segment.span, segment.tier, meter.budget())
-                meter.count(len(rows), segment.tier)
-                yield Piece(segment.span, segment.tier, rows)
+                for rows in self._rolled_up(keys, segment.span, segment.tier, step_ms, revision, meter):
+                    meter.count(len(rows), segment.tier)
+                    yield Piece(segment.span, segment.tier, rows)
+
+    def _rolled_up(
+        self, keys: SeriesKeys, span: TimeRange, tier: Tier, step_ms: int, revision: Hashable | None, meter: Meter
+    ) -> Iterator[BucketColumns]:
+        def rows(part: TimeRange) -> BucketColumns:
+            return self._store.read_buckets(keys, part, tier, meter.budget())
+
+        if revision is None:
+            yield rows(span)
+        else:
+            yield from self._closed.read(keys, span, tier, step_ms, revision, rows)
 
     def previous(self, keys: SeriesKeys, before_ms: int, meter: Meter) -> SampleColumns:
         """See ``Source.previous``."""

@@ -1,6 +1,7 @@
 """What a job used over its whole life, in one object."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -60,7 +61,7 @@ def summarize(
     view: JobView, frame: Frame, metrics: Sequence[Metric], span: TimeRange, step_ms: int, now_ms: int
 ) -> JobSummary:
     """The summary of a job, from a frame with its buckets of ``step_ms`` over ``span``."""
-    whole = frame.with_columns(coarsen(frame.columns, ALL_TIME_MS))
+    whole = replace(frame, columns=coarsen(frame.columns, ALL_TIME_MS))
     found = [_metric(frame, whole, metric, span, step_ms) for metric in metrics]
     told = [one for one in found if one is not None]
     start = job_start(view.job)
@@ -71,8 +72,8 @@ def summarize(
         duration_ms=None if start is None else max(until - start, 0),
         start_ms=floor_to(span.start_ms, step_ms),
         step_ms=step_ms,
-        replicas=len(({one.name for one in view.replicas} | {entry.replica for entry in frame.entries}) - {""}),
-        nodes=len(({one.node for one in view.replicas} | {entry.series.node for entry in frame.entries}) - {""}),
+        replicas=len(({one.name for one in view.replicas} | {entry.replica for entry in frame.shape.entries}) - {""}),
+        nodes=len(({one.node for one in view.replicas} | {entry.series.node for entry in frame.shape.entries}) - {""}),
         devices=len(_devices(view, frame)),
         metrics=told,
         gpu_energy_joules=next((one.total for one in told if one.metric == "gpu.energy"), None),
@@ -81,11 +82,11 @@ def summarize(
 
 def _devices(view: JobView, frame: Frame) -> set[tuple[str, str]]:
     found = {(one.node, one.device) for one in view.allocations}
-    return found | {(entry.series.node, entry.series.device) for entry in frame.entries if entry.series.device}
+    return found | {(entry.series.node, entry.series.device) for entry in frame.shape.entries if entry.series.device}
 
 
 def _metric(frame: Frame, whole: Frame, metric: Metric, span: TimeRange, step_ms: int) -> MetricSummary | None:
-    one_line = np.zeros(len(frame.members), np.int64)
+    one_line = np.zeros(len(frame.shape.members), np.int64)
     points = lines_of(frame, metric, Statistic.MEAN, None, one_line)
     if not len(points) and not len(frame.rows(metric.name)):
         return None

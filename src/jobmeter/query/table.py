@@ -116,12 +116,13 @@ def _direct(frame: Frame, metric: Metric, statistic: Statistic) -> Table:
         rows = _undisputed(frame, rows)
     if not len(rows):
         return _nothing()
-    columns = relabel(rows, frame.part[rows.index].astype(np.uint32))
+    shape, alone = frame.shape, frame.shape.alone(metric.name)
+    columns = rows if alone else relabel(rows, shape.part[rows.index].astype(np.uint32))
     value, known = statistic_of(columns, metric.kind, statistic)
-    table = Table(frame.part_member[columns.index], columns.time, value)
+    table = Table(shape.member[rows.index] if alone else shape.part_member[columns.index], columns.time, value)
     if not known.all():
         table = Table(table.owner[known], table.time[known], value[known])
-    return join(table, metric.parts)
+    return table if alone else join(table, metric.parts)
 
 
 def statistic_of(columns: BucketColumns, kind: Kind, statistic: Statistic) -> tuple[Float64s, Bools]:
@@ -151,11 +152,10 @@ _COLUMN = {
 
 def _undisputed(frame: Frame, rows: BucketColumns) -> BucketColumns:
     """Where a shared device was measured as a whole, the rows that its jobs had of it besides are left out."""
-    entry_job = np.array([bool(entry.series.job) for entry in frame.entries])
-    ours = entry_job[rows.index] if len(rows) else np.empty(0, np.bool_)
+    ours = frame.shape.of_job[rows.index]
     if ours.all() or not ours.any():
         return rows
-    member = frame.member[rows.index]
+    member = frame.shape.member[rows.index]
     numbers = _numbers(member, rows.time, member, rows.time)[0]
     return take(rows, ~ours | ~np.isin(numbers, numbers[~ours]))
 

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import uuid
 import zlib
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -63,7 +63,6 @@ class Exchange:
         self.request_id = str(uuid.uuid4()).upper()
         self.status = 0
         self.held = 0
-        self._answered = asyncio.Event()
         self.call = _call(scope)
         self._send = send
 
@@ -105,11 +104,6 @@ class Exchange:
         while (await self.receive())["type"] != "http.disconnect":
             pass
 
-    async def until_answered(self) -> Message:
-        """What a framework may wait on once the body was read: the connection's end, told after the whole answer."""
-        await self._answered.wait()
-        return {"type": "http.disconnect"}
-
     async def send(self, message: Message) -> None:
         """Pass an ASGI message on; the first one gets the request id, and its status is kept.
 
@@ -124,18 +118,34 @@ class Exchange:
         elif self.call.method == "HEAD":
             message = {**message, "body": b""}
         await self._send(message)
-        if message["type"] == "http.response.body" and not message.get("more_body", False):
-            self._answered.set()
 
     async def reply(self, answer: Answer) -> None:
         """Send a whole answer."""
         headers = [
-            (b"content-type", answer.content_type.encode("latin-1")),
+            *_encoded(answer.content_type, answer.headers),
             (b"content-length", str(len(answer.body)).encode()),
-            *((name.lower().encode("latin-1"), value.encode("latin-1", "replace")) for name, value in answer.headers),
         ]
         await self.send({"type": "http.response.start", "status": answer.status, "headers": headers})
         await self.send({"type": "http.response.body", "body": answer.body})
+
+    async def begin(self, content_type: str, headers: Sequence[tuple[str, str]]) -> None:
+        """Begin an answer of unknown length; ``go_on`` and ``end`` follow."""
+        await self.send({"type": "http.response.start", "status": 200, "headers": _encoded(content_type, headers)})
+
+    async def go_on(self, chunk: bytes) -> None:
+        """Send a part of it."""
+        await self.send({"type": "http.response.body", "body": chunk, "more_body": True})
+
+    async def end(self) -> None:
+        """Send its end."""
+        await self.send({"type": "http.response.body", "body": b""})
+
+
+def _encoded(content_type: str, headers: Sequence[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
+    return [
+        (b"content-type", content_type.encode("latin-1")),
+        *((name.lower().encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers),
+    ]
 
 
 def report(exchange: Exchange, error: JobmeterError) -> None:

@@ -1,6 +1,6 @@
 """What a telemetry engine must do. ``jobmeter.testing.store.StoreTests`` is the same contract as tests."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
@@ -126,6 +126,14 @@ class Store(Protocol):
 
     def rolled(self, jobs: Sequence[int], span: TimeRange) -> list[TimeRange]:
         """The hour-aligned parts of ``span``, sorted, where roll-ups of all these jobs hold every sample there is."""
+        ...
+
+    def revision(self, jobs: Sequence[int]) -> Hashable | None:
+        """Something that differs once the roll-ups of these jobs, or what ``rolled`` says of them, may differ.
+
+        None where the store cannot tell, because others write to the same engine. What was read after the revision
+        was taken may be kept until it changes.
+        """
         ...
 
     def roll_up(self, until_ms: int) -> int:

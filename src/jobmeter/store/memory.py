@@ -184,6 +184,9 @@ class MemoryStore:
                 parts.append(TimeRange(hour, hour + HOUR))
         return parts
 
+    def revision(self, jobs: Sequence[int]) -> None:
+        """See ``Store.revision``: others may write to the same samples."""
+
     def roll_up(self, until_ms: int) -> int:
         """See ``Store.roll_up``."""
         with self._lock:

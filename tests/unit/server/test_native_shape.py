@@ -20,7 +20,7 @@ _BODIES = {
 }
 _WRITING = [one for one in ENDPOINTS if one.action and not one.action.endswith(":read")]
 _ADMIN = [one for one in ENDPOINTS if one.action in {"keys:read", "server:read"}]
-_OF_A_JOB = [one for one in ENDPOINTS if "{job:str}" in one.path]
+_OF_A_JOB = [one for one in ENDPOINTS if "{job}" in one.path]
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +31,8 @@ def server(tmp_path_factory):
 
 
 def _path(endpoint, job="j1"):
-    path = endpoint.path.replace("{job:str}", job).replace("{node:str}", "n1")
-    path = path.replace("{key:str}", "key-1").replace("{project:str}", "default")
+    path = endpoint.path.replace("{job}", job).replace("{node}", "n1")
+    path = path.replace("{key}", "key-1").replace("{project}", "default")
     return path + ("?metric=cpu.usage" if any(query.required for query in endpoint.queries) else "")
 
 
@@ -140,10 +140,10 @@ def test_the_description_lists_every_route(server):
         for path, item in document["paths"].items()
         for method, operation in item.items()
     }
-    routes = {(one.method, BASE + one.path.replace(":str", ""), one.name) for one in ENDPOINTS}
+    routes = {(one.method, BASE + one.path, one.name) for one in ENDPOINTS}
     assert described == routes
     for endpoint in ENDPOINTS:
-        operation = document["paths"][BASE + endpoint.path.replace(":str", "")][endpoint.method.lower()]
+        operation = document["paths"][BASE + endpoint.path][endpoint.method.lower()]
         given = {(one["in"], one["name"]) for one in operation.get("parameters", ())}
         assert given == {("query", one.name) for one in endpoint.queries} | {("path", name) for name in endpoint.paths}
         assert all(one["description"] for one in operation.get("parameters", ()))

@@ -91,6 +91,9 @@ class ClickHouseStore:
         """See ``Store.rolled``."""
         return self._roller.rolled(jobs, span)
 
+    def revision(self, jobs: Sequence[int]) -> None:
+        """See ``Store.revision``: others may write to the same samples."""
+
     def roll_up(self, until_ms: int) -> int:
         """See ``Store.roll_up``."""
         return self._roller.roll_up(until_ms)

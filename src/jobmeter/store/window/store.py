@@ -1,7 +1,7 @@
 """An engine with a hot window in front: the same contract, the newest samples without asking the engine."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from jobmeter.store.window.column import View
 from jobmeter.store.window.window import Window, ascending
 
 _DEFAULT = Retention()
+_MOST_LATE = 100_000
 
 
 class WindowedStore:
@@ -37,11 +38,20 @@ class WindowedStore:
         self._appending = threading.Lock()
         self._swept_ms = 0
         self._generation = 0
+        self._settled_ms = MAX_TIME_MS
+        self._turns = 0
+        self._late: dict[int, int] = {}
+        self._rolled: dict[tuple[Hashable, tuple[int, ...], TimeRange], list[TimeRange]] = {}
 
     def append(self, batch: SampleBatch, retention: Retention = _DEFAULT) -> None:
         """See ``Store.append``."""
         with self._appending:
-            self._engine.append(batch, retention)
+            late = self._late_jobs(batch)
+            self._turn(late)
+            try:
+                self._engine.append(batch, retention)
+            finally:
+                self._turn(late)
             # First what is stale goes: a series that comes back after a day is new here, and its descriptors too.
             self._sweep()
             keys = SeriesKeys.of(batch.series)
@@ -97,11 +107,30 @@ class WindowedStore:
 
     def rolled(self, jobs: Sequence[int], span: TimeRange) -> list[TimeRange]:
         """See ``Store.rolled``."""
-        return self._engine.rolled(jobs, span)
+        name = (self.revision(jobs), tuple(jobs), span)
+        known = self._rolled.get(name)
+        if known is None:
+            known = self._engine.rolled(jobs, span)
+            if len(self._rolled) >= self._jobs:
+                self._rolled.clear()
+            self._rolled[name] = known
+        return known
+
+    def revision(self, jobs: Sequence[int]) -> Hashable:
+        """See ``Store.revision``: it differs after every roll-up, and after samples of hours that may be rolled up."""
+        return self._turns, *(self._late.get(job, 0) for job in jobs)
 
     def roll_up(self, until_ms: int) -> int:
         """See ``Store.roll_up``."""
-        return self._engine.roll_up(until_ms)
+        # From here on samples before that time may touch what is rolled up; until it is known which, all of them do.
+        self._settled_ms = max(until_ms, 0 if self._settled_ms == MAX_TIME_MS else self._settled_ms)
+        hours = 1
+        try:
+            hours = self._engine.roll_up(until_ms)
+        finally:
+            if hours:
+                self._turns += 1
+        return hours
 
     def last_times(self, jobs: Sequence[int]) -> dict[int, tuple[int, int]]:
         """See ``Store.last_times``."""
@@ -118,7 +147,10 @@ class WindowedStore:
     def delete_job(self, job: int) -> None:
         """See ``Store.delete_job``."""
         with self._appending:
-            self._engine.delete_job(job)
+            try:
+                self._engine.delete_job(job)
+            finally:
+                self._turn({job})
             self.window.drop_job(job)
             self._forget_found()
 
@@ -135,6 +167,7 @@ class WindowedStore:
     def restore(self, directory: Path) -> None:
         """See ``Store.restore``."""
         self._engine.restore(directory)
+        self._turns += 1
 
     def close(self) -> None:
         """See ``Store.close``."""
@@ -162,6 +195,19 @@ class WindowedStore:
             key = int(missing.job[position]), int(missing.series[position])
             self.window.adopt(key, time.copy(), value.copy(), since)
 
+    def _late_jobs(self, batch: SampleBatch) -> set[int]:
+        """The jobs with samples of a time that may be rolled up."""
+        late = np.unique(batch.index[batch.time < self._settled_ms])
+        return {batch.series[at].job_key for at in late.tolist()}
+
+    def _turn(self, jobs: Collection[int]) -> None:
+        """What was known of the roll-ups of these jobs is so no longer."""
+        if len(self._late) + len(jobs) > _MOST_LATE:
+            self._turns += 1
+            self._late.clear()
+        for job in jobs:
+            self._late[job] = self._late.get(job, 0) + 1
+
     def _forget_found(self) -> None:
         self._generation += 1
         self._found.clear()
@@ -181,12 +227,12 @@ class WindowedStore:
 
 def _cut(views: Sequence[View], span: TimeRange) -> SampleColumns:
     """The samples of all views inside of a span, by position and time."""
-    bounds = [np.searchsorted(view.time, (span.start_ms, span.end_ms)) for view in views]
-    if not bounds:
+    if not views:
         return SampleColumns.empty()
-    counts = np.array([end - start for start, end in bounds])
+    ends = np.array((span.start_ms, span.end_ms), np.int64)
+    bounds = [view.time.searchsorted(ends).tolist() for view in views]
     return SampleColumns(
-        np.repeat(np.arange(len(views), dtype=np.uint32), counts),
+        np.repeat(np.arange(len(views), dtype=np.uint32), [end - start for start, end in bounds]),
         np.concatenate([view.time[start:end] for view, (start, end) in zip(views, bounds, strict=True)]),
         np.concatenate([view.value[start:end] for view, (start, end) in zip(views, bounds, strict=True)]),
     )

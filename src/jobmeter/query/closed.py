@@ -1,0 +1,144 @@
+"""Buckets of hours that are over, kept for the next asking: of a day, only its last hours are read again.
+
+What is kept was true at a revision of the store (``Store.revision``) and is thrown away with it. A line of an answer
+needs whole steps, so that whole steps are kept, coarsened already; what a range cuts off at its ends is kept as it was
+read, an hour or a day at a time.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass
+
+from jobmeter.model.batch import BucketColumns, SeriesKeys
+from jobmeter.model.time import DAY, HOUR, TimeRange, ceil_to, floor_to
+from jobmeter.query.reduce import FIELDS, coarsen, merge, take
+from jobmeter.store.base import Tier
+
+BOUND = 256 * 2**20
+"""Bytes that are kept at most."""
+_STRETCH = 4
+"""A part that was asked for stays within one that is kept while that is no longer than this many times itself."""
+
+ReadRows = Callable[[TimeRange], BucketColumns]
+_Key = tuple[Hashable, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    keys: SeriesKeys
+    revision: Hashable
+    span: TimeRange
+    columns: BucketColumns
+    size: int
+
+
+class ClosedBuckets:
+    """Roll-up rows by (series, step), the least lately asked for going first. Safe to use from any thread.
+
+    Series are known by the very object that names them: a question that is asked again names them by the same one.
+    """
+
+    def __init__(self, bound: int = BOUND) -> None:
+        self._bound = bound
+        self._parts: OrderedDict[_Key, _Part] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    @property
+    def bytes(self) -> int:
+        """Memory that is in use, about."""
+        return self._bytes
+
+    def read(
+        self, keys: SeriesKeys, span: TimeRange, tier: Tier, step_ms: int, revision: Hashable, rows: ReadRows
+    ) -> Iterator[BucketColumns]:
+        """The buckets of ``step_ms`` over a span of one tier, in order of time; ``rows`` reads what is not known.
+
+        The first and the last of them hold only what lies inside of the span.
+        """
+        whole = TimeRange(*_whole_steps(span, step_ms))
+        if not whole.length_ms:
+            yield from self._ends(keys, span, tier, step_ms, revision, rows)
+            return
+        yield from self._ends(keys, TimeRange(span.start_ms, whole.start_ms), tier, step_ms, revision, rows)
+        yield self._whole(keys, whole, step_ms, revision, rows)
+        yield from self._ends(keys, TimeRange(whole.end_ms, span.end_ms), tier, step_ms, revision, rows)
+
+    def _whole(
+        self, keys: SeriesKeys, span: TimeRange, step_ms: int, revision: Hashable, rows: ReadRows
+    ) -> BucketColumns:
+        name = (id(keys), step_ms)
+        known = self._get(name, keys, revision)
+        if known is None or known.span.intersect(span) is None:
+            return self._put(name, keys, revision, span, coarsen(rows(span), step_ms)).columns
+        missing = list(_outside(span, known.span))
+        if missing:
+            parts = [coarsen(rows(part), step_ms) for part in missing]
+            covered = TimeRange(min(span.start_ms, known.span.start_ms), max(span.end_ms, known.span.end_ms))
+            columns = merge([known.columns, *parts])
+            if covered.length_ms > _STRETCH * span.length_ms:
+                covered, columns = span, _inside(columns, covered, span)
+            known = self._put(name, keys, revision, covered, columns)
+        return _inside(known.columns, known.span, span)
+
+    def _ends(
+        self, keys: SeriesKeys, span: TimeRange, tier: Tier, step_ms: int, revision: Hashable, rows: ReadRows
+    ) -> Iterator[BucketColumns]:
+        length = HOUR if tier is Tier.MINUTE else DAY
+        for start in range(floor_to(span.start_ms, length), span.end_ms, length):
+            chunk = TimeRange(start, start + length)
+            asked = chunk.intersect(span)
+            if asked is None:
+                continue
+            name = (id(keys), tier, start)
+            known = self._get(name, keys, revision)
+            # Only what the roll-ups are vouched for may be read: of the chunk, as much as the span holds so far.
+            if known is None or known.span.start_ms > asked.start_ms or known.span.end_ms < asked.end_ms:
+                known = self._put(name, keys, revision, asked, rows(asked))
+            yield coarsen(_inside(known.columns, known.span, asked), step_ms)
+
+    def _get(self, name: _Key, keys: SeriesKeys, revision: Hashable) -> _Part | None:
+        with self._lock:
+            known = self._parts.get(name)
+            if known is None:
+                return None
+            if known.keys is not keys or known.revision != revision:
+                self._drop(name)
+                return None
+            self._parts.move_to_end(name)
+            return known
+
+    def _put(self, name: _Key, keys: SeriesKeys, revision: Hashable, span: TimeRange, columns: BucketColumns) -> _Part:
+        size = sum(getattr(columns, field).nbytes for field in FIELDS) + 1_000
+        part = _Part(keys, revision, span, columns, size)
+        with self._lock:
+            self._drop(name)
+            self._parts[name] = part
+            self._bytes += size
+            while self._bytes > self._bound and self._parts:
+                self._drop(next(iter(self._parts)))
+        return part
+
+    def _drop(self, name: _Key) -> None:
+        part = self._parts.pop(name, None)
+        if part is not None:
+            self._bytes -= part.size
+
+
+def _whole_steps(span: TimeRange, step_ms: int) -> tuple[int, int]:
+    start, end = ceil_to(span.start_ms, step_ms), floor_to(span.end_ms, step_ms)
+    return (start, end) if start < end else (span.start_ms, span.start_ms)
+
+
+def _outside(span: TimeRange, known: TimeRange) -> Iterator[TimeRange]:
+    if span.start_ms < known.start_ms:
+        yield TimeRange(span.start_ms, known.start_ms)
+    if span.end_ms > known.end_ms:
+        yield TimeRange(known.end_ms, span.end_ms)
+
+
+def _inside(columns: BucketColumns, covered: TimeRange, span: TimeRange) -> BucketColumns:
+    if covered == span:
+        return columns
+    return take(columns, (columns.time >= span.start_ms) & (columns.time < span.end_ms))

@@ -1,0 +1,82 @@
+"""How a question's series are told in lines; kept for the next asking."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+
+from jobmeter.model.batch import Int64s
+from jobmeter.model.job import JobView
+from jobmeter.model.series import Series
+from jobmeter.query.lines import Head, Ranks, assign, sort_key
+from jobmeter.query.request import By
+from jobmeter.query.shape import Shape
+
+MOST_ENTRIES = 2_000_000
+"""How many entries are kept in all layouts together, some hundred bytes each."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layout:
+    """A shape and the lines that it is told in.
+
+    ``line`` int64[members] is the line of each member, ``heads`` the lines' names, ``order`` the lines as they are
+    listed. ``lasting`` is True when it answers any range: nothing in it is clipped to a part of one.
+    """
+
+    shape: Shape
+    line: Int64s
+    heads: Sequence[Head]
+    order: Sequence[int]
+    lasting: bool
+
+
+def lay_out(shape: Shape, by: By, ranks: Ranks, *, lasting: bool) -> Layout:
+    """The layout of a shape in lines of one kind."""
+    line, heads = assign(shape, by, ranks)
+    order = sorted(range(len(heads)), key=lambda at: sort_key(heads[at]))
+    return Layout(shape, line, heads, order, lasting)
+
+
+@dataclass(slots=True)
+class _Known:
+    view: JobView
+    own: Sequence[Series]
+    layout: Layout
+
+
+class Layouts:
+    """The layouts of jobs by what was asked. Safe to use from any thread.
+
+    A layout holds while the registry says the same of the job's replicas and devices, and the store gives the very same
+    list of its series: a store that cannot know what others write makes a new list, and so a new layout, each time.
+    """
+
+    def __init__(self, most: int = MOST_ENTRIES) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._known: OrderedDict[Hashable, _Known] = OrderedDict()
+        self._entries = 0
+
+    def get(self, key: Hashable, view: JobView, own: Sequence[Series], make: Callable[[], Layout]) -> Layout:
+        """The layout of that job's series for what ``key`` stands for, made by ``make`` where it is not known."""
+        known = self._known.get(key)
+        if known is not None and known.own is own and _same(known.view, view):
+            known.view = view  # the next comparison is one of identity
+            return known.layout
+        layout = make()
+        if layout.lasting:
+            self._put(key, _Known(view, own, layout))
+        return layout
+
+    def _put(self, key: Hashable, known: _Known) -> None:
+        with self._lock:
+            before = self._known.pop(key, None)
+            self._entries += len(known.layout.shape.entries) - (len(before.layout.shape.entries) if before else 0)
+            self._known[key] = known
+            while self._entries > self._most and len(self._known) > 1:
+                self._entries -= len(self._known.popitem(last=False)[1].layout.shape.entries)
+
+
+def _same(one: JobView, other: JobView) -> bool:
+    return one is other or (one.replicas == other.replicas and one.allocations == other.allocations)

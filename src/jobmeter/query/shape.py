@@ -1,0 +1,186 @@
+"""What a question is about, apart from its range: the series that answer it, and what each of them stands for.
+
+A shape is the same from one asking to the next, so that it is kept (``jobmeter.query.shapes``) while neither the job's
+record nor its series change; a request then costs array operations alone.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jobmeter.model.batch import Int64s, SeriesKeys, Uint32s
+from jobmeter.model.catalog import Kind, find
+from jobmeter.model.series import Series
+from jobmeter.model.time import TimeRange
+
+
+class Member(NamedTuple):
+    """The finest thing that a metric is told of: a device of a replica, a replica, a node, a job.
+
+    ``job`` is empty unless several jobs meet in one question (that of a node).
+    """
+
+    job: str
+    replica: str
+    cluster: str
+    node: str
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One stored series in its part for the question.
+
+    ``replica`` is whom its samples are told of, which for a device's own series is who had the device then. ``clip`` is
+    when that was: samples outside are somebody else's; None for a series of the subject itself.
+    """
+
+    series: Series
+    member: Member
+    replica: str
+    clip: TimeRange | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Read:
+    """Entries that can be read together: ``positions`` uint32[k] in the shape's entries, and their keys in that order.
+
+    ``counters`` bool[k] says which are counters. ``span`` is what to read, and since ``owned_ms`` its samples are
+    theirs.
+    """
+
+    positions: Uint32s
+    keys: SeriesKeys
+    counters: NDArray[np.bool_]
+    span: TimeRange
+    owned_ms: int
+
+
+class Shape:
+    """Entries, sorted by metric, and whom they stand for.
+
+    ``members`` are the members of all entries, ``nodes`` the node that each was seen on last; ``member`` int64[k] is
+    the position of each entry's; ``part`` int64[k] numbers the (metric, member, labels) that an entry belongs to, so
+    that attempts of one replica share a number, and ``part_member`` gives the member of each such number. ``of_job``
+    bool[k] is False for what was measured for nobody. Nothing of it changes after construction.
+    """
+
+    __slots__ = (
+        "_alone",
+        "_attempts",
+        "_ranges",
+        "_whole",
+        "entries",
+        "member",
+        "members",
+        "nodes",
+        "of_job",
+        "part",
+        "part_member",
+    )
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        """Take entries in any order; the attempts of one member then follow one another."""
+        self.entries = _sorted(entries)
+        places: dict[Member, int] = {}
+        parts: dict[tuple[str, Member, tuple[tuple[str, str], ...]], int] = {}
+        self.nodes: list[str] = []
+        self._attempts: list[int] = []
+        self._ranges: dict[str, tuple[int, int]] = {}
+        member: list[int] = []
+        part: list[int] = []
+        owners: list[int] = []
+        for at, entry in enumerate(self.entries):
+            place = places.setdefault(entry.member, len(places))
+            self._name_node(place, entry)
+            number = parts.setdefault((entry.series.metric, entry.member, entry.series.labels), len(parts))
+            if number == len(owners):
+                owners.append(place)
+            member.append(place)
+            part.append(number)
+            first, _ = self._ranges.get(entry.series.metric, (at, at))
+            self._ranges[entry.series.metric] = (first, at + 1)
+        self.members = list(places)
+        self.member: Int64s = np.array(member, np.int64)
+        self.part: Int64s = np.array(part, np.int64)
+        self.part_member: Int64s = np.array(owners, np.int64)
+        self.of_job: NDArray[np.bool_] = np.array([bool(entry.series.job) for entry in self.entries], np.bool_)
+        self._alone = {metric for metric, (at, end) in self._ranges.items() if len(set(member[at:end])) == end - at}
+        self._whole = self._readable_at_once()
+
+    def range_of(self, metric: str) -> tuple[int, int]:
+        """The positions of a metric's entries: first and end."""
+        return self._ranges.get(metric, (0, 0))
+
+    def alone(self, metric: str) -> bool:
+        """True when no two entries of the metric tell of one member: there is nothing to join below members."""
+        return metric in self._alone
+
+    def reads(self, span: TimeRange) -> Iterator[Read]:
+        """The reads that the entries need over a span; what is clipped is read within its clip alone."""
+        if self._whole is not None:
+            positions, keys, counters = self._whole
+            yield Read(positions, keys, counters, span, 0)
+            return
+        for clip, group in self._groups():
+            inside = span if clip is None else clip.intersect(span)
+            if inside is not None:
+                yield Read(*self._together(group), inside, 0 if clip is None else clip.start_ms)
+
+    def _name_node(self, place: int, entry: Entry) -> None:
+        """The node of the last attempt stays."""
+        attempt = entry.series.attempt
+        if place == len(self.nodes):
+            self.nodes.append(entry.series.node)
+            self._attempts.append(attempt)
+        elif entry.series.node and attempt >= self._attempts[place]:
+            self.nodes[place], self._attempts[place] = entry.series.node, attempt
+
+    def _readable_at_once(self) -> tuple[Uint32s, SeriesKeys, NDArray[np.bool_]] | None:
+        groups = list(self._groups())
+        if len(groups) != 1 or groups[0][0] is not None:
+            return None
+        return self._together(groups[0][1])
+
+    def _groups(self) -> Iterator[tuple[TimeRange | None, list[int]]]:
+        """Within a group each stored series occurs once, and all are clipped alike."""
+        found: dict[tuple[TimeRange | None, int], list[int]] = {}
+        seen: dict[tuple[TimeRange | None, Series], int] = {}
+        for at, entry in enumerate(self.entries):
+            times = seen.get((entry.clip, entry.series), 0)
+            seen[entry.clip, entry.series] = times + 1
+            found.setdefault((entry.clip, times), []).append(at)
+        for (clip, _), positions in found.items():
+            yield clip, positions
+
+    def _together(self, positions: Sequence[int]) -> tuple[Uint32s, SeriesKeys, NDArray[np.bool_]]:
+        keys = SeriesKeys.of([self.entries[at].series for at in positions])
+        # In the order of their keys an engine reads them as they lie.
+        order = np.lexsort((keys.series, keys.job))
+        counters = np.array([is_counter(self.entries[at].series.metric) for at in positions], np.bool_)
+        return (
+            np.array(positions, np.uint32)[order],
+            SeriesKeys(keys.job[order], keys.series[order]),
+            counters[order],
+        )
+
+
+def _sorted(entries: Sequence[Entry]) -> list[Entry]:
+    """By metric and part, a part's attempts in order, the parts as an engine keeps them: little is sorted later."""
+    first: dict[tuple[str, Member, tuple[tuple[str, str], ...]], int] = {}
+    keyed = [((one.series.metric, one.member, one.series.labels), one) for one in entries]
+    for key, one in keyed:
+        first[key] = min(first.get(key, one.series.id), one.series.id)
+    return [
+        one
+        for key, one in sorted(keyed, key=lambda pair: (pair[0][0], first[pair[0]], pair[0], pair[1].series.attempt))
+    ]
+
+
+def is_counter(name: str) -> bool:
+    """True for a metric whose samples only grow."""
+    metric = find(name)
+    return metric is not None and metric.kind is Kind.COUNTER

@@ -1,0 +1,188 @@
+"""What is kept from one question to the next never changes an answer."""
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from tests.fakes import NOW, FakeRegistry, SetClock, running_job
+
+from jobmeter.access.scope import Scope
+from jobmeter.model.catalog import CATALOG
+from jobmeter.model.job import Replica
+from jobmeter.model.series import Series
+from jobmeter.model.time import HOUR, MINUTE, SECOND, TimeRange, floor_to
+from jobmeter.query.closed import ClosedBuckets
+from jobmeter.query.execute import Executor
+from jobmeter.query.request import By, JobRef, MetricQuery, MetricResult
+from jobmeter.query.source import StoreSource
+from jobmeter.settings import Limits
+from jobmeter.store.memory import MemoryStore
+from jobmeter.store.window.store import WindowedStore
+from jobmeter.testing.samples import FOREVER, batch_of
+
+ALL = Scope(None)
+METRICS = ("gpu.utilization", "network.receive", "memory.utilization")
+START = floor_to(NOW, HOUR) - 6 * HOUR
+
+
+def _series(metric: str, replica: int, attempt: int) -> Series:
+    device = "gpu0" if metric.startswith("gpu") else ""
+    return Series(
+        metric, job="j1", replica=f"worker-{replica}", node=f"n{replica + attempt}", device=device, attempt=attempt
+    )
+
+
+def _plain(result: MetricResult) -> list[tuple[Any, ...]]:
+    return [
+        (one.metric, one.replica, one.node, one.device, one.time.tolist(), np.round(one.value, 9).tolist())
+        for one in result.lines
+    ]
+
+
+class Interleaved(RuleBasedStateMachine):
+    """Writes, late and repeated ones among them, roll-ups, deletions and questions in any order.
+
+    The oracle is an executor that was just made, on the plain engine.
+    """
+
+    @initialize(length=st.sampled_from([MINUTE, HOUR, 24 * HOUR]), bound=st.sampled_from([20_000, 2**26]))
+    def begin(self, length: int, bound: int) -> None:
+        self.engine, self.registry, self.clock = MemoryStore(), FakeRegistry(), SetClock()
+        self.registry.add_job(running_job())
+        self.written: list[tuple[Series, int]] = []
+        self.store = WindowedStore(self.engine, self.clock, length_ms=length, bound=2**26)
+        source = StoreSource(self.store, ClosedBuckets(bound))
+        self.executor = Executor(self.store, self.registry, self.clock, Limits(), source)
+
+    @rule(
+        metric=st.sampled_from(METRICS),
+        replica=st.integers(0, 2),
+        attempt=st.integers(0, 1),
+        start=st.integers(0, 6 * 60),
+        step=st.sampled_from([7, 60, 240]),
+        values=st.lists(st.integers(0, 9), min_size=1, max_size=20),
+    )
+    def write(self, metric: str, replica: int, attempt: int, start: int, step: int, values: list[int]) -> None:
+        series = _series(metric, replica, attempt)
+        times = [START + start * MINUTE + at * step * SECOND for at in range(len(values))]
+        scale = 10.0 if CATALOG[metric].maximum else 1.0
+        rows = {(series, time): value / scale for time, value in zip(times, values, strict=True)}
+        self.written.append((series, times[0]))
+        self.store.append(batch_of(rows), FOREVER)
+
+    @precondition(lambda self: self.written)
+    @rule(at=st.integers(0, 99), later=st.integers(-600, 600), value=st.integers(0, 9))
+    def write_more(self, at: int, later: int, value: int) -> None:
+        series, time = self.written[at % len(self.written)]
+        self.store.append(batch_of({(series, time + later * SECOND): value / 10}), FOREVER)
+
+    @rule(hours=st.integers(3, 6))
+    def roll_up(self, hours: int) -> None:
+        self.store.roll_up(START + hours * HOUR)
+
+    @rule()
+    def forget(self) -> None:
+        self.store.delete_job(_series(METRICS[0], 0, 0).job_key)
+
+    @rule(rank=st.integers(0, 3), attempt=st.integers(0, 1))
+    def record(self, rank: int, attempt: int) -> None:
+        view = self.registry.views["default", "j1"]
+        replicas = [Replica(name="worker-1", rank=rank, attempt=attempt)]
+        self.registry.views["default", "j1"] = msgspec.structs.replace(view, replicas=replicas)
+
+    @rule(
+        metric=st.sampled_from(METRICS),
+        by=st.sampled_from([By.JOB, By.REPLICA, By.DEVICE]),
+        start=st.integers(0, 6 * 3600),
+        length=st.integers(0, 6 * 3600),
+        step=st.sampled_from([MINUTE, 5 * MINUTE, 7 * MINUTE, HOUR, 2 * HOUR]),
+    )
+    def ask(self, metric: str, by: By, start: int, length: int, step: int) -> None:
+        span = TimeRange(START + start * SECOND, START + (start + length) * SECOND)
+        query = MetricQuery(subject=JobRef("j1"), metrics=(metric,), range=span, step_ms=step, by=by)
+        fresh = Executor(self.engine, self.registry, self.clock, Limits())
+        assert _plain(self.executor.run(query, ALL)) == _plain(fresh.run(query, ALL))
+
+    @invariant()
+    def asked_again(self) -> None:
+        if hasattr(self, "executor"):
+            for metric in METRICS:
+                self.ask(metric, By.REPLICA, 120, 6 * 3600 - 120, 5 * MINUTE)
+
+
+def test_any_order_of_writes_roll_ups_and_questions():
+    run_state_machine_as_test(
+        Interleaved,
+        settings=settings(
+            max_examples=100, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+        ),
+    )
+
+
+def test_what_is_kept_is_not_read_again():
+    reads: list[TimeRange] = []
+
+    class Counting(MemoryStore):
+        def read_buckets(self, keys, span, tier, budget):
+            reads.append(span)
+            return super().read_buckets(keys, span, tier, budget)
+
+    engine, registry, clock = Counting(), FakeRegistry(), SetClock()
+    registry.add_job(running_job())
+    store = WindowedStore(engine, clock, length_ms=HOUR, bound=2**26)
+    executor = Executor(store, registry, clock, Limits())
+    series = _series("network.receive", 0, 0)
+    store.append(batch_of({(series, START + at * MINUTE): float(at) for at in range(360)}), FOREVER)
+    store.roll_up(START + 6 * HOUR)
+
+    def ask(start_s: int) -> MetricResult:
+        span = TimeRange(START + start_s * SECOND, START + 6 * HOUR)
+        query = MetricQuery(
+            subject=JobRef("j1"), metrics=("network.receive",), range=span, step_ms=5 * MINUTE, by=By.REPLICA
+        )
+        return executor.run(query, ALL)
+
+    first = ask(30)
+    assert reads
+    reads.clear()
+    assert _plain(ask(30)) == _plain(first)
+    ask(90)
+    assert not reads, "a later start lies inside of what is kept"
+    store.append(batch_of({(series, START + 30 * MINUTE + 1): 30.5}), FOREVER)
+    (line,) = ask(30).lines
+    assert line.time.tolist() == first.lines[0].time.tolist()
+
+
+@pytest.mark.parametrize("bound", [0, 10**9])
+def test_memory_is_bounded(bound):
+    closed = ClosedBuckets(bound)
+    engine = MemoryStore()
+    store = WindowedStore(engine, SetClock(), length_ms=HOUR, bound=2**26)
+    registry = FakeRegistry()
+    registry.add_job(running_job())
+    store.append(
+        batch_of({(_series("network.receive", 0, 0), START + at * MINUTE): float(at) for at in range(360)}), FOREVER
+    )
+    store.roll_up(START + 6 * HOUR)
+    executor = Executor(store, registry, SetClock(), Limits(), StoreSource(store, closed))
+    query = MetricQuery(
+        subject=JobRef("j1"),
+        metrics=("network.receive",),
+        range=TimeRange(START, START + 6 * HOUR),
+        step_ms=5 * MINUTE,
+        by=By.REPLICA,
+    )
+    assert executor.run(query, ALL).lines
+    assert closed.bytes <= bound
+    assert bool(closed.bytes) == bool(bound)
