@@ -57,7 +57,7 @@ from jobmeter.errors import (
 )
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.model.event import EventFilter, EventPage
-from jobmeter.model.job import Job, JobFilter, JobPage, JobView
+from jobmeter.model.job import Job, JobFilter, JobPage, JobView, Project, ProjectsQuestion
 from jobmeter.model.log import LogPage
 from jobmeter.model.question import Asks
 from jobmeter.model.time import parse_time
@@ -214,6 +214,8 @@ def result_of(given: Any, question: Asks[Any]) -> Any:  # noqa: ANN401, PLR0911 
             return msgspec.convert(_job_view(given, question.ref), JobView)
         case JobFilter():
             return msgspec.convert(given or {"jobs": [], "total": 0}, JobPage)
+        case ProjectsQuestion():
+            return msgspec.convert(given or [], list[Project])
         case LogQuestion():
             return msgspec.convert(given or {"lines": []}, LogPage)
         case EventFilter():
