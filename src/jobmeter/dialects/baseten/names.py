@@ -39,7 +39,6 @@ STATUS_KEY = "current_status"
 FIELDS: Mapping[str, str] = MappingProxyType(
     {
         "job": "training_job_id",
-        "job_id": "training_job_id",
         "project": "training_project_id",
         "start": "start_epoch_millis",
         "end": "end_epoch_millis",
