@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from jobmeter.access.principal import Principal, Role
-from jobmeter.model.job import Allocation, Job, JobFilter, JobPage, JobState, JobView, Node, Replica
+from jobmeter.model.job import Allocation, Job, JobFilter, JobPage, JobState, JobView, Node, Project, Replica
 from jobmeter.model.record import Records
 from jobmeter.model.retention import Retention
 from jobmeter.registry.base import Observation, StoredKey
@@ -59,6 +59,10 @@ class FakeRegistry:
             and (not question.ids or view.job.id in question.ids)
         ]
         return JobPage(found, len(found))
+
+    def projects(self, names: frozenset[str] | None, now_ms: int) -> list[Project]:
+        found = {project for project, _ in self.views if names is None or project in names}
+        return [Project(name=name) for name in sorted(found)]
 
     def job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView]:
         return [

@@ -8,7 +8,8 @@ from jobmeter.dialects.base import Dialect
 def dialects() -> Sequence[Dialect]:
     """Every dialect, in the order in which a call is offered to them."""
     from jobmeter.dialects.alibaba.gateway import Gateway
+    from jobmeter.dialects.baseten import BASETEN
     from jobmeter.dialects.cms import CMS
     from jobmeter.dialects.pai_dlc import PAI_DLC
 
-    return (PAI_DLC, CMS, Gateway())
+    return (PAI_DLC, CMS, BASETEN, Gateway())

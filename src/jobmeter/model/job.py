@@ -143,6 +143,23 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     info: dict[str, Any] = {}
 
 
+class Project(msgspec.Struct, frozen=True, kw_only=True):
+    """A project that has, or once had, a job or a node.
+
+    ``created`` is when its first job was created, ``latest`` the job that was created last; None where it has none.
+    """
+
+    name: str
+    created: int | None = None
+    latest: Job | None = None
+
+
+class ProjectsQuestion(msgspec.Struct, Asks[list[Project]], frozen=True, kw_only=True):
+    """Which projects there are, by name; with ``names``, those of them. None: all that the asker may see."""
+
+    names: frozenset[str] | None = None
+
+
 class JobPage(msgspec.Struct, frozen=True):
     """One page of jobs, and how many match in all."""
 

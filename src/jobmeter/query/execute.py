@@ -11,7 +11,7 @@ from jobmeter.access.scope import Scope
 from jobmeter.errors import InvalidRequestError, LimitExceededError, NotFoundError
 from jobmeter.model.batch import Float64s, Int64s
 from jobmeter.model.catalog import Metric
-from jobmeter.model.job import Job, JobFilter, JobPage, JobView, Node
+from jobmeter.model.job import Job, JobFilter, JobPage, JobView, Node, Project, ProjectsQuestion
 from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.question import Asks
 from jobmeter.model.series import job_key
@@ -69,6 +69,8 @@ class Executor:
                 answer = self._list(question, scope)
             case LogQuestion():
                 answer = self._lines(question, scope)
+            case ProjectsQuestion():
+                answer = self._list_projects(question, scope)
             case _:
                 raise TypeError(f"no question about what is kept: {question!r}")
         return cast("R", answer)
@@ -221,6 +223,14 @@ class Executor:
         if (projects is not None and not projects) or (scope.job is not None and not ids):
             return JobPage([], 0)
         return self._registry.jobs(msgspec.structs.replace(question, projects=projects, ids=ids), self._clock.now_ms())
+
+    def _list_projects(self, question: ProjectsQuestion, scope: Scope) -> list[Project]:
+        names = question.names
+        if scope.projects is not None:
+            names = scope.projects if names is None else names & scope.projects
+        if scope.job is not None or (names is not None and not names):
+            return []
+        return self._registry.projects(names, self._clock.now_ms())
 
     def _nodes(self, ref: NodeRef, scope: Scope) -> list[Node]:
         if scope.job is not None:

@@ -121,9 +121,9 @@ class JobQuestion(Asks[JobView]):
 class LogQuestion(Asks[LogPage]):
     """Log lines of one job with ``start_ns <= time < end_ns`` (epoch nanoseconds; None: no bound).
 
-    Empty parts match everything. ``min_level`` leaves out lines below it, and lines without a level unless it is
-    ``debug``. ``contains`` is looked for without regard to case. ``descending`` gives the newest first. ``offset``
-    skips lines. ``count`` asks for the totals too.
+    Empty parts match everything. ``min_level`` leaves out lines below it and lines without a level. ``contains`` is
+    looked for without regard to case. ``descending`` gives the newest first. ``offset`` skips lines. ``count`` asks for
+    the totals too.
     """
 
     ref: JobRef

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from jobmeter.model.job import Allocation, Job, JobFilter, JobPage, JobView, Node
+from jobmeter.model.job import Allocation, Job, JobFilter, JobPage, JobView, Node, Project
 from jobmeter.model.record import Records
 from jobmeter.model.retention import Retention
 
@@ -69,6 +69,10 @@ class Registry(Protocol):
 
         The state of a job that nobody recorded is derived: Running if sampled in the last 5 minutes, else Succeeded.
         """
+        ...
+
+    def projects(self, names: frozenset[str] | None, now_ms: int) -> list[Project]:
+        """The projects of those names (None: all) that something was ever written to, by name."""
         ...
 
     def job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView]:

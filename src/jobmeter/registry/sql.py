@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jobmeter.model.job import Allocation, Job, JobFilter, JobPage, JobView, Node
+from jobmeter.model.job import Allocation, Job, JobFilter, JobPage, JobView, Node, Project
 from jobmeter.model.record import Records
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import SECOND
-from jobmeter.registry import backup, jobs, keys, listing, nodes, observe, schema
+from jobmeter.registry import backup, jobs, keys, listing, nodes, observe, projects, schema
 from jobmeter.registry import records as recording
 from jobmeter.registry import rows as rows_
 from jobmeter.registry.base import Observation, Registry, StoredKey
@@ -57,6 +57,11 @@ class SqlRegistry(Registry):
         """See ``Registry.jobs``."""
         with self._database.read() as connection:
             return listing.list_jobs(connection, question, now_ms, self._totals)
+
+    def projects(self, names: frozenset[str] | None, now_ms: int) -> list[Project]:
+        """See ``Registry.projects``."""
+        with self._database.read() as connection:
+            return projects.list_projects(connection, names, now_ms)
 
     def job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView]:
         """See ``Registry.job``."""

@@ -300,8 +300,8 @@ def _wanted(line: LogLine, selector: LogSelector) -> bool:
     times = (selector.start_ns is None or line.time_ns >= selector.start_ns) and (
         selector.end_ns is None or line.time_ns < selector.end_ns
     )
-    least = _LEVELS.index(selector.min_level or Level.DEBUG)
-    level = not least or (line.level is not None and _LEVELS.index(line.level) >= least)
+    least = selector.min_level
+    level = least is None or (line.level is not None and _LEVELS.index(line.level) >= _LEVELS.index(least))
     return (
         names
         and times

@@ -57,7 +57,7 @@ from jobmeter.errors import (
 )
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.model.event import EventFilter, EventPage
-from jobmeter.model.job import Job, JobFilter, JobPage, JobView
+from jobmeter.model.job import Job, JobFilter, JobPage, JobView, Project, ProjectsQuestion
 from jobmeter.model.log import LogPage
 from jobmeter.model.question import Asks
 from jobmeter.model.time import parse_time
@@ -205,19 +205,15 @@ def describe(question: Any) -> dict[str, Any]:  # noqa: ANN401 - any question
     return {"type": type(question).__name__, **{name: _plain(value) for name, value in fields.items()}}
 
 
-def result_of(given: Any, question: Asks[Any]) -> Any:  # noqa: ANN401, PLR0911 - each question has its own result
+def result_of(given: Any, question: Asks[Any]) -> Any:  # noqa: ANN401 - each question has its own result
     """A result from its JSON, in the shape that the question's answer has; None for one that finds nothing."""
     match question:
         case MetricQuery():
             return _metric_result(given or {"lines": []}, question)
         case JobQuestion():
             return msgspec.convert(_job_view(given, question.ref), JobView)
-        case JobFilter():
-            return msgspec.convert(given or {"jobs": [], "total": 0}, JobPage)
-        case LogQuestion():
-            return msgspec.convert(given or {"lines": []}, LogPage)
-        case EventFilter():
-            return msgspec.convert(given or {"events": [], "total": 0}, EventPage)
+        case JobFilter() | ProjectsQuestion() | LogQuestion() | EventFilter():
+            return _listing(given, question)
         case ShareQuestion():
             return ShareToken(given["token"], given["expires_ms"]) if given else ShareToken("token", 0)
         case RecordJobs():
@@ -228,6 +224,18 @@ def result_of(given: Any, question: Asks[Any]) -> Any:  # noqa: ANN401, PLR0911 
             return Receipt(**given) if given else Receipt(accepted=len(question.batch))
         case _:
             raise AssertionError(f"no result for {question!r}")
+
+
+def _listing(given: Any, question: Any) -> Any:  # noqa: ANN401
+    match question:
+        case JobFilter():
+            return msgspec.convert(given or {"jobs": [], "total": 0}, JobPage)
+        case ProjectsQuestion():
+            return msgspec.convert(given or [], list[Project])
+        case LogQuestion():
+            return msgspec.convert(given or {"lines": []}, LogPage)
+        case _:
+            return msgspec.convert(given or {"events": [], "total": 0}, EventPage)
 
 
 def _job_view(given: Any, ref: JobRef) -> Any:  # noqa: ANN401

@@ -132,7 +132,13 @@ METRICS: tuple[Metric, ...] = (
         text="Bytes written to storage.",
         names={"pai-dlc": "DiskWriteRate", "cms": "DISK_WRITE"},
     ),
-    Metric(name="storage.ephemeral.usage", unit="By", scope=_R, text="Ephemeral storage in use."),
+    Metric(
+        name="storage.ephemeral.usage",
+        unit="By",
+        scope=_R,
+        text="Ephemeral storage in use.",
+        names={"baseten": "ephemeral_storage.usage_bytes"},
+    ),
     Metric(name="storage.ephemeral.limit", unit="By", scope=_R, text="Ephemeral storage allowed."),
     Metric(
         name="storage.ephemeral.utilization",
@@ -143,8 +149,15 @@ METRICS: tuple[Metric, ...] = (
         maximum=1.5,
         ratio=("storage.ephemeral.usage", "storage.ephemeral.limit"),
         text="Ephemeral storage in use over allowed.",
+        names={"baseten": "ephemeral_storage.utilization"},
     ),
-    Metric(name="storage.cache.usage", unit="By", scope=_R, text="Cache storage in use."),
+    Metric(
+        name="storage.cache.usage",
+        unit="By",
+        scope=_R,
+        text="Cache storage in use.",
+        names={"baseten": "cache.usage_bytes"},
+    ),
     Metric(name="storage.cache.limit", unit="By", scope=_R, text="Cache storage allowed."),
     Metric(
         name="storage.cache.utilization",
@@ -155,5 +168,6 @@ METRICS: tuple[Metric, ...] = (
         maximum=1.5,
         ratio=("storage.cache.usage", "storage.cache.limit"),
         text="Cache storage in use over allowed.",
+        names={"baseten": "cache.utilization"},
     ),
 )

@@ -100,7 +100,7 @@ def _question(ask: Ask, limit: int) -> LogQuestion:
         replicas=frozenset(given.texts("replica")),
         attempt=given.integer("attempt", 0, 0, 2**31 - 1) if given.text("attempt") else None,
         stream=given.text("stream"),
-        min_level=_level(least, "level") if least else None,
+        min_level=_least(least) if least else None,
         contains=given.text("contains"),
         start_ns=start,
         end_ns=end,
@@ -114,6 +114,12 @@ def _question(ask: Ask, limit: int) -> LogQuestion:
 def _time(ask: Ask, name: str) -> int | None:
     text = ask.arguments.text(name)
     return parse_time_ns(text, name) if text else None
+
+
+def _least(word: str) -> Level | None:
+    # The lowest level asks for everything, lines that do not say their level included.
+    level = _level(word, "level")
+    return None if level is Level.DEBUG else level
 
 
 def _level(word: str, field: str) -> Level:

@@ -144,7 +144,7 @@ class _Where:
     @classmethod
     def of(cls, selector: LogSelector) -> "_Where":
         """The conditions of a selector."""
-        least = None if selector.min_level in {None, Level.DEBUG} else _CODES.get(selector.min_level)
+        least = None if selector.min_level is None else _CODES[selector.min_level]
         given: list[tuple[str, str, Any]] = [
             ("job = {job:UInt64}", "job", job_key(selector.project, selector.job)),
             ("time_ns >= {start:Int64}", "start", selector.start_ns),

@@ -1,0 +1,127 @@
+"""Jobs and projects as Baseten writes them. The order of the keys is that of its documents."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from jobmeter.dialects.baseten.names import DEFAULT_STATUS, NAME, STATUS_KEY, STATUSES
+from jobmeter.model.job import Allocation, InstanceType, Job, JobView, Project
+from jobmeter.model.time import iso
+
+_MIB = 1 << 20
+
+
+def job_body(view: JobView) -> dict[str, Any]:
+    """A ``TrainingJobV1``. What nobody said is null, 0 or empty where null is not allowed; ``user`` is then absent."""
+    job = view.job
+    kept = extra(job)
+    body = {
+        "id": job.id,
+        "created_at": iso(created(job)),
+        "current_status": status(job),
+        "error_message": job.error or None,
+        "instance_type": instance_type(view),
+        "node_count": max(1, len({replica.name for replica in view.replicas})),
+        "updated_at": iso(updated(job)),
+        "training_project_id": job.project,
+        "training_project": summary(job.project),
+        "name": job.name or None,
+        "checkpoint_sync_status": _text(kept, "checkpoint_sync_status"),
+        "priority": _whole(kept, "priority") or 0,
+        "availability_model": _text(kept, "availability_model") or "dedicated",
+    }
+    # `truss train view` fails on a null.
+    return {**body, "user": {"email": job.user}} if job.user else body
+
+
+def project_body(project: Project, latest: JobView | None) -> dict[str, Any]:
+    """A ``TrainingProjectV1``: its id is its name. One without jobs is as old as time."""
+    moment = 0 if project.created is None else project.created
+    changed = moment if latest is None else max(moment, updated(latest.job))
+    return {
+        **summary(project.name),
+        "created_at": iso(moment),
+        "updated_at": iso(changed),
+        "team_name": None,
+        "latest_job": None if latest is None else job_body(latest),
+    }
+
+
+def summary(project: str) -> dict[str, str]:
+    """A ``TrainingProjectSummaryV1``."""
+    return {"id": project, "name": project}
+
+
+def extra(job: Job) -> Mapping[str, Any]:
+    """What the job's record keeps in Baseten's own words."""
+    return job.extra.get(NAME, {})
+
+
+def status(job: Job) -> str:
+    """The job's status: the finer word that its record keeps, as long as it is one for the job's state."""
+    kept = _text(extra(job), STATUS_KEY)
+    return kept if kept is not None and STATUSES.get(kept) is job.state else DEFAULT_STATUS[job.state]
+
+
+def created(job: Job) -> int:
+    """When the job was created: as recorded, else its start, else when it was first written of."""
+    known = (job.created, job.start, job.first_sample, job.updated)
+    return next((time for time in known if time is not None), 0)
+
+
+def updated(job: Job) -> int:
+    """When something of the job changed last."""
+    known = (job.updated, job.end, job.last_sample, job.start)
+    return max((time for time in known if time is not None), default=created(job))
+
+
+def instance_type(view: JobView) -> dict[str, Any]:
+    """An ``InstanceTypeV1``.
+
+    From the record's instance type, else from what one replica was allowed (the job's limits) and had (allocations).
+    """
+    kind = view.job.instance_type or InstanceType()
+    limits, kept = view.job.limits, kind.extra
+    return {
+        "id": kind.id or kind.name,
+        "name": kind.name or kind.id,
+        "memory_limit_mib": _first(
+            _whole(kept, "memory_limit_mib"), _mib(kind.memory), _mib(limits.get("memory.limit")), 0
+        ),
+        "millicpu_limit": _first(_whole(kept, "millicpu_limit"), _milli(kind.cpu), _milli(limits.get("cpu.limit")), 0),
+        "gpu_count": _first(kind.gpu_count, _most_gpus(view.allocations)),
+        "gpu_type": kind.gpu_type or None,
+        "gpu_memory_limit_mib": _first(
+            _whole(kept, "gpu_memory_limit_mib"), _mib(kind.gpu_memory), _mib(limits.get("gpu.memory.limit"))
+        ),
+    }
+
+
+def _first(*values: int | None) -> int | None:
+    return next((value for value in values if value is not None), None)
+
+
+def _mib(size: float | None) -> int | None:
+    return None if size is None else round(size / _MIB)
+
+
+def _milli(cores: float | None) -> int | None:
+    return None if cores is None else round(cores * 1000)
+
+
+def _most_gpus(allocations: Iterable[Allocation]) -> int:
+    """The most GPUs that one replica had on one node."""
+    devices: dict[tuple[str, str, str], set[str]] = {}
+    for one in allocations:
+        if one.device.startswith("gpu"):
+            devices.setdefault((one.replica, one.cluster, one.node), set()).add(one.device)
+    return max(map(len, devices.values()), default=0)
+
+
+def _text(kept: Mapping[str, Any], name: str) -> str | None:
+    value = kept.get(name)
+    return value if isinstance(value, str) and value else None
+
+
+def _whole(kept: Mapping[str, Any], name: str) -> int | None:
+    value = kept.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

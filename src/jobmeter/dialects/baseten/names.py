@@ -1,0 +1,48 @@
+"""Baseten's names for metrics, states and fields, and ours."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from jobmeter.model.catalog import by_dialect_name
+from jobmeter.model.job import JobState
+
+NAME = "baseten"
+
+METRICS: Mapping[str, str] = MappingProxyType({name: metric.name for name, metric in by_dialect_name(NAME).items()})
+"""Our metric of each of theirs. A dot parts the name of an object from that of its member."""
+CACHE_METRICS = tuple(metric for name, metric in METRICS.items() if name.startswith("cache."))
+"""What is told of the whole job."""
+NODE_METRICS = tuple(metric for metric in METRICS.values() if metric not in CACHE_METRICS)
+"""What is told of each node, and of the GPUs in it."""
+
+STATUSES: Mapping[str, JobState] = MappingProxyType(
+    {
+        "TRAINING_JOB_PENDING": JobState.QUEUED,
+        "TRAINING_JOB_CREATED": JobState.QUEUED,
+        "TRAINING_JOB_QUEUED": JobState.QUEUED,
+        "TRAINING_JOB_DEPLOYING": JobState.QUEUED,
+        "TRAINING_JOB_RUNNING": JobState.RUNNING,
+        "TRAINING_JOB_COMPLETED": JobState.SUCCEEDED,
+        "TRAINING_JOB_FAILED": JobState.FAILED,
+        "TRAINING_JOB_DEPLOY_FAILED": JobState.FAILED,
+        "TRAINING_JOB_STOPPED": JobState.STOPPED,
+    }
+)
+"""The state that each of their statuses is a finer word for."""
+DEFAULT_STATUS: Mapping[JobState, str] = MappingProxyType(
+    {state: status for status, state in reversed(tuple(STATUSES.items()))}
+)
+"""The status of a job of which only the state is known: the first one above."""
+STATUS_KEY = "current_status"
+"""Where ``Job.extra["baseten"]`` keeps the finer word."""
+
+FIELDS: Mapping[str, str] = MappingProxyType(
+    {
+        "job": "training_job_id",
+        "project": "training_project_id",
+        "start": "start_epoch_millis",
+        "end": "end_epoch_millis",
+        "step": "step_seconds",
+    }
+)
+"""Their name of a field that one of our own errors names."""

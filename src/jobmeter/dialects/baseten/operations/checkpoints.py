@@ -1,0 +1,109 @@
+"""The checkpoints that a job reported, and where their files are.
+
+https://docs.baseten.co/reference/training-api/get-training-job-checkpoints
+"""
+
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from jobmeter.access.call import Call
+from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask
+from jobmeter.dialects.baseten.arguments import Arguments
+from jobmeter.dialects.baseten.bodies import created, job_body
+from jobmeter.dialects.baseten.operations.common import JOB_PARAMETERS, JOB_PATH, RATE, answer, job_ref
+from jobmeter.model.job import Checkpoint, Job
+from jobmeter.model.time import iso
+from jobmeter.query.request import JobQuestion
+
+MOST_FILES = 1_000
+_MOST_TOKEN = 2**53
+
+
+def list_checkpoints(call: Call, context: Context) -> Steps:  # noqa: ARG001 - the shape of every operation
+    """Every checkpoint, oldest first."""
+    view = yield from ask(JobQuestion(job_ref(context)))
+    bodies = [_checkpoint(one, view.job) for one in _sorted(view.job)]
+    return answer({"training_job": job_body(view), "checkpoints": bodies})
+
+
+def list_files(call: Call, context: Context) -> Steps:
+    """One page of the files of all checkpoints."""
+    arguments = Arguments(call)
+    size = arguments.integer("page_size", 1, MOST_FILES) or MOST_FILES
+    offset = arguments.integer("page_token", 0, _MOST_TOKEN) or 0
+    view = yield from ask(JobQuestion(job_ref(context)))
+    files = [_file(one, url, view.job) for one in _sorted(view.job) for url in one.files]
+    after = offset + size
+    return answer(
+        {
+            "presigned_urls": files[offset:after],
+            "next_page_token": after if after < len(files) else None,
+            "total_count": len(files),
+        }
+    )
+
+
+def _sorted(job: Job) -> list[Checkpoint]:
+    return sorted(job.checkpoints, key=lambda one: (_moment(one, job), one.id))
+
+
+def _moment(one: Checkpoint, job: Job) -> int:
+    return created(job) if one.created is None else one.created
+
+
+def _checkpoint(one: Checkpoint, job: Job) -> dict[str, Any]:
+    adapter = one.extra.get("lora_adapter_config")
+    state = one.extra.get("sync_status")
+    return {
+        "checkpoint_id": one.id,
+        "created_at": iso(_moment(one, job)),
+        "checkpoint_type": one.type,
+        "base_model": one.base_model or None,
+        "lora_adapter_config": adapter if isinstance(adapter, dict) else None,
+        "size_bytes": one.size or 0,
+        "sync_status": state if isinstance(state, str) else None,
+        "training_job_id": job.id,
+        "id": one.id,
+    }
+
+
+def _file(one: Checkpoint, url: str, job: Job) -> dict[str, Any]:
+    name = unquote(urlsplit(url).path).rpartition("/")[2]
+    return {
+        "url": url,
+        "relative_file_name": f"{one.id}/{name}" if name else one.id,
+        "node_rank": 0,
+        "size_bytes": (one.size or 0) if len(one.files) == 1 else 0,
+        "last_modified": iso(_moment(one, job)),
+    }
+
+
+OPERATIONS = (
+    Operation(
+        name="get_training_projects_jobs_checkpoints",
+        action="jobs:read",
+        method="GET",
+        path=f"{JOB_PATH}/checkpoints",
+        answer=list_checkpoints,
+        parameters=JOB_PARAMETERS,
+        text="The job and the checkpoints that its records report, oldest first. A size that is not known is 0.",
+        rate=RATE,
+    ),
+    Operation(
+        name="get_training_projects_jobs_checkpoint_files",
+        action="jobs:read",
+        method="GET",
+        path=f"{JOB_PATH}/checkpoint_files",
+        answer=list_files,
+        parameters=(
+            *JOB_PARAMETERS,
+            Parameter("page_size", "query", f"1 to {MOST_FILES} files. Default: {MOST_FILES}."),
+            Parameter("page_token", "query", "`next_page_token` of the page before. Default: 0."),
+        ),
+        text=(
+            "The addresses that the records of checkpoints name, checkpoint after checkpoint: they are passed on as "
+            "they were reported, not signed. The size of one file among several is not known and 0."
+        ),
+        rate=RATE,
+    ),
+)

@@ -1,0 +1,147 @@
+"""One job: what it is, its priority, its end.
+
+https://docs.baseten.co/reference/training-api/get-training-job
+"""
+
+from typing import Any
+
+from jobmeter.access.call import Call
+from jobmeter.dialects.base import Context, DeleteJob, Operation, Parameter, RecordJobs, Steps, StopJob, ask
+from jobmeter.dialects.baseten.arguments import Arguments
+from jobmeter.dialects.baseten.bodies import job_body
+from jobmeter.dialects.baseten.names import NAME
+from jobmeter.dialects.baseten.operations.common import JOB_PARAMETERS, JOB_PATH, RATE, answer, job_ref
+from jobmeter.dialects.baseten.operations.projects import project
+from jobmeter.errors import ConflictError
+from jobmeter.model.job import JobState
+from jobmeter.model.record import JobRecord, Records
+from jobmeter.query.request import JobQuestion
+
+MOST_PRIORITY = 2**31 - 1
+_MODELS = {"dedicated": "dedicated", "spot": "spot"}
+
+
+def get_job(call: Call, context: Context) -> Steps:  # noqa: ARG001 - the shape of every operation
+    """One job and its project."""
+    view = yield from ask(JobQuestion(job_ref(context)))
+    body = yield from project(view.job.project, context)
+    return answer({"training_project": body, "training_job": job_body(view)})
+
+
+def update_job(call: Call, context: Context) -> Steps:
+    """Keep a new priority or availability model; whoever runs the job heeds it or does not."""
+    arguments, ref = Arguments(call), job_ref(context)
+    wanted: dict[str, Any] = {
+        "priority": arguments.integer("priority", -MOST_PRIORITY, MOST_PRIORITY),
+        "availability_model": arguments.choice("availability_model", _MODELS),
+    }
+    wanted = {name: value for name, value in wanted.items() if value is not None}
+    view = yield from ask(JobQuestion(ref))
+    if wanted:
+        if view.job.state is not JobState.QUEUED:
+            raise ConflictError(f"Only a pending job can be changed; job {view.job.id} is not pending.")
+        record = JobRecord(job_id=view.job.id, project=view.job.project, extra={NAME: wanted})
+        yield from ask(RecordJobs(Records(jobs=[record])))
+        view = yield from ask(JobQuestion(ref))
+    return answer({"training_job": job_body(view)})
+
+
+def stop_job(call: Call, context: Context) -> Steps:  # noqa: ARG001
+    """Note that the job is to stop."""
+    yield from ask(StopJob(job_ref(context)))
+    view = yield from ask(JobQuestion(job_ref(context)))
+    return answer({"training_job": job_body(view)})
+
+
+def delete_job(call: Call, context: Context) -> Steps:  # noqa: ARG001
+    """Forget the job and everything that was measured of it."""
+    job = yield from ask(DeleteJob(job_ref(context)))
+    return answer({"id": job.id, "deleted": True, "training_project_id": job.project})
+
+
+def auth_codes(call: Call, context: Context) -> Steps:  # noqa: ARG001
+    """The sessions on the job's machines: there are none."""
+    yield from ask(JobQuestion(job_ref(context)))
+    return answer({"auth_codes": []})
+
+
+def download(call: Call, context: Context) -> Steps:  # noqa: ARG001
+    """Where the job's uploads can be fetched: nowhere."""
+    yield from ask(JobQuestion(job_ref(context)))
+    return answer({"artifact_presigned_urls": []})
+
+
+OPERATIONS = (
+    Operation(
+        name="get_training_projects_jobs_training_job_id",
+        action="jobs:read",
+        method="GET",
+        path=JOB_PATH,
+        answer=get_job,
+        parameters=JOB_PARAMETERS,
+        text=(
+            "One job and its project. `instance_type` is that of the job's record, else what its limits and "
+            "allocations tell; where nobody said anything, texts are empty, numbers 0, and what may be null is null. "
+            "`current_status` is `extra.baseten.current_status` of the record where that is a word for the job's "
+            "state. `user` is absent where it is unknown."
+        ),
+        rate=RATE,
+    ),
+    Operation(
+        name="patch_training_projects_jobs",
+        action="jobs:write",
+        method="PATCH",
+        path=JOB_PATH,
+        answer=update_job,
+        parameters=(
+            *JOB_PARAMETERS,
+            Parameter("priority", "body", "A whole number."),
+            Parameter("availability_model", "body", "`dedicated` or `spot`."),
+        ),
+        text="Keeps what was sent in `extra.baseten` of the job's record, while the job is pending.",
+        rate=RATE,
+    ),
+    Operation(
+        name="delete_training_projects_jobs",
+        action="jobs:delete",
+        method="DELETE",
+        path=JOB_PATH,
+        answer=delete_job,
+        parameters=JOB_PARAMETERS,
+        text="Forgets the job, its samples, its logs and its events. Needs an administrator's key.",
+        rate=RATE,
+    ),
+    Operation(
+        name="post_training_projects_jobs_stop",
+        action="jobs:write",
+        method="POST",
+        path=f"{JOB_PATH}/stop",
+        answer=stop_job,
+        parameters=JOB_PARAMETERS,
+        text=(
+            "Marks the job as stopped. Jobmeter ends no processes: whoever runs the job does. A job that has ended is "
+            "refused with `CONFLICT`."
+        ),
+        rate=RATE,
+    ),
+    Operation(
+        name="get_training_projects_jobs_auth_codes",
+        action="jobs:read",
+        method="GET",
+        path=f"{JOB_PATH}/auth_codes",
+        answer=auth_codes,
+        parameters=JOB_PARAMETERS,
+        text="`auth_codes` is empty: Jobmeter opens no sessions.",
+        rate=RATE,
+    ),
+    Operation(
+        name="get_training_projects_jobs_download",
+        action="jobs:read",
+        method="GET",
+        path=f"{JOB_PATH}/download",
+        answer=download,
+        parameters=JOB_PARAMETERS,
+        text="`artifact_presigned_urls` is empty: Jobmeter takes no uploads.",
+        rate=RATE,
+    ),
+)

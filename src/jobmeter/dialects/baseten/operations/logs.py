@@ -1,0 +1,123 @@
+"""The log lines of a job.
+
+https://docs.baseten.co/reference/training-api/get-training-job-logs
+"""
+
+from collections.abc import Generator
+from typing import Any
+
+from jobmeter.access.call import Call
+from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask
+from jobmeter.dialects.baseten.arguments import Arguments
+from jobmeter.dialects.baseten.operations.common import JOB_PARAMETERS, JOB_PATH, RATE, answer, job_ref
+from jobmeter.errors import InvalidRequestError
+from jobmeter.model.event import Level
+from jobmeter.model.log import LogLine
+from jobmeter.model.question import Asks
+from jobmeter.model.time import DAY, MAX_TIME_MS, MINUTE
+from jobmeter.query.request import LogQuestion
+
+MOST_LINES = 1_000
+DEFAULT_LINES = 500
+DEFAULT_WINDOW_MS = 30 * MINUTE
+MOST_WINDOW_MS = 7 * DAY
+MOST_IN_A_MILLISECOND = 10_000
+_NANOSECONDS = 1_000_000
+_DIRECTIONS = {"asc": "asc", "desc": "desc"}
+_LEVELS = {level.value.upper(): level for level in Level}
+
+
+def job_logs(call: Call, context: Context) -> Steps:
+    """Lines of one window, from its newer or from its older end."""
+    arguments = Arguments(call)
+    start, end = _window(arguments, context.now_ms)
+    ascending = arguments.choice("direction", _DIRECTIONS) == "asc"
+    question = LogQuestion(
+        ref=job_ref(context),
+        min_level=arguments.choice("min_level", _LEVELS),
+        start_ns=start * _NANOSECONDS,
+        end_ns=end * _NANOSECONDS,
+        descending=not ascending,
+        limit=arguments.integer("limit", 1, MOST_LINES) or DEFAULT_LINES,
+    )
+    lines = (yield from ask(question)).lines
+    if ascending and len(lines) == MOST_LINES:
+        lines = yield from _completed(question, lines)
+    return answer({"logs": [_body(line) for line in lines]})
+
+
+def _window(arguments: Arguments, now_ms: int) -> tuple[int, int]:
+    end = arguments.time("end_epoch_millis")
+    end = now_ms if end is None else end
+    start = arguments.time("start_epoch_millis")
+    start = max(0, end - DEFAULT_WINDOW_MS) if start is None else start
+    if end < start:
+        raise InvalidRequestError("end_epoch_millis is before start_epoch_millis", "end")
+    if end - start > MOST_WINDOW_MS:
+        raise InvalidRequestError("start_epoch_millis and end_epoch_millis may be 7 days apart", "start")
+    return start, end
+
+
+def _completed(question: LogQuestion, lines: list[LogLine]) -> Generator[Asks[Any], Any, list[LogLine]]:
+    """A full page with all the lines of its last millisecond.
+
+    `truss` fetches pages of the largest size and continues at the next millisecond: it would lose what is left of one
+    that a page cuts.
+    """
+    start = lines[-1].time_ns - lines[-1].time_ns % _NANOSECONDS
+    page = yield from ask(
+        LogQuestion(
+            ref=question.ref,
+            min_level=question.min_level,
+            start_ns=start,
+            end_ns=min(start + _NANOSECONDS, question.end_ns or MAX_TIME_MS * _NANOSECONDS),
+            limit=MOST_IN_A_MILLISECOND,
+        )
+    )
+    return [*(line for line in lines if line.time_ns < start), *page.lines]
+
+
+def _body(line: LogLine) -> dict[str, Any]:
+    return {
+        "timestamp": str(line.time_ns),
+        "message": line.text,
+        "replica": line.replica or None,
+        "request_id": None,
+        "level": None if line.level is None else line.level.value.upper(),
+    }
+
+
+def _operation(method: str, where: Any) -> Operation:  # noqa: ANN401 - one of Parameter's literals
+    return Operation(
+        name=f"{method.lower()}_training_projects_jobs_logs",
+        action="jobs:read",
+        method=method,
+        path=f"{JOB_PATH}/logs",
+        answer=job_logs,
+        parameters=(
+            *JOB_PARAMETERS,
+            Parameter("start_epoch_millis", where, "Epoch milliseconds, included. Default: 30 minutes before the end."),
+            Parameter(
+                "end_epoch_millis",
+                where,
+                "Epoch milliseconds, not included, at most 7 days after the start. Default: now.",
+            ),
+            Parameter("direction", where, "`desc`, the newest first, or `asc`. Default: `desc`."),
+            Parameter("limit", where, f"1 to {MOST_LINES} lines. Default: {DEFAULT_LINES}."),
+            Parameter(
+                "min_level",
+                where,
+                f"{', '.join(f'`{level}`' for level in _LEVELS)}: lines of that level or above, none without a level. "
+                "Default: every line.",
+            ),
+        ),
+        text=(
+            "Log lines: `{logs: [{timestamp, message, replica, request_id, level}]}`, `timestamp` in nanoseconds since "
+            f"the epoch as text. A page of {MOST_LINES} lines in ascending order is completed to a whole millisecond, "
+            "at which `truss` continues."
+        ),
+        rate=RATE,
+    )
+
+
+OPERATIONS = (_operation("GET", "query"), _operation("POST", "body"))

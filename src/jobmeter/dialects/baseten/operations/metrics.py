@@ -1,0 +1,187 @@
+"""The metrics of a job: top level the leader's, below each node's.
+
+https://docs.baseten.co/reference/training-api/get-training-job-metrics
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from jobmeter.access.call import Call
+from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask
+from jobmeter.dialects.baseten.arguments import Arguments
+from jobmeter.dialects.baseten.bodies import job_body
+from jobmeter.dialects.baseten.names import CACHE_METRICS, METRICS, NODE_METRICS
+from jobmeter.dialects.baseten.operations.common import JOB_PARAMETERS, JOB_PATH, RATE, answer, job_ref
+from jobmeter.model.catalog import CATALOG, Scope
+from jobmeter.model.job import Job, JobView
+from jobmeter.model.time import MAX_TIME_MS, SECOND, TimeRange, iso
+from jobmeter.query.defaults import default_range, default_step, life
+from jobmeter.query.lines import natural
+from jobmeter.query.request import By, JobQuestion, Line, MetricQuery
+
+Points = list[dict[str, Any]]
+
+
+def job_metrics(call: Call, context: Context) -> Steps:
+    """CPU, memory, GPUs and storage of each node, and the cache of the job."""
+    arguments, ref = Arguments(call), job_ref(context)
+    start, end = arguments.time("start_epoch_millis"), arguments.time("end_epoch_millis")
+    seconds = arguments.integer("step_seconds", 1, MAX_TIME_MS // SECOND)
+    view = yield from ask(JobQuestion(ref))
+    span = asked_range(view.job, context.now_ms, start, end, seconds and seconds * SECOND)
+    step_ms = seconds * SECOND if seconds else default_step(span)
+    of_nodes = yield from ask(MetricQuery(subject=ref, metrics=NODE_METRICS, range=span, step_ms=step_ms, by=By.DEVICE))
+    of_job = yield from ask(MetricQuery(subject=ref, metrics=CACHE_METRICS, range=span, step_ms=step_ms, by=By.JOB))
+    nodes = _nodes(view, of_nodes.lines)
+    cache = _storage("cache", {line.metric: _points([line]) for line in of_job.lines})
+    return answer(
+        {
+            **nodes.get(_leader(view, nodes), _node({}, {})),
+            "training_job": job_body(view),
+            "cache": cache if any(cache.values()) else None,
+            "per_node_metrics": [{"node_id": name, "metrics": metrics} for name, metrics in nodes.items()],
+        }
+    )
+
+
+def asked_range(job: Job, now_ms: int, start: int | None, end: int | None, step_ms: int | None) -> TimeRange:
+    """The range of a question: of a finished job by default its life, of another the last hour.
+
+    Nothing was measured after the end of a job, so that a start beyond it leaves an empty range.
+    """
+    if start is not None and end is None and start > life(job, now_ms).end_ms:
+        return TimeRange(start, start)
+    return default_range(job, now_ms, start=start, end=end, step_ms=step_ms)
+
+
+def _nodes(view: JobView, lines: Sequence[Line]) -> dict[str, dict[str, Any]]:
+    """The metrics of each replica that has any, the leader first."""
+    ranks = gpu_ranks(view, lines)
+    plain: dict[str, dict[str, list[Line]]] = {}
+    gpus: dict[str, dict[str, dict[int, list[Line]]]] = {}
+    for line in lines:
+        name = node_id(line)
+        if CATALOG[line.metric].scope is Scope.DEVICE:
+            rank = ranks[line.replica, line.node, line.device]
+            gpus.setdefault(name, {}).setdefault(line.metric, {}).setdefault(rank, []).append(line)
+        else:
+            plain.setdefault(name, {}).setdefault(line.metric, []).append(line)
+    order = _order(view)
+    return {
+        name: _node(
+            {metric: _points(own) for metric, own in plain.get(name, {}).items()},
+            {
+                metric: {str(rank): _points(by_rank[rank]) for rank in sorted(by_rank)}
+                for metric, by_rank in gpus.get(name, {}).items()
+            },
+        )
+        for name in sorted(plain.keys() | gpus.keys(), key=order)
+    }
+
+
+def _node(plain: Mapping[str, Points], gpus: Mapping[str, Mapping[str, Points]]) -> dict[str, Any]:
+    return {
+        "gpu_memory_usage_bytes": gpus.get(METRICS["gpu_memory_usage_bytes"], {}),
+        "gpu_utilization": gpus.get(METRICS["gpu_utilization"], {}),
+        "cpu_usage": plain.get(METRICS["cpu_usage"], []),
+        "cpu_memory_usage_bytes": plain.get(METRICS["cpu_memory_usage_bytes"], []),
+        "ephemeral_storage": _storage("ephemeral_storage", plain),
+    }
+
+
+def _storage(name: str, points: Mapping[str, Points]) -> dict[str, Points]:
+    return {part: points.get(METRICS[f"{name}.{part}"], []) for part in ("usage_bytes", "utilization")}
+
+
+def node_id(line: Line) -> str:
+    """What a line's node is called: the replica, or the machine where samples name no replica."""
+    return line.replica or line.node
+
+
+def _order(view: JobView) -> Any:  # noqa: ANN401 - the key of a sort
+    ranks = {replica.name: replica.rank for replica in view.replicas if replica.rank is not None}
+
+    def key(name: str) -> tuple[object, ...]:
+        rank = ranks.get(name)
+        return rank is None, rank or 0, natural(name)
+
+    return key
+
+
+def _leader(view: JobView, nodes: Iterable[str]) -> str:
+    """The lowest replica, whether or not it was measured: rank 0 where ranks are known, else the first by name."""
+    names = {replica.name for replica in view.replicas} | set(nodes)
+    return min(names, key=_order(view), default="")
+
+
+def gpu_ranks(view: JobView, lines: Iterable[Line]) -> dict[tuple[str, str, str], int]:
+    """The rank of each (replica, node, device): as allocations state it for all of a node's, else their order there."""
+    stated = {(one.replica, one.node, one.device): one.rank for one in view.allocations if one.rank is not None}
+    devices: dict[tuple[str, str], set[str]] = {}
+    for replica, node, device in (
+        *((one.replica, one.node, one.device) for one in view.allocations if one.device.startswith("gpu")),
+        *((line.replica, line.node, line.device) for line in lines if CATALOG[line.metric].scope is Scope.DEVICE),
+    ):
+        devices.setdefault((replica, node), set()).add(device)
+    ranks: dict[tuple[str, str, str], int] = {}
+    for (replica, node), names in devices.items():
+        known = [stated.get((replica, node, name)) for name in sorted(names, key=natural)]
+        distinct = None not in known and len(set(known)) == len(known)
+        for place, name in enumerate(sorted(names, key=natural)):
+            rank = stated[replica, node, name] if distinct else place
+            ranks[replica, node, name] = rank
+    return ranks
+
+
+def _points(lines: Sequence[Line]) -> Points:
+    """The points of a line, oldest first.
+
+    Several lines of one rank are those of a replica that moved from machine to machine: a bucket in which it did is
+    the mean of both.
+    """
+    if len(lines) == 1:
+        pairs = zip(lines[0].time.tolist(), lines[0].value.tolist(), strict=True)
+        return [_point(time, value) for time, value in pairs]
+    found: dict[int, list[float]] = {}
+    for line in lines:
+        for time, value in zip(line.time.tolist(), line.value.tolist(), strict=True):
+            found.setdefault(time, []).append(value)
+    return [_point(time, sum(found[time]) / len(found[time])) for time in sorted(found)]
+
+
+def _point(time: int, value: float) -> dict[str, Any]:
+    return {"value": int(value) if value.is_integer() else value, "timestamp": iso(time)}
+
+
+_TEXT = (
+    "The eight keys of the document; the top level is the leader node (the lowest replica), `per_node_metrics` every "
+    "node under the replica's name, the keys of `gpu_*` are GPU ranks. Utilisations are fractions, memory and storage "
+    "bytes, `cpu_usage` cores. A point is the mean of one step, named by the step's start, oldest first; steps without "
+    "samples are absent. `cache` is null where nothing was measured of it."
+)
+_START = "Epoch milliseconds, included. Default: a finished job's start; of another, an hour before the end."
+_END = (
+    "Epoch milliseconds, not included: equal to the start, nothing is inside. Default: a finished job's end; else now."
+)
+_STEP = "Seconds between points, at least 1. Default: so many that there are at most 240 points."
+
+
+def _operation(method: str, where: Any) -> Operation:  # noqa: ANN401 - one of Parameter's literals
+    return Operation(
+        name=f"{method.lower()}_training_projects_jobs_metrics",
+        action="metrics:read",
+        method=method,
+        path=f"{JOB_PATH}/metrics",
+        answer=job_metrics,
+        parameters=(
+            *JOB_PARAMETERS,
+            Parameter("start_epoch_millis", where, _START),
+            Parameter("end_epoch_millis", where, _END),
+            Parameter("step_seconds", where, _STEP),
+        ),
+        text=_TEXT,
+        rate=RATE,
+    )
+
+
+OPERATIONS = (_operation("GET", "query"), _operation("POST", "body"))

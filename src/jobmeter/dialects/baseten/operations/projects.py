@@ -1,0 +1,148 @@
+"""Projects: a project of Baseten is the project of keys and jobs here, its id its name.
+
+https://docs.baseten.co/reference/training-api/list-training-projects
+"""
+
+from collections.abc import Generator, Iterable
+from typing import Any
+
+from jobmeter.access.call import Call
+from jobmeter.dialects.base import Context, MissingFieldError, Operation, Parameter, Steps, ask
+from jobmeter.dialects.baseten.arguments import Arguments
+from jobmeter.dialects.baseten.bodies import created, job_body, project_body
+from jobmeter.dialects.baseten.operations.common import MOST_JOBS, PROJECT_PARAMETER, RATE, answer, views_of
+from jobmeter.errors import InvalidRequestError, NotFoundError
+from jobmeter.model.job import JobFilter, Project, ProjectsQuestion
+from jobmeter.model.question import Asks
+from jobmeter.model.time import iso
+
+Bodies = Generator[Asks[Any], Any, list[dict[str, Any]]]
+
+
+def list_projects(call: Call, context: Context) -> Steps:  # noqa: ARG001 - the shape of every operation
+    """Every project that the key sees, the one with the newest job first: `truss` prints them from the end."""
+    found = yield from ask(ProjectsQuestion())
+    if context.project is not None and context.project not in {project.name for project in found}:
+        found = [*found, Project(name=context.project)]
+    bodies = yield from _bodies(sorted(found, key=_newest_first))
+    return answer({"training_projects": bodies})
+
+
+def get_project(call: Call, context: Context) -> Steps:  # noqa: ARG001
+    """One project."""
+    return answer({"training_project": (yield from project(context.path["training_project_id"], context))})
+
+
+def upsert_project(call: Call, context: Context) -> Steps:
+    """The project of that name, when there is one that the key sees. Projects are not made: a key brings its own."""
+    name = (Arguments(call).object("training_project") or {}).get("name")
+    if name is None or name == "":
+        raise MissingFieldError("training_project.name is required", "training_project.name")
+    if not isinstance(name, str):
+        raise InvalidRequestError("training_project.name must be a text", "training_project.name")
+    try:
+        body = yield from project(name, context)
+    except NotFoundError as error:
+        known = context.project or "one that has jobs"
+        raise InvalidRequestError(
+            f"training_project.name {name[:64]!r} is no project of this key: projects come with keys and jobs, and "
+            f"this key's is {known}",
+            "training_project.name",
+        ) from error
+    return answer({"training_project": body})
+
+
+def list_jobs(call: Call, context: Context) -> Steps:  # noqa: ARG001
+    """The jobs of one project, newest first."""
+    name = context.path["training_project_id"]
+    body = yield from project(name, context)
+    page = yield from ask(JobFilter(projects=frozenset({name}), limit=MOST_JOBS))
+    views = yield from views_of(page.jobs)
+    return answer({"training_project": body, "training_jobs": [job_body(view) for view in views]})
+
+
+def project(name: str, context: Context) -> Generator[Asks[Any], Any, dict[str, Any]]:
+    """The body of one project. Raises NotFoundError when the key sees none of that name."""
+    found = yield from ask(ProjectsQuestion(names=frozenset({name})))
+    if not found and name == context.project:
+        found = [Project(name=name)]
+    if not found:
+        raise NotFoundError(f"There is no training project {name[:64]!r}.", "project", name)
+    (body,) = yield from _bodies(found)
+    return body
+
+
+def cache_summary(call: Call, context: Context) -> Steps:  # noqa: ARG001
+    """The files in the project's cache: Jobmeter measures how full a cache is, not what lies in it."""
+    name = context.path["training_project_id"]
+    yield from project(name, context)
+    return answer({"timestamp": iso(context.now_ms), "project_id": name, "file_summaries": []})
+
+
+def _bodies(projects: Iterable[Project]) -> Bodies:
+    bodies = []
+    for one in projects:
+        views = yield from views_of([] if one.latest is None else [one.latest])
+        bodies.append(project_body(one, views[0] if views else None))
+    return bodies
+
+
+def _newest_first(one: Project) -> tuple[int, str]:
+    return (1 if one.latest is None else -created(one.latest)), one.name
+
+
+OPERATIONS = (
+    Operation(
+        name="get_training_projects",
+        action="jobs:read",
+        method="GET",
+        path="/v1/training_projects",
+        answer=list_projects,
+        parameters=(),
+        text=(
+            "The projects that the key sees: its own, or for a key without a project all that something was written "
+            "to; the one with the newest job first."
+        ),
+        rate=RATE,
+    ),
+    Operation(
+        name="post_training_projects",
+        action="jobs:write",
+        method="POST",
+        path="/v1/training_projects",
+        answer=upsert_project,
+        parameters=(Parameter("training_project", "body", "`{name}`: a project that the key sees.", required=True),),
+        text="The project of that name. None is made: a project comes with a key, or with the first job written to it.",
+        rate=RATE,
+    ),
+    Operation(
+        name="get_training_projects_training_project_id",
+        action="jobs:read",
+        method="GET",
+        path="/v1/training_projects/{training_project_id}",
+        answer=get_project,
+        parameters=(PROJECT_PARAMETER,),
+        text="One project.",
+        rate=RATE,
+    ),
+    Operation(
+        name="get_training_projects_jobs",
+        action="jobs:read",
+        method="GET",
+        path="/v1/training_projects/{training_project_id}/jobs",
+        answer=list_jobs,
+        parameters=(PROJECT_PARAMETER,),
+        text=f"One project and its newest {MOST_JOBS} jobs, newest first.",
+        rate=RATE,
+    ),
+    Operation(
+        name="get_training_projects_cache_summary",
+        action="jobs:read",
+        method="GET",
+        path="/v1/training_projects/{training_project_id}/cache/summary",
+        answer=cache_summary,
+        parameters=(PROJECT_PARAMETER,),
+        text="`file_summaries` is empty: Jobmeter measures how full a cache is, not which files lie in it.",
+        rate=RATE,
+    ),
+)

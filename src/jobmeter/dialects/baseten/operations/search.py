@@ -1,0 +1,118 @@
+"""The search over all projects, which `truss` starts nearly every command with.
+
+https://docs.baseten.co/reference/training-api/search-training-jobs
+"""
+
+from collections.abc import Generator, Iterator, Sequence
+from typing import Any
+
+from jobmeter.access.call import Call
+from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask
+from jobmeter.dialects.baseten.arguments import Arguments
+from jobmeter.dialects.baseten.bodies import created, job_body
+from jobmeter.dialects.baseten.names import DEFAULT_STATUS, NAME, STATUS_KEY, STATUSES
+from jobmeter.dialects.baseten.operations.common import MOST_JOBS, RATE, answer, views_of
+from jobmeter.errors import InvalidRequestError
+from jobmeter.model.job import Condition, Job, JobFilter, JobState, Operator
+from jobmeter.model.question import Asks
+
+_FIELD = f"extra.{NAME}.{STATUS_KEY}"
+Filter = tuple[frozenset[JobState], tuple[Condition, ...]]
+
+
+def search_jobs(call: Call, context: Context) -> Steps:  # noqa: ARG001 - the shape of every operation
+    """The jobs that meet every filter, ordered by their creation."""
+    arguments = Arguments(call)
+    project, job = arguments.text("project_id"), arguments.text("job_id")
+    statuses = arguments.texts("statuses")
+    descending = _descending(arguments.objects("order_by"))
+    jobs = yield from _found(
+        JobFilter(
+            projects=frozenset({project}) if project else None,
+            ids=(job,) if job else (),
+            descending=descending,
+            limit=MOST_JOBS,
+        ),
+        list(filters(statuses)) if statuses else [(frozenset(), ())],
+    )
+    views = yield from views_of(jobs)
+    return answer({"training_jobs": [job_body(view) for view in views]})
+
+
+def filters(statuses: Sequence[str]) -> Iterator[Filter]:
+    """States, and conditions besides, that together find the jobs of these statuses, each job once.
+
+    A status that is none of theirs finds nothing. A state of which every status is asked for needs no condition; the
+    status that stands for a state is also that of a job whose record keeps no finer word, or one for another state.
+    """
+    asked = frozenset(statuses)
+    whole: set[JobState] = set()
+    for state, default in DEFAULT_STATUS.items():
+        own = [status for status, meant in STATUSES.items() if meant is state]
+        wanted = tuple(status for status in own if status in asked)
+        if len(wanted) == len(own):
+            whole.add(state)
+        elif default in wanted:
+            others = tuple(status for status in own if status not in asked)
+            yield frozenset({state}), (Condition(_FIELD, Operator.NOT_IN, others),)
+        elif wanted:
+            yield frozenset({state}), (Condition(_FIELD, Operator.IN, wanted),)
+    if whole:
+        yield frozenset(whole), ()
+
+
+def _found(question: JobFilter, asked: Sequence[Filter]) -> Generator[Asks[Any], Any, list[Job]]:
+    jobs: list[Job] = []
+    for states, conditions in asked:
+        page = yield from ask(_with(question, states, conditions))
+        jobs.extend(page.jobs)
+    if len(asked) > 1:
+        jobs.sort(key=lambda job: (created(job), job.id), reverse=question.descending)
+    return jobs[:MOST_JOBS]
+
+
+def _with(question: JobFilter, states: frozenset[JobState], conditions: tuple[Condition, ...]) -> JobFilter:
+    return JobFilter(
+        projects=question.projects,
+        ids=question.ids,
+        states=states,
+        conditions=conditions,
+        descending=question.descending,
+        limit=question.limit,
+    )
+
+
+def _descending(orders: Sequence[dict[str, Any]]) -> bool:
+    """Whether the newest comes first. Only the time of creation can be ordered by."""
+    for order in orders:
+        field, direction = order.get("field", "created_at"), order.get("order", "desc")
+        if field != "created_at":
+            raise InvalidRequestError("order_by: only created_at is supported", "order_by")
+        if str(direction).lower() not in {"asc", "desc"}:
+            raise InvalidRequestError("order_by: order must be asc or desc", "order_by")
+        return str(direction).lower() == "desc"
+    return True
+
+
+OPERATIONS = (
+    Operation(
+        name="post_training_jobs_search",
+        action="jobs:read",
+        method="POST",
+        path="/v1/training_jobs/search",
+        answer=search_jobs,
+        parameters=(
+            Parameter("project_id", "body", "Jobs of that project. Default: of all that the key sees."),
+            Parameter("job_id", "body", "The job of that id."),
+            Parameter(
+                "statuses",
+                "body",
+                f"A list of {', '.join(f'`{status}`' for status in STATUSES)}; one that is none of these finds "
+                "nothing. Default, and for an empty list: all.",
+            ),
+            Parameter("order_by", "body", '`[{"field": "created_at", "order": "desc" or "asc"}]`. Default: `desc`.'),
+        ),
+        text=f"The first {MOST_JOBS} jobs that meet every filter.",
+        rate=RATE,
+    ),
+)

@@ -1,0 +1,57 @@
+"""Which projects there are, on both databases."""
+
+from jobmeter.model.record import JobRecord, NodeRecord, Records
+from jobmeter.registry.base import Observation, Registry
+
+NOW = 1_790_000_000_000
+
+
+def _record(registry: Registry, project: str, job: str, **fields: object) -> None:
+    registry.record(project, Records(jobs=[JobRecord(job_id=job, **fields)]), NOW)  # type: ignore[arg-type]
+
+
+def test_a_project_has_its_newest_job_and_the_time_of_its_first(registry):
+    _record(registry, "p-2", "late", created=NOW - 1000)
+    _record(registry, "p-2", "early", created=NOW - 5000)
+    _record(registry, "p-2", "only-started", start=NOW - 3000)
+    _record(registry, "p-1", "one", created=NOW - 2000, name="One")
+    found = registry.projects(None, NOW)
+    assert [(project.name, project.created, project.latest.id) for project in found] == [
+        ("p-1", NOW - 2000, "one"),
+        ("p-2", NOW - 5000, "late"),
+    ]
+    assert found[0].latest == registry.job_head(frozenset({"p-1"}), "one", NOW)[0]
+
+
+def test_only_the_named_ones(registry):
+    _record(registry, "p-1", "one")
+    _record(registry, "p-2", "two")
+    assert [project.name for project in registry.projects(frozenset({"p-2", "p-3"}), NOW)] == ["p-2"]
+    assert registry.projects(frozenset(), NOW) == []
+
+
+def test_samples_alone_make_a_project(registry):
+    seen = Observation(
+        project="p-1",
+        job="j",
+        replica="",
+        attempt=0,
+        cluster="",
+        node="",
+        device="",
+        first_ms=NOW - 9000,
+        last_ms=NOW - 4000,
+    )
+    registry.observe([seen], NOW)
+    (found,) = registry.projects(None, NOW)
+    assert (found.name, found.created, found.latest.id) == ("p-1", NOW - 9000, "j")
+
+
+def test_a_project_without_jobs_has_no_newest_one(registry):
+    registry.record("p-1", Records(nodes=[NodeRecord(name="n1")]), NOW)
+    _record(registry, "p-2", "two", created=NOW)
+    registry.delete_job("p-2", "two")
+    assert [(project.name, project.created, project.latest) for project in registry.projects(None, NOW)] == [
+        ("p-1", None, None),
+        ("p-2", None, None),
+    ]
