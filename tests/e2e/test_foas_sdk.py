@@ -67,6 +67,26 @@ def _jobs(end_ms):
 
 
 @pytest.fixture(scope="module")
+def ask():
+    """Asks of the SDK, one after the other, in a process of its own; gives the answers."""
+    command = [PYTHON, SCRIPT]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        lines, answers = process.stdin, process.stdout
+
+        def asked(*asks):
+            for one in asks:
+                lines.write(f"{json.dumps(one)}\n")
+            lines.flush()
+            return [json.loads(answers.readline()) for _ in asks]
+
+        yield asked
+        lines.close()
+        assert process.wait(30) == 0
+
+
+@pytest.fixture(scope="module")
 def stored(tmp_path_factory):
     folder = tmp_path_factory.mktemp("foas")
     keep = {f"JOBMETER_RETENTION_{tier}_DAYS": "36500" for tier in ("RAW", "MINUTE", "HOUR")}
@@ -105,14 +125,6 @@ def stored(tmp_path_factory):
         receipt = server.ingest(samples(*written))
         assert receipt["accepted"] == sum(len(one.points) for one in written), receipt
         yield server, frame, end_ms
-
-
-def _ask(*asks):
-    ran = subprocess.run(
-        [PYTHON, SCRIPT], input=json.dumps(asks), capture_output=True, text=True, timeout=120, check=False
-    )
-    assert ran.returncode == 0, ran.stderr
-    return json.loads(ran.stdout)
 
 
 def _call(server, call, values, key=None, **options):
@@ -161,7 +173,7 @@ def _found(line):
     return {int(second): float(text) for second, text in line["dps"].items()}
 
 
-def test_every_metric_and_function_equals_pandas(stored):
+def test_every_metric_and_function_equals_pandas(stored, ask):
     server, frame, end_ms = stored
     start_ms = end_ms - 1_000_000
     inside = frame[(frame.time >= start_ms) & (frame.time <= end_ms)]
@@ -172,7 +184,7 @@ def test_every_metric_and_function_equals_pandas(stored):
         _metric(server, [_query(name, NAME, f"{a}-{f}", g, h) for name in METRICS], start_ms, end_ms)
         for a, f, g, h in cases
     ]
-    for (a, f, g, h), answer in zip(cases, _ask(*asks), strict=True):
+    for (a, f, g, h), answer in zip(cases, ask(*asks), strict=True):
         body = json.loads(answer["body"])
         assert [line["metricName"] for line in body["metrics"]] == [f"blink.{THEIRS}.{NAME}.{name}" for name in METRICS]
         for name, line in zip(METRICS, body["metrics"], strict=True):
@@ -182,10 +194,10 @@ def test_every_metric_and_function_equals_pandas(stored):
             assert line["tags"] == {}
 
 
-def test_the_sample_of_the_document(stored):
+def test_the_sample_of_the_document(stored, ask):
     server, _, _ = stored
     query = _query("delay", "ss2", "600s-avg", "600s")
-    (answer,) = _ask(_metric(server, [query], 1574247000000, 1574250000000, "ss2", limit="avg:sample:50"))
+    (answer,) = ask(_metric(server, [query], 1574247000000, 1574250000000, "ss2", limit="avg:sample:50"))
     request_id = json.loads(answer["body"])["requestId"]
     dps = ",".join(f'"{second}":"{text}"' for second, (_, text) in SAMPLE.items())
     assert answer["body"] == (
@@ -194,7 +206,7 @@ def test_the_sample_of_the_document(stored):
     )
 
 
-def test_every_encoding_and_form(stored):
+def test_every_encoding_and_form(stored, ask):
     server, _, _ = stored
     query = _query("delay", "ss2", "600s-avg", "600s")
     asks = [
@@ -208,7 +220,7 @@ def test_every_encoding_and_form(stored):
             {"accept": "XML", "content_type": "application/json"},
         )
     ]
-    answers = _ask(*asks)
+    answers = ask(*asks)
     texts = {str(second): text for second, (_, text) in SAMPLE.items()}
     for answer in answers[:4]:
         (line,) = json.loads(answer["body"])["metrics"]
@@ -252,7 +264,7 @@ def test_plain_http_with_a_token_and_what_typed_sdks_read(stored):
     assert (metric["MetricName"], metric["Summary"], metric["Tags"]) == ("delay", 494400448, {})
 
 
-def test_lines_and_their_limit(stored):
+def test_lines_and_their_limit(stored, ask):
     server, frame, end_ms = stored
     own = frame[(frame.name == "tps.rate") & (frame.time >= end_ms - 600_000)]
     means = own.groupby(["replica", own.time // 60_000])["value"].mean().groupby("replica")
@@ -260,7 +272,7 @@ def test_lines_and_their_limit(stored):
     query = _query("tps.rate", NAME, "60s-avg", "60s", tags={"replica": "*"})
     limits = ["avg:above:1", "max:above:2", "min:bottom:2", "avg:sample:2", "avg:sample:50"]
     asks = [_metric(server, [query], end_ms - 600_000, end_ms, limit=limit) for limit in limits]
-    for limit, answer in zip(limits, _ask(*asks), strict=True):
+    for limit, answer in zip(limits, ask(*asks), strict=True):
         judge, take, count = limit.split(":")
         names = list(order[judge].index)
         wanted = {"above": names[-int(count) :], "bottom": names[: int(count)], "sample": [names[0], names[-1]]}[take]
@@ -268,10 +280,10 @@ def test_lines_and_their_limit(stored):
         assert [line["tags"]["replica"] for line in lines] == sorted(names if count == "50" else wanted)
 
 
-def test_a_program_finds_its_instances(stored):
+def test_a_program_finds_its_instances(stored, ask):
     server, _, end_ms = stored
     here = {"projectName": THEIRS}
-    listed, batches, jobs, job = _ask(
+    listed, batches, jobs, job = ask(
         _call(server, "ListInstance", {**here, "jobType": "FLINK_STREAM", "actualState": "RUNNING"}),
         _call(server, "ListInstance", {**here, "jobType": "flink_batch", "jobName": "daily"}),
         _call(server, "ListJob", {**here, "pageSize": 2}),
@@ -286,7 +298,7 @@ def test_a_program_finds_its_instances(stored):
     assert (page["TotalCount"], page["TotalPage"], len(page["Jobs"]["Job"])) == (4, 2, 2)
     assert json.loads(job["body"])["Job"]["JobId"] == JOB
     span = (end_ms - 600_000, end_ms)
-    read, ended, current, summary = _ask(
+    read, ended, current, summary = ask(
         _metric(server, [_query("delay", "daily")], *span, "daily", runs["daily-2"]["Id"]),
         _metric(server, [_query("delay", "daily")], *span, "daily", runs["daily-1"]["Id"]),
         _metric(server, [_query("delay", "daily")], *span, "daily"),
@@ -298,11 +310,11 @@ def test_a_program_finds_its_instances(stored):
     assert (told["Id"], told["ActualState"]) == (streams[JOB]["Id"], "RUNNING")
 
 
-def test_a_job_is_registered_and_stopped(stored):
+def test_a_job_is_registered_and_stopped(stored, ask):
     server, _, _ = stored
     here = {"projectName": THEIRS, "jobName": "new job"}
     one = {**here, "instanceId": "-1"}
-    made, started, again, running_, stopped, ended, restarted = _ask(
+    made, started, again, running_, stopped, ended, restarted = ask(
         _call(server, "CreateJob", {**here, "jobType": "FLINK_STREAM", "apiType": "SQL", "code": "select 'ä'"}),
         _call(server, "StartJob", {**here, "parameterJson": '{"startOffset":"1574247000000"}'}),
         _call(server, "StartJob", here),
@@ -321,7 +333,7 @@ def test_a_job_is_registered_and_stopped(stored):
     assert json.loads(restarted["body"])["instanceId"] == number
 
 
-def test_the_nodes_of_a_cluster(stored):
+def test_the_nodes_of_a_cluster(stored, ask):
     server, _, end_ms = stored
     text = {
         "start": end_ms - 100_000,
@@ -332,7 +344,7 @@ def test_the_nodes_of_a_cluster(stored):
             for mode in ("user", "iowait")
         ],
     }
-    known, unknown = _ask(
+    known, unknown = ask(
         _call(server, "GetClusterMetrics", {"clusterId": "d6wx", "metricJson": json.dumps(text)}),
         _call(
             server,
@@ -346,7 +358,7 @@ def test_the_nodes_of_a_cluster(stored):
     assert unknown["code"] == "ClusterNotFound"
 
 
-def test_refusals_are_the_vendors_own(stored):
+def test_refusals_are_the_vendors_own(stored, ask):
     server, _, end_ms = stored
     own = _key(server, project=PROJECT)
     span = (end_ms - 600_000, end_ms)
@@ -372,12 +384,12 @@ def test_refusals_are_the_vendors_own(stored):
             _call(server, "GetInstanceDetail", {"projectName": "p", "jobName": "j", "instanceId": "1"}),
         ),
     ]
-    answers = _ask(*(ask for _, _, ask in cases))
-    for (code, status, ask), answer in zip(cases, answers, strict=True):
-        assert (answer.get("error"), answer.get("code"), answer.get("status")) == ("ServerException", code, status), ask
+    answers = ask(*(one for _, _, one in cases))
+    for (code, status, one), answer in zip(cases, answers, strict=True):
+        assert (answer.get("error"), answer.get("code"), answer.get("status")) == ("ServerException", code, status), one
         assert answer["request_id"]
         assert "eve" not in json.dumps(answer)
-    seen, listed = _ask(
+    seen, listed = ask(
         _metric(server, hidden, *span, "hidden", project="other"),
         _call(server, "ListInstance", {"projectName": "other", "jobType": "FLINK_STREAM"}, key=own),
     )

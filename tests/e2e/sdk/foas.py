@@ -1,4 +1,4 @@
-"""Runs in the environment of the vendor's own SDK: asks what stdin says (a JSON list), prints what came (another).
+"""Runs in the environment of the vendor's own SDK: one ask (JSON) a line of stdin, one answer a line of stdout.
 
 One ask: {"endpoint", "key", "secret", "sts": "...", "call": "GetInstanceMetric", "set": {"projectName": "p", ...},
 "content_type": "application/json", "accept": "XML" | "RAW" | "JSON"}. With ``accept`` the call that leaves errors alone
@@ -56,4 +56,5 @@ def _answer(ask):
         return {"error": type(error).__name__, "message": str(error)}
 
 
-json.dump([_answer(ask) for ask in json.load(sys.stdin)], sys.stdout)
+for line in sys.stdin:
+    print(json.dumps(_answer(json.loads(line))), flush=True)

@@ -42,11 +42,16 @@ def _form(call: Call, values: dict[str, str]) -> Call:
     return replace(call, headers=(("content-type", FORM), *call.headers), body=urlencode(values).encode())
 
 
-def _json_values(body: bytes) -> dict[str, str]:
+def json_object(text: str | bytes, name: str, field: str) -> dict[str, Any]:
+    """The object of a JSON text. Raises InvalidRequestError saying that ``name`` is none."""
     try:
-        values = msgspec.json.decode(body, type=dict[str, Any])
-    except msgspec.DecodeError as error:
-        raise InvalidRequestError("the body is not a JSON object", "body") from error
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequestError(f"{name} is not a JSON object", field) from error
+
+
+def _json_values(body: bytes) -> dict[str, str]:
+    values = json_object(body, "the body", "body")
     return {name: _text(value) for name, value in values.items() if value is not None}
 
 

@@ -11,9 +11,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
-import msgspec
-
 from jobmeter.dialects.base import MissingFieldError
+from jobmeter.dialects.foas.bodies import json_object
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.time import DAY, HOUR, MAX_TIME_MS, MINUTE, SECOND, TimeRange
 from jobmeter.query.plan import bucket_count
@@ -85,10 +84,7 @@ def read(text: str, prefix: str, names: Mapping[str, str], now_ms: int) -> Metri
 
     Raises InvalidRequestError naming what is wrong, LimitExceededError where too many points are asked for.
     """
-    try:
-        given = msgspec.json.decode(text, type=dict[str, Any])
-    except msgspec.DecodeError as error:
-        raise InvalidRequestError(f"{FIELD} is not a JSON object: {error}", FIELD) from error
+    given = json_object(text, FIELD, FIELD)
     queries = given.get("queries")
     if queries is None or queries == []:
         raise MissingFieldError(f"{FIELD}.queries is mandatory for this action", f"{FIELD}.queries")

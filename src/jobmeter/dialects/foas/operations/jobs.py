@@ -13,7 +13,7 @@ from jobmeter.access.call import Call
 from jobmeter.dialects.alibaba.arguments import Arguments
 from jobmeter.dialects.base import Context, Operation, Parameter, RecordJobs, Steps, ask
 from jobmeter.dialects.foas.answers import reply
-from jobmeter.dialects.foas.bodies import arguments
+from jobmeter.dialects.foas.bodies import arguments, json_object
 from jobmeter.dialects.foas.instances import (
     BATCH,
     STREAM,
@@ -26,7 +26,7 @@ from jobmeter.dialects.foas.instances import (
 )
 from jobmeter.dialects.foas.names import JOB, NAME, project_of
 from jobmeter.dialects.foas.operations.instances import KEPT, page_of, paging
-from jobmeter.errors import ConflictError, InvalidRequestError, NotFoundError
+from jobmeter.errors import ConflictError, NotFoundError
 from jobmeter.model.job import Job, JobState
 from jobmeter.model.record import JobRecord, Records
 
@@ -144,10 +144,7 @@ def _started(project: str, name: str, jobs: Sequence[Job], context: Context) -> 
 
 def _parameters(given: Arguments) -> dict[str, Any]:
     text = given.text("parameterJson")
-    try:
-        return msgspec.json.decode(text, type=dict[str, Any]) if text else {}
-    except msgspec.DecodeError as error:
-        raise InvalidRequestError("parameterJson is not a JSON object", "parameterJson") from error
+    return json_object(text, "parameterJson", "parameterJson") if text else {}
 
 
 def _extra(job: Job) -> dict[str, Any]:
