@@ -10,6 +10,7 @@ def dialects() -> Sequence[Dialect]:
     from jobmeter.dialects.alibaba.gateway import Gateway
     from jobmeter.dialects.baseten import BASETEN
     from jobmeter.dialects.cms import CMS
+    from jobmeter.dialects.foas import FOAS
     from jobmeter.dialects.pai_dlc import PAI_DLC
 
-    return (PAI_DLC, CMS, BASETEN, Gateway())
+    return (PAI_DLC, CMS, FOAS, BASETEN, Gateway())

@@ -238,10 +238,11 @@ class Executor:
         nodes = [
             node
             for node in self._registry.nodes(_projects(ref.project, scope))
-            if node.name == ref.name and ref.cluster in (None, node.cluster)
+            if ref.cluster in (None, node.cluster) and (node.name == ref.name or (not ref.name and ref.cluster))
         ]
         if not nodes:
-            raise NotFoundError(f"there is no node {ref.name!r}", "node", ref.name)
+            what = f"node {ref.name!r}" if ref.name else f"cluster {ref.cluster!r}"
+            raise NotFoundError(f"there is no {what}", "node", ref.name)
         return nodes
 
     def _newest_of_job(self, job: Job) -> TimeRange:

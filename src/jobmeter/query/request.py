@@ -23,7 +23,10 @@ class JobRef:
 
 @dataclass(frozen=True, slots=True)
 class NodeRef:
-    """A node by its name. ``project`` None: every project that the asker may read."""
+    """A node by its name, or every node of a cluster by an empty one.
+
+    ``project`` None: every project that the asker may read.
+    """
 
     name: str
     cluster: str | None = None

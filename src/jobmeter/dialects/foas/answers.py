@@ -1,0 +1,96 @@
+"""Answers as each client reads them: JSON or XML by ``Accept``, and the two spellings of a metric answer.
+
+The vendor's document shows GetInstanceMetric in lower camel case, ``{"requestId", "metrics": [...]}``, and that is what
+a client gets that reads the body itself (the SDK for Python hands it on as it came). The typed SDKs for Java, Go and
+.NET read ``RequestId`` and ``Metrics.Metric[i]``, as the document's table of fields has it: they get that. Who asks is
+told by ``x-sdk-client``, which every SDK of this generation sends.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+from xml.sax.saxutils import escape
+
+import msgspec
+
+from jobmeter.access.call import Call
+from jobmeter.dialects.alibaba.answers import answer
+from jobmeter.dialects.base import Answer, Context
+from jobmeter.dialects.foas.lines import Drawn
+from jobmeter.dialects.foas.numbers import number, number_text
+
+TYPED_SDKS = ("java/", "golang/", "net/")
+_JSON_TYPES = {"application/json", "application/*", "application/octet-stream", "text/json", "*/*"}
+_XML_TYPES = {"application/xml", "text/xml"}
+_NO_XML = re.compile(r"[^\t\n\r -\uD7FF\uE000-\uFFFD\U00010000-\U0010FFFF]")
+
+
+def metrics_answer(call: Call, context: Context, action: str, lines: Sequence[Drawn]) -> Answer:
+    """An answer of GetInstanceMetric or GetClusterMetrics."""
+    if is_typed(call):
+        members = [
+            {"MetricName": line.metric, "Dps": _points(line), "Summary": number(line.summary), "Tags": line.tags}
+            for line in lines
+        ]
+        return reply(call, context, action, {"Metrics": {"Metric": members}})
+    metrics = [
+        {"metricName": line.metric, "dps": _points(line), "summary": number(line.summary), "tags": line.tags}
+        for line in lines
+    ]
+    return _send(call, context, action, {"requestId": context.request_id, "metrics": metrics})
+
+
+def reply(call: Call, context: Context, action: str, body: dict[str, Any]) -> Answer:
+    """An answer of any other operation: Pascal case for everybody, as the documents and all SDKs have it."""
+    return _send(call, context, action, {"RequestId": context.request_id, **body})
+
+
+def is_typed(call: Call) -> bool:
+    """True for a call of an SDK that reads answers into types of its own."""
+    return call.header("x-sdk-client").lower().startswith(TYPED_SDKS)
+
+
+def _points(line: Drawn) -> dict[str, str]:
+    pairs = zip(line.seconds.tolist(), line.values.tolist(), strict=True)
+    return {str(second): number_text(value) for second, value in pairs}
+
+
+def _send(call: Call, context: Context, action: str, body: dict[str, Any]) -> Answer:
+    kind = _xml_type(call)
+    if not kind:
+        return answer(body, context, id_key="")
+    # The document's sample names elements by bare seconds, <1574247000>, which no XML parser takes: only a client that
+    # reads exactly that gets it.
+    bare = kind == "application/xml" and not is_typed(call)
+    text = "".join(_elements(f"{action}Response", body, bare=bare))
+    return Answer(200, text.encode(), (("x-acs-request-id", context.request_id),), f"{kind};charset=utf-8")
+
+
+def _xml_type(call: Call) -> str:
+    """The XML media type that the call prefers to JSON, or nothing."""
+    for part in call.header("accept").split(","):
+        kind = part.partition(";")[0].strip().lower()
+        if kind in _XML_TYPES:
+            return kind
+        if kind in _JSON_TYPES:
+            break
+    return ""
+
+
+def _elements(name: str, value: object, *, bare: bool) -> Iterator[str]:
+    if isinstance(value, list):
+        for part in value:
+            yield from _elements(name, part, bare=bare)
+        return
+    name = name if bare or not name[:1].isdigit() else f"_{name}"
+    if value in ({}, "", None):
+        yield f"<{name}/>"
+        return
+    yield f"<{name}>"
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield from _elements(key, part, bare=bare)
+    else:
+        text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        yield escape(_NO_XML.sub("", text))
+    yield f"</{name}>"

@@ -1,0 +1,26 @@
+"""What of foas is not answered."""
+
+from jobmeter.dialects.base import Gap, GapStatus
+
+GAPS = (
+    Gap(
+        "Clusters, queues, folders, packages and plans (`CreateCluster`, `CreateQueue`, `GetRawPlanJson`, ...)",
+        "They concern the vendor's own service, which runs the jobs; Jobmeter measures jobs that something else runs.",
+        GapStatus.NEVER,
+    ),
+    Gap(
+        "`ModifyInstanceState` to `PAUSED`, or back to `RUNNING`",
+        "Jobmeter does not run jobs. `TERMINATED` is noted.",
+        GapStatus.NEVER,
+    ),
+    Gap(
+        "`GetInstanceDetail`, `GetInstanceConfig`, `GetInstanceCheckpoint`, `GetInstanceExceptions`, "
+        "`GetInstanceResource`",
+        "They hand on what the JobManager's own REST interface says of a running job.",
+    ),
+    Gap("`UpdateJob`, `CommitJob`, `OfflineJob`, `DeleteJob`", "A record is changed through Jobmeter's own API."),
+    Gap(
+        "`filters`, `rate`, `percentiles`, `explicitTags` and `tsuids` in a query of `metricJson`",
+        "The document does not name them; they are refused, so that no answer means something else than was asked.",
+    ),
+)

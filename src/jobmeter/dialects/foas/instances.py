@@ -1,0 +1,147 @@
+"""Jobs and instances of foas among our jobs.
+
+A project is ours (``names.project_of``). A job of foas, by its name, is every job of ours there with that id, or that
+name; each of them is one instance. A streaming job normally has one, which is started again and again; each run of a
+batch job is a job of its own.
+"""
+
+from collections.abc import Generator
+from typing import Any
+
+import msgspec
+
+from jobmeter.dialects.base import ask
+from jobmeter.dialects.foas.names import INSTANCE, JOB, RUNNING, project_of
+from jobmeter.errors import InvalidRequestError, JobmeterError, NotFoundError
+from jobmeter.model.job import Condition, Job, JobFilter, JobState, Operator
+from jobmeter.model.question import Asks
+from jobmeter.model.series import job_key
+
+CURRENT = -1
+"""The instance id that stands for the running instance of a streaming job."""
+STREAM, BATCH = "FLINK_STREAM", "FLINK_BATCH"
+TYPES = {"FlinkStream": STREAM, "FlinkBatch": BATCH}
+"""The types of a job of ours that is registered here."""
+PAGE = 1_000
+MAX_READ = 10_000
+"""How many jobs of ours are looked through for one answer, newest first."""
+
+_EXACT = 2**53
+
+Found = Generator[Asks[Any], Any, list[Job]]
+
+
+def instance_id(job: Job) -> int:
+    """The job's number as an instance: 1 to 2^53 - 1, the same on every server, exact in every JSON reader."""
+    return job_key(job.project, job.id) % _EXACT or 1
+
+
+def job_name(job: Job) -> str:
+    """The name under which the job goes here."""
+    return job.name or job.id
+
+
+def job_type(job: Job) -> str:
+    """``FLINK_BATCH`` for a type that says batch, else ``FLINK_STREAM``."""
+    return BATCH if "batch" in job.type.casefold() else STREAM
+
+
+def is_flink(job: Job) -> bool:
+    """True for a job that listings show: one whose type names Flink (or its fork Blink), a stream or a batch.
+
+    A job of no type is one, too: nobody recorded more of it than samples.
+    """
+    kind = job.type.casefold()
+    return not kind or any(word in kind for word in ("flink", "blink", "stream", "batch"))
+
+
+def actual_state(job: Job) -> str:
+    """The state of an instance, in the vendor's words."""
+    if job.state is JobState.SUCCEEDED:
+        return "SUCCESS" if job_type(job) == BATCH else "TERMINATED"
+    return {JobState.QUEUED: "WAITING", JobState.RUNNING: "RUNNING", JobState.FAILED: "FAILED"}.get(
+        job.state, "TERMINATED"
+    )
+
+
+def expected_state(job: Job) -> str:
+    """What the instance is meant to be: a waiting one is meant to run."""
+    return "RUNNING" if job.state is JobState.QUEUED else actual_state(job)
+
+
+def jobs_named(project: str, name: str) -> Found:
+    """Our jobs that a job of foas stands for: the one of that id first, then those of that name, newest first."""
+    found = yield from _of_id(project, name)
+    return found + (yield from _of_name(project, name, found))
+
+
+def jobs_of(project: str) -> Found:
+    """The Flink jobs of a project, newest first."""
+    jobs = yield from _pages(JobFilter(projects=frozenset({project_of(project)}), limit=PAGE))
+    return [job for job in jobs if is_flink(job)]
+
+
+def instance_of(project: str, name: str, number: int) -> Generator[Asks[Any], Any, Job]:
+    """The instance of that number; ``CURRENT`` is the running one of a streaming job, else its newest.
+
+    Raises NotFoundError when there is no such job or instance, InvalidRequestError for the current one of a batch job.
+    """
+    found = yield from _of_id(project, name)
+    job = _pick(found, number)
+    if job is None or (number == CURRENT and job.state is not JobState.RUNNING):
+        found += yield from _of_name(project, name, found)
+        job = _pick(found, number)
+    if job is None:
+        raise _missing(project, name, number, found)
+    return job
+
+
+def running(project: str, name: str, number: int) -> Generator[Asks[Any], Any, Job]:
+    """As ``instance_of``, but NotFoundError of kind ``RUNNING`` for one that does not run."""
+    job = yield from instance_of(project, name, number)
+    if job.state is not JobState.RUNNING:
+        who = "has no running instance" if number == CURRENT else f"does not run as instance {number}"
+        message = f"The job {name} of project {project} {who}: it is {actual_state(job)}."
+        raise NotFoundError(message, RUNNING, name)
+    return job
+
+
+def _pick(jobs: list[Job], number: int) -> Job | None:
+    if number != CURRENT:
+        return next((job for job in jobs if instance_id(job) == number), None)
+    streams = [job for job in jobs if job_type(job) == STREAM]
+    return next((job for job in streams if job.state is JobState.RUNNING), streams[0] if streams else None)
+
+
+def _of_id(project: str, name: str) -> Found:
+    page = yield from ask(JobFilter(projects=frozenset({project_of(project)}), ids=(name,), limit=1))
+    return [job for job in page.jobs if job.id == name]
+
+
+def _of_name(project: str, name: str, known: list[Job]) -> Found:
+    named = (Condition("name", Operator.IN, (name,)),)
+    jobs = yield from _pages(JobFilter(projects=frozenset({project_of(project)}), conditions=named, limit=PAGE))
+    ids = {job.id for job in known}
+    return [job for job in jobs if job.name == name and job.id not in ids]
+
+
+def _pages(question: JobFilter) -> Found:
+    found: list[Job] = []
+    while True:
+        page = yield from ask(_from(question, len(found)))
+        found += page.jobs
+        if len(page.jobs) < PAGE or len(found) >= MAX_READ:
+            return found
+
+
+def _from(question: JobFilter, offset: int) -> JobFilter:
+    return msgspec.structs.replace(question, offset=offset)
+
+
+def _missing(project: str, name: str, number: int, found: list[Job]) -> JobmeterError:
+    if not found:
+        return NotFoundError(f"The specified job {name} does not exist in project {project}.", JOB, name)
+    if number == CURRENT:
+        message = f"{INSTANCE} {CURRENT} is the running instance of a streaming job, {name} is a batch job: name one"
+        return InvalidRequestError(f"{message} (ListInstance)", INSTANCE)
+    return NotFoundError(f"The specified instance {number} of job {name} does not exist.", INSTANCE, str(number))

@@ -1,0 +1,100 @@
+"""From the series of an answer to the lines of theirs: pure functions over arrays."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from jobmeter.dialects.foas.metric_json import Asked, LineLimit, Take
+from jobmeter.model.batch import Float64s, Int64s
+from jobmeter.model.time import SECOND
+from jobmeter.query.request import Line, Statistic
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Drawn:
+    """One line: ``seconds`` int64[k] since the epoch, ascending, ``values`` float64[k], finite; k is above 0."""
+
+    metric: str
+    tags: dict[str, str]
+    seconds: Int64s
+    values: Float64s
+
+    @property
+    def summary(self) -> float:
+        """The mean of the points."""
+        return mean(self.values)
+
+
+def draw(asked: Asked, lines: Sequence[Line], limit: LineLimit | None) -> list[Drawn]:
+    """The lines of one query: one without tags, one for each combination of the values of its tags.
+
+    They come in the order of the series that begin them.
+    """
+    groups: dict[tuple[str, ...], list[Line]] = {}
+    for line in lines:
+        values = tuple(str(getattr(line, name)) for name, _ in asked.tags)
+        if all(not wanted or value in wanted for value, (_, wanted) in zip(values, asked.tags, strict=True)):
+            groups.setdefault(values, []).append(line)
+    names = [name for name, _ in asked.tags]
+    drawn = [_merged(asked, members, dict(zip(names, values, strict=True))) for values, members in groups.items()]
+    drawn = [line for line in drawn if len(line.seconds)]
+    return drawn if limit is None else chosen(drawn, limit)
+
+
+def chosen(lines: Sequence[Drawn], limit: LineLimit) -> list[Drawn]:
+    """At most so many lines, in the order that they had.
+
+    ``above`` takes those of the largest values, ``bottom`` those of the smallest, ``sample`` spreads its choice evenly
+    over all of them, ordered by that value.
+    """
+    if len(lines) <= limit.count:
+        return list(lines)
+    judged = [_JUDGES[limit.judged_by](line.values) for line in lines]
+    order = sorted(range(len(lines)), key=judged.__getitem__)
+    if limit.take is Take.BOTTOM:
+        taken = order[: limit.count]
+    elif limit.take is Take.ABOVE:
+        taken = order[-limit.count :]
+    elif limit.count == 1:
+        taken = [order[(len(order) - 1) // 2]]
+    else:
+        last = len(order) - 1
+        taken = [order[at * last // (limit.count - 1)] for at in range(limit.count)]
+    return [lines[at] for at in sorted(taken)]
+
+
+def mean(values: Float64s) -> float:
+    """The mean, exact but for one rounding."""
+    try:
+        return math.fsum(values) / len(values)
+    except OverflowError:
+        return math.fsum(values / len(values))
+
+
+def _merged(asked: Asked, lines: Sequence[Line], tags: dict[str, str]) -> Drawn:
+    time = np.concatenate([line.time for line in lines]) // asked.granularity_ms * asked.granularity_ms
+    order = np.argsort(time, kind="stable")
+    time, value = time[order], np.concatenate([line.value for line in lines])[order]
+    starts = np.flatnonzero(np.r_[True, time[1:] != time[:-1]])
+    with np.errstate(over="ignore"):
+        joined = _REDUCE[asked.aggregator].reduceat(value, starts)
+        if asked.aggregator is Statistic.MEAN:
+            joined = joined / np.diff(np.r_[starts, len(time)])
+    finite = np.isfinite(joined)
+    return Drawn(asked.metric, tags, time[starts][finite] // SECOND, joined[finite])
+
+
+_JUDGES: dict[str, Callable[[Float64s], float]] = {
+    "avg": mean,
+    "max": lambda values: float(values.max()),
+    "min": lambda values: float(values.min()),
+}
+
+_REDUCE: dict[Statistic, np.ufunc] = {
+    Statistic.MEAN: np.add,
+    Statistic.SUM: np.add,
+    Statistic.MIN: np.minimum,
+    Statistic.MAX: np.maximum,
+}

@@ -1,0 +1,61 @@
+"""Names of foas for metrics, fields and what is not there, and ours."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from jobmeter.model.catalog import METRICS as CATALOGUE
+from jobmeter.model.catalog import Scope, by_dialect_name
+
+NAME = "foas"
+VERSION = "2018-11-11"
+
+METRICS: Mapping[str, str] = MappingProxyType({name: metric.name for name, metric in by_dialect_name(NAME).items()})
+"""Our metric for each name of the vendor's table; units are those of the table on both sides."""
+
+CPU_PREFIX = "system.cpu."
+CPU_MODES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+"""``system.cpu.<mode>``: the share, in percent, of the CPU time of a node that goes into that mode."""
+CPU_TIME = "node.cpu.time"
+
+CLUSTER_METRICS: Mapping[str, str] = MappingProxyType(
+    {
+        **METRICS,
+        **{f"{CPU_PREFIX}{mode}": CPU_TIME for mode in CPU_MODES},
+        **{metric.name: metric.name for metric in CATALOGUE if metric.scope is Scope.NODE},
+    }
+)
+"""Our metric for each name that GetClusterMetrics takes: those of jobs, ``system.cpu.*`` and ours of whole nodes."""
+
+FIELDS: Mapping[str, str] = MappingProxyType(
+    {
+        "job": "jobName",
+        "job_id": "jobName",
+        "name": "jobName",
+        "project": "projectName",
+        "cluster": "clusterId",
+        "node": "clusterId",
+        "metric": "metric",
+        "start": "start",
+        "end": "end",
+        "step": "granularity",
+    }
+)
+"""Their name of a field that one of our own errors names."""
+
+JOB, INSTANCE, RUNNING = "jobName", "instanceId", "running instance"
+"""Kinds of what may not be there, for NotFoundError."""
+
+NOT_FOUND: Mapping[str, str] = MappingProxyType(
+    {
+        "job": "JobNotFound",
+        JOB: "JobNotFound",
+        INSTANCE: "InstanceNotFound",
+        RUNNING: "InstanceNotRunning",
+        "node": "ClusterNotFound",
+    }
+)
+
+
+def project_of(name: str) -> str:
+    """Our project of a project name: they write ``bayes_team`` where ours can only be ``bayes-team``."""
+    return name.replace("_", "-")

@@ -1,0 +1,397 @@
+"""The vendor's own SDK for Flink against a real server, with nothing but the endpoint changed."""
+
+import http.client
+import json
+import subprocess
+import time
+from pathlib import Path
+from urllib.parse import urlencode
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from jobmeter.model.catalog import by_dialect_name
+from tests.e2e.support import Written, samples
+from tests.frames import records
+from tests.processes import running
+
+ROOT = Path(__file__).parents[2]
+PYTHON = ROOT / ".venvs" / "alibaba" / "bin" / "python"
+SCRIPT = Path(__file__).parent / "sdk" / "foas.py"
+PROJECT, THEIRS = "bayes-team", "bayes_team"
+JOB, NAME = "flink-20261120-1", "orders.to.sink v2"
+METRICS = {name: metric.name for name, metric in by_dialect_name("foas").items()}
+STEP_MS = 5_000
+SAMPLE = {
+    1574247000: (492900000, "4.929E+8"),
+    1574247600: (493500160, "4.9350016E+8"),
+    1574248200: (494100352, "494100352"),
+    1574248800: (494700544, "494700544"),
+    1574249400: (495300736, "495300736"),
+    1574250000: (495900896, "495900896"),
+}
+AGGREGATIONS = {"avg": "mean", "max": "max", "min": "min", "sum": "sum"}
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not PYTHON.exists(), reason="the environment of the SDK is not built: make sdk"),
+]
+
+
+def _samples(end_ms):
+    """Three replicas over twenty minutes, with gaps, and a value of another size for each metric."""
+    random = np.random.default_rng(11)
+    rows = []
+    for at, (name, metric) in enumerate(METRICS.items()):
+        for replica in ("tm-0", "tm-1", "tm-2"):
+            times = np.arange(end_ms - 1_200_000, end_ms, STEP_MS)
+            times = times[random.random(len(times)) > 0.3]
+            values = random.random(len(times)) * 10.0 ** (at % 13)
+            values = np.round(values, 3 if at % 2 else 0)
+            rows += [(name, metric, replica, int(t), float(v)) for t, v in zip(times, values, strict=True)]
+    return pd.DataFrame(rows, columns=["name", "metric", "replica", "time", "value"])
+
+
+def _jobs(end_ms):
+    run = {"project": PROJECT, "state": "Running", "start": end_ms - 1_200_000}
+    return [
+        {**run, "job_id": JOB, "name": NAME, "type": "FlinkStream", "user": "ada"},
+        {**run, "job_id": "ss2", "type": "FlinkStream", "start": 1574247000000},
+        {**run, "job_id": "daily-1", "name": "daily", "type": "FlinkBatch", "state": "Succeeded", "end": end_ms},
+        {**run, "job_id": "daily-2", "name": "daily", "type": "FlinkBatch"},
+        {**run, "job_id": "stopped", "type": "FlinkStream", "state": "Stopped", "end": end_ms},
+        {**run, "job_id": "hidden", "type": "FlinkStream", "project": "other", "user": "eve"},
+    ]
+
+
+@pytest.fixture(scope="module")
+def ask():
+    """Asks of the SDK, one after the other, in a process of its own; gives the answers."""
+    command = [PYTHON, SCRIPT]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        lines, answers = process.stdin, process.stdout
+
+        def asked(*asks):
+            for one in asks:
+                lines.write(f"{json.dumps(one)}\n")
+            lines.flush()
+            return [json.loads(answers.readline()) for _ in asks]
+
+        yield asked
+        lines.close()
+        assert process.wait(30) == 0
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("foas")
+    keep = {f"JOBMETER_RETENTION_{tier}_DAYS": "36500" for tier in ("RAW", "MINUTE", "HOUR")}
+    with running(folder / "data", environment=keep) as server:
+        end_ms = int(time.time() * 1000) // 60_000 * 60_000 - 60_000
+        frame = _samples(end_ms)
+        written = [
+            Written(metric, list(zip(own["time"], own["value"], strict=True)), JOB, replica, project=PROJECT)
+            for (metric, replica), own in frame.groupby(["metric", "replica"])
+        ]
+        delay = METRICS["delay"]
+        sample = [(second * 1000, float(value)) for second, (value, _) in SAMPLE.items()]
+        written.append(Written(delay, sample, "ss2", "tm-0", project=PROJECT))
+        written += [
+            Written(delay, [(end_ms - 60_000, 7.0)], job, "tm-0", project=project)
+            for job, project in (("daily-2", PROJECT), ("stopped", PROJECT), ("hidden", "other"))
+        ]
+        modes = {"user": 0.6, "idle": 1.0, "iowait": 0.4}
+        written += [
+            Written(
+                "node.cpu.time",
+                [(end_ms - 120_000 + at * STEP_MS, 100 + used * (index + 1) * at * 5) for at in range(24)],
+                job="",
+                replica="",
+                node=f"n{index}",
+                cluster="d6wx",
+                project=PROJECT,
+                labels=(("mode", mode),),
+            )
+            for index in range(2)
+            for mode, used in modes.items()
+        ]
+        nodes = [{"name": f"n{index}", "cluster": "d6wx"} for index in range(2)]
+        for body in ({"jobs": _jobs(end_ms), "nodes": nodes},):
+            server.ingest(records(body))
+        receipt = server.ingest(samples(*written))
+        assert receipt["accepted"] == sum(len(one.points) for one in written), receipt
+        yield server, frame, end_ms
+
+
+def _call(server, call, values, key=None, **options):
+    key = key or server.admin
+    return {
+        "endpoint": server.url,
+        "key": key["access_key_id"],
+        "secret": key["access_key_secret"],
+        "call": call,
+        "set": values,
+        **options,
+    }
+
+
+def _metric(server, queries, start, end, job=NAME, number=-1, project=THEIRS, **options):
+    limit = {"limit": options.pop("limit")} if "limit" in options else {}
+    text = json.dumps({"start": start, "end": end, **limit, "queries": queries})
+    values = {"projectName": project, "jobName": job, "instanceId": number, "metricJson": text}
+    return _call(server, "GetInstanceMetric", values, **options)
+
+
+def _query(name="delay", job=NAME, downsample="20s-avg", granularity="20s", aggregator="max", **more):
+    metric = f"blink.{THEIRS}.{job}.{name}"
+    return {
+        "metric": metric,
+        "downsample": downsample,
+        "granularity": granularity,
+        "aggregator": aggregator,
+        **more,
+    }
+
+
+def _key(server, **values):
+    return json.loads(server.request("POST", "/keys", {"name": "foas", "role": "reader", **values}).body)
+
+
+def _points(own, downsample_ms, function, granularity_ms, aggregator):
+    """{second: value} by pandas: each replica's buckets, and these joined by the granularity."""
+    buckets = own.groupby(["replica", own.time // downsample_ms * downsample_ms])["value"].agg(AGGREGATIONS[function])
+    buckets = buckets.reset_index()
+    joined = buckets.groupby(buckets.time // granularity_ms * granularity_ms)["value"].agg(AGGREGATIONS[aggregator])
+    return {int(moment) // 1000: value for moment, value in joined.items()}
+
+
+def _found(line):
+    return {int(second): float(text) for second, text in line["dps"].items()}
+
+
+def test_every_metric_and_function_equals_pandas(stored, ask):
+    server, frame, end_ms = stored
+    start_ms = end_ms - 1_000_000
+    inside = frame[(frame.time >= start_ms) & (frame.time <= end_ms)]
+    cases = [("20s", "avg", "20s", "max"), ("30s", "max", "60s", "avg"), ("1m", "min", "5m", "sum")]
+    cases += [("10s", "sum", "20s", "min")]
+    steps = {"10s": 10_000, "20s": 20_000, "30s": 30_000, "60s": 60_000, "1m": 60_000, "5m": 300_000}
+    asks = [
+        _metric(server, [_query(name, NAME, f"{a}-{f}", g, h) for name in METRICS], start_ms, end_ms)
+        for a, f, g, h in cases
+    ]
+    for (a, f, g, h), answer in zip(cases, ask(*asks), strict=True):
+        body = json.loads(answer["body"])
+        assert [line["metricName"] for line in body["metrics"]] == [f"blink.{THEIRS}.{NAME}.{name}" for name in METRICS]
+        for name, line in zip(METRICS, body["metrics"], strict=True):
+            expected = _points(inside[inside.name == name], steps[a], f, steps[g], h)
+            assert _found(line) == pytest.approx(expected, rel=1e-12), (name, a, f, g, h)
+            assert line["summary"] == pytest.approx(np.mean(list(expected.values())), rel=1e-12)
+            assert line["tags"] == {}
+
+
+def test_the_sample_of_the_document(stored, ask):
+    server, _, _ = stored
+    query = _query("delay", "ss2", "600s-avg", "600s")
+    (answer,) = ask(_metric(server, [query], 1574247000000, 1574250000000, "ss2", limit="avg:sample:50"))
+    request_id = json.loads(answer["body"])["requestId"]
+    dps = ",".join(f'"{second}":"{text}"' for second, (_, text) in SAMPLE.items())
+    assert answer["body"] == (
+        f'{{"requestId":"{request_id}","metrics":[{{"metricName":"blink.bayes_team.ss2.delay","dps":{{{dps}}},'
+        '"summary":494400448,"tags":{}}]}'
+    )
+
+
+def test_every_encoding_and_form(stored, ask):
+    server, _, _ = stored
+    query = _query("delay", "ss2", "600s-avg", "600s")
+    asks = [
+        _metric(server, [query], 1574247000000, 1574250000000, "ss2", **options)
+        for options in (
+            {},
+            {"content_type": "application/json"},
+            {"content_type": "application/xml"},
+            {"accept": "RAW"},
+            {"accept": "XML"},
+            {"accept": "XML", "content_type": "application/json"},
+        )
+    ]
+    answers = ask(*asks)
+    texts = {str(second): text for second, (_, text) in SAMPLE.items()}
+    for answer in answers[:4]:
+        (line,) = json.loads(answer["body"])["metrics"]
+        assert line["dps"] == texts
+    for answer in answers[4:]:
+        assert (answer["status"], answer["headers"]["content-type"]) == (200, "application/xml;charset=utf-8")
+        assert f"<requestId>{answer['headers']['x-acs-request-id']}</requestId>" in answer["body"]
+        elements = "".join(f"<{second}>{text}</{second}>" for second, text in texts.items())
+        assert f"<dps>{elements}</dps><summary>494400448</summary><tags/></metrics>" in answer["body"]
+
+
+def _post(server, path, values, **headers):
+    """One call as any HTTP client sends it, with a token."""
+    connection = http.client.HTTPConnection(server.url.partition("//")[2], timeout=60)
+    head = {"Authorization": f"Bearer {server.admin['token']}", "Content-Type": "application/x-www-form-urlencoded"}
+    try:
+        connection.request("POST", path, urlencode(values).encode(), head | headers)
+        answer = connection.getresponse()
+        return answer.status, dict(answer.getheaders()), answer.read().decode()
+    finally:
+        connection.close()
+
+
+def test_plain_http_with_a_token_and_what_typed_sdks_read(stored):
+    server, _, _ = stored
+    path = f"/api/v2/projects/{THEIRS}/jobs/ss2/metric"
+    asked = {"start": 1574247000000, "queries": [{"metric": "delay"}]}
+    status, _, text = _post(server, path, {"metricJson": json.dumps(asked)}, Accept="text/xml")
+    assert (status, json.loads(text)["Code"]) == (400, "InvalidParameter")
+    assert "granularity" in json.loads(text)["Message"]
+    asked = {**asked, "end": 1574250000000, "queries": [{"metric": "delay", "granularity": "600s"}]}
+    values = {"metricJson": json.dumps(asked)}
+    root = ET.fromstring(_post(server, path, values, Accept="text/xml")[2])
+    points = {point.tag: point.text for point in root.findall("metrics/dps/*")}
+    assert points == {f"_{second}": text for second, (_, text) in SAMPLE.items()}
+    status, headers, text = _post(server, path, values, **{"x-sdk-client": "Java/2.0.0"})
+    read = json.loads(text)
+    assert (status, read["RequestId"]) == (200, headers["x-acs-request-id"])
+    (metric,) = read["Metrics"]["Metric"]
+    assert metric["Dps"] == {str(second): text for second, (_, text) in SAMPLE.items()}
+    assert (metric["MetricName"], metric["Summary"], metric["Tags"]) == ("delay", 494400448, {})
+
+
+def test_lines_and_their_limit(stored, ask):
+    server, frame, end_ms = stored
+    own = frame[(frame.name == "tps.rate") & (frame.time >= end_ms - 600_000)]
+    means = own.groupby(["replica", own.time // 60_000])["value"].mean().groupby("replica")
+    order = {"avg": means.mean().sort_values(), "max": means.max().sort_values(), "min": means.min().sort_values()}
+    query = _query("tps.rate", NAME, "60s-avg", "60s", tags={"replica": "*"})
+    limits = ["avg:above:1", "max:above:2", "min:bottom:2", "avg:sample:2", "avg:sample:50"]
+    asks = [_metric(server, [query], end_ms - 600_000, end_ms, limit=limit) for limit in limits]
+    for limit, answer in zip(limits, ask(*asks), strict=True):
+        judge, take, count = limit.split(":")
+        names = list(order[judge].index)
+        wanted = {"above": names[-int(count) :], "bottom": names[: int(count)], "sample": [names[0], names[-1]]}[take]
+        lines = json.loads(answer["body"])["metrics"]
+        assert [line["tags"]["replica"] for line in lines] == sorted(names if count == "50" else wanted)
+
+
+def test_a_program_finds_its_instances(stored, ask):
+    server, _, end_ms = stored
+    here = {"projectName": THEIRS}
+    listed, batches, jobs, job = ask(
+        _call(server, "ListInstance", {**here, "jobType": "FLINK_STREAM", "actualState": "RUNNING"}),
+        _call(server, "ListInstance", {**here, "jobType": "flink_batch", "jobName": "daily"}),
+        _call(server, "ListJob", {**here, "pageSize": 2}),
+        _call(server, "GetJob", {**here, "jobName": NAME}),
+    )
+    streams = {one["EngineJobHandler"]: one for one in json.loads(listed["body"])["Instances"]["Instance"]}
+    assert set(streams) == {JOB, "ss2"}
+    assert (streams[JOB]["JobName"], streams[JOB]["Starter"]) == (NAME, "ada")
+    runs = {one["EngineJobHandler"]: one for one in json.loads(batches["body"])["Instances"]["Instance"]}
+    assert {job: one["ActualState"] for job, one in runs.items()} == {"daily-1": "SUCCESS", "daily-2": "RUNNING"}
+    page = json.loads(jobs["body"])
+    assert (page["TotalCount"], page["TotalPage"], len(page["Jobs"]["Job"])) == (4, 2, 2)
+    assert json.loads(job["body"])["Job"]["JobId"] == JOB
+    span = (end_ms - 600_000, end_ms)
+    read, ended, current, summary = ask(
+        _metric(server, [_query("delay", "daily")], *span, "daily", runs["daily-2"]["Id"]),
+        _metric(server, [_query("delay", "daily")], *span, "daily", runs["daily-1"]["Id"]),
+        _metric(server, [_query("delay", "daily")], *span, "daily"),
+        _call(server, "GetInstanceRunSummary", {**here, "jobName": NAME, "instanceId": "-1"}),
+    )
+    assert json.loads(read["body"])["metrics"][0]["summary"] == 7
+    assert (ended["code"], current["code"]) == ("InstanceNotRunning", "InvalidParameter")
+    told = json.loads(summary["body"])["RunSummary"]
+    assert (told["Id"], told["ActualState"]) == (streams[JOB]["Id"], "RUNNING")
+
+
+def test_a_job_is_registered_and_stopped(stored, ask):
+    server, _, _ = stored
+    here = {"projectName": THEIRS, "jobName": "new job"}
+    one = {**here, "instanceId": "-1"}
+    made, started, again, running_, stopped, ended, restarted = ask(
+        _call(server, "CreateJob", {**here, "jobType": "FLINK_STREAM", "apiType": "SQL", "code": "select 'ä'"}),
+        _call(server, "StartJob", {**here, "parameterJson": '{"startOffset":"1574247000000"}'}),
+        _call(server, "StartJob", here),
+        _call(server, "GetInstance", one),
+        _call(server, "ModifyInstanceState", {**one, "expectState": "TERMINATED"}),
+        _call(server, "GetInstance", one),
+        _call(server, "StartJob", here),
+    )
+    assert list(json.loads(made["body"])) == ["RequestId"]
+    number = json.loads(started["body"])["instanceId"]
+    assert again["code"] == "OperationConflict"
+    assert json.loads(stopped["body"])["RequestId"]
+    instance = json.loads(running_["body"])["Instance"]
+    assert (instance["Id"], instance["ActualState"], instance["JobName"]) == (number, "RUNNING", "new job")
+    assert json.loads(ended["body"])["Instance"]["ActualState"] == "TERMINATED"
+    assert json.loads(restarted["body"])["instanceId"] == number
+
+
+def test_the_nodes_of_a_cluster(stored, ask):
+    server, _, end_ms = stored
+    text = {
+        "start": end_ms - 100_000,
+        "end": end_ms - 20_000,
+        "limit": "avg:sample:50",
+        "queries": [
+            {"metric": f"d6wx.system.cpu.{mode}", "aggregator": "avg", "granularity": "20s", "downsample": "avg"}
+            for mode in ("user", "iowait")
+        ],
+    }
+    known, unknown = ask(
+        _call(server, "GetClusterMetrics", {"clusterId": "d6wx", "metricJson": json.dumps(text)}),
+        _call(
+            server,
+            "GetClusterMetrics",
+            {"clusterId": "d6wy", "metricJson": json.dumps({**text, "queries": [{"metric": "delay"}]})},
+        ),
+    )
+    user, iowait = json.loads(known["body"])["metrics"]
+    assert {round(value, 6) for value in _found(user).values()} == {30.0}
+    assert {round(value, 6) for value in _found(iowait).values()} == {20.0}
+    assert unknown["code"] == "ClusterNotFound"
+
+
+def test_refusals_are_the_vendors_own(stored, ask):
+    server, _, end_ms = stored
+    own = _key(server, project=PROJECT)
+    span = (end_ms - 600_000, end_ms)
+    query = [_query()]
+    hidden = [{"metric": "delay"}]
+    wrong = {**server.admin, "access_key_secret": "wrong"}
+    nobody = {**server.admin, "access_key_id": "nobody"}
+    cases = [
+        ("SignatureDoesNotMatch", 400, _metric(server, query, *span, key=wrong)),
+        ("InvalidAccessKeyId.NotFound", 404, _metric(server, query, *span, key=nobody)),
+        ("InvalidAccessKeyId.NotFound", 404, _metric(server, query, *span, sts="token")),
+        ("InstanceNotRunning", 404, _metric(server, hidden, *span, "stopped")),
+        ("JobNotFound", 404, _metric(server, hidden, *span, "nothing")),
+        ("JobNotFound", 404, _metric(server, hidden, *span, "hidden", project="other", key=own)),
+        ("JobNotFound", 404, _metric(server, hidden, *span, "hidden", key=own)),
+        ("Forbidden.RAM", 403, _call(server, "StartJob", {"projectName": THEIRS, "jobName": "x"}, key=own)),
+        ("InvalidParameter", 400, _metric(server, [_query(job="another")], *span)),
+        ("InvalidParameter", 400, _metric(server, [_query(downsample="1s-avg")], end_ms - 86_400_000, end_ms)),
+        ("MissingParameter", 400, _call(server, "GetInstanceMetric", {"projectName": THEIRS, "jobName": NAME})),
+        (
+            "InvalidAction.NotFound",
+            404,
+            _call(server, "GetInstanceDetail", {"projectName": "p", "jobName": "j", "instanceId": "1"}),
+        ),
+    ]
+    answers = ask(*(one for _, _, one in cases))
+    for (code, status, one), answer in zip(cases, answers, strict=True):
+        assert (answer.get("error"), answer.get("code"), answer.get("status")) == ("ServerException", code, status), one
+        assert answer["request_id"]
+        assert "eve" not in json.dumps(answer)
+    seen, listed = ask(
+        _metric(server, hidden, *span, "hidden", project="other"),
+        _call(server, "ListInstance", {"projectName": "other", "jobType": "FLINK_STREAM"}, key=own),
+    )
+    assert json.loads(seen["body"])["metrics"][0]["summary"] == 7
+    assert json.loads(listed["body"])["TotalCount"] == 0
