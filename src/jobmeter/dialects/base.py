@@ -120,9 +120,22 @@ class DeleteJob(Asks[Job]):
 
 @dataclass(frozen=True, slots=True)
 class WriteSamples(Asks[Receipt]):
-    """Keep samples, as the caller. Each series names its project."""
+    """Keep samples, as the caller. Each series names its project.
+
+    ``rejected`` counts, by reason, the samples that the dialect itself refused, for the server's own metrics.
+    """
 
     batch: SampleBatch
+    rejected: tuple[tuple[str, int], ...] = ()
+
+
+Figure = tuple[str, tuple[tuple[str, str], ...], int]
+"""A count of the server: its name, its tags, and how many."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerQuestion(Asks[list[Figure]]):
+    """Ask what this server has counted since its start."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ over a canonical text, so that every server and every agent computes the same on
 
 import re
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import lru_cache
 from hashlib import blake2b
 
@@ -22,6 +23,21 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@+*=~-]{0,127}")
 _METRIC = re.compile(r"[A-Za-z_][A-Za-z0-9._:-]{0,199}")
 _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,63}")
 _PROJECT = re.compile(r"[A-Za-z0-9-]{1,64}")
+
+
+class NamePart(StrEnum):
+    """A part of a series that names something."""
+
+    METRIC = "metric"
+    PROJECT = "project"
+    CLUSTER = "cluster"
+    NODE = "node"
+    DEVICE = "device"
+    JOB = "job"
+    REPLICA = "replica"
+    LABEL = "label"
+    """The names of labels."""
+    LABEL_VALUE = "label-value"
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.question import Asks
 from jobmeter.model.series import job_key
 from jobmeter.model.time import MAX_TIME_MS, SECOND, Clock, TimeRange
-from jobmeter.query import gather
+from jobmeter.query import gather, series
 from jobmeter.query.defaults import CORE_METRICS, default_step, job_end, life
 from jobmeter.query.frame import Frame, read
 from jobmeter.query.latest import WINDOW_MS, LatestValue, newest, values
@@ -25,6 +25,7 @@ from jobmeter.query.lines import Head, Ranks, natural, unit_of
 from jobmeter.query.logs import pages, selector_of
 from jobmeter.query.plan import check, check_by, metrics_of, sources
 from jobmeter.query.request import By, JobQuestion, JobRef, Line, LogQuestion, MetricQuery, MetricResult, NodeRef
+from jobmeter.query.series import BucketsQuestion, LastQuestion, NamesQuestion, SamplesQuestion, SeriesQuestion
 from jobmeter.query.shape import Shape
 from jobmeter.query.source import Meter, Source, StoreSource
 from jobmeter.query.summary import POINTS, JobSummary, summarize
@@ -71,6 +72,8 @@ class Executor:
                 answer = self._lines(question, scope)
             case ProjectsQuestion():
                 answer = self._list_projects(question, scope)
+            case SeriesQuestion() | NamesQuestion() | SamplesQuestion() | BucketsQuestion() | LastQuestion():
+                answer = self._series(question, scope)
             case _:
                 raise TypeError(f"no question about what is kept: {question!r}")
         return cast("R", answer)
@@ -154,6 +157,22 @@ class Executor:
             )
         tiers = tuple(sorted(meter.tiers))
         return MetricResult(query=query, lines=lines, samples=meter.rows, tiers=tiers, project=asked.project)
+
+    def _series(self, question: Asks[Any], scope: Scope) -> Any:  # noqa: ANN401 - each question has its own result
+        meter = Meter(self._clock, self._limits)
+        match question:
+            case SeriesQuestion():
+                return series.find(self._store, question, scope, self._limits, meter)
+            case NamesQuestion():
+                return series.names(self._store, question, scope)
+            case SamplesQuestion():
+                return series.samples(self._store, question, scope, meter)
+            case BucketsQuestion():
+                return series.in_steps(self._source, question, scope, meter)
+            case LastQuestion():
+                return series.last(self._store, question, scope, meter)
+            case _:
+                raise TypeError(f"no question about series: {question!r}")
 
     def _ask(self, query: MetricQuery, scope: Scope, names: frozenset[str]) -> "_Asked":
         narrowing = gather.Narrowing(query.replicas, query.devices, query.labels)

@@ -8,8 +8,17 @@ from typing import Any
 from jobmeter.access.principal import Principal
 from jobmeter.access.scope import Scope
 from jobmeter.access.share import issue
-from jobmeter.dialects.base import DeleteJob, RecordJobs, ShareQuestion, ShareToken, StopJob, WriteSamples
+from jobmeter.dialects.base import (
+    DeleteJob,
+    RecordJobs,
+    ServerQuestion,
+    ShareQuestion,
+    ShareToken,
+    StopJob,
+    WriteSamples,
+)
 from jobmeter.errors import ConflictError, NotFoundError
+from jobmeter.ingest.receipt import Receipt
 from jobmeter.model.job import Job, JobState
 from jobmeter.model.question import Asks
 from jobmeter.model.record import EventRecord, JobRecord, Records
@@ -25,7 +34,9 @@ def perform(services: Services, question: Asks[Any], principal: Principal, scope
         case RecordJobs():
             return services.funnel.records(question.records, principal)
         case WriteSamples():
-            return services.funnel.samples(question.batch, principal)
+            return write_samples(services, question, principal)
+        case ServerQuestion():
+            return services.telemetry.figures()
         case StopJob():
             return stop_job(services, question, principal, scope)
         case DeleteJob():
@@ -38,6 +49,14 @@ def share(services: Services, question: ShareQuestion, scope: Scope) -> ShareTok
     """A token for the job. Raises NotFoundError when there is none that the asker may know of."""
     job = services.executor.head(question.ref, scope)
     return ShareToken(*issue(services.vault, job.project, job.id, services.clock.now_ms(), question.seconds))
+
+
+def write_samples(services: Services, question: WriteSamples, principal: Principal) -> Receipt:
+    """See ``WriteSamples``; counted as every other ingest."""
+    services.telemetry.ingested(Receipt(rejected=dict(question.rejected)))
+    receipt = services.funnel.samples(question.batch, principal)
+    services.telemetry.ingested(receipt)
+    return receipt
 
 
 def stop_job(services: Services, question: StopJob, principal: Principal, scope: Scope) -> Job:

@@ -26,6 +26,7 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
+_NO_CONTENT = 204
 BODY_SECONDS = 30
 """Longest silence of a client that is sending a body."""
 
@@ -123,7 +124,7 @@ class Exchange:
         """Send a whole answer."""
         headers = [
             *_encoded(answer.content_type, answer.headers),
-            (b"content-length", str(len(answer.body)).encode()),
+            *(() if answer.status == _NO_CONTENT else ((b"content-length", str(len(answer.body)).encode()),)),
         ]
         await self.send({"type": "http.response.start", "status": answer.status, "headers": headers})
         await self.send({"type": "http.response.body", "body": answer.body})

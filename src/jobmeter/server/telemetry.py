@@ -8,6 +8,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from jobmeter import __version__
+from jobmeter.dialects.base import Figure
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.model.time import Clock
 from jobmeter.server.exchange import Exchange
@@ -101,6 +102,17 @@ class Telemetry:
         self._lines.inc(receipt.lines)
         for reason, count in receipt.rejected_lines.items():
             self._rejected_lines.labels(reason).inc(count)
+
+    def figures(self) -> list[Figure]:
+        """The counts, under names like those of OpenTSDB's own."""
+        found: list[Figure] = [("tsd.uptime", (), int(self.uptime_seconds()))]
+        for family in (self._requests, self._accepted, self._records, self._rejected, self._refused):
+            for metric in family.collect():
+                found += [
+                    (f"tsd.{one.name.removesuffix('_total')}", tuple(sorted(one.labels.items())), int(one.value))
+                    for one in metric.samples
+                ]
+        return found
 
     def refused(self, reason: str) -> None:
         """Count a call that was not let in."""

@@ -10,7 +10,7 @@ from jobmeter.model.batch import BucketColumns, SampleBatch, SampleColumns, Seri
 from jobmeter.model.event import Level
 from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.retention import Retention
-from jobmeter.model.series import Series
+from jobmeter.model.series import NamePart, Series
 from jobmeter.model.time import HOUR, MINUTE, TimeRange
 
 
@@ -23,7 +23,7 @@ class Tier(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selector:
-    """Which series. Every part that is given must match; at least ``jobs`` or ``nodes`` or ``metrics`` is given.
+    """Which series. Every part that is given must match.
 
     ``projects`` None means every project: whoever calls has settled what the asker may see (``jobmeter.access``).
     ``jobs`` holds job keys (``NOBODY`` for node series); ``nodes`` holds (cluster, node) pairs. ``since`` leaves out
@@ -105,6 +105,13 @@ class Store(Protocol):
 
     def find(self, selector: Selector) -> list[Series]:
         """The series that match, in no order. Raises LimitExceededError past ``selector.limit``."""
+        ...
+
+    def names(self, selector: Selector, part: NamePart, prefix: str = "") -> list[str]:
+        """What occurs as that part of the series that match: each once, sorted, those that begin with ``prefix``.
+
+        The first ``selector.limit`` of them. A part that is empty, as it does not apply, is no name.
+        """
         ...
 
     def read(self, keys: SeriesKeys, span: TimeRange, budget: ReadBudget) -> Iterator[SampleColumns]:

@@ -19,7 +19,7 @@ from jobmeter.model.catalog import Kind, find
 from jobmeter.model.event import Level
 from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.retention import Retention
-from jobmeter.model.series import Series, job_key
+from jobmeter.model.series import NamePart, Series, job_key
 from jobmeter.model.time import HOUR, TimeRange, ceil_to, floor_to
 from jobmeter.store.base import PAGE_BYTES, LogSelector, ReadBudget, Selector, StoreStatistics, Tier
 
@@ -94,6 +94,17 @@ class MemoryStore:
         if len(found) > selector.limit:
             raise LimitExceededError(f"more than {selector.limit} series match", "series")
         return found
+
+    def names(self, selector: Selector, part: NamePart, prefix: str = "") -> list[str]:
+        """See ``Store.names``."""
+        with self._lock:
+            found = {
+                name
+                for key, series in self._series.items()
+                if self._matches(key, series, selector)
+                for name in _names(series, part)
+            }
+        return sorted(name for name in found if name and name.startswith(prefix))[: selector.limit]
 
     def _matches(self, key: _Key, series: Series, selector: Selector) -> bool:
         wanted = (
@@ -350,3 +361,12 @@ def _buckets(samples: list[tuple[int, float]], step_ms: int, *, counter: bool) -
             done.append(_Bucket(start, 1, value, value, value, value, time, value, time, growth, passed))
         previous = (time, value)
     return done
+
+
+def _names(series: Series, part: NamePart) -> list[str]:
+    if part is NamePart.LABEL:
+        return [name for name, _ in series.labels]
+    if part is NamePart.LABEL_VALUE:
+        return [value for _, value in series.labels]
+    name: str = getattr(series, part.value)
+    return [name]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.batch import SampleBatch, SampleColumns, SeriesKeys
-from jobmeter.model.series import NOBODY, Series
+from jobmeter.model.series import NOBODY, NamePart, Series
 from jobmeter.model.time import DAY, HOUR, MINUTE, TimeRange
 from jobmeter.store.base import ReadBudget, Selector, Store, Tier
 from jobmeter.testing.logs import LogTests
@@ -133,6 +133,30 @@ class StoreTests(LogTests, ABC):
         assert found(projects=frozenset({"default"}), nodes=(("west", f"n-{slot.number}"),)) == {node}
         assert found(jobs=(slot.key,), projects=frozenset()) == set()
         assert found(jobs=()) == set()
+
+    def test_names_are_listed_by_part(self, store: Store, slot: Slot) -> None:
+        labels = (("disk", "sda"), ("part", "é"))
+        mine = Series("disk.read", job=slot.job, replica="worker-0", labels=labels)
+        other = Series("gpu.power", f"p-{slot.number}", "west", f"n-{slot.number}", "gpu0", slot.job)
+        store.append(batch_of({(one, slot.start): 1.0 for one in (mine, slot.gauge("worker-1"), other)}), FOREVER)
+
+        def names(part: NamePart, prefix: str = "", limit: int = 10) -> list[str]:
+            return store.names(Selector(jobs=(slot.key, other.job_key), limit=limit), part, prefix)
+
+        assert names(NamePart.METRIC) == ["disk.read", "gpu.power"]
+        assert names(NamePart.METRIC, "gpu") == ["gpu.power"]
+        assert names(NamePart.METRIC, limit=1) == ["disk.read"]
+        assert names(NamePart.METRIC, "GPU") == []
+        assert names(NamePart.PROJECT) == ["default", f"p-{slot.number}"]
+        assert names(NamePart.CLUSTER) == ["west"]
+        assert names(NamePart.NODE) == [f"n-{slot.number}"]
+        assert names(NamePart.DEVICE) == ["gpu0"]
+        assert names(NamePart.JOB) == [slot.job]
+        assert names(NamePart.REPLICA) == ["worker-0", "worker-1"]
+        assert names(NamePart.LABEL) == ["disk", "part"]
+        assert names(NamePart.LABEL_VALUE) == ["sda", "é"]
+        assert store.names(Selector(projects=frozenset({f"p-{slot.number}"})), NamePart.METRIC) == ["gpu.power"]
+        assert store.names(Selector(projects=frozenset()), NamePart.METRIC) == []
 
     def test_series_that_were_last_written_before_a_day_are_left_out(self, store: Store, slot: Slot) -> None:
         old, new = slot.gauge("worker-0"), slot.gauge("worker-1")

@@ -2,7 +2,7 @@
 
 from jobmeter.access.signatures.acs3 import ACS3
 from jobmeter.access.signatures.base import Claim, ClaimKind, Scheme
-from jobmeter.access.signatures.bearer import ACS_BEARER, API_KEY, BEARER, X_AUTH_TOKEN
+from jobmeter.access.signatures.bearer import ACS_BEARER, API_KEY, BASIC, BEARER, X_AUTH_TOKEN
 from jobmeter.access.signatures.roa import ROA
 from jobmeter.access.signatures.rpc import RPC
 from jobmeter.access.signatures.share import SHARE, ShareToken
@@ -13,7 +13,7 @@ TOKENS: tuple[Scheme, ...] = (BEARER, API_KEY, X_AUTH_TOKEN)
 ALIBABA: tuple[Scheme, ...] = (ACS3, ROA, RPC, ACS_BEARER, *TOKENS)
 """What Alibaba's SDKs send, and a key's token besides."""
 
-SCHEMES: tuple[Scheme, ...] = (*ALIBABA, SHARE)
+SCHEMES: tuple[Scheme, ...] = (*ALIBABA, BASIC, SHARE)
 """Every scheme."""
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "ACS_BEARER",
     "ALIBABA",
     "API_KEY",
+    "BASIC",
     "BEARER",
     "ROA",
     "RPC",

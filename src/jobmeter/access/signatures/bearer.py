@@ -1,5 +1,7 @@
 """Bare tokens: whoever holds one is its owner. Nothing dates them, so nothing but TLS protects them on the way."""
 
+import base64
+
 from jobmeter.access.call import Call
 from jobmeter.access.signatures.base import Claim, ClaimKind
 from jobmeter.errors import UnauthenticatedError
@@ -16,6 +18,30 @@ class Bearer:
         """See ``Scheme.claim``. The scheme's name is taken without regard to case."""
         name, _, token = call.header("authorization").strip().partition(" ")
         return _claim(token) if name.lower() in {"bearer", "api-key"} else None
+
+    def verify(self, call: Call, secret: str) -> bool:  # noqa: ARG002
+        """See ``Scheme.verify``."""
+        return True
+
+
+class Basic:
+    """``Authorization: Basic``, the token being the password, or the user where the password is empty.
+
+    Clients of systems without tokens (Grafana, collectd) can send a user and a password. See ``Scheme``.
+    """
+
+    name = "basic"
+
+    def claim(self, call: Call) -> Claim | None:
+        """See ``Scheme.claim``. The scheme's name is taken without regard to case."""
+        name, _, sent = call.header("authorization").strip().partition(" ")
+        if name.lower() != "basic":
+            return None
+        try:
+            user, _, password = base64.b64decode(sent.strip(), validate=True).decode().partition(":")
+        except ValueError as error:
+            raise UnauthenticatedError("Basic is followed by user:token in base64", "malformed") from error
+        return _claim(password or user)
 
     def verify(self, call: Call, secret: str) -> bool:  # noqa: ARG002
         """See ``Scheme.verify``."""
@@ -71,6 +97,7 @@ def _claim(text: str) -> Claim:
 
 
 BEARER = Bearer()
+BASIC = Basic()
 API_KEY = TokenHeader("api-key", "api-key")
 X_AUTH_TOKEN = TokenHeader("x-auth-token", "x-auth-token")
 ACS_BEARER = AcsBearer()

@@ -11,7 +11,7 @@ import numpy as np
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.batch import SampleBatch, Uint64s
 from jobmeter.model.retention import Retention
-from jobmeter.model.series import Series
+from jobmeter.model.series import NamePart, Series
 from jobmeter.model.time import DAY, Clock
 from jobmeter.store.base import Selector
 from jobmeter.store.clickhouse.failures import translated
@@ -24,6 +24,11 @@ _FRESH_SECONDS = 300.0
 _COLUMNS = ("metric", "project", "cluster", "node", "device", "job_id", "replica", "attempt", "labels")
 _NODES = 500
 _NAMES = 300
+_PARTS = {
+    NamePart.JOB: "job_id",
+    NamePart.LABEL: "arrayJoin(mapKeys(labels))",
+    NamePart.LABEL_VALUE: "arrayJoin(mapValues(labels))",
+}
 
 
 class Catalog:
@@ -78,6 +83,20 @@ class Catalog:
             if len(found) > selector.limit:
                 raise LimitExceededError(f"more than {selector.limit} series match: ask for fewer", "metrics")
         return list(found.values())
+
+    def names(self, selector: Selector, part: NamePart, prefix: str) -> list[str]:
+        """See ``Store.names``."""
+        found: set[str] = set()
+        column = _PARTS.get(part, part.value)
+        for conditions, parameters in _questions(selector):
+            with translated("read names"), self._read.client() as client:
+                rows = client.query(
+                    f"SELECT DISTINCT toString({column}) AS name FROM series WHERE {conditions} "
+                    "AND name != '' AND startsWith(name, {prefix:String}) ORDER BY name LIMIT {most:UInt64}",
+                    parameters=parameters | {"most": selector.limit, "prefix": prefix},
+                ).result_rows
+            found.update(row[0] for row in rows)
+        return sorted(found)[: selector.limit]
 
     def _forget_old(self) -> None:
         stale = not self._exclusive and self._clock.monotonic() - self._since > _FRESH_SECONDS

@@ -7,7 +7,7 @@ from pathlib import Path
 from jobmeter.model.batch import BucketColumns, SampleBatch, SampleColumns, SeriesKeys
 from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.retention import Retention
-from jobmeter.model.series import Series
+from jobmeter.model.series import NamePart, Series
 from jobmeter.model.time import Clock, TimeRange
 from jobmeter.store.base import LogSelector, ReadBudget, Selector, StoreStatistics, Tier
 from jobmeter.store.clickhouse.catalog import Catalog
@@ -74,6 +74,10 @@ class ClickHouseStore:
     def find(self, selector: Selector) -> list[Series]:
         """See ``Store.find``."""
         return self._catalog.find(selector)
+
+    def names(self, selector: Selector, part: NamePart, prefix: str = "") -> list[str]:
+        """See ``Store.names``."""
+        return self._catalog.names(selector, part, prefix)
 
     def read(self, keys: SeriesKeys, span: TimeRange, budget: ReadBudget) -> Iterator[SampleColumns]:
         """See ``Store.read``. The budget's time begins with the first block."""

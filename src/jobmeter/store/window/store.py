@@ -11,7 +11,7 @@ from jobmeter.errors import LimitExceededError
 from jobmeter.model.batch import BucketColumns, SampleBatch, SampleColumns, SeriesKeys
 from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.retention import Retention
-from jobmeter.model.series import Series
+from jobmeter.model.series import NamePart, Series
 from jobmeter.model.time import DAY, MAX_TIME_MS, MINUTE, SECOND, Clock, TimeRange, floor_to
 from jobmeter.store.base import LogSelector, ReadBudget, Selector, Store, StoreStatistics, Tier
 from jobmeter.store.window.column import View
@@ -73,6 +73,10 @@ class WindowedStore:
                 self._found.clear()
             self._found[selector] = series
         return series
+
+    def names(self, selector: Selector, part: NamePart, prefix: str = "") -> list[str]:
+        """See ``Store.names``."""
+        return self._engine.names(selector, part, prefix)
 
     def read(self, keys: SeriesKeys, span: TimeRange, budget: ReadBudget) -> Iterator[SampleColumns]:
         """See ``Store.read``."""

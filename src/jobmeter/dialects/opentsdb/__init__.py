@@ -1,0 +1,49 @@
+"""OpenTSDB 2.4: reading by ``/api/query`` and its kin, writing by ``/api/put``. Sources and readings: SPEC.md."""
+
+import re
+from collections.abc import Sequence
+
+from jobmeter.access.call import Call
+from jobmeter.access.signatures import BASIC, SHARE, TOKENS, Scheme
+from jobmeter.dialects.base import Answer, Context, Gap, Match, Operation
+from jobmeter.dialects.opentsdb import errors
+from jobmeter.dialects.opentsdb.gaps import GAPS
+from jobmeter.dialects.opentsdb.operations import OPERATIONS
+from jobmeter.errors import JobmeterError, NotFoundError
+
+_VERSIONED = re.compile(r"/api/v[0-9]{1,3}(/.*)")
+_GAPS = ("query", "annotation", "rollup", "histogram", "uid", "tree", "dropcaches", "serializers", "stats", "search")
+_GAP_PATH = re.compile(rf"/api/(?:{'|'.join(_GAPS)})(?:/.*)?")
+
+
+class OpenTsdb:
+    """See ``jobmeter.dialects.base.Dialect``."""
+
+    name = "opentsdb"
+    title = "OpenTSDB, HTTP API version 2.4"
+    schemes: Sequence[Scheme] = (*TOKENS, BASIC, SHARE)
+    operations: Sequence[Operation] = OPERATIONS
+    gaps: Sequence[Gap] = GAPS
+
+    def __init__(self) -> None:
+        self._paths = {operation.path: operation for operation in self.operations}
+
+    def match(self, call: Call) -> Match | None:
+        """See ``Dialect.match``. ``/api/v1/put`` is ``/api/put``: there is one version of each."""
+        versioned = _VERSIONED.fullmatch(call.raw_path)
+        path = f"/api{versioned[1]}" if versioned else call.raw_path
+        operation = self._paths.get(path.rstrip("/"))
+        if operation is None:
+            if _GAP_PATH.fullmatch(path):
+                raise NotFoundError("The requested endpoint was not found", "path", path[:200])
+            return None
+        if call.method not in operation.method.split(", "):
+            raise NotFoundError(f"{call.method} is not permitted", "method", operation.method)
+        return Match(operation, {})
+
+    def render_error(self, call: Call, context: Context, error: JobmeterError) -> Answer:  # noqa: ARG002 - no ids
+        """See ``Dialect.render_error``."""
+        return errors.render(call, error)
+
+
+OPENTSDB = OpenTsdb()

@@ -1,0 +1,70 @@
+"""Several series into one: at every time at which one of them has a point.
+
+A series takes part from its first point to its last. In between, what it has no point for is made up as its
+aggregator's rule says (``interpolate``).
+"""
+
+import numpy as np
+
+from jobmeter.dialects.opentsdb.columns import Columns, run_starts
+from jobmeter.dialects.opentsdb.functions import Aggregator, Missing
+from jobmeter.dialects.opentsdb.interpolate import fill_in
+from jobmeter.errors import LimitExceededError
+from jobmeter.model.batch import Float64s, Int64s
+
+MOST_CELLS = 100_000_000
+"""Values, made up ones included, that one group may be joined from."""
+_AT_A_TIME = 2_000_000
+
+
+def aggregate(columns: Columns, aggregator: Aggregator, missing: Missing) -> tuple[Int64s, Float64s]:
+    """Times and values of the one series that a group of them makes.
+
+    NaN stands for nothing: it is left out, and stays where there is nothing else. Raises LimitExceededError where too
+    many values would have to be made up.
+    """
+    starts = run_starts(columns.index)
+    times = np.unique(columns.time)
+    if len(starts) <= 1:
+        return columns.time, _alone(columns.value, aggregator)
+    if len(starts) * len(times) > MOST_CELLS:
+        raise LimitExceededError(
+            f"{len(starts)} series at {len(times)} different times are too many to join: downsample, so that their "
+            "times are the same",
+            "downsample",
+        )
+    ends = np.r_[starts[1:], len(columns)]
+    width = max(1, _AT_A_TIME // len(starts))
+    parts = [
+        _joined(_table(columns, starts, ends, times[at : at + width], missing), aggregator)
+        for at in range(0, len(times), width)
+    ]
+    return times, np.concatenate(parts)
+
+
+def _alone(values: Float64s, aggregator: Aggregator) -> Float64s:
+    """A series that has nothing to be joined with still goes through the function, one value at a time."""
+    found = np.full(len(values), np.nan)
+    there = np.flatnonzero(~np.isnan(values))
+    if len(there):
+        found[there] = aggregator.function(values[there], np.arange(len(there)))
+    return found
+
+
+def _table(columns: Columns, starts: Int64s, ends: Int64s, times: Int64s, missing: Missing) -> Float64s:
+    """float64[times, series]: what each series has at each time, NaN where it has nothing."""
+    table = np.empty((len(times), len(starts)))
+    for at, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+        table[:, at] = fill_in(columns.time[start:end], columns.value[start:end], times, missing)
+    return table
+
+
+def _joined(table: Float64s, aggregator: Aggregator) -> Float64s:
+    result = np.full(len(table), np.nan)
+    there = ~np.isnan(table)
+    sizes = there.sum(axis=1)
+    filled = np.flatnonzero(sizes)
+    if len(filled):
+        starts = np.r_[0, np.cumsum(sizes[filled])[:-1]]
+        result[filled] = aggregator.function(table[there], starts)
+    return result

@@ -1,0 +1,88 @@
+"""Intervals of a calendar: days, weeks, months and years as a time zone has them.
+
+https://opentsdb.net/docs/build/html/user_guide/query/downsampling.html#calendar-boundaries
+"""
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+from zoneinfo import ZoneInfo
+
+import numpy as np
+
+from jobmeter.dialects.opentsdb.columns import MOST_POINTS, too_many
+from jobmeter.model.batch import Int64s
+from jobmeter.model.time import DAY, HOUR, MINUTE, SECOND
+
+
+class Unit(StrEnum):
+    """A unit of an interval."""
+
+    SECOND = "s"
+    MINUTE = "m"
+    HOUR = "h"
+    DAY = "d"
+    WEEK = "w"
+    MONTH = "n"
+    YEAR = "y"
+
+
+_FIXED = {Unit.SECOND: SECOND, Unit.MINUTE: MINUTE, Unit.HOUR: HOUR}
+_LEAST = {Unit.DAY: DAY, Unit.WEEK: 7 * DAY, Unit.MONTH: 28 * DAY, Unit.YEAR: 365 * DAY}
+_FIRST_YEAR = 1970
+_LAST_YEAR = 2101
+
+
+def edges(start_ms: int, end_ms: int, every: int, unit: Unit, zone: ZoneInfo) -> Int64s:
+    """The starts of intervals, in ms: from the last one at or before ``start_ms`` to the first at or after ``end_ms``.
+
+    They are counted from the first of January of the year of ``start_ms``; weeks begin on Sunday. Raises
+    LimitExceededError.
+    """
+    length = every * (_FIXED.get(unit) or _LEAST[unit])
+    if (end_ms - start_ms) // length >= MOST_POINTS:
+        raise too_many()
+    year = datetime.fromtimestamp(max(start_ms, 0) / 1000, zone).year
+    while True:
+        origin = datetime(max(year, _FIRST_YEAR - 1), 1, 1, tzinfo=zone)
+        found = _from(origin, start_ms, end_ms, every, unit)
+        if found[0] <= start_ms or year < _FIRST_YEAR:
+            return _around(found, start_ms, end_ms)
+        year -= 1
+
+
+def _from(origin: datetime, start_ms: int, end_ms: int, every: int, unit: Unit) -> Int64s:
+    fixed = _FIXED.get(unit)
+    first = _ms(origin)
+    if fixed is not None:
+        begin = first + max(0, (start_ms - first) // (every * fixed)) * every * fixed
+        return np.arange(begin, end_ms + every * fixed, every * fixed, dtype=np.int64)
+    found: list[int] = []
+    step = 0
+    while not found or found[-1] < end_ms:
+        moment = _step(origin, step, unit)
+        if moment is None:
+            break
+        found.append(_ms(moment))
+        step += every
+    return np.array(found, np.int64)
+
+
+def _step(origin: datetime, count: int, unit: Unit) -> datetime | None:
+    """The wall clock's time of an interval; None beyond what is stored anyway."""
+    if unit is Unit.DAY:
+        return origin + timedelta(days=count)
+    if unit is Unit.WEEK:
+        return origin - timedelta(days=(origin.weekday() + 1) % 7) + timedelta(weeks=count)
+    months = count if unit is Unit.MONTH else 12 * count
+    year = origin.year + months // 12
+    return origin.replace(year=year, month=months % 12 + 1) if year <= _LAST_YEAR else None
+
+
+def _around(found: Int64s, start_ms: int, end_ms: int) -> Int64s:
+    first = max(0, int(np.searchsorted(found, start_ms, side="right")) - 1)
+    last = int(np.searchsorted(found, end_ms)) + 1
+    return found[first:last]
+
+
+def _ms(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)

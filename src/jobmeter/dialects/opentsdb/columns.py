@@ -1,0 +1,49 @@
+"""Series of points in between reading and answering, as columns."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from jobmeter.errors import LimitExceededError
+from jobmeter.model.batch import Float64s, Int64s
+
+MOST_POINTS = 2_000_000
+"""Points that a sub query may hold at one time."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Columns:
+    """Points of some series, sorted by (index, time), each pair once.
+
+    ``index`` int64[n]: which series; ``time`` int64[n] ms; ``value`` float64[n], NaN only where a fill policy put it.
+    """
+
+    index: Int64s
+    time: Int64s
+    value: Float64s
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+    def keep(self, mask: "np.typing.NDArray[np.bool_]") -> "Columns":
+        """Those points alone."""
+        return Columns(self.index[mask], self.time[mask], self.value[mask])
+
+
+def run_starts(*keys: Int64s) -> Int64s:
+    """Where a run of equal keys begins, in columns that are sorted by them."""
+    if not len(keys[0]):
+        return np.empty(0, np.int64)
+    changed = np.zeros(len(keys[0]), np.bool_)
+    changed[0] = True
+    for key in keys:
+        changed[1:] |= key[1:] != key[:-1]
+    return np.flatnonzero(changed)
+
+
+def too_many() -> LimitExceededError:
+    """The refusal of a sub query that grows beyond ``MOST_POINTS``."""
+    return LimitExceededError(
+        f"a sub query may make {MOST_POINTS} points: take a shorter range, a longer interval or fewer series",
+        "downsample",
+    )

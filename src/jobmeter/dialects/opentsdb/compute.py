@@ -1,0 +1,106 @@
+"""From readings to the answered points of one sub query: downsample, rate, join.
+
+In that order, as every 2.x server does it. (The page on queries names the rate last; a server makes it of each series,
+before they are joined: RateSpan and AggregationIterator.)
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from jobmeter.dialects.opentsdb.aggregate import aggregate
+from jobmeter.dialects.opentsdb.columns import Columns, run_starts
+from jobmeter.dialects.opentsdb.downsample import Downsample, downsample, fill
+from jobmeter.dialects.opentsdb.functions import AGGREGATORS, Aggregator, Missing
+from jobmeter.dialects.opentsdb.rate import rates
+from jobmeter.dialects.opentsdb.request import SubQuery
+from jobmeter.model.batch import Float64s, Int64s
+from jobmeter.model.time import HOUR, SECOND, TimeRange
+
+MARGIN_MS = HOUR
+"""How far beyond either end of the range readings are looked for, to interpolate from and to make rates of."""
+
+# Functions that change a single value: within one second, values are averaged instead.
+_NOT_OF_ONE = frozenset({"count", "dev", "diff", "squareSum"})
+_SECOND_BY_MEAN = AGGREGATORS["avg"]
+
+
+class Groups:
+    """Which series are joined: ``owner`` int64[k] is the group of each of k series."""
+
+    def __init__(self, owner: Sequence[int]) -> None:
+        self.owner: Int64s = np.array(owner, np.int64)
+
+    @property
+    def joined(self) -> bool:
+        """True when any two series share a group."""
+        return len(np.unique(self.owner)) < len(self.owner)
+
+    def parts(self, columns: Columns) -> Mapping[int, Columns]:
+        """The columns of each group that has points."""
+        owner = self.owner[columns.index]
+        order = np.lexsort((columns.time, columns.index, owner))
+        owner = owner[order]
+        index, time, value = columns.index[order], columns.time[order], columns.value[order]
+        starts = run_starts(owner)
+        ends = np.r_[starts[1:], len(owner)]
+        return {
+            int(owner[start]): Columns(index[start:end], time[start:end], value[start:end])
+            for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
+        }
+
+
+def margin(query: SubQuery, groups: Groups) -> int:
+    """How much has to be read beyond the range."""
+    return MARGIN_MS if query.rate is not None or groups.joined else 0
+
+
+def points(
+    columns: Columns, query: SubQuery, groups: Groups, span: TimeRange, *, milliseconds: bool, stepped: bool
+) -> Mapping[int, tuple[Int64s, Float64s]]:
+    """Times and values of each group that has any inside ``span``.
+
+    ``columns`` are readings or, with ``stepped``, points of the downsample's function already.
+    """
+    aggregator, wanted = AGGREGATORS[query.aggregator], query.downsample
+    if wanted is not None:
+        columns = columns if stepped else downsample(columns, wanted, span)
+        if wanted.fill != "none":
+            columns = fill(columns, wanted, _grid(wanted, query, span))
+    elif not milliseconds:
+        columns = _by_second(columns, aggregator)
+    if query.rate is not None:
+        columns = rates(columns, query.rate)
+    missing = _missing(query, aggregator)
+    found: dict[int, tuple[Int64s, Float64s]] = {}
+    for owner, part in groups.parts(columns).items():
+        time, value = aggregate(part, aggregator, missing)
+        inside = (time >= span.start_ms) & (time < span.end_ms)
+        if inside.any():
+            found[owner] = time[inside], value[inside]
+    return found
+
+
+def _grid(wanted: Downsample, query: SubQuery, span: TimeRange) -> Int64s:
+    """The intervals that are answered and, where rates are made, one more before them."""
+    grid = wanted.grid(span.start_ms, span.end_ms - 1)
+    if query.rate is None or not wanted.interval_ms:
+        return grid
+    before = wanted.grid(max(0, span.start_ms - 2 * wanted.interval_ms), span.start_ms - 1)
+    return np.concatenate([before[-1:], grid])
+
+
+def _missing(query: SubQuery, aggregator: Aggregator) -> Missing:
+    if query.downsample is not None and query.downsample.fill != "none":
+        return Missing.SKIP
+    return Missing.PREVIOUS if query.rate is not None else aggregator.missing
+
+
+def _by_second(columns: Columns, aggregator: Aggregator) -> Columns:
+    """One point a second: where a series has several, what the aggregator makes of them."""
+    time = columns.time - columns.time % SECOND
+    starts = run_starts(columns.index, time)
+    if len(starts) == len(columns):
+        return Columns(columns.index, time, columns.value)
+    function = _SECOND_BY_MEAN if aggregator.name in _NOT_OF_ONE else aggregator
+    return Columns(columns.index[starts], time[starts], function.function(columns.value, starts))

@@ -1,0 +1,184 @@
+"""Downsampling: the readings of a series in each interval into one point at the interval's start.
+
+https://opentsdb.net/docs/build/html/user_guide/query/downsampling.html
+"""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from zoneinfo import ZoneInfo
+
+import numpy as np
+
+from jobmeter.dialects.opentsdb.calendars import Unit, edges
+from jobmeter.dialects.opentsdb.columns import MOST_POINTS, Columns, run_starts, too_many
+from jobmeter.dialects.opentsdb.functions import AGGREGATORS, NONE, Aggregator
+from jobmeter.dialects.opentsdb.times import duration
+from jobmeter.errors import InvalidRequestError
+from jobmeter.model.batch import BucketColumns, Float64s, Int64s
+from jobmeter.model.time import TimeRange, ceil_to, floor_to
+
+_SCALAR = re.compile(r"scalar#(-?[0-9]{1,30}(?:\.[0-9]{1,30})?)")
+_CALENDAR = re.compile(r"([1-9][0-9]{0,3})([smhdwny])")
+
+
+class Fill(StrEnum):
+    """What an interval without a reading is answered as."""
+
+    NONE = "none"
+    NAN = "nan"
+    NULL = "null"
+    ZERO = "zero"
+    SCALAR = "scalar"
+
+    @property
+    def absent(self) -> bool:
+        """True where the interval is answered, and yet takes no part in an aggregation."""
+        return self in {Fill.NAN, Fill.NULL}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Downsample:
+    """One specification. ``interval_ms`` 0 is the whole range; ``unit`` and ``every`` are those of a calendar."""
+
+    text: str
+    interval_ms: int
+    function: Aggregator
+    fill: Fill = Fill.NONE
+    scalar: float = 0.0
+    unit: Unit | None = None
+    every: int = 1
+    zone: ZoneInfo
+
+    def grid(self, start_ms: int, end_ms: int) -> Int64s:
+        """The starts of the intervals that begin in ``[start_ms, end_ms]``. Raises LimitExceededError."""
+        if not self.interval_ms:
+            return np.array([start_ms], np.int64)
+        if self.unit is not None:
+            found = edges(start_ms, end_ms + 1, self.every, self.unit, self.zone)
+            return found[(found >= start_ms) & (found <= end_ms)]
+        first = ceil_to(start_ms, self.interval_ms)
+        if (end_ms - first) // self.interval_ms >= MOST_POINTS:
+            raise too_many()
+        return np.arange(first, end_ms + 1, self.interval_ms, dtype=np.int64)
+
+    def reach(self, start_ms: int, end_ms: int, margin_ms: int) -> tuple[int, int]:
+        """What has to be read, from (included) to (excluded), for points in ``[start_ms, end_ms]``.
+
+        Intervals are whole: the last one ends after ``end_ms``. ``margin_ms`` more is read at either end.
+        """
+        if not self.interval_ms:
+            return start_ms, end_ms + 1
+        if self.unit is not None:
+            found = edges(start_ms - margin_ms, end_ms + margin_ms + 1, self.every, self.unit, self.zone)
+            return max(0, int(found[0])), int(found[-1])
+        step = self.interval_ms
+        return floor_to(max(0, start_ms - margin_ms), step), floor_to(end_ms + margin_ms, step) + step
+
+
+def parse(text: str, zone: ZoneInfo, *, calendar: bool) -> Downsample:
+    """``1m-avg``, ``1h-sum-nan``, ``0all-max``, ``1dc-sum``. Raises InvalidRequestError (field ``downsample``)."""
+    parts = text.split("-", 2)
+    if len(parts) < 2:
+        raise _wrong(text, "must provide at least interval and function")
+    interval, name = parts[0], parts[1]
+    if name.endswith("c") and name not in AGGREGATORS and name[:-1] in AGGREGATORS:
+        interval, name = interval + "c", name[:-1]
+    function = AGGREGATORS.get(name)
+    if function is None:
+        raise InvalidRequestError(f"No such downsampling function: {name[:64]}", "downsample")
+    if name == NONE:
+        raise InvalidRequestError("cannot use the NONE aggregator for downsampling", "downsample")
+    fill, scalar = _fill(text, parts[2]) if len(parts) == 3 else (Fill.NONE, 0.0)
+    if interval in {"all", "0all"}:
+        return Downsample(text=text, interval_ms=0, function=function, fill=fill, scalar=scalar, zone=zone)
+    by_calendar = calendar or interval.endswith("c")
+    length = duration(interval.removesuffix("c"), "downsample")
+    found = _CALENDAR.fullmatch(interval.removesuffix("c")) if by_calendar else None
+    if by_calendar and found is None:
+        raise _wrong(text, "an interval of a calendar is a number of s, m, h, d, w, n or y")
+    return Downsample(
+        text=text,
+        interval_ms=length,
+        function=function,
+        fill=fill,
+        scalar=scalar,
+        unit=Unit(found[2]) if found else None,
+        every=int(found[1]) if found else 1,
+        zone=zone,
+    )
+
+
+def _fill(text: str, policy: str) -> tuple[Fill, float]:
+    scalar = _SCALAR.fullmatch(policy)
+    if scalar:
+        return Fill.SCALAR, float(scalar[1])
+    if policy == Fill.SCALAR:
+        raise _wrong(text, "the fill policy scalar needs its value, as in 1m-avg-scalar#5")
+    if policy not in set(Fill):
+        names = " ".join(one.value for one in Fill)
+        raise InvalidRequestError(f"No such fill policy: '{policy[:64]}': must be one of: {names}", "downsample")
+    return Fill(policy), 0.0
+
+
+def _wrong(text: str, why: str) -> InvalidRequestError:
+    return InvalidRequestError(f"Invalid downsampling specifier '{text[:100]}': {why}", "downsample")
+
+
+def downsample(columns: Columns, wanted: Downsample, span: TimeRange) -> Columns:
+    """The points of each series' intervals. ``span`` is the range of the query, for intervals of its whole."""
+    if not len(columns):
+        return columns
+    bucket = _bucket(columns.time, wanted, span)
+    starts = run_starts(columns.index, bucket)
+    values = wanted.function.function(columns.value, starts)
+    return Columns(columns.index[starts], bucket[starts], values)
+
+
+def _bucket(time: Int64s, wanted: Downsample, span: TimeRange) -> Int64s:
+    if not wanted.interval_ms:
+        return np.full(len(time), span.start_ms, np.int64)
+    if wanted.unit is None:
+        return time - time % wanted.interval_ms
+    bounds = edges(int(time.min()), int(time.max()) + 1, wanted.every, wanted.unit, wanted.zone)
+    return bounds[np.searchsorted(bounds, time, side="right") - 1]
+
+
+STEPPED = {
+    "avg": lambda steps: steps.sum / steps.count,
+    "count": lambda steps: steps.count.astype(np.float64),
+    "diff": lambda steps: steps.last - steps.first,
+    "first": lambda steps: steps.first,
+    "last": lambda steps: steps.last,
+    "max": lambda steps: steps.maximum,
+    "mimmax": lambda steps: steps.maximum,
+    "min": lambda steps: steps.minimum,
+    "mimmin": lambda steps: steps.minimum,
+    "sum": lambda steps: steps.sum,
+    "pfsum": lambda steps: steps.sum,
+    "zimsum": lambda steps: steps.sum,
+}
+"""Functions that are answered from what is known of a step, so that old readings may be rolled up already."""
+
+
+def from_steps(steps: BucketColumns, name: str) -> Columns:
+    """The points of one of ``STEPPED``, of steps as long as the interval."""
+    value: Float64s = STEPPED[name](steps)
+    return Columns(steps.index.astype(np.int64), steps.time, value)
+
+
+def fill(columns: Columns, wanted: Downsample, grid: Int64s) -> Columns:
+    """Every series with a point in each interval of the grid; what it has outside of the grid is gone.
+
+    Raises LimitExceededError.
+    """
+    owners = np.unique(columns.index)
+    if len(owners) * len(grid) > MOST_POINTS:
+        raise too_many()
+    empty = {Fill.ZERO: 0.0, Fill.SCALAR: wanted.scalar}.get(wanted.fill, np.nan)
+    table = np.full((len(owners), len(grid)), empty)
+    place = np.searchsorted(grid, columns.time)
+    inside = place < len(grid)
+    inside[inside] = grid[place[inside]] == columns.time[inside]
+    table[np.searchsorted(owners, columns.index[inside]), place[inside]] = columns.value[inside]
+    return Columns(np.repeat(owners, len(grid)), np.tile(grid, len(owners)), table.ravel())

@@ -1,0 +1,88 @@
+"""Failures as OpenTSDB tells them: ``{"error": {"code", "message", "details"}}``.
+
+https://opentsdb.net/docs/build/html/api_http/index.html#errors
+"""
+
+import msgspec
+
+from jobmeter.access.call import Call
+from jobmeter.dialects.base import Answer
+from jobmeter.errors import (
+    ConflictError,
+    ForbiddenError,
+    InvalidRequestError,
+    JobmeterError,
+    LimitExceededError,
+    NotFoundError,
+    QueryTimeoutError,
+    ThrottledError,
+    UnauthenticatedError,
+    UnavailableError,
+)
+
+JSON = "application/json; charset=UTF-8"
+NO_NAME = "name"
+"""The kind of NotFoundError for a metric that nobody wrote: 400 in a query, 404 in a lookup."""
+
+
+class PutError(InvalidRequestError):
+    """Some data points of a put were refused, and the request did not ask which."""
+
+
+Headers = tuple[tuple[str, str], ...]
+Parts = tuple[int, str, str, Headers]
+"""Status, message, details and headers."""
+
+_STATUS: tuple[tuple[type[JobmeterError], int], ...] = (
+    (LimitExceededError, 413),
+    (InvalidRequestError, 400),
+    (UnauthenticatedError, 401),
+    (ForbiddenError, 403),
+    (ConflictError, 409),
+    (UnavailableError, 503),
+    (QueryTimeoutError, 504),
+)
+_CHALLENGE: Headers = (("WWW-Authenticate", 'Basic realm="jobmeter"'),)
+"""Without this header no client with a user and a password shows them."""
+
+
+def render(call: Call, error: JobmeterError) -> Answer:
+    """The answer of an error."""
+    status, message, details, headers = _parts(call, error)
+    body: dict[str, object] = {"code": status, "message": message}
+    if details:
+        body["details"] = details
+    return Answer(status, msgspec.json.encode({"error": body}), headers, JSON)
+
+
+def _parts(call: Call, error: JobmeterError) -> Parts:
+    if isinstance(error, NotFoundError):
+        return _not_found(call, error)
+    if isinstance(error, ThrottledError):
+        seconds = -(-error.retry_after_ms // 1000)
+        return 429, "Please throttle", error.message, (("Retry-After", str(seconds)),)
+    if isinstance(error, PutError):
+        return 400, error.message, 'Append "details" to the put request to see which', ()
+    for kind, status in _STATUS:
+        if isinstance(error, kind):
+            return status, error.message, _details(error), _CHALLENGE if status == 401 else ()
+    return 500, "Internal Server Error", "An internal error occurred", ()
+
+
+def _details(error: JobmeterError) -> str:
+    if isinstance(error, UnauthenticatedError):
+        return error.reason
+    return f"field: {error.field}" if isinstance(error, InvalidRequestError) and error.field else ""
+
+
+def _not_found(call: Call, error: NotFoundError) -> Parts:
+    if error.kind == "path":
+        return 404, "Endpoint not found", "The requested endpoint was not found", ()
+    if error.kind == "method":
+        details = f"The HTTP method [{call.method[:20]}] is not permitted for this endpoint"
+        return 405, "Method not allowed", details, (("Allow", error.name),)
+    if error.kind == NO_NAME:
+        status = 404 if "/search/" in call.raw_path else 400
+        message = "Unable to resolve one or more UIDs" if status == 404 else error.message
+        return status, message, error.message, ()
+    return 404, error.message, "", ()

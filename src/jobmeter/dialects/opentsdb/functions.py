@@ -1,0 +1,166 @@
+"""OpenTSDB's aggregators: many values into one, for many groups of values at once.
+
+https://opentsdb.net/docs/build/html/user_guide/query/aggregators.html
+
+The same functions join the readings of one series in a step (downsampling) and the values of several series at one time
+(aggregation). Groups are runs of one array, so that each function is a few array operations.
+"""
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from types import MappingProxyType
+from typing import NamedTuple
+
+import numpy as np
+
+from jobmeter.model.batch import Float64s, Int64s
+
+Function = Callable[[Float64s, Int64s], Float64s]
+"""Of values and the start of each run of them: one value a run. No run is empty."""
+
+
+class Missing(Enum):
+    """What stands for a series at a time at which it has no value, between its first and its last one."""
+
+    LINEAR = "Linear interpolation"
+    ZERO = "Zero"
+    PREVIOUS = "Its previous value"
+    SKIP = "Nothing"
+
+
+class Aggregator(NamedTuple):
+    """A function, and what takes the place of missing values when it joins series."""
+
+    name: str
+    function: Function
+    missing: Missing
+
+
+def counts(starts: Int64s, size: int) -> Int64s:
+    """How many values each run has."""
+    found: Int64s = np.diff(np.r_[starts, size])
+    return found
+
+
+def _sum(values: Float64s, starts: Int64s) -> Float64s:
+    return np.add.reduceat(values, starts)
+
+
+def _min(values: Float64s, starts: Int64s) -> Float64s:
+    return np.minimum.reduceat(values, starts)
+
+
+def _max(values: Float64s, starts: Int64s) -> Float64s:
+    return np.maximum.reduceat(values, starts)
+
+
+def _avg(values: Float64s, starts: Int64s) -> Float64s:
+    return _sum(values, starts) / counts(starts, len(values))
+
+
+def _count(values: Float64s, starts: Int64s) -> Float64s:
+    return counts(starts, len(values)).astype(np.float64)
+
+
+def _dev(values: Float64s, starts: Int64s) -> Float64s:
+    """Of the whole population: OpenTSDB divides by the number of values. A single value has none."""
+    size = counts(starts, len(values))
+    apart = values - np.repeat(_avg(values, starts), size)
+    found: Float64s = np.sqrt(_sum(apart * apart, starts) / size)
+    return found
+
+
+def _first(values: Float64s, starts: Int64s) -> Float64s:
+    return values[starts]
+
+
+def _last(values: Float64s, starts: Int64s) -> Float64s:
+    found: Float64s = values[starts + counts(starts, len(values)) - 1]
+    return found
+
+
+def _diff(values: Float64s, starts: Int64s) -> Float64s:
+    return _last(values, starts) - _first(values, starts)
+
+
+def _multiply(values: Float64s, starts: Int64s) -> Float64s:
+    return np.multiply.reduceat(values, starts)
+
+
+def _square_sum(values: Float64s, starts: Int64s) -> Float64s:
+    return _sum(values * values, starts)
+
+
+def _sorted(values: Float64s, starts: Int64s) -> tuple[Float64s, Int64s]:
+    """The values sorted within their runs, and the sizes of these."""
+    size = counts(starts, len(values))
+    run = np.repeat(np.arange(len(starts)), size)
+    return values[np.lexsort((values, run))], size
+
+
+def _median(values: Float64s, starts: Int64s) -> Float64s:
+    """The upper one of the two in the middle, as OpenTSDB has it."""
+    ordered, size = _sorted(values, starts)
+    middle: Float64s = ordered[starts + size // 2]
+    return middle
+
+
+class Estimate(Enum):
+    """How the place of a percentile among n sorted values is found, counted from 1."""
+
+    LEGACY = "p (n + 1)"
+    R3 = "p n, rounded to the nearest, halves to even"
+    R7 = "1 + p (n - 1)"
+
+
+def _percentile(part: float, estimate: Estimate) -> Function:
+    def function(values: Float64s, starts: Int64s) -> Float64s:
+        ordered, size = _sorted(values, starts)
+        if estimate is Estimate.R3:
+            place = np.where(part <= 0.5 / size, 0.0, np.rint(size * part))
+        elif estimate is Estimate.R7:
+            place = 1 + (size - 1) * part
+        else:
+            place = part * (size + 1)
+        below = np.floor(place).astype(np.int64)
+        low = np.clip(below - 1, 0, size - 1)
+        high = np.clip(below, 0, size - 1)
+        rest = np.where((place < 1) | (place >= size), 0.0, place - below)
+        lower, upper = ordered[starts + low], ordered[starts + high]
+        found: Float64s = lower + rest * (upper - lower)
+        return found
+
+    return function
+
+
+_PERCENTS = {"50": 0.5, "75": 0.75, "90": 0.9, "95": 0.95, "99": 0.99, "999": 0.999}
+
+_ALL = (
+    Aggregator("avg", _avg, Missing.LINEAR),
+    Aggregator("count", _count, Missing.ZERO),
+    Aggregator("dev", _dev, Missing.LINEAR),
+    Aggregator("diff", _diff, Missing.LINEAR),
+    Aggregator("first", _first, Missing.ZERO),
+    Aggregator("last", _last, Missing.ZERO),
+    Aggregator("max", _max, Missing.LINEAR),
+    Aggregator("median", _median, Missing.LINEAR),
+    Aggregator("mimmax", _max, Missing.SKIP),
+    Aggregator("mimmin", _min, Missing.SKIP),
+    Aggregator("min", _min, Missing.LINEAR),
+    Aggregator("mult", _multiply, Missing.LINEAR),
+    Aggregator("multiply", _multiply, Missing.LINEAR),
+    Aggregator("none", _last, Missing.SKIP),
+    Aggregator("pfsum", _sum, Missing.PREVIOUS),
+    Aggregator("squareSum", _square_sum, Missing.ZERO),
+    Aggregator("sum", _sum, Missing.LINEAR),
+    Aggregator("zimsum", _sum, Missing.ZERO),
+    *(Aggregator(f"p{name}", _percentile(part, Estimate.LEGACY), Missing.LINEAR) for name, part in _PERCENTS.items()),
+    *(Aggregator(f"ep{name}r3", _percentile(part, Estimate.R3), Missing.LINEAR) for name, part in _PERCENTS.items()),
+    *(Aggregator(f"ep{name}r7", _percentile(part, Estimate.R7), Missing.LINEAR) for name, part in _PERCENTS.items()),
+)
+
+NONE = "none"
+"""The aggregator that joins nothing: every series is answered by itself."""
+
+AGGREGATORS: Mapping[str, Aggregator] = MappingProxyType({one.name: one for one in _ALL})
+"""Every aggregator by its name."""

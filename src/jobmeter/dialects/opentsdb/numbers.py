@@ -1,0 +1,17 @@
+"""Numbers as OpenTSDB writes them: whole ones without a fraction, NaN as a text, as JSON has no form for it."""
+
+import math
+
+_WHOLE = 2.0**63
+
+
+def text_of(value: float) -> str:
+    """The shortest text that gives the number back."""
+    return str(int(value)) if value.is_integer() and abs(value) < _WHOLE else repr(value)
+
+
+def json_of(value: float, *, null: bool) -> str:
+    """A value in JSON; what is absent is ``"NaN"``, or null where the fill policy says so."""
+    if math.isfinite(value):
+        return text_of(value)
+    return "null" if null else '"NaN"'

@@ -1,0 +1,134 @@
+"""``/api/query/last``.
+
+https://opentsdb.net/docs/build/html/api_http/query/last.html
+"""
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from jobmeter.access.call import Call
+from jobmeter.dialects.base import Context, MissingFieldError, Operation, Parameter, Steps, ask
+from jobmeter.dialects.opentsdb.answers import answer
+from jobmeter.dialects.opentsdb.arguments import flag, json_body, whole
+from jobmeter.dialects.opentsdb.filters import Filter, checked, choose
+from jobmeter.dialects.opentsdb.metric_text import split_braces, split_tags
+from jobmeter.dialects.opentsdb.numbers import text_of
+from jobmeter.dialects.opentsdb.request import MOST_QUERIES, Flag, truth
+from jobmeter.dialects.opentsdb.series import of_metric, of_tsuids
+from jobmeter.dialects.opentsdb.tags import Tagged, View, tagged, tsuid
+from jobmeter.errors import InvalidRequestError, LimitExceededError
+from jobmeter.model.question import Asks
+from jobmeter.model.time import HOUR, floor_to
+from jobmeter.query.series import LastQuestion
+
+_MOST_HOURS = 1_000_000
+
+
+class LastSubQuery(msgspec.Struct, frozen=True):
+    """A sub query in a body."""
+
+    metric: str | None = None
+    tags: dict[str, str] | None = None
+    tsuids: list[str] | None = None
+
+
+class LastBody(msgspec.Struct, frozen=True):
+    """A body. Both names of the flag are in use: the page's, and the server's own."""
+
+    queries: list[LastSubQuery] | None = None
+    resolve: Flag = False
+    resolveNames: Flag = False  # noqa: N815 - the name on the wire
+    backScan: int | str | None = None  # noqa: N815
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request: sub queries, whether to name what is answered, and how far to look back (0: without end)."""
+
+    queries: Sequence[LastSubQuery]
+    resolve: bool
+    hours: int
+
+
+def last(call: Call, context: Context) -> Steps:
+    """The last reading of every series that is asked for."""
+    asked = _of_body(call) if call.method == "POST" else _of_string(call)
+    if not asked.queries:
+        raise MissingFieldError("Missing sub queries", "queries")
+    if len(asked.queries) > MOST_QUERIES:
+        raise LimitExceededError(f"a query may have {MOST_QUERIES} sub queries", "queries")
+    since = max(0, floor_to(context.now_ms, HOUR) - asked.hours * HOUR) if asked.hours else 0
+    results: list[dict[str, Any]] = []
+    for one in asked.queries:
+        series = yield from _series(one, context)
+        found = yield from ask(LastQuestion(series=tuple(each.series for each in series), since_ms=since))
+        columns = found.columns
+        rows = zip(columns.index.tolist(), columns.time.tolist(), columns.value.tolist(), strict=True)
+        results += [_result(series[at], time, value, resolve=asked.resolve) for at, time, value in rows]
+    return answer(results)
+
+
+def _series(one: LastSubQuery, context: Context) -> Generator[Asks[Any], Any, list[Tagged]]:
+    view = View.of(list(one.tags or ()), context.project)
+    if one.tsuids:
+        found = yield from of_tsuids([text.strip().upper() for text in one.tsuids])
+        return tagged(found.series, view)
+    if not one.metric:
+        raise MissingFieldError("Missing the metric or tsuids, provide at least one", "metric")
+    found = yield from of_metric(one.metric)
+    return choose(tagged(found.series, view), [_filter(tag, value) for tag, value in (one.tags or {}).items()])
+
+
+def _filter(tag: str, value: str) -> Filter:
+    """Tags of a last query are exact; ``*`` stands for any value."""
+    return checked(tag, "wildcard" if value == "*" else "literal_or", value, group_by=False)
+
+
+def _result(one: Tagged, time: int, value: float, *, resolve: bool) -> dict[str, Any]:
+    point = {"timestamp": time, "value": text_of(value)}
+    if not resolve:
+        return {**point, "tsuid": tsuid(one.series)}
+    return {"metric": one.metric, **point, "tags": one.tags, "tsuid": tsuid(one.series)}
+
+
+def _of_body(call: Call) -> Asked:
+    body = json_body(call, LastBody)
+    hours = whole(body.backScan, "backScan", 0, _MOST_HOURS)
+    return Asked(body.queries or (), truth(body.resolve) or truth(body.resolveNames), hours)
+
+
+def _of_string(call: Call) -> Asked:
+    queries: list[LastSubQuery] = []
+    for name, value in call.parameters:
+        if name == "timeseries":
+            metric, tags, more = split_braces(value, name)
+            if more:
+                raise InvalidRequestError("a last query has one pair of braces", name)
+            queries.append(LastSubQuery(metric=metric, tags=dict(split_tags(tags, name))))
+        elif name == "tsuids":
+            queries.append(LastSubQuery(tsuids=value.split(",")))
+    hours = whole(call.parameter("back_scan"), "back_scan", 0, _MOST_HOURS)
+    return Asked(queries, flag(call, "resolve"), hours)
+
+
+OPERATIONS = (
+    Operation(
+        name="last",
+        action="metrics:read",
+        method="GET, POST",
+        path="/api/query/last",
+        answer=last,
+        parameters=(
+            Parameter("timeseries", "query", "`<metric>[{<tag>=<value>,...}]`; may be given several times."),
+            Parameter("tsuids", "query", "Ids, apart by commas; may be given several times."),
+            Parameter("resolve", "query", "Present: results have metric and tags."),
+            Parameter("back_scan", "query", "Hours to look back; 0, the default, is without end."),
+            Parameter("queries", "body", "Sub queries: `metric` and `tags`, or `tsuids`."),
+            Parameter("resolve, resolveNames, backScan", "body", "As in the query string."),
+        ),
+        text="The last reading of each series: `[{metric, timestamp (ms), value (a text), tags, tsuid}]`.",
+    ),
+)

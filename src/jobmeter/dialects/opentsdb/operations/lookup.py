@@ -1,0 +1,117 @@
+"""``/api/search/lookup``.
+
+https://opentsdb.net/docs/build/html/api_http/search/lookup.html
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from jobmeter.access.call import Call
+from jobmeter.dialects.base import Context, MissingFieldError, Operation, Parameter, Steps, ask
+from jobmeter.dialects.opentsdb.answers import answer
+from jobmeter.dialects.opentsdb.arguments import json_body, required, whole
+from jobmeter.dialects.opentsdb.metric_text import split_braces, split_tags
+from jobmeter.dialects.opentsdb.series import of_metric
+from jobmeter.dialects.opentsdb.tags import Tagged, View, tagged, tsuid
+from jobmeter.errors import InvalidRequestError, LimitExceededError
+from jobmeter.query.series import SeriesQuestion
+
+DEFAULT_LIMIT = 25
+MOST = 100_000
+MOST_PAIRS = 64
+ANY = "*"
+
+
+class PairBody(msgspec.Struct, frozen=True):
+    """A tag in a body and in an answer."""
+
+    key: str = ANY
+    value: str = ANY
+
+
+class LookupBody(msgspec.Struct, frozen=True):
+    """A body. ``useMeta`` and ``startIndex`` change nothing."""
+
+    metric: str | None = None
+    tags: list[PairBody] | None = None
+    limit: int | str | None = None
+
+
+def lookup(call: Call, context: Context) -> Steps:
+    """The series that match, with their tags."""
+    asked = json_body(call, LookupBody) if call.method == "POST" else _of_string(call)
+    pairs = asked.tags or []
+    metric = "" if asked.metric in {None, ANY} else asked.metric or ""
+    if not metric and not pairs:
+        raise MissingFieldError("Missing metric and tags. Please supply at least one value.", "m")
+    if len(pairs) > MOST_PAIRS:
+        raise LimitExceededError(f"a lookup may have {MOST_PAIRS} tags", "tags")
+    limit = whole(asked.limit, "limit", DEFAULT_LIMIT, MOST)
+    if metric:
+        found = yield from of_metric(metric)
+    else:
+        found = yield from ask(SeriesQuestion())
+    view = View.of([pair.key for pair in pairs], context.project)
+    matching = [one for one in tagged(found.series, view) if _matches(one, pairs)]
+    return answer(
+        {
+            "type": "LOOKUP",
+            "metric": metric or ANY,
+            "tags": pairs,
+            "limit": limit,
+            "time": found.milliseconds,
+            "results": [
+                {"tags": one.tags, "metric": one.metric, "tsuid": tsuid(one.series)} for one in matching[:limit]
+            ],
+            "startIndex": 0,
+            "totalResults": len(matching),
+        }
+    )
+
+
+def _matches(one: Tagged, pairs: Sequence[PairBody]) -> bool:
+    """Each key must be there, with one of the values asked for it; a value without a key, under any key."""
+    wanted: dict[str, set[str]] = {}
+    for pair in pairs:
+        wanted.setdefault(pair.key, set()).add(pair.value)
+    for key, values in wanted.items():
+        if key == ANY:
+            if not values & {*one.tags.values(), ANY}:
+                return False
+            continue
+        value = one.tag(key)
+        if value is None or not (ANY in values or value in values):
+            return False
+    return True
+
+
+def _of_string(call: Call) -> LookupBody:
+    metric, tags, more = split_braces(required(call, "m"), "m")
+    if more:
+        raise InvalidRequestError("a lookup has one pair of braces", "m")
+    pairs = [PairBody(key, value) for key, value in split_tags(tags)]
+    return LookupBody(metric, pairs, call.parameter("limit"))
+
+
+OPERATIONS = (
+    Operation(
+        name="lookup",
+        action="metrics:read",
+        method="GET, POST",
+        path="/api/search/lookup",
+        answer=lookup,
+        parameters=(
+            Parameter("m", "query", "`<metric>{<tag>=<value>,...}`; `*` stands for any tag or value.", required=True),
+            Parameter("limit", "query", f"How many series. Default: {DEFAULT_LIMIT}."),
+            Parameter("use_meta", "query", "Accepted: there is one table of series."),
+            Parameter("metric", "body", "The metric; none or `*`: any."),
+            Parameter("tags", "body", "`[{key, value}]`."),
+            Parameter("limit, useMeta", "body", "As in the query string."),
+        ),
+        text=(
+            "The series that match: `{type, metric, tags, limit, time, results: [{tags, metric, tsuid}], startIndex, "
+            "totalResults}`."
+        ),
+    ),
+)

@@ -1,0 +1,147 @@
+"""``/api/put``.
+
+https://opentsdb.net/docs/build/html/api_http/put.html
+"""
+
+from collections import Counter
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from jobmeter.access.call import Call
+from jobmeter.dialects.base import Answer, Context, Operation, Parameter, Steps, WriteSamples, ask
+from jobmeter.dialects.opentsdb.answers import answer
+from jobmeter.dialects.opentsdb.arguments import whole
+from jobmeter.dialects.opentsdb.errors import JSON, PutError
+from jobmeter.errors import ForbiddenError, InvalidRequestError
+from jobmeter.ingest.join import select
+from jobmeter.ingest.receipt import Receipt
+from jobmeter.model.batch import SampleBatch
+from jobmeter.model.question import Asks
+from jobmeter.wire.opentsdb.point import Points, RefusedError, Writer
+from jobmeter.wire.opentsdb.put import DataPoint, decode
+
+_BODY_BYTES = 64 * 2**20
+_LONGEST_WAIT_MS = 2**31
+_DROPPED = {
+    "future": "Timestamp is further ahead than the server's clock may be wrong",
+    "expired": "Timestamp is older than what is kept of the project",
+}
+
+Refusals = dict[int, str]
+"""Why data points were refused, by their position in the request."""
+
+
+def put(call: Call, context: Context) -> Steps:
+    """Keep data points, each by itself; the answer comes when those that are kept are durable."""
+    whole(call.parameter("sync_timeout"), "sync_timeout", 0, _LONGEST_WAIT_MS)
+    sent = decode(call.body)
+    if not sent:
+        raise InvalidRequestError("No datapoints found in content", "body")
+    refused: Refusals = {}
+    reasons: Counter[str] = Counter()
+    batch, places = _gather(sent, Writer(context.project), refused, reasons)
+    rejected = tuple(sorted(reasons.items()))
+    for part, rows in _by_project(batch, places):
+        yield from _write(part, rows, refused, rejected)
+        rejected = ()
+    if rejected:
+        yield from ask(WriteSamples(batch=batch, rejected=rejected))
+    return _answer(call, sent, refused)
+
+
+def _gather(
+    sent: Sequence[DataPoint], writer: Writer, refused: Refusals, reasons: Counter[str]
+) -> tuple[SampleBatch, list[int]]:
+    """What can be kept, and the position of each row in the request."""
+    points = Points(writer)
+    places: list[int] = []
+    for at, one in enumerate(sent):
+        try:
+            points.add(one.metric or "", one.timestamp, one.value, one.texts())
+        except RefusedError as error:
+            refused[at] = error.message
+            reasons[error.reason] += 1
+        else:
+            places.append(at)
+    return points.take(), places
+
+
+def _by_project(batch: SampleBatch, places: Sequence[int]) -> list[tuple[SampleBatch, list[int]]]:
+    """The batch in parts, each of one project, so that what a project drops is known row by row."""
+    projects: dict[str, list[int]] = {}
+    for at, series in enumerate(batch.series):
+        projects.setdefault(series.project, []).append(at)
+    if len(projects) == 1:
+        return [(batch, list(places))]
+    rows = np.array(places, np.int64)
+    return [
+        (select(batch, positions), rows[np.isin(batch.index, positions)].tolist()) for positions in projects.values()
+    ]
+
+
+def _write(
+    batch: SampleBatch, rows: Sequence[int], refused: Refusals, rejected: tuple[tuple[str, int], ...]
+) -> Generator[Asks[Any], Any, None]:
+    try:
+        receipt = yield from ask(WriteSamples(batch=batch, rejected=rejected))
+    except (InvalidRequestError, ForbiddenError) as error:
+        refused.update(dict.fromkeys(rows, error.message))
+    else:
+        refused.update(_dropped(batch, rows, receipt))
+
+
+def _dropped(batch: SampleBatch, rows: Sequence[int], receipt: Receipt) -> Refusals:
+    """Which rows were dropped: a limit of time drops the newest ones, or the oldest."""
+    order = np.argsort(batch.time, kind="stable").tolist()
+    ends = {"future": order[::-1], "expired": order}
+    return {
+        rows[at]: _DROPPED[reason]
+        for reason, count in receipt.rejected.items()
+        if reason in ends
+        for at in ends[reason][:count]
+    }
+
+
+def _answer(call: Call, sent: Sequence[DataPoint], refused: Refusals) -> Answer:
+    status = 400 if refused else 200
+    body: Mapping[str, Any] = {"failed": len(refused), "success": len(sent) - len(refused)}
+    if call.parameter("details") is not None:
+        errors = [{"datapoint": sent[at].described(), "error": refused[at]} for at in sorted(refused)]
+        return answer({"errors": errors, **body}, status)
+    if call.parameter("summary") is not None:
+        return answer(body, status)
+    if refused:
+        raise PutError("One or more data points had errors", "body")
+    return Answer(204, b"", (), JSON)
+
+
+OPERATIONS = (
+    Operation(
+        name="put",
+        action="ingest:write",
+        method="POST",
+        path="/api/put",
+        answer=put,
+        parameters=(
+            Parameter("summary", "query", "Present: the answer counts what was kept and what was refused."),
+            Parameter("details", "query", "Present: the answer also names what was refused, and why."),
+            Parameter("sync", "query", "Accepted: the answer always waits until what was kept is durable."),
+            Parameter("sync_timeout", "query", "Accepted, and not needed."),
+            Parameter(
+                "body",
+                "body",
+                "A data point or an array of them: `{metric, timestamp (s or ms), value (number or text), tags}`. "
+                "It may be compressed: `Content-Encoding: gzip`.",
+                required=True,
+            ),
+        ),
+        text=(
+            "Keeps data points; 204 when all are kept, 400 when one was refused (the others are kept). The tags `host` "
+            "(or `node`, `fqdn`), `job`, `replica`, `attempt`, `device`, `cluster` and `project` say what is measured, "
+            "other tags are labels. A metric of the catalogue is checked by its bounds, any other name is kept as is."
+        ),
+        body_bytes=_BODY_BYTES,
+    ),
+)

@@ -1,0 +1,192 @@
+"""``/api/query``.
+
+https://opentsdb.net/docs/build/html/api_http/query/index.html
+"""
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from jobmeter.access.call import Call
+from jobmeter.dialects.base import Answer, Context, Operation, Parameter, Steps, ask
+from jobmeter.dialects.opentsdb.columns import Columns
+from jobmeter.dialects.opentsdb.compute import Groups, margin, points
+from jobmeter.dialects.opentsdb.downsample import STEPPED, Fill, from_steps
+from jobmeter.dialects.opentsdb.errors import JSON
+from jobmeter.dialects.opentsdb.filters import choose
+from jobmeter.dialects.opentsdb.functions import NONE
+from jobmeter.dialects.opentsdb.numbers import json_of
+from jobmeter.dialects.opentsdb.request import Query, SubQuery, described, from_body, from_string
+from jobmeter.dialects.opentsdb.series import of_metric, of_tsuids
+from jobmeter.dialects.opentsdb.tags import Tagged, View, tagged, tsuid
+from jobmeter.errors import InvalidRequestError
+from jobmeter.model.batch import Float64s, Int64s
+from jobmeter.model.question import Asks
+from jobmeter.model.time import MAX_TIME_MS, SECOND, TimeRange
+from jobmeter.query.series import BucketsQuestion, SamplesQuestion
+from jobmeter.wire.opentsdb.names import PROJECT
+
+
+@dataclass(slots=True)
+class Cost:
+    """What the answers took, for ``statsSummary``."""
+
+    points: int = 0
+    samples: int = 0
+    milliseconds: int = 0
+
+
+def query(call: Call, context: Context) -> Steps:
+    """The points of every sub query, one result a group."""
+    asked = from_body(call, context.now_ms) if call.method == "POST" else from_string(call, context.now_ms)
+    cost = Cost()
+    results: list[bytes] = []
+    for one in asked.queries:
+        results += yield from _results(one, asked, context, cost)
+    if asked.show_summary:
+        summary = {"datapoints": cost.points, "rawDatapoints": cost.samples, "storageTime": cost.milliseconds}
+        results.append(msgspec.json.encode({"statsSummary": summary}))
+    return Answer(200, b"[" + b",".join(results) + b"]", (), JSON)
+
+
+def _results(one: SubQuery, asked: Query, context: Context, cost: Cost) -> Generator[Asks[Any], Any, list[bytes]]:
+    view = View.of([each.tag for each in one.filters], context.project)
+    series = yield from _series(one, asked, view, cost)
+    members = _grouped(series, one)
+    groups = Groups([at for at, group in enumerate(members) for _ in group])
+    order = tuple(each.series for group in members for each in group)
+    if not order:
+        return []
+    columns, stepped = yield from _read(order, one, groups, asked.range, cost)
+    found = points(columns, one, groups, asked.range, milliseconds=asked.milliseconds, stepped=stepped)
+    return [_result(members[at], one, asked, *found[at], cost) for at in range(len(members)) if at in found]
+
+
+def _series(one: SubQuery, asked: Query, view: View, cost: Cost) -> Generator[Asks[Any], Any, list[Tagged]]:
+    if one.tsuids:
+        found = yield from of_tsuids(one.tsuids)
+        if len({series.metric for series in found.series}) > 1:
+            raise InvalidRequestError("One or more TSUIDs did not share the same metric", "tsuids")
+    else:
+        found = yield from of_metric(one.metric, asked.range.start_ms)
+    cost.milliseconds += found.milliseconds
+    chosen = choose(tagged(found.series, view), one.filters)
+    if not one.explicit_tags:
+        return chosen
+    keys = {each.tag for each in one.filters if each.kind != "not_key"}
+    return [each for each in chosen if set(each.tags) - {PROJECT} == keys - {PROJECT}]
+
+
+def _grouped(series: Sequence[Tagged], one: SubQuery) -> list[list[Tagged]]:
+    """The groups, in the order of their tags: one for each combination of values of the tags to group by."""
+    if one.aggregator == NONE:
+        return [[each] for each in series]
+    keys = sorted({each.tag for each in one.filters if each.group_by})
+    groups: dict[tuple[str | None, ...], list[Tagged]] = {}
+    for each in series:
+        groups.setdefault(tuple(each.tag(key) for key in keys), []).append(each)
+    return [groups[values] for values in sorted(groups, key=lambda values: [value or "" for value in values])]
+
+
+def _read(
+    order: tuple[Any, ...], one: SubQuery, groups: Groups, span: TimeRange, cost: Cost
+) -> Generator[Asks[Any], Any, tuple[Columns, bool]]:
+    """The readings of the series, or, where their steps say enough, the points of these."""
+    wanted, beyond = one.downsample, margin(one, groups)
+    start, end = span.start_ms - beyond, span.end_ms + beyond
+    if wanted is not None:
+        start, end = wanted.reach(span.start_ms, span.end_ms - 1, beyond)
+    around = TimeRange(max(0, start), min(end, MAX_TIME_MS))
+    if wanted is not None and wanted.interval_ms and wanted.unit is None and wanted.function.name in STEPPED:
+        steps = yield from ask(BucketsQuestion(series=order, range=around, step_ms=wanted.interval_ms))
+        cost.samples += steps.samples
+        cost.milliseconds += steps.milliseconds
+        return from_steps(steps.columns, wanted.function.name), True
+    read = yield from ask(SamplesQuestion(series=order, range=around))
+    cost.samples += len(read.columns)
+    cost.milliseconds += read.milliseconds
+    columns = read.columns
+    return Columns(columns.index.astype(np.int64), columns.time, columns.value), False
+
+
+def _result(members: Sequence[Tagged], one: SubQuery, asked: Query, time: Int64s, value: Float64s, cost: Cost) -> bytes:
+    """One result in JSON: the points by hand, as JSON libraries have no form for NaN."""
+    tags, aggregated = _tags(members)
+    head: dict[str, Any] = {"metric": members[0].metric, "tags": tags, "aggregateTags": aggregated}
+    if asked.show_query:
+        head["query"] = described(one)
+    if asked.show_tsuids:
+        head["tsuids"] = sorted(tsuid(each.series) for each in members)
+    cost.points += len(time)
+    null = one.downsample is not None and one.downsample.fill is Fill.NULL
+    return msgspec.json.encode(head)[:-1] + b',"dps":' + _dps(time, value, asked, null=null) + b"}"
+
+
+def _dps(time: Int64s, value: Float64s, asked: Query, *, null: bool) -> bytes:
+    if not asked.milliseconds:
+        # Where steps are shorter than a second, the last one of each is answered.
+        time = time // SECOND
+        last = np.r_[time[1:] != time[:-1], True]
+        time, value = time[last], value[last]
+    texts = [json_of(one, null=null) for one in value.tolist()]
+    form = "[%d,%s]" if asked.arrays else '"%d":%s'
+    joined = ",".join(form % pair for pair in zip(time.tolist(), texts, strict=True))
+    return (f"[{joined}]" if asked.arrays else f"{{{joined}}}").encode()
+
+
+def _tags(members: Sequence[Tagged]) -> tuple[Mapping[str, str], list[str]]:
+    """The tags that all members have alike, and the names of those that they all have with several values."""
+    first, *others = [each.tags for each in members]
+    common = {name for name in first if all(name in tags for tags in others)}
+    alike = {name for name in common if all(tags[name] == first[name] for tags in others)}
+    return {name: value for name, value in first.items() if name in alike}, sorted(common - alike)
+
+
+_TIME = "`1h-ago`, `2012/01/01-00:00:00`, epoch seconds or milliseconds."
+
+OPERATIONS = (
+    Operation(
+        name="query",
+        action="metrics:read",
+        method="GET, POST",
+        path="/api/query",
+        answer=query,
+        parameters=(
+            Parameter("start", "query", _TIME, required=True),
+            Parameter("end", "query", f"{_TIME} Included. Default: now."),
+            Parameter(
+                "m",
+                "query",
+                "`<aggregator>:[rate[{counter[,<max>[,<reset>]]}]:][<interval>-<function>[-<fill>]:][explicit_tags:]"
+                "<metric>[{<tag>=<grouping filter>,...}][{<tag>=<filter>,...}]`; may be given several times.",
+            ),
+            Parameter("tsuid", "query", "`<aggregator>:[rate:]<tsuid>,...`; ids that `show_tsuids` showed."),
+            Parameter("tz", "query", "Time zone of formatted times and of calendar intervals. Default: UTC."),
+            Parameter("use_calendar", "query", "Present: every downsample interval is one of the calendar."),
+            Parameter("ms", "query", "Present: times in milliseconds."),
+            Parameter("arrays", "query", "Present: `dps` is an array of `[time, value]`."),
+            Parameter("show_query", "query", "Present: each result repeats its sub query."),
+            Parameter("show_tsuids", "query", "Present: each result has the ids of its series."),
+            Parameter("show_summary", "query", "Present: a last element tells how many points were read and made."),
+            Parameter("start, end, timezone, useCalendar", "body", "As in the query string."),
+            Parameter("msResolution, arrays, showQuery, showTSUIDs, showSummary", "body", "As in the query string."),
+            Parameter(
+                "queries",
+                "body",
+                "Sub queries: `aggregator`, `metric` or `tsuids`, `downsample`, `rate`, `rateOptions` (`counter`, "
+                "`counterMax`, `resetValue`, `dropResets`), `filters` (`type`, `tagk`, `filter`, `groupBy`) or `tags`, "
+                "`explicitTags`.",
+            ),
+            Parameter("noAnnotations, globalAnnotations", "body", "Accepted: there are no annotations."),
+        ),
+        text=(
+            "Points of series, joined by group: `[{metric, tags, aggregateTags, dps}]`. Readings are raw: a counter is "
+            "what was read, `rate` makes a rate of it. `tags` are `host` (the node), `job`, `replica`, `attempt` "
+            "(above 0), `device`, `cluster`, the labels and, for keys without a project, `project`. What finds "
+            "nothing is `[]`."
+        ),
+    ),
+)

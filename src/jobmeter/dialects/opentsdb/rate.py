@@ -1,0 +1,44 @@
+"""Rates: the change a second from one point of a series to the next.
+
+https://opentsdb.net/docs/build/html/api_http/query/index.html#rate-options
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from jobmeter.dialects.opentsdb.columns import Columns
+
+LONG_MAX = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateOptions:
+    """``counter``: a value below the one before it rolled over at ``counter_max``, or was reset.
+
+    Then a rate above ``reset_value`` (when that is not 0) is answered as 0, and with ``drop_resets`` not at all.
+    """
+
+    counter: bool = False
+    counter_max: float = LONG_MAX
+    reset_value: float = 0
+    drop_resets: bool = False
+
+
+def rates(columns: Columns, options: RateOptions) -> Columns:
+    """The rates, each at the time of the later point; a series' first point has none."""
+    if len(columns) < 2:
+        return columns.keep(np.zeros(len(columns), np.bool_))
+    same = columns.index[1:] == columns.index[:-1]
+    seconds = (columns.time[1:] - columns.time[:-1])[same] / 1000.0
+    before, after = columns.value[:-1][same], columns.value[1:][same]
+    change = after - before
+    index, time = columns.index[1:][same], columns.time[1:][same]
+    if not options.counter:
+        return Columns(index, time, change / seconds)
+    fell = change < 0
+    value = np.where(fell, options.counter_max - before + after, change) / seconds
+    if options.reset_value > 0:
+        value = np.where(fell & (value > options.reset_value), 0.0, value)
+    found = Columns(index, time, value)
+    return found.keep(~fell) if options.drop_resets else found

@@ -1,0 +1,317 @@
+"""What ``/api/query`` is asked, from a query string or a body into one form.
+
+https://opentsdb.net/docs/build/html/api_http/query/index.html
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from jobmeter.access.call import Call
+from jobmeter.dialects.base import MissingFieldError
+from jobmeter.dialects.opentsdb.arguments import flag, json_body
+from jobmeter.dialects.opentsdb.downsample import Downsample
+from jobmeter.dialects.opentsdb.downsample import parse as parse_downsample
+from jobmeter.dialects.opentsdb.filters import MOST_FILTERS, Filter, checked, from_tag
+from jobmeter.dialects.opentsdb.functions import AGGREGATORS
+from jobmeter.dialects.opentsdb.metric_text import MetricText, split_metric, split_tags
+from jobmeter.dialects.opentsdb.rate import LONG_MAX, RateOptions
+from jobmeter.dialects.opentsdb.times import moment, zone_of
+from jobmeter.errors import InvalidRequestError, LimitExceededError
+from jobmeter.model.time import TimeRange
+
+MOST_QUERIES = 32
+MOST_TSUIDS = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubQuery:
+    """One sub query. ``metric`` is empty where ``tsuids`` are given."""
+
+    index: int
+    metric: str
+    aggregator: str
+    tsuids: tuple[str, ...] = ()
+    rate: RateOptions | None = None
+    downsample: Downsample | None = None
+    filters: tuple[Filter, ...] = ()
+    explicit_tags: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """A whole request. ``range`` ends with the millisecond after its last one, as OpenTSDB counts both ends in."""
+
+    range: TimeRange
+    queries: Sequence[SubQuery]
+    milliseconds: bool = False
+    arrays: bool = False
+    show_query: bool = False
+    show_tsuids: bool = False
+    show_summary: bool = False
+
+
+Flag = bool | str | int
+
+
+class FilterBody(msgspec.Struct, frozen=True):
+    """A filter in a body."""
+
+    type: str = ""
+    tagk: str = ""
+    filter: str | None = ""
+    groupBy: Flag = False  # noqa: N815 - the name on the wire
+    group_by: Flag = False
+
+
+class RateBody(msgspec.Struct, frozen=True):
+    """Rate options in a body."""
+
+    counter: Flag = False
+    counterMax: float | str | None = None  # noqa: N815
+    resetValue: float | str | None = None  # noqa: N815
+    dropResets: Flag = False  # noqa: N815
+
+
+class SubQueryBody(msgspec.Struct, frozen=True):
+    """A sub query in a body; what it has besides is not read."""
+
+    aggregator: str | None = None
+    metric: str | None = None
+    tsuids: list[str] | None = None
+    rate: Flag = False
+    rateOptions: RateBody | None = None  # noqa: N815
+    downsample: str | None = None
+    tags: dict[str, str] | None = None
+    filters: list[FilterBody] | None = None
+    explicitTags: Flag = False  # noqa: N815
+    percentiles: list[float] | None = None
+
+
+class QueryBody(msgspec.Struct, frozen=True):
+    """A body; what it has besides is not read."""
+
+    start: int | float | str | None = None
+    end: int | float | str | None = None
+    queries: list[SubQueryBody] | None = None
+    msResolution: Flag = False  # noqa: N815
+    ms: Flag = False
+    arrays: Flag = False
+    showQuery: Flag = False  # noqa: N815
+    showTSUIDs: Flag = False  # noqa: N815
+    showSummary: Flag = False  # noqa: N815
+    showStats: Flag = False  # noqa: N815
+    delete: Flag = False
+    timezone: str = ""
+    useCalendar: Flag = False  # noqa: N815
+
+
+def from_body(call: Call, now_ms: int) -> Query:
+    """The query of a POST. Raises InvalidRequestError."""
+    body = json_body(call, QueryBody)
+    if truth(body.delete):
+        raise InvalidRequestError("Deleting data is not enabled", "delete")
+    zone, calendar = zone_of(body.timezone), truth(body.useCalendar)
+    return Query(
+        range=_range(body.start, body.end, now_ms, zone),
+        queries=_some([_of_body(at, one, zone, calendar=calendar) for at, one in enumerate(body.queries or ())]),
+        milliseconds=truth(body.msResolution) or truth(body.ms),
+        arrays=truth(body.arrays) or flag(call, "arrays"),
+        show_query=truth(body.showQuery),
+        show_tsuids=truth(body.showTSUIDs),
+        show_summary=truth(body.showSummary) or truth(body.showStats),
+    )
+
+
+def from_string(call: Call, now_ms: int) -> Query:
+    """The query of a GET. Raises InvalidRequestError."""
+    zone = zone_of(call.parameter("tz") or call.parameter("timezone") or "")
+    if flag(call, "delete"):
+        raise InvalidRequestError("Deleting data is not enabled", "delete")
+    calendar = flag(call, "use_calendar") or flag(call, "useCalendar")
+    texts = [(name, value) for name, value in call.parameters if name in {"m", "tsuid", "tsuids"}]
+    queries = [
+        _of_metric(at, split_metric(text), zone, calendar=calendar) if name == "m" else _of_tsuids(at, text)
+        for at, (name, text) in enumerate(texts)
+    ]
+    return Query(
+        range=_range(call.parameter("start"), call.parameter("end"), now_ms, zone),
+        queries=_some(queries),
+        milliseconds=flag(call, "ms"),
+        arrays=flag(call, "arrays"),
+        show_query=flag(call, "show_query"),
+        show_tsuids=flag(call, "show_tsuids"),
+        show_summary=flag(call, "show_summary") or flag(call, "show_stats"),
+    )
+
+
+def truth(value: Flag) -> bool:
+    """A truth value of a body, which may also be a text, as in OpenTSDB's own examples."""
+    return value.lower() == "true" if isinstance(value, str) else bool(value)
+
+
+def _range(start: object, end: object, now_ms: int, zone: ZoneInfo) -> TimeRange:
+    if start in {None, ""}:
+        raise MissingFieldError("Missing start time", "start")
+    first = moment(start, "start", now_ms, zone)
+    last = now_ms if end in {None, "", 0} else moment(end, "end", now_ms, zone)
+    if last <= first:
+        raise InvalidRequestError(f"End time [{last}] must be greater than the start time [{first}]", "end")
+    return TimeRange(first, last + 1)
+
+
+def _some(queries: Sequence[SubQuery]) -> Sequence[SubQuery]:
+    if not queries:
+        raise MissingFieldError("Missing sub queries", "queries")
+    if len(queries) > MOST_QUERIES:
+        raise LimitExceededError(f"a query may have {MOST_QUERIES} sub queries, this one has {len(queries)}", "queries")
+    return queries
+
+
+def _aggregator(name: str | None) -> str:
+    if not name:
+        raise MissingFieldError("Missing the aggregation function", "aggregator")
+    if name not in AGGREGATORS:
+        raise InvalidRequestError(f"No such aggregator: {name[:64]}", "aggregator")
+    return name
+
+
+def _of_body(index: int, body: SubQueryBody, zone: ZoneInfo, *, calendar: bool) -> SubQuery:
+    aggregator = _aggregator(body.aggregator)
+    if body.percentiles:
+        raise InvalidRequestError("percentiles are those of histograms, which are not stored here", "percentiles")
+    tsuids = _tsuids(body.tsuids or ())
+    if not tsuids and not body.metric:
+        raise MissingFieldError("Missing the metric or tsuids, provide at least one", "metric")
+    options = body.rateOptions or RateBody()
+    return SubQuery(
+        index=index,
+        metric="" if tsuids else body.metric or "",
+        tsuids=tsuids,
+        aggregator=aggregator,
+        rate=_rate_options(options) if truth(body.rate) else None,
+        downsample=parse_downsample(body.downsample, zone, calendar=calendar) if body.downsample else None,
+        filters=() if tsuids else _filters(body),
+        explicit_tags=truth(body.explicitTags),
+    )
+
+
+def _filters(body: SubQueryBody) -> tuple[Filter, ...]:
+    """Filters, else the tags of the older form: OpenTSDB uses one of the two."""
+    if body.filters:
+        return _few(
+            [
+                checked(one.tagk, one.type, one.filter or "", group_by=truth(one.groupBy) or truth(one.group_by))
+                for one in body.filters
+            ]
+        )
+    return _few([from_tag(tag, value, group_by=True) for tag, value in (body.tags or {}).items()])
+
+
+def _few(filters: Sequence[Filter]) -> tuple[Filter, ...]:
+    if len(filters) > MOST_FILTERS:
+        raise LimitExceededError(f"a sub query may have {MOST_FILTERS} filters, this one has {len(filters)}", "filters")
+    return tuple(filters)
+
+
+def _rate_options(body: RateBody) -> RateOptions:
+    return RateOptions(
+        counter=truth(body.counter),
+        counter_max=_number(body.counterMax, LONG_MAX, "counterMax"),
+        reset_value=_number(body.resetValue, 0, "resetValue"),
+        drop_resets=truth(body.dropResets),
+    )
+
+
+def _number(value: float | str | None, default: float, name: str) -> float:
+    if value in {None, ""}:
+        return default
+    try:
+        found = float(value or 0)
+    except ValueError:
+        found = -1.0
+    if not 0 <= found < float("inf"):
+        raise InvalidRequestError(f"{name} must be a positive number", "rateOptions")
+    return found
+
+
+def _of_metric(index: int, text: MetricText, zone: ZoneInfo, *, calendar: bool) -> SubQuery:
+    groups = [from_tag(tag, value, group_by=True) for tag, value in split_tags(text.tags)]
+    others = [from_tag(tag, value, group_by=False) for tag, value in split_tags(text.filters)]
+    return SubQuery(
+        index=index,
+        metric=text.metric,
+        aggregator=_aggregator(text.aggregator),
+        rate=None if text.rate is None else _rate_text(text.rate),
+        downsample=parse_downsample(text.downsample, zone, calendar=calendar) if text.downsample else None,
+        filters=_few([*groups, *others]),
+        explicit_tags=text.explicit_tags,
+    )
+
+
+def _rate_text(text: str) -> RateOptions:
+    """The options between the braces of ``rate{counter,max,reset}``; ``dropcounter`` drops resets."""
+    parts = [part.strip() for part in text.split(",")] if text else [""]
+    if parts[0] not in {"", "counter", "dropcounter"} or len(parts) > 3:
+        raise InvalidRequestError(f"Invalid rate options: {text[:64]}", "m")
+    return RateOptions(
+        counter=parts[0] in {"counter", "dropcounter"},
+        drop_resets=parts[0] == "dropcounter",
+        counter_max=_number(parts[1] if len(parts) > 1 else None, LONG_MAX, "counterMax"),
+        reset_value=_number(parts[2] if len(parts) > 2 else None, 0, "resetValue"),
+    )
+
+
+def _of_tsuids(index: int, text: str) -> SubQuery:
+    aggregator, colon, rest = text.partition(":")
+    if not colon:
+        raise InvalidRequestError("Invalid tsuid parameter: it is <aggregator>:<tsuid>,...", "tsuid")
+    rate, colon, listed = rest.partition(":")
+    if colon and rate != "rate":
+        raise InvalidRequestError(f"Invalid tsuid parameter: {rate[:64]} is not rate", "tsuid")
+    return SubQuery(
+        index=index,
+        metric="",
+        aggregator=_aggregator(aggregator),
+        tsuids=_tsuids((listed if colon else rest).split(",")),
+        rate=RateOptions() if colon else None,
+    )
+
+
+def _tsuids(texts: Sequence[str]) -> tuple[str, ...]:
+    if len(texts) > MOST_TSUIDS:
+        raise LimitExceededError(f"a sub query may have {MOST_TSUIDS} TSUIDs", "tsuids")
+    return tuple(dict.fromkeys(text.strip().upper() for text in texts))
+
+
+def described(query: SubQuery) -> Mapping[str, Any]:
+    """The sub query as an answer repeats it."""
+    return {
+        "aggregator": query.aggregator,
+        "metric": query.metric or None,
+        "tsuids": list(query.tsuids) or None,
+        "downsample": query.downsample.text if query.downsample else None,
+        "rate": query.rate is not None,
+        "filters": [
+            {"tagk": one.tag, "filter": one.pattern, "group_by": one.group_by, "type": one.kind}
+            for one in query.filters
+        ],
+        "rateOptions": _described_rate(query.rate),
+        "explicitTags": query.explicit_tags,
+        "index": query.index,
+        "tags": {one.tag: f"{one.kind}({one.pattern})" for one in query.filters if one.group_by},
+    }
+
+
+def _described_rate(options: RateOptions | None) -> Mapping[str, Any] | None:
+    if options is None or options == RateOptions():
+        return None
+    return {
+        "counter": options.counter,
+        "counterMax": int(options.counter_max),
+        "resetValue": int(options.reset_value),
+        "dropResets": options.drop_resets,
+    }

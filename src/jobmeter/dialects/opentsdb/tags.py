@@ -1,0 +1,88 @@
+"""Series as OpenTSDB shows them: the metric's name, tags, and an id."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from jobmeter.model.series import Series
+from jobmeter.wire.opentsdb.names import (
+    ATTEMPT,
+    CLUSTER,
+    DEVICE,
+    HOST,
+    JOB,
+    NODE_TAGS,
+    PROJECT,
+    REPLICA,
+    outside,
+)
+
+TSUID_DIGITS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """How one caller, in one question, sees series.
+
+    The node is shown as ``host``, or by the first of its other names that the question uses. The project is a tag for
+    callers whose key sees several of them.
+    """
+
+    project: bool
+    node: str = HOST
+
+    @classmethod
+    def of(cls, keys: Sequence[str], project: str | None) -> "View":
+        """The view of a question that uses those tags, by a caller with that project (None: all)."""
+        node = next((key for key in keys if key in NODE_TAGS), HOST)
+        return cls(project is None, node)
+
+    def tags(self, series: Series) -> dict[str, str]:
+        """The tags of a series, sorted by name."""
+        found = dict(series.labels)
+        identity = {
+            PROJECT: series.project if self.project else "",
+            CLUSTER: series.cluster,
+            self.node: series.node,
+            DEVICE: series.device,
+            JOB: series.job,
+            REPLICA: series.replica,
+            ATTEMPT: str(series.attempt) if series.attempt else "",
+        }
+        found.update({name: value for name, value in identity.items() if value})
+        return dict(sorted(found.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class Tagged:
+    """A series with its tags."""
+
+    series: Series
+    tags: Mapping[str, str]
+    metric: str = field(default="")
+
+    def tag(self, key: str) -> str | None:
+        """The value of a tag; the node under each of its names, the project whether it is shown or not."""
+        found = self.tags.get(key)
+        if found is None and key in NODE_TAGS:
+            found = self.series.node or None
+        if found is None and key == PROJECT:
+            found = self.series.project
+        return found
+
+
+def tagged(series: Sequence[Series], view: View) -> list[Tagged]:
+    """The series with their tags, sorted by metric and tags, so that answers have an order."""
+    found = [Tagged(one, view.tags(one), outside(one.metric)) for one in series]
+    return sorted(found, key=lambda one: (one.metric, list(one.tags.items()), one.series.project))
+
+
+def tsuid(series: Series) -> str:
+    """The id of a series: its job's key and its own, in 32 hexadecimal digits."""
+    return f"{series.job_key:016X}{series.id:016X}"
+
+
+def split_tsuid(text: str) -> tuple[int, int] | None:
+    """The job's key and the series' own of an id; None for what cannot be one."""
+    if len(text) != TSUID_DIGITS or any(digit not in "0123456789abcdefABCDEF" for digit in text):
+        return None
+    return int(text[:16], 16), int(text[16:], 16)

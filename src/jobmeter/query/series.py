@@ -1,0 +1,182 @@
+"""Questions about series as they are stored: which there are, what they are called, and their raw readings.
+
+Nothing is joined, converted or made a rate: a counter is what was read. Whoever asks chooses among the series and does
+the arithmetic. Series outside of the asker's scope do not exist, neither as series nor by a name of theirs.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from jobmeter.access.scope import Scope
+from jobmeter.errors import LimitExceededError, NotFoundError
+from jobmeter.model.batch import BucketColumns, SampleColumns, SeriesKeys
+from jobmeter.model.question import Asks
+from jobmeter.model.series import NamePart, Series, job_key
+from jobmeter.model.time import SECOND, TimeRange
+from jobmeter.query.source import Meter, Source, buckets
+from jobmeter.settings import Limits
+from jobmeter.store.base import Selector, Store
+
+_SAMPLES_A_POINT = 4
+"""Raw samples that one question may hold at a time, for each point that an answer may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Series, in no order, and the milliseconds that it took to find them."""
+
+    series: Sequence[Series]
+    milliseconds: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesQuestion(Asks[Found]):
+    """The series of some metrics (None: of all) and, where they are given, of some job keys.
+
+    ``since_ms`` leaves out those that were last written before, as far as that is known.
+    """
+
+    metrics: frozenset[str] | None = None
+    jobs: tuple[int, ...] | None = None
+    since_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamesQuestion(Asks[list[str]]):
+    """What occurs as ``part`` of any series: the first ``limit`` names that begin with ``prefix``, sorted."""
+
+    part: NamePart
+    prefix: str = ""
+    limit: int = 25
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Samples:
+    """Raw readings; ``columns.index`` is a position among the series that were asked for."""
+
+    columns: SampleColumns
+    milliseconds: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplesQuestion(Asks[Samples]):
+    """Every reading of those series inside the range."""
+
+    series: tuple[Series, ...]
+    range: TimeRange
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Buckets:
+    """What is known of the readings in each step, from whatever source answers exactly; see ``Samples``.
+
+    ``samples`` is how many stored rows were read for it.
+    """
+
+    columns: BucketColumns
+    samples: int = 0
+    milliseconds: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketsQuestion(Asks[Buckets]):
+    """The readings of those series in epoch-aligned steps: their number, sum, least, greatest, first and last."""
+
+    series: tuple[Series, ...]
+    range: TimeRange
+    step_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastQuestion(Asks[Samples]):
+    """The last reading of each of those series that has one at or after ``since_ms``."""
+
+    series: tuple[Series, ...]
+    since_ms: int = 0
+
+
+def find(store: Store, question: SeriesQuestion, scope: Scope, limits: Limits, meter: Meter) -> Found:
+    """See ``SeriesQuestion``. Raises LimitExceededError where more match than one question may read."""
+    jobs = question.jobs
+    if scope.job is not None:
+        own = _own(scope)
+        jobs = own if jobs is None else tuple(set(own) & set(jobs))
+    since = None if question.since_ms is None else max(question.since_ms - limits.future_seconds * SECOND, 0)
+    selector = Selector(
+        projects=scope.projects, jobs=jobs, metrics=question.metrics, since=since, limit=limits.query_series
+    )
+    return Found(tuple(store.find(selector)), _milliseconds(meter))
+
+
+def names(store: Store, question: NamesQuestion, scope: Scope) -> list[str]:
+    """See ``NamesQuestion``."""
+    jobs = None if scope.job is None else _own(scope)
+    selector = Selector(projects=scope.projects, jobs=jobs, limit=question.limit)
+    return store.names(selector, question.part, question.prefix)
+
+
+def samples(store: Store, question: SamplesQuestion, scope: Scope, meter: Meter) -> Samples:
+    """See ``SamplesQuestion``. Raises LimitExceededError or QueryTimeoutError."""
+    _check(question.series, scope)
+    most = _SAMPLES_A_POINT * meter.limits.query_points
+    parts: list[SampleColumns] = []
+    for block in store.read(SeriesKeys.of(question.series), question.range, meter.budget()) if question.series else ():
+        meter.count(len(block), None)
+        parts.append(block)
+        if meter.rows > most:
+            raise LimitExceededError(
+                f"a question may hold {most} samples at a time: narrow its range, or ask for longer steps", "range"
+            )
+    return Samples(_joined(parts), _milliseconds(meter))
+
+
+def in_steps(source: Source, question: BucketsQuestion, scope: Scope, meter: Meter) -> Buckets:
+    """See ``BucketsQuestion``. Raises LimitExceededError or QueryTimeoutError."""
+    _check(question.series, scope)
+    readings = np.zeros(len(question.series), np.bool_)
+    columns = buckets(
+        source, SeriesKeys.of(question.series), readings, question.range, question.step_ms, owned_ms=0, meter=meter
+    )
+    return Buckets(columns, meter.rows, _milliseconds(meter))
+
+
+def last(store: Store, question: LastQuestion, scope: Scope, meter: Meter) -> Samples:
+    """See ``LastQuestion``. Raises QueryTimeoutError."""
+    _check(question.series, scope)
+    if not question.series:
+        return Samples(SampleColumns.empty())
+    before = meter.clock.now_ms() + meter.limits.future_seconds * SECOND + 1
+    found = store.previous(SeriesKeys.of(question.series), before, meter.budget())
+    keep = found.time >= question.since_ms
+    columns = SampleColumns(found.index[keep], found.time[keep], found.value[keep])
+    return Samples(columns, _milliseconds(meter))
+
+
+def _check(series: Sequence[Series], scope: Scope) -> None:
+    """A series that the asker may not see is one that does not exist."""
+    for one in series:
+        if not scope.allows(one.project, one.job):
+            raise NotFoundError(f"there is no series of {one.metric}", "series", one.metric)
+
+
+def _own(scope: Scope) -> tuple[int, ...]:
+    """The keys of the one job that a share token is for."""
+    return tuple(job_key(project, scope.job or "") for project in scope.projects or ())
+
+
+def _joined(parts: Sequence[SampleColumns]) -> SampleColumns:
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        return SampleColumns.empty()
+    return SampleColumns(
+        np.concatenate([part.index for part in parts]),
+        np.concatenate([part.time for part in parts]),
+        np.concatenate([part.value for part in parts]),
+    )
+
+
+def _milliseconds(meter: Meter) -> int:
+    return round((meter.clock.monotonic() - meter.started) * 1000)

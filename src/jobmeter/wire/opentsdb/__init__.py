@@ -1,0 +1,1 @@
+"""OpenTSDB's two ways of writing: JSON data points and telnet lines, into batches."""

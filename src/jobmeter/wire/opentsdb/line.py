@@ -1,0 +1,129 @@
+"""The telnet protocol without its socket: feed bytes, get what they say.
+
+https://opentsdb.net/docs/build/html/api_telnet/index.html
+
+A line ends with LF or CRLF; words are apart by one or more spaces, as collectd sends two of them. Data points go
+straight into a ``Points``; everything else comes out as an event, in its order.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from jobmeter.wire.opentsdb.point import Points, RefusedError
+
+MAX_LINE = 16 * 1024
+_LEAST_WORDS = 4
+_SHOWN = 80
+
+
+class Problem(Enum):
+    """What is wrong with a line, in OpenTSDB's words."""
+
+    ARGUMENT = "put: illegal argument: "
+    VALUE = "put: invalid value: "
+    COMMAND = "unknown command: "
+    LENGTH = "error: "
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command other than ``put``, and its arguments."""
+
+    name: str
+    arguments: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """A line that is refused; ``reason`` is for counting."""
+
+    problem: Problem
+    text: str
+    reason: str
+
+    @property
+    def line(self) -> str:
+        """What the sender is told."""
+        return f"{self.problem.value}{self.text}\n"
+
+
+Event = Command | Wrong
+
+
+class LineReader:
+    """Bytes of one connection in, events out. Not safe for several threads."""
+
+    def __init__(self, points: Points) -> None:
+        self._points = points
+        self._rest = b""
+        self._skipping = False
+
+    def feed(self, data: bytes) -> Iterator[Event]:
+        """Read on. Data points of whole lines are in the ``Points`` when the iterator has ended."""
+        lines = (self._rest + data).split(b"\n")
+        self._rest = lines.pop()
+        if self._skipping and lines:
+            del lines[0]
+            self._skipping = False
+        for line in lines:
+            yield from self._line(line)
+        if len(self._rest) > MAX_LINE:
+            if not self._skipping:
+                yield _too_long()
+            self._skipping, self._rest = True, b""
+
+    def _line(self, line: bytes) -> Iterator[Event]:
+        if len(line) > MAX_LINE:
+            yield _too_long()
+            return
+        words = line.split()
+        if not words:
+            return
+        if words[0] == b"put":
+            wrong = self._put(words)
+            if wrong is not None:
+                yield wrong
+            return
+        yield _command(line)
+
+    def _put(self, words: list[bytes]) -> Wrong | None:
+        if len(words) <= _LEAST_WORDS:
+            text = f"not enough arguments (need least {_LEAST_WORDS}, got {len(words)})"
+            return Wrong(Problem.ARGUMENT, text, "tags" if len(words) == _LEAST_WORDS else "name")
+        key = (words[1], *words[4:])
+        try:
+            time, value = words[2].decode("ascii"), words[3].decode("ascii")
+            if self._points.known(key):
+                self._points.add_known(key, words[1].decode(), time, value, {})
+            else:
+                self._points.add_known(key, words[1].decode(), time, value, _tags(words[4:]))
+        except UnicodeDecodeError:
+            return Wrong(Problem.ARGUMENT, "the line is not UTF-8", "name")
+        except RefusedError as refusal:
+            problem = Problem.VALUE if refusal.reason in {"time", "value"} else Problem.ARGUMENT
+            return Wrong(problem, refusal.message, refusal.reason)
+        return None
+
+
+def _tags(words: list[bytes]) -> dict[str, str]:
+    tags: dict[str, str] = {}
+    for word in words:
+        name, equals, value = word.decode().partition("=")
+        if not equals or not name or not value:
+            raise RefusedError(f"invalid tag: {word[:_SHOWN].decode(errors='replace')}", "tags")
+        if tags.setdefault(name, value) != value:
+            raise RefusedError(f"duplicate tag: {name[:_SHOWN]}", "tags")
+    return tags
+
+
+def _command(line: bytes) -> Event:
+    try:
+        words = line.decode().split()
+    except UnicodeDecodeError:
+        return Wrong(Problem.COMMAND, "not UTF-8.  Try `help'.", "command")
+    return Command(words[0], tuple(words[1:]))
+
+
+def _too_long() -> Wrong:
+    return Wrong(Problem.LENGTH, f"a line may have {MAX_LINE} bytes", "length")

@@ -1,0 +1,209 @@
+"""Data points into one batch: each one checked by itself, the work for a series done once.
+
+A data point that cannot be kept is refused with a reason, and never in silence; the others of its request are kept.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from jobmeter.errors import InvalidRequestError
+from jobmeter.model.batch import SampleBatch
+from jobmeter.model.catalog import find
+from jobmeter.model.series import DEFAULT_PROJECT, Series, check_series
+from jobmeter.model.time import MAX_TIME_MS
+from jobmeter.wire.opentsdb.names import ATTEMPT, CLUSTER, DEVICE, IDENTITY, JOB, NODE_TAGS, PROJECT, REPLICA, inside
+
+_SECONDS_DIGITS = 10
+"""A time of more digits is in milliseconds (http://opentsdb.net/docs/build/html/user_guide/writing/index.html)."""
+_MOST_DIGITS = 13
+_WHOLE = re.compile(r"[-+]?[0-9]{1,40}")
+_NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]{1,4})?")
+_LONGEST_NUMBER = 64
+_KNOWN = 100_000
+
+
+class RefusedError(InvalidRequestError):
+    """A data point that is not kept. ``reason`` is one of few words, for counting: name, time, value, tags, project."""
+
+    def __init__(self, message: str, reason: str) -> None:
+        super().__init__(message, reason)
+        self.reason = reason
+
+
+class Writer(NamedTuple):
+    """For whom data points are taken: the project of their key, None for a key that may write to all."""
+
+    project: str | None
+
+    def project_of(self, named: str | None) -> str:
+        """The project of a data point. Raises RefusedError for one that the key may not write to."""
+        if self.project is None:
+            return named or DEFAULT_PROJECT
+        if named and named != self.project:
+            raise RefusedError(f"this key belongs to project {self.project}, not to {named[:64]}", "project")
+        return self.project
+
+
+class Column(NamedTuple):
+    """A series, and the bounds of its values."""
+
+    series: Series
+    lowest: float
+    highest: float
+
+
+def column_of(metric: str, tags: Mapping[str, str], writer: Writer) -> Column:
+    """The series of a metric and its tags. Raises RefusedError naming what is not legal."""
+    if not metric:
+        raise RefusedError("Metric name was empty", "name")
+    if not tags:
+        raise RefusedError("Missing tags", "tags")
+    try:
+        series = check_series(_series(metric, tags, writer))
+    except RefusedError:
+        raise
+    except InvalidRequestError as error:
+        raise RefusedError(error.message, "name" if error.field == "metric" else "tags") from error
+    known = find(series.metric)
+    if known is None:
+        raise RefusedError(f"metric {metric[:128]!r} is not a metric name", "name")
+    lowest = -math.inf if known.minimum is None else known.minimum
+    return Column(series, lowest, math.inf if known.maximum is None else known.maximum)
+
+
+def _series(metric: str, tags: Mapping[str, str], writer: Writer) -> Series:
+    for name, value in tags.items():
+        if not name or not value:
+            raise RefusedError(f"tag {name[:64]!r} has no name or no value", "tags")
+    if "node" in tags and tags.get("host", tags["node"]) != tags["node"]:
+        raise RefusedError("the tags node and host name two nodes", "tags")
+    used = next((name for name in NODE_TAGS if name in tags), "")
+    attempt = tags.get(ATTEMPT, "0")
+    if not attempt.isdecimal() or len(attempt) > _SECONDS_DIGITS:
+        raise RefusedError(f"attempt {attempt[:20]!r} is not a number of restarts", "tags")
+    return Series(
+        metric=inside(metric),
+        project=writer.project_of(tags.get(PROJECT)),
+        cluster=tags.get(CLUSTER, ""),
+        node=tags.get(used, ""),
+        device=tags.get(DEVICE, ""),
+        job=tags.get(JOB, ""),
+        replica=tags.get(REPLICA, ""),
+        attempt=int(attempt),
+        labels=tuple(sorted((key, value) for key, value in tags.items() if key not in IDENTITY and key != used)),
+    )
+
+
+def time_of(value: object) -> int:
+    """Milliseconds of a time in seconds or milliseconds, as a number or as its text. Raises RefusedError.
+
+    ``1364410924.250``, seconds with three more digits, is legal too.
+    """
+    text = repr(value) if isinstance(value, float) else str(value)
+    if isinstance(value, bool) or value is None:
+        raise RefusedError("Invalid timestamp", "time")
+    whole, point, rest = text.partition(".")
+    if not _WHOLE.fullmatch(whole) or (point and not (len(rest) <= 3 and (rest == "" or rest.isdecimal()))):
+        raise RefusedError(f"Invalid timestamp: {text[:40]}", "time")
+    number = int(whole)
+    if number <= 0:
+        raise RefusedError(f"Invalid timestamp: {number if number > -(10**20) else 'below zero'}", "time")
+    if number >= 10**_MOST_DIGITS:
+        raise RefusedError(f"Invalid timestamp: more than {_MOST_DIGITS} digits", "time")
+    moment = number * 1000 + int((rest or "0").ljust(3, "0")) if number < 10**_SECONDS_DIGITS else number
+    if moment > MAX_TIME_MS:
+        raise RefusedError(f"Invalid timestamp: {text[:40]} is after the year 2100", "time")
+    return moment
+
+
+def number_of(value: object) -> float:
+    """The number of a value, given as one or as its text. Raises RefusedError."""
+    if isinstance(value, str):
+        if not value:
+            raise RefusedError("Empty value", "value")
+        if len(value) > _LONGEST_NUMBER or not _NUMBER.fullmatch(value):
+            raise RefusedError("Unable to parse value to a number", "value")
+        number = float(value)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        number = _as_float(value)
+    elif value is None:
+        raise RefusedError("Empty value", "value")
+    else:
+        raise RefusedError("Unable to parse value to a number", "value")
+    if not math.isfinite(number):
+        raise RefusedError("Unable to parse value to a number", "value")
+    return number
+
+
+def _as_float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+class Points:
+    """Gathers data points of one sender. Not safe for several threads.
+
+    What it knows of a series it keeps for the next batch, so that a line of a known series costs a look-up.
+    """
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._columns: dict[object, Column] = {}
+        self._places: dict[object, int] = {}
+        self._used: list[Column] = []
+        self._index: list[int] = []
+        self._time: list[int] = []
+        self._value: list[float] = []
+
+    def __len__(self) -> int:
+        return len(self._time)
+
+    def add(self, metric: str, time: object, value: object, tags: Mapping[str, str]) -> None:
+        """Take a data point. Raises RefusedError."""
+        self.add_known((metric, *tags.items()), metric, time, value, tags)
+
+    def add_known(self, key: object, metric: str, time: object, value: object, tags: Mapping[str, str]) -> None:
+        """Take a data point of the series that ``key`` stands for, which ``metric`` and ``tags`` describe.
+
+        Raises RefusedError.
+        """
+        column = self._columns.get(key)
+        if column is None:
+            column = column_of(metric, tags, self._writer)
+            if len(self._columns) >= _KNOWN:
+                self._columns.clear()
+            self._columns[key] = column
+        moment, number = time_of(time), number_of(value)
+        if not column.lowest <= number <= column.highest:
+            raise RefusedError(
+                f"{metric} {number!r} is outside of [{column.lowest:g}, {column.highest:g}]: is its unit right?",
+                "value",
+            )
+        place = self._places.get(key)
+        if place is None:
+            place = self._places[key] = len(self._used)
+            self._used.append(column)
+        self._index.append(place)
+        self._time.append(moment)
+        self._value.append(number)
+
+    def known(self, key: object) -> bool:
+        """True when the series of that key was described before."""
+        return key in self._columns
+
+    def take(self) -> SampleBatch:
+        """What was gathered, in its order; the next batch begins empty."""
+        batch = SampleBatch(
+            [column.series for column in self._used],
+            np.array(self._index, np.uint32),
+            np.array(self._time, np.int64),
+            np.array(self._value, np.float64),
+        )
+        self._places, self._used, self._index, self._time, self._value = {}, [], [], [], []
+        return batch

@@ -1,0 +1,64 @@
+"""Bodies of ``/api/put``: a data point, or an array of them.
+
+https://opentsdb.net/docs/build/html/api_http/put.html
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from jobmeter.errors import InvalidRequestError
+
+
+class DataPoint(msgspec.Struct, frozen=True):
+    """One as it was sent; whether it can be kept is told when it is taken."""
+
+    metric: str | None = None
+    timestamp: int | float | str | None = None
+    value: int | float | str | bool | None = None
+    tags: dict[str, str | int | float | bool | None] | None = None
+
+    def described(self) -> dict[str, Any]:
+        """The data point as an answer repeats it: the value always a text."""
+        return {
+            "metric": self.metric,
+            "timestamp": self.timestamp,
+            "value": None if self.value is None else _text(self.value),
+            "tags": self.texts(),
+        }
+
+    def texts(self) -> dict[str, str]:
+        """The tags; a number or a truth value is its text."""
+        return {name: _text(value) for name, value in (self.tags or {}).items() if value is not None}
+
+
+_ARRAY = msgspec.json.Decoder(list[DataPoint])
+_ONE = msgspec.json.Decoder(DataPoint)
+
+
+def decode(body: bytes) -> Sequence[DataPoint]:
+    """The data points of a body. Raises InvalidRequestError when it is not JSON of data points."""
+    stripped = body.lstrip()
+    if not stripped:
+        raise InvalidRequestError("Missing request content", "body")
+    try:
+        return _ARRAY.decode(body) if stripped.startswith(b"[") else [_ONE.decode(body)]
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return _lenient(body, error)
+
+
+def _lenient(body: bytes, problem: Exception) -> Sequence[DataPoint]:
+    """A body that strict JSON has no form for: NaN and Infinity, which are refused one by one."""
+    try:
+        found = json.loads(body, parse_constant=str)
+        return msgspec.convert(found if isinstance(found, list) else [found], list[DataPoint])
+    except (ValueError, RecursionError, msgspec.ValidationError):
+        raise InvalidRequestError(f"Unable to parse the given JSON: {problem}", "body") from problem
+
+
+def _text(value: float | str | bool) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if isinstance(value, str) else repr(value)
