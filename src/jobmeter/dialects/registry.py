@@ -8,6 +8,7 @@ from jobmeter.dialects.base import Dialect
 def dialects() -> Sequence[Dialect]:
     """Every dialect, in the order in which a call is offered to them."""
     from jobmeter.dialects.alibaba.gateway import Gateway
+    from jobmeter.dialects.modelarts import MODELARTS
     from jobmeter.dialects.pai_dlc import PAI_DLC
 
-    return (PAI_DLC, Gateway())
+    return (PAI_DLC, MODELARTS, Gateway())
