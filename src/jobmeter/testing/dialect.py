@@ -284,7 +284,7 @@ def _plain(value: Any) -> Any:  # noqa: ANN401
         return {name: _plain(getattr(value, name)) for name in _names(value) if getattr(value, name) is not None}
     if isinstance(value, np.ndarray):
         return value.tolist()
-    return msgspec.to_builtins(value)
+    return msgspec.json.decode(msgspec.json.encode(value))
 
 
 def _check(answer: Answer, wanted: Mapping[str, Any]) -> None:
