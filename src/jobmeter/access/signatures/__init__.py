@@ -4,7 +4,11 @@ from jobmeter.access.signatures.acs3 import ACS3
 from jobmeter.access.signatures.base import Claim, ClaimKind, Scheme
 from jobmeter.access.signatures.bearer import ACS_BEARER, API_KEY, BASIC, BEARER, X_AUTH_TOKEN
 from jobmeter.access.signatures.roa import ROA
+<<<<<<< HEAD
 from jobmeter.access.signatures.rpc import RPC
+=======
+from jobmeter.access.signatures.sdk_hmac import SDK_HMAC
+>>>>>>> modelarts
 from jobmeter.access.signatures.share import SHARE, ShareToken
 
 TOKENS: tuple[Scheme, ...] = (BEARER, API_KEY, X_AUTH_TOKEN)
@@ -13,7 +17,14 @@ TOKENS: tuple[Scheme, ...] = (BEARER, API_KEY, X_AUTH_TOKEN)
 ALIBABA: tuple[Scheme, ...] = (ACS3, ROA, RPC, ACS_BEARER, *TOKENS)
 """What Alibaba's SDKs send, and a key's token besides."""
 
+<<<<<<< HEAD
 SCHEMES: tuple[Scheme, ...] = (*ALIBABA, BASIC, SHARE)
+=======
+HUAWEI: tuple[Scheme, ...] = (X_AUTH_TOKEN, SDK_HMAC, BEARER, API_KEY)
+"""What Huawei Cloud's SDKs send, and a key's token besides. A token is enough, even where a signature is there too."""
+
+SCHEMES: tuple[Scheme, ...] = (*ALIBABA, SDK_HMAC, SHARE)
+>>>>>>> modelarts
 """Every scheme."""
 
 __all__ = [
@@ -23,9 +34,11 @@ __all__ = [
     "API_KEY",
     "BASIC",
     "BEARER",
+    "HUAWEI",
     "ROA",
     "RPC",
     "SCHEMES",
+    "SDK_HMAC",
     "SHARE",
     "TOKENS",
     "X_AUTH_TOKEN",
