@@ -24,10 +24,6 @@ from jobmeter.query.layout import Layout, Layouts, lay_out
 from jobmeter.query.lines import Head, Ranks, natural, unit_of
 from jobmeter.query.logs import pages, selector_of
 from jobmeter.query.plan import check, check_by, metrics_of, sources
-<<<<<<< HEAD
-from jobmeter.query.request import By, JobQuestion, JobRef, Line, LogQuestion, MetricQuery, MetricResult, NodeRef
-from jobmeter.query.series import BucketsQuestion, LastQuestion, NamesQuestion, SamplesQuestion, SeriesQuestion
-=======
 from jobmeter.query.request import (
     By,
     JobQuestion,
@@ -39,7 +35,7 @@ from jobmeter.query.request import (
     MetricResult,
     NodeRef,
 )
->>>>>>> modelarts
+from jobmeter.query.series import BucketsQuestion, LastQuestion, NamesQuestion, SamplesQuestion, SeriesQuestion
 from jobmeter.query.shape import Shape
 from jobmeter.query.source import Meter, Source, StoreSource
 from jobmeter.query.summary import POINTS, JobSummary, summarize
@@ -84,15 +80,12 @@ class Executor:
                 answer = self._list(question, scope)
             case LogQuestion():
                 answer = self._lines(question, scope)
-<<<<<<< HEAD
             case ProjectsQuestion():
                 answer = self._list_projects(question, scope)
             case SeriesQuestion() | NamesQuestion() | SamplesQuestion() | BucketsQuestion() | LastQuestion():
                 answer = self._series(question, scope)
-=======
             case MetricNamesQuestion():
                 answer = self._metric_names(question, scope)
->>>>>>> modelarts
             case _:
                 raise TypeError(f"no question about what is kept: {question!r}")
         return cast("R", answer)
@@ -262,7 +255,6 @@ class Executor:
             return JobPage([], 0)
         return self._registry.jobs(msgspec.structs.replace(question, projects=projects, ids=ids), self._clock.now_ms())
 
-<<<<<<< HEAD
     def _list_projects(self, question: ProjectsQuestion, scope: Scope) -> list[Project]:
         names = question.names
         if scope.projects is not None:
@@ -270,7 +262,7 @@ class Executor:
         if scope.job is not None or (names is not None and not names):
             return []
         return self._registry.projects(names, self._clock.now_ms())
-=======
+
     def _metric_names(self, question: MetricNamesQuestion, scope: Scope) -> list[str]:
         job = self.head(question.ref, scope)
         selector = Selector(
@@ -278,7 +270,6 @@ class Executor:
         )
         names = {series.metric for series in self._store.find(selector)}
         return sorted(name for name in names if name.startswith(question.prefix))
->>>>>>> modelarts
 
     def _nodes(self, ref: NodeRef, scope: Scope) -> list[Node]:
         if scope.job is not None:

@@ -220,11 +220,7 @@ def result_of(given: Any, question: Asks[Any]) -> Any:  # noqa: ANN401 - each qu
             return _metric_result(given or {"lines": []}, question)
         case JobQuestion():
             return msgspec.convert(_job_view(given, question.ref), JobView)
-<<<<<<< HEAD
-        case JobFilter() | ProjectsQuestion() | LogQuestion() | EventFilter():
-=======
-        case JobFilter() | MetricNamesQuestion() | LogQuestion() | EventFilter():
->>>>>>> modelarts
+        case JobFilter() | ProjectsQuestion() | MetricNamesQuestion() | LogQuestion() | EventFilter():
             return _listing(given, question)
         case ShareQuestion():
             return ShareToken(given["token"], given["expires_ms"]) if given else ShareToken("token", 0)
@@ -242,13 +238,10 @@ def _listing(given: Any, question: Any) -> Any:  # noqa: ANN401
     match question:
         case JobFilter():
             return msgspec.convert(given or {"jobs": [], "total": 0}, JobPage)
-<<<<<<< HEAD
         case ProjectsQuestion():
             return msgspec.convert(given or [], list[Project])
-=======
         case MetricNamesQuestion():
             return given or []
->>>>>>> modelarts
         case LogQuestion():
             return msgspec.convert(given or {"lines": []}, LogPage)
         case _:

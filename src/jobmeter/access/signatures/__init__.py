@@ -4,11 +4,8 @@ from jobmeter.access.signatures.acs3 import ACS3
 from jobmeter.access.signatures.base import Claim, ClaimKind, Scheme
 from jobmeter.access.signatures.bearer import ACS_BEARER, API_KEY, BASIC, BEARER, X_AUTH_TOKEN
 from jobmeter.access.signatures.roa import ROA
-<<<<<<< HEAD
 from jobmeter.access.signatures.rpc import RPC
-=======
 from jobmeter.access.signatures.sdk_hmac import SDK_HMAC
->>>>>>> modelarts
 from jobmeter.access.signatures.share import SHARE, ShareToken
 
 TOKENS: tuple[Scheme, ...] = (BEARER, API_KEY, X_AUTH_TOKEN)
@@ -17,14 +14,10 @@ TOKENS: tuple[Scheme, ...] = (BEARER, API_KEY, X_AUTH_TOKEN)
 ALIBABA: tuple[Scheme, ...] = (ACS3, ROA, RPC, ACS_BEARER, *TOKENS)
 """What Alibaba's SDKs send, and a key's token besides."""
 
-<<<<<<< HEAD
-SCHEMES: tuple[Scheme, ...] = (*ALIBABA, BASIC, SHARE)
-=======
 HUAWEI: tuple[Scheme, ...] = (X_AUTH_TOKEN, SDK_HMAC, BEARER, API_KEY)
 """What Huawei Cloud's SDKs send, and a key's token besides. A token is enough, even where a signature is there too."""
 
-SCHEMES: tuple[Scheme, ...] = (*ALIBABA, SDK_HMAC, SHARE)
->>>>>>> modelarts
+SCHEMES: tuple[Scheme, ...] = (*ALIBABA, SDK_HMAC, BASIC, SHARE)
 """Every scheme."""
 
 __all__ = [
