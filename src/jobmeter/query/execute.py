@@ -21,7 +21,7 @@ from jobmeter.query.defaults import CORE_METRICS, default_step, job_end, life
 from jobmeter.query.frame import Frame, read
 from jobmeter.query.latest import WINDOW_MS, LatestValue, newest, values
 from jobmeter.query.layout import Layout, Layouts, lay_out
-from jobmeter.query.lines import Ranks, natural, unit_of
+from jobmeter.query.lines import Head, Ranks, natural, unit_of
 from jobmeter.query.logs import pages, selector_of
 from jobmeter.query.plan import check, check_by, metrics_of, sources
 from jobmeter.query.request import By, JobQuestion, JobRef, Line, LogQuestion, MetricQuery, MetricResult, NodeRef
