@@ -236,7 +236,7 @@ def settings_page() -> str:
 
 
 def _default(value: object) -> str:
-    return f"`{value}`" if value != "" else ""
+    return f"`{value}`" if value not in {"", None} else ""
 
 
 def _texts(shape: type) -> dict[str, str]:

@@ -67,6 +67,12 @@ class Settings:
     """Certificate chain in PEM (--tls-cert, JOBMETER_TLS_CERT)."""
     tls_key: str = ""
     """Private key in PEM (--tls-key, JOBMETER_TLS_KEY)."""
+    opentsdb_port: int | None = None
+    """Port for OpenTSDB's telnet protocol, 0 for any free one (--opentsdb-port, JOBMETER_OPENTSDB_PORT); by default
+    there is none."""
+    opentsdb_key: str = field(default="", repr=False)
+    """Token of the key as which connections to that port write that name none (JOBMETER_OPENTSDB_KEY); by default
+    they may not write."""
     window_seconds: int = 7_200
     """How far back the newest samples are kept in memory, 0 for not at all (JOBMETER_WINDOW_SECONDS)."""
     window_bytes: int = 2 * 2**30
@@ -109,8 +115,8 @@ def load(environment: Mapping[str, str] | None = None, **flags: object) -> Setti
     return Settings(**values)  # type: ignore[arg-type]
 
 
-_NUMBERS = {"port": 65_535, "window_seconds": 7 * 86_400, "window_bytes": 2**45}
-_TEXTS = ("host", "store", "registry", "secret_key_file", "rate_limits", "tls_cert", "tls_key")
+_NUMBERS = {"port": 65_535, "opentsdb_port": 65_535, "window_seconds": 7 * 86_400, "window_bytes": 2**45}
+_TEXTS = ("host", "store", "registry", "secret_key_file", "opentsdb_key", "rate_limits", "tls_cert", "tls_key")
 
 
 def _numbers(

@@ -18,6 +18,11 @@ _LEVELS = ("debug", "info", "warning", "error")
 @click.option("--data", type=click.Path(path_type=Path, file_okay=False), help="Data folder.")
 @click.option("--store", help="Telemetry engine: chdb://PATH (default, in the data folder) or clickhousedb://...")
 @click.option("--registry", help="Registry: sqlite:///PATH (default, in the data folder) or postgresql://...")
+@click.option(
+    "--opentsdb-port",
+    type=click.IntRange(0, 65_535),
+    help="Port for OpenTSDB's telnet protocol, 0 for any free one. [default: none]",
+)
 @click.option("--tls-cert", type=click.Path(dir_okay=False), help="Certificate chain in PEM: serve HTTPS.")
 @click.option("--tls-key", type=click.Path(dir_okay=False), help="The certificate's private key in PEM.")
 @click.option(

@@ -1,6 +1,7 @@
 """A server process from its start to its end."""
 
 import logging
+import socket
 from collections.abc import Callable
 from contextlib import ExitStack
 
@@ -8,6 +9,8 @@ from jobmeter.model.time import SystemClock
 from jobmeter.server.app import build
 from jobmeter.server.folder import claimed, ensure_admin_key, noted
 from jobmeter.server.listen import HttpServer, allow_connections, bind, tls_files, url_of
+from jobmeter.server.services import Services
+from jobmeter.server.telnet import TelnetServer
 from jobmeter.settings import Settings
 
 _log = logging.getLogger("jobmeter.server")
@@ -24,6 +27,9 @@ def run(settings: Settings, idle_exit: int, announce: Callable[[str], None]) -> 
     allow_connections()
     with ExitStack() as stack:
         bound = stack.enter_context(bind(settings.host, settings.port))
+        lines = None if settings.opentsdb_port is None else bind(settings.host, settings.opentsdb_port)
+        if lines is not None:
+            stack.enter_context(lines)
         stack.enter_context(claimed(settings.data))
         application = build(settings, clock)
         stack.callback(application.close)
@@ -35,9 +41,21 @@ def run(settings: Settings, idle_exit: int, announce: Callable[[str], None]) -> 
             stack.enter_context(noted(settings.data, url, clock))
             application.start()
             announce(f"Jobmeter listens at {url} (administrator's key: {key})")
+            if lines is not None:
+                announce(_telnet(services, lines, stack))
 
         def finished() -> bool:
             return 0 < idle_exit <= services.telemetry.idle_seconds()
 
         HttpServer(application, bound).serve(settings, listening, finished)
         _log.info("stopping")
+
+
+def _telnet(services: Services, bound: socket.socket, stack: ExitStack) -> str:
+    """Start OpenTSDB's telnet protocol; it ends with the stack. Gives the line that tells of it."""
+    server = TelnetServer(services, bound)
+    server.start()
+    stack.callback(server.stop)
+    host, port = server.address
+    keyless = "" if services.settings.opentsdb_key else "; each connection has to begin with auth TOKEN"
+    return f"OpenTSDB's telnet protocol is at {host} port {port}{keyless}"

@@ -85,6 +85,10 @@ class Telemetry:
             self._requests.labels(door, str(exchange.status)).inc()
             self._durations.labels(door).observe(ended - began)
 
+    def note_activity(self) -> None:
+        """Something came that was no request: an idle server would not have got it."""
+        self._last_request = self._clock.monotonic()
+
     def idle_seconds(self) -> float:
         """How long nothing was asked: 0 while a request is under way. Health checks do not count."""
         return 0.0 if self._in_flight else self._clock.monotonic() - self._last_request

@@ -38,6 +38,8 @@ class Groups:
 
     def parts(self, columns: Columns) -> Mapping[int, Columns]:
         """The columns of each group that has points."""
+        if not len(columns):
+            return {}
         owner = self.owner[columns.index]
         order = np.lexsort((columns.time, columns.index, owner))
         owner = owner[order]

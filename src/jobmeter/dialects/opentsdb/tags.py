@@ -39,10 +39,11 @@ class View:
     def tags(self, series: Series) -> dict[str, str]:
         """The tags of a series, sorted by name."""
         found = dict(series.labels)
+        node = next((name for name in (self.node, *NODE_TAGS) if name not in found), self.node)
         identity = {
             PROJECT: series.project if self.project else "",
             CLUSTER: series.cluster,
-            self.node: series.node,
+            node: series.node,
             DEVICE: series.device,
             JOB: series.job,
             REPLICA: series.replica,

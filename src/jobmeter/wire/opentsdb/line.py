@@ -52,10 +52,13 @@ Event = Command | Wrong
 
 
 class LineReader:
-    """Bytes of one connection in, events out. Not safe for several threads."""
+    """Bytes of one connection in, events out. Not safe for several threads.
+
+    ``points`` may be replaced between two events.
+    """
 
     def __init__(self, points: Points) -> None:
-        self._points = points
+        self.points = points
         self._rest = b""
         self._skipping = False
 
@@ -94,10 +97,10 @@ class LineReader:
         key = (words[1], *words[4:])
         try:
             time, value = words[2].decode("ascii"), words[3].decode("ascii")
-            if self._points.known(key):
-                self._points.add_known(key, words[1].decode(), time, value, {})
+            if self.points.known(key):
+                self.points.add_known(key, words[1].decode(), time, value, {})
             else:
-                self._points.add_known(key, words[1].decode(), time, value, _tags(words[4:]))
+                self.points.add_known(key, words[1].decode(), time, value, _tags(words[4:]))
         except UnicodeDecodeError:
             return Wrong(Problem.ARGUMENT, "the line is not UTF-8", "name")
         except RefusedError as refusal:

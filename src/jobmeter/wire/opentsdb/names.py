@@ -9,10 +9,13 @@ from jobmeter.model.catalog import CATALOG
 EXTERNAL = "external."
 HOST = "host"
 """The tag that names a node in answers, as OpenTSDB's own senders call it."""
-NODE_TAGS = ("node", HOST, "fqdn")
-"""Tags that name the node, the first one that a data point has. collectd's write_tsdb sends ``fqdn``."""
+NODE_TAGS = (HOST, "node", "fqdn")
+"""Tags that name the node: the first one that a data point has does, further ones are labels.
+
+collectd's write_tsdb sends ``fqdn``; tcollector sends ``node`` beside ``host``, and means a NUMA node.
+"""
 JOB, REPLICA, ATTEMPT, DEVICE, CLUSTER, PROJECT = "job", "replica", "attempt", "device", "cluster", "project"
-IDENTITY = frozenset({JOB, REPLICA, ATTEMPT, DEVICE, CLUSTER, PROJECT, "node", HOST})
+IDENTITY = frozenset({JOB, REPLICA, ATTEMPT, DEVICE, CLUSTER, PROJECT})
 """Tags that never become labels."""
 
 

@@ -67,20 +67,24 @@ def column_of(metric: str, tags: Mapping[str, str], writer: Writer) -> Column:
     except RefusedError:
         raise
     except InvalidRequestError as error:
-        raise RefusedError(error.message, "name" if error.field == "metric" else "tags") from error
+        if error.field == "metric":
+            raise _no_metric(metric) from error
+        raise RefusedError(error.message, "tags") from error
     known = find(series.metric)
     if known is None:
-        raise RefusedError(f"metric {metric[:128]!r} is not a metric name", "name")
+        raise _no_metric(metric)
     lowest = -math.inf if known.minimum is None else known.minimum
     return Column(series, lowest, math.inf if known.maximum is None else known.maximum)
+
+
+def _no_metric(metric: str) -> RefusedError:
+    return RefusedError(f"metric {metric[:128]!r} is not a metric name", "name")
 
 
 def _series(metric: str, tags: Mapping[str, str], writer: Writer) -> Series:
     for name, value in tags.items():
         if not name or not value:
             raise RefusedError(f"tag {name[:64]!r} has no name or no value", "tags")
-    if "node" in tags and tags.get("host", tags["node"]) != tags["node"]:
-        raise RefusedError("the tags node and host name two nodes", "tags")
     used = next((name for name in NODE_TAGS if name in tags), "")
     attempt = tags.get(ATTEMPT, "0")
     if not attempt.isdecimal() or len(attempt) > _SECONDS_DIGITS:

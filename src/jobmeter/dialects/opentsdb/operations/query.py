@@ -61,6 +61,9 @@ def _results(one: SubQuery, asked: Query, context: Context, cost: Cost) -> Gener
     if not order:
         return []
     columns, stepped = yield from _read(order, one, groups, asked.range, cost)
+    # A series without a reading in all that was read has no say in the tags of its group.
+    measured = iter(np.isin(np.arange(len(order)), columns.index).tolist())
+    members = [[each for each in group if next(measured)] for group in members]
     found = points(columns, one, groups, asked.range, milliseconds=asked.milliseconds, stepped=stepped)
     return [_result(members[at], one, asked, *found[at], cost) for at in range(len(members)) if at in found]
 

@@ -1,0 +1,276 @@
+"""OpenTSDB's telnet protocol on a port of its own: lines in, error lines out.
+
+The protocol has no credentials, so a connection writes as the key of the settings (``opentsdb_key``), or as the one
+that it names with a line ``auth TOKEN``; without either every data point is refused. There is no encryption: the port
+is for this machine, or for a network that is trusted.
+
+A connection is not read while its data points are being written. So a sender that is too fast is held back by TCP, and
+what came meanwhile shares the next commit.
+"""
+
+import asyncio
+import contextlib
+import logging
+import socket
+import threading
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+from jobmeter import __version__
+from jobmeter.access.call import Call
+from jobmeter.access.principal import Principal
+from jobmeter.access.signatures import BEARER
+from jobmeter.errors import (
+    ForbiddenError,
+    InvalidRequestError,
+    JobmeterError,
+    ThrottledError,
+    UnauthenticatedError,
+    UnavailableError,
+)
+from jobmeter.ingest.receipt import Receipt
+from jobmeter.model.batch import SampleBatch
+from jobmeter.model.series import DEFAULT_PROJECT
+from jobmeter.server.gate import allowed, authenticated
+from jobmeter.server.services import Services
+from jobmeter.wire.opentsdb.line import Command, LineReader, Wrong
+from jobmeter.wire.opentsdb.point import Points, Writer
+
+_log = logging.getLogger("jobmeter.server")
+
+CONNECTIONS = 1_024
+"""Most connections at one time; a further one is told so and closed."""
+READ_BYTES = 256 * 1024
+UNREAD_BYTES = 64 * 1024
+"""Answers that a sender has not read; when there are more, further ones are left out. collectd never reads any."""
+IDLE_SECONDS = 3_600.0
+STRANGER_SECONDS = 60.0
+"""How long a connection without a key may be silent."""
+PATIENCE_SECONDS = 30.0
+"""How long a batch waits for a store that is full or too busy, before it is given up."""
+THREADS = 8
+_BACKLOG = 128
+_HELP = "available commands: auth exit help put stats version\n"
+_STRANGER = "put: not authorized: send `auth TOKEN' first\n"
+
+
+class TelnetServer(threading.Thread):
+    """Serves a bound socket until ``stop``. Its connections live on an event loop of their own."""
+
+    def __init__(self, services: Services, bound: socket.socket) -> None:
+        super().__init__(name="jobmeter-telnet", daemon=True)
+        self._services = services
+        self._bound = bound
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="jobmeter-telnet")
+        self._ready = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopping: asyncio.Event | None = None
+        self._connections: set[asyncio.Task[None]] = set()
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it listens."""
+        host, port = self._bound.getsockname()[:2]
+        return host, port
+
+    def run(self) -> None:
+        """The thread's work."""
+        asyncio.run(self._serve())
+
+    def stop(self) -> None:
+        """Take no more; what was read is written first."""
+        if self.is_alive():
+            self._ready.wait()
+            if self._loop is not None and self._stopping is not None:
+                with contextlib.suppress(RuntimeError):
+                    self._loop.call_soon_threadsafe(self._stopping.set)
+            self.join()
+        self._pool.shutdown(wait=True)
+
+    async def _serve(self) -> None:
+        self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
+        self._bound.listen(_BACKLOG)
+        self._bound.setblocking(False)
+        server = await asyncio.start_server(self._accepted, sock=self._bound, limit=READ_BYTES)
+        self._ready.set()
+        await self._stopping.wait()
+        server.close()
+        for task in self._connections:
+            task.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+
+    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        if task is None or len(self._connections) >= CONNECTIONS:
+            writer.write(b"error: too many connections\n")
+            writer.close()
+            return
+        self._connections.add(task)
+        task.add_done_callback(self._connections.discard)
+        client = str((writer.get_extra_info("peername") or ("",))[0])
+        connection = _Connection(self._services, self._pool, writer, client)
+        try:
+            await connection.serve(reader)
+        except (ConnectionError, TimeoutError, asyncio.CancelledError):
+            pass
+        except Exception:  # noqa: BLE001 - a bug in one connection must not end the others
+            _log.exception("a telnet connection failed")
+        finally:
+            writer.close()
+
+
+class _Connection:
+    """One sender."""
+
+    def __init__(self, services: Services, pool: ThreadPoolExecutor, writer: asyncio.StreamWriter, client: str) -> None:
+        self._services = services
+        self._pool = pool
+        self._writer = writer
+        self._client = client
+        self._id = str(uuid.uuid4()).upper()
+        self._token = services.settings.opentsdb_key
+        self._principal: Principal | None = None
+        self._reader = LineReader(Points(Writer(DEFAULT_PROJECT)))
+        self._open = True
+
+    async def serve(self, reader: asyncio.StreamReader) -> None:
+        """Read until the end, ``exit``, or too long a silence."""
+        if self._token:
+            await self._enter(self._token)
+        while self._open:
+            async with asyncio.timeout(IDLE_SECONDS if self._principal else STRANGER_SECONDS):
+                data = await reader.read(READ_BYTES)
+            if not data:
+                break
+            self._services.telemetry.note_activity()
+            await self._take(data)
+        await self._drain()
+
+    async def _take(self, data: bytes) -> None:
+        wrong: dict[str, int] = {}
+        for event in self._reader.feed(data):
+            if isinstance(event, Wrong):
+                self._say(event.line)
+                wrong[event.reason] = wrong.get(event.reason, 0) + 1
+            else:
+                await self._flush()
+                await self._obey(event)
+                if not self._open:
+                    break
+        self._services.telemetry.ingested(Receipt(rejected=wrong))
+        await self._flush()
+
+    async def _flush(self) -> None:
+        """Write what was gathered, and come back when it is durable."""
+        points = self._reader.points
+        if not len(points):
+            return
+        batch = points.take()
+        if self._principal is None:
+            self._say(_STRANGER)
+            self._services.telemetry.ingested(Receipt(rejected={"unauthorized": len(batch)}))
+            return
+        # A connection that is being closed still gets what it read written down.
+        await asyncio.shield(self._write(batch))
+
+    async def _write(self, batch: SampleBatch) -> None:
+        loop = asyncio.get_running_loop()
+        latest = loop.time() + PATIENCE_SECONDS
+        while True:
+            try:
+                receipt = await loop.run_in_executor(self._pool, self._keep, batch)
+            except (ThrottledError, UnavailableError) as error:
+                if loop.time() >= latest:
+                    self._give_up(batch, "unavailable", f"put: storage error: {error.message}\n")
+                    self._open = False
+                    return
+                await asyncio.sleep(min(error.retry_after_ms or 1_000, 5_000) / 1000)
+            except (UnauthenticatedError, ForbiddenError) as error:
+                self._principal = None
+                self._give_up(batch, "unauthorized", f"put: not authorized: {error.message}\n")
+                return
+            except InvalidRequestError as error:
+                self._give_up(batch, "refused", f"put: illegal argument: {error.message}\n")
+                return
+            else:
+                self._services.telemetry.ingested(receipt)
+                for reason, count in receipt.rejected.items():
+                    self._say(f"put: illegal argument: {count} data points are too far in the {_WHEN[reason]}\n")
+                return
+
+    def _keep(self, batch: SampleBatch) -> Receipt:
+        """In a thread: the key is asked for each time, so that one that is revoked stops at once."""
+        principal = self._authenticate(self._token)
+        return self._services.funnel.samples(batch, principal)
+
+    def _give_up(self, batch: SampleBatch, reason: str, text: str) -> None:
+        self._say(text)
+        self._services.telemetry.ingested(Receipt(rejected={reason: len(batch)}))
+
+    async def _obey(self, command: Command) -> None:
+        match command.name:
+            case "auth":
+                await self._enter(command.arguments[0] if command.arguments else "")
+                # One wrong token is enough: nobody shall try many of them on one connection.
+                self._open = self._principal is not None
+            case "version":
+                self._say(f"Jobmeter {__version__}, as OpenTSDB 2.4\n")
+            case "help":
+                self._say(_HELP)
+            case "stats":
+                await self._stats()
+            case "exit":
+                self._open = False
+            case _:
+                self._say(f"unknown command: {command.name[:80]}.  Try `help'.\n")
+
+    async def _enter(self, token: str) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            principal = await loop.run_in_executor(self._pool, self._authenticate, token)
+        except JobmeterError as error:
+            self._principal = None
+            self._say(f"auth: {error.message}\n")
+            return
+        self._token, self._principal = token, principal
+        self._reader.points = Points(Writer(principal.project))
+
+    def _authenticate(self, token: str) -> Principal:
+        call = Call("PUT", "/telnet", "", (("authorization", f"Bearer {token}"),), client=self._client)
+        principal = authenticated(self._services, call, self._id, (BEARER,), "put")
+        allowed(self._services, call, self._id, principal, "ingest:write", None)
+        return principal
+
+    async def _stats(self) -> None:
+        if self._principal is None:
+            self._say("stats: not authorized\n")
+            return
+        call = Call("GET", "/telnet", "", (), client=self._client)
+        try:
+            allowed(self._services, call, self._id, self._principal, "server:read", None)
+        except JobmeterError as error:
+            self._say(f"stats: {error.message}\n")
+            return
+        for line in _lines(self._services):
+            self._say(line)
+
+    def _say(self, text: str) -> None:
+        """Answer, unless the sender does not read."""
+        if self._writer.transport.get_write_buffer_size() <= UNREAD_BYTES:
+            self._writer.write(text.encode())
+
+    async def _drain(self) -> None:
+        with contextlib.suppress(ConnectionError, TimeoutError):
+            async with asyncio.timeout(1.0):
+                await self._writer.drain()
+
+
+_WHEN = {"future": "future", "expired": "past"}
+
+
+def _lines(services: Services) -> Iterator[str]:
+    seconds = services.clock.now_ms() // 1000
+    for name, tags, count in services.telemetry.figures():
+        pairs = "".join(f" {key}={value}" for key, value in tags if value)
+        yield f"{name} {seconds} {count}{pairs or ' host=jobmeter'}\n"
