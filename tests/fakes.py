@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 
 from jobmeter.access.principal import Principal, Role
+from jobmeter.model.event import EventFilter, EventPage
 from jobmeter.model.job import Allocation, Job, JobFilter, JobPage, JobState, JobView, Node, Project, Replica
 from jobmeter.model.record import Records
 from jobmeter.model.retention import Retention
@@ -37,6 +38,7 @@ class FakeRegistry:
         self.observations: list[Observation] = []
         self.recorded: list[tuple[str, Records]] = []
         self.retentions: dict[str, Retention] = {}
+        self.asked_events: list[EventFilter] = []
         self.failure: Exception | None = None
 
     def add_job(self, job: Job, replicas: Sequence[Replica] = (), allocations: Sequence[Allocation] = ()) -> None:
@@ -44,7 +46,18 @@ class FakeRegistry:
 
     def record(self, project: str, records: Records, now_ms: int) -> int:
         self.recorded.append((project, records))
-        return len(records.jobs) + len(records.nodes)
+        return len(records.jobs) + len(records.nodes) + len(records.events)
+
+    def events(self, question: EventFilter) -> EventPage:
+        self.asked_events.append(question)
+        return EventPage([], 0)
+
+    @property
+    def events_dropped(self) -> int:
+        return 0
+
+    def prune(self, now_ms: int) -> int:
+        return 0
 
     def observe(self, observations: Sequence[Observation], now_ms: int) -> None:
         if self.failure is not None:

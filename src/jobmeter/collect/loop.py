@@ -94,5 +94,5 @@ class Loop:
 
     def keep_records(self, records: Records) -> None:
         """Put records into the outbox; nothing for empty ones."""
-        if records.jobs or records.nodes:
+        if records.jobs or records.nodes or records.events:
             self._outbox.put(records_frame(records))

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -83,7 +82,7 @@ class Funnel:
         return Receipt(lines=self._keep_lines(parts), rejected_lines=rejected)
 
     def records(self, records: Records, principal: Principal) -> int:
-        """Take job and node records; gives their number. A job record that names no project is for the key's own."""
+        """Take records; gives their number. A job or an event that names no project is for the key's own."""
         return self._record(self._by_project(records, principal))
 
     def forget(self, project: str, job: str) -> None:
@@ -152,14 +151,13 @@ class Funnel:
         return sum(len(lines) for lines, _ in parts)
 
     def _by_project(self, records: Records, principal: Principal) -> dict[str, Records]:
-        own = write_project(principal, None)
         groups: dict[str, Records] = {}
         if records.nodes:
-            groups[own] = Records(nodes=records.nodes)
+            groups[write_project(principal, None)] = Records(nodes=records.nodes)
         for job in records.jobs:
-            project = write_project(principal, job.project)
-            group = groups.setdefault(project, Records())
-            groups[project] = msgspec.structs.replace(group, jobs=[*group.jobs, job])
+            groups.setdefault(write_project(principal, job.project), Records()).jobs.append(job)
+        for event in records.events:
+            groups.setdefault(write_project(principal, event.project or None), Records()).events.append(event)
         return groups
 
     def _record(self, groups: dict[str, Records]) -> int:

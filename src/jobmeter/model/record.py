@@ -20,6 +20,7 @@ MAX_REPLICAS = 100_000
 _DIALECT = re.compile(r"[a-z0-9_-]{1,64}")
 MAX_SHORT_TEXT = 1_024
 MAX_TEXT = 65_536
+MAX_REASON = 256
 MAX_EXTRA_BYTES = 256 * 1024
 """Most bytes of a job's ``extra`` as JSON."""
 MAX_CHECKPOINTS = 10_000
@@ -153,6 +154,8 @@ def decode_records(data: bytes) -> Records:
         check_name(node.name, "node")
         if node.cluster:
             check_name(node.cluster, "cluster")
+    for event in records.events:
+        check_event(event)
     return records
 
 
@@ -175,6 +178,26 @@ def check_record(record: JobRecord) -> JobRecord:
     if record.limits is not None:
         limits_of(record.limits)
     return record
+
+
+def check_event(event: EventRecord) -> EventRecord:
+    """The event, when its names, time and texts are legal. Raises InvalidRequestError naming the first that is not."""
+    parse_time(event.time, "events.time")
+    if event.project:
+        check_project(event.project, "events.project")
+    if event.job:
+        check_job_id(event.job, "events.job")
+    elif event.replica or not event.node:
+        raise InvalidRequestError("an event is one of a job (and its replica) or of a node", "events.job")
+    for field in ("replica", "cluster", "node"):
+        if getattr(event, field):
+            check_name(getattr(event, field), f"events.{field}")
+    if not 0 <= event.attempt < 2**31:
+        raise InvalidRequestError(f"attempt {event.attempt} is not between 0 and 2^31", "events.attempt")
+    for field, most in (("reason", MAX_REASON), ("message", MAX_TEXT)):
+        if len(getattr(event, field)) > most:
+            raise LimitExceededError(f"{field} may have {most} characters", f"events.{field}")
+    return event
 
 
 def replicas_of(record: JobRecord) -> list[ReplicaRecord]:
@@ -285,6 +308,7 @@ __all__ = [
     "Records",
     "Replica",
     "ReplicaRecord",
+    "check_event",
     "check_record",
     "decode_record",
     "decode_records",

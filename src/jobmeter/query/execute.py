@@ -11,6 +11,7 @@ from jobmeter.access.scope import Scope
 from jobmeter.errors import InvalidRequestError, LimitExceededError, NotFoundError
 from jobmeter.model.batch import Float64s, Int64s
 from jobmeter.model.catalog import Metric
+from jobmeter.model.event import EventFilter, EventPage
 from jobmeter.model.job import Job, JobFilter, JobPage, JobView, Node, Project, ProjectsQuestion
 from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.question import Asks
@@ -86,6 +87,8 @@ class Executor:
                 answer = self._series(question, scope)
             case MetricNamesQuestion():
                 answer = self._metric_names(question, scope)
+            case EventFilter():
+                answer = self._events(question, scope)
             case _:
                 raise TypeError(f"no question about what is kept: {question!r}")
         return cast("R", answer)
@@ -245,14 +248,10 @@ class Executor:
         return inside[_only([view.job for view in inside.values()], ref).project]
 
     def _list(self, question: JobFilter, scope: Scope) -> JobPage:
-        projects = question.projects
-        if scope.projects is not None:
-            projects = scope.projects if projects is None else projects & scope.projects
-        ids = question.ids
-        if scope.job is not None:
-            ids = (scope.job,) if not ids or scope.job in ids else ()
-        if (projects is not None and not projects) or (scope.job is not None and not ids):
+        seen = _narrowed(question.projects, question.ids, scope)
+        if seen is None:
             return JobPage([], 0)
+        projects, ids = seen
         return self._registry.jobs(msgspec.structs.replace(question, projects=projects, ids=ids), self._clock.now_ms())
 
     def _list_projects(self, question: ProjectsQuestion, scope: Scope) -> list[Project]:
@@ -270,6 +269,13 @@ class Executor:
         )
         names = {series.metric for series in self._store.find(selector)}
         return sorted(name for name in names if name.startswith(question.prefix))
+
+    def _events(self, question: EventFilter, scope: Scope) -> EventPage:
+        seen = _narrowed(question.projects, question.jobs, scope)
+        if seen is None:
+            return EventPage([], 0)
+        projects, jobs = seen
+        return self._registry.events(msgspec.structs.replace(question, projects=projects, jobs=jobs))
 
     def _nodes(self, ref: NodeRef, scope: Scope) -> list[Node]:
         if scope.job is not None:
@@ -315,6 +321,19 @@ def _projects(named: str | None, scope: Scope) -> frozenset[str] | None:
     if named is None:
         return scope.projects
     return frozenset({named}) if scope.projects is None else scope.projects & {named}
+
+
+def _narrowed(
+    projects: frozenset[str] | None, jobs: tuple[str, ...], scope: Scope
+) -> tuple[frozenset[str] | None, tuple[str, ...]] | None:
+    """What of these projects and jobs (empty: all) the scope holds; None when that is nothing."""
+    if scope.projects is not None:
+        projects = scope.projects if projects is None else projects & scope.projects
+    if projects is not None and not projects:
+        return None
+    if scope.job is None:
+        return projects, jobs
+    return (projects, (scope.job,)) if not jobs or scope.job in jobs else None
 
 
 def _only(jobs: Sequence[Job], ref: JobRef) -> Job:

@@ -22,7 +22,7 @@ import sqlalchemy as sa
 from jobmeter.errors import ConflictError, InvalidRequestError, UnavailableError
 from jobmeter.registry.database import SQLITE, Database
 from jobmeter.registry.migrate import HEAD, KNOWN, migrate
-from jobmeter.registry.schema import TABLES, allocations, jobs, keys, nodes
+from jobmeter.registry.schema import TABLES, allocations, events, jobs, keys, nodes
 
 SQLITE_FILE = "registry.db"
 ROWS_FILE = "registry.jsonl"
@@ -175,9 +175,10 @@ def _fill(database: Database, rows: Iterator[_Row]) -> None:
                 raise InvalidRequestError(f"the backup has a table {name[:64]!r} that there is not", "directory")
             _insert(connection, tables[name], (row for _, row in group))
         if database.kind != SQLITE:
-            highest = sa.select(sa.func.coalesce(sa.func.max(allocations.c.id), 0) + 1).scalar_subquery()
-            sequence = sa.func.pg_get_serial_sequence("allocations", "id")
-            connection.execute(sa.select(sa.func.setval(sequence, highest, sa.false())))
+            for table in (allocations, events):
+                highest = sa.select(sa.func.coalesce(sa.func.max(table.c.id), 0) + 1).scalar_subquery()
+                sequence = sa.func.pg_get_serial_sequence(table.name, "id")
+                connection.execute(sa.select(sa.func.setval(sequence, highest, sa.false())))
 
 
 def _insert(connection: sa.Connection, table: sa.Table, rows: Iterator[dict[str, Any]]) -> None:

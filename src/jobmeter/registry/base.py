@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from jobmeter.model.event import EventFilter, EventPage
 from jobmeter.model.job import Allocation, Job, JobFilter, JobPage, JobView, Node, Project
 from jobmeter.model.record import Records
 from jobmeter.model.retention import Retention
@@ -53,15 +54,30 @@ class Registry(Protocol):
     def record(self, project: str, records: Records, now_ms: int) -> int:
         """Merge job and node records into ``project``; what a record leaves out stays. Gives the number of records.
 
-        A record that names its own project must name this one, unless the caller settled otherwise.
+        A record that names its own project must name this one, unless the caller settled otherwise. Events are kept
+        once each, and where a record changes a state, an event tells of it.
         """
         ...
 
     def observe(self, observations: Sequence[Observation], now_ms: int) -> None:
         """Make sure that what samples speak of exists, and widen its times.
 
-        That is jobs, replicas, nodes, and allocations (source ``import``) for the devices of replicas.
+        That is jobs, replicas, nodes, and allocations (source ``import``) for the devices of replicas. An event tells
+        of a job or replica that is now known to run; that one which nobody recorded has ended, no event tells.
         """
+        ...
+
+    def events(self, question: EventFilter) -> EventPage:
+        """One page of events. A job has its newest 100,000; those of nodes are kept as long as hours of samples are."""
+        ...
+
+    @property
+    def events_dropped(self) -> int:
+        """How many events of jobs that have too many had to go, since this process began."""
+        ...
+
+    def prune(self, now_ms: int) -> int:
+        """Delete what is kept no longer: old events of nodes, and of jobs that there are not. Gives their number."""
         ...
 
     def jobs(self, question: JobFilter, now_ms: int) -> JobPage:
@@ -91,7 +107,7 @@ class Registry(Protocol):
         ...
 
     def delete_job(self, project: str, job: str) -> bool:
-        """Forget a job's record; False when there was none."""
+        """Forget a job's record and its events; False when there was no record."""
         ...
 
     def nodes(self, projects: frozenset[str] | None) -> list[Node]:

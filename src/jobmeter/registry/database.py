@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy import event, exc
 
 from jobmeter.errors import ConfigurationError, ConflictError, UnavailableError
+from jobmeter.registry.functions import install
 
 SQLITE = "sqlite"
 POSTGRESQL = "postgresql"
@@ -135,6 +136,7 @@ def _prepare(connection: sqlite3.Connection, _record: object) -> None:
     # FULL: a transaction that was acknowledged survives a power cut, which WAL with NORMAL does not promise.
     for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON", "cache_size = -32768"):
         connection.execute(f"PRAGMA {pragma}")
+    install(connection)
 
 
 def _begin(connection: sa.Connection) -> None:

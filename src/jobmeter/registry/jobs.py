@@ -7,6 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from jobmeter.model.job import Allocation, Job, JobView
+from jobmeter.registry.events import forget_events
 from jobmeter.registry.rows import allocation_of, job_of, replica_of
 from jobmeter.registry.schema import allocations, jobs, replicas
 
@@ -36,6 +37,7 @@ def job_allocations(connection: sa.Connection, head: Job) -> list[Allocation]:
 
 def forget_job(connection: sa.Connection, project: str, job: str) -> bool:
     """See ``Registry.delete_job``; replicas and allocations go with it."""
+    forget_events(connection, project, job)
     return connection.execute(sa.delete(jobs).where(jobs.c.project == project, jobs.c.id == job)).rowcount > 0
 
 

@@ -19,8 +19,11 @@ import sqlalchemy as sa
 
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.job import Job, JobFilter, JobPage, JobState
+from jobmeter.registry.conditions import conditions, duration
+from jobmeter.registry.functions import clean
+from jobmeter.registry.nodes import every_project
 from jobmeter.registry.rows import ALIVE_MS, job_of
-from jobmeter.registry.schema import SAMPLED, jobs, projects
+from jobmeter.registry.schema import SAMPLED, jobs
 
 MAX_BRANCHES = 64
 LARGE_TOTAL = 10_000
@@ -41,8 +44,9 @@ _ORDERS: dict[str, tuple[sa.Column[Any], ...]] = {
     "user": (_column.user, _column.created_sort, _column.id),
     "resource_group": (_column.resource_group, _column.created_sort, _column.id),
     "workspace": (_column.workspace, _column.created_sort, _column.id),
+    "updated": (_column.updated, _column.id),
 }
-SORTS = (*_ORDERS, "state")
+SORTS = (*_ORDERS, "duration", "state")
 """What a listing may be sorted by."""
 
 
@@ -102,7 +106,7 @@ def list_jobs(connection: sa.Connection, question: JobFilter, now_ms: int, total
         totals.put(question, now_ms, total)
     if question.offset >= total or not question.limit:
         return JobPage([], total)
-    rows = connection.execute(_page(question, branches))
+    rows = connection.execute(_page(question, branches, now_ms))
     return JobPage([job_of(row, now_ms) for row in rows], total)
 
 
@@ -130,11 +134,11 @@ def _by_state(connection: sa.Connection, question: JobFilter, now_ms: int, total
 
 
 def _branches(connection: sa.Connection, question: JobFilter, now_ms: int) -> list[_Branch]:
-    names = _projects(connection) if question.projects is None else sorted(question.projects)
+    names = every_project(connection) if question.projects is None else sorted(question.projects)
     axes = [[_plain(_column.project == name) for name in names], *_choices(question)]
     if question.states:
         axes.append(list(_states(question.states, now_ms)))
-    common = _plain(*_common(question))
+    common = _plain(*_common(question), *conditions(question.conditions, now_ms))
     if math.prod(map(len, axes)) <= MAX_BRANCHES:
         return [reduce(_Branch.and_also, branch, common) for branch in product(*axes)]
     if question.projects is not None:
@@ -147,11 +151,6 @@ def _plain(*conditions: _Condition) -> _Branch:
     return _Branch(conditions, conditions)
 
 
-def _projects(connection: sa.Connection) -> Sequence[str]:
-    # Every project that ever had a job has its row.
-    return connection.scalars(sa.select(projects.c.name)).all()
-
-
 def _choices(question: JobFilter) -> Iterable[list[_Branch]]:
     for column, values in (
         (_column.type, question.types),
@@ -160,7 +159,7 @@ def _choices(question: JobFilter) -> Iterable[list[_Branch]]:
         (_column.workspace, question.workspaces),
     ):
         if values:
-            yield [_plain(column == value) for value in sorted(values)]
+            yield [_plain(column == clean(value)) for value in sorted(values)]
 
 
 def _states(states: frozenset[JobState], now_ms: int) -> Iterable[_Branch]:
@@ -182,9 +181,9 @@ def _states(states: frozenset[JobState], now_ms: int) -> Iterable[_Branch]:
 def _common(question: JobFilter) -> list[_Condition]:
     conditions: list[_Condition] = []
     if question.ids:
-        conditions.append(_column.id.in_(question.ids))
+        conditions.append(_column.id.in_([clean(name) for name in question.ids]))
     if question.name_contains:
-        conditions.append(_column.search.contains(question.name_contains.casefold(), autoescape=True))
+        conditions.append(_column.search.contains(clean(question.name_contains).casefold(), autoescape=True))
     if question.created_from is not None:
         conditions.append(_column.created_sort >= question.created_from)
     if question.created_to is not None:
@@ -198,8 +197,15 @@ def _count(connection: sa.Connection, branch: _Branch) -> int:
     return total - (connection.scalar(counted.where(*branch.but_for)) or 0 if branch.but_for else 0)
 
 
-def _page(question: JobFilter, branches: Sequence[_Branch]) -> sa.Select[Any]:
-    columns = (*_ORDERS[question.sort], *(() if question.sort == "project" else (_column.project,)))
+def _order(question: JobFilter, now_ms: int) -> tuple[sa.ColumnElement[Any], ...]:
+    if question.sort == "duration":
+        return (duration(now_ms).label("duration"), _column.id)
+    return _ORDERS[question.sort]
+
+
+def _page(question: JobFilter, branches: Sequence[_Branch], now_ms: int) -> sa.Select[Any]:
+    order = _order(question, now_ms)
+    columns = (*order, *(() if question.sort == "project" else (_column.project,)))
     # Of each branch, as many keys as the page may need; of all these, the page; of the page, the rows.
     last = question.offset + question.limit
     firsts = [

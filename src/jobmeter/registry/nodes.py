@@ -51,6 +51,11 @@ def list_nodes(connection: sa.Connection, names: frozenset[str] | None) -> list[
     return [node_of(row) for row in connection.execute(question)]
 
 
+def every_project(connection: sa.Connection) -> Sequence[str]:
+    """The names of all projects that ever had something."""
+    return connection.scalars(sa.select(projects.c.name).order_by(projects.c.name)).all()
+
+
 def project_retention(connection: sa.Connection, project: str) -> Retention | None:
     """A project's own setting; None where it has none."""
     question = sa.select(*(projects.c[name] for name in _DAYS)).where(projects.c.name == project)

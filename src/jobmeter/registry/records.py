@@ -1,16 +1,17 @@
 """Merge what records say of jobs and their replicas into the tables, field by field."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 
 from jobmeter.errors import InvalidRequestError
-from jobmeter.model.job import AllocationSource, Checkpoint
+from jobmeter.model.job import AllocationSource, Checkpoint, JobState
 from jobmeter.model.record import JobRecord, ReplicaRecord, record_time, replicas_of
 from jobmeter.registry import merge
 from jobmeter.registry.allocations import merge_allocations
+from jobmeter.registry.events import state_row
 from jobmeter.registry.intervals import DeviceKey, Interval
 from jobmeter.registry.rows import checkpoint_of, job_values, replica_values, search_text
 from jobmeter.registry.schema import jobs, replicas
@@ -24,6 +25,9 @@ _JOB_COLUMNS = (
     *("command", "instance_type", "limits", "labels", "search", *_MERGED, "updated"),
 )
 _REPLICA_COLUMNS = ("rank", "cluster", "node", "pod_id", "state", "start", "end", "exit_code", "reason")
+
+
+_Member = tuple[str, ReplicaRecord, dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,27 +58,56 @@ def prepare(project: str, record: JobRecord) -> PreparedJob:
     )
 
 
-def merge_jobs(connection: sa.Connection, project: str, prepared: Iterable[PreparedJob], now_ms: int) -> None:
+def merge_jobs(
+    connection: sa.Connection, project: str, prepared: Iterable[PreparedJob], now_ms: int
+) -> list[dict[str, Any]]:
     """Bring checked records into ``jobs``, ``replicas`` and ``allocations``, later ones over earlier ones.
 
-    Raises LimitExceededError when what a job has of something gets too much.
+    Gives the events of the states that changed. Raises LimitExceededError when what a job has of something gets too
+    much.
     """
     # One order for everybody, so that two servers never wait for each other's rows.
     entries = sorted(prepared, key=lambda entry: entry.record.job_id)
     add_missing(connection, jobs, [_new_job(project, entry.record.job_id, now_ms) for entry in entries])
     known = _known_jobs(connection, project, entries)
-    connection.execute(
-        _UPDATE_JOB, [_job_change(project, entry, known[entry.record.job_id], now_ms) for entry in entries]
-    )
+    changes, happened = [], []
+    for entry in entries:
+        before = known[entry.record.job_id]
+        state = _state_before(before)
+        changes.append(_job_change(project, entry, before, now_ms))
+        if merge.job_state(before) is not state:
+            happened.append(_job_event(project, entry, merge.job_state(before), state, now_ms))
+    connection.execute(_UPDATE_JOB, changes)
     members = [(entry.record.job_id, replica, values) for entry in entries for replica, values in entry.replicas]
     if members:
-        _merge_replicas(connection, project, members)
+        happened += _merge_replicas(connection, project, members, now_ms)
     _merge_devices(connection, project, entries, now_ms)
+    return happened
 
 
 def _new_job(project: str, job: str, now_ms: int) -> dict[str, Any]:
     search = search_text(job, "")
     return {"project": project, "id": job, "recorded": True, "noticed": now_ms, "search": search}
+
+
+def _state_before(known: Mapping[str, Any]) -> JobState | None:
+    """The state that the last event told of; None for a job that nobody has heard of."""
+    if known["updated"] < 0 and known["last_sample"] is None:
+        return None
+    return merge.job_state(known)
+
+
+def _job_event(
+    project: str, entry: PreparedJob, state: JobState, before: JobState | None, now_ms: int
+) -> dict[str, Any]:
+    values = entry.values
+    if state is JobState.QUEUED:
+        # One that is queued again was created long before.
+        time_ms = values["created"] if before is None else None
+    else:
+        time_ms = values["end"] if state.finished else values["start"]
+    message = values["error"] if state is JobState.FAILED else None
+    return state_row(project, entry.record.job_id, state, now_ms if time_ms is None else time_ms, message or "")
 
 
 def _known_jobs(connection: sa.Connection, project: str, entries: Sequence[PreparedJob]) -> dict[str, dict[str, Any]]:
@@ -106,36 +139,58 @@ def _job_change(project: str, entry: PreparedJob, known: dict[str, Any], now_ms:
 
 
 def _merge_replicas(
-    connection: sa.Connection, project: str, members: Sequence[tuple[str, ReplicaRecord, dict[str, Any]]]
-) -> None:
+    connection: sa.Connection, project: str, members: Sequence[_Member], now_ms: int
+) -> Iterable[dict[str, Any]]:
     keys = [
         {"project": project, "job": job, "name": replica.name, "attempt": replica.attempt}
         for job, replica, _ in members
     ]
     add_missing(connection, replicas, keys)
-    states = _known_states(connection, project, [(job, replica.name) for job, replica, _ in members])
-    changes = []
+    known = _known_states(connection, project, [(job, replica.name) for job, replica, _ in members])
+    changes, happened = [], []
     for key, (job, replica, values) in zip(keys, members, strict=True):
-        member = (job, replica.name, replica.attempt)
-        states[member] = merge.replica_state(states[member], values["state"])
-        changes.append(
-            renamed(key, key, "key_") | renamed({**values, "state": states[member]}, _REPLICA_COLUMNS, "new_")
-        )
+        recorded, before = known[job, replica.name, replica.attempt]
+        state = merge.replica_state(recorded, values["state"])
+        changes.append(renamed(key, key, "key_") | renamed({**values, "state": state}, _REPLICA_COLUMNS, "new_"))
+        if state is not None and state != before:
+            happened.append(_replica_event(project, job, replica, values, JobState(state), now_ms))
+        known[job, replica.name, replica.attempt] = (state, state or before)
     connection.execute(_UPDATE_REPLICA, changes)
+    return happened
+
+
+def _replica_event(
+    project: str, job: str, replica: ReplicaRecord, values: Mapping[str, Any], state: JobState, now_ms: int
+) -> dict[str, Any]:
+    time_ms = values["end"] if state.finished else values["start"] if state is JobState.RUNNING else None
+    return state_row(
+        project,
+        job,
+        state,
+        now_ms if time_ms is None else time_ms,
+        (values["reason"] or "") if state.finished else "",
+        replica=replica.name,
+        attempt=replica.attempt,
+        cluster=values["cluster"] or "",
+        node=values["node"] or "",
+    )
 
 
 def _known_states(
     connection: sa.Connection, project: str, names: Sequence[tuple[str, str]]
-) -> dict[tuple[str, str, int], str | None]:
-    found: dict[tuple[str, str, int], str | None] = {}
+) -> dict[tuple[str, str, int], tuple[str | None, str | None]]:
+    """The recorded state of each replica, and the one that the last event told of."""
+    found: dict[tuple[str, str, int], tuple[str | None, str | None]] = {}
     column = replicas.c
     for some in chunks(sorted(set(names))):
-        question = sa.select(column.job, column.name, column.attempt, column.state).where(
+        question = sa.select(column.job, column.name, column.attempt, column.state, column.last_sample).where(
             column.project == project,
             column.job.in_(sorted({job for job, _ in some})),
             column.name.in_(sorted({name for _, name in some})),
         )
-        found.update({(row.job, row.name, row.attempt): row.state for row in connection.execute(question)})
+        for row in connection.execute(question):
+            sampled = None if row.last_sample is None else JobState.RUNNING.value
+            found[row.job, row.name, row.attempt] = (row.state, row.state or sampled)
     return found
 
 

@@ -117,7 +117,7 @@ def job_of(row: sa.Row[Any], now_ms: int) -> Job:
         labels=msgspec.json.decode(row.labels) if row.labels else {},
         checkpoints=_checkpoints(row.checkpoints) if row.checkpoints else [],
         extra=msgspec.json.decode(row.extra) if row.extra else {},
-        updated=row.updated,
+        updated=_known(row.updated),
         recorded=row.recorded,
         first_sample=row.first_sample,
         last_sample=row.last_sample,

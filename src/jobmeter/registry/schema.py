@@ -1,8 +1,8 @@
 """The tables, as they stand after the last migration.
 
 Times are epoch milliseconds. A NULL means unknown; of a text, the empty one does. Structured values are JSON text,
-because nothing inside them is searched. Texts that are sorted use byte order in both databases. The generated columns
-hold what listings filter and sort by, so that each has an index:
+since only functions of ours look into them. Texts that are sorted use byte order in both databases. The generated
+columns hold what listings filter and sort by, so that each has an index:
 
 - ``created_sort``: created, else start, else first sample, else when the job was first heard of.
 - ``start_sort`` and ``end_sort``: the effective start and end, -1 where there is none.
@@ -82,7 +82,7 @@ jobs = Table(
     Column("labels", text),
     Column("checkpoints", text),
     Column("extra", text),
-    Column("updated", BigInteger),
+    Column("updated", BigInteger, nullable=False, server_default="-1"),
     Column("recorded", Boolean, nullable=False),
     Column("first_sample", BigInteger),
     Column("last_sample", BigInteger),
@@ -107,6 +107,7 @@ Index("jobs_project_workspace", jobs.c.project, jobs.c.workspace, jobs.c.created
 Index("jobs_project_start", jobs.c.project, jobs.c.start_sort, jobs.c.id)
 Index("jobs_project_end", jobs.c.project, jobs.c.end_sort, jobs.c.id)
 Index("jobs_project_name", jobs.c.project, jobs.c.name, jobs.c.id)
+Index("jobs_project_updated", jobs.c.project, jobs.c.updated, jobs.c.id)
 # The few that are alive among those whose state only samples tell.
 Index(
     "jobs_sampled",
@@ -176,6 +177,26 @@ nodes = Table(
     Column("info", text),
 )
 
+events = Table(
+    "events",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("project", text, nullable=False),
+    *(_text(name) for name in ("job", "replica")),
+    Column("attempt", BigInteger, nullable=False),
+    *(_text(name) for name in ("cluster", "node")),
+    Column("source", text, nullable=False),
+    Column("level", text, nullable=False),
+    *(_text(name) for name in ("reason", "message")),
+    Column("time", BigInteger, nullable=False),
+    Column("digest", LargeBinary, nullable=False),
+)
+Index("events_digest", events.c.digest, unique=True)
+# An id of a job or a name of a node is rarely used by two projects: the project is there to be read, not to be sought.
+Index("events_job", events.c.job, events.c.time, events.c.id, events.c.project)
+Index("events_node", events.c.node, events.c.time, events.c.id, events.c.project)
+Index("events_project", events.c.project, events.c.time, events.c.id)
+
 keys = Table(
     "keys",
     metadata,
@@ -193,5 +214,5 @@ keys = Table(
 Index("keys_token", keys.c.token_hash, unique=True)
 Index("keys_access_key", keys.c.access_key_id, unique=True)
 
-TABLES = (projects, jobs, replicas, allocations, nodes, keys)
+TABLES = (projects, jobs, replicas, allocations, nodes, events, keys)
 """Every table, those that others point at first."""

@@ -1,14 +1,16 @@
 """The registry over SQL: each method one transaction, the work done in the modules beside this one."""
 
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jobmeter.model.event import EventFilter, EventPage
 from jobmeter.model.job import Allocation, Job, JobFilter, JobPage, JobView, Node, Project
 from jobmeter.model.record import Records
 from jobmeter.model.retention import Retention
-from jobmeter.model.time import SECOND
-from jobmeter.registry import backup, jobs, keys, listing, nodes, observe, projects, schema
+from jobmeter.model.time import DAY, SECOND
+from jobmeter.registry import backup, events, jobs, keys, listing, nodes, observe, projects, schema
 from jobmeter.registry import records as recording
 from jobmeter.registry import rows as rows_
 from jobmeter.registry.base import Observation, Registry, StoredKey
@@ -30,28 +32,58 @@ class SqlRegistry(Registry):
         self._totals = listing.Totals()
         self._heads: Recent[Sequence[sa.Row[Any]]] = Recent()
         self._views: Recent[list[JobView]] = Recent()
+        self._counting = threading.Lock()
+        self._events_dropped = 0
         migrate(database)
 
     def record(self, project: str, records: Records, now_ms: int) -> int:
         """See ``Registry.record``. Raises InvalidRequestError naming the field; then nothing was kept."""
         prepared = [recording.prepare(project, record) for record in records.jobs]
         rows = nodes.prepare_nodes(project, records.nodes, now_ms)
-        if not prepared and not rows:
+        told = [events.event_row(project, record) for record in records.events]
+        if not prepared and not rows and not told:
             return 0
         with self._database.write() as connection:
             nodes.add_projects(connection, [project])
-            if prepared:
-                recording.merge_jobs(connection, project, prepared, now_ms)
+            happened = recording.merge_jobs(connection, project, prepared, now_ms) if prepared else []
             nodes.merge_nodes(connection, rows)
-        self._written({record.job_id for record in records.jobs})
-        return len(records.jobs) + len(records.nodes)
+            dropped = events.add_events(connection, happened + told)
+        self._written({record.job_id for record in records.jobs}, dropped)
+        return len(records.jobs) + len(records.nodes) + len(records.events)
 
     def observe(self, observations: Sequence[Observation], now_ms: int) -> None:
         """See ``Registry.observe``."""
         if observations:
             with self._database.write() as connection:
-                observe.observe(connection, observations, now_ms)
-            self._written({seen.job for seen in observations})
+                happened = observe.observe(connection, observations, now_ms)
+                dropped = events.add_events(connection, happened)
+            self._written({seen.job for seen in observations}, dropped)
+
+    def events(self, question: EventFilter) -> EventPage:
+        """See ``Registry.events``."""
+        with self._database.read() as connection:
+            return events.list_events(connection, question)
+
+    @property
+    def events_dropped(self) -> int:
+        """See ``Registry.events_dropped``."""
+        return self._events_dropped
+
+    def prune(self, now_ms: int) -> int:
+        """See ``Registry.prune``."""
+        # What to delete is sought while others write: only the deletion itself holds them up.
+        with self._database.read() as connection:
+            found = []
+            for project in nodes.every_project(connection):
+                own = nodes.project_retention(connection, project) or self._retention
+                before_ms = now_ms - own.hour_days * DAY
+                found.append((project, events.outlived(connection, project, before_ms), before_ms))
+        deleted = 0
+        for project, names, before_ms in found:
+            if names:
+                with self._database.write() as connection:
+                    deleted += events.delete_outlived(connection, project, names, before_ms)
+        return deleted
 
     def jobs(self, question: JobFilter, now_ms: int) -> JobPage:
         """See ``Registry.jobs``."""
@@ -83,7 +115,9 @@ class SqlRegistry(Registry):
             self._heads.put(job, projects, rows, generation)
         return [rows_.job_of(row, now_ms) for row in rows]
 
-    def _written(self, changed: set[str]) -> None:
+    def _written(self, changed: set[str], dropped: int = 0) -> None:
+        with self._counting:
+            self._events_dropped += dropped
         self._heads.written(changed)
         self._views.written(changed)
 

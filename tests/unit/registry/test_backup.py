@@ -8,8 +8,17 @@ from pathlib import Path
 import pytest
 
 from jobmeter.errors import ConflictError, InvalidRequestError, UnavailableError
+from jobmeter.model.event import EventFilter
 from jobmeter.model.job import JobFilter, JobState
-from jobmeter.model.record import AllocationRecord, CheckpointRecord, JobRecord, NodeRecord, Records, ReplicaRecord
+from jobmeter.model.record import (
+    AllocationRecord,
+    CheckpointRecord,
+    EventRecord,
+    JobRecord,
+    NodeRecord,
+    Records,
+    ReplicaRecord,
+)
 from jobmeter.model.retention import Retention
 from jobmeter.registry.base import Observation, Registry, StoredKey
 from jobmeter.registry.migrate import HEAD
@@ -38,7 +47,8 @@ def fill(registry: Registry) -> None:
         ),
     ]
     node = NodeRecord(name="n", resource_group="rg", info={"cores": 8})
-    registry.record("p", Records(jobs=[jobs[1]], nodes=[node]), NOW)
+    told = EventRecord(time=NOW, job="j", reason="r", message="größe\n")
+    registry.record("p", Records(jobs=[jobs[1]], nodes=[node], events=[told]), NOW)
     names = {"project": "default", "replica": "w", "attempt": 1, "cluster": "c", "node": "n", "device": "gpu0"}
     registry.observe([Observation(job=f"o{n}", first_ms=n, last_ms=n + 5, **names) for n in range(2500)], NOW)  # type: ignore[arg-type]
     registry.record("default", Records(jobs=[JobRecord(job_id="o7", name=jobs[0].name, error=jobs[0].error)]), NOW)
@@ -50,7 +60,8 @@ def everything(registry: Registry) -> object:
     page = registry.jobs(JobFilter(sort="id", limit=10_000), NOW)
     views = [registry.job(frozenset({job.project}), job.id, NOW) for job in page.jobs[::50] + page.jobs[:3]]
     own = registry.retention("p"), registry.retention("default")
-    return page.jobs, views, registry.job(None, "j", NOW), registry.nodes(None), registry.keys(), own
+    events = registry.events(EventFilter(limit=10_000))
+    return page.jobs, views, registry.job(None, "j", NOW), registry.nodes(None), registry.keys(), own, events
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -71,7 +82,8 @@ def test_a_copy_brings_everything_back_in_either_database(registry: Registry, em
     # What is written next takes no number that is in use.
     for target in (empty, registry):
         held = AllocationRecord(replica="z", node="n", device="gpu9", start=NOW)
-        target.record("p", Records(jobs=[JobRecord(job_id="j", allocations=[held])]), NOW)
+        told = EventRecord(time=NOW, job="j", reason="later")
+        target.record("p", Records(jobs=[JobRecord(job_id="j", allocations=[held])], events=[told]), NOW)
     assert everything(empty) == everything(registry)
 
 

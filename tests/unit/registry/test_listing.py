@@ -42,7 +42,7 @@ def fill(registry: Registry) -> None:
                 start=TIMES[number % 4] if number % 3 else None,
                 end=NOW if number % 10 == 0 else None,
             )
-            registry.record(project, Records(jobs=[record]), EARLY)
+            registry.record(project, Records(jobs=[record]), EARLY + number % 7)
         if number % 4 < 3:
             last = NOW - (number % 11) * MINUTE
             names = {
@@ -78,6 +78,11 @@ def created(job: Job) -> int:
     return next(time for time in (job.created, job.start, job.first_sample, EARLY) if time is not None)
 
 
+def duration(job: Job) -> int:
+    assert job.start is not None
+    return max(0, (NOW if job.end is None else job.end) - job.start)
+
+
 def matches(job: Job, question: JobFilter) -> bool:
     text = question.name_contains.casefold()
     return (
@@ -99,6 +104,8 @@ KEYS: dict[str, Callable[[Job], Any]] = {
     "start": lambda job: -1 if job.start is None else job.start,
     "end": lambda job: -1 if job.end is None else job.end,
     "name": lambda job: job.name.encode(),
+    "duration": lambda job: -1 if job.start is None else duration(job),
+    "updated": lambda job: -1 if job.updated is None else job.updated,
     **{name: attrgetter(name) for name in ("id", "project", "type", "user", "resource_group", "workspace", "state")},
 }
 
