@@ -106,7 +106,7 @@ class Handler(BaseHTTPRequestHandler):
         if kind.startswith("multipart/form-data"):
             message = BytesParser(policy=HTTP).parsebytes(f"Content-Type: {kind}\r\n\r\n".encode() + body)
             fields = {
-                str(part.get_param("name", header="content-disposition")): part.get_content()
+                str(part.get_param("name", header="content-disposition")): _text(part)
                 for part in message.iter_parts()
             }
             parameters |= {name[6:]: value for name, value in fields.items() if name.startswith("param_")}
@@ -184,6 +184,12 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+
+def _text(part: Any) -> str:
+    # A part names no character set, it is UTF-8; the library would take it for ASCII.
+    content: bytes = part.get_payload(decode=True)
+    return content.decode()
 
 
 def main() -> None:
