@@ -1,10 +1,7 @@
 """The vendor's own SDK against a real server, with nothing but the endpoint changed."""
 
-import json
-import subprocess
 import time
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -12,18 +9,16 @@ import pytest
 
 from jobmeter.model.catalog import by_dialect_name
 from tests import certificates
+from tests.e2e.alibaba import FORMER, ask, needs_current, needs_former
 from tests.frames import records, samples
 from tests.processes import running
 
-ROOT = Path(__file__).parents[2]
-PYTHON = ROOT / ".venvs" / "sdk" / "bin" / "python"
-SCRIPT = Path(__file__).parent / "sdk" / "pai_dlc.py"
 JOB = "dlc-20261120-x1"
 STEP_MS = 15_000
 METRICS = {name: metric.name for name, metric in by_dialect_name("pai-dlc").items()}
 COUNTERS = {"NetworkInputRate", "NetworkOutputRate", "DiskReadRate", "DiskWriteRate"}
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, needs_current]
 
 
 def _samples(end_ms):
@@ -68,14 +63,6 @@ def stored(tmp_path_factory):
         yield server, frame, end_ms, made
 
 
-def _ask(*asks):
-    ran = subprocess.run(
-        [PYTHON, SCRIPT], input=json.dumps(asks), capture_output=True, text=True, timeout=120, check=False
-    )
-    assert ran.returncode == 0, ran.stderr
-    return json.loads(ran.stdout)
-
-
 def _key(server):
     return {"access_key_id": server.admin["access_key_id"], "access_key_secret": server.admin["access_key_secret"]}
 
@@ -85,8 +72,8 @@ def _metrics(server, metric_type="GpuCoreUsage", config=None, **options):
     request = {"MetricType": metric_type, **options.pop("request", {})}
     return {
         "config": {**_key(server), **endpoint, **(config or {})},
-        "call": "metrics",
-        "job": JOB,
+        "call": "get_job_metrics",
+        "args": [JOB],
         "request": request,
         **options,
     }
@@ -140,7 +127,7 @@ def test_every_metric_equals_pandas(stored, asynchronous):
     asks = [
         _metrics(server, name, request={**span, "TimeStep": step}, **{"async": asynchronous}) for name, step in cases
     ]
-    for (name, step), answer in zip(cases, _ask(*asks), strict=True):
+    for (name, step), answer in zip(cases, ask(*asks), strict=True):
         assert answer.get("statusCode") == 200, answer
         _check_values(answer["body"], frame, name, start_ms, until_ms, steps[step])
 
@@ -148,7 +135,7 @@ def test_every_metric_equals_pandas(stored, asynchronous):
 def test_defaults_are_the_last_hour_in_five_minutes(stored):
     server, frame, _, _ = stored
     before_ms = int(time.time() * 1000)
-    (answer,) = _ask(_metrics(server))
+    (answer,) = ask(_metrics(server))
     body = answer["body"]
     found = _found(body)
     assert {moment % 300_000 for points in found.values() for moment in points} == {0}
@@ -180,14 +167,16 @@ def test_every_way_to_name_the_endpoint_and_to_sign(stored):
         for config in configs.values()
         for asynchronous in (False, True)
     ]
-    for ask, answer in zip(asks, _ask(*asks), strict=True):
-        assert answer.get("statusCode") == 200, (ask, answer)
-        assert answer["body"]["PodMetrics"], ask
+    for asked, answer in zip(asks, ask(*asks), strict=True):
+        assert answer.get("statusCode") == 200, (asked, answer)
+        assert answer["body"]["PodMetrics"], asked
 
 
 def test_share_tokens(stored):
     server, _, _, _ = stored
-    (made,) = _ask({**_metrics(server), "call": "token", "request": {"TargetId": JOB, "TargetType": "job"}})
+    (made,) = ask(
+        {**_metrics(server), "call": "get_token", "args": [], "request": {"TargetId": JOB, "TargetType": "job"}}
+    )
     token = made["body"]["Token"]
     middle = len(token) // 2
     changed = token[:middle] + ("A" if token[middle] != "A" else "B") + token[middle + 1 :]
@@ -196,10 +185,10 @@ def test_share_tokens(stored):
         _metrics(server, config=anonymous, anonymous=True, request={"Token": token}),
         _metrics(server, request={"Token": "nonsense"}),
         _metrics(server, config=anonymous, anonymous=True, request={"Token": changed}),
-        {**_metrics(server, config=anonymous, anonymous=True, request={"Token": token}), "job": "another"},
+        {**_metrics(server, config=anonymous, anonymous=True, request={"Token": token}), "args": ["another"]},
         _metrics(server, config=anonymous, anonymous=True),
     ]
-    opened, signed, refused, other, nothing = _ask(*asks)
+    opened, signed, refused, other, nothing = ask(*asks)
     assert opened["body"]["PodMetrics"]
     assert signed["body"]["PodMetrics"], "a valid signature wins over the token"
     assert (refused["code"], other["code"], nothing["code"]) == (
@@ -220,9 +209,9 @@ def test_refusals_are_the_vendors_own(stored):
         "InvalidTimeStamp.Expired": _metrics(server, date=stale),
         "MissingParameter": {**_metrics(server), "request": {}},
         "InvalidParameter": _metrics(server, "Everything"),
-        "InvalidJobId.NotFound": {**_metrics(server), "job": "nothing"},
+        "InvalidJobId.NotFound": {**_metrics(server), "args": ["nothing"]},
     }
-    answers = _ask(*cases.values())
+    answers = ask(*cases.values())
     for code, answer in zip(cases, answers, strict=True):
         assert answer.get("code") == code, answer
         assert answer["error"] == "ClientException"
@@ -235,7 +224,7 @@ def test_refusals_are_the_vendors_own(stored):
         _metrics(server, config={"signature_algorithm": "v2", "access_key_secret": "wrong"}),
         _metrics(server, config={**no_pair, "type": "bearer", "bearer_token": "jm_wrong"}),
     ]
-    first, again, old_roa, wrong_roa, wrong_bearer = _ask(*asks)
+    first, again, old_roa, wrong_roa, wrong_bearer = ask(*asks)
     assert first["statusCode"] == 200
     assert again["code"] == "SignatureNonceUsed"
     assert old_roa["code"] == "InvalidTimeStamp.Expired"
@@ -243,11 +232,30 @@ def test_refusals_are_the_vendors_own(stored):
     assert wrong_bearer["code"] == "InvalidAccessKeyId.NotFound"
 
 
+@needs_former
+def test_the_former_generation_of_the_core(stored):
+    server, frame, end_ms, _ = stored
+    span = {"StartTime": _iso(end_ms - 3_600_000), "EndTime": _iso(end_ms)}
+    ways = [{}, {"signature_algorithm": "v2"}, {"signature_algorithm": "ACS3-HMAC-SM3"}]
+    asks = [
+        _metrics(server, config=config, request=span, **{"async": asynchronous})
+        for config in ways
+        for asynchronous in (False, True)
+    ]
+    refused = [_metrics(server, config={**config, "access_key_secret": "wrong"}) for config in ways]
+    answers = ask(*asks, *refused, {**_metrics(server), "args": ["nothing"]}, python=FORMER)
+    for answer in answers[: len(asks)]:
+        _check_values(answer["body"], frame, "GpuCoreUsage", end_ms - 3_600_000, end_ms, 300_000)
+    codes = [answer["code"] for answer in answers[len(asks) :]]
+    assert codes == ["SignatureDoesNotMatch"] * 3 + ["InvalidJobId.NotFound"]
+    assert {answer["error"] for answer in answers[len(asks) :]} == {"TeaException"}
+
+
 def test_throttling_is_what_the_sdk_understands(tmp_path):
     with running(
         tmp_path / "data", "--store", "memory://", environment={"JOBMETER_RATE_LIMITS": "GetJobMetrics=0.01:1"}
     ) as server:
-        _, throttled = _ask(_metrics(server), _metrics(server))
+        _, throttled = ask(_metrics(server), _metrics(server))
     assert throttled["error"] == "ThrottlingException"
     assert throttled["code"] == "Throttling.User"
     assert 0 < int(throttled["retry_after"]) <= 100_000
@@ -276,8 +284,8 @@ def test_tls_with_a_private_authority(stored, tmp_path):
             for config in (bare, with_scheme)
             for asynchronous in (False, True)
         ]
-        for answer in _ask(*asks):
+        for answer in ask(*asks):
             assert answer.get("statusCode") == 200, answer
             assert [point["Value"] for pod in answer["body"]["PodMetrics"] for point in pod["Metrics"]] == [50.0]
-        (distrusted,) = _ask(_metrics(server, config={"endpoint": address}))
+        (distrusted,) = ask(_metrics(server, config={"endpoint": address}))
         assert "certificate" in str(distrusted["message"]).lower()

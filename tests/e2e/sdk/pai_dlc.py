@@ -1,7 +1,9 @@
-"""Runs in the environment of the vendor's own SDK: asks what stdin says (a JSON list), prints what came (another).
+"""Runs in the environment of the vendor's own SDKs: asks what stdin says (a JSON list), prints what came (another).
 
-One ask: {"config": {...}, "call": "metrics" | "token", "job", "request": {...}, "async": bool, "anonymous": bool,
-"date": "...", "nonce": "..."}. ``date`` and ``nonce`` replace what the SDK would send.
+One ask: {"config": {...}, "product": "dlc" | "cms", "call": "get_job_metrics", "args": ["dlc1"], "request": {...},
+"async": bool, "anonymous": bool, "date": "...", "nonce": "..."}. ``call`` is the client's own method; ``request``, in
+the vendor's field names, becomes its request object, where it takes one. ``date`` and ``nonce`` replace what the SDK
+would send. Works with both generations of the vendor's core.
 """
 
 import asyncio
@@ -11,57 +13,78 @@ import warnings
 
 warnings.simplefilter("ignore")
 
-from alibabacloud_pai_dlc20201203 import models  # noqa: E402
-from alibabacloud_pai_dlc20201203.client import Client  # noqa: E402
-from alibabacloud_tea_openapi import utils_models  # noqa: E402
-from alibabacloud_tea_openapi.utils import Utils  # noqa: E402
-from darabonba.runtime import RuntimeOptions  # noqa: E402
+from alibabacloud_pai_dlc20201203 import models as dlc  # noqa: E402
+from alibabacloud_pai_dlc20201203.client import Client as Dlc  # noqa: E402
 
-_NONCE, _TIMESTAMP, _DATE = Utils.get_nonce, Utils.get_timestamp, Utils.get_date_utcstring
+try:
+    from alibabacloud_cms20190101 import models as cms
+    from alibabacloud_cms20190101.client import Client as Cms
+except ImportError:
+    cms = Cms = None
+
+try:  # from tea-openapi 0.4 on
+    from alibabacloud_tea_openapi import utils_models as core
+    from alibabacloud_tea_openapi.utils import Utils
+    from darabonba.runtime import RuntimeOptions
+
+    PLACES = {"nonce": [(Utils, "get_nonce")], "date": [(Utils, "get_timestamp"), (Utils, "get_date_utcstring")]}
+except ImportError:
+    from alibabacloud_openapi_util.client import Client as OpenApiUtil
+    from alibabacloud_tea_openapi import models as core
+    from alibabacloud_tea_util.client import Client as Util
+    from alibabacloud_tea_util.models import RuntimeOptions
+
+    PLACES = {
+        "nonce": [(Util, "get_nonce")],
+        "date": [(OpenApiUtil, "get_timestamp"), (Util, "get_date_utcstring")],
+    }
+
+PRODUCTS = {"dlc": (Dlc, dlc), "cms": (Cms, cms)}
+_OWN = {(place, name): getattr(place, name) for places in PLACES.values() for place, name in places}
+
+
+def _always(value):
+    return lambda: value
 
 
 def _fix(ask):
-    Utils.get_nonce = staticmethod(lambda: ask["nonce"]) if ask.get("nonce") else staticmethod(_NONCE)
-    Utils.get_timestamp = staticmethod(lambda: ask["date"]) if ask.get("date") else staticmethod(_TIMESTAMP)
-    Utils.get_date_utcstring = staticmethod(lambda: ask["date"]) if ask.get("date") else staticmethod(_DATE)
+    for what, places in PLACES.items():
+        for place, name in places:
+            setattr(place, name, staticmethod(_always(ask[what]) if ask.get(what) else _OWN[place, name]))
 
 
 def _anonymous(client, ask):
-    params = utils_models.Params(
+    params = core.Params(
         action="GetJobMetrics",
         version="2020-12-03",
         protocol="HTTP",
-        pathname=f"/api/v1/jobs/{ask['job']}/metrics",
+        pathname=f"/api/v1/jobs/{ask['args'][0]}/metrics",
         method="GET",
         auth_type="Anonymous",
         style="ROA",
         req_body_type="json",
         body_type="json",
     )
-    return client.call_api(params, utils_models.OpenApiRequest(query=ask["request"]), RuntimeOptions())
+    return client.call_api(params, core.OpenApiRequest(query=ask["request"]), RuntimeOptions())
 
 
-def _sync(client, ask):
-    if ask.get("anonymous"):
-        return _anonymous(client, ask)
-    if ask["call"] == "token":
-        return client.get_token(models.GetTokenRequest().from_map(ask["request"])).to_map()
-    return client.get_job_metrics(ask["job"], models.GetJobMetricsRequest().from_map(ask["request"])).to_map()
-
-
-async def _async(client, ask):
-    if ask["call"] == "token":
-        answer = await client.get_token_async(models.GetTokenRequest().from_map(ask["request"]))
-    else:
-        answer = await client.get_job_metrics_async(ask["job"], models.GetJobMetricsRequest().from_map(ask["request"]))
-    return answer.to_map()
+def _arguments(ask, models):
+    name = "".join(part.capitalize() for part in ask["call"].split("_")) + "Request"
+    request = getattr(models, name, None)
+    return [*ask.get("args", ()), *([request().from_map(ask.get("request") or {})] if request else ())]
 
 
 def _answer(ask):
     _fix(ask)
+    client_type, models = PRODUCTS[ask.get("product", "dlc")]
     try:
-        client = Client(utils_models.Config(**ask["config"]))
-        return asyncio.run(_async(client, ask)) if ask.get("async") else _sync(client, ask)
+        client = client_type(core.Config(**ask["config"]))
+        if ask.get("anonymous"):
+            return _anonymous(client, ask)
+        if ask.get("async"):
+            call = getattr(client, f"{ask['call']}_async")
+            return asyncio.run(call(*_arguments(ask, models))).to_map()
+        return getattr(client, ask["call"])(*_arguments(ask, models)).to_map()
     except Exception as error:  # noqa: BLE001 - whatever the SDK raises is what the test asks for
         names = ("code", "message", "status_code", "statusCode", "request_id", "retry_after", "data")
         return {"error": type(error).__name__, **{name: getattr(error, name, None) for name in names}}
