@@ -5,6 +5,7 @@ from jobmeter.access.signatures.base import Claim, ClaimKind, Scheme
 from jobmeter.access.signatures.bearer import ACS_BEARER, API_KEY, BEARER, X_AUTH_TOKEN
 from jobmeter.access.signatures.roa import ROA
 from jobmeter.access.signatures.rpc import RPC
+from jobmeter.access.signatures.sdk_hmac import SDK_HMAC
 from jobmeter.access.signatures.share import SHARE, ShareToken
 
 TOKENS: tuple[Scheme, ...] = (BEARER, API_KEY, X_AUTH_TOKEN)
@@ -13,7 +14,10 @@ TOKENS: tuple[Scheme, ...] = (BEARER, API_KEY, X_AUTH_TOKEN)
 ALIBABA: tuple[Scheme, ...] = (ACS3, ROA, RPC, ACS_BEARER, *TOKENS)
 """What Alibaba's SDKs send, and a key's token besides."""
 
-SCHEMES: tuple[Scheme, ...] = (*ALIBABA, SHARE)
+HUAWEI: tuple[Scheme, ...] = (X_AUTH_TOKEN, SDK_HMAC, BEARER, API_KEY)
+"""What Huawei Cloud's SDKs send, and a key's token besides. A token is enough, even where a signature is there too."""
+
+SCHEMES: tuple[Scheme, ...] = (*ALIBABA, SDK_HMAC, SHARE)
 """Every scheme."""
 
 __all__ = [
@@ -22,9 +26,11 @@ __all__ = [
     "ALIBABA",
     "API_KEY",
     "BEARER",
+    "HUAWEI",
     "ROA",
     "RPC",
     "SCHEMES",
+    "SDK_HMAC",
     "SHARE",
     "TOKENS",
     "X_AUTH_TOKEN",

@@ -1,0 +1,181 @@
+"""Huawei Cloud's signatures: SDK-HMAC-SHA256 and its four relatives, as its SDKs make them.
+
+https://support.huaweicloud.com/intl/en-us/devg-apisign/api-sign-algorithm.html
+
+The scheme has no nonce: within the 15 minutes in which its date is fresh, a captured request may be sent again,
+unchanged. The list of signed headers is the client's choice; the date alone must be in it.
+"""
+
+import hashlib
+import hmac
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import product
+
+from jobmeter.access.call import Call
+from jobmeter.access.signatures import sdk_keys
+from jobmeter.access.signatures.base import Claim, ClaimKind
+from jobmeter.access.signatures.canonical import decoded_path, encode, query_pairs, raw, same, sorted_by_name
+from jobmeter.errors import UnauthenticatedError
+
+DATE_HEADER = "x-sdk-date"
+UNSIGNED = "UNSIGNED-PAYLOAD"
+V11 = "V11-HMAC-SHA256"
+
+_HASHES = {
+    "SDK-HMAC-SHA256": "sha256",
+    "SDK-HMAC-SM3": "sm3",
+    V11: "sha256",
+    "SDK-ECDSA-P256-SHA256": "sha256",
+    "SDK-SM2-SM3": "sm3",
+}
+_CONTENT_HEADERS = {"sha256": "x-sdk-content-sha256", "sm3": "x-sdk-content-sm3"}
+_TOKEN = r"[a-z0-9!#$%&'*+.^_`|~-]"  # noqa: S105 - the characters of a header's name
+_CREDENTIAL = re.compile(
+    r"(?P<algorithm>(?:SDK|V11)-[A-Z0-9-]+) +(?:Access|Credential)=(?P<key>[^,/\s]{1,128})(?:/(?P<info>[^,\s]{1,256}))?"
+    rf", *SignedHeaders=(?P<headers>{_TOKEN}+(?:;{_TOKEN}+)*), *Signature=(?P<signature>[0-9a-f]{{1,512}})"
+)
+_INFO = re.compile(r"(?P<day>[0-9]{8})/(?P<region>[^/]{1,64})/(?P<service>[^/]{1,64})")
+
+
+@dataclass(frozen=True, slots=True)
+class _Parsed:
+    algorithm: str
+    key: str
+    info: str
+    headers: tuple[str, ...]
+    signature: str
+
+    @property
+    def hash(self) -> str:
+        return _HASHES[self.algorithm]
+
+
+class SdkHmac:
+    """``Authorization: SDK-HMAC-SHA256 Access=ID, SignedHeaders=a;b, Signature=HEX`` and relatives. See ``Scheme``."""
+
+    name = "sdk-hmac"
+
+    def claim(self, call: Call) -> Claim | None:
+        """See ``Scheme.claim``. Each signed header must be in the call, once."""
+        parsed = _parse(call)
+        if parsed is None:
+            return None
+        present = [name for name, _ in call.headers]
+        missing = [name for name in parsed.headers if name not in present]
+        if DATE_HEADER not in parsed.headers or missing:
+            names = ", ".join(missing) or DATE_HEADER
+            raise UnauthenticatedError(f"not signed, or missing: {names}", "incomplete-signature")
+        if any(present.count(name) > 1 for name in parsed.headers):
+            raise UnauthenticatedError("a header that is signed is there more than once", "malformed")
+        date = call.header(DATE_HEADER).strip()
+        _check_info(parsed, date)
+        return Claim(
+            kind=ClaimKind.ACCESS_KEY,
+            value=parsed.key,
+            date_ms=_date(date),
+            security_token=call.header("x-security-token").strip(),
+        )
+
+    def verify(self, call: Call, secret: str) -> bool:
+        """See ``Scheme.verify``."""
+        parsed = _parse(call)
+        if parsed is None:
+            return False
+        texts = (_string_to_sign(parsed, call, request) for request in _canonical_requests(call, parsed))
+        return any(_holds(parsed, text, secret) for text in texts)
+
+
+def canonical_request(call: Call) -> str:
+    """What the call's signature should have been made over, for the message of a refusal; empty where it has none."""
+    parsed = _parse(call)
+    requests = () if parsed is None else _canonical_requests(call, parsed)
+    return next((request.decode("utf-8", "replace") for request in requests), "")
+
+
+def _holds(parsed: _Parsed, text: bytes, secret: str) -> bool:
+    if parsed.algorithm == "SDK-ECDSA-P256-SHA256":
+        return sdk_keys.p256_holds(parsed.key, secret, parsed.signature, text)
+    if parsed.algorithm == "SDK-SM2-SM3":
+        return sdk_keys.sm2_holds(parsed.key, secret, parsed.signature, text)
+    if parsed.algorithm == V11:
+        secret = sdk_keys.derived_secret(parsed.key, secret, parsed.info)
+    return same(hmac.new(secret.encode(), text, parsed.hash).hexdigest(), parsed.signature)
+
+
+def _string_to_sign(parsed: _Parsed, call: Call, request: bytes) -> bytes:
+    lines = [parsed.algorithm, call.header(DATE_HEADER).strip()]
+    if parsed.info:
+        lines.append(parsed.info)
+    return raw("\n".join((*lines, _digest(parsed, request))))
+
+
+def _canonical_requests(call: Call, parsed: _Parsed) -> Iterator[bytes]:
+    """Each form in which a client may have signed the call: SDKs differ in the query's order and an empty body."""
+    path = "/".join(encode(segment) for segment in decoded_path(call.raw_path).split(b"/"))
+    path = path if path.endswith("/") else f"{path}/"
+    pairs = query_pairs(call.query)
+    queries = dict.fromkeys(
+        "&".join(f"{encode(name)}={encode(value)}" for name, value in ordered)
+        for ordered in (pairs, sorted_by_name(pairs))
+    )
+    values = {name: raw(value).strip(b" \t") for name, value in reversed(call.headers)}
+    headers = b"".join(raw(name) + b":" + values[name] + b"\n" for name in parsed.headers if name in values)
+    for query, payload in product(queries, _payloads(call, parsed)):
+        head = raw(f"{call.method.upper()}\n{path}\n{query}\n")
+        yield head + headers + raw(f"\n{';'.join(parsed.headers)}\n{payload}")
+
+
+def _payloads(call: Call, parsed: _Parsed) -> tuple[str, ...]:
+    """What may stand for the body. A hash that the client names counts only where it is the body's."""
+    hashed = _digest(parsed, call.body)
+    named = call.header(_CONTENT_HEADERS[parsed.hash]).strip()
+    if not named:
+        return (hashed,)
+    if named == UNSIGNED:
+        return (UNSIGNED,) if call.body else (hashed, UNSIGNED)
+    return (named,) if same(named.lower(), hashed) else ()
+
+
+def _parse(call: Call) -> _Parsed | None:
+    text = call.header("authorization").strip()
+    if not text.startswith(("SDK-", "V11-")):
+        return None
+    match = _CREDENTIAL.fullmatch(text)
+    if match is None:
+        raise UnauthenticatedError(
+            "the Authorization header is not of the form SDK-HMAC-SHA256 Access=...", "malformed"
+        )
+    algorithm = match["algorithm"]
+    if _HASHES.get(algorithm) not in hashlib.algorithms_available:
+        raise UnauthenticatedError(f"the signature algorithm {algorithm} is not supported here", "malformed")
+    if bool(match["info"]) != (algorithm == V11):
+        raise UnauthenticatedError(f"{V11}, and it alone, names Credential=ID/DAY/REGION/SERVICE", "malformed")
+    return _Parsed(algorithm, match["key"], match["info"] or "", tuple(match["headers"].split(";")), match["signature"])
+
+
+def _check_info(parsed: _Parsed, date: str) -> None:
+    if not parsed.info:
+        return
+    info = _INFO.fullmatch(parsed.info)
+    if info is None or not date.startswith(info["day"]):
+        raise UnauthenticatedError(
+            "Credential must be ID/DAY/REGION/SERVICE, with the day of the request's date", "malformed"
+        )
+
+
+def _digest(parsed: _Parsed, data: bytes) -> str:
+    return hashlib.new(parsed.hash, data).hexdigest()
+
+
+def _date(text: str) -> int:
+    try:
+        moment = datetime.strptime(text, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+    except ValueError as error:
+        raise UnauthenticatedError("X-Sdk-Date must be like 20261120T153356Z", "malformed") from error
+    return int(moment.timestamp()) * 1000
+
+
+SDK_HMAC = SdkHmac()

@@ -1,0 +1,107 @@
+"""Signatures on the curve SM2 (GB/T 32918), which ``cryptography`` does not offer.
+
+Only what a verifier needs. Checking handles public values alone, so its time may depend on them; the one secret number,
+from which a public key is made, goes through a ladder whose steps are the same for every number of its length.
+"""
+
+import hashlib
+from dataclasses import dataclass
+
+P = 0xFFFFFFFEFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF00000000FFFFFFFFFFFFFFFF
+A = P - 3
+B = 0x28E9FA9E9D9F5E344D5A9E4BCF6509A7F39789F515AB8F92DDBCBD414D940E93
+N = 0xFFFFFFFEFFFFFFFFFFFFFFFFFFFFFFFF7203DF6B21C6052B53BBF40939D54123
+_X = 0x32C4AE2C1F1981195F9904466A39C9948FE30BBFF2660BE1715A4589334C74C7
+_Y = 0xBC3736A2F4F6779C59BDCEE36B692153D0A9877CC62A474002DF32E52139F0A0
+_BITS = N.bit_length()
+_DEFAULT_ID = b"1234567812345678"
+
+_Jacobian = tuple[int, int, int]
+_INFINITY: _Jacobian = (1, 1, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class PublicKey:
+    """A point of the curve."""
+
+    x: int
+    y: int
+
+
+GENERATOR = PublicKey(_X, _Y)
+
+
+def public_key(private: int) -> PublicKey:
+    """The public key of a private one, from 1 to ``N`` - 2."""
+    # A multiple of N changes nothing, and gives every number the same length.
+    padded = private + N if (private + N).bit_length() > _BITS else private + 2 * N
+    low, high = (_X, _Y, 1), _double((_X, _Y, 1))
+    for bit in f"{padded:b}"[1:]:
+        both = _add(low, high)
+        low, high = (both, _double(high)) if bit == "1" else (_double(low), both)
+    return _plain(low)
+
+
+def verify(key: PublicKey, r: int, s: int, message: bytes, signer: bytes = _DEFAULT_ID) -> bool:
+    """True when (r, s) is the key holder's signature of the message, made in the name of ``signer``."""
+    t = (r + s) % N
+    if not (0 < r < N and 0 < s < N and t):
+        return False
+    point = _add(_times(s, GENERATOR), _times(t, key))
+    if not point[2]:
+        return False
+    hashed = int.from_bytes(hashlib.new("sm3", _preamble(key, signer) + message).digest(), "big")
+    return (hashed + _plain(point).x) % N == r
+
+
+def _preamble(key: PublicKey, signer: bytes) -> bytes:
+    numbers = (A, B, _X, _Y, key.x, key.y)
+    data = (8 * len(signer)).to_bytes(2, "big") + signer + b"".join(number.to_bytes(32, "big") for number in numbers)
+    return hashlib.new("sm3", data).digest()
+
+
+def _times(number: int, point: PublicKey) -> _Jacobian:
+    base = (point.x, point.y, 1)
+    result = _INFINITY
+    for bit in f"{number:b}":
+        result = _double(result)
+        if bit == "1":
+            result = _add(result, base)
+    return result
+
+
+def _double(point: _Jacobian) -> _Jacobian:
+    x, y, z = point
+    if not z or not y:
+        return _INFINITY
+    square_y, square_z = y * y % P, z * z % P
+    s = 4 * x * square_y % P
+    m = 3 * (x - square_z) * (x + square_z) % P  # the curve's a is -3
+    new_x = (m * m - 2 * s) % P
+    return new_x, (m * (s - new_x) - 8 * square_y * square_y) % P, 2 * y * z % P
+
+
+def _add(one: _Jacobian, other: _Jacobian) -> _Jacobian:
+    if not one[2]:
+        return other
+    if not other[2]:
+        return one
+    x1, y1, z1 = one
+    x2, y2, z2 = other
+    square_1, square_2 = z1 * z1 % P, z2 * z2 % P
+    u1, u2 = x1 * square_2 % P, x2 * square_1 % P
+    s1, s2 = y1 * square_2 * z2 % P, y2 * square_1 * z1 % P
+    if u1 == u2:
+        return _double(one) if s1 == s2 else _INFINITY
+    h, r = u2 - u1, s2 - s1
+    square_h = h * h % P
+    cube_h, v = square_h * h % P, u1 * square_h % P
+    x = (r * r - cube_h - 2 * v) % P
+    return x, (r * (v - x) - s1 * cube_h) % P, h * z1 * z2 % P
+
+
+def _plain(point: _Jacobian) -> PublicKey:
+    x, y, z = point
+    inverse = pow(z, -1, P)
+    square = inverse * inverse % P
+    return PublicKey(x * square % P, y * square * inverse % P)
