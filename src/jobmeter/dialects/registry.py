@@ -11,6 +11,7 @@ def dialects() -> Sequence[Dialect]:
     from jobmeter.dialects.baseten import BASETEN
     from jobmeter.dialects.cms import CMS
     from jobmeter.dialects.foas import FOAS
+    from jobmeter.dialects.modelarts import MODELARTS
     from jobmeter.dialects.pai_dlc import PAI_DLC
 
-    return (PAI_DLC, CMS, FOAS, BASETEN, Gateway())
+    return (PAI_DLC, CMS, FOAS, MODELARTS, BASETEN, Gateway())

@@ -24,14 +24,24 @@ from jobmeter.query.layout import Layout, Layouts, lay_out
 from jobmeter.query.lines import Head, Ranks, natural, unit_of
 from jobmeter.query.logs import pages, selector_of
 from jobmeter.query.plan import check, check_by, metrics_of, sources
-from jobmeter.query.request import By, JobQuestion, JobRef, Line, LogQuestion, MetricQuery, MetricResult, NodeRef
+from jobmeter.query.request import (
+    By,
+    JobQuestion,
+    JobRef,
+    Line,
+    LogQuestion,
+    MetricNamesQuestion,
+    MetricQuery,
+    MetricResult,
+    NodeRef,
+)
 from jobmeter.query.shape import Shape
 from jobmeter.query.source import Meter, Source, StoreSource
 from jobmeter.query.summary import POINTS, JobSummary, summarize
 from jobmeter.query.table import Table, lines_of
 from jobmeter.registry.base import Registry
 from jobmeter.settings import Limits
-from jobmeter.store.base import ReadBudget, Store
+from jobmeter.store.base import ReadBudget, Selector, Store
 
 R = TypeVar("R")
 
@@ -71,6 +81,8 @@ class Executor:
                 answer = self._lines(question, scope)
             case ProjectsQuestion():
                 answer = self._list_projects(question, scope)
+            case MetricNamesQuestion():
+                answer = self._metric_names(question, scope)
             case _:
                 raise TypeError(f"no question about what is kept: {question!r}")
         return cast("R", answer)
@@ -231,6 +243,14 @@ class Executor:
         if scope.job is not None or (names is not None and not names):
             return []
         return self._registry.projects(names, self._clock.now_ms())
+
+    def _metric_names(self, question: MetricNamesQuestion, scope: Scope) -> list[str]:
+        job = self.head(question.ref, scope)
+        selector = Selector(
+            projects=frozenset({job.project}), jobs=(job_key(job.project, job.id),), limit=self._limits.query_series
+        )
+        names = {series.metric for series in self._store.find(selector)}
+        return sorted(name for name in names if name.startswith(question.prefix))
 
     def _nodes(self, ref: NodeRef, scope: Scope) -> list[Node]:
         if scope.job is not None:

@@ -61,7 +61,15 @@ from jobmeter.model.job import Job, JobFilter, JobPage, JobView, Project, Projec
 from jobmeter.model.log import LogPage
 from jobmeter.model.question import Asks
 from jobmeter.model.time import parse_time
-from jobmeter.query.request import JobQuestion, JobRef, Line, LogQuestion, MetricQuery, MetricResult
+from jobmeter.query.request import (
+    JobQuestion,
+    JobRef,
+    Line,
+    LogQuestion,
+    MetricNamesQuestion,
+    MetricQuery,
+    MetricResult,
+)
 
 REQUEST_ID = "473469C7-AA6F-4DC5-B3DB-A3DC0DE3C83E"
 ERRORS: Sequence[JobmeterError] = (
@@ -212,7 +220,7 @@ def result_of(given: Any, question: Asks[Any]) -> Any:  # noqa: ANN401 - each qu
             return _metric_result(given or {"lines": []}, question)
         case JobQuestion():
             return msgspec.convert(_job_view(given, question.ref), JobView)
-        case JobFilter() | ProjectsQuestion() | LogQuestion() | EventFilter():
+        case JobFilter() | MetricNamesQuestion() | ProjectsQuestion() | LogQuestion() | EventFilter():
             return _listing(given, question)
         case ShareQuestion():
             return ShareToken(given["token"], given["expires_ms"]) if given else ShareToken("token", 0)
@@ -232,6 +240,8 @@ def _listing(given: Any, question: Any) -> Any:  # noqa: ANN401
             return msgspec.convert(given or {"jobs": [], "total": 0}, JobPage)
         case ProjectsQuestion():
             return msgspec.convert(given or [], list[Project])
+        case MetricNamesQuestion():
+            return given or []
         case LogQuestion():
             return msgspec.convert(given or {"lines": []}, LogPage)
         case _:
@@ -284,7 +294,7 @@ def _check(answer: Answer, wanted: Mapping[str, Any]) -> None:
     found = {name: headers.get(name) for name in wanted.get("headers", {})}
     assert found == wanted.get("headers", {})
     body = wanted["body"]
-    assert answer.body
+    assert answer.body or answer.status == 204
     if isinstance(body, str):
         assert answer.body.decode() == body
     else:

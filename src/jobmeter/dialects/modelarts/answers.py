@@ -1,0 +1,27 @@
+"""Answers, each with the request's id in the form of their gateway: 32 hexadecimal digits."""
+
+from typing import Any
+
+import msgspec
+
+from jobmeter.dialects.base import Answer, Context
+
+
+def answer(body: Any, context: Context, status: int = 200) -> Answer:  # noqa: ANN401 - any JSON value
+    """The body as JSON."""
+    return Answer(status, msgspec.json.encode(body), id_header(context))
+
+
+def nothing_yet(context: Context) -> Answer:
+    """204, which has no body: there is nothing to tell yet (their ModelArts.2777 and 2776)."""
+    return Answer(204, b"", id_header(context))
+
+
+def request_id(context: Context) -> str:
+    """The request's id as their gateway writes one: the digits of ours."""
+    return context.request_id.replace("-", "").lower()
+
+
+def id_header(context: Context) -> tuple[tuple[str, str], ...]:
+    """The header that their SDK takes the request's id from."""
+    return (("X-Request-Id", request_id(context)),)

@@ -1,0 +1,145 @@
+"""The filters of a job search as ours. A filter without a value (``[]``, ``[""]``, ``["", ""]``) filters nothing."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import msgspec
+
+from jobmeter.dialects.modelarts.errors import (
+    UNSUPPORTED_KEY,
+    UNSUPPORTED_OPERATOR,
+    UNSUPPORTED_VALUE,
+    RefusedError,
+)
+from jobmeter.dialects.modelarts.names import ALL_PHASES, KINDS, NAME, PHASES
+from jobmeter.errors import InvalidRequestError
+from jobmeter.model.job import Condition, JobState, Operator
+from jobmeter.model.time import MAX_TIME_MS, parse_time
+
+OPERATORS = ("between", "like", "in", "not")
+
+
+class Filter(msgspec.Struct):
+    """One filter as it is sent."""
+
+    key: str = ""
+    operator: str = ""
+    value: list[str | int] | str | int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What filters leave: conditions that are all met, and the states that are possible (None: every one)."""
+
+    conditions: tuple[Condition, ...] = ()
+    states: frozenset[JobState] | None = None
+
+    def and_also(self, other: "Wanted") -> "Wanted":
+        """What both leave."""
+        states = other.states if self.states is None else self.states
+        if self.states is not None and other.states is not None:
+            states = self.states & other.states
+        return Wanted((*self.conditions, *other.conditions), states)
+
+
+def wanted_by(filters: Sequence[Filter]) -> Wanted:
+    """What the filters leave. Raises RefusedError for one that cannot be meant."""
+    found = Wanted()
+    for one in filters:
+        read = _KEYS.get(one.key)
+        if read is None:
+            keys = ", ".join(_KEYS)
+            raise RefusedError(UNSUPPORTED_KEY, f"{one.key[:64]!r} is not one of {keys}", "filters.key")
+        if one.operator not in OPERATORS:
+            text = f"{one.operator[:64]!r} is not one of {', '.join(OPERATORS)}"
+            raise RefusedError(UNSUPPORTED_OPERATOR, text, "filters.operator")
+        values = _values(one)
+        if any(values):
+            found = found.and_also(read(one, values))
+    return found
+
+
+def _values(one: Filter) -> list[str]:
+    values = one.value if isinstance(one.value, list) else [one.value]
+    return ["" if value is None else str(value).strip() for value in values]
+
+
+def _text(field: str) -> Callable[[Filter, list[str]], Wanted]:
+    """A condition on a text of our own."""
+
+    def read(one: Filter, values: list[str]) -> Wanted:
+        operator = {"like": Operator.CONTAINS, "in": Operator.IN, "not": Operator.NOT_IN}.get(one.operator)
+        if operator is None:
+            raise _no_operator(one)
+        given = tuple(value for value in values if value)
+        return Wanted((Condition(field, operator, given),))
+
+    return read
+
+
+def _create_time(one: Filter, values: list[str]) -> Wanted:
+    if one.operator != "between":
+        raise _no_operator(one)
+    if len(values) != 2:
+        raise RefusedError(UNSUPPORTED_VALUE, "between needs two values, of which one may be empty", "filters.value")
+    first, last = (_time(value) for value in values)
+    return Wanted((Condition("created", Operator.BETWEEN, (first, last)),))
+
+
+def _time(value: str) -> int | None:
+    try:
+        # Longer numbers are a far end: what scripts write for "for ever".
+        far = value.isdigit() and int(value[:20]) > MAX_TIME_MS
+        return None if not value or far else parse_time(value, "filters.value")
+    except InvalidRequestError as error:
+        raise RefusedError(UNSUPPORTED_VALUE, error.message, "filters.value") from error
+
+
+def _phase(one: Filter, values: list[str]) -> Wanted:
+    phases = _members(one, values, ALL_PHASES)
+    return Wanted(states=frozenset(state for state, (phase, _) in PHASES.items() if phase in phases))
+
+
+def _kind(one: Filter, values: list[str]) -> Wanted:
+    # A job whose record does not say is a plain one.
+    kinds = _members(one, values, KINDS)
+    others = tuple(kind for kind in KINDS if kind not in kinds)
+    field = f"extra.{NAME}.kind"
+    if "job" not in kinds:
+        return Wanted((Condition(field, Operator.IN, tuple(sorted(kinds))),)) if kinds else Wanted(states=frozenset())
+    return Wanted((Condition(field, Operator.NOT_IN, others),) if others else ())
+
+
+def _members(one: Filter, values: list[str], every: Iterable[str]) -> set[str]:
+    """Which of a closed set of words a filter leaves."""
+    given = [value.casefold() for value in values if value]
+    if one.operator == "between":
+        raise _no_operator(one)
+    if one.operator == "like":
+        return {word for word in every if any(value in word.casefold() for value in given)}
+    return {word for word in every if (word.casefold() in given) == (one.operator == "in")}
+
+
+def _no_operator(one: Filter) -> RefusedError:
+    return RefusedError(UNSUPPORTED_OPERATOR, f"{one.operator} is not supported for {one.key}", "filters.operator")
+
+
+_KEYS: Mapping[str, Callable[[Filter, list[str]], Wanted]] = MappingProxyType(
+    {
+        "name": _text("name"),
+        "create_time": _create_time,
+        "phase": _phase,
+        "algorithm_name": _text(f"extra.{NAME}.algorithm_name"),
+        "kind": _kind,
+        "user_id": _text("user"),
+        "user_name": _text("user"),
+        "runtime_type": _text(f"extra.{NAME}.runtime_type"),
+        "id": _text("id"),
+        "job_id": _text("id"),
+        "pool_id": _text("resource_group"),
+        "description": _text(f"extra.{NAME}.description"),
+    }
+)
+KEYS = tuple(_KEYS)
+"""What a search may be filtered by."""

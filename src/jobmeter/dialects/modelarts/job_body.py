@@ -1,0 +1,156 @@
+"""A job in ModelArts' shape: what is known of it, and what its record brought along word for word.
+
+``Job.extra["modelarts"]`` may hold the parts of that shape (``PARTS``). In ``metadata`` and ``status`` what Jobmeter
+knows comes first; the other parts describe what was asked for, and there the record does.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from jobmeter.dialects.modelarts.arguments import tasks_of
+from jobmeter.dialects.modelarts.flavors import flavor_info, flavor_type
+from jobmeter.dialects.modelarts.names import NAME, PHASES
+from jobmeter.model.job import Job, JobState, JobView, Replica
+from jobmeter.model.time import SECOND
+from jobmeter.query.defaults import job_end
+from jobmeter.query.lines import natural
+
+PARTS = ("kind", "metadata", "status", "algorithm", "tasks", "spec", "endpoints", "ftjob_config")
+DEFAULT_WORKSPACE = "0"
+
+
+def extra_of(job: Job) -> Mapping[str, Any]:
+    """What the job's record keeps for this dialect."""
+    return job.extra.get(NAME, {})
+
+
+def job_body(view: JobView, now_ms: int) -> dict[str, Any]:
+    """The job; what is unknown is left out."""
+    job = view.job
+    brought: dict[str, Any] = {part: value for part, value in extra_of(job).items() if part in PARTS}
+    known = {"metadata": _metadata(job), "status": _status(view, now_ms)}
+    described: dict[str, Any] = {"kind": "job", **_part("algorithm", _algorithm(job)), **_part("spec", _spec(view))}
+    whole = merged(described, merged(brought, known))
+    return {part: whole[part] for part in PARTS if part in whole}
+
+
+def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Both, object by object; where they differ, ``over``."""
+    result = dict(under)
+    for key, value in over.items():
+        below = result.get(key)
+        if isinstance(below, Mapping) and isinstance(value, Mapping):
+            result[key] = merged(below, value)
+        else:
+            result[key] = value
+    return result
+
+
+def _part(name: str, value: dict[str, Any]) -> dict[str, Any]:
+    return {name: value} if value else {}
+
+
+def _metadata(job: Job) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"id": job.id, "name": job.name or job.id}
+    metadata["workspace_id"] = job.workspace or DEFAULT_WORKSPACE
+    if "description" in extra_of(job):
+        metadata["description"] = extra_of(job)["description"]
+    if job.created is not None:
+        metadata["create_time"] = job.created
+    if job.user:
+        metadata["user_name"] = job.user
+    return metadata
+
+
+def _status(view: JobView, now_ms: int) -> dict[str, Any]:
+    job = view.job
+    phase, secondary = PHASES[job.state]
+    tasks = tasks_of(view)
+    status: dict[str, Any] = {"phase": phase, "secondary_phase": secondary}
+    start, end = started(job), job_end(job)
+    if start is not None:
+        until = now_ms if end is None else end
+        status["duration"] = max(until - start, 0)
+        status["start_time"] = start
+        if tasks:
+            status["node_count_metrics"] = [[start, len(tasks)], *([] if end is None else [[end, 0]])]
+    status["tasks"] = tasks
+    ended = _task_statuses(view.replicas)
+    if ended:
+        status["task_statuses"] = ended
+    records = _running_records(view)
+    if records:
+        status["running_records"] = records
+    return status
+
+
+def started(job: Job) -> int | None:
+    """When the job began to run, in epoch milliseconds; None while it waits."""
+    return job.start if job.start is not None else job.first_sample
+
+
+def _task_statuses(replicas: Sequence[Replica]) -> list[dict[str, Any]]:
+    """The last attempt of each task that has ended."""
+    newest = {replica.name: replica for replica in sorted(replicas, key=lambda one: one.attempt)}
+    return [
+        {"task": name, **_exit(newest[name])}
+        for name in sorted(newest, key=natural)
+        if newest[name].exit_code is not None or (newest[name].state or JobState.RUNNING).finished
+    ]
+
+
+def _exit(replica: Replica) -> dict[str, Any]:
+    code = {} if replica.exit_code is None else {"exit_code": replica.exit_code}
+    return {**code, "message": replica.reason}
+
+
+def _running_records(view: JobView) -> list[dict[str, Any]]:
+    """One for each attempt whose start is known."""
+    records: list[dict[str, Any]] = []
+    places: dict[str, tuple[str, str]] = {}
+    ordered = sorted(view.replicas, key=lambda one: one.attempt)
+    for attempt, group in groupby(ordered, key=lambda one: one.attempt):
+        replicas = sorted(group, key=lambda one: natural(one.name))
+        stayed = attempt > 0 and all(places.get(one.name) == (one.node, one.pod_id) for one in replicas)
+        places.update({one.name: (one.node, one.pod_id) for one in replicas})
+        record = _running_record(replicas)
+        if record:
+            records.append({**record, "start_type": "restarted" if stayed else "init_or_rescheduled"})
+    return records
+
+
+def _running_record(replicas: Sequence[Replica]) -> dict[str, Any]:
+    starts = [one.start for one in replicas if one.start is not None]
+    ends = [one.end for one in replicas if one.end is not None]
+    if not starts:
+        return {}
+    record: dict[str, Any] = {"start_at": min(starts) // SECOND}
+    if len(ends) == len(replicas):
+        record["end_at"] = max(ends) // SECOND
+    failed = [one for one in replicas if one.exit_code or one.state is JobState.FAILED]
+    if failed:
+        first = min(failed, key=lambda one: one.end or 0)
+        record["end_reason"] = first.reason or f"exit code {first.exit_code}"
+        record["end_related_task"] = first.name
+    return record
+
+
+def _algorithm(job: Job) -> dict[str, Any]:
+    named = extra_of(job).get("algorithm_name")
+    return {**({"name": named} if named else {}), **({"command": job.command} if job.command else {})}
+
+
+def _spec(view: JobView) -> dict[str, Any]:
+    job, tasks = view.job, tasks_of(view)
+    resource: dict[str, Any] = {}
+    if job.instance_type is not None:
+        kind = job.instance_type
+        resource["flavor_id"] = kind.id or kind.name
+        resource["flavor_name"] = kind.name or kind.id
+        resource["flavor_detail"] = {"flavor_type": flavor_type(kind), "flavor_info": flavor_info(kind)}
+    if tasks:
+        resource["node_count"] = len(tasks)
+    if job.resource_group:
+        resource["pool_id"] = job.resource_group
+    return {"resource": resource} if resource else {}

@@ -1,0 +1,55 @@
+"""ModelArts' words for metrics, phases and fields, and ours."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from jobmeter.dialects.base import rounded
+from jobmeter.model.catalog import by_dialect_name
+from jobmeter.model.job import JobState
+
+NAME = "modelarts"
+
+METRICS = by_dialect_name(NAME)
+"""The metric of each name, in the order in which an answer has them."""
+
+PHASES: Mapping[JobState, tuple[str, str]] = MappingProxyType(
+    {
+        JobState.QUEUED: ("Pending", "Queuing"),
+        JobState.RUNNING: ("Running", "Running"),
+        JobState.SUCCEEDED: ("Completed", "Completed"),
+        JobState.FAILED: ("Failed", "Failed"),
+        JobState.STOPPED: ("Terminated", "Terminated"),
+    }
+)
+"""The phase and the secondary phase of each state."""
+
+ALL_PHASES = ("Creating", "Pending", "Running", "Failed", "Completed", "Terminating", "Terminated", "Abnormal")
+"""Every phase there is; those that ``PHASES`` does not give no job is ever in."""
+
+KINDS = (
+    "job",
+    "hetero_job",
+    "autosearch_job",
+    "edge_job",
+    "mrs_job",
+    "diag_job",
+    "visualization_job",
+    "federated_pool_job",
+)
+
+FIELDS: Mapping[str, str] = MappingProxyType(
+    {
+        "job": "training_job_id",
+        "job_id": "training_job_id",
+        "start": "start_time",
+        "end": "end_time",
+        "project": "project_id",
+    }
+)
+"""Their name of a field that one of our own errors names."""
+
+
+def percent(value: float) -> float | int:
+    """A ratio as percent to 12 significant digits; a whole number has no fraction in their JSON."""
+    scaled = rounded(value * 100.0)
+    return int(scaled) if scaled.is_integer() else scaled

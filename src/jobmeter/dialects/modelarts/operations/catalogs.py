@@ -1,0 +1,83 @@
+"""ShowTrainingJobFlavors and ShowTrainingJobEngines: what the project's jobs ran on.
+
+Jobmeter offers no machines and no images, so both tell of what it has seen: the newest ``MAX_JOBS`` jobs.
+"""
+
+from typing import Any
+
+from jobmeter.access.call import Call
+from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask
+from jobmeter.dialects.modelarts.answers import answer
+from jobmeter.dialects.modelarts.arguments import project_of, query_choice
+from jobmeter.dialects.modelarts.flavors import TYPES, flavor_info, flavor_type
+from jobmeter.dialects.modelarts.job_body import extra_of
+from jobmeter.dialects.modelarts.operations.parameters import PROJECT
+from jobmeter.model.job import InstanceType, JobFilter
+
+MAX_JOBS = 1000
+
+
+def show_training_job_flavors(call: Call, context: Context) -> Steps:
+    """The instance types of the project's jobs, each once."""
+    question = JobFilter(projects=frozenset({project_of(call, context)}), limit=MAX_JOBS)
+    only = query_choice(call, "flavor_type", TYPES, "")
+    page = yield from ask(question)
+    kinds = {_identity(kind): kind for job in reversed(page.jobs) if (kind := job.instance_type) and _identity(kind)}
+    flavors = [_flavor(kind) for _, kind in sorted(kinds.items()) if only in {"", flavor_type(kind)}]
+    return answer({"total_count": len(flavors), "flavors": flavors}, context)
+
+
+def show_training_job_engines(call: Call, context: Context) -> Steps:
+    """The engines that the records of the project's jobs name, each once."""
+    page = yield from ask(JobFilter(projects=frozenset({project_of(call, context)}), limit=MAX_JOBS))
+    engines: dict[str, dict[str, Any]] = {}
+    for job in reversed(page.jobs):
+        algorithm = extra_of(job).get("algorithm")
+        engine = algorithm.get("engine") if isinstance(algorithm, dict) else None
+        if isinstance(engine, dict) and engine:
+            engines["\0".join(str(engine.get(key, "")) for key in ("engine_id", "engine_name", "engine_version"))] = (
+                engine
+            )
+    items = [engine for _, engine in sorted(engines.items())]
+    return answer({"total": len(items), "items": items}, context)
+
+
+def _identity(kind: InstanceType) -> str:
+    return kind.id or kind.name
+
+
+def _flavor(kind: InstanceType) -> dict[str, Any]:
+    return {
+        "flavor_id": kind.id or kind.name,
+        "flavor_name": kind.name or kind.id,
+        "flavor_type": flavor_type(kind),
+        "flavor_info": flavor_info(kind),
+    }
+
+
+OPERATIONS = (
+    Operation(
+        name="ShowTrainingJobFlavors",
+        action="jobs:read",
+        method="GET",
+        path="/v2/{project_id}/training-job-flavors",
+        answer=show_training_job_flavors,
+        parameters=(PROJECT, Parameter("flavor_type", "query", "`CPU`, `GPU` or `Ascend`. Default: all.")),
+        text=(
+            f"`{{total_count, flavors}}`: the instance types of the project's newest {MAX_JOBS} jobs. Sizes are in "
+            "the largest unit (powers of 1024) that leaves a whole number."
+        ),
+    ),
+    Operation(
+        name="ShowTrainingJobEngines",
+        action="jobs:read",
+        method="GET",
+        path="/v2/{project_id}/training-job-engines",
+        answer=show_training_job_engines,
+        parameters=(PROJECT,),
+        text=(
+            f"`{{total, items}}`: what the newest {MAX_JOBS} jobs of the project keep as "
+            '`extra["modelarts"]["algorithm"]["engine"]`, each once.'
+        ),
+    ),
+)

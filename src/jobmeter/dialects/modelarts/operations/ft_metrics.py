@@ -1,0 +1,130 @@
+"""ShowFtMetrics: what the program reported of itself (``app.*``), loss and the like.
+
+https://support.huaweicloud.com/api-modelarts/ShowFtMetrics.html. The page leaves the shape of ``loss``, ``eval_loss``
+and ``training_info`` open; SPEC.md says which one is given.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jobmeter.access.call import Call
+from jobmeter.dialects.base import Context, Operation, Steps, ask
+from jobmeter.dialects.modelarts.answers import answer, nothing_yet
+from jobmeter.dialects.modelarts.arguments import job_of
+from jobmeter.dialects.modelarts.operations.parameters import JOB, PROJECT
+from jobmeter.model.time import iso
+from jobmeter.query.defaults import default_step, life
+from jobmeter.query.request import By, JobQuestion, Line, MetricNamesQuestion, MetricQuery, Statistic
+
+PREFIX = "app."
+MAX_POINTS = 2_000
+MAX_METRICS = 100
+STEP = "step"
+LOSS, EVAL_LOSS = ("loss", "train_loss"), ("eval_loss", "val_loss", "validation_loss")
+PROGRESS = ("progress", "train_process")
+_VALIDATION, _TEST = ("eval", "val"), ("test",)
+
+
+def show_ft_metrics(call: Call, context: Context) -> Steps:
+    """Every reported metric as a curve; 204 where the program reported nothing."""
+    ref = job_of(call, context)
+    view = yield from ask(JobQuestion(ref))
+    names = yield from ask(MetricNamesQuestion(ref, PREFIX))
+    if not names:
+        return nothing_yet(context)
+    span = life(view.job, context.now_ms)
+    result = yield from ask(
+        MetricQuery(
+            subject=ref,
+            metrics=tuple(names[:MAX_METRICS]),
+            range=span,
+            step_ms=default_step(span, MAX_POINTS),
+            by=By.JOB,
+            statistic=Statistic.LAST,
+        )
+    )
+    lines = {line.metric.removeprefix(PREFIX): line for line in result.lines}
+    if not lines:
+        return nothing_yet(context)
+    return answer(_body(lines, context.now_ms), context)
+
+
+def _body(lines: Mapping[str, Line], now_ms: int) -> dict[str, Any]:
+    steps = _steps(lines.get(STEP))
+    curves = {name: _points(line, steps) for name, line in lines.items() if name != STEP}
+    last = {name: float(line.value[-1]) for name, line in lines.items()}
+    body: dict[str, Any] = {}
+    for key, candidates in (("loss", LOSS), ("eval_loss", EVAL_LOSS)):
+        named = _first(curves, candidates)
+        if named:
+            body[key] = {"x_axis": STEP if steps else "timestamp", "data": curves[named]}
+    curve_names = {*LOSS, *EVAL_LOSS, *PROGRESS}
+    body["training_info"] = {name: value for name, value in last.items() if name not in curve_names}
+    progress = _first(last, PROGRESS)
+    if progress:
+        body["train_process"] = last[progress]
+    metrics = [_metric(name, points, bool(steps)) for name, points in curves.items()]
+    body["data"] = {"format_version": "1.0", "timestamp": iso(now_ms // 1000 * 1000), "metrics": metrics}
+    return body
+
+
+def _first(found: Mapping[str, Any], candidates: Sequence[str]) -> str:
+    return next((name for name in candidates if name in found), "")
+
+
+def _steps(line: Line | None) -> dict[int, float]:
+    """The step that was reported in each bucket."""
+    return {} if line is None else dict(zip(line.time.tolist(), line.value.tolist(), strict=True))
+
+
+def _points(line: Line, steps: Mapping[int, float]) -> list[dict[str, Any]]:
+    return [
+        {"timestamp": time, **({STEP: _whole(steps[time])} if time in steps else {}), "value": value}
+        for time, value in zip(line.time.tolist(), line.value.tolist(), strict=True)
+    ]
+
+
+def _whole(value: float) -> float | int:
+    return int(value) if value.is_integer() else value
+
+
+def _metric(name: str, points: list[dict[str, Any]], by_step: bool) -> dict[str, Any]:
+    return {
+        "name_cn": name,
+        "name_en": name,
+        "des_en": "Reported by the program.",
+        "des_cn": "程序上报",
+        "type": "line",
+        "group": _group(name),
+        "group_by": [],
+        "x_axis": STEP if by_step else "timestamp",
+        "tags": [],
+        "unit": "",
+        "data": points,
+    }
+
+
+def _group(name: str) -> str:
+    if name.startswith(_VALIDATION):
+        return "validation"
+    return "test" if name.startswith(_TEST) else "training"
+
+
+OPERATIONS = (
+    Operation(
+        name="ShowFtMetrics",
+        action="metrics:read",
+        method="GET",
+        path="/v2/{project_id}/training-jobs/{training_job_id}/ft-metrics",
+        answer=show_ft_metrics,
+        parameters=(PROJECT, JOB),
+        text=(
+            "`{loss, eval_loss, training_info, train_process, data}` from what the program reported as `app.*`: "
+            "`data.metrics` has every one as a curve `[{timestamp, step, value}]` (milliseconds; `step` where "
+            f"`app.step` was reported at that time), at most {MAX_POINTS} points, each the last report of its step in "
+            "time, over replicas their mean. `loss` and `eval_loss` repeat the curves of `app.loss` and "
+            "`app.eval_loss`, `training_info` has the last value of each other metric, `train_process` that of "
+            "`app.progress`. 204 while nothing was reported."
+        ),
+    ),
+)

@@ -1,0 +1,148 @@
+"""One job: its details, its tasks, and what may be done with it.
+
+https://support.huaweicloud.com/intl/en-us/api-modelarts/ShowTrainingJobDetails.html and the pages beside it.
+"""
+
+from typing import Any
+
+import msgspec
+
+from jobmeter.access.call import Call
+from jobmeter.dialects.base import Context, DeleteJob, Operation, Parameter, RecordJobs, Steps, StopJob, ask
+from jobmeter.dialects.modelarts.answers import answer
+from jobmeter.dialects.modelarts.arguments import job_of, json_body, query_integer, query_text
+from jobmeter.dialects.modelarts.job_body import job_body
+from jobmeter.dialects.modelarts.names import NAME
+from jobmeter.dialects.modelarts.operations.parameters import JOB, PROJECT
+from jobmeter.errors import InvalidRequestError
+from jobmeter.model.job import Replica
+from jobmeter.model.record import JobRecord, Records
+from jobmeter.query.lines import natural
+from jobmeter.query.request import JobQuestion
+
+MAX_DESCRIPTION = 256
+
+
+class ActionBody(msgspec.Struct):
+    """What StopTrainingJob is sent."""
+
+    action_type: str = ""
+
+
+class UpdateBody(msgspec.Struct):
+    """What ChangeTrainingJobDescription is sent, as far as it is read."""
+
+    description: str | None = None
+
+
+def show_training_job_details(call: Call, context: Context) -> Steps:
+    """One job, whole."""
+    view = yield from ask(JobQuestion(job_of(call, context)))
+    return answer(job_body(view, context.now_ms), context)
+
+
+def list_training_job_tasks(call: Call, context: Context) -> Steps:
+    """A bare array of tasks, one entry for each time that one was scheduled."""
+    ref = job_of(call, context)
+    count = query_integer(call, "schedule_count", 1, 1)
+    only = count - 1 if query_text(call, "schedule_count") else None
+    view = yield from ask(JobQuestion(ref))
+    replicas = sorted(view.replicas, key=lambda one: (natural(one.name), one.attempt))
+    return answer([_task(one) for one in replicas if only in (None, one.attempt)], context)
+
+
+def stop_training_job(call: Call, context: Context) -> Steps:
+    """Note that the job was stopped; 202, as it is done elsewhere."""
+    ref = job_of(call, context)
+    action = json_body(call, ActionBody).action_type
+    if action != "terminate":
+        raise InvalidRequestError(f"{action[:64]!r} is not supported; only terminate is", "action_type")
+    yield from ask(StopJob(ref))
+    view = yield from ask(JobQuestion(ref))
+    return answer(job_body(view, context.now_ms), context, 202)
+
+
+def change_training_job_description(call: Call, context: Context) -> Steps:
+    """A description, kept with the job's record."""
+    ref = job_of(call, context)
+    text = json_body(call, UpdateBody).description
+    if text is not None and len(text) > MAX_DESCRIPTION:
+        raise InvalidRequestError(f"it may have {MAX_DESCRIPTION} characters", "description")
+    view = yield from ask(JobQuestion(ref))
+    if text is not None:
+        record = JobRecord(job_id=view.job.id, project=view.job.project, extra={NAME: {"description": text}})
+        yield from ask(RecordJobs(Records(jobs=[record])))
+        view = yield from ask(JobQuestion(ref))
+    return answer(job_body(view, context.now_ms), context)
+
+
+def delete_training_job(call: Call, context: Context) -> Steps:
+    """Forget the job."""
+    yield from ask(DeleteJob(job_of(call, context)))
+    return answer({}, context, 202)
+
+
+def _task(replica: Replica) -> dict[str, Any]:
+    host = {"host_ip": replica.node} if replica.node else {}
+    return {"task": replica.name, **host, "schedule_count": replica.attempt + 1}
+
+
+_PATH = "/v2/{project_id}/training-jobs/{training_job_id}"
+OPERATIONS = (
+    Operation(
+        name="ShowTrainingJobDetails",
+        action="jobs:read",
+        method="GET",
+        path=_PATH,
+        answer=show_training_job_details,
+        parameters=(PROJECT, JOB),
+        text=(
+            "The job: `kind`, `metadata`, `status` (with the names of its tasks), `algorithm`, `spec` and whatever its "
+            'record keeps in `extra["modelarts"]`. What is unknown is left out. Times are milliseconds, those of '
+            "`running_records` seconds."
+        ),
+    ),
+    Operation(
+        name="ListTrainingJobTasks",
+        action="jobs:read",
+        method="GET",
+        path=f"{_PATH}/tasks",
+        answer=list_training_job_tasks,
+        parameters=(
+            PROJECT,
+            JOB,
+            Parameter("schedule_count", "query", "Only the tasks of that scheduling, counted from 1. Default: all."),
+        ),
+        text="`[{task, host_ip, schedule_count}]`, a bare array; `host_ip` is the name of the task's node.",
+    ),
+    Operation(
+        name="StopTrainingJob",
+        action="jobs:write",
+        method="POST",
+        path=f"{_PATH}/actions",
+        answer=stop_training_job,
+        parameters=(PROJECT, JOB, Parameter("action_type", "body", "`terminate`.", required=True)),
+        text=(
+            "Notes that the job was stopped, now; 202 and the job. Jobmeter does not end processes: whoever runs the "
+            "job does. A job that has ended already: 409."
+        ),
+    ),
+    Operation(
+        name="ChangeTrainingJobDescription",
+        action="jobs:write",
+        method="PUT",
+        path=_PATH,
+        answer=change_training_job_description,
+        parameters=(PROJECT, JOB, Parameter("description", "body", f"Up to {MAX_DESCRIPTION} characters.")),
+        text="Changes the description; the job as it is then. Other parts of the body are ignored.",
+    ),
+    Operation(
+        name="DeleteTrainingJob",
+        action="jobs:delete",
+        method="DELETE",
+        path=_PATH,
+        answer=delete_training_job,
+        parameters=(PROJECT, JOB),
+        text="Forgets the job and everything measured for it; 202 and `{}`.",
+    ),
+)

@@ -1,0 +1,175 @@
+"""The logs of a task: its newest part, lines from a line on, and where the whole text is.
+
+https://support.huaweicloud.com/intl/en-us/api-modelarts/ShowTrainingJobLogsPreview.html and
+https://support.huaweicloud.com/api-modelarts/ShowTrainingJobLogsFromAom.html
+"""
+
+import re
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from jobmeter.access.call import Call
+from jobmeter.dialects.base import Answer, Context, Operation, Parameter, Steps, ask
+from jobmeter.dialects.modelarts.answers import answer, nothing_yet
+from jobmeter.dialects.modelarts.arguments import job_of, query_choice, query_integer, query_text, task_of
+from jobmeter.dialects.modelarts.errors import INVALID_QUERY, NO_LOG, RefusedError
+from jobmeter.dialects.modelarts.operations.parameters import JOB, PROJECT, TASK
+from jobmeter.errors import LimitExceededError
+from jobmeter.model.job import JobView
+from jobmeter.model.log import LogLine
+from jobmeter.model.question import Asks
+from jobmeter.query.request import JobQuestion, LogQuestion
+
+MAX_PREVIEW = 5 * 2**20
+"""Most bytes of a preview."""
+MAX_LINES = 500
+DEFAULT_LINES = 50
+_SMALL_PAGE, _LARGE_PAGE = 1_000, 10_000
+_BASE = re.compile(r"(?P<time>[0-9]{1,18}[0-9]?)(?:\.(?P<passed>[0-9]{1,9}))?")
+
+
+@dataclass(frozen=True, slots=True)
+class _Base:
+    """A place in the log: after every line of that time (ns), or, of its lines, after the first ``passed``."""
+
+    time_ns: int
+    passed: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.time_ns}" if self.passed is None else f"{self.time_ns}.{self.passed}"
+
+
+def show_training_job_logs_preview(call: Call, context: Context) -> Steps:
+    """The newest lines that fit, in the order in which they were written."""
+    view, question = yield from _asked(call, context)
+    newest = yield from ask(replace(question, descending=True, limit=_SMALL_PAGE, count=True))
+    if not newest.lines:
+        return _no_log(view, context)
+    lines = yield from _preview(question, newest.lines)
+    content = "".join(f"{line.text}\n" for line in reversed(lines))
+    full = (newest.total or 0) + (newest.total_bytes or 0)
+    current = len(content.encode())
+    return answer({"content": content, "current_size": current, "full_size": max(full, current)}, context)
+
+
+def show_training_job_logs_from_aom(call: Call, context: Context) -> Steps:
+    """Lines from a base line on; the answer's ``end_line`` is the base line of what follows."""
+    order = query_choice(call, "order", ("asc", "desc"), "desc")
+    most = query_integer(call, "lines", DEFAULT_LINES, 1, MAX_LINES)
+    base = _base(query_text(call, "base_line"))
+    view, question = yield from _asked(call, context)
+    page = yield from ask(replace(_from(question, base, order), limit=most + 1))
+    lines = page.lines[:most]
+    if not lines and base is None:
+        return _no_log(view, context)
+    body = {
+        "start_line": str(lines[0].time_ns if lines else base),
+        "end_line": str(_end(page.lines, most, base) if lines else base),
+        "lines": len(lines),
+        "content": "".join(f"{line.text}\n" for line in lines),
+    }
+    return answer(body, context)
+
+
+def _asked(call: Call, context: Context) -> Generator[Asks[Any], Any, tuple[JobView, LogQuestion]]:
+    """The job, and the question for all lines of the task."""
+    view = yield from ask(JobQuestion(job_of(call, context)))
+    task = task_of(view, context)
+    return view, LogQuestion(ref=job_of(call, context), replicas=frozenset({task}))
+
+
+def _preview(question: LogQuestion, newest: list[LogLine]) -> Generator[Asks[Any], Any, list[LogLine]]:
+    """Newest first, as many lines as fit, the first page of which is there already."""
+    taken: list[LogLine] = []
+    room, page, size = MAX_PREVIEW, newest, _SMALL_PAGE
+    while True:
+        for line in page:
+            room -= len(line.text.encode()) + 1
+            if room < 0:
+                return taken
+            taken.append(line)
+        if len(page) < size:
+            return taken
+        last = taken[-1].time_ns
+        passed = sum(1 for line in taken if line.time_ns == last)
+        behind = replace(question, descending=True, end_ns=last + 1, offset=passed)
+        mean = (MAX_PREVIEW - room) // len(taken) + 1
+        size = max(_SMALL_PAGE, min(_LARGE_PAGE, room // mean))
+        try:
+            page = (yield from ask(replace(behind, limit=size))).lines
+        except LimitExceededError:  # lines that are suddenly long
+            size = _SMALL_PAGE
+            page = (yield from ask(replace(behind, limit=size))).lines
+
+
+def _base(text: str) -> _Base | None:
+    if not text:
+        return None
+    found = _BASE.fullmatch(text)
+    if found is None:
+        raise RefusedError(INVALID_QUERY, f"{text[:64]!r} is not a line that an answer named", "base_line")
+    return _Base(int(found["time"]), int(found["passed"]) if found["passed"] else None)
+
+
+def _from(question: LogQuestion, base: _Base | None, order: str) -> LogQuestion:
+    question = replace(question, descending=order == "desc")
+    if base is None:
+        return question
+    at = 0 if base.passed is None else 1
+    if question.descending:
+        return replace(question, end_ns=base.time_ns + at, offset=base.passed or 0)
+    return replace(question, start_ns=base.time_ns + 1 - at, offset=base.passed or 0)
+
+
+def _end(lines: list[LogLine], most: int, base: _Base | None) -> _Base:
+    """Where the first ``most`` of these lines end; more of the last one's time follow only where they are many."""
+    last = lines[:most][-1].time_ns
+    if len(lines) <= most or lines[most].time_ns != last:
+        return _Base(last)
+    before = base.passed or 0 if base is not None and base.time_ns == last else 0
+    return _Base(last, before + sum(1 for line in lines[:most] if line.time_ns == last))
+
+
+def _no_log(view: JobView, context: Context) -> Answer:
+    """A job that has ended without a line will have none; any other may have some later."""
+    if view.job.state.finished:
+        raise RefusedError(NO_LOG, "No log of this task was generated, or it is no longer kept.")
+    return nothing_yet(context)
+
+
+_PATH = "/v2/{project_id}/training-jobs/{training_job_id}"
+OPERATIONS = (
+    Operation(
+        name="ShowTrainingJobLogsPreview",
+        action="jobs:read",
+        method="GET",
+        path=f"{_PATH}/tasks/{{task_id}}/logs/preview",
+        answer=show_training_job_logs_preview,
+        parameters=(PROJECT, JOB, TASK),
+        text=(
+            "`{content, current_size, full_size}`: the newest whole lines, up to 5 MB, and their size and that of the "
+            "whole log in bytes. 204 while there is none; ModelArts.2818 when the job has ended without one."
+        ),
+    ),
+    Operation(
+        name="ShowTrainingJobLogsFromAom",
+        action="jobs:read",
+        method="GET",
+        path=f"{_PATH}/logs/{{task_id}}",
+        answer=show_training_job_logs_from_aom,
+        parameters=(
+            PROJECT,
+            JOB,
+            TASK,
+            Parameter("base_line", "query", "`start_line` or `end_line` of an answer. Default: the log's beginning."),
+            Parameter("lines", "query", f"1 to {MAX_LINES}. Default: {DEFAULT_LINES}."),
+            Parameter("order", "query", "`desc`: the lines before, newest first; `asc`: those after. Default: `desc`."),
+        ),
+        text=(
+            "`{start_line, end_line, lines, content}`: lines in the order that was asked for, the base line not among "
+            "them. A line is named by its time in nanoseconds; `end_line` is the `base_line` of the next page. Without "
+            "a base line `desc` begins with the newest line, `asc` with the oldest."
+        ),
+    ),
+)

@@ -1,0 +1,98 @@
+"""ShowTrainingJobMetrics: the mean of each minute of a task's life.
+
+https://support.huaweicloud.com/intl/en-us/api-modelarts/ShowTrainingJobMetrics.html
+"""
+
+from collections.abc import Generator
+from typing import Any
+
+from jobmeter.access.call import Call
+from jobmeter.dialects.base import Context, Operation, Steps, ask
+from jobmeter.dialects.modelarts.answers import answer, nothing_yet
+from jobmeter.dialects.modelarts.arguments import job_of, task_of
+from jobmeter.dialects.modelarts.errors import INVALID_PARAMETER, RefusedError
+from jobmeter.dialects.modelarts.names import METRICS, percent
+from jobmeter.dialects.modelarts.operations.parameters import JOB, PROJECT, TASK
+from jobmeter.errors import LimitExceededError
+from jobmeter.model.job import Job, JobState
+from jobmeter.model.question import Asks
+from jobmeter.model.time import MAX_TIME_MS, MINUTE, TimeRange, floor_to
+from jobmeter.query.defaults import job_end, job_start
+from jobmeter.query.request import By, JobQuestion, JobRef, MetricQuery, MetricResult
+
+NOT_MEASURED = -1
+
+
+def show_training_job_metrics(call: Call, context: Context) -> Steps:
+    """Six series of one length; 204 where nothing was measured at all."""
+    ref = job_of(call, context)
+    view = yield from ask(JobQuestion(ref))
+    task = task_of(view, context)
+    span = _life(view.job, context.now_ms)
+    if span is None:
+        return nothing_yet(context)
+    result = yield from _measured(ref, task, span)
+    if not result.lines:
+        return nothing_yet(context)
+    minutes = -(-span.length_ms // MINUTE)
+    last = span.start_ms + (minutes - 1) * MINUTE
+    if _only_begun(view.job) and max(line.time[-1] for line in result.lines) < last:
+        minutes -= 1
+    values: dict[str, list[float | int]] = {name: [NOT_MEASURED] * minutes for name in METRICS}
+    names = {metric.name: name for name, metric in METRICS.items()}
+    for line in result.lines:
+        series = values[names[line.metric]]
+        for time, value in zip(line.time.tolist(), line.value.tolist(), strict=True):
+            series[(time - span.start_ms) // MINUTE] = percent(value)
+    return answer({"metrics": [{"metric": name, "value": series} for name, series in values.items()]}, context)
+
+
+def _measured(ref: JobRef, task: str, span: TimeRange) -> Generator[Asks[Any], Any, MetricResult]:
+    question = MetricQuery(
+        subject=ref,
+        metrics=tuple(metric.name for metric in METRICS.values()),
+        range=span,
+        step_ms=MINUTE,
+        by=By.REPLICA,
+        replicas=frozenset({task}),
+    )
+    try:
+        return (yield from ask(question))
+    except LimitExceededError as error:
+        message = f"the job is too long to be told by the minute: {error.message}"
+        raise RefusedError(INVALID_PARAMETER, message, "training_job_id") from error
+
+
+def _life(job: Job, now_ms: int) -> TimeRange | None:
+    """From the minute of the job's start to the end of its last minute, or until now; None before it started."""
+    start = job_start(job)
+    if start is None or (job.state is JobState.QUEUED and job.start is None and job.first_sample is None):
+        return None
+    end = job_end(job)
+    until = now_ms + 1 if end is None else floor_to(end, MINUTE) + MINUTE
+    first = floor_to(start, MINUTE)
+    return TimeRange(first, min(max(until, first), MAX_TIME_MS)) if first < until else None
+
+
+def _only_begun(job: Job) -> bool:
+    """Whether the last minute is one that nothing need have been measured in: the present one, or a bare end."""
+    end = job_end(job)
+    return end is None or end % MINUTE == 0
+
+
+OPERATIONS = (
+    Operation(
+        name="ShowTrainingJobMetrics",
+        action="metrics:read",
+        method="GET",
+        path="/v2/{project_id}/training-jobs/{training_job_id}/metrics/{task_id}",
+        answer=show_training_job_metrics,
+        parameters=(PROJECT, JOB, TASK),
+        text=(
+            "`{metrics: [{metric, value}]}` with cpuUsage, memUsage, gpuUtil, gpuMemUsage, npuUtil and npuMemUsage, in "
+            "this order: one mean a minute, in percent (0 to 100), from the minute of the job's start to that of its "
+            "end or to now; -1 where nothing was measured. All six are equally long. A metric of devices joins those "
+            "of the task. 204 while nothing at all was measured."
+        ),
+    ),
+)

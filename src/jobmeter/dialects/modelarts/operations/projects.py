@@ -1,0 +1,30 @@
+"""GET /v3/projects: what the SDK asks for when a program names a region and no project."""
+
+from jobmeter.access.call import Call
+from jobmeter.dialects.base import Context, Operation, Parameter, Steps, only
+from jobmeter.dialects.modelarts.answers import answer
+from jobmeter.dialects.modelarts.arguments import query_text
+from jobmeter.model.series import DEFAULT_PROJECT
+
+
+def list_projects(call: Call, context: Context) -> Steps:
+    """Exactly one project, under whatever name was asked for: the SDK refuses any other number."""
+    project = context.project or DEFAULT_PROJECT
+    one = {"id": project, "name": query_text(call, "name") or project, "enabled": True, "is_domain": False}
+    return only(answer({"projects": [one]}, context))
+
+
+OPERATIONS = (
+    Operation(
+        name="KeystoneListProjects",
+        action="jobs:read",
+        method="GET",
+        path="/v3/projects",
+        answer=list_projects,
+        parameters=(Parameter("name", "query", "A region; every region has the same project."),),
+        text=(
+            "`{projects: [{id, name}]}` with one project: that of the key, `default` for a key that sees all. It "
+            "belongs to IAM; the SDK asks for it when it is given a region and no project."
+        ),
+    ),
+)

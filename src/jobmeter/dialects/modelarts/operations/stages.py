@@ -1,0 +1,117 @@
+"""ListTrainingJobStages: what a job went through, from the changes of its state.
+
+https://support.huaweicloud.com/intl/en-us/api-modelarts/ListTrainingJobStages.html
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from jobmeter.access.call import Call
+from jobmeter.dialects.base import Context, Operation, Steps, ask
+from jobmeter.dialects.modelarts.answers import answer
+from jobmeter.dialects.modelarts.arguments import job_of
+from jobmeter.dialects.modelarts.job_body import started
+from jobmeter.dialects.modelarts.operations.parameters import JOB, PROJECT
+from jobmeter.dialects.modelarts.times import iso_with_offset
+from jobmeter.model.event import Event, EventFilter, EventSource
+from jobmeter.model.job import Job, JobState
+from jobmeter.query.defaults import job_end
+from jobmeter.query.request import JobQuestion
+
+MAX_CHANGES = 1000
+_ORDER = {"scheduling": 1, "running": 3, "end": 4}
+_ENGLISH = {"scheduling": "The job waits.", "running": "The job runs.", "end": "The job has ended"}
+_CHINESE = {"scheduling": "作业调度", "running": "作业运行", "end": "作业结束"}
+
+
+@dataclass(slots=True)
+class _Stage:
+    name: str
+    start_ms: int
+    end_ms: int | None = None
+    result: str = ""
+
+
+@dataclass(slots=True)
+class _Run:
+    stages: list[_Stage] = field(default_factory=list)
+
+
+def list_training_job_stages(call: Call, context: Context) -> Steps:
+    """One record for each time that the job was started."""
+    view = yield from ask(JobQuestion(job_of(call, context)))
+    page = yield from ask(
+        EventFilter(
+            projects=frozenset({view.job.project}),
+            jobs=(view.job.id,),
+            sources=frozenset({EventSource.STATE}),
+            limit=MAX_CHANGES,
+        )
+    )
+    runs = _runs(_changes(view.job, page.events))
+    records = [
+        {"record_order": number, "stages": [_stage(view.job.id, stage) for stage in run.stages]}
+        for number, run in enumerate(runs, 1)
+    ]
+    return answer({"total_count": len(records), "running_records": records}, context)
+
+
+def _changes(job: Job, events: Sequence[Event]) -> list[tuple[int, JobState]]:
+    """When the job came into which state. What no event tells, its record does: a job may have come whole."""
+    states = {state.value: state for state in JobState}
+    told = [(event.time, states[event.reason]) for event in events if not event.replica and event.reason in states]
+    start, end = started(job), job_end(job)
+    known = {state for _, state in told}
+    recorded = [(job.created, JobState.QUEUED), (start, JobState.RUNNING), (end, job.state)]
+    told += [(time, state) for time, state in recorded if time is not None and state not in known]
+    rank = {JobState.QUEUED: 0, JobState.RUNNING: 1}
+    return sorted(told, key=lambda change: (change[0], rank.get(change[1], 2)))
+
+
+def _runs(changes: Sequence[tuple[int, JobState]]) -> list[_Run]:
+    runs: list[_Run] = []
+    for time_ms, state in changes:
+        name = {JobState.QUEUED: "scheduling", JobState.RUNNING: "running"}.get(state, "end")
+        last = runs[-1].stages[-1] if runs else None
+        if last is not None and last.name == name:
+            continue
+        if last is not None and last.end_ms is None:
+            last.end_ms = time_ms
+        if last is None or _ORDER[name] < _ORDER[last.name]:
+            runs.append(_Run())
+        ended = time_ms if name == "end" else None
+        runs[-1].stages.append(_Stage(name, time_ms, ended, state.value if name == "end" else ""))
+    return runs
+
+
+def _stage(job: str, stage: _Stage) -> dict[str, Any]:
+    end = {} if stage.end_ms is None else {"end_time": iso_with_offset(stage.end_ms)}
+    result = f": {stage.result}." if stage.result else ""
+    return {
+        "job_id": job,
+        "name": stage.name,
+        "en_message": _ENGLISH[stage.name] + result,
+        "zh_message": _CHINESE[stage.name],
+        "start_time": iso_with_offset(stage.start_ms),
+        **end,
+        "stage_order": _ORDER[stage.name],
+        "sub_stages": [],
+    }
+
+
+OPERATIONS = (
+    Operation(
+        name="ListTrainingJobStages",
+        action="jobs:read",
+        method="GET",
+        path="/v2/{project_id}/training-jobs/{training_job_id}/stages",
+        answer=list_training_job_stages,
+        parameters=(PROJECT, JOB),
+        text=(
+            "`{total_count, running_records: [{record_order, stages}]}`: the stages `scheduling`, `running` and `end` "
+            "by the changes of the job's state, a record for each time that it was started. Nobody tells Jobmeter of "
+            "`preparing`, nor of stages within a stage."
+        ),
+    ),
+)
