@@ -88,7 +88,8 @@ def _problem(call: Call, error: JobmeterError) -> _Problem:  # noqa: PLR0911 - o
 def _invalid(error: InvalidRequestError) -> _Problem:
     code = error.code if isinstance(error, RefusedError) else INVALID_PARAMETER
     field = FIELDS.get(error.field, error.field)
-    message = f"Invalid parameter({field}): {error.message}" if field else error.message
+    said = error.message.removeprefix(field).lstrip()
+    message = f"Invalid parameter({field}): {said}" if field else error.message
     too_large = isinstance(error, LimitExceededError) and error.field == "body"
     return _Problem(413 if too_large else 400, code, message)
 

@@ -59,7 +59,9 @@ def _measured(ref: JobRef, task: str, span: TimeRange) -> Generator[Asks[Any], A
     try:
         return (yield from ask(question))
     except LimitExceededError as error:
-        message = f"the job is too long to be told by the minute: {error.message}"
+        # A longer step, which the rest of the message may advise, is nothing that a caller here can ask for.
+        limit = error.message.partition(":")[0]
+        message = f"the job is too long to be told by the minute ({limit})"
         raise RefusedError(INVALID_PARAMETER, message, "training_job_id") from error
 
 
