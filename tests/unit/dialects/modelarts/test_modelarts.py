@@ -38,6 +38,7 @@ def refused(error, headers=()):
 def operate(path, told, query=""):
     call = Call("GET", path, query, (("host", "h"),))
     match = MODELARTS.match(call)
+    assert match is not None
     return drive(match.operation.answer(call, Context(NOW_MS, REQUEST_ID, match.path)), told)
 
 
@@ -257,7 +258,8 @@ def test_a_preview_copes_with_lines_that_are_suddenly_long():
 def test_a_body_of_any_content_type_is_json():
     call = Call("POST", "/v2/default/training-job-searches", "", (("host", "h"),), b' {"limit": 99} ')
     match = MODELARTS.match(call)
+    assert match is not None
     for kind in ("text/plain", "application/x-www-form-urlencoded", ""):
         sent = replace(call, headers=(*call.headers, ("content-type", kind)))
         with pytest.raises(JobmeterError, match="99 is not between"):
-            drive(match.operation.answer(sent, Context(NOW_MS, REQUEST_ID, match.path)), None)
+            drive(match.operation.answer(sent, Context(NOW_MS, REQUEST_ID, match.path)), lambda _: None)
