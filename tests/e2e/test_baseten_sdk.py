@@ -11,10 +11,12 @@ import struct
 import subprocess
 import termios
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fcntl import ioctl
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -52,9 +54,11 @@ class Stored:
 
     server: ServerProcess
     frame: pd.DataFrame
+    lines: list[dict[str, Any]]
     now_ms: int
     keys: dict[str, str]
     home: Path
+    sdk: Any
 
     def job(self, job):
         return self.frame[self.frame.job == job]
@@ -136,38 +140,63 @@ def _records(now_ms):
     ]
 
 
+LEVELS = (None, "debug", "info", "warning", "error")
+
+
+def _lines(start_ms):
+    """What a finished job wrote in an hour: more than two pages of it, of which several lines share a millisecond."""
+    start_ns = start_ms * 1_000_000
+    return [
+        {
+            "time_ns": start_ns + number * 1_400_000_000 + part * 250_000,
+            "text": f"step {number}.{part} done",
+            "replica": f"worker-{number % 2}",
+            **({"level": LEVELS[number % 5]} if number % 5 else {}),
+        }
+        for number in range(560)
+        for part in range(4)
+    ]
+
+
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory):
     folder = tmp_path_factory.mktemp("baseten")
     throttled = {"JOBMETER_RATE_LIMITS": "get_training_projects_cache_summary=0.01:1"}
-    with running(folder / "data", environment=throttled) as server:
+    with running(folder / "data", environment=throttled) as server, _sdk() as sdk:
         now_ms = int(time.time()) * 1000
         rows = [*_samples(DONE, now_ms - DAY - HOUR, now_ms - DAY, 3), *_samples(RUNNING, now_ms - HOUR, now_ms, 4)]
         frame = pd.DataFrame(rows, columns=["job", "metric", "replica", "device", "time", "value"])
         written = _records(now_ms)
         receipt = server.ingest(records({"jobs": written}) + samples(list(_series(frame))))
         assert receipt == {"accepted": len(frame), "records": len(written), "rejected": {}}
+        lines = _lines(now_ms - DAY - HOUR)
+        pushed = server.request("POST", f"/jobs/{DONE}/logs?project={PROJECT}", {"lines": lines})
+        assert json.loads(pushed.body) == {"accepted": len(lines), "rejected": {}}
         keys = {"admin": str(server.admin["token"])}
         for name, role, project in (("own", "writer", PROJECT), ("reader", "reader", PROJECT), ("other", "admin", "x")):
             made = server.request("POST", "/keys", {"name": name, "role": role, "project": project})
             keys[name] = json.loads(made.body)["token"]
-        yield Stored(server, frame, now_ms, keys, folder)
+        yield Stored(server, frame, lines, now_ms, keys, folder, sdk)
 
 
 def _ask(stored, *asks, key="own"):
+    """What the SDK says to each; one process for all, since loading it takes longer than asking."""
     if not SDK.exists():
         pytest.skip("needs the environment .venvs/baseten: make sdk")
     given = [{"url": stored.server.url, "key": stored.keys[key], **ask} for ask in asks]
-    ran = subprocess.run(
-        [SDK, SCRIPT],
-        input="".join(json.dumps(ask) + "\n" for ask in given),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr
-    return [json.loads(line) for line in ran.stdout.splitlines()]
+    stored.sdk.stdin.write("".join(json.dumps(ask) + "\n" for ask in given))
+    stored.sdk.stdin.flush()
+    return [json.loads(stored.sdk.stdout.readline()) for _ in given]
+
+
+@contextmanager
+def _sdk():
+    if not SDK.exists():
+        yield None
+        return
+    with subprocess.Popen([SDK, SCRIPT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield process
+        process.communicate(timeout=60)
 
 
 def _of(job, call, **more):
@@ -320,6 +349,45 @@ def test_jobs_and_projects_are_what_was_recorded(stored):
     assert (empty["cpu_usage"], empty["cache"], empty["per_node_metrics"]) == ([], None, [])
 
 
+def _log(line):
+    level = line.get("level")
+    return {
+        "timestamp": str(line["time_ns"]),
+        "message": line["text"],
+        "replica": line["replica"],
+        "request_id": None,
+        "level": level.upper() if level else None,
+    }
+
+
+def _within(lines, start_ms, end_ms):
+    return [line for line in lines if start_ms * 1_000_000 <= line["time_ns"] < end_ms * 1_000_000]
+
+
+def test_logs_are_paged_from_either_end(stored):
+    end_ms = stored.now_ms - DAY
+    whole = {"start_epoch_millis": end_ms - HOUR, "end_epoch_millis": end_ms + HOUR}
+    latest, newest, oldest, debug, warnings, by_get, now = _ask(
+        stored,
+        _of(DONE, "post_training_projects_jobs_logs", request={"end_epoch_millis": end_ms - HOUR + 600_000}),
+        _of(DONE, "post_training_projects_jobs_logs", request=whole),
+        _of(DONE, "post_training_projects_jobs_logs", request={**whole, "limit": 7, "direction": "asc"}),
+        _of(DONE, "post_training_projects_jobs_logs", request={**whole, "limit": 1000, "min_level": "DEBUG"}),
+        _of(DONE, "post_training_projects_jobs_logs", request={**whole, "limit": 1000, "min_level": "WARNING"}),
+        _of(DONE, "get_training_projects_jobs_logs", params={**whole, "limit": 3, "min_level": "ERROR"}),
+        _of(DONE, "get_training_projects_jobs_logs"),
+    )
+    half_hour = _within(stored.lines, end_ms - HOUR - 1_200_000, end_ms - HOUR + 600_000)
+    assert latest["logs"] == [_log(line) for line in half_hour[::-1][:500]]
+    assert newest["logs"] == [_log(line) for line in stored.lines[::-1][:500]]
+    assert oldest["logs"] == [_log(line) for line in stored.lines[:7]]
+    told = [line for line in stored.lines if "level" in line]
+    assert debug["logs"] == [_log(line) for line in told[::-1][:1000]]
+    assert warnings["logs"] == [_log(line) for line in told[::-1] if line["level"] in {"warning", "error"}]
+    assert by_get["logs"] == [_log(line) for line in told[::-1] if line["level"] == "error"][:3]
+    assert now["logs"] == []
+
+
 def test_refusals_are_the_vendors_own(stored):
     stop = _of(DONE, "post_training_projects_jobs_stop", request={})
     wrong = {"training_project_id": "another", "training_job_id": DONE}
@@ -449,6 +517,7 @@ COMMANDS = {
     "view job": ["view", "--job-id", DONE],
     "view project": ["view", "--project", PROJECT],
     "checkpoints": ["checkpoints", "list", "--job-id", DONE],
+    "logs": ["logs", "--job-id", DONE],
     "stop": ["stop", "--job-id", TO_STOP],
     "unknown job": ["metrics", "--job-id", "nothing"],
 }
@@ -562,6 +631,20 @@ def test_truss_shows_jobs_and_projects(truss):
     assert {"tune a model", "TRAINING_JOB_FAILED", "H100:2x26x468 (2 GPUs)", "alice@example.com"} <= one
     assert "CUDA out of memory" in one
     assert {DONE, RUNNING, WAITING, TO_STOP} <= _cells(truss["view project"]["out"])
+
+
+def test_truss_prints_every_line_once_and_in_order(stored, truss):
+    ran = truss["logs"]
+    assert ran["status"] == 0, ran["err"]
+    found = re.findall(r"\[(.*?)\]: \((worker-\d)\) (step \d+\.\d done)", ran["out"])
+    assert found == [
+        (
+            datetime.fromtimestamp(line["time_ns"] // 10**9, tz=UTC).strftime("%Y-%m-%d %H:%M:%S"),
+            line["replica"],
+            line["text"],
+        )
+        for line in stored.lines
+    ]
 
 
 def test_truss_stops_a_job_and_says_what_is_not_there(stored, truss):
