@@ -31,7 +31,7 @@ SCRIPT = Path(__file__).parent / "sdk" / "baseten_sdk.py"
 TRUSS_SCRIPT = Path(__file__).parent / "sdk" / "truss_cli.py"
 TRUSS = ROOT / ".venvs" / "truss" / "bin" / "truss"
 PROJECT = "llm-team"
-DONE, RUNNING, WAITING, TO_STOP = "bt-done", "bt-running", "bt-waiting", "bt-to-stop"
+DONE, RUNNING, WAITING, TO_STOP, TO_DELETE = "bt-done", "bt-running", "bt-waiting", "bt-to-stop", "bt-to-delete"
 HOUR = 3_600_000
 DAY = 24 * HOUR
 STEPS = [1, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600]
@@ -124,6 +124,18 @@ def _records(now_ms):
                 "gpu_count": 2,
                 "gpu_memory": 80 * GIB,
             },
+            "checkpoints": [
+                {
+                    "id": f"step-{number}",
+                    "created": done_end - number * 60_000,
+                    "type": "lora" if number % 2 else "full",
+                    "size": number * 1_000_000,
+                    "files": [f"s3://bucket/run/step-{number}/rank-{rank}/model.bin" for rank in range(3)],
+                    **({"base_model": "gpt-oss"} if number % 2 else {}),
+                }
+                for number in (1, 2)
+            ],
+            "extra": {"baseten": {"current_status": "TRAINING_JOB_DEPLOY_FAILED", "checkpoint_sync_status": "SYNCING"}},
             "replicas": two,
         },
         {
@@ -135,7 +147,14 @@ def _records(now_ms):
             "limits": {**limits, "memory": 128 * GIB, "cpu": 12.5},
             "replicas": two,
         },
-        {"job_id": WAITING, "project": PROJECT, "state": "Queued", "created": now_ms - 5_000},
+        {
+            "job_id": WAITING,
+            "project": PROJECT,
+            "state": "Queued",
+            "created": now_ms - 5_000,
+            "extra": {"baseten": {"current_status": "TRAINING_JOB_PENDING", "availability_model": "spot"}},
+        },
+        {"job_id": TO_DELETE, "project": PROJECT, "state": "Queued", "created": now_ms - 3 * HOUR},
         {"job_id": TO_STOP, "project": PROJECT, "state": "Running", "created": now_ms - 2 * HOUR},
     ]
 
@@ -305,20 +324,20 @@ def test_a_finished_job_is_told_whole_and_a_running_one_of_its_last_hour(stored)
 
 
 def test_jobs_and_projects_are_what_was_recorded(stored):
-    projects, listed, found, one, checkpoints, files, codes, empty = _ask(
+    projects, listed, found, one, checkpoints, codes, empty = _ask(
         stored,
         {"call": "get_training_projects"},
         {"call": "get_training_projects_jobs", "path": {"training_project_id": PROJECT}},
         {
             "call": "post_training_jobs_search",
             "request": {
-                "statuses": ["TRAINING_JOB_FAILED", "TRAINING_JOB_PENDING"],
+                "statuses": ["TRAINING_JOB_DEPLOY_FAILED", "TRAINING_JOB_PENDING", "TRAINING_JOB_CREATED"],
+                "project_id": PROJECT,
                 "order_by": [{"field": "created_at", "order": "asc"}],
             },
         },
         _of(DONE, "get_training_projects_jobs_training_job_id", **{"async": True}),
-        _of(DONE, "get_training_projects_jobs_checkpoints"),
-        _of(DONE, "get_training_projects_jobs_checkpoint_files", params={"page_size": 10}),
+        _of(RUNNING, "get_training_projects_jobs_checkpoints"),
         _of(DONE, "get_training_projects_jobs_auth_codes"),
         _metrics(DONE, by_get=False, start_epoch_millis=stored.now_ms - DAY, end_epoch_millis=stored.now_ms - DAY),
     )
@@ -332,21 +351,66 @@ def test_jobs_and_projects_are_what_was_recorded(stored):
         "gpu_type": "H100",
         "gpu_memory_limit_mib": 80 * 1024,
     }
-    assert (job["current_status"], job["error_message"]) == ("TRAINING_JOB_FAILED", "CUDA out of memory")
+    assert (job["current_status"], job["error_message"]) == ("TRAINING_JOB_DEPLOY_FAILED", "CUDA out of memory")
     assert (job["name"], job["user"], job["node_count"]) == ("tune a model", {"email": "alice@example.com"}, 2)
     created = datetime.fromtimestamp((stored.now_ms - DAY - HOUR - 60_000) / 1000, tz=UTC)
     assert datetime.fromisoformat(job["created_at"]) == created
-    assert [one["id"] for one in listed["training_jobs"]] == [WAITING, RUNNING, TO_STOP, DONE]
+    assert job["checkpoint_sync_status"] == "SYNCING"
+    assert [one["id"] for one in listed["training_jobs"] if one["id"] != TO_DELETE] == [WAITING, RUNNING, TO_STOP, DONE]
     derived = listed["training_jobs"][1]["instance_type"]
     assert (derived["memory_limit_mib"], derived["millicpu_limit"]) == (128 * 1024, 12_500)
     assert (derived["gpu_count"], derived["gpu_type"]) == (2, None)
-    assert listed["training_jobs"][3] == job
-    assert [one["id"] for one in found["training_jobs"]] == [DONE, WAITING]
+    assert listed["training_jobs"][-1] == job
+    assert listed["training_jobs"][0]["availability_model"] == "spot"
+    assert [one["id"] for one in found["training_jobs"] if one["id"] != TO_DELETE] == [DONE, WAITING]
     assert [one["name"] for one in projects["training_projects"]] == [PROJECT]
     assert projects["training_projects"][0]["latest_job"]["id"] == WAITING
     assert one["training_project"] == projects["training_projects"][0]
-    assert checkpoints["checkpoints"] == files["presigned_urls"] == codes["auth_codes"] == []
+    assert checkpoints["checkpoints"] == codes["auth_codes"] == []
     assert (empty["cpu_usage"], empty["cache"], empty["per_node_metrics"]) == ([], None, [])
+
+
+def test_checkpoints_are_those_that_the_job_reported(stored):
+    listed, first, second = _ask(
+        stored,
+        _of(DONE, "get_training_projects_jobs_checkpoints"),
+        _of(DONE, "get_training_projects_jobs_checkpoint_files", params={"page_size": 4}),
+        _of(DONE, "get_training_projects_jobs_checkpoint_files", params={"page_size": 4, "page_token": 4}),
+    )
+    assert [
+        (one["checkpoint_id"], one["checkpoint_type"], one["base_model"], one["size_bytes"])
+        for one in listed["checkpoints"]
+    ] == [("step-2", "full", None, 2_000_000), ("step-1", "lora", "gpt-oss", 1_000_000)]
+    created = datetime.fromisoformat(listed["checkpoints"][1]["created_at"])
+    assert round(created.timestamp() * 1000) == stored.now_ms - DAY - 60_000
+    assert (first["next_page_token"], second["next_page_token"]) == (4, None)
+    assert first["total_count"] == second["total_count"] == 6
+    files = [*first["presigned_urls"], *second["presigned_urls"]]
+    assert [one["relative_file_name"] for one in files] == [
+        f"step-{number}/rank-{rank}/model.bin" for number in (2, 1) for rank in range(3)
+    ]
+    assert files[0]["url"] == "s3://bucket/run/step-2/rank-0/model.bin"
+
+
+def test_a_pending_job_is_changed_and_one_is_deleted(stored):
+    changed, unchanged, running_one, deleted, gone = _ask(
+        stored,
+        _of(WAITING, "patch_training_projects_jobs", request={"priority": 7}),
+        _of(WAITING, "patch_training_projects_jobs", request={}),
+        _of(RUNNING, "patch_training_projects_jobs", request={"priority": 7}),
+        {**_of(TO_DELETE, "delete_training_projects_jobs"), "key": stored.keys["admin"]},
+        _of(TO_DELETE, "get_training_projects_jobs_training_job_id"),
+    )
+    for body in (changed, unchanged):
+        job = body["training_job"]
+        assert (job["priority"], job["availability_model"], job["current_status"]) == (
+            7,
+            "spot",
+            "TRAINING_JOB_PENDING",
+        )
+    assert (running_one["status"], json.loads(running_one["body"])["code"]) == (409, "CONFLICT")
+    assert deleted == {"id": TO_DELETE, "deleted": True, "training_project_id": PROJECT}
+    assert gone["status"] == 404
 
 
 def _log(line):
@@ -517,6 +581,9 @@ COMMANDS = {
     "view job": ["view", "--job-id", DONE],
     "view project": ["view", "--project", PROJECT],
     "checkpoints": ["checkpoints", "list", "--job-id", DONE],
+    "checkpoints as json": ["checkpoints", "list", "--job-id", DONE, "-o", "json"],
+    "no checkpoints": ["checkpoints", "list", "--job-id", RUNNING],
+    "update": ["update", "--job-id", WAITING, "--priority", "9"],
     "logs": ["logs", "--job-id", DONE],
     "stop": ["stop", "--job-id", TO_STOP],
     "unknown job": ["metrics", "--job-id", "nothing"],
@@ -596,7 +663,7 @@ def _check_printed(stored, printed):
         assert label in found
     assert "Node: worker-0" in printed
     assert "Node: worker-1" in printed
-    assert "Training job failed during execution." in printed
+    assert "Training job failed during deployment." in printed
 
 
 def test_truss_prints_the_metrics_that_were_stored(stored):
@@ -628,9 +695,30 @@ def test_truss_shows_jobs_and_projects(truss):
     assert {PROJECT, RUNNING, WAITING, "TRAINING_JOB_RUNNING"} <= everything
     assert DONE not in everything
     one = _cells(truss["view job"]["out"])
-    assert {"tune a model", "TRAINING_JOB_FAILED", "H100:2x26x468 (2 GPUs)", "alice@example.com"} <= one
+    assert {
+        "tune a model",
+        "TRAINING_JOB_DEPLOY_FAILED",
+        "SYNCING",
+        "H100:2x26x468 (2 GPUs)",
+        "alice@example.com",
+    } <= one
     assert "CUDA out of memory" in one
+    assert "step-1" in truss["view job"]["out"]
     assert {DONE, RUNNING, WAITING, TO_STOP} <= _cells(truss["view project"]["out"])
+
+
+def test_truss_lists_checkpoints_and_changes_a_pending_job(stored, truss):
+    for name in ("checkpoints", "checkpoints as json", "no checkpoints", "update"):
+        assert truss[name]["status"] == 0, truss[name]["err"]
+    listed = json.loads(truss["checkpoints as json"]["out"])
+    assert [(one["id"], one["base_model"]) for one in listed["checkpoints"]] == [
+        ("step-2", None),
+        ("step-1", "gpt-oss"),
+    ]
+    assert {"step-1", "step-2", "1.00 MB"} <= _cells(truss["checkpoints"]["out"])
+    assert "No checkpoints found" in truss["no checkpoints"]["out"]
+    (found,) = _ask(stored, _of(WAITING, "get_training_projects_jobs_training_job_id"))
+    assert found["training_job"]["priority"] in {7, 9}
 
 
 def test_truss_prints_every_line_once_and_in_order(stored, truss):
@@ -652,7 +740,6 @@ def test_truss_stops_a_job_and_says_what_is_not_there(stored, truss):
     assert "Training job stopped successfully." in truss["stop"]["out"]
     (found,) = _ask(stored, _of(TO_STOP, "get_training_projects_jobs_training_job_id"))
     assert found["training_job"]["current_status"] == "TRAINING_JOB_STOPPED"
-    assert "No checkpoints found" in truss["checkpoints"]["out"]
     assert truss["unknown job"]["status"] == 2
     assert "No jobs found." in truss["unknown job"]["err"]
 
