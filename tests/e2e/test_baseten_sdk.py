@@ -11,10 +11,12 @@ import struct
 import subprocess
 import termios
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fcntl import ioctl
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -29,7 +31,7 @@ SCRIPT = Path(__file__).parent / "sdk" / "baseten_sdk.py"
 TRUSS_SCRIPT = Path(__file__).parent / "sdk" / "truss_cli.py"
 TRUSS = ROOT / ".venvs" / "truss" / "bin" / "truss"
 PROJECT = "llm-team"
-DONE, RUNNING, WAITING, TO_STOP = "bt-done", "bt-running", "bt-waiting", "bt-to-stop"
+DONE, RUNNING, WAITING, TO_STOP, TO_DELETE = "bt-done", "bt-running", "bt-waiting", "bt-to-stop", "bt-to-delete"
 HOUR = 3_600_000
 DAY = 24 * HOUR
 STEPS = [1, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600]
@@ -52,9 +54,11 @@ class Stored:
 
     server: ServerProcess
     frame: pd.DataFrame
+    lines: list[dict[str, Any]]
     now_ms: int
     keys: dict[str, str]
     home: Path
+    sdk: Any
 
     def job(self, job):
         return self.frame[self.frame.job == job]
@@ -120,6 +124,18 @@ def _records(now_ms):
                 "gpu_count": 2,
                 "gpu_memory": 80 * GIB,
             },
+            "checkpoints": [
+                {
+                    "id": f"step-{number}",
+                    "created": done_end - number * 60_000,
+                    "type": "lora" if number % 2 else "full",
+                    "size": number * 1_000_000,
+                    "files": [f"s3://bucket/run/step-{number}/rank-{rank}/model.bin" for rank in range(3)],
+                    **({"base_model": "gpt-oss"} if number % 2 else {}),
+                }
+                for number in (1, 2)
+            ],
+            "extra": {"baseten": {"current_status": "TRAINING_JOB_DEPLOY_FAILED", "checkpoint_sync_status": "SYNCING"}},
             "replicas": two,
         },
         {
@@ -131,8 +147,33 @@ def _records(now_ms):
             "limits": {**limits, "memory": 128 * GIB, "cpu": 12.5},
             "replicas": two,
         },
-        {"job_id": WAITING, "project": PROJECT, "state": "Queued", "created": now_ms - 5_000},
+        {
+            "job_id": WAITING,
+            "project": PROJECT,
+            "state": "Queued",
+            "created": now_ms - 5_000,
+            "extra": {"baseten": {"current_status": "TRAINING_JOB_PENDING", "availability_model": "spot"}},
+        },
+        {"job_id": TO_DELETE, "project": PROJECT, "state": "Queued", "created": now_ms - 3 * HOUR},
         {"job_id": TO_STOP, "project": PROJECT, "state": "Running", "created": now_ms - 2 * HOUR},
+    ]
+
+
+LEVELS = (None, "debug", "info", "warning", "error")
+
+
+def _lines(start_ms):
+    """What a finished job wrote in an hour: more than two pages of it, of which several lines share a millisecond."""
+    start_ns = start_ms * 1_000_000
+    return [
+        {
+            "time_ns": start_ns + number * 1_400_000_000 + part * 250_000,
+            "text": f"step {number}.{part} done",
+            "replica": f"worker-{number % 2}",
+            **({"level": LEVELS[number % 5]} if number % 5 else {}),
+        }
+        for number in range(560)
+        for part in range(4)
     ]
 
 
@@ -140,34 +181,41 @@ def _records(now_ms):
 def stored(tmp_path_factory):
     folder = tmp_path_factory.mktemp("baseten")
     throttled = {"JOBMETER_RATE_LIMITS": "get_training_projects_cache_summary=0.01:1"}
-    with running(folder / "data", environment=throttled) as server:
+    with running(folder / "data", environment=throttled) as server, _sdk() as sdk:
         now_ms = int(time.time()) * 1000
         rows = [*_samples(DONE, now_ms - DAY - HOUR, now_ms - DAY, 3), *_samples(RUNNING, now_ms - HOUR, now_ms, 4)]
         frame = pd.DataFrame(rows, columns=["job", "metric", "replica", "device", "time", "value"])
         written = _records(now_ms)
         receipt = server.ingest(records({"jobs": written}) + samples(list(_series(frame))))
         assert receipt == {"accepted": len(frame), "records": len(written), "rejected": {}}
+        lines = _lines(now_ms - DAY - HOUR)
+        pushed = server.request("POST", f"/jobs/{DONE}/logs?project={PROJECT}", {"lines": lines})
+        assert json.loads(pushed.body) == {"accepted": len(lines), "rejected": {}}
         keys = {"admin": str(server.admin["token"])}
         for name, role, project in (("own", "writer", PROJECT), ("reader", "reader", PROJECT), ("other", "admin", "x")):
             made = server.request("POST", "/keys", {"name": name, "role": role, "project": project})
             keys[name] = json.loads(made.body)["token"]
-        yield Stored(server, frame, now_ms, keys, folder)
+        yield Stored(server, frame, lines, now_ms, keys, folder, sdk)
 
 
 def _ask(stored, *asks, key="own"):
+    """What the SDK says to each; one process for all, since loading it takes longer than asking."""
     if not SDK.exists():
         pytest.skip("needs the environment .venvs/baseten: make sdk")
     given = [{"url": stored.server.url, "key": stored.keys[key], **ask} for ask in asks]
-    ran = subprocess.run(
-        [SDK, SCRIPT],
-        input="".join(json.dumps(ask) + "\n" for ask in given),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr
-    return [json.loads(line) for line in ran.stdout.splitlines()]
+    stored.sdk.stdin.write("".join(json.dumps(ask) + "\n" for ask in given))
+    stored.sdk.stdin.flush()
+    return [json.loads(stored.sdk.stdout.readline()) for _ in given]
+
+
+@contextmanager
+def _sdk():
+    if not SDK.exists():
+        yield None
+        return
+    with subprocess.Popen([SDK, SCRIPT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield process
+        process.communicate(timeout=60)
 
 
 def _of(job, call, **more):
@@ -276,20 +324,20 @@ def test_a_finished_job_is_told_whole_and_a_running_one_of_its_last_hour(stored)
 
 
 def test_jobs_and_projects_are_what_was_recorded(stored):
-    projects, listed, found, one, checkpoints, files, codes, empty = _ask(
+    projects, listed, found, one, checkpoints, codes, empty = _ask(
         stored,
         {"call": "get_training_projects"},
         {"call": "get_training_projects_jobs", "path": {"training_project_id": PROJECT}},
         {
             "call": "post_training_jobs_search",
             "request": {
-                "statuses": ["TRAINING_JOB_FAILED", "TRAINING_JOB_PENDING"],
+                "statuses": ["TRAINING_JOB_DEPLOY_FAILED", "TRAINING_JOB_PENDING", "TRAINING_JOB_CREATED"],
+                "project_id": PROJECT,
                 "order_by": [{"field": "created_at", "order": "asc"}],
             },
         },
         _of(DONE, "get_training_projects_jobs_training_job_id", **{"async": True}),
-        _of(DONE, "get_training_projects_jobs_checkpoints"),
-        _of(DONE, "get_training_projects_jobs_checkpoint_files", params={"page_size": 10}),
+        _of(RUNNING, "get_training_projects_jobs_checkpoints"),
         _of(DONE, "get_training_projects_jobs_auth_codes"),
         _metrics(DONE, by_get=False, start_epoch_millis=stored.now_ms - DAY, end_epoch_millis=stored.now_ms - DAY),
     )
@@ -303,21 +351,105 @@ def test_jobs_and_projects_are_what_was_recorded(stored):
         "gpu_type": "H100",
         "gpu_memory_limit_mib": 80 * 1024,
     }
-    assert (job["current_status"], job["error_message"]) == ("TRAINING_JOB_FAILED", "CUDA out of memory")
+    assert (job["current_status"], job["error_message"]) == ("TRAINING_JOB_DEPLOY_FAILED", "CUDA out of memory")
     assert (job["name"], job["user"], job["node_count"]) == ("tune a model", {"email": "alice@example.com"}, 2)
     created = datetime.fromtimestamp((stored.now_ms - DAY - HOUR - 60_000) / 1000, tz=UTC)
     assert datetime.fromisoformat(job["created_at"]) == created
-    assert [one["id"] for one in listed["training_jobs"]] == [WAITING, RUNNING, TO_STOP, DONE]
+    assert job["checkpoint_sync_status"] == "SYNCING"
+    assert [one["id"] for one in listed["training_jobs"] if one["id"] != TO_DELETE] == [WAITING, RUNNING, TO_STOP, DONE]
     derived = listed["training_jobs"][1]["instance_type"]
     assert (derived["memory_limit_mib"], derived["millicpu_limit"]) == (128 * 1024, 12_500)
     assert (derived["gpu_count"], derived["gpu_type"]) == (2, None)
-    assert listed["training_jobs"][3] == job
-    assert [one["id"] for one in found["training_jobs"]] == [DONE, WAITING]
+    assert listed["training_jobs"][-1] == job
+    assert listed["training_jobs"][0]["availability_model"] == "spot"
+    assert [one["id"] for one in found["training_jobs"] if one["id"] != TO_DELETE] == [DONE, WAITING]
     assert [one["name"] for one in projects["training_projects"]] == [PROJECT]
     assert projects["training_projects"][0]["latest_job"]["id"] == WAITING
     assert one["training_project"] == projects["training_projects"][0]
-    assert checkpoints["checkpoints"] == files["presigned_urls"] == codes["auth_codes"] == []
+    assert checkpoints["checkpoints"] == codes["auth_codes"] == []
     assert (empty["cpu_usage"], empty["cache"], empty["per_node_metrics"]) == ([], None, [])
+
+
+def test_checkpoints_are_those_that_the_job_reported(stored):
+    listed, first, second = _ask(
+        stored,
+        _of(DONE, "get_training_projects_jobs_checkpoints"),
+        _of(DONE, "get_training_projects_jobs_checkpoint_files", params={"page_size": 4}),
+        _of(DONE, "get_training_projects_jobs_checkpoint_files", params={"page_size": 4, "page_token": 4}),
+    )
+    assert [
+        (one["checkpoint_id"], one["checkpoint_type"], one["base_model"], one["size_bytes"])
+        for one in listed["checkpoints"]
+    ] == [("step-2", "full", None, 2_000_000), ("step-1", "lora", "gpt-oss", 1_000_000)]
+    created = datetime.fromisoformat(listed["checkpoints"][1]["created_at"])
+    assert round(created.timestamp() * 1000) == stored.now_ms - DAY - 60_000
+    assert (first["next_page_token"], second["next_page_token"]) == (4, None)
+    assert first["total_count"] == second["total_count"] == 6
+    files = [*first["presigned_urls"], *second["presigned_urls"]]
+    assert [one["relative_file_name"] for one in files] == [
+        f"step-{number}/rank-{rank}/model.bin" for number in (2, 1) for rank in range(3)
+    ]
+    assert files[0]["url"] == "s3://bucket/run/step-2/rank-0/model.bin"
+
+
+def test_a_pending_job_is_changed_and_one_is_deleted(stored):
+    changed, unchanged, running_one, deleted, gone = _ask(
+        stored,
+        _of(WAITING, "patch_training_projects_jobs", request={"priority": 7}),
+        _of(WAITING, "patch_training_projects_jobs", request={}),
+        _of(RUNNING, "patch_training_projects_jobs", request={"priority": 7}),
+        {**_of(TO_DELETE, "delete_training_projects_jobs"), "key": stored.keys["admin"]},
+        _of(TO_DELETE, "get_training_projects_jobs_training_job_id"),
+    )
+    for body in (changed, unchanged):
+        job = body["training_job"]
+        assert (job["priority"], job["availability_model"], job["current_status"]) == (
+            7,
+            "spot",
+            "TRAINING_JOB_PENDING",
+        )
+    assert (running_one["status"], json.loads(running_one["body"])["code"]) == (409, "CONFLICT")
+    assert deleted == {"id": TO_DELETE, "deleted": True, "training_project_id": PROJECT}
+    assert gone["status"] == 404
+
+
+def _log(line):
+    level = line.get("level")
+    return {
+        "timestamp": str(line["time_ns"]),
+        "message": line["text"],
+        "replica": line["replica"],
+        "request_id": None,
+        "level": level.upper() if level else None,
+    }
+
+
+def _within(lines, start_ms, end_ms):
+    return [line for line in lines if start_ms * 1_000_000 <= line["time_ns"] < end_ms * 1_000_000]
+
+
+def test_logs_are_paged_from_either_end(stored):
+    end_ms = stored.now_ms - DAY
+    whole = {"start_epoch_millis": end_ms - HOUR, "end_epoch_millis": end_ms + HOUR}
+    latest, newest, oldest, debug, warnings, by_get, now = _ask(
+        stored,
+        _of(DONE, "post_training_projects_jobs_logs", request={"end_epoch_millis": end_ms - HOUR + 600_000}),
+        _of(DONE, "post_training_projects_jobs_logs", request=whole),
+        _of(DONE, "post_training_projects_jobs_logs", request={**whole, "limit": 7, "direction": "asc"}),
+        _of(DONE, "post_training_projects_jobs_logs", request={**whole, "limit": 1000, "min_level": "DEBUG"}),
+        _of(DONE, "post_training_projects_jobs_logs", request={**whole, "limit": 1000, "min_level": "WARNING"}),
+        _of(DONE, "get_training_projects_jobs_logs", params={**whole, "limit": 3, "min_level": "ERROR"}),
+        _of(DONE, "get_training_projects_jobs_logs"),
+    )
+    half_hour = _within(stored.lines, end_ms - HOUR - 1_200_000, end_ms - HOUR + 600_000)
+    assert latest["logs"] == [_log(line) for line in half_hour[::-1][:500]]
+    assert newest["logs"] == [_log(line) for line in stored.lines[::-1][:500]]
+    assert oldest["logs"] == [_log(line) for line in stored.lines[:7]]
+    told = [line for line in stored.lines if "level" in line]
+    assert debug["logs"] == [_log(line) for line in told[::-1][:1000]]
+    assert warnings["logs"] == [_log(line) for line in told[::-1] if line["level"] in {"warning", "error"}]
+    assert by_get["logs"] == [_log(line) for line in told[::-1] if line["level"] == "error"][:3]
+    assert now["logs"] == []
 
 
 def test_refusals_are_the_vendors_own(stored):
@@ -449,6 +581,10 @@ COMMANDS = {
     "view job": ["view", "--job-id", DONE],
     "view project": ["view", "--project", PROJECT],
     "checkpoints": ["checkpoints", "list", "--job-id", DONE],
+    "checkpoints as json": ["checkpoints", "list", "--job-id", DONE, "-o", "json"],
+    "no checkpoints": ["checkpoints", "list", "--job-id", RUNNING],
+    "update": ["update", "--job-id", WAITING, "--priority", "9"],
+    "logs": ["logs", "--job-id", DONE],
     "stop": ["stop", "--job-id", TO_STOP],
     "unknown job": ["metrics", "--job-id", "nothing"],
 }
@@ -527,7 +663,7 @@ def _check_printed(stored, printed):
         assert label in found
     assert "Node: worker-0" in printed
     assert "Node: worker-1" in printed
-    assert "Training job failed during execution." in printed
+    assert "Training job failed during deployment." in printed
 
 
 def test_truss_prints_the_metrics_that_were_stored(stored):
@@ -559,9 +695,44 @@ def test_truss_shows_jobs_and_projects(truss):
     assert {PROJECT, RUNNING, WAITING, "TRAINING_JOB_RUNNING"} <= everything
     assert DONE not in everything
     one = _cells(truss["view job"]["out"])
-    assert {"tune a model", "TRAINING_JOB_FAILED", "H100:2x26x468 (2 GPUs)", "alice@example.com"} <= one
+    assert {
+        "tune a model",
+        "TRAINING_JOB_DEPLOY_FAILED",
+        "SYNCING",
+        "H100:2x26x468 (2 GPUs)",
+        "alice@example.com",
+    } <= one
     assert "CUDA out of memory" in one
+    assert "step-1" in truss["view job"]["out"]
     assert {DONE, RUNNING, WAITING, TO_STOP} <= _cells(truss["view project"]["out"])
+
+
+def test_truss_lists_checkpoints_and_changes_a_pending_job(stored, truss):
+    for name in ("checkpoints", "checkpoints as json", "no checkpoints", "update"):
+        assert truss[name]["status"] == 0, truss[name]["err"]
+    listed = json.loads(truss["checkpoints as json"]["out"])
+    assert [(one["id"], one["base_model"]) for one in listed["checkpoints"]] == [
+        ("step-2", None),
+        ("step-1", "gpt-oss"),
+    ]
+    assert {"step-1", "step-2", "1.00 MB"} <= _cells(truss["checkpoints"]["out"])
+    assert "No checkpoints found" in truss["no checkpoints"]["out"]
+    (found,) = _ask(stored, _of(WAITING, "get_training_projects_jobs_training_job_id"))
+    assert found["training_job"]["priority"] in {7, 9}
+
+
+def test_truss_prints_every_line_once_and_in_order(stored, truss):
+    ran = truss["logs"]
+    assert ran["status"] == 0, ran["err"]
+    found = re.findall(r"\[(.*?)\]: \((worker-\d)\) (step \d+\.\d done)", ran["out"])
+    assert found == [
+        (
+            datetime.fromtimestamp(line["time_ns"] // 10**9, tz=UTC).strftime("%Y-%m-%d %H:%M:%S"),
+            line["replica"],
+            line["text"],
+        )
+        for line in stored.lines
+    ]
 
 
 def test_truss_stops_a_job_and_says_what_is_not_there(stored, truss):
@@ -569,7 +740,6 @@ def test_truss_stops_a_job_and_says_what_is_not_there(stored, truss):
     assert "Training job stopped successfully." in truss["stop"]["out"]
     (found,) = _ask(stored, _of(TO_STOP, "get_training_projects_jobs_training_job_id"))
     assert found["training_job"]["current_status"] == "TRAINING_JOB_STOPPED"
-    assert "No checkpoints found" in truss["checkpoints"]["out"]
     assert truss["unknown job"]["status"] == 2
     assert "No jobs found." in truss["unknown job"]["err"]
 

@@ -1,4 +1,5 @@
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from jobmeter.errors import (
 )
 from jobmeter.model.job import Allocation, Job, JobState, JobView, Operator, Replica
 from jobmeter.model.log import LogLine, LogPage
+from jobmeter.model.record import check_record, decode_record
 from jobmeter.query.defaults import STEPS
 from jobmeter.query.request import By, JobQuestion, Line, LogQuestion, MetricQuery, MetricResult
 from jobmeter.testing.dialect import ERRORS, REQUEST_ID, DialectTests
@@ -248,6 +250,15 @@ def test_points_are_told_as_they_are(points):
     assert [(datetime.fromisoformat(point["timestamp"]), point["value"]) for point in body["cpu_usage"]] == [
         (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=time), value) for time, value in points
     ]
+
+
+def test_the_record_of_the_how_to_is_one():
+    page = (Path(__file__).parents[4] / "docs" / "how-to" / "truss.md").read_text(encoding="utf-8")
+    found = re.search(r"```json\n(.*?)```", page, re.DOTALL)
+    assert found
+    record = check_record(decode_record(found[1].encode()))
+    assert record.extra is not None
+    assert STATUSES[record.extra["baseten"]["current_status"]] is record.state
 
 
 # Which GPU is which, and who leads.

@@ -68,14 +68,19 @@ def _checkpoint(one: Checkpoint, job: Job) -> dict[str, Any]:
 
 
 def _file(one: Checkpoint, url: str, job: Job) -> dict[str, Any]:
-    name = unquote(urlsplit(url).path).rpartition("/")[2]
     return {
         "url": url,
-        "relative_file_name": f"{one.id}/{name}" if name else one.id,
+        "relative_file_name": f"{one.id}/{_name(one, url)}",
         "node_rank": 0,
         "size_bytes": (one.size or 0) if len(one.files) == 1 else 0,
         "last_modified": iso(_moment(one, job)),
     }
+
+
+def _name(one: Checkpoint, url: str) -> str:
+    """What is behind the checkpoint's own folder in the address, else the last part, else the file's number."""
+    path = unquote(urlsplit(url).path)
+    return path.partition(f"/{one.id}/")[2] or path.rpartition("/")[2] or str(one.files.index(url))
 
 
 OPERATIONS = (
