@@ -106,8 +106,7 @@ class Handler(BaseHTTPRequestHandler):
         if kind.startswith("multipart/form-data"):
             message = BytesParser(policy=HTTP).parsebytes(f"Content-Type: {kind}\r\n\r\n".encode() + body)
             fields = {
-                str(part.get_param("name", header="content-disposition")): _text(part)
-                for part in message.iter_parts()
+                str(part.get_param("name", header="content-disposition")): _text(part) for part in message.iter_parts()
             }
             parameters |= {name[6:]: value for name, value in fields.items() if name.startswith("param_")}
             return fields.get("query") or url["query"], parameters, None
