@@ -11,5 +11,6 @@ def dialects() -> Sequence[Dialect]:
     from jobmeter.dialects.baseten import BASETEN
     from jobmeter.dialects.cms import CMS
     from jobmeter.dialects.pai_dlc import PAI_DLC
+    from jobmeter.dialects.pai_studio import PAI_STUDIO
 
-    return (PAI_DLC, CMS, BASETEN, Gateway())
+    return (PAI_DLC, PAI_STUDIO, CMS, BASETEN, Gateway())

@@ -19,12 +19,25 @@ from jobmeter.model.time import MAX_TIME_MS, SECOND, Clock, TimeRange
 from jobmeter.query import gather
 from jobmeter.query.defaults import CORE_METRICS, default_step, job_end, life
 from jobmeter.query.frame import Frame, read
+from jobmeter.query.group import CapacityQuestion, GroupNodesQuestion, GroupQuestion, RequestsQuestion
+from jobmeter.query.groups import Groups
 from jobmeter.query.latest import WINDOW_MS, LatestValue, newest, values
 from jobmeter.query.layout import Layout, Layouts, lay_out
 from jobmeter.query.lines import Head, Ranks, natural, unit_of
 from jobmeter.query.logs import pages, selector_of
 from jobmeter.query.plan import check, check_by, metrics_of, sources
-from jobmeter.query.request import By, JobQuestion, JobRef, Line, LogQuestion, MetricQuery, MetricResult, NodeRef
+from jobmeter.query.reported import ReportedQuestion, reported
+from jobmeter.query.request import (
+    By,
+    GroupRef,
+    JobQuestion,
+    JobRef,
+    Line,
+    LogQuestion,
+    MetricQuery,
+    MetricResult,
+    NodeRef,
+)
 from jobmeter.query.shape import Shape
 from jobmeter.query.source import Meter, Source, StoreSource
 from jobmeter.query.summary import POINTS, JobSummary, summarize
@@ -52,6 +65,7 @@ class Executor:
         self._limits = limits
         self._source = source or StoreSource(store)
         self._layouts = Layouts()
+        self._groups = Groups(store, registry, clock, limits, self._source)
 
     def run(self, question: Asks[R], scope: Scope) -> R:
         """The answer to a question.
@@ -69,6 +83,10 @@ class Executor:
                 answer = self._list(question, scope)
             case LogQuestion():
                 answer = self._lines(question, scope)
+            case GroupQuestion() | CapacityQuestion() | RequestsQuestion() | GroupNodesQuestion():
+                answer = self._groups.answer(question, scope)
+            case ReportedQuestion():
+                answer = reported(self._store, self._limits, self._clock, self.head(question.ref, scope), question)
             case ProjectsQuestion():
                 answer = self._list_projects(question, scope)
             case _:
@@ -157,8 +175,11 @@ class Executor:
 
     def _ask(self, query: MetricQuery, scope: Scope, names: frozenset[str]) -> "_Asked":
         narrowing = gather.Narrowing(query.replicas, query.devices, query.labels)
-        if isinstance(query.subject, NodeRef):
-            nodes = self._nodes(query.subject, scope)
+        if not isinstance(query.subject, JobRef):
+            if isinstance(query.subject, NodeRef):
+                nodes = self._nodes(query.subject, scope)
+            else:
+                nodes = self._groups.members(query.subject, query.range, scope)
             return self._of_nodes(nodes, query.subject, scope, names, query.range, query.by, narrowing)
         if query.by is By.JOB and not gather.of_devices(names):
             # Neither ranks nor allocations matter: the head of the job is enough, and quicker to get.
@@ -196,7 +217,7 @@ class Executor:
     def _of_nodes(
         self,
         nodes: Sequence[Node],
-        ref: NodeRef,
+        ref: NodeRef | GroupRef,
         scope: Scope,
         names: frozenset[str],
         span: TimeRange,
