@@ -113,6 +113,7 @@ def catalog_page() -> str:
 
 def _metric(metric: Metric) -> str:
     derived = f" Derived as {metric.ratio[0]} / {metric.ratio[1]} where it was not measured." if metric.ratio else ""
+    derived += f" {' - '.join(metric.difference)} where it was not measured." if metric.difference else ""
     derived += f" The rate of {metric.rate_of} where it was not measured." if metric.rate_of else ""
     low = "" if metric.minimum is None else f"from {metric.minimum:g}"
     high = "" if metric.maximum is None else f"to {metric.maximum:g}"

@@ -10,6 +10,7 @@ from jobmeter.model.event import EventFilter, EventPage
 from jobmeter.model.job import Allocation, Job, JobFilter, JobPage, JobState, JobView, Node, Project, Replica
 from jobmeter.model.record import Records
 from jobmeter.model.retention import Retention
+from jobmeter.model.time import TimeRange
 from jobmeter.registry.base import Observation, StoredKey
 
 WRITER = Principal(id="k1", name="writer", role=Role.WRITER)
@@ -82,6 +83,18 @@ class FakeRegistry:
             view
             for view in self.views.values()
             if view.job.id == job and (projects is None or view.job.project in projects)
+        ]
+
+    def group_jobs(
+        self, projects: frozenset[str] | None, resource_group: str, span: TimeRange, now_ms: int
+    ) -> list[JobView]:
+        return [
+            view
+            for view in self.views.values()
+            if view.job.resource_group == resource_group
+            and (projects is None or view.job.project in projects)
+            and (view.job.start is None or view.job.start < span.end_ms)
+            and (view.job.end is None or view.job.end >= span.start_ms)
         ]
 
     def job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job]:

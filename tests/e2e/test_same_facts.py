@@ -8,6 +8,7 @@ import json
 import time
 from collections.abc import Callable
 from datetime import datetime
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -95,9 +96,10 @@ def _expected(frame: pd.DataFrame, metric: str) -> Facts:
         mine["gain"] = mine.groupby("replica").value.diff()
         mine["passed"] = mine.groupby("replica").time.diff() / 1000
         sums = mine.dropna().groupby(["replica", "minute"])[["gain", "passed"]].sum()
-        return {key: float(row.gain / row.passed) for key, row in sums.iterrows()}
+        return dict(zip(sums.index.tolist(), (sums.gain / sums.passed).tolist(), strict=True))
     devices = mine.groupby(["replica", "device", "minute"]).value.mean()
-    return {key: float(value) for key, value in devices.groupby(["replica", "minute"]).mean().items()}
+    means = devices.groupby(["replica", "minute"]).mean()
+    return dict(zip(means.index.tolist(), means.tolist(), strict=True))
 
 
 def _ok(reply: Reply):
@@ -127,7 +129,7 @@ DLC = {
 }
 
 
-def _span() -> dict[str, str]:
+def _span() -> dict[str, Any]:
     first, last = (datetime.utcfromtimestamp(at / 1000).strftime("%Y-%m-%dT%H:%M:%SZ") for at in (START, END))  # noqa: DTZ004
     return {"StartTime": first, "EndTime": last}
 
@@ -248,7 +250,7 @@ def test_every_api_says_the_same(stored, way, metric):
 
 def test_flinks_api_says_the_same(stored):
     server, frame = stored
-    asked = {
+    asked: dict[str, Any] = {
         "start": START,
         "end": END,
         "queries": [{"metric": "delay", "downsample": "60s-avg", "granularity": "60s"}],

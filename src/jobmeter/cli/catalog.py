@@ -40,6 +40,8 @@ def entry(metric: catalog.Metric) -> dict[str, Any]:
         "parts": metric.parts,
         "rate_of": metric.rate_of,
         "ratio": list(metric.ratio) if metric.ratio else None,
+        "rate_but": [list(label) for label in metric.rate_but],
+        "difference": list(metric.difference) if metric.difference else None,
         "minimum": metric.minimum,
         "maximum": metric.maximum,
         "text": metric.text,
@@ -68,7 +70,7 @@ def _page(metric: catalog.Metric) -> str:
         "scope": metric.scope,
         "joined by": f"{metric.over} over replicas and devices, {metric.parts} over parts",
         "rate of": metric.rate_of,
-        "derived as": " / ".join(metric.ratio or ()),
+        "derived as": " / ".join(metric.ratio or ()) or " - ".join(metric.difference or ()),
         "bounds": _bounds(metric),
         **{f"in {dialect}": name for dialect, name in sorted(metric.names.items())},
     }

@@ -208,10 +208,14 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """An operation found for a call, with the values of its path parameters, percent-decoded."""
+    """An operation found for a call, with the values of its path parameters, percent-decoded.
+
+    ``schemes`` are the credential schemes of the form that the call has; None: all of the dialect's.
+    """
 
     operation: Operation
     path: Mapping[str, str]
+    schemes: Sequence[Scheme] | None = None
 
 
 class Dialect(Protocol):

@@ -14,5 +14,6 @@ def dialects() -> Sequence[Dialect]:
     from jobmeter.dialects.modelarts import MODELARTS
     from jobmeter.dialects.opentsdb import OPENTSDB
     from jobmeter.dialects.pai_dlc import PAI_DLC
+    from jobmeter.dialects.pai_studio import PAI_STUDIO
 
-    return (PAI_DLC, CMS, FOAS, MODELARTS, BASETEN, OPENTSDB, Gateway())
+    return (PAI_DLC, PAI_STUDIO, CMS, FOAS, MODELARTS, BASETEN, OPENTSDB, Gateway())

@@ -1,8 +1,8 @@
 """Runs questions: looks up what the asker may see, reads what the plan says, reduces it to lines."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -20,13 +20,17 @@ from jobmeter.model.time import MAX_TIME_MS, SECOND, Clock, TimeRange
 from jobmeter.query import gather, series
 from jobmeter.query.defaults import CORE_METRICS, default_step, job_end, life
 from jobmeter.query.frame import Frame, read
+from jobmeter.query.group import CapacityQuestion, GroupNodesQuestion, GroupQuestion, RequestsQuestion
+from jobmeter.query.groups import Groups
 from jobmeter.query.latest import WINDOW_MS, LatestValue, newest, values
 from jobmeter.query.layout import Layout, Layouts, lay_out
 from jobmeter.query.lines import Head, Ranks, natural, unit_of
 from jobmeter.query.logs import pages, selector_of
 from jobmeter.query.plan import check, check_by, metrics_of, sources
+from jobmeter.query.reported import ReportedQuestion, reported
 from jobmeter.query.request import (
     By,
+    GroupRef,
     JobQuestion,
     JobRef,
     Line,
@@ -64,6 +68,23 @@ class Executor:
         self._limits = limits
         self._source = source or StoreSource(store)
         self._layouts = Layouts()
+        self._groups = Groups(store, registry, clock, limits, self._source)
+        self._answers: dict[type[Asks[Any]], Callable[[Any, Scope], Any]] = {
+            MetricQuery: self._measure,
+            JobQuestion: lambda question, scope: self._view(question.ref, scope),
+            JobFilter: self._list,
+            ProjectsQuestion: self._list_projects,
+            EventFilter: self._events,
+            LogQuestion: self._lines,
+            MetricNamesQuestion: self._metric_names,
+            ReportedQuestion: self._reported,
+            **dict.fromkeys(
+                (GroupQuestion, CapacityQuestion, RequestsQuestion, GroupNodesQuestion), self._groups.answer
+            ),
+            **dict.fromkeys(
+                (SeriesQuestion, NamesQuestion, SamplesQuestion, BucketsQuestion, LastQuestion), self._series
+            ),
+        }
 
     def run(self, question: Asks[R], scope: Scope) -> R:
         """The answer to a question.
@@ -71,27 +92,11 @@ class Executor:
         Raises NotFoundError, InvalidRequestError (LimitExceededError for what is too large), QueryTimeoutError or
         UnavailableError.
         """
-        answer: Any
-        match question:
-            case MetricQuery():
-                answer = self._measure(question, scope)
-            case JobQuestion():
-                answer = self._view(question.ref, scope)
-            case JobFilter():
-                answer = self._list(question, scope)
-            case LogQuestion():
-                answer = self._lines(question, scope)
-            case ProjectsQuestion():
-                answer = self._list_projects(question, scope)
-            case SeriesQuestion() | NamesQuestion() | SamplesQuestion() | BucketsQuestion() | LastQuestion():
-                answer = self._series(question, scope)
-            case MetricNamesQuestion():
-                answer = self._metric_names(question, scope)
-            case EventFilter():
-                answer = self._events(question, scope)
-            case _:
-                raise TypeError(f"no question about what is kept: {question!r}")
-        return cast("R", answer)
+        answer: R = self._answers[type(question)](question, scope)
+        return answer
+
+    def _reported(self, question: ReportedQuestion, scope: Scope) -> Any:  # noqa: ANN401 - as the question says
+        return reported(self._store, self._limits, self._clock, self.head(question.ref, scope), question)
 
     def head(self, ref: JobRef, scope: Scope) -> Job:
         """The job itself, without its replicas and allocations. Raises as the class says."""
@@ -191,8 +196,11 @@ class Executor:
 
     def _ask(self, query: MetricQuery, scope: Scope, names: frozenset[str]) -> "_Asked":
         narrowing = gather.Narrowing(query.replicas, query.devices, query.labels)
-        if isinstance(query.subject, NodeRef):
-            nodes = self._nodes(query.subject, scope)
+        if not isinstance(query.subject, JobRef):
+            if isinstance(query.subject, NodeRef):
+                nodes = self._nodes(query.subject, scope)
+            else:
+                nodes = self._groups.members(query.subject, query.range, scope)
             return self._of_nodes(nodes, query.subject, scope, names, query.range, query.by, narrowing)
         if query.by is By.JOB and not gather.of_devices(names):
             # Neither ranks nor allocations matter: the head of the job is enough, and quicker to get.
@@ -230,7 +238,7 @@ class Executor:
     def _of_nodes(
         self,
         nodes: Sequence[Node],
-        ref: NodeRef,
+        ref: NodeRef | GroupRef,
         scope: Scope,
         names: frozenset[str],
         span: TimeRange,

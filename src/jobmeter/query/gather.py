@@ -1,18 +1,23 @@
 """Which series answer a question: those of the job itself, and those of devices that it had."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from jobmeter.model.catalog import Scope, find
 from jobmeter.model.job import Job, JobView, Node
 from jobmeter.model.series import NOBODY, Series, job_key
 from jobmeter.model.time import MAX_TIME_MS, SECOND, TimeRange
-from jobmeter.query.shape import Entry, Member
+from jobmeter.query.shape import Entry, Member, is_counter
 from jobmeter.settings import Limits
 from jobmeter.store.base import Selector, Store
 
 EVER = TimeRange(0, MAX_TIME_MS)
+
+_Missing = Mapping[tuple[str, Member], Sequence[TimeRange]]
+"""The (metric, device of a replica) that a job has no series of its own for, and when it had the device."""
+_Lent = Mapping[tuple[str, str, str, str], Sequence[Series]]
+"""What was measured for nobody, by (project, metric, node, device)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,36 @@ def of_job(
     return entries, False
 
 
+def of_jobs(
+    store: Store,
+    views: Sequence[JobView],
+    names: frozenset[str],
+    span: TimeRange,
+    limits: Limits,
+    nodes: Callable[[], Sequence[Node]],
+    most: int,
+) -> list[Entry]:
+    """The entries of some metrics of many jobs, the members of each under ``owner_of``: two questions of the store.
+
+    ``nodes`` gives the nodes of their projects when they are needed; ``most`` is how many series there may be.
+    """
+    keys = {job_key(view.job.project, view.job.id): view for view in views}
+    own: dict[int, list[Series]] = {key: [] for key in keys}
+    if keys:
+        selector = Selector(jobs=tuple(keys), metrics=names, since=_since(span, limits), limit=most)
+        for series in store.find(selector):
+            own[series.job_key].append(series)
+    devices = of_devices(names)
+    missing = {key: _missing(view, own[key], devices, span) for key, view in keys.items()}
+    projects = {view.job.project for view in views}
+    found = _found_lent(store, projects, missing.values(), devices, span, limits, nodes)
+    entries: list[Entry] = []
+    for key, view in keys.items():
+        entries.extend(Entry(one, _owned(member_of(one), view.job), one.replica) for one in own[key])
+        entries.extend(_lent_throughout(view, missing[key], found, span))
+    return entries
+
+
 def of_nodes(
     store: Store,
     nodes: Sequence[Node],
@@ -94,6 +129,11 @@ def of_devices(names: frozenset[str]) -> frozenset[str]:
     """The names of those metrics that describe a device."""
     metrics = (find(name) for name in names)
     return frozenset(metric.name for metric in metrics if metric is not None and metric.scope is Scope.DEVICE)
+
+
+def owner_of(job: Job) -> str:
+    """What a member of a job is told by where several jobs meet in one question."""
+    return f"{job.project}/{job.id}"
 
 
 def member_of(series: Series) -> Member:
@@ -130,29 +170,62 @@ def _lent(
 ) -> Iterator[Entry]:
     """Entries for devices that were measured for nobody while the job had them."""
     missing = _missing(view, own, wanted, span)
-    if not missing:
-        return
+    found = _found_lent(store, {view.job.project}, (missing,), wanted, span, limits, nodes)
+    yield from _entries_lent(view, missing, found)
+
+
+def _found_lent(
+    store: Store,
+    projects: Iterable[str],
+    missing: Iterable[_Missing],
+    wanted: frozenset[str],
+    span: TimeRange,
+    limits: Limits,
+    nodes: Callable[[], Sequence[Node]],
+) -> _Lent:
+    """What was measured for nobody of the devices of several jobs."""
+    members = {who for one in missing for _, who in one}
+    if not members:
+        return {}
     selector = Selector(
-        projects=frozenset({view.job.project}),
+        projects=frozenset(projects),
         jobs=(NOBODY,),
-        nodes=_places({who for _, who in missing}, nodes),
+        nodes=_places(members, nodes),
         metrics=wanted,
         since=_since(span, limits),
         limit=limits.query_series,
     )
-    found: dict[tuple[str, str, str], list[Series]] = {}
+    found: dict[tuple[str, str, str, str], list[Series]] = {}
     for series in store.find(selector):
-        found.setdefault((series.metric, series.node, series.device), []).append(series)
+        found.setdefault((series.project, series.metric, series.node, series.device), []).append(series)
+    return found
+
+
+def _entries_lent(view: JobView, missing: _Missing, found: _Lent) -> Iterator[Entry]:
     for (name, who), clips in missing.items():
-        for series in found.get((name, who.node, who.device), ()):
+        for series in found.get((view.job.project, name, who.node, who.device), ()):
             if who.cluster in ("", series.cluster):
                 member = who._replace(cluster=series.cluster)
                 yield from (Entry(series, member, who.replica, clip) for clip in clips)
 
 
-def _missing(
-    view: JobView, own: Sequence[Series], wanted: frozenset[str], span: TimeRange
-) -> dict[tuple[str, Member], list[TimeRange]]:
+def _lent_throughout(view: JobView, missing: _Missing, found: _Lent, span: TimeRange) -> Iterator[Entry]:
+    """As ``_entries_lent`` for one of many jobs: gauges of a device that was the job's all the time need no clip.
+
+    So all of them are read together.
+    """
+    for entry in _entries_lent(view, missing, found):
+        clip = entry.clip
+        whole = clip is not None and clip.start_ms <= span.start_ms and clip.end_ms >= span.end_ms
+        kept = None if whole and not is_counter(entry.series.metric) else clip
+        yield replace(entry, member=_owned(entry.member, view.job), clip=kept)
+
+
+def _owned(member: Member, job: Job) -> Member:
+    return member._replace(job=owner_of(job))
+
+
+def _missing(view: JobView, own: Sequence[Series], wanted: frozenset[str], span: TimeRange) -> _Missing:
     """The (metric, device of a replica) that the job has no series of its own for, and when it had the device."""
     by_node = {(series.metric, series.node, series.device) for series in own}
     # An import may name a replica's device without its node.

@@ -7,7 +7,7 @@ from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.catalog import Aggregate, Kind, Metric, find
 from jobmeter.model.series import MAX_NAME
 from jobmeter.model.time import HOUR, TimeRange, ceil_to, floor_to
-from jobmeter.query.request import By, JobRef, MetricQuery, NodeRef, Statistic
+from jobmeter.query.request import By, GroupRef, JobRef, MetricQuery, NodeRef, Statistic
 from jobmeter.settings import Limits
 from jobmeter.store.base import Tier
 
@@ -46,9 +46,9 @@ def check(query: MetricQuery, limits: Limits) -> tuple[Metric, ...]:
     return metrics
 
 
-def check_by(subject: JobRef | NodeRef, by: By) -> None:
-    """Refuse lines that a node's samples cannot be told in (field ``by``)."""
-    if isinstance(subject, NodeRef) and by not in {By.NODE, By.DEVICE}:
+def check_by(subject: JobRef | NodeRef | GroupRef, by: By) -> None:
+    """Refuse lines that the samples of nodes cannot be told in (field ``by``)."""
+    if not isinstance(subject, JobRef) and by not in {By.NODE, By.DEVICE}:
         raise InvalidRequestError(f"by {by} does not apply to a node: use node or device", "by")
 
 
@@ -76,8 +76,8 @@ def sources(metrics: Sequence[Metric]) -> frozenset[str]:
         names.add(metric.name)
         if metric.rate_of:
             names.add(metric.rate_of)
-        if metric.ratio:
-            names |= sources([_metric(name) for name in metric.ratio])
+        for pair in filter(None, (metric.ratio, metric.difference)):
+            names |= sources([_metric(name) for name in pair])
     return frozenset(names)
 
 

@@ -33,6 +33,14 @@ class NodeRef:
     project: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class GroupRef:
+    """The nodes of a resource group. ``project`` None: every project that the asker may read."""
+
+    id: str
+    project: str | None = None
+
+
 class By(StrEnum):
     """What one line of the answer stands for."""
 
@@ -62,14 +70,16 @@ class Statistic(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricQuery(Asks["MetricResult"]):
-    """Which metrics of which job or node, over which range, in steps of ``step_ms``, joined how.
+    """Which metrics of which job, node or resource group, over which range, in steps of ``step_ms``, joined how.
+
+    Of a resource group the nodes are told (``jobmeter.query.group`` says which they are).
 
     ``aggregate`` None takes the catalogue's way of joining members. ``replicas``, ``devices`` and ``labels`` (name,
     value) narrow the members down; empty means all. Buckets are epoch-aligned, half open, named by their start, and
     hold only samples inside ``[start, end)``.
     """
 
-    subject: JobRef | NodeRef
+    subject: JobRef | NodeRef | GroupRef
     metrics: tuple[str, ...]
     range: TimeRange
     step_ms: int

@@ -14,6 +14,8 @@ from jobmeter.query.frame import Frame
 from jobmeter.query.reduce import Bools, is_sorted, relabel, take
 from jobmeter.query.request import Statistic
 
+Labels = tuple[tuple[str, str], ...]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
@@ -87,31 +89,53 @@ _REDUCE: dict[Aggregate, np.ufunc] = {
 
 
 def _measured(frame: Frame, metric: Metric, statistic: Statistic) -> Table:
-    """The metric by member, without a limit's help: its own samples, else the rate of its counter."""
+    """The metric by member, without a limit's help: its own samples, else a counter's rate, else a difference."""
     own = _direct(frame, metric, statistic)
-    counter = find(metric.rate_of) if metric.rate_of else None
-    if counter is None:
+    if metric.rate_of:
+        derived = _rate(frame, _known(metric.rate_of), statistic, metric.rate_but)
+    elif metric.difference:
+        derived = _difference(frame, metric.difference, statistic)
+    else:
         return own
-    rates = _rate(frame, counter, statistic)
-    others = ~np.isin(rates.owner, own.owner)
-    return _both(own, Table(rates.owner[others], rates.time[others], rates.value[others]))
+    others = ~np.isin(derived.owner, own.owner)
+    return _both(own, Table(derived.owner[others], derived.time[others], derived.value[others]))
 
 
-def _rate(frame: Frame, counter: Metric, statistic: Statistic) -> Table:
+def _rate(frame: Frame, counter: Metric, statistic: Statistic, but: Labels) -> Table:
     """A counter's rate as a gauge: a bucket has one rate, which is its mean, its least and its last."""
     if statistic is Statistic.COUNT:
-        return _direct(frame, counter, Statistic.COUNT)
-    rates = _direct(frame, counter, Statistic.MEAN)
+        return _direct(frame, counter, Statistic.COUNT, but)
+    rates = _direct(frame, counter, Statistic.MEAN, but)
     if statistic is not Statistic.SUM or not len(rates):
         return rates
-    counts = _direct(frame, counter, Statistic.COUNT)
+    counts = _direct(frame, counter, Statistic.COUNT, but)
     mine, theirs = _meet(rates, counts)
     return Table(rates.owner[mine], rates.time[mine], rates.value[mine] * counts.value[theirs])
 
 
-def _direct(frame: Frame, metric: Metric, statistic: Statistic) -> Table:
-    """The samples of the metric itself, by member: attempts merged, labelled parts joined as the catalogue says."""
+def _difference(frame: Frame, pair: tuple[str, str], statistic: Statistic) -> Table:
+    """The whole less the rest: least where the rest is most. The whole is the mean of its bucket, but for a sum."""
+    whole_metric, rest_metric = (_known(name) for name in pair)
+    rest = _direct(frame, rest_metric, _OPPOSITE.get(statistic, statistic))
+    if statistic is Statistic.COUNT:
+        return rest
+    whole = _direct(frame, whole_metric, statistic if statistic is Statistic.SUM else Statistic.MEAN)
+    mine, theirs = _meet(rest, whole)
+    return Table(rest.owner[mine], rest.time[mine], whole.value[theirs] - rest.value[mine])
+
+
+_OPPOSITE = {Statistic.MIN: Statistic.MAX, Statistic.MAX: Statistic.MIN}
+
+
+def _direct(frame: Frame, metric: Metric, statistic: Statistic, but: Labels = ()) -> Table:
+    """The samples of the metric itself, by member: attempts merged, labelled parts joined as the catalogue says.
+
+    Parts that bear a label of ``but`` are left out.
+    """
     rows = frame.rows(metric.name)
+    if but and len(rows):
+        kept = np.array([not set(but) & set(entry.series.labels) for entry in frame.shape.entries])
+        rows = take(rows, kept[rows.index])
     if metric.scope is Scope.DEVICE:
         rows = _undisputed(frame, rows)
     if not len(rows):

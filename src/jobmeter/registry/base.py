@@ -9,6 +9,7 @@ from jobmeter.model.event import EventFilter, EventPage
 from jobmeter.model.job import Allocation, Job, JobFilter, JobPage, JobView, Node, Project
 from jobmeter.model.record import Records
 from jobmeter.model.retention import Retention
+from jobmeter.model.time import TimeRange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +94,16 @@ class Registry(Protocol):
 
     def job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView]:
         """Every job of that id in those projects (None: all), replicas in natural order, allocations by start."""
+        ...
+
+    def group_jobs(
+        self, projects: frozenset[str] | None, resource_group: str, span: TimeRange, now_ms: int
+    ) -> list[JobView]:
+        """The jobs of a resource group whose life meets the span, those that wait to begin included, by project and id.
+
+        With their replicas, and the allocations that meet the span. A job of which only samples tell is taken to live
+        on for 5 minutes after its last one.
+        """
         ...
 
     def job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job]:

@@ -43,12 +43,12 @@ def forget_job(connection: sa.Connection, project: str, job: str) -> bool:
 
 def _view(connection: sa.Connection, head: Job, now_ms: int) -> JobView:
     members = [replica_of(row, head, now_ms) for row in connection.execute(_parts(replicas, head))]
-    members.sort(key=lambda member: (_natural(member.name), member.attempt))
+    members.sort(key=lambda member: (natural(member.name), member.attempt))
     return JobView(job=head, replicas=members, allocations=job_allocations(connection, head))
 
 
-def _natural(name: str) -> list[tuple[int, int, str]]:
-    # ``worker-2`` before ``worker-10``.
+def natural(name: str) -> list[tuple[int, int, str]]:
+    """A key that sorts ``worker-2`` before ``worker-10``."""
     pieces = re.findall(r"[0-9]+|[^0-9]+", name)
     return [(0, int(piece), piece) if piece[0] in "0123456789" else (1, 0, piece) for piece in pieces]
 

@@ -9,8 +9,8 @@ from jobmeter.model.event import EventFilter, EventPage
 from jobmeter.model.job import Allocation, Job, JobFilter, JobPage, JobView, Node, Project
 from jobmeter.model.record import Records
 from jobmeter.model.retention import Retention
-from jobmeter.model.time import DAY, SECOND
-from jobmeter.registry import backup, events, jobs, keys, listing, nodes, observe, projects, schema
+from jobmeter.model.time import DAY, SECOND, TimeRange
+from jobmeter.registry import backup, events, groups, jobs, keys, listing, nodes, observe, projects, schema
 from jobmeter.registry import records as recording
 from jobmeter.registry import rows as rows_
 from jobmeter.registry.base import Observation, Registry, StoredKey
@@ -105,6 +105,13 @@ class SqlRegistry(Registry):
                 views = jobs.job_views(connection, projects, job, now_ms)
             self._views.put(job, asked, views, generation)
         return list(views)
+
+    def group_jobs(
+        self, projects: frozenset[str] | None, resource_group: str, span: TimeRange, now_ms: int
+    ) -> list[JobView]:
+        """See ``Registry.group_jobs``."""
+        with self._database.read() as connection:
+            return groups.group_views(connection, projects, resource_group, span, now_ms)
 
     def job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job]:
         """See ``Registry.job_head``."""

@@ -46,7 +46,8 @@ class DialectDoor:
 
     def _answer(self, match: Match, call: Call, request_id: str) -> Answer:
         services, operation = self._services, match.operation
-        principal = authenticated(services, call, request_id, self._dialect.schemes, operation.name, operation.rate)
+        schemes = self._dialect.schemes if match.schemes is None else match.schemes
+        principal = authenticated(services, call, request_id, schemes, operation.name, operation.rate)
         scope = allowed(services, call, request_id, principal, operation.action, None)
         # Signatures cover the body as sent; an operation reads it uncompressed.
         if call.header("content-encoding"):

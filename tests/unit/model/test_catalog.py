@@ -59,6 +59,10 @@ def test_every_row_is_whole(metric):
         assert usage.unit == limit.unit
         assert metric.unit == "1"
         assert {usage.scope, limit.scope} == {metric.scope}
+    if metric.difference is not None:
+        whole, rest = (CATALOG[name] for name in metric.difference)
+        assert whole.unit == rest.unit == metric.unit
+        assert whole.scope == rest.scope == metric.scope
     if metric.rate_of:
         counter = CATALOG[metric.rate_of]
         assert counter.kind is Kind.COUNTER

@@ -6,7 +6,7 @@ with ``alibabacloud-tea-openapi`` 0.3.16, 0.4.4 and 0.4.6. The URL form has the 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import msgspec
@@ -72,6 +72,8 @@ def render(
     """
     problem = _url_problem(error) if is_url_form(call.raw_path) else None
     problem = problem or _problem(error, fields, not_found)
+    if is_url_form(call.raw_path) and isinstance(error, MissingFieldError):
+        problem = replace(problem, code="InvalidParameter")
     body = msgspec.json.encode(
         {
             "RequestId": context.request_id,
@@ -92,6 +94,8 @@ def _url_problem(error: JobmeterError) -> _Problem | None:
             return _Problem(403, "UnauthorizedOperation", error.message)
         case ThrottledError():
             return _Problem(429, "Throttling", error.message, _throttled(error).headers)
+        case QueryTimeoutError():
+            return _Problem(503, "ServiceUnavailable", error.message)
         case _:
             return None
 
@@ -103,7 +107,7 @@ def _problem(error: JobmeterError, fields: Mapping[str, str], not_found: Mapping
         case InvalidRequestError():
             return _invalid(error, fields)
         case NotFoundError():
-            return _not_found(error, not_found)
+            return _not_found(error, fields, not_found)
         case ThrottledError():
             return _throttled(error)
         case ForbiddenError():
@@ -134,9 +138,10 @@ def _invalid(error: InvalidRequestError, fields: Mapping[str, str]) -> _Problem:
     return _Problem(413 if too_large else 400, code, message)
 
 
-def _not_found(error: NotFoundError, codes: Mapping[str, str]) -> _Problem:
+def _not_found(error: NotFoundError, fields: Mapping[str, str], codes: Mapping[str, str]) -> _Problem:
     if error.kind == "job":
-        return _Problem(404, codes.get("job", "NotFound"), f"The specified JobId {error.name} does not exist.")
+        name = fields.get("job", "JobId")
+        return _Problem(404, codes.get("job", "NotFound"), f"The specified {name} {error.name} does not exist.")
     if error.kind == "method":
         return _Problem(405, "UnsupportedHTTPMethod", error.message, (("Allow", error.name),))
     if error.kind == "path":

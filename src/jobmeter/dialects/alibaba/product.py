@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jobmeter.access.call import Call
-from jobmeter.access.signatures import ALIBABA, Scheme
+from jobmeter.access.signatures import ALIBABA, BEARER, Scheme
 from jobmeter.dialects.alibaba import errors
 from jobmeter.dialects.alibaba.urls import UrlForm, url_form
 from jobmeter.dialects.base import Answer, Context, Gap, Match, Operation, path_parameters
@@ -17,6 +17,8 @@ from jobmeter.errors import JobmeterError, NotFoundError
 
 RPC_PATH = "/"
 """The path of every operation in the RPC style."""
+URL_FORM: Sequence[Scheme] = (BEARER,)
+"""The credential of the URL form."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +65,7 @@ class Product:
         operation = self._named(form.action)
         # The body is read later: what stands for the path is in it, or in the query.
         _check_method(operation, call)
-        return Match(operation, {})
+        return Match(operation, {}, URL_FORM)
 
     def _by_path(self, call: Call) -> Match | None:
         found: list[Operation] = []

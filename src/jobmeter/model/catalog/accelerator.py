@@ -8,13 +8,21 @@ _D = Scope.DEVICE
 _NAMES: Mapping[str, Mapping[str, str]] = {
     "gpu.utilization": {
         "pai-dlc": "GpuCoreUsage",
+        "pai-studio": "GpuCoreUsage",
+        "pai-studio-nodes": "GpuUsageRate",
         "cms": "GPU_DUTY_CYCLE",
         "modelarts": "gpuUtil",
         "baseten": "gpu_utilization",
     },
     "gpu.memory.usage": {"cms": "GPU_MEMORY_USED", "baseten": "gpu_memory_usage_bytes"},
     "gpu.memory.limit": {"cms": "GPU_MEMORY_TOTAL"},
-    "gpu.memory.utilization": {"pai-dlc": "GpuMemoryUsage", "cms": "GPU_MEMORY_UTIL", "modelarts": "gpuMemUsage"},
+    "gpu.memory.utilization": {
+        "pai-dlc": "GpuMemoryUsage",
+        "pai-studio": "GpuMemoryUsage",
+        "pai-studio-nodes": "GpuMemoryUsageRate",
+        "cms": "GPU_MEMORY_UTIL",
+        "modelarts": "gpuMemUsage",
+    },
     "gpu.sm.active": {"cms": "GPU_SM_UTIL"},
     "gpu.sm.occupancy": {"cms": "GPU_SM_OCCUPANCY"},
     "gpu.tensor.active": {"cms": "GPU_PIP_TENSOR_ACTIVE"},

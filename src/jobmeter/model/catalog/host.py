@@ -1,6 +1,6 @@
 """What a node does as a whole, whoever uses it."""
 
-from jobmeter.model.catalog.metric import Aggregate, Kind, Metric, Scope
+from jobmeter.model.catalog.metric import NO_NAMES, Aggregate, Kind, Metric, Scope
 
 _N = Scope.NODE
 
@@ -9,8 +9,24 @@ def _gauge(name: str, unit: str, text: str, parts: Aggregate = Aggregate.SUM) ->
     return Metric(name=name, unit=unit, scope=_N, text=text, parts=parts)
 
 
-def _counter(name: str, unit: str, text: str, read_unit: str = "") -> Metric:
-    return Metric(name=name, unit=unit, scope=_N, kind=Kind.COUNTER, text=text, read_unit=read_unit)
+def _counter(name: str, unit: str, text: str, read_unit: str = "", studio: str = "") -> Metric:
+    names = {"pai-studio-nodes": studio} if studio else NO_NAMES
+    return Metric(name=name, unit=unit, scope=_N, kind=Kind.COUNTER, text=text, read_unit=read_unit, names=names)
+
+
+def _utilization(part: str, whole: str, text: str, studio: str) -> Metric:
+    return Metric(
+        name=f"node.{part}.utilization",
+        unit="1",
+        scope=_N,
+        over=Aggregate.RATIO,
+        parts=Aggregate.MEAN,
+        ratio=(f"node.{part}.usage", whole),
+        minimum=-0.05,
+        maximum=1.5,
+        text=text,
+        names={"pai-studio-nodes": studio},
+    )
 
 
 METRICS: tuple[Metric, ...] = (
@@ -20,12 +36,29 @@ METRICS: tuple[Metric, ...] = (
         "CPU time by mode: user, nice, system, idle, iowait, irq, softirq, steal.",
         read_unit="{core}",
     ),
+    Metric(
+        name="node.cpu.usage",
+        unit="{core}",
+        scope=_N,
+        rate_of="node.cpu.time",
+        rate_but=(("mode", "idle"), ("mode", "iowait")),
+        text="CPUs in use: neither idle nor waiting for a device.",
+    ),
+    _utilization("cpu", "node.cpu.count", "CPUs in use over CPUs that are online.", "CpuUsageRate"),
     _gauge("node.cpu.count", "{core}", "Logical CPUs that are online."),
     _gauge("node.load1", "1", "Runnable tasks, averaged over 1 minute."),
     _gauge("node.load5", "1", "Runnable tasks, averaged over 5 minutes."),
     _gauge("node.load15", "1", "Runnable tasks, averaged over 15 minutes."),
     _gauge("node.processes.running", "{process}", "Processes that run or could run."),
     _gauge("node.processes.blocked", "{process}", "Processes that wait for a device."),
+    Metric(
+        name="node.memory.usage",
+        unit="By",
+        scope=_N,
+        difference=("node.memory.total", "node.memory.available"),
+        text="Memory that a new program could not have.",
+    ),
+    _utilization("memory", "node.memory.total", "Memory in use over memory there is.", "MemoryUsageRate"),
     _gauge("node.memory.total", "By", "Memory there is."),
     _gauge("node.memory.available", "By", "Memory that a new program could have without swapping."),
     _gauge("node.memory.free", "By", "Memory that nothing uses."),
@@ -39,11 +72,11 @@ METRICS: tuple[Metric, ...] = (
     _counter("node.pressure.cpu", "s", "Time in which some task waited for a CPU.", read_unit="1"),
     _counter("node.pressure.memory", "s", "Time in which some task waited for memory.", read_unit="1"),
     _counter("node.pressure.io", "s", "Time in which some task waited for storage.", read_unit="1"),
-    _counter("node.disk.read", "By", "Bytes read by whole disks, by disk."),
-    _counter("node.disk.write", "By", "Bytes written by whole disks, by disk."),
+    _counter("node.disk.read", "By", "Bytes read by whole disks, by disk.", studio="DiskReadRate"),
+    _counter("node.disk.write", "By", "Bytes written by whole disks, by disk.", studio="DiskWriteRate"),
     _counter("node.disk.time", "s", "Time in which a disk was busy, by disk.", read_unit="1"),
-    _counter("node.network.receive", "By", "Bytes received, by interface."),
-    _counter("node.network.transmit", "By", "Bytes sent, by interface."),
+    _counter("node.network.receive", "By", "Bytes received, by interface.", studio="NetworkInputRate"),
+    _counter("node.network.transmit", "By", "Bytes sent, by interface.", studio="NetworkOutputRate"),
     _counter("node.network.errors", "{packet}", "Packets lost to errors, by interface and direction."),
     _counter("node.network.dropped", "{packet}", "Packets dropped, by interface and direction."),
     _gauge("node.filesystem.size", "By", "Size of a filesystem, by mount point."),

@@ -46,8 +46,9 @@ class Metric:
     ``unit`` is that of a stored sample (UCUM: ``By``, ``s``, ``W``, ``Cel``, ``Hz``, ``{core}``, ``1`` for a ratio 0 to
     1); ``read_unit`` that of an answer, which differs for counters (``By/s``). ``over`` joins the members of a job
     (replicas, devices), ``parts`` the labelled parts of one member (interfaces, disks). ``rate_of`` names the counter
-    whose rate this metric is when nobody measured it as a gauge; ``ratio`` the (usage, limit) pair that it is derived
-    from when nobody measured it. ``minimum`` and ``maximum`` are the bounds of a stored sample: outside of them the
+    whose rate this metric is when nobody measured it as a gauge, without its parts that bear a label of ``rate_but``;
+    ``ratio`` the (usage, limit) pair and ``difference`` the (whole, rest) pair that it is derived from when nobody
+    measured it. ``minimum`` and ``maximum`` are the bounds of a stored sample: outside of them the
     unit must be wrong. ``names`` maps a dialect to its name.
     """
 
@@ -60,7 +61,9 @@ class Metric:
     over: Aggregate = Aggregate.MEAN
     parts: Aggregate = Aggregate.SUM
     rate_of: str = ""
+    rate_but: tuple[tuple[str, str], ...] = ()
     ratio: tuple[str, str] | None = None
+    difference: tuple[str, str] | None = None
     minimum: float | None = 0.0
     maximum: float | None = None
     names: Mapping[str, str] = field(default_factory=lambda: NO_NAMES)

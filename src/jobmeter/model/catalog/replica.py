@@ -39,7 +39,7 @@ METRICS: tuple[Metric, ...] = (
         maximum=10.0,
         parts=Aggregate.MEAN,
         text="Cores in use over cores allowed.",
-        names={"pai-dlc": "CpuCoreUsage", "modelarts": "cpuUsage", "cms": "CPU_UTIL"},
+        names={"pai-dlc": "CpuCoreUsage", "pai-studio": "CpuCoreUsage", "modelarts": "cpuUsage", "cms": "CPU_UTIL"},
     ),
     Metric(
         name="memory.usage",
@@ -98,7 +98,7 @@ METRICS: tuple[Metric, ...] = (
         maximum=1.5,
         parts=Aggregate.MEAN,
         text="Memory in use over memory allowed.",
-        names={"pai-dlc": "MemoryUsage", "modelarts": "memUsage", "cms": "MEMORY_UTIL"},
+        names={"pai-dlc": "MemoryUsage", "pai-studio": "MemoryUsage", "modelarts": "memUsage", "cms": "MEMORY_UTIL"},
     ),
     Metric(
         name="network.receive",
@@ -106,7 +106,7 @@ METRICS: tuple[Metric, ...] = (
         scope=_R,
         kind=Kind.COUNTER,
         text="Bytes received over the network.",
-        names={"pai-dlc": "NetworkInputRate", "cms": "NETWORK_RECEIVE"},
+        names={"pai-dlc": "NetworkInputRate", "pai-studio": "NetworkInputRate", "cms": "NETWORK_RECEIVE"},
     ),
     Metric(
         name="network.transmit",
@@ -114,7 +114,7 @@ METRICS: tuple[Metric, ...] = (
         scope=_R,
         kind=Kind.COUNTER,
         text="Bytes sent over the network.",
-        names={"pai-dlc": "NetworkOutputRate", "cms": "NETWORK_TRANSMIT"},
+        names={"pai-dlc": "NetworkOutputRate", "pai-studio": "NetworkOutputRate", "cms": "NETWORK_TRANSMIT"},
     ),
     Metric(
         name="disk.read",
@@ -122,7 +122,7 @@ METRICS: tuple[Metric, ...] = (
         scope=_R,
         kind=Kind.COUNTER,
         text="Bytes read from storage.",
-        names={"pai-dlc": "DiskReadRate", "cms": "DISK_READ"},
+        names={"pai-dlc": "DiskReadRate", "pai-studio": "DiskReadRate", "cms": "DISK_READ"},
     ),
     Metric(
         name="disk.write",
@@ -130,7 +130,7 @@ METRICS: tuple[Metric, ...] = (
         scope=_R,
         kind=Kind.COUNTER,
         text="Bytes written to storage.",
-        names={"pai-dlc": "DiskWriteRate", "cms": "DISK_WRITE"},
+        names={"pai-dlc": "DiskWriteRate", "pai-studio": "DiskWriteRate", "cms": "DISK_WRITE"},
     ),
     Metric(
         name="storage.ephemeral.usage",

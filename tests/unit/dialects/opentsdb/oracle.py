@@ -3,6 +3,7 @@
 Series are lists of (time in ms, value); None is a value that a fill policy left out.
 """
 
+import itertools
 import math
 import statistics
 
@@ -72,7 +73,7 @@ def filled(series, interval, start, end, value):
 
 def rated(series, counter=False, counter_max=2**63 - 1, reset_value=0, drop_resets=False):
     found = []
-    for (t0, v0), (t1, v1) in zip(series, series[1:], strict=False):
+    for (t0, v0), (t1, v1) in itertools.pairwise(series):
         seconds = (t1 - t0) / 1000
         if v0 is None or v1 is None:
             found.append((t1, None))

@@ -52,7 +52,7 @@ def columns(group):
 
 
 def lists(found, count):
-    rows = [[] for _ in range(count)]
+    rows: list[list[tuple[int, float | None]]] = [[] for _ in range(count)]
     for index, time, value in zip(found.index.tolist(), found.time.tolist(), found.value.tolist(), strict=True):
         rows[index].append((time, None if math.isnan(value) else value))
     return rows
@@ -154,8 +154,8 @@ def test_a_whole_sub_query_is_what_the_slow_way_gives(group, name, text, rate, s
     if not expected:
         assert found == {}
     else:
-        time, value = found[0]
-        same(zip(time.tolist(), value.tolist(), strict=True), expected)
+        times, values = found[0]
+        same(zip(times.tolist(), values.tolist(), strict=True), expected)
 
 
 def table(*rows):

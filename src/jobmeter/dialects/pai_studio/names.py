@@ -1,0 +1,113 @@
+"""PaiStudio's names for metrics, units, types and fields, and ours."""
+
+import math
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from types import MappingProxyType
+
+from jobmeter.dialects.base import rounded
+from jobmeter.model.catalog import CATALOG, by_dialect_name
+
+NAME = "pai-studio"
+VERSION = "2022-01-12"
+
+INSTANCE_METRICS = by_dialect_name(NAME)
+"""The metric of each MetricType of ListTrainingJobInstanceMetrics."""
+
+NODE_METRICS = by_dialect_name(f"{NAME}-nodes")
+"""The metric of each MetricType of GetNodeMetrics."""
+
+# What is told of a node where the metric itself was not measured there: what its replicas did.
+_INSTEAD: Mapping[str, str] = MappingProxyType(
+    {
+        "node.cpu.utilization": "cpu.utilization",
+        "node.memory.utilization": "memory.utilization",
+        "node.network.receive": "network.receive",
+        "node.network.transmit": "network.transmit",
+        "node.disk.read": "disk.read",
+        "node.disk.write": "disk.write",
+        "gpu.utilization": "npu.utilization",
+        "gpu.memory.utilization": "npu.memory.utilization",
+    }
+)
+
+FIELDS: Mapping[str, str] = MappingProxyType(
+    {
+        "job": "TrainingJobId",
+        "job_id": "TrainingJobId",
+        "metric": "MetricType",
+        "metrics": "MetricType",
+        "start": "StartTime",
+        "end": "EndTime",
+        "step": "TimeStep",
+        "range": "StartTime",
+        "offset": "PageNumber",
+        "limit": "PageSize",
+    }
+)
+"""Their name of a field that one of our own errors names."""
+
+NOT_FOUND: Mapping[str, str] = MappingProxyType(
+    {
+        "job": "InvalidTrainingJobId.NotFound",
+        "instance": "InvalidInstanceId.NotFound",
+        "resource_group": "InvalidResourceGroupID.NotFound",
+        "workspace": "InvalidWorkspaceId.NotFound",
+    }
+)
+"""The code for what is not there, by kind."""
+
+_FACTORS: Mapping[str, float] = MappingProxyType({"1": 100.0, "By/s": 1e-6})
+_KB = 1024
+_MODEL = re.compile(r"[A-Z]{1,2}\d{1,4}[A-Z]{0,2}")
+_TYPES: Mapping[str, str] = MappingProxyType({"TFJob": "TensorFlow"})
+
+
+def node_metrics(metric_type: str) -> tuple[str, ...]:
+    """Our metrics of a MetricType of GetNodeMetrics, the first that has values counting; empty for an unknown one."""
+    folded = {name.casefold(): metric.name for name, metric in NODE_METRICS.items()}
+    name = folded.get(metric_type.casefold())
+    return () if name is None else (name, _INSTEAD[name])
+
+
+def in_their_unit(metric: str, value: float) -> float:
+    """A value of one of our metrics as percent (0 to 100) or MB/s (10^6 bytes a second), to 12 significant digits."""
+    return rounded(value * _FACTORS[CATALOG[metric].answer_unit])
+
+
+def number_text(value: float) -> str:
+    """A number as plain decimal text, ``59`` or ``0.0021``: 12 significant digits, no exponent."""
+    number = rounded(value)
+    return format(Decimal(int(number)) if number == int(number) else Decimal(repr(number)), "f")
+
+
+def percent_text(ratio: float) -> str:
+    """A ratio as the text of a percentage."""
+    return number_text(ratio * 100.0)
+
+
+def megabytes_text(rate: float) -> str:
+    """Bytes a second as the text of MB/s."""
+    return number_text(rate * 1e-6)
+
+
+def whole(amount: float) -> int:
+    """An amount as a whole number: what is begun counts."""
+    return math.ceil(rounded(amount))
+
+
+def kilobytes(size: float) -> int:
+    """Bytes as KB of 1,024 bytes."""
+    return whole(size / _KB)
+
+
+def device_model(name: str) -> str:
+    """``A100`` of ``NVIDIA A100-SXM4-80GB``; a name without such a part stays as it is."""
+    found = (part for part in re.split(r"[^A-Za-z0-9]+", name) if _MODEL.fullmatch(part))
+    return next(found, name)
+
+
+def job_type(kind: str) -> str:
+    """``PyTorch`` of ``PyTorchJob``."""
+    return _TYPES.get(kind, kind.removesuffix("Job"))

@@ -1,0 +1,59 @@
+"""ListTrainingJobLogs: what the processes of a training job wrote."""
+
+from jobmeter.access.call import Call
+from jobmeter.dialects.alibaba.answers import answer
+from jobmeter.dialects.alibaba.arguments import Arguments
+from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask
+from jobmeter.dialects.pai_studio.operations.common import PAGES, TIME, TRAINING_JOB, page, replica_of
+from jobmeter.errors import InvalidRequestError
+from jobmeter.query.request import JobQuestion, JobRef, LogQuestion
+
+_NS = 1_000_000
+
+
+def list_training_job_logs(call: Call, context: Context) -> Steps:
+    """The lines of a job or of one instance, by time."""
+    arguments = Arguments(call, context)
+    ref = JobRef(arguments.required("TrainingJobId"))
+    asked = page(arguments)
+    start, end = arguments.time("StartTime"), arguments.time("EndTime")
+    if start is not None and end is not None and end < start:
+        raise InvalidRequestError("EndTime must not be earlier than StartTime", "EndTime")
+    view = yield from ask(JobQuestion(ref))
+    instance = arguments.text("InstanceId") or arguments.text("WorkerId")
+    found = yield from ask(
+        LogQuestion(
+            ref=JobRef(view.job.id, view.job.project),
+            replicas=frozenset({replica_of(view, instance)} if instance else ()),
+            start_ns=None if start is None else start * _NS,
+            end_ns=None if end is None else end * _NS,
+            offset=asked.offset,
+            limit=asked.size,
+            count=True,
+        )
+    )
+    total = len(found.lines) if found.total is None else found.total
+    return answer({"Logs": [line.text for line in found.lines], "TotalCount": str(total)}, context)
+
+
+OPERATIONS = (
+    Operation(
+        name="ListTrainingJobLogs",
+        action="jobs:read",
+        method="GET",
+        path="/api/v1/trainingjobs/{TrainingJobId}/logs",
+        answer=list_training_job_logs,
+        parameters=(
+            TRAINING_JOB,
+            Parameter("InstanceId", "query", "One instance: a pod's id or `<TrainingJobId>-<replica>`. Default: all."),
+            Parameter("WorkerId", "query", "The older name of InstanceId."),
+            Parameter("StartTime", "query", f"{TIME} Default: the first line."),
+            Parameter("EndTime", "query", f"{TIME} Default: the last line. Not included."),
+            *PAGES,
+        ),
+        text=(
+            "What the processes of a job wrote, line by line and by time: `{Logs: [text], TotalCount, RequestId}`. "
+            "`TotalCount` is text."
+        ),
+    ),
+)

@@ -1,0 +1,107 @@
+"""Questions about a resource group as a whole, and the shape of their answers.
+
+The nodes of a group are those whose record says so. Where none does, they are the nodes on which replicas of its jobs
+ran in the range or in the day before its end, but for nodes that belong to another group.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from jobmeter.model.job import JobState
+from jobmeter.model.question import Asks
+from jobmeter.model.time import TimeRange
+from jobmeter.query.request import GroupRef
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amounts:
+    """How much of everything: cores, bytes, devices (GPUs and NPUs), and these by what their maker calls them."""
+
+    cpu: float = 0.0
+    memory: float = 0.0
+    devices: int = 0
+    device_types: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupNode:
+    """A node of a group and the names of its devices' types, each once, sorted."""
+
+    name: str
+    cluster: str = ""
+    device_types: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What one user, or all together, had in a range and used of it.
+
+    ``requested`` is what the replicas that were there were allowed, as far as it is known. ``cpu`` and ``memory`` are
+    the mean usage over what those replicas may use that were measured, ``device`` the mean utilization of the devices
+    that were; rates are bytes a second. None: not measured. ``*_jobs`` are job ids, a job with devices being a device
+    job; ``*_nodes`` names of nodes, without and with devices.
+    """
+
+    user: str = ""
+    types: tuple[str, ...] = ()
+    requested: Amounts = Amounts()
+    cpu: float | None = None
+    memory: float | None = None
+    device: float | None = None
+    network_receive: float | None = None
+    network_transmit: float | None = None
+    disk_read: float | None = None
+    disk_write: float | None = None
+    cpu_jobs: tuple[str, ...] = ()
+    device_jobs: tuple[str, ...] = ()
+    cpu_nodes: tuple[str, ...] = ()
+    device_nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupUsage:
+    """What there is in a group, and what its users had of it, by user; ``summary`` is of all users together."""
+
+    capacity: Amounts
+    users: Sequence[Usage]
+    summary: Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupQuestion(Asks[GroupUsage]):
+    """Who used how much of a resource group in a range. A ``workspace`` narrows the jobs, not the capacity.
+
+    A group or workspace that no job or node in reach names is NotFoundError (``resource_group``, ``workspace``).
+    """
+
+    group: GroupRef
+    range: TimeRange
+    workspace: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapacityQuestion(Asks[Amounts]):
+    """How much there is in a resource group, as seen in a range. Raises as ``GroupQuestion``."""
+
+    group: GroupRef
+    range: TimeRange
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestsQuestion(Asks[Amounts]):
+    """What the replicas that are in one of ``states`` were allowed, of jobs that meet the range.
+
+    Raises as ``GroupQuestion``.
+    """
+
+    group: GroupRef
+    range: TimeRange
+    states: frozenset[JobState]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupNodesQuestion(Asks[Sequence[GroupNode]]):
+    """The nodes of a resource group, by name. Raises as ``GroupQuestion``."""
+
+    group: GroupRef
+    range: TimeRange

@@ -1,0 +1,299 @@
+"""Answers questions about resource groups: one question of the registry, two of the store, whatever their size."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from jobmeter.access.scope import Scope
+from jobmeter.errors import LimitExceededError, NotFoundError
+from jobmeter.model.batch import SeriesKeys
+from jobmeter.model.job import JobFilter, JobView, Node
+from jobmeter.model.time import DAY, HOUR, MAX_TIME_MS, Clock, TimeRange, ceil_to
+from jobmeter.query import gather
+from jobmeter.query.frame import Frame, read
+from jobmeter.query.group import (
+    Amounts,
+    CapacityQuestion,
+    GroupNode,
+    GroupNodesQuestion,
+    GroupQuestion,
+    GroupUsage,
+    RequestsQuestion,
+)
+from jobmeter.query.plan import metrics_of, sources
+from jobmeter.query.request import GroupRef
+from jobmeter.query.shape import Shape
+from jobmeter.query.source import Meter, Source
+from jobmeter.query.usage import LIMITS, METRICS, Parts, Place, Readings, by_user, held, was_there
+from jobmeter.registry.base import Registry
+from jobmeter.settings import Limits
+from jobmeter.store.base import Selector, Store
+
+MOST_JOBS = 100_000
+"""Jobs of one group that a question may meet."""
+_LOOK_BACK_MS = DAY
+_WHOLE_MS = ceil_to(MAX_TIME_MS + 1, HOUR)
+"""A step that holds any range in one bucket, and that every roll-up fills."""
+_SERIES = 10
+"""A question about a group reads a few samples of each series: it may read so many times more of them than another."""
+_SIZES = ("node.cpu.count", "node.memory.total")
+
+
+class Groups:
+    """See ``jobmeter.query.group``. Holds no state of its own: every method may be called from any thread."""
+
+    def __init__(self, store: Store, registry: Registry, clock: Clock, limits: Limits, source: Source) -> None:
+        self._store = store
+        self._registry = registry
+        self._clock = clock
+        self._limits = limits
+        self._source = source
+
+    def answer(
+        self, question: GroupQuestion | CapacityQuestion | RequestsQuestion | GroupNodesQuestion, scope: Scope
+    ) -> GroupUsage | Amounts | Sequence[GroupNode]:
+        """The answer to any of its questions."""
+        match question:
+            case GroupQuestion():
+                return self.usage(question, scope)
+            case CapacityQuestion():
+                return self.capacity(question, scope)
+            case RequestsQuestion():
+                return self.requests(question, scope)
+            case GroupNodesQuestion():
+                return self.nodes(question, scope)
+
+    def usage(self, question: GroupQuestion, scope: Scope) -> GroupUsage:
+        """See ``GroupQuestion``."""
+        projects = self._projects(question.group, scope)
+        self._check(question.group, projects)
+        if question.workspace:
+            self._check_workspace(question.workspace, projects)
+        views = self._views(question.group, projects, question.range)
+        nodes = self._members(question.group, projects, views)
+        present = [view for view in views if was_there(view.job, question.range)]
+        parts, readings = self._parts(present, question.range, METRICS, projects)
+        capacity = self._capacity(nodes, parts, projects, question.range)
+        devices = frozenset(node.name for node in nodes if node.info.get("devices"))
+        devices |= {node for one in parts.jobs for node, _ in one.devices}
+        users, summary = by_user(parts, readings, devices, question.workspace)
+        return GroupUsage(capacity=capacity, users=users, summary=summary)
+
+    def capacity(self, question: CapacityQuestion, scope: Scope) -> Amounts:
+        """See ``CapacityQuestion``."""
+        projects = self._projects(question.group, scope)
+        self._check(question.group, projects)
+        views = self._views(question.group, projects, question.range)
+        nodes = self._members(question.group, projects, views)
+        present = [view for view in views if was_there(view.job, question.range)]
+        parts, _ = self._parts(present, question.range, LIMITS, projects)
+        return self._capacity(nodes, parts, projects, question.range)
+
+    def requests(self, question: RequestsQuestion, scope: Scope) -> Amounts:
+        """See ``RequestsQuestion``."""
+        projects = self._projects(question.group, scope)
+        self._check(question.group, projects)
+        views = self._registry.group_jobs(projects, question.group.id, question.range, self._clock.now_ms())
+        jobs = [held(view, question.range, question.states) for view in views]
+        kept = [
+            (view, one)
+            for view, one in zip(views, jobs, strict=True)
+            if one.replicas or (not view.replicas and view.job.state in question.states)
+        ]
+        frame = self._frame([view for view, _ in kept], question.range, LIMITS, projects)
+        parts = Parts([one for _, one in kept], Readings(frame), closed=True)
+        return parts.amounts(range(len(kept)))
+
+    def nodes(self, question: GroupNodesQuestion, scope: Scope) -> Sequence[GroupNode]:
+        """See ``GroupNodesQuestion``."""
+        found: dict[Place, set[str]] = {}
+        for node in self.members(question.group, question.range, scope):
+            found.setdefault((node.name, node.cluster), set()).update(_types(node))
+        return [
+            GroupNode(name=name, cluster=cluster, device_types=tuple(sorted(types - {""})))
+            for (name, cluster), types in sorted(found.items())
+        ]
+
+    def members(self, group: GroupRef, span: TimeRange, scope: Scope) -> list[Node]:
+        """The nodes of a group. Raises NotFoundError for a group that nobody names."""
+        projects = self._projects(group, scope)
+        self._check(group, projects)
+        return self._members(group, projects, self._views(group, projects, span))
+
+    def _projects(self, group: GroupRef, scope: Scope) -> frozenset[str] | None:
+        if scope.job is not None:
+            raise _unknown(group)
+        if group.project is None:
+            return scope.projects
+        named = frozenset({group.project})
+        return named if scope.projects is None else scope.projects & named
+
+    def _check(self, group: GroupRef, projects: frozenset[str] | None) -> None:
+        wanted = JobFilter(projects=projects, resource_groups=frozenset({group.id}), limit=0)
+        told = any(node.resource_group == group.id for node in self._registry.nodes(projects))
+        if not told and not self._registry.jobs(wanted, self._clock.now_ms()).total:
+            raise _unknown(group)
+
+    def _check_workspace(self, workspace: str, projects: frozenset[str] | None) -> None:
+        wanted = JobFilter(projects=projects, workspaces=frozenset({workspace}), limit=0)
+        if not self._registry.jobs(wanted, self._clock.now_ms()).total:
+            raise NotFoundError(f"there is no workspace {workspace!r}", "workspace", workspace)
+
+    def _views(self, group: GroupRef, projects: frozenset[str] | None, span: TimeRange) -> list[JobView]:
+        """The jobs of the group in the range, and in the day before its end."""
+        around = TimeRange(max(0, min(span.start_ms, span.end_ms - _LOOK_BACK_MS)), span.end_ms)
+        views = self._registry.group_jobs(projects, group.id, around, self._clock.now_ms())
+        if len(views) > MOST_JOBS:
+            raise LimitExceededError(f"a question may meet {MOST_JOBS} jobs of a group, it meets {len(views)}", "range")
+        return views
+
+    def _members(self, group: GroupRef, projects: frozenset[str] | None, views: Sequence[JobView]) -> list[Node]:
+        nodes = self._registry.nodes(projects)
+        declared = [node for node in nodes if node.resource_group == group.id]
+        if declared:
+            return declared
+        used = {(one.cluster, one.node) for view in views for one in view.replicas if one.node}
+        used |= {(one.cluster, one.node) for view in views for one in view.allocations}
+        names = {node for cluster, node in used if not cluster}
+        known = [node for node in nodes if (node.cluster, node.name) in used or node.name in names]
+        there = {(node.cluster, node.name) for node in known} | {("", node.name) for node in known}
+        unknown = [Node(name=name, cluster=cluster) for cluster, name in sorted(used - there)]
+        return [node for node in known if not node.resource_group] + unknown
+
+    def _parts(
+        self, views: Sequence[JobView], span: TimeRange, names: Sequence[str], projects: frozenset[str] | None
+    ) -> tuple[Parts, Readings]:
+        readings = Readings(self._frame(views, span, names, projects))
+        return Parts([held(view, span) for view in views], readings), readings
+
+    def _frame(
+        self, views: Sequence[JobView], span: TimeRange, names: Sequence[str], projects: frozenset[str] | None
+    ) -> Frame:
+        most = _SERIES * self._limits.query_series
+        wanted = sources(metrics_of(names))
+        entries = gather.of_jobs(
+            self._store, views, wanted, span, self._limits, lambda: self._registry.nodes(projects), most
+        )
+        meter = Meter(self._clock, self._limits)
+        shape = Shape(entries)
+        return Frame(shape, read(shape, self._source, span, _WHOLE_MS, meter), {})
+
+    def _capacity(
+        self, nodes: Sequence[Node], parts: Parts, projects: frozenset[str] | None, span: TimeRange
+    ) -> Amounts:
+        """What the nodes have: what they say, else what was measured of them, else what their replicas are allowed."""
+        sizes = self._sizes([node for node in nodes if not {"cores", "memory"} <= node.info.keys()], projects, span)
+        cpu = memory = 0.0
+        types: dict[str, int] = {}
+        left = _Left(parts)
+        for place, same in _by_place(nodes).items():
+            info = {name: value for node in same for name, value in node.info.items()}
+            allowed = left.take(place)
+            cpu += _first(info.get("cores"), sizes.get((*place, _SIZES[0])), allowed.cpu)
+            memory += _first(info.get("memory"), sizes.get((*place, _SIZES[1])), allowed.memory)
+            for name, count in _devices(info, allowed).items():
+                types[name] = types.get(name, 0) + count
+        if not any(node.resource_group for node in nodes):
+            nowhere = left.nowhere()
+            cpu, memory = cpu + nowhere.cpu, memory + nowhere.memory
+            for name, count in nowhere.device_types.items():
+                types[name] = types.get(name, 0) + count
+        return Amounts(cpu=cpu, memory=memory, devices=sum(types.values()), device_types=types)
+
+    def _sizes(
+        self, nodes: Sequence[Node], projects: frozenset[str] | None, span: TimeRange
+    ) -> Mapping[tuple[str, str, str], float]:
+        """The last measured size of each of those nodes, by (cluster, node, metric)."""
+        if not nodes:
+            return {}
+        selector = Selector(
+            projects=projects,
+            nodes=tuple({(node.cluster, node.name) for node in nodes}),
+            metrics=frozenset(_SIZES),
+            limit=_SERIES * self._limits.query_series,
+        )
+        found = self._store.find(selector)
+        meter = Meter(self._clock, self._limits)
+        last = self._source.previous(SeriesKeys.of(found), span.end_ms, meter)
+        series = [found[at] for at in last.index.tolist()]
+        return {
+            (one.cluster, one.node, one.metric): value for one, value in zip(series, last.value.tolist(), strict=True)
+        }
+
+
+class _Left:
+    """What replicas are allowed, by the node that they are on, until it is taken."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._rows: dict[str, list[int]] = {}
+        for number, (_, node) in enumerate(parts.places):
+            self._rows.setdefault(node, []).append(number)
+        self._devices: dict[str, dict[str, str]] = {}
+        for one in parts.jobs:
+            kind = one.job.instance_type
+            for node, device in one.devices:
+                self._devices.setdefault(node, {})[device] = "" if kind is None else kind.gpu_type
+
+    def take(self, place: Place) -> Amounts:
+        """What the replicas on a node are allowed, and the devices that jobs have there."""
+        rows, devices = self._rows.pop(place[1], []), self._devices.pop(place[1], {})
+        return self._amounts(rows, devices.values())
+
+    def nowhere(self) -> Amounts:
+        """What the replicas of which nobody knows the node are allowed."""
+        return self._amounts(self._rows.pop("", []), self._devices.pop("", {}).values())
+
+    def _amounts(self, rows: Sequence[int], devices: Iterable[str]) -> Amounts:
+        types: dict[str, int] = {}
+        for name in devices:
+            types[name] = types.get(name, 0) + 1
+        cpu, memory = (
+            float(np.nansum(column[rows])) if rows else 0.0 for column in (self._parts.cpu, self._parts.memory)
+        )
+        return Amounts(cpu=cpu, memory=memory, devices=sum(types.values()), device_types=types)
+
+
+def _by_place(nodes: Iterable[Node]) -> dict[Place, list[Node]]:
+    """Nodes of several projects that are one machine, together."""
+    places: dict[Place, list[Node]] = {}
+    for node in nodes:
+        places.setdefault((node.cluster, node.name), []).append(node)
+    return places
+
+
+def _devices(info: Mapping[str, Any], allowed: Amounts) -> dict[str, int]:
+    """Devices by type: those that the node says it has, or as many as jobs have there where those are more."""
+    types: dict[str, int] = {}
+    for name in _names(info):
+        types[name] = types.get(name, 0) + 1
+    more = allowed.devices - sum(types.values())
+    if not types:
+        return dict(allowed.device_types)
+    if more > 0:
+        types[""] = types.get("", 0) + more
+    return types
+
+
+def _types(node: Node) -> set[str]:
+    return set(_names(node.info))
+
+
+def _names(info: Mapping[str, Any]) -> list[str]:
+    """The type of each device that a node says it has; what a stranger wrote there may be anything."""
+    told = info.get("devices")
+    devices = told if isinstance(told, list) else []
+    return [str(one.get("name", "")) if isinstance(one, dict) else str(one) for one in devices]
+
+
+def _first(*values: Any) -> float:  # noqa: ANN401 - what a stranger wrote may be anything
+    """The first that is a number above zero; 0 where none is."""
+    for value in values:
+        if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf"):
+            return float(value)
+    return 0.0
+
+
+def _unknown(group: GroupRef) -> NotFoundError:
+    return NotFoundError(f"there is no resource group {group.id!r}", "resource_group", group.id)

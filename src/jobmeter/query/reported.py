@@ -1,0 +1,122 @@
+"""What a program itself reported (``app.*``): sample by sample, as it came."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from jobmeter.errors import InvalidRequestError
+from jobmeter.model.batch import Float64s, Int64s, SampleColumns, SeriesKeys
+from jobmeter.model.job import Job
+from jobmeter.model.question import Asks
+from jobmeter.model.series import Series, job_key
+from jobmeter.model.time import SECOND, Clock, TimeRange
+from jobmeter.query.lines import natural
+from jobmeter.query.request import JobRef
+from jobmeter.query.source import Meter
+from jobmeter.settings import Limits
+from jobmeter.store.base import Selector, Store
+
+PREFIX = "app."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """One value that a replica reported under a name, without the prefix ``app.``."""
+
+    name: str
+    time: int
+    value: float
+    replica: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """One page of reports, and how many there are in all."""
+
+    reports: Sequence[Report]
+    total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportedQuestion(Asks[Reported]):
+    """What a job reported in a range, by time and then by name and replica, from raw samples.
+
+    ``names`` (with or without the prefix) narrow it; empty means all. ``latest`` gives of each name the newest value
+    before the range's end alone, whenever that was.
+    """
+
+    ref: JobRef
+    range: TimeRange
+    names: frozenset[str] = frozenset()
+    latest: bool = False
+    descending: bool = False
+    offset: int = 0
+    limit: int = 100
+
+
+def reported(store: Store, limits: Limits, clock: Clock, job: Job, question: ReportedQuestion) -> Reported:
+    """The answer about a job that the asker may see."""
+    if min(question.offset, question.limit) < 0:
+        raise InvalidRequestError("a page begins at 0 or after", "offset")
+    series = _series(store, limits, job, question)
+    keys = SeriesKeys.of(series)
+    meter = Meter(clock, limits)
+    if question.latest:
+        columns = store.previous(keys, question.range.end_ms, meter.budget())
+    else:
+        # All of it is held at once.
+        budget = replace(meter.budget(), rows=limits.query_points)
+        columns = _joined(list(store.read(keys, question.range, budget)))
+    finite = np.isfinite(columns.value)
+    # The index is the order of names and replicas.
+    index, time, value = columns.index[finite].astype(np.int64), columns.time[finite], columns.value[finite]
+    if question.latest:
+        index, time, value = _newest([one.metric for one in series], index, time, value)
+        order = np.argsort(index, kind="stable")
+    else:
+        order = np.lexsort((index, time))
+    if question.descending:
+        order = order[::-1]
+    page = order[question.offset : question.offset + question.limit]
+    rows = zip(index[page].tolist(), time[page].tolist(), value[page].tolist(), strict=True)
+    return Reported([_report(series[at], moment, reading) for at, moment, reading in rows], len(order))
+
+
+def _series(store: Store, limits: Limits, job: Job, question: ReportedQuestion) -> list[Series]:
+    full = {name if name.startswith(PREFIX) else f"{PREFIX}{name}" for name in question.names}
+    since = 0 if question.latest else max(question.range.start_ms - limits.future_seconds * SECOND, 0)
+    selector = Selector(
+        projects=frozenset({job.project}),
+        jobs=(job_key(job.project, job.id),),
+        metrics=frozenset(full) if full else None,
+        since=since,
+        limit=limits.query_series,
+    )
+    found = [one for one in store.find(selector) if one.metric.startswith(PREFIX)]
+    return sorted(found, key=lambda one: (one.metric, natural(one.replica), one.attempt, one.labels, one.id))
+
+
+def _newest(names: Sequence[str], index: Int64s, time: Int64s, value: Float64s) -> tuple[Int64s, Int64s, Float64s]:
+    """Of each name the row with the highest time; of several, the first replica's."""
+    best: dict[str, int] = {}
+    for row, (at, moment) in enumerate(zip(index.tolist(), time.tolist(), strict=True)):
+        known = best.get(names[at])
+        if known is None or moment > time[known]:
+            best[names[at]] = row
+    rows = np.array(sorted(best.values()), np.int64)
+    return index[rows], time[rows], value[rows]
+
+
+def _joined(blocks: Sequence[SampleColumns]) -> SampleColumns:
+    if not blocks:
+        return SampleColumns.empty()
+    return SampleColumns(
+        np.concatenate([block.index for block in blocks]),
+        np.concatenate([block.time for block in blocks]),
+        np.concatenate([block.value for block in blocks]),
+    )
+
+
+def _report(series: Series, time: int, value: float) -> Report:
+    return Report(name=series.metric.removeprefix(PREFIX), time=time, value=value, replica=series.replica)

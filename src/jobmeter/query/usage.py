@@ -1,0 +1,291 @@
+"""Who had what, and what was used of it: from the jobs of a group and their samples to amounts and rates by user.
+
+The range is one bucket. A replica counts with its mean over the range, as far as it was measured; a rate of use is the
+sum of usage over the sum of what is allowed, over the replicas of which both are known. What nobody measured has no
+rate.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from jobmeter.model.batch import Float64s, Int64s
+from jobmeter.model.catalog import CATALOG
+from jobmeter.model.job import Job, JobState, JobView, Replica
+from jobmeter.model.time import MINUTE, TimeRange
+from jobmeter.query.frame import Frame
+from jobmeter.query.gather import owner_of
+from jobmeter.query.group import Amounts, Usage
+from jobmeter.query.lines import natural
+from jobmeter.query.request import Statistic
+from jobmeter.query.table import lines_of
+
+METRICS = (
+    "cpu.usage",
+    "cpu.limit",
+    "cpu.utilization",
+    "memory.usage",
+    "memory.limit",
+    "memory.utilization",
+    "network.receive",
+    "network.transmit",
+    "disk.read",
+    "disk.write",
+    "gpu.utilization",
+    "npu.utilization",
+)
+LIMITS = ("cpu.limit", "memory.limit")
+_DEVICES = ("gpu.utilization", "npu.utilization")
+_LATE_MS = 5 * MINUTE
+"""What only samples tell of lives on for so long after the last one that the registry heard of."""
+
+Place = tuple[str, str]
+"""A node (cluster, name), or a device (node, name)."""
+
+
+@dataclass(slots=True)
+class Held:
+    """What one job had in a range: its replicas with the node of each, and the devices, as (node, device)."""
+
+    job: Job
+    replicas: dict[str, Replica] = field(default_factory=dict)
+    places: dict[str, Place] = field(default_factory=dict)
+    devices: set[Place] = field(default_factory=set)
+
+    @property
+    def promised_devices(self) -> int | None:
+        """Devices that each replica was promised; None where nobody said."""
+        limits, kind = self.job.limits, self.job.instance_type
+        for name in ("gpu.limit", "npu.limit"):
+            if name in limits:
+                return int(limits[name])
+        return None if kind is None else kind.gpu_count
+
+    @property
+    def requested_devices(self) -> int:
+        """Devices promised to its replicas, else those that it had."""
+        promised = self.promised_devices
+        return len(self.devices) if promised is None else promised * len(self.places)
+
+    def allowed(self, limit: str) -> float:
+        """What the record allows one replica; NaN where it does not say."""
+        kind = self.job.instance_type
+        stated = self.job.limits.get(limit)
+        if stated is None and kind is not None:
+            stated = kind.cpu if limit == "cpu.limit" else kind.memory
+        return float(stated) if stated else np.nan
+
+
+def held(view: JobView, span: TimeRange, states: frozenset[JobState] | None = None) -> Held:
+    """What the registry says that a job had in the span; with ``states``, of replicas in one of these alone."""
+    found = Held(view.job)
+    for replica in sorted(view.replicas, key=lambda one: one.attempt):
+        if replica.start is None or replica.start < span.end_ms:
+            found.replicas[replica.name] = replica
+    found.replicas = {
+        name: replica
+        for name, replica in found.replicas.items()
+        if (_lives(view.job, replica, span) if states is None else (replica.state or view.job.state) in states)
+    }
+    found.places = {name: (replica.cluster, replica.node) for name, replica in found.replicas.items()}
+    for one in view.allocations:
+        meets = one.start < span.end_ms and (one.end is None or one.end >= span.start_ms)
+        node = found.places.get(one.replica, ("", one.node))[1]
+        known = one.replica in found.places or not view.replicas
+        if meets and known and node in ("", one.node):
+            found.devices.add((one.node, one.device))
+            found.places[one.replica] = (one.cluster, one.node)
+    return found
+
+
+def was_there(job: Job, span: TimeRange) -> bool:
+    """True when the job ran at some time in the span."""
+    if job.state is JobState.QUEUED or (job.start is not None and job.start >= span.end_ms):
+        return False
+    late = 0 if job.state.finished else _LATE_MS
+    return job.end is None or job.end + late >= span.start_ms
+
+
+def _lives(job: Job, replica: Replica, span: TimeRange) -> bool:
+    finished = job.state.finished or (replica.state is not None and replica.state.finished)
+    return replica.end is None or replica.end + (0 if finished else _LATE_MS) >= span.start_ms
+
+
+class Readings:
+    """Values of metrics by member of a frame whose range is one bucket; NaN where there is none."""
+
+    def __init__(self, frame: Frame) -> None:
+        self.frame = frame
+        self._each = np.arange(len(frame.shape.members), dtype=np.int64)
+        self.sampled: set[int] = set(np.unique(frame.shape.member[frame.columns.index]).tolist())
+
+    def of(self, name: str) -> Float64s:
+        """float64[members] of the metric's means."""
+        values = np.full(len(self.frame.shape.members), np.nan)
+        table = lines_of(self.frame, CATALOG[name], Statistic.MEAN, None, self._each)
+        values[table.owner] = table.value
+        return values
+
+
+class Parts:
+    """The replicas of all jobs: what each was allowed, and to whom it belongs."""
+
+    def __init__(self, jobs: Sequence[Held], readings: Readings, *, closed: bool = False) -> None:
+        """Takes over what samples tell of replicas and devices that the registry does not know, unless ``closed``."""
+        self.jobs = jobs
+        self._readings = readings
+        owners = {owner_of(one.job): at for at, one in enumerate(jobs)}
+        frame = readings.frame
+        self.member_job: Int64s = np.array([owners[member.job] for member in frame.shape.members], np.int64)
+        for at in () if closed else sorted(readings.sampled):
+            self._notice(jobs[int(self.member_job[at])], at)
+        for one in jobs:
+            if not one.places:  # a job that is there has a replica, whatever its name
+                one.places[""] = ("", "")
+        self.places: list[Place] = [place for one in jobs for place in one.places.values()]
+        self.job: Int64s = np.repeat(np.arange(len(jobs)), [len(one.places) for one in jobs])
+        numbers = {
+            (at, name): number
+            for number, (at, name) in enumerate((at, name) for at, one in enumerate(jobs) for name in one.places)
+        }
+        self.member_part: Int64s = np.array(
+            [
+                numbers.get((int(at), member.replica), -1)
+                for at, member in zip(self.member_job, frame.shape.members, strict=True)
+            ],
+            np.int64,
+        )
+        self.cpu = self._allowed("cpu.limit")
+        self.memory = self._allowed("memory.limit")
+
+    def _notice(self, one: Held, at: int) -> None:
+        member, node = self._readings.frame.shape.members[at], self._readings.frame.shape.nodes[at]
+        if member.replica or not one.places:
+            one.places.setdefault(member.replica, (member.cluster, node))
+        if not one.places.get(member.replica, ("", node))[1]:
+            one.places[member.replica] = (member.cluster, node)
+        if member.device:
+            one.devices.add((member.node, member.device))
+
+    def _allowed(self, limit: str) -> Float64s:
+        """By part: the mean of the measured limit, else what the record says; NaN where nobody knows."""
+        allowed = np.array([one.allowed(limit) for one in self.jobs])[self.job] if self.jobs else np.empty(0)
+        measured = self._readings.of(limit)
+        rows = np.flatnonzero((measured > 0) & (self.member_part >= 0))
+        allowed[self.member_part[rows]] = measured[rows]
+        return allowed
+
+    def amounts(self, jobs: Iterable[int]) -> Amounts:
+        """What the replicas of some of the jobs were allowed."""
+        wanted = sorted(set(jobs))
+        rows = np.isin(self.job, wanted)
+        types: dict[str, int] = {}
+        for at in wanted:
+            count = self.jobs[at].requested_devices
+            kind = self.jobs[at].job.instance_type
+            name = kind.gpu_type if kind is not None else ""
+            if count:
+                types[name] = types.get(name, 0) + count
+        return Amounts(
+            cpu=float(np.nansum(self.cpu[rows])),
+            memory=float(np.nansum(self.memory[rows])),
+            devices=sum(types.values()),
+            device_types=types,
+        )
+
+
+def by_user(
+    parts: Parts, readings: Readings, with_devices: frozenset[str], workspace: str = ""
+) -> tuple[list[Usage], Usage]:
+    """The usage of each user, by name, and that of all together, of one workspace where it is named.
+
+    ``with_devices`` names the nodes that have devices.
+    """
+    own: dict[str, list[int]] = {}
+    for at, one in enumerate(parts.jobs):
+        if workspace in ("", one.job.workspace):
+            own.setdefault(one.job.user, []).append(at)
+    users = _sorted(own)
+    job_user = np.full(len(parts.jobs), -1, np.int64)
+    for number, user in enumerate(users):
+        job_user[own[user]] = number
+    each = _rates(parts, readings, job_user, len(users))
+    whole = _rates(parts, readings, np.minimum(job_user, 0), 1)
+    found = [_usage(parts, own[user], user, with_devices, each, number) for number, user in enumerate(users)]
+    everything = [at for jobs in own.values() for at in jobs]
+    return found, _usage(parts, everything, users[0] if len(users) == 1 else "", with_devices, whole, 0)
+
+
+def _usage(
+    parts: Parts,
+    jobs: Sequence[int],
+    user: str,
+    with_devices: frozenset[str],
+    rates: Mapping[str, Float64s],
+    number: int,
+) -> Usage:
+    own = [parts.jobs[at] for at in jobs]
+    nodes = {node for one in own for _, node in one.places.values() if node}
+    nodes |= {node for one in own for node, _ in one.devices if node}
+    having = {one.job.id for one in own if one.devices or one.requested_devices}
+    return Usage(
+        user=user,
+        types=tuple(sorted({one.job.type for one in own if one.job.type})),
+        requested=parts.amounts(jobs),
+        cpu_jobs=_sorted({one.job.id for one in own} - having),
+        device_jobs=_sorted(having),
+        cpu_nodes=_sorted(nodes - with_devices),
+        device_nodes=_sorted(nodes & with_devices),
+        **{name: _known(values[number]) for name, values in rates.items()},
+    )
+
+
+def _rates(parts: Parts, readings: Readings, job_user: Int64s, users: int) -> dict[str, Float64s]:
+    """By user (below 0: of nobody) each rate of use; NaN where nothing was measured."""
+    user = job_user[parts.member_job] if len(parts.member_job) else parts.member_job
+    devices = np.column_stack([readings.of(name) for name in _DEVICES])
+    device = np.where(np.isfinite(devices[:, 0]), devices[:, 0], devices[:, 1])
+    rates = {
+        "cpu": _of_allowed(parts.cpu, parts, readings, "cpu", user, users),
+        "memory": _of_allowed(parts.memory, parts, readings, "memory", user, users),
+        "device": _mean(device, user, users),
+    }
+    for name in ("network.receive", "network.transmit", "disk.read", "disk.write"):
+        values = readings.of(name)
+        known = np.isfinite(values) & (user >= 0)
+        total = np.bincount(user[known], values[known], users)
+        rates[name.replace(".", "_")] = np.where(np.bincount(user[known], minlength=users) > 0, total, np.nan)
+    return rates
+
+
+def _of_allowed(allowed: Float64s, parts: Parts, readings: Readings, name: str, user: Int64s, users: int) -> Float64s:
+    """Usage over what is allowed. A utilization that was measured is used as it is, weighed by what is allowed.
+
+    A user of whose measured replicas nobody knows what they are allowed has the mean of their measured utilizations.
+    """
+    utilization, used = readings.of(f"{name}.utilization"), readings.of(f"{name}.usage")
+    mine = np.full(len(user), np.nan)
+    there = parts.member_part >= 0
+    mine[there] = allowed[parts.member_part[there]]
+    used = np.where(np.isfinite(utilization), utilization * mine, used)
+    known = np.isfinite(used) & (mine > 0) & (user >= 0)
+    upper = np.bincount(user[known], used[known], users)
+    lower = np.bincount(user[known], mine[known], users)
+    plain = _mean(utilization, user, users)
+    return np.where(lower > 0, upper / np.where(lower > 0, lower, 1.0), plain)
+
+
+def _mean(values: Float64s, user: Int64s, users: int) -> Float64s:
+    known = np.isfinite(values) & (user >= 0)
+    count = np.bincount(user[known], minlength=users)
+    total = np.bincount(user[known], values[known], users)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+def _known(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def _sorted(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(names, key=lambda name: (natural(name), name)))
