@@ -279,6 +279,40 @@ def path_parameters(template: str, raw_path: str) -> dict[str, str] | None:
     return values
 
 
+class Routes:
+    """Operations by their paths, so that a call is compared with few of them."""
+
+    def __init__(self, operations: Sequence[Operation]) -> None:
+        self._by_shape: dict[_Shape, list[Operation]] = {}
+        for operation in operations:
+            count, segments = _shape(operation.path)
+            literal = tuple("" if segment.startswith("{") else segment for segment in segments)
+            self._by_shape.setdefault((count, literal), []).append(operation)
+
+    def find(self, call: Call) -> tuple[Match | None, Sequence[str]]:
+        """The operation at the call's path and method; where there is none, the methods that the path has, sorted."""
+        methods: set[str] = set()
+        count, (first, second, third) = _shape(call.raw_path)
+        for literal in ((first, second, third), (first, "", third), (first, second, ""), (first, "", "")):
+            for operation in self._by_shape.get((count, literal), ()):
+                values = path_parameters(operation.path, call.raw_path)
+                if values is None:
+                    continue
+                if operation.method == call.method:
+                    return Match(operation, values), ()
+                methods.add(operation.method)
+        return None, sorted(methods)
+
+
+_Shape = tuple[int, tuple[str, ...]]
+
+
+def _shape(path: str) -> _Shape:
+    """The number of segments, and the first three of them."""
+    segments = path.split("/", 4)[1:4]
+    return path.count("/"), (*segments, *("" for _ in range(3 - len(segments))))
+
+
 def rounded(value: float) -> float:
     """The value to 12 significant digits: what a change of unit adds in binary noise is gone."""
     return float(f"{value:.12g}")

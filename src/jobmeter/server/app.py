@@ -108,8 +108,8 @@ def assemble(settings: Settings, clock: Clock, registry: Registry, store: Store)
     _watch(services)
     doors: list[Door] = [
         HealthDoor(services),
-        *(DialectDoor(dialect, services) for dialect in dialects()),
         NativeDoor(services),
+        *(DialectDoor(dialect, services) for dialect in dialects()),
         RootDoor(),
     ]
     return Application(Edge(doors, telemetry, settings.limits.body_bytes), services, RollUps(store, clock, telemetry))

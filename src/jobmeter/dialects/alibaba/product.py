@@ -7,12 +7,13 @@ form. Paths alone collide between products, so that the headers win.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from jobmeter.access.call import Call
 from jobmeter.access.signatures import ALIBABA, BEARER, Scheme
 from jobmeter.dialects.alibaba import errors
 from jobmeter.dialects.alibaba.urls import UrlForm, url_form
-from jobmeter.dialects.base import Answer, Context, Gap, Match, Operation, path_parameters
+from jobmeter.dialects.base import Answer, Context, Gap, Match, Operation, Routes, path_parameters
 from jobmeter.errors import JobmeterError, NotFoundError
 
 RPC_PATH = "/"
@@ -38,6 +39,10 @@ class Product:
     fields: Mapping[str, str] = field(default_factory=dict)
     not_found: Mapping[str, str] = field(default_factory=lambda: errors.NOT_FOUND)
     schemes: Sequence[Scheme] = ALIBABA
+
+    @cached_property
+    def _routes(self) -> Routes:
+        return Routes([operation for operation in self.operations if operation.path != RPC_PATH])
 
     def match(self, call: Call) -> Match | None:
         """See ``Dialect.match``."""
@@ -68,18 +73,12 @@ class Product:
         return Match(operation, {}, URL_FORM)
 
     def _by_path(self, call: Call) -> Match | None:
-        found: list[Operation] = []
-        for operation in self.operations:
-            if operation.path == RPC_PATH:
-                continue
-            values = path_parameters(operation.path, call.raw_path)
-            if values is not None:
-                if operation.method == call.method:
-                    return Match(operation, values)
-                found.append(operation)
-        if found:
-            raise _other_method(found[0], ", ".join(sorted({operation.method for operation in found})))
-        return None
+        match, methods = self._routes.find(call)
+        if methods:
+            raise NotFoundError(
+                f"This http method is not supported: {', '.join(methods)}.", "method", ", ".join(methods)
+            )
+        return match
 
     def _at_path(self, operation: Operation, call: Call) -> Match:
         values = path_parameters(operation.path, call.raw_path)

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 
 from jobmeter.access.call import Call
 from jobmeter.access.signatures import BEARER, Scheme
-from jobmeter.dialects.base import Answer, Context, Gap, Match, Operation, path_parameters
+from jobmeter.dialects.base import Answer, Context, Gap, Match, Operation, Routes
 from jobmeter.dialects.baseten import errors, names
 from jobmeter.dialects.baseten.gaps import GAPS
 from jobmeter.dialects.baseten.operations import OPERATIONS
 from jobmeter.errors import JobmeterError, NotFoundError
 
 _OWN = frozenset({"training_projects", "training_jobs", "training"})
+_ROUTES = Routes(OPERATIONS)
 
 
 class Baseten:
@@ -26,16 +27,11 @@ class Baseten:
         """See ``Dialect.match``. Of ``/v1/`` only the training API is taken: others have paths there too."""
         if not _is_own(call.raw_path):
             return None
-        methods: list[str] = []
-        for operation in self.operations:
-            values = path_parameters(operation.path, call.raw_path)
-            if values is None:
-                continue
-            if operation.method == call.method:
-                return Match(operation, values)
-            methods.append(operation.method)
+        match, methods = _ROUTES.find(call)
+        if match is not None:
+            return match
         if methods:
-            allowed = ", ".join(sorted(methods))
+            allowed = ", ".join(methods)
             raise NotFoundError(f"This path takes {allowed}, not {call.method[:16]}.", "method", allowed)
         raise NotFoundError(f"There is nothing at {call.raw_path[:200]}.", "path")
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from jobmeter.access.call import Call
 from jobmeter.access.signatures import HUAWEI, Scheme
-from jobmeter.dialects.base import Answer, Context, Gap, Match, Operation, path_parameters
+from jobmeter.dialects.base import Answer, Context, Gap, Match, Operation, Routes
 from jobmeter.dialects.modelarts import errors, names
 from jobmeter.dialects.modelarts.gaps import GAPS
 from jobmeter.dialects.modelarts.operations import OPERATIONS
@@ -12,6 +12,8 @@ from jobmeter.errors import JobmeterError, NotFoundError
 
 _SEGMENTS = 4
 """``/v2/{project_id}/...``: as many as the least that names anything."""
+
+_ROUTES = Routes(OPERATIONS)
 
 
 class ModelArts:
@@ -25,15 +27,11 @@ class ModelArts:
 
     def match(self, call: Call) -> Match | None:
         """See ``Dialect.match``."""
-        methods = set()
-        for operation in self.operations:
-            values = path_parameters(operation.path, call.raw_path)
-            if values is not None:
-                if operation.method == call.method:
-                    return Match(operation, values)
-                methods.add(operation.method)
+        match, methods = _ROUTES.find(call)
+        if match is not None:
+            return match
         if methods:
-            allowed = ", ".join(sorted(methods))
+            allowed = ", ".join(methods)
             raise NotFoundError(f"The method {call.method} is not allowed here: {allowed}.", "method", allowed)
         if call.raw_path.startswith("/v2/") and len(call.raw_path.split("/")) >= _SEGMENTS:
             raise NotFoundError(f"The path {call.raw_path[:200]} is not found.", "path")
