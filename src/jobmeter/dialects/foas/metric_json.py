@@ -22,9 +22,6 @@ FIELD = "metricJson"
 MAX_QUERIES = 50
 MAX_POINTS = 50_000
 DEFAULT_STEP_MS = 20 * SECOND
-TAGS = ("replica", "node")
-"""What lines may be told apart by."""
-
 FUNCTIONS: Mapping[str, Statistic] = MappingProxyType(
     {"avg": Statistic.MEAN, "max": Statistic.MAX, "min": Statistic.MIN, "sum": Statistic.SUM}
 )
@@ -180,9 +177,6 @@ def _function(value: object, where: str) -> Statistic:
 def _tags(value: object, where: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
     if not isinstance(value, dict) or not all(isinstance(part, str) and part for part in value.values()):
         raise _wrong(where, "is not an object of texts")
-    unknown = [name for name in value if name not in TAGS]
-    if unknown:
-        raise _wrong(where, f"{str(unknown[0])[:64]!r} is not one of {', '.join(TAGS)}")
     return tuple((name, () if part == "*" else tuple(part.split("|"))) for name, part in value.items())
 
 
