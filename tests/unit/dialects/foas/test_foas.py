@@ -161,13 +161,44 @@ def test_every_name_is_asked_for_and_given_back_as_it_was_written(name, prefix):
     assert metric == {"metricName": prefix + name, "dps": {"1574247000": "1.5"}, "summary": 1.5, "tags": {}}
 
 
+def _flat(value, key):
+    """What the JSON readers of the SDKs for Java and .NET make of an answer: the name of an array is left out."""
+    if isinstance(value, dict):
+        return {path: found for name, part in value.items() for path, found in _flat(part, f"{key}.{name}").items()}
+    if isinstance(value, list):
+        outer = key.rpartition(".")[0]
+        parts = [_flat(part, f"{outer}[{at}]") for at, part in enumerate(value)]
+        return {f"{outer}.Length": len(value), **{path: found for part in parts for path, found in part.items()}}
+    return {key: value}
+
+
 @pytest.mark.parametrize("client", ["Java/2.0.0", "java/1", "golang/1.0.0", "Net/2.0.0"])
 def test_typed_sdks_read_pascal_case(client):
     answer, _ = _ask("delay", [("x-sdk-client", client)])
-    read = json.loads(answer.body)
-    assert (read["RequestId"], list(read)) == ("ID", ["RequestId", "Metrics"])
-    (metric,) = read["Metrics"]["Metric"]
-    assert metric == {"MetricName": "delay", "Dps": {"1574247000": "1.5"}, "Summary": 1.5, "Tags": {}}
+    assert _flat(json.loads(answer.body), "GetInstanceMetricResponse") == {
+        "GetInstanceMetricResponse.RequestId": "ID",
+        "GetInstanceMetricResponse.Metrics.Length": 1,
+        "GetInstanceMetricResponse.Metrics[0].MetricName": "delay",
+        "GetInstanceMetricResponse.Metrics[0].Dps.1574247000": "1.5",
+        "GetInstanceMetricResponse.Metrics[0].Summary": 1.5,
+    }
+
+
+@pytest.mark.parametrize(
+    ("case", "paths"),
+    [
+        ("list_instance", {"TotalCount": 2, "Instances.Length": 2, "Instances[0].ActualState": "RUNNING"}),
+        ("list_job", {"TotalCount": 3, "Jobs.Length": 3, "Jobs[1].JobType": "FLINK_BATCH"}),
+        ("batch_get_instance_run_summary", {"RunSummarys.Length": 1, "RunSummarys[0].JobName": "test"}),
+        ("get_instance", {"Instance.JobName": "test", "Instance.InputDelay": 300}),
+        ("start_job_created", {"instanceId": 1509615429641080}),
+    ],
+)
+def test_typed_sdks_find_what_they_read_in_every_answer(case, paths):
+    body = json.loads((Path(__file__).parent / "cases" / f"{case}.json").read_text())["answer"]["body"]
+    found = _flat(json.loads(body) if isinstance(body, str) else body, "R")
+    assert {path: found.get(f"R.{path}") for path in paths} == paths
+    assert found["R.RequestId"]
 
 
 @pytest.mark.parametrize("client", ["python/2.0.0", "php/1.8", ""])
