@@ -4,6 +4,7 @@ import http.client
 import json
 import subprocess
 import time
+from itertools import product
 from pathlib import Path
 from urllib.parse import urlencode
 from xml.etree import ElementTree as ET
@@ -41,17 +42,18 @@ pytestmark = [
 
 
 def _samples(end_ms):
-    """Three replicas over twenty minutes, with gaps, and a value of another size for each metric."""
+    """Three replicas over twenty minutes, with gaps; values of another size for each metric, some of them by task."""
     random = np.random.default_rng(11)
     rows = []
     for at, (name, metric) in enumerate(METRICS.items()):
-        for replica in ("tm-0", "tm-1", "tm-2"):
+        tasks = ("source", "sink") if at % 3 == 0 else ("",)
+        for replica, task in product(("tm-0", "tm-1", "tm-2"), tasks):
             times = np.arange(end_ms - 1_200_000, end_ms, STEP_MS)
             times = times[random.random(len(times)) > 0.3]
             values = random.random(len(times)) * 10.0 ** (at % 13)
             values = np.round(values, 3 if at % 2 else 0)
-            rows += [(name, metric, replica, int(t), float(v)) for t, v in zip(times, values, strict=True)]
-    return pd.DataFrame(rows, columns=["name", "metric", "replica", "time", "value"])
+            rows += [(name, metric, replica, task, int(t), float(v)) for t, v in zip(times, values, strict=True)]
+    return pd.DataFrame(rows, columns=["name", "metric", "replica", "task", "time", "value"])
 
 
 def _jobs(end_ms):
@@ -94,8 +96,15 @@ def stored(tmp_path_factory):
         end_ms = int(time.time() * 1000) // 60_000 * 60_000 - 60_000
         frame = _samples(end_ms)
         written = [
-            Written(metric, list(zip(own["time"], own["value"], strict=True)), JOB, replica, project=PROJECT)
-            for (metric, replica), own in frame.groupby(["metric", "replica"])
+            Written(
+                metric,
+                list(zip(own["time"], own["value"], strict=True)),
+                JOB,
+                replica,
+                project=PROJECT,
+                labels=(("task", task),) if task else (),
+            )
+            for (metric, replica, task), own in frame.groupby(["metric", "replica", "task"])
         ]
         delay = METRICS["delay"]
         sample = [(second * 1000, float(value)) for second, (value, _) in SAMPLE.items()]
@@ -162,8 +171,9 @@ def _key(server, **values):
 
 
 def _points(own, downsample_ms, function, granularity_ms, aggregator):
-    """{second: value} by pandas: each replica's buckets, and these joined by the granularity."""
-    buckets = own.groupby(["replica", own.time // downsample_ms * downsample_ms])["value"].agg(AGGREGATIONS[function])
+    """{second: value} by pandas: each series in its buckets, and these joined by the granularity."""
+    series = ["replica", "task", own.time // downsample_ms * downsample_ms]
+    buckets = own.groupby(series)["value"].agg(AGGREGATIONS[function])
     buckets = buckets.reset_index()
     joined = buckets.groupby(buckets.time // granularity_ms * granularity_ms)["value"].agg(AGGREGATIONS[aggregator])
     return {int(moment) // 1000: value for moment, value in joined.items()}

@@ -1,7 +1,7 @@
-"""From the series of an answer to the lines of theirs: pure functions over arrays."""
+"""From series to the lines of an answer: pure functions over arrays."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +9,16 @@ import numpy as np
 from jobmeter.dialects.foas.metric_json import Asked, LineLimit, Take
 from jobmeter.model.batch import Float64s, Int64s
 from jobmeter.model.time import SECOND
-from jobmeter.query.request import Line, Statistic
+from jobmeter.query.request import Statistic
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Points:
+    """One series in steps: its tags; ``time`` int64[k] step starts in ms, ascending; ``value`` float64[k], finite."""
+
+    tags: Mapping[str, str]
+    time: Int64s
+    value: Float64s
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,16 +36,20 @@ class Drawn:
         return mean(self.values)
 
 
-def draw(asked: Asked, lines: Sequence[Line], limit: LineLimit | None) -> list[Drawn]:
+def fits(asked: Asked, tags: Mapping[str, str]) -> bool:
+    """True when a series has every tag that the query names, with one of the values that it wants."""
+    return all(name in tags and (not wanted or tags[name] in wanted) for name, wanted in asked.tags)
+
+
+def draw(asked: Asked, series: Sequence[Points], limit: LineLimit | None) -> list[Drawn]:
     """The lines of one query: one without tags, one for each combination of the values of its tags.
 
     They come in the order of the series that begin them.
     """
-    groups: dict[tuple[str, ...], list[Line]] = {}
-    for line in lines:
-        values = tuple(str(getattr(line, name)) for name, _ in asked.tags)
-        if all(not wanted or value in wanted for value, (_, wanted) in zip(values, asked.tags, strict=True)):
-            groups.setdefault(values, []).append(line)
+    groups: dict[tuple[str, ...], list[Points]] = {}
+    for one in series:
+        if len(one.time) and fits(asked, one.tags):
+            groups.setdefault(tuple(one.tags[name] for name, _ in asked.tags), []).append(one)
     names = [name for name, _ in asked.tags]
     drawn = [_merged(asked, members, dict(zip(names, values, strict=True))) for values, members in groups.items()]
     drawn = [line for line in drawn if len(line.seconds)]
@@ -73,10 +86,10 @@ def mean(values: Float64s) -> float:
         return math.fsum(values / len(values))
 
 
-def _merged(asked: Asked, lines: Sequence[Line], tags: dict[str, str]) -> Drawn:
-    time = np.concatenate([line.time for line in lines]) // asked.granularity_ms * asked.granularity_ms
+def _merged(asked: Asked, series: Sequence[Points], tags: dict[str, str]) -> Drawn:
+    time = np.concatenate([one.time for one in series]) // asked.granularity_ms * asked.granularity_ms
     order = np.argsort(time, kind="stable")
-    time, value = time[order], np.concatenate([line.value for line in lines])[order]
+    time, value = time[order], np.concatenate([one.value for one in series])[order]
     starts = np.flatnonzero(np.r_[True, time[1:] != time[:-1]])
     with np.errstate(over="ignore"):
         joined = _REDUCE[asked.aggregator].reduceat(value, starts)

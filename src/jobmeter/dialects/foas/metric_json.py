@@ -21,10 +21,9 @@ from jobmeter.query.request import Statistic
 FIELD = "metricJson"
 MAX_QUERIES = 50
 MAX_POINTS = 50_000
+MOST_NAMED = 50
+"""How many names a refusal lists."""
 DEFAULT_STEP_MS = 20 * SECOND
-TAGS = ("replica", "node")
-"""What lines may be told apart by."""
-
 FUNCTIONS: Mapping[str, Statistic] = MappingProxyType(
     {"avg": Statistic.MEAN, "max": Statistic.MAX, "min": Statistic.MIN, "sum": Statistic.SUM}
 )
@@ -143,7 +142,8 @@ def _name(metric: str, where: str, prefix: str, names: Mapping[str, str]) -> str
         return name
     if name == metric and metric.startswith(f"{prefix.partition('.')[0]}."):
         raise _wrong(f"{where}.metric", f"{metric[:200]!r} does not begin with {prefix!r}, which this path names")
-    raise _wrong(f"{where}.metric", f"{name[:200]!r} is not one of {', '.join(names)}")
+    known = f"one of {', '.join(names)}" if len(names) <= MOST_NAMED else "the name of a metric that is known here"
+    raise _wrong(f"{where}.metric", f"{name[:200]!r} is not {known}")
 
 
 def _downsample(value: object, where: str) -> tuple[int, Statistic]:
@@ -180,9 +180,6 @@ def _function(value: object, where: str) -> Statistic:
 def _tags(value: object, where: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
     if not isinstance(value, dict) or not all(isinstance(part, str) and part for part in value.values()):
         raise _wrong(where, "is not an object of texts")
-    unknown = [name for name in value if name not in TAGS]
-    if unknown:
-        raise _wrong(where, f"{str(unknown[0])[:64]!r} is not one of {', '.join(TAGS)}")
     return tuple((name, () if part == "*" else tuple(part.split("|"))) for name, part in value.items())
 
 

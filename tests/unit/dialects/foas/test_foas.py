@@ -1,7 +1,9 @@
 import json
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
+import numpy as np
 import pytest
 
 from jobmeter.access.call import Call
@@ -10,9 +12,14 @@ from jobmeter.dialects.foas import FOAS
 from jobmeter.dialects.foas.instances import instance_id
 from jobmeter.dialects.foas.names import METRICS
 from jobmeter.errors import UnauthenticatedError
+from jobmeter.model.batch import BucketColumns
 from jobmeter.model.catalog import CATALOG
 from jobmeter.model.job import Job
-from jobmeter.testing.dialect import DialectTests, result_of
+from jobmeter.model.question import Asks
+from jobmeter.model.series import Series
+from jobmeter.query.series import Buckets, BucketsQuestion, Found, SeriesQuestion
+from jobmeter.testing.dialect import DialectTests
+from jobmeter.testing.dialect import result_of as plain_result_of
 
 TABLE = {
     **dict.fromkeys(
@@ -85,8 +92,40 @@ class TestFoas(DialectTests):
     def dialect(self) -> Dialect:
         return FOAS
 
+    def result_of(self, given: Any, question: Asks[Any]) -> Any:
+        return result_of(given, question)
 
-def _ask(metric, headers=(), query="", lines=None):
+
+def result_of(given, question):
+    """``{"series": [{...}]}``; ``{"points": [[index, time, value], ...]}``, or a list of the values of one bucket."""
+    match question:
+        case SeriesQuestion():
+            members = (given or {"series": []})["series"]
+            return Found([Series(**{**one, "labels": tuple(map(tuple, one.get("labels", ())))}) for one in members])
+        case BucketsQuestion():
+            return Buckets(_columns((given or {"points": []})["points"]))
+        case _:
+            return plain_result_of(given, question)
+
+
+def _columns(points):
+    members = [point[2] if isinstance(point[2], list) else [point[2]] for point in points]
+    time = np.array([point[1] for point in points], np.int64)
+    return BucketColumns(
+        index=np.array([point[0] for point in points], np.uint32),
+        time=time,
+        count=np.array([len(own) for own in members], np.uint64),
+        sum=np.array([sum(own) for own in members], np.float64),
+        minimum=np.array([min(own) for own in members], np.float64),
+        maximum=np.array([max(own) for own in members], np.float64),
+        first=np.array([own[0] for own in members], np.float64),
+        first_time=time,
+        last=np.array([own[-1] for own in members], np.float64),
+        last_time=time,
+    )
+
+
+def _ask(metric, headers=(), query=""):
     body = urlencode({"metricJson": json.dumps({"start": 1574247000000, "queries": [{"metric": metric}]})})
     head = (("content-type", "application/x-www-form-urlencoded"), *headers)
     call = Call("POST", "/api/v2/projects/p/jobs/j/metric", query, head, body.encode())
@@ -98,7 +137,11 @@ def _ask(metric, headers=(), query="", lines=None):
         asked.append(question)
         if len(asked) == 1:
             return result_of({"jobs": [{"id": "j", "project": "p", "state": "Running"}], "total": 1}, question)
-        return result_of({"lines": lines or [{"points": [[1574247000000, 1.5]]}]}, question)
+        if isinstance(question, SeriesQuestion):
+            assert question.metrics is not None
+            (name,) = question.metrics
+            return Found([Series(name, "p", job="j", replica="tm-0")])
+        return result_of({"points": [[0, 1574247000000, 1.5]]}, question)
 
     context = Context(1574250000000, "ID", match.path)
     return drive(match.operation.answer(call, context), told), asked[1]
@@ -113,18 +156,49 @@ def test_the_whole_table_is_known_in_its_own_units():
 @pytest.mark.parametrize("prefix", ["", "blink.p.j."], ids=["bare", "whole"])
 def test_every_name_is_asked_for_and_given_back_as_it_was_written(name, prefix):
     answer, question = _ask(prefix + name)
-    assert question.metrics == (f"flink.{name}",)
+    assert question.metrics == {f"flink.{name}"}
     (metric,) = json.loads(answer.body)["metrics"]
     assert metric == {"metricName": prefix + name, "dps": {"1574247000": "1.5"}, "summary": 1.5, "tags": {}}
+
+
+def _flat(value, key):
+    """What the JSON readers of the SDKs for Java and .NET make of an answer: the name of an array is left out."""
+    if isinstance(value, dict):
+        return {path: found for name, part in value.items() for path, found in _flat(part, f"{key}.{name}").items()}
+    if isinstance(value, list):
+        outer = key.rpartition(".")[0]
+        parts = [_flat(part, f"{outer}[{at}]") for at, part in enumerate(value)]
+        return {f"{outer}.Length": len(value), **{path: found for part in parts for path, found in part.items()}}
+    return {key: value}
 
 
 @pytest.mark.parametrize("client", ["Java/2.0.0", "java/1", "golang/1.0.0", "Net/2.0.0"])
 def test_typed_sdks_read_pascal_case(client):
     answer, _ = _ask("delay", [("x-sdk-client", client)])
-    read = json.loads(answer.body)
-    assert (read["RequestId"], list(read)) == ("ID", ["RequestId", "Metrics"])
-    (metric,) = read["Metrics"]["Metric"]
-    assert metric == {"MetricName": "delay", "Dps": {"1574247000": "1.5"}, "Summary": 1.5, "Tags": {}}
+    assert _flat(json.loads(answer.body), "GetInstanceMetricResponse") == {
+        "GetInstanceMetricResponse.RequestId": "ID",
+        "GetInstanceMetricResponse.Metrics.Length": 1,
+        "GetInstanceMetricResponse.Metrics[0].MetricName": "delay",
+        "GetInstanceMetricResponse.Metrics[0].Dps.1574247000": "1.5",
+        "GetInstanceMetricResponse.Metrics[0].Summary": 1.5,
+    }
+
+
+@pytest.mark.parametrize(
+    ("case", "paths"),
+    [
+        ("list_instance", {"TotalCount": 2, "Instances.Length": 2, "Instances[0].ActualState": "RUNNING"}),
+        ("list_job", {"TotalCount": 3, "Jobs.Length": 3, "Jobs[1].JobType": "FLINK_BATCH"}),
+        ("batch_get_instance_run_summary", {"RunSummarys.Length": 1, "RunSummarys[0].JobName": "test"}),
+        ("get_instance", {"Instance.JobName": "test", "Instance.InputDelay": 300}),
+        ("start_job_created", {"instanceId": 1509615429641080}),
+    ],
+)
+def test_typed_sdks_find_what_they_read_in_every_answer(case, paths):
+    body = json.loads((Path(__file__).parent / "cases" / f"{case}.json").read_text())["answer"]["body"]
+    found = _flat(json.loads(body) if isinstance(body, str) else body, "R")
+    assert {path: found.get(f"R.{path}") for path in paths} == paths
+    assert found["R.RequestId"]
 
 
 @pytest.mark.parametrize("client", ["python/2.0.0", "php/1.8", ""])

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobmeter.dialects.foas.lines import Drawn, chosen, draw
+from jobmeter.dialects.foas.lines import Drawn, Points, chosen, draw
 from jobmeter.dialects.foas.metric_json import Asked, LineLimit, Take
-from jobmeter.query.request import Line, Statistic
+from jobmeter.query.request import Statistic
 
 FUNCTIONS: dict[Statistic, Callable[[list[float]], float]] = {
     Statistic.MEAN: lambda values: math.fsum(values) / len(values),
@@ -30,17 +30,9 @@ def _asked(step_s=20, granularity_s=20, how=Statistic.MEAN, tags=()):
     return Asked("m", "delay", step_s * 1000, Statistic.MEAN, granularity_s * 1000, how, tags)
 
 
-def _line(points, replica="", node=""):
+def _line(points, **tags):
     times = sorted(points)
-    return Line(
-        "flink.delay",
-        "ms",
-        replica,
-        node,
-        "",
-        np.array(times, np.int64),
-        np.array([points[time] for time in times], np.float64),
-    )
+    return Points(tags, np.array(times, np.int64), np.array([points[time] for time in times], np.float64))
 
 
 @given(
@@ -63,12 +55,13 @@ def test_one_line_joins_all_points_of_a_granularity(series, how, granularity):
 
 
 def test_tags_tell_lines_apart_or_choose_series():
-    lines = [_line({0: float(at)}, f"tm-{at}", f"n{at % 2}") for at in range(4)]
+    lines = [_line({0: float(at)}, replica=f"tm-{at}", node=f"n{at % 2}") for at in range(4)]
     by_node = draw(_asked(tags=(("node", ()),), how=Statistic.SUM), lines, None)
     assert [(line.tags, line.values.tolist()) for line in by_node] == [({"node": "n0"}, [2.0]), ({"node": "n1"}, [4.0])]
     some = draw(_asked(tags=(("replica", ("tm-1", "tm-3")),)), lines, None)
     assert [line.tags["replica"] for line in some] == ["tm-1", "tm-3"]
     assert draw(_asked(tags=(("replica", ("tm-9",)),)), lines, None) == []
+    assert draw(_asked(tags=(("task", ()),)), lines, None) == []
 
 
 def test_no_series_is_no_line():

@@ -15,7 +15,7 @@ from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask, ro
 from jobmeter.dialects.foas import metric_json
 from jobmeter.dialects.foas.answers import metrics_answer
 from jobmeter.dialects.foas.bodies import arguments
-from jobmeter.dialects.foas.lines import Drawn, draw
+from jobmeter.dialects.foas.lines import Drawn, Points, draw
 from jobmeter.dialects.foas.metric_json import Asked
 from jobmeter.dialects.foas.names import CLUSTER_METRICS, CPU_MODES, CPU_PREFIX
 from jobmeter.dialects.foas.operations.instance_metric import METRIC_JSON_TEXT
@@ -41,7 +41,8 @@ def get_cluster_metrics(call: Call, context: Context) -> Steps:
     wanted = metric_json.read(given.required(metric_json.FIELD), f"{cluster}.", CLUSTER_METRICS, context.now_ms)
     lines: list[Drawn] = []
     for asked in wanted.queries:
-        lines += draw(asked, (yield from _series(cluster, asked, wanted.span)), wanted.limit)
+        series = yield from _series(cluster, asked, wanted.span)
+        lines += draw(asked, [Points({"node": one.node}, one.time, one.value) for one in series], wanted.limit)
     return metrics_answer(call, context, ACTION, lines)
 
 

@@ -4,14 +4,13 @@ https://help.aliyun.com/document_detail/107111.html
 """
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask
+from jobmeter.dialects.base import Context, Operation, Parameter, Steps
 from jobmeter.dialects.foas import metric_json
 from jobmeter.dialects.foas.answers import metrics_answer
 from jobmeter.dialects.foas.bodies import arguments
 from jobmeter.dialects.foas.instances import CURRENT, running
-from jobmeter.dialects.foas.lines import Drawn, draw
 from jobmeter.dialects.foas.names import METRICS
-from jobmeter.query.request import By, JobRef, MetricQuery
+from jobmeter.dialects.foas.series import lines_of
 
 ACTION = "GetInstanceMetric"
 LARGEST_ID = 2**63 - 1
@@ -25,19 +24,7 @@ def get_instance_metric(call: Call, context: Context) -> Steps:
     prefix = f"blink.{project}.{name}."
     wanted = metric_json.read(given.required(metric_json.FIELD), prefix, METRICS, context.now_ms)
     job = yield from running(project, name, number)
-    lines: list[Drawn] = []
-    for asked in wanted.queries:
-        result = yield from ask(
-            MetricQuery(
-                subject=JobRef(job.id, job.project),
-                metrics=(METRICS[asked.name],),
-                range=wanted.span,
-                step_ms=asked.downsample_ms,
-                by=By.REPLICA,
-                statistic=asked.downsample,
-            )
-        )
-        lines += draw(asked, result.lines, wanted.limit)
+    lines = yield from lines_of(job, wanted, METRICS)
     return metrics_answer(call, context, ACTION, lines)
 
 
@@ -46,8 +33,9 @@ METRIC_JSON_TEXT = (
     "form, a JSON object or an XML element. `start` and `end`: 13 digits, milliseconds; the end (default: now) is "
     "included. `downsample`: `20s-avg`, of each series; `avg`, `max`, `min` or `sum`. `granularity`: `20s`, from point "
     "to point of the answer. `aggregator`: `avg`, `max`, `min` or `sum`, makes one point of what the series have in "
-    'one `granularity`. `tags`: `{"replica": "*"}` gives a line for each replica (or `node`), `a|b` for those, else '
-    "one joins all. `limit`: `avg:above:5` takes the 5 lines of each query whose `max`, `min` or `avg` is largest "
+    'one `granularity`. `tags`: `{"replica": "*"}` gives a line for each replica (or `node`, or any label), `a|b` for '
+    "those; without tags one line joins all. `limit`: `avg:above:5` takes the 5 lines of each query whose `max`, `min` "
+    "or `avg` is largest "
     "(`above`), smallest (`bottom`), or spread evenly (`sample`). At most "
     f"{metric_json.MAX_QUERIES} queries and {metric_json.MAX_POINTS} points."
 )
