@@ -39,6 +39,7 @@ _SHORTEST_INTERVAL_MS = 100
 @click.option("--interval", default="1s", show_default=True, help="Time between two samples.")
 @click.option("--job-id", metavar="ID", help="Id of the job (by default its name, the day and six characters).")
 @click.option("--project", help="Project of the job (by default that of the key).")
+@click.option("--logs/--no-logs", default=True, show_default=True, help="Keep what the command writes as log lines.")
 @click.option("--quiet", is_flag=True, help="Say nothing but what goes wrong.")
 @click.argument("words", metavar="[--] COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(  # noqa: PLR0913 - one for each option
@@ -52,6 +53,7 @@ def command(  # noqa: PLR0913 - one for each option
     interval: str,
     job_id: str | None,
     project: str | None,
+    logs: bool,
     quiet: bool,
     words: tuple[str, ...],
 ) -> None:
@@ -67,6 +69,7 @@ def command(  # noqa: PLR0913 - one for each option
         user=_user(),
         replicas=replicas,
         attempt=_attempt() if job_id else 0,
+        logs=logs,
     )
     place = Place(node_name(), project=_checked(check_project, project, "--project") if project else "")
     folder = data or Path(os.environ.get("JOBMETER_DATA") or default_data_directory(os.environ))

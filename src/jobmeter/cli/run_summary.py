@@ -30,6 +30,7 @@ def show(plan: Plan, result: Result) -> None:
     seconds = (result.end_ms - result.start_ms) / 1000
     head = f"{plan.job}  {result.state.value} (exit status {result.status}) after {duration(seconds)}"
     rows = list(_rows(result.figures, bars="utf" in (sys.stderr.encoding or "").lower()))
+    rows += [("output", text, "")] if (text := _output(result)) else []
     if not sys.stderr.isatty():
         lines = [f"jobmeter: {head}", *(f"  {name:<15} {text:<44} {bars}".rstrip() for name, text, bars in rows)]
         lines += [f"  {'reason':<15} {result.reason}"] if result.reason else []
@@ -77,6 +78,13 @@ def size(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "B" or count >= 99.95 else f"{count:.1f} {unit}"
         count /= 1000
     return f"{count:.1f} TB"
+
+
+def _output(result: Result) -> str:
+    if result.lines is None or not result.lines + (result.lines_dropped or 0):
+        return ""
+    lost = f", {result.lines_dropped:,} lost" if result.lines_dropped else ""
+    return f"{result.lines:,} {'line' if result.lines == 1 else 'lines'} kept{lost}"
 
 
 def _rows(figures: Figures, *, bars: bool) -> Iterator[Row]:

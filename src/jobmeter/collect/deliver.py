@@ -34,17 +34,19 @@ class Requester(Protocol):
 class _Receipt(msgspec.Struct):
     accepted: int = 0
     rejected: dict[str, int] = {}
+    rejected_lines: dict[str, int] = {}
 
 
 class Delivery:
     """A thread that empties the outbox. ``connect`` finds the server; it is asked again until it gives one.
 
-    ``refused`` counts samples that the server did not want, by its reason; ``last_error`` says why the last attempt
-    failed, empty after one that worked. ``failed_attempts`` counts those that failed.
+    ``refused`` counts samples that the server did not want, by its reason, ``refused_lines`` log lines. ``last_error``
+    says why the last attempt failed, empty after one that worked. ``failed_attempts`` counts those that failed.
     """
 
     def __init__(self, outbox: Outbox, connect: Callable[[], Requester], clock: Clock) -> None:
         self.refused: dict[str, int] = {}
+        self.refused_lines = 0
         self.last_error = ""
         self.acknowledged = 0
         self._outbox = outbox
@@ -133,6 +135,7 @@ class Delivery:
         except msgspec.DecodeError:
             receipt = _Receipt()
         self.acknowledged += receipt.accepted
+        self.refused_lines += sum(receipt.rejected_lines.values())
         for reason, count in receipt.rejected.items():
             if count and reason not in self.refused:
                 _log.warning("the server did not want %d samples: %s", count, reason)

@@ -7,6 +7,7 @@ from threading import Event, Lock
 from jobmeter.collect.spool import Batch, Position, Spool
 from jobmeter.wire.native.encode import count_samples
 from jobmeter.wire.native.frame import read_frame
+from jobmeter.wire.native.logs import count_lines
 
 _log = logging.getLogger(__name__)
 
@@ -25,6 +26,7 @@ class Outbox:
         self._held = 0
         self._taken = 0
         self._given_up = 0
+        self._given_up_lines = 0
         self._failing = False
         self._lock = Lock()
         self.filled = Event()
@@ -37,9 +39,19 @@ class Outbox:
         return {**counts, "memory.full": self._given_up}
 
     @property
+    def dropped_lines(self) -> int:
+        """Log lines given up so far."""
+        return self._given_up_lines + (self._spool.dropped_lines if self._spool else 0)
+
+    @property
     def size(self) -> int:
         """Bytes that wait."""
         return self._held + (self._spool.size if self._spool else 0)
+
+    @property
+    def capacity(self) -> int:
+        """About how many bytes may wait before something is given up."""
+        return self._spool.max_bytes if self._spool else self._memory_bytes
 
     @property
     def damaged(self) -> int:
@@ -112,4 +124,6 @@ class Outbox:
     def _give_up(self, frame: bytes) -> None:
         self._forget(frame)
         found = read_frame(frame)
-        self._given_up += count_samples(found[0]) if found else 0
+        if found:
+            self._given_up += count_samples(found[0])
+            self._given_up_lines += count_lines(found[0])

@@ -16,7 +16,8 @@ from threading import Lock
 
 from jobmeter.errors import ConflictError, InvalidRequestError
 from jobmeter.wire.native.encode import count_samples
-from jobmeter.wire.native.frame import MAGIC, read_frame
+from jobmeter.wire.native.frame import MAGIC, Frame, read_frame
+from jobmeter.wire.native.logs import count_lines
 
 _SUFFIX = ".frames"
 _MOST_REJECTED = 64
@@ -46,7 +47,7 @@ class Spool:
     """A bounded queue of frames in a folder that one process uses at a time. Safe for several threads.
 
     ``dropped`` counts, by reason, the samples that were given up: ``spool.full`` (the oldest, to keep the bound),
-    ``refused`` (set aside). ``damaged`` counts bytes that could not be read back.
+    ``refused`` (set aside); ``dropped_lines`` counts log lines. ``damaged`` counts bytes that could not be read back.
     """
 
     def __init__(self, directory: Path, max_bytes: int = 256 * 2**20, segment_bytes: int = 2**20) -> None:
@@ -54,8 +55,9 @@ class Spool:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.directory = directory
         self.dropped: dict[str, int] = {"spool.full": 0, "refused": 0}
+        self.dropped_lines = 0
         self.damaged = 0
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
         self._segment_bytes = segment_bytes
         self._lock = Lock()
         self._guard = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -117,7 +119,7 @@ class Spool:
         """Move what the server will never take out of the way, into the folder ``rejected``, and count it."""
         folder = self.directory / "rejected"
         with self._lock:
-            self.dropped["refused"] += sum(_samples_of(batch.body))
+            self._count(batch.body, "refused")
             try:
                 folder.mkdir(exist_ok=True, mode=0o700)
                 name = f"{batch.end.segment:012d}-{batch.end.offset:09d}"
@@ -136,7 +138,7 @@ class Spool:
         Only before the first ``append``: what was left is older.
         """
         try:
-            other = Spool(directory, self._max_bytes, self._segment_bytes)
+            other = Spool(directory, self.max_bytes, self._segment_bytes)
         except (ConflictError, OSError):
             return False
         with self._lock:
@@ -211,14 +213,19 @@ class Spool:
         self._path(segment).unlink(missing_ok=True)
 
     def _make_room(self, wanted: int) -> None:
-        while self._sizes and sum(self._sizes.values()) + wanted > self._max_bytes:
+        while self._sizes and sum(self._sizes.values()) + wanted > self.max_bytes:
             segment = min(self._sizes)
             start = self._read.offset if self._read.segment == segment else 0
             try:
-                self.dropped["spool.full"] += sum(_samples_of(self._path(segment).read_bytes()[start:]))
+                self._count(self._path(segment).read_bytes()[start:], "spool.full")
             except OSError as error:
                 _log.warning("a segment of the spool cannot be counted: %s", error)
             self._remove(segment)
+
+    def _count(self, body: bytes, reason: str) -> None:
+        for frame in _frames_of(body):
+            self.dropped[reason] += count_samples(frame)
+            self.dropped_lines += count_lines(frame)
 
     def _frames(self, segment: int, start: int, max_bytes: int, max_frames: int) -> Batch | None:
         """The next frames of one segment; None when there is no whole frame left in it."""
@@ -273,13 +280,13 @@ def _whole_length(data: bytes) -> int:
     return end
 
 
-def _samples_of(body: bytes) -> Iterator[int]:
-    """The number of samples in each frame of a body; damaged parts count as none."""
+def _frames_of(body: bytes) -> Iterator[Frame]:
+    """The frames of a body; damaged parts are left out."""
     view = memoryview(body)
     at = _next_frame(view, 0)
     while at is not None:
         found = read_frame(view, at)
         if found is None:
             return
-        yield count_samples(found[0])
+        yield found[0]
         at = _next_frame(view, found[1])

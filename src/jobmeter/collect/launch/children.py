@@ -50,7 +50,10 @@ class Children:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for number in self._passed:
             signal.signal(number, lambda caught, _frame: self._late.append(caught))
-        self._before = signal.pthread_sigmask(signal.SIG_BLOCK, [*self._passed, signal.SIGCHLD])
+        self.resized: Callable[[], None] = _nothing
+        """Called when the terminal has another size; then the replicas are told."""
+        self._waited = [*self._passed, signal.SIGCHLD, signal.SIGWINCH]
+        self._before = signal.pthread_sigmask(signal.SIG_BLOCK, self._waited)
         _adopt_orphans()
 
     @property
@@ -59,12 +62,18 @@ class Children:
         return frozenset(self._running)
 
     def start(
-        self, command: Sequence[str], environment: Mapping[str, str], entries: Sequence[str], *, with_input: bool
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        entries: Sequence[str],
+        *,
+        with_input: bool,
+        output: Mapping[str, int],
     ) -> int:
         """Start one replica in the control groups whose files are ``entries``; the number of its process.
 
-        ``with_input`` hands on our standard input, which only one replica can read. Raises OSError when the command
-        cannot be executed.
+        ``with_input`` hands on our standard input, which only one replica can read; ``output`` names descriptors to use
+        for ``stdout`` and ``stderr`` instead of ours. Raises OSError when the command cannot be executed.
         """
 
         def prepare() -> None:
@@ -75,6 +84,8 @@ class Children:
             list(command),
             env=dict(environment),
             stdin=None if with_input else subprocess.DEVNULL,
+            stdout=output.get("stdout"),
+            stderr=output.get("stderr"),
             close_fds=False,
             process_group=0 if self._own_group else None,
             preexec_fn=prepare,  # noqa: PLW1509 - no thread has been started yet
@@ -97,8 +108,12 @@ class Children:
 
         ``ending`` is told the number of each process before it is gone from /proc.
         """
-        found = signal.sigtimedwait([*self._passed, signal.SIGCHLD], timeout)
-        if found is not None and found.si_signo != signal.SIGCHLD:
+        found = signal.sigtimedwait(self._waited, timeout)
+        if found is not None and found.si_signo == signal.SIGWINCH:
+            # The replicas heard of it from the terminal too, but may have looked before theirs had the new size.
+            self.resized()
+            self.send(signal.SIGWINCH)
+        elif found is not None and found.si_signo != signal.SIGCHLD:
             # What the terminal sent to its foreground group has reached the replicas already, they are in it.
             self._pass_on(found.si_signo, by_terminal=found.si_code == _SENT_BY_KERNEL)
         while self._late:
@@ -113,7 +128,7 @@ class Children:
         """
         for pid in self._running:
             try:
-                if self._own_group and number not in {signal.SIGUSR1, signal.SIGUSR2}:
+                if self._own_group and number not in {signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH}:
                     os.killpg(pid, number)
                 else:
                     os.kill(pid, number)
@@ -142,6 +157,10 @@ class Children:
                 ended.append(
                     Exit(pid, code if code >= 0 else 128 - code, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024.0)
                 )
+
+
+def _nothing() -> None:
+    """There is no terminal to resize."""
 
 
 def _has_terminal() -> bool:

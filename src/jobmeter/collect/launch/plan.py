@@ -20,7 +20,10 @@ _LONGEST_NAME = 80
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A job that is to be started. ``attempt`` counts the restarts of the same job id from 0."""
+    """A job that is to be started.
+
+    ``attempt`` counts the restarts of the same job id from 0. ``logs`` says whether its output is kept as log lines.
+    """
 
     job: str
     name: str
@@ -29,6 +32,7 @@ class Plan:
     user: str
     replicas: int = 1
     attempt: int = 0
+    logs: bool = True
 
     @property
     def names(self) -> list[str]:

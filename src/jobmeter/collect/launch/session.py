@@ -17,7 +17,9 @@ from jobmeter.collect.launch.children import Children, Exit
 from jobmeter.collect.launch.family import Family
 from jobmeter.collect.launch.figures import Figures
 from jobmeter.collect.launch.groups import OwnGroups
+from jobmeter.collect.launch.logs import LogSender
 from jobmeter.collect.launch.memory import OomWatch
+from jobmeter.collect.launch.output import Output
 from jobmeter.collect.launch.plan import Plan, environments
 from jobmeter.collect.launch.records import JobRecorder, ReplicaLife, exit_status
 from jobmeter.collect.loop import Loop
@@ -44,7 +46,10 @@ _QUIET_SECONDS = 1.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """How a run went. ``undelivered`` says why samples wait in the spool, empty when everything was acknowledged."""
+    """How a run went. ``undelivered`` says why samples wait in the spool, empty when everything was acknowledged.
+
+    ``lines`` of output were passed on to the server, ``lines_dropped`` were not; both None when none were to be taken.
+    """
 
     status: int
     state: JobState
@@ -53,6 +58,8 @@ class Result:
     end_ms: int
     figures: Figures
     undelivered: str
+    lines: int | None = None
+    lines_dropped: int | None = None
 
 
 @dataclass(slots=True)
@@ -102,6 +109,8 @@ class Session:
         self._children = Children()
         self._hierarchies = Hierarchies()
         self._outbox = Outbox(spool)
+        self._logs = LogSender(plan, place, self._outbox) if plan.logs else None
+        self._output = Output(self._logs.take) if self._logs else None
         self._delivery = Delivery(self._outbox, lambda: self._connected(connect), clock)
         self._family = Family(plan.job)
         self._collectors = job_collectors(place, self._family, alone=True)
@@ -122,6 +131,7 @@ class Session:
             recorder = JobRecorder(self._plan, self._place, self._limits(), start)
             loop = self._loop(interval_ms)
             loop.keep_records(recorder.started(self._lives))
+            self._begin_output()
             end = self._measure(loop, interval_ms)
         finally:
             groups.remove()
@@ -133,6 +143,7 @@ class Session:
         loop.keep_records(self._collectors.nvidia.allocations.records(end))
         records = recorder.ended(self._lives, end, stopped=stopped)
         loop.keep_records(records)
+        undelivered = self._deliver()
         return Result(
             status=exit_status(self._lives),
             state=records.jobs[0].state or JobState.SUCCEEDED,
@@ -140,7 +151,9 @@ class Session:
             start_ms=start,
             end_ms=end,
             figures=self._figures,
-            undelivered=self._deliver(),
+            undelivered=undelivered,
+            lines=self._logs.sent if self._logs else None,
+            lines_dropped=self._lines_dropped() if self._logs else None,
         )
 
     @property
@@ -151,13 +164,38 @@ class Session:
         self._own_peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
         for rank, own in enumerate(environments(self._plan, environment)):
             name = self._plan.names[rank]
-            pid = self._children.start(self._plan.command, own, groups.entries(name), with_input=rank == 0)
+            output = self._output.open(name) if self._output else {}
+            pid = self._children.start(
+                self._plan.command, own, groups.entries(name), with_input=rank == 0, output=output
+            )
             owner = Owner(self._plan.job, name, self._plan.attempt)
             entered = groups.entered(name, pid)
             member = Member(owner=owner, source=Source.TAGS, rank=rank, groups=entered)
             self._family.add(pid, member)
             self._roots[pid] = _Root(ReplicaLife(name, rank, start), member, entered)
             self._figures.begin(self._place.of_replica("cpu.time", owner), start)
+
+    def _begin_output(self) -> None:
+        if self._logs and self._output:
+            self._children.resized = self._output.resize
+            self._logs.start()
+            self._output.start()
+
+    def _finish_output(self) -> None:
+        """Wait until the last output is where it belongs; somebody who wants an end gets it."""
+        if self._logs and self._output:
+            signals = len(self._children.signals)
+
+            def wait() -> bool:
+                self._children.wait(0.01, self._look)
+                return len(self._children.signals) == signals
+
+            self._output.finish(wait)
+            self._logs.stop()
+
+    def _lines_dropped(self) -> int:
+        given_up = self._logs.dropped if self._logs else 0
+        return given_up + self._outbox.dropped_lines + self._delivery.refused_lines
 
     def _limits(self) -> dict[str, float]:
         cpu, memory = allowance(_PROC, os.getpid(), GroupReader(self._hierarchies), machine_limits(_PROC))
@@ -189,6 +227,7 @@ class Session:
         while self._children.running:
             for ended in self._children.wait(1.0, self._look):
                 self._ended(ended)
+        self._finish_output()
         stop.set()
         ticking.join(timeout=10.0)
         return loop.tick(whatever=True)

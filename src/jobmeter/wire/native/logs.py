@@ -3,6 +3,7 @@
 See ``docs/reference/wire-format.md``. Standard library and msgspec only, as an agent carries it.
 """
 
+import zlib
 from collections.abc import Iterable
 
 import msgspec
@@ -10,7 +11,7 @@ import msgspec
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.event import Level
 from jobmeter.model.log import LogLine
-from jobmeter.wire.native.frame import FrameKind, write_frame
+from jobmeter.wire.native.frame import Codec, Frame, FrameKind, write_frame
 
 
 class _Line(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
@@ -62,11 +63,14 @@ def encode_lines(lines: Iterable[LogLine]) -> bytes:
     )
 
 
-def count_lines(payload: bytes) -> int:
-    """How many lines a payload of ours holds; 0 for one that cannot be read."""
+def count_lines(frame: Frame) -> int:
+    """How many lines a frame of ours holds; 0 for other kinds, other senders' codecs, and what cannot be read."""
+    if frame.kind is not FrameKind.LOGS or frame.codec is Codec.ZSTD:
+        return 0
     try:
-        streams = msgspec.json.decode(payload, type=_Payload).streams
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        plain = zlib.decompress(frame.payload) if frame.codec is Codec.ZLIB else bytes(frame.payload)
+        streams = msgspec.json.decode(plain, type=_Payload).streams
+    except (zlib.error, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return 0
     return sum(len(stream.lines) for stream in streams)
 

@@ -1,0 +1,116 @@
+"""Bytes of output to lines of text, with progress bars as what they look like: one line that changes."""
+
+import re
+from collections.abc import Iterator
+
+from jobmeter.model.log import MAX_TEXT_BYTES, cut_bytes
+
+STATE_NS = 1_000_000_000
+"""A line that is written over and over is kept this often, and at its end."""
+
+_BREAKS = re.compile(rb"[\r\n]")
+# Control sequences that move or erase; colours stay.
+_MOVES = re.compile(r"\x1b\[[0-9;?]*[@-ln-~]")
+_UP = re.compile(rb"\x1b\[\d*[AF]")
+
+Timed = tuple[int, str]
+"""A time in nanoseconds and a text."""
+
+
+class LineSplitter:
+    """Makes lines of one stream; times grow strictly. Belongs to one thread at a time.
+
+    A carriage return begins the line anew, as on a terminal: what stood there is kept when a second has passed since
+    the line was last kept, and at its end. So is a line that ends by moving the cursor up, which is how several bars
+    are drawn. Memory is bounded: of a line that never ends only the beginning is held.
+    """
+
+    def __init__(self) -> None:
+        self._held = bytearray()
+        self._length = 0
+        self._rewritten = False  # the line was begun anew
+        self._state: str | None = None  # what stood in it and was not kept yet
+        self._drawn = False  # it ended by moving the cursor up
+        self._kept: str | None = None
+        self._kept_ns = -STATE_NS
+        self._last_ns = -1
+
+    def feed(self, data: bytes, now_ns: int) -> list[Timed]:
+        """The lines that these bytes end."""
+        return list(self._feed(data, now_ns))
+
+    def tick(self, now_ns: int) -> list[Timed]:
+        """What a line that is written over shows now, when it is time to keep it."""
+        if not self._rewritten or now_ns - self._kept_ns < STATE_NS:
+            return []
+        shown = self._text() if self._length else self._state
+        return self._keep_state(shown, now_ns)
+
+    def end(self, now_ns: int) -> list[Timed]:
+        """The last line, when it had no end."""
+        if not self._length and self._state is None:
+            return []
+        return self._ended(now_ns)
+
+    def _feed(self, data: bytes, now_ns: int) -> Iterator[Timed]:
+        at = 0
+        for found in _BREAKS.finditer(data):
+            self._take(data, at, found.start())
+            at = found.end()
+            if data[found.start()] == 0x0A:
+                yield from self._ended(now_ns)
+            elif self._length:
+                yield from self._returned(now_ns)
+        self._take(data, at, len(data))
+
+    def _take(self, data: bytes, start: int, end: int) -> None:
+        room = MAX_TEXT_BYTES + 1 - len(self._held)
+        if room > 0:
+            self._held += data[start : min(end, start + room)]
+        self._length += end - start
+
+    def _text(self) -> str:
+        if self._length > MAX_TEXT_BYTES:
+            return cut_bytes(bytes(self._held), self._length)
+        text = self._held.decode(errors="replace")
+        # A byte that is no UTF-8 becomes a character of three.
+        return _shortened(_MOVES.sub("", text) if "\x1b" in text else text)
+
+    def _returned(self, now_ns: int) -> list[Timed]:
+        """The line is begun anew."""
+        self._state = self._text()
+        self._rewritten = True
+        self._clear()
+        return self._keep_state(self._state, now_ns) if now_ns - self._kept_ns >= STATE_NS else []
+
+    def _ended(self, now_ns: int) -> list[Timed]:
+        drawn = _UP.search(self._held) is not None
+        shown = self._text() if self._length or not self._rewritten else self._state
+        self._clear()
+        if drawn:
+            self._state, self._rewritten, self._drawn = shown, True, True
+            return self._keep_state(shown, now_ns) if now_ns - self._kept_ns >= STATE_NS else []
+        last = self._keep_state(self._state, now_ns) if self._drawn and shown != self._state else []
+        repeated = self._rewritten and (shown is None or shown == self._kept)
+        self._rewritten, self._drawn, self._state, self._kept = False, False, None, None
+        return last if repeated or shown is None else [*last, (self._moment(now_ns), shown)]
+
+    def _keep_state(self, shown: str | None, now_ns: int) -> list[Timed]:
+        self._state = None
+        if not shown or shown == self._kept:
+            return []
+        self._kept, self._kept_ns = shown, now_ns
+        return [(self._moment(now_ns), shown)]
+
+    def _clear(self) -> None:
+        self._held.clear()
+        self._length = 0
+
+    def _moment(self, now_ns: int) -> int:
+        self._last_ns = max(now_ns, self._last_ns + 1)
+        return self._last_ns
+
+
+def _shortened(text: str) -> str:
+    encoded = text.encode()
+    return text if len(encoded) <= MAX_TEXT_BYTES else cut_bytes(encoded, len(encoded))

@@ -1,0 +1,190 @@
+"""What the replicas write, on its way to where it was going: every byte passes through, and is seen.
+
+A stream that goes to a terminal is given a terminal of its own (a pseudo-terminal), so that programs go on drawing
+progress bars and colours; any other one is given a pipe. The controlling terminal and standard input stay the real
+ones, so that job control and keys work as they do without.
+"""
+
+import errno
+import fcntl
+import logging
+import os
+import select
+import selectors
+import struct
+import termios
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from threading import Thread
+
+STREAMS = {"stdout": 1, "stderr": 2}
+"""The streams that are taken, by the descriptor that they went to."""
+
+_CHUNK = 65_536
+_QUIET_SECONDS = 0.1
+_LEFT_BYTES = 2**20
+
+Sink = Callable[[str, str, bytes], None]
+"""Told the replica, the stream and the bytes."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Channel:
+    """One stream of one replica: its end for the replica (-1 once that is handed over), and ours."""
+
+    replica: str
+    stream: str
+    theirs: int
+    ours: int
+
+
+class Output:
+    """The streams of all replicas. ``open`` before each start, ``start`` after the last one, ``finish`` at the end.
+
+    One thread for each of ``STREAMS`` passes the bytes on, and then tells ``sink``. When what they go to is closed, the
+    replicas are told as they would be without: by a closed pipe.
+    """
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._channels: list[_Channel] = []
+        self._threads: list[Thread] = []
+        self._wakers: list[int] = []
+
+    def open(self, replica: str) -> dict[str, int]:
+        """Descriptors for the streams of a replica that is about to be started, by stream."""
+        theirs: dict[str, int] = {}
+        for stream, target in STREAMS.items():
+            try:
+                channel = _Channel(replica, stream, *_ends(target))
+            except OSError as error:
+                _log.debug("%s is not taken: %s", stream, error)
+                continue
+            self._channels.append(channel)
+            theirs[stream] = channel.theirs
+        return theirs
+
+    def start(self) -> None:
+        """Begin to pass on what the replicas write."""
+        self._hand_over()
+        for stream, target in STREAMS.items():
+            own = [channel for channel in self._channels if channel.stream == stream]
+            if own:
+                waker, woken = os.pipe()
+                self._wakers.append(woken)
+                thread = Thread(target=self._pass_on, args=(own, target, waker), name=stream, daemon=True)
+                self._threads.append(thread)
+                thread.start()
+
+    def resize(self) -> None:
+        """Give the replicas' terminals the size of the real one."""
+        for channel in self._channels:
+            if channel.ours >= 0 and os.isatty(channel.ours):
+                _copy_size(STREAMS[channel.stream], channel.ours)
+
+    def finish(self, wait: Callable[[], bool]) -> None:
+        """Return when everything that ended replicas wrote has been passed on, or ``wait`` gives False.
+
+        ``wait`` is called again and again meanwhile. A process that was left behind is not waited for.
+        """
+        self._hand_over()
+        for woken in self._wakers:
+            os.close(woken)
+        self._wakers.clear()
+        while any(thread.is_alive() for thread in self._threads):
+            if not wait():
+                return
+
+    def _hand_over(self) -> None:
+        for channel in self._channels:
+            if channel.theirs >= 0:
+                os.close(channel.theirs)
+                channel.theirs = -1
+
+    def _pass_on(self, channels: Sequence[_Channel], target: int, waker: int) -> None:
+        with selectors.DefaultSelector() as selector:
+            selector.register(waker, selectors.EVENT_READ)
+            for channel in channels:
+                selector.register(channel.ours, selectors.EVENT_READ, channel)
+            left: int | None = None  # bytes that may still come from processes that were left behind
+            while len(selector.get_map()) > (1 if left is None else 0):
+                ready = selector.select(None if left is None else _QUIET_SECONDS)
+                if left is not None and (not ready or left < 0):
+                    break
+                for key, _ in ready:
+                    if key.data is None:
+                        selector.unregister(waker)
+                        left = _LEFT_BYTES * len(channels)
+                        continue
+                    count = self._move(key.data, target, selector)
+                    left = None if left is None else left - count
+        os.close(waker)
+        for channel in channels:
+            self._close(channel)
+
+    def _move(self, channel: _Channel, target: int, selector: selectors.BaseSelector) -> int:
+        """Pass on what there is; its length."""
+        data = _read(channel.ours)
+        if data:
+            open_still = _write(target, data)
+            self._sink(channel.replica, channel.stream, data)
+        else:
+            open_still = False
+        if not open_still:
+            selector.unregister(channel.ours)
+            self._close(channel)
+        return len(data)
+
+    @staticmethod
+    def _close(channel: _Channel) -> None:
+        if channel.ours >= 0:
+            os.close(channel.ours)
+            channel.ours = -1
+
+
+def _ends(target: int) -> tuple[int, int]:
+    """A new pair of descriptors to write into and to read from. Raises OSError where there is nothing to pass on to."""
+    os.fstat(target)
+    if not os.isatty(target):
+        ours, theirs = os.pipe()
+        return theirs, ours
+    ours, theirs = os.openpty()
+    attributes = termios.tcgetattr(target)
+    # What is done to line ends on output is done by the real terminal.
+    attributes[1] &= ~termios.OPOST
+    termios.tcsetattr(theirs, termios.TCSANOW, attributes)
+    _copy_size(target, ours)
+    return theirs, ours
+
+
+def _copy_size(source: int, target: int) -> None:
+    try:
+        size = fcntl.ioctl(source, termios.TIOCGWINSZ, struct.pack("HHHH", 0, 0, 0, 0))
+        fcntl.ioctl(target, termios.TIOCSWINSZ, size)
+    except OSError as error:
+        _log.debug("the size of the terminal is not known: %s", error)
+
+
+def _read(descriptor: int) -> bytes:
+    try:
+        return os.read(descriptor, _CHUNK)
+    except OSError as error:
+        if error.errno != errno.EIO:  # how a pseudo-terminal says that nobody has it open any more
+            _log.debug("output cannot be read: %s", error)
+        return b""
+
+
+def _write(descriptor: int, data: bytes) -> bool:
+    """Write everything; False when nobody takes it any more."""
+    view = memoryview(data)
+    while view:
+        try:
+            view = view[os.write(descriptor, view) :]
+        except BlockingIOError:
+            select.select([], [descriptor], [])
+        except OSError as error:
+            _log.debug("output cannot be passed on: %s", error)
+            return False
+    return True
