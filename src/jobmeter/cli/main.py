@@ -17,6 +17,7 @@ VERBS = {
     "jobs": "List jobs.",
     "show": "Show one job: its replicas, devices, summary.",
     "metrics": "Print a job's metrics.",
+    "logs": "Print a job's log lines.",
     "top": "Watch jobs, or one job, live.",
     "key": "Create, list and revoke keys.",
     "catalog": "List every metric.",

@@ -117,12 +117,27 @@ class LatestValue(msgspec.Struct, frozen=True, kw_only=True):
     value: float = 0.0
 
 
+class LogEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One log line: ``time`` in milliseconds, ``time_ns`` the same moment in nanoseconds; None: it names no level."""
+
+    text: str
+    time: int = 0
+    time_ns: str = "0"
+    replica: str = ""
+    attempt: int = 0
+    node: str = ""
+    stream: str = ""
+    level: str | None = None
+
+
 class IngestReceipt(msgspec.Struct, frozen=True, kw_only=True):
     """What became of what was sent: see ``docs/reference/wire-format.md``."""
 
     accepted: int = 0
     records: int = 0
     rejected: dict[str, int] = {}
+    lines: int = 0
+    rejected_lines: dict[str, int] = {}
 
 
 class WhoAmI(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,6 +153,7 @@ class WhoAmI(msgspec.Struct, frozen=True, kw_only=True):
 class JobSearch:
     """Which jobs. What is empty matches everything; times are epoch ms or ISO 8601."""
 
+    ids: Sequence[str] = ()
     states: Sequence[str] = ()
     types: Sequence[str] = ()
     users: Sequence[str] = ()
@@ -149,7 +165,7 @@ class JobSearch:
 
     def parameters(self) -> list[tuple[str, str]]:
         """The query parameters of ``GET /jobs``."""
-        repeated = (("state", self.states), ("type", self.types), ("user", self.users))
+        repeated = (("id", self.ids), ("state", self.states), ("type", self.types), ("user", self.users))
         pairs = [(name, value) for name, values in repeated for value in values]
         return pairs + _given(
             name=self.name or None,
@@ -188,6 +204,38 @@ class MetricSearch:
             by=self.by,
             aggregate=self.aggregate,
             statistic=self.statistic,
+            project=self.project,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSearch:
+    """Which log lines of a job; what is empty matches everything. Times are epoch ms or ISO 8601."""
+
+    replicas: Sequence[str] = ()
+    attempt: int | None = None
+    stream: str | None = None
+    level: str | None = None
+    contains: str | None = None
+    start: int | str | None = None
+    end: int | str | None = None
+    since: str | None = None
+    order: str | None = None
+    limit: int | None = None
+    project: str | None = None
+
+    def parameters(self) -> list[tuple[str, str]]:
+        """The query parameters of ``GET /jobs/{id}/logs``."""
+        return [("replica", name) for name in self.replicas] + _given(
+            attempt=self.attempt,
+            stream=self.stream,
+            level=self.level,
+            contains=self.contains,
+            start=self.start,
+            end=self.end,
+            since=self.since,
+            order=self.order,
+            limit=self.limit,
             project=self.project,
         )
 
@@ -234,6 +282,15 @@ class Api:
         """The newest value of each line; without ``metrics`` those of the core set."""
         pairs = [("metric", metric) for metric in metrics] + _given(by=by, project=project)
         return self._get(f"{_of(job)}/latest", pairs, _Latest).values
+
+    def logs(self, job: str, search: LogSearch) -> Iterator[LogEntry]:
+        """The log lines of a job, however many, as they arrive."""
+        query = urlencode([*search.parameters(), ("format", "jsonl")])
+        for line in self.transport.lines(f"{API}{_of(job)}/logs?{query}"):
+            try:
+                yield msgspec.json.decode(line, type=LogEntry)
+            except msgspec.DecodeError as error:
+                raise JobmeterError(f"the server's answer cannot be read: {error}") from error
 
     def nodes(self, project: str | None = None) -> list[Node]:
         """The machines that agents run on."""

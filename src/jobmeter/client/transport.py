@@ -1,6 +1,6 @@
 """One request to a Jobmeter server: its address, a key, an answer or one of our errors."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -21,6 +21,7 @@ from jobmeter.errors import (
 
 API = "/api/jobmeter/v1"
 FRAMES = "application/vnd.jobmeter.frames"
+_CHUNK = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,31 @@ class Transport:
         if answer.status >= 300:
             raise _error(answer.status, names, answer.data)
         return Response(answer.status, names, answer.data)
+
+    def lines(self, path: str) -> Iterator[bytes]:
+        """The lines of an answer of any length to a GET, one after the other as they arrive.
+
+        Raises as ``request``, UnavailableError also when the answer breaks off.
+        """
+        try:
+            answer = self._pool.request(
+                "GET", self.server + path, headers=self._headers, redirect=False, preload_content=False
+            )
+            if answer.status >= 300:
+                names = {name.lower(): value for name, value in answer.headers.items()}
+                raise _error(answer.status, names, answer.data)
+            try:
+                rest = b""
+                for chunk in answer.stream(_CHUNK):
+                    *whole, rest = (rest + chunk).split(b"\n")
+                    yield from whole
+                if rest:
+                    yield rest
+            finally:
+                # What was not read to its end cannot serve another request.
+                answer.close()
+        except urllib3.exceptions.HTTPError as error:
+            raise UnavailableError(f"no answer from {self.server}: {error}") from error
 
     def patient(self, timeout: float) -> "Transport":
         """As this one, to the same server with the same key, but it waits so many seconds for an answer."""
