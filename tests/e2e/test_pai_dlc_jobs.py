@@ -100,6 +100,10 @@ def _iso(time_ms):
     return datetime.fromtimestamp(time_ms // 1000, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def _precise(time_ms):
+    return datetime.fromtimestamp(time_ms / 1000, tz=UTC).isoformat(timespec="milliseconds")
+
+
 BODY = {
     "DisplayName": "resnet-50",
     "JobType": "PyTorchJob",
@@ -152,7 +156,8 @@ def test_the_life_of_a_job(server, keys, python, asynchronous):
         name: BODY[name] for name in ("DisplayName", "JobType", "UserCommand", "WorkspaceId", "ResourceId")
     }
     assert (body["Status"], body["Priority"], body["UserId"]) == ("Queuing", 5, "ada")
-    assert (body["RequestCPU"], body["RequestGPU"], body["RequestMemory"]) == (20, 4.0, 144.0)
+    if python == CURRENT:  # the former models have no such fields
+        assert (body["RequestCPU"], body["RequestGPU"], body["RequestMemory"]) == (20, 4.0, 144.0)
     assert body["Envs"] == BODY["Envs"]
     assert body["DataSources"] == BODY["DataSources"]
     assert [spec["ResourceConfig"] for spec in body["JobSpecs"]] == [
@@ -170,8 +175,9 @@ def test_the_life_of_a_job(server, keys, python, asynchronous):
     assert _body(updated)["JobId"] == job
     assert (_body(again)["Priority"], _body(again)["Accessibility"]) == (9, "PUBLIC")
 
-    start = int(time.time() * 1000) - 120_000
+    start = int(time.time() * 1000)
     _report(server, job, start)
+    time.sleep(1)  # what was reported lies in the past
     got, job_events, pod_events, logs, few = ask(
         asked("get_job", job),
         asked("get_job_events", job),
@@ -186,20 +192,21 @@ def test_the_life_of_a_job(server, keys, python, asynchronous):
     assert [step["Status"] for step in body["StatusHistory"]] == ["Queuing", "Running"]
     pod = next(pod for pod in body["Pods"] if pod["PodId"] == f"{job}-worker-0")
     (old,) = pod["HistoryPods"]
-    assert (pod["Status"], pod["NodeName"]) == ("Running", "node-b")
-    assert (old["Status"], old["SubStatus"], old["NodeName"]) == ("Failed", "Evicted", "node-a")
+    assert (pod["Status"], old["Status"], old["SubStatus"]) == ("Running", "Failed", "Evicted")
+    if python == CURRENT:
+        assert (pod["NodeName"], old["NodeName"]) == ("node-b", "node-a")
     told = _body(job_events)["Events"]
     assert any(event.endswith(f"Pod {job}-worker-0: OOMKilled: Memory ran out.") for event in told)
     assert any(event.endswith(f"Job {job} is Running.") for event in told)
     assert [event for event in _body(pod_events)["Events"] if "OOMKilled" in event] == [
-        f"{datetime.fromtimestamp((start + 30_000) // 1000, tz=UTC):%Y-%m-%d %H:%M:%S} OOMKilled: Memory ran out."
+        f"{datetime.fromtimestamp((start + 300) // 1000, tz=UTC):%Y-%m-%d %H:%M:%S} OOMKilled: Memory ran out."
     ]
     assert _body(logs)["Logs"] == ["step 0", "step 1", "step 2", "ünï 日本"]
     assert _body(few)["Logs"] == ["step 2", "ünï 日本"]
     if python == CURRENT:
         first, late = ask(
             asked("get_pod_logs", job, f"{job}-worker-0", PodUid=old["PodUid"]),
-            asked("get_pod_logs", job, f"{job}-worker-0", StartTime=_iso(start + 62_000)),
+            asked("get_pod_logs", job, f"{job}-worker-0", StartTime=_precise(start + 620)),
         )
         assert _body(first)["Logs"] == ["step 0", "step 1"]
         assert _body(late)["Logs"] == ["ünï 日本"]
@@ -224,12 +231,12 @@ def test_the_life_of_a_job(server, keys, python, asynchronous):
 def _report(server, job, start):
     """What the agents of a job's machines would tell of it."""
     attempts = [
-        {"name": "worker-0", "attempt": 0, "node": "node-a", "state": "Failed", "start": start, "end": start + 40_000,
+        {"name": "worker-0", "attempt": 0, "node": "node-a", "state": "Failed", "start": start, "end": start + 400,
          "reason": "Evicted by the node"},
-        {"name": "worker-0", "attempt": 1, "node": "node-b", "state": "Running", "start": start + 50_000},
+        {"name": "worker-0", "attempt": 1, "node": "node-b", "state": "Running", "start": start + 500},
     ]  # fmt: skip
     told = {
-        "time": start + 30_000,
+        "time": start + 300,
         "project": "vision",
         "job": job,
         "replica": "worker-0",
@@ -240,7 +247,7 @@ def _report(server, job, start):
     }
     record = {"job_id": job, "project": "vision", "state": "Running", "start": start, "replicas": attempts}
     server.ingest(records({"jobs": [record], "events": [told]}))
-    texts = ((0, 1_000, "step 0"), (0, 2_000, "step 1"), (1, 60_000, "step 2"), (1, 64_000, "ünï 日本"))
+    texts = ((0, 10, "step 0"), (0, 20, "step 1"), (1, 600, "step 2"), (1, 640, "ünï 日本"))
     lines = [
         {"time": start + after, "text": text, "replica": "worker-0", "attempt": attempt}
         for attempt, after, text in texts

@@ -3,8 +3,8 @@
 One ask: {"config": {...}, "product": "dlc" | "cms", "call": "get_job_metrics", "args": ["dlc1"], "request": {...},
 "async": bool, "pages": bool, "anonymous": bool, "date": "...", "nonce": "..."}. ``call`` is the client's own method;
 ``request``, in the vendor's field names, becomes its request object, where it takes one. ``date`` and ``nonce`` replace
-what the SDK would send. ``pages`` gives a list: the answers to all pages that NextToken leads to. An argument {"of": n}
-is the JobId of the n-th answer. Works with both generations of the vendor's core.
+what the SDK would send. ``pages`` gives a list: the answers to all pages that NextToken leads to. Works with
+both generations of the vendor's core.
 """
 
 import asyncio
@@ -41,7 +41,6 @@ except ImportError:
     }
 
 PRODUCTS = {"dlc": (Dlc, dlc), "cms": (Cms, cms)}
-_ANSWERS = []
 _OWN = {(place, name): getattr(place, name) for places in PLACES.values() for place, name in places}
 
 
@@ -73,8 +72,7 @@ def _anonymous(client, ask):
 def _arguments(ask, models):
     name = "".join(part.capitalize() for part in ask["call"].split("_")) + "Request"
     request = getattr(models, name, None)
-    given = [_ANSWERS[one["of"]]["body"]["JobId"] if isinstance(one, dict) else one for one in ask.get("args", ())]
-    return [*given, *([request().from_map(ask.get("request") or {})] if request else ())]
+    return [*ask.get("args", ()), *([request().from_map(ask.get("request") or {})] if request else ())]
 
 
 def _answer(ask):
@@ -101,6 +99,4 @@ def _pages(ask):
     return answers
 
 
-for one in json.load(sys.stdin):
-    _ANSWERS.append(_pages(one) if one.get("pages") else _answer(one))
-json.dump(_ANSWERS, sys.stdout, default=str)
+json.dump([_pages(ask) if ask.get("pages") else _answer(ask) for ask in json.load(sys.stdin)], sys.stdout, default=str)
