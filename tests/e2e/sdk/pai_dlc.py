@@ -1,9 +1,10 @@
 """Runs in the environment of the vendor's own SDKs: asks what stdin says (a JSON list), prints what came (another).
 
 One ask: {"config": {...}, "product": "dlc" | "cms", "call": "get_job_metrics", "args": ["dlc1"], "request": {...},
-"async": bool, "anonymous": bool, "date": "...", "nonce": "..."}. ``call`` is the client's own method; ``request``, in
-the vendor's field names, becomes its request object, where it takes one. ``date`` and ``nonce`` replace what the SDK
-would send. Works with both generations of the vendor's core.
+"async": bool, "pages": bool, "anonymous": bool, "date": "...", "nonce": "..."}. ``call`` is the client's own method;
+``request``, in the vendor's field names, becomes its request object, where it takes one. ``date`` and ``nonce`` replace
+what the SDK would send. ``pages`` gives a list: the answers to all pages that NextToken leads to. Works with
+both generations of the vendor's core.
 """
 
 import asyncio
@@ -90,4 +91,12 @@ def _answer(ask):
         return {"error": type(error).__name__, **{name: getattr(error, name, None) for name in names}}
 
 
-json.dump([_answer(ask) for ask in json.load(sys.stdin)], sys.stdout, default=str)
+def _pages(ask):
+    answers = [_answer(ask)]
+    while answers[-1].get("body", {}).get("NextToken"):
+        token = answers[-1]["body"]["NextToken"]
+        answers.append(_answer({**ask, "request": {**ask["request"], "NextToken": token}}))
+    return answers
+
+
+json.dump([_pages(ask) if ask.get("pages") else _answer(ask) for ask in json.load(sys.stdin)], sys.stdout, default=str)

@@ -6,6 +6,7 @@ from typing import Any
 
 from jobmeter.dialects.alibaba.arguments import Arguments
 from jobmeter.dialects.base import Context
+from jobmeter.dialects.pai_dlc.specs import GIB, Totals
 from jobmeter.dialects.pai_dlc.states import STATUSES, with_status
 from jobmeter.dialects.pai_dlc.times import WEEK, asked_range
 from jobmeter.errors import InvalidRequestError
@@ -36,7 +37,8 @@ TIMES: Mapping[str, tuple[str, JobState | None]] = MappingProxyType(
     }
 )
 """What StartTime and EndTime may bound: our field, and the state that it speaks of."""
-NUMBERS = ("Duration", "Priority")
+_SUMS = ("RequestCPU", "RequestGPU", "RequestMemory", "NodeCount")
+NUMBERS = ("Duration", "Priority", *_SUMS)
 """What NumericRangeMin and NumericRangeMax may bound."""
 MODES = ("Wildcard", "Fuzzy", "Exact")
 PAYMENTS = ("PrePaid", "Spot", "PostPaid")
@@ -58,6 +60,13 @@ _HOLDING = {
     "UserCommandSearch": "command",
 }
 _ALL_PRIORITIES = range(1, 10)
+
+
+def sums(totals: Totals) -> dict[str, float]:
+    """What all pods of a registered job ask for, as its record keeps it, so that ListJobs finds it by its size."""
+    memory = None if totals.memory is None else totals.memory / GIB
+    found = dict(zip(_SUMS, (totals.cpu, totals.gpu, memory, totals.pods), strict=True))
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def search_keys(
@@ -176,6 +185,8 @@ def _number(arguments: Arguments) -> Iterator[Condition]:
         low, high = (None if bound is None else bound * 1000 for bound in (least, most))
         # A duration of 59.9 s is shown as 59.
         yield Condition("duration", Operator.BETWEEN, (low, None if high is None else high + 999))
+    elif field in _SUMS:
+        yield Condition(f"{_OWN}.{field}", Operator.BETWEEN, (least, most))
     elif field == "Priority":
         fit = _priorities(arguments)
         others = tuple(str(priority) for priority in _ALL_PRIORITIES if priority not in fit)

@@ -25,10 +25,15 @@ GAPS = (
         GapStatus.NEVER,
     ),
     Gap(
-        "ListJobs' `NumericRangeField` for requested resources, `TimeRangeField=GmtModifiedTime`",
+        "ListJobs' `TimeRangeField=GmtModifiedTime`, further fields of `NumericRangeField`",
         "No document names the values of these two; those that are taken are in the table.",
     ),
     Gap("GetPodLogs' `DownloadToFile`", "The lines come in the answer; no file is made.", GapStatus.NEVER),
+    Gap(
+        "GetJob's `JobReplicaStatuses`, and `RestartRecord` unless the job's record holds one",
+        "They tell of the vendor's own scheduler.",
+        GapStatus.NEVER,
+    ),
     Gap(
         "Pod addresses (`Ip`, `PodIps`), sidecar containers",
         "Nothing reports them: they are empty.",

@@ -99,7 +99,11 @@ OPERATIONS = (
             Parameter("TimeRangeField", "query", f"One of {_listed(TIMES)}. Default: `GmtCreateTime`."),
             Parameter("StartTime", "query", f"{TIME} Default: seven days ago."),
             Parameter("EndTime", "query", f"{TIME} Default: now. Included."),
-            Parameter("NumericRangeField", "query", f"One of {_listed(NUMBERS)} (seconds; 1 to 9)."),
+            Parameter(
+                "NumericRangeField",
+                "query",
+                f"One of {_listed(NUMBERS)} (seconds; 1 to 9; cores, GPUs, GiB and pods of a registered job).",
+            ),
             Parameter("NumericRangeMin", "query", "The least number, included."),
             Parameter("NumericRangeMax", "query", "The greatest number, included."),
             Parameter("SortBy", "query", f"One of {_listed(SORTS)}. Default: `GmtCreateTime`."),

@@ -23,7 +23,7 @@ from jobmeter.dialects.base import (
     ask,
 )
 from jobmeter.dialects.pai_dlc import specs
-from jobmeter.dialects.pai_dlc.filters import search_keys
+from jobmeter.dialects.pai_dlc.filters import search_keys, sums
 from jobmeter.dialects.pai_dlc.items import KEPT, NAME, own
 from jobmeter.errors import ConflictError, InvalidRequestError
 from jobmeter.model.job import JobState
@@ -111,7 +111,7 @@ def update_job(call: Call, context: Context) -> Steps:
         command=body.user_command or None,
         instance_type=specs.instance_type(roles) or None if roles else None,
         limits=specs.limits(roles) or None if roles else None,
-        extra={NAME: {**changed, **({"Images": _images(roles)} if roles else {})}},
+        extra={NAME: {**changed, **({"Images": _images(roles), **sums(specs.totals(roles))} if roles else {})}},
         replicas=[ReplicaRecord(name=name, state=JobState.QUEUED) for name in added],
     )
     yield from ask(RecordJobs(Records(jobs=[record])))
@@ -184,13 +184,14 @@ def _images(roles: list[specs.JobSpec]) -> list[str]:
 
 def _found_by(body: _Body, roles: list[specs.JobSpec]) -> dict[str, Any]:
     fixed = any((role.assign_node_spec or {}).get("EnableAssignNode") for role in roles)
-    return search_keys(
+    found = search_keys(
         body.settings or {},
         _images(roles),
         spot=any(role.use_spot_instance or _is_spot(role.spot_spec or {}) for role in roles),
         quota=bool(body.resource_id),
         fixed=fixed,
     )
+    return {**found, **sums(specs.totals(roles))}
 
 
 def _is_spot(spec: Mapping[str, Any]) -> bool:
