@@ -222,7 +222,7 @@ def _lent_throughout(view: JobView, missing: _Missing, found: _Lent, span: TimeR
 
 
 def _owned(member: Member, job: Job) -> Member:
-    return member._replace(job=owner_of(job))
+    return Member(owner_of(job), *member[1:])
 
 
 def _missing(view: JobView, own: Sequence[Series], wanted: frozenset[str], span: TimeRange) -> _Missing:

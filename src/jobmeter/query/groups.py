@@ -194,7 +194,7 @@ class Groups:
             memory += _first(info.get("memory"), sizes.get((*place, _SIZES[1])), allowed.memory)
             for name, count in _devices(info, allowed).items():
                 types[name] = types.get(name, 0) + count
-        if not any(node.resource_group for node in nodes):
+        if not nodes:
             nowhere = left.nowhere()
             cpu, memory = cpu + nowhere.cpu, memory + nowhere.memory
             for name, count in nowhere.device_types.items():

@@ -158,6 +158,9 @@ class Parts:
         )
         self.cpu = self._allowed("cpu.limit")
         self.memory = self._allowed("memory.limit")
+        self._job_cpu, self._job_memory = (
+            np.bincount(self.job, np.nan_to_num(allowed), len(jobs)) for allowed in (self.cpu, self.memory)
+        )
 
     def _notice(self, one: Held, at: int) -> None:
         member, node = self._readings.frame.shape.members[at], self._readings.frame.shape.nodes[at]
@@ -178,8 +181,7 @@ class Parts:
 
     def amounts(self, jobs: Iterable[int]) -> Amounts:
         """What the replicas of some of the jobs were allowed."""
-        wanted = sorted(set(jobs))
-        rows = np.isin(self.job, wanted)
+        wanted = list(jobs)
         types: dict[str, int] = {}
         for at in wanted:
             count = self.jobs[at].requested_devices
@@ -188,8 +190,8 @@ class Parts:
             if count:
                 types[name] = types.get(name, 0) + count
         return Amounts(
-            cpu=float(np.nansum(self.cpu[rows])),
-            memory=float(np.nansum(self.memory[rows])),
+            cpu=float(self._job_cpu[wanted].sum()),
+            memory=float(self._job_memory[wanted].sum()),
             devices=sum(types.values()),
             device_types=types,
         )
