@@ -184,9 +184,9 @@ class Condition(msgspec.Struct, frozen=True):
     """One more demand on the jobs to list.
 
     ``field`` is ``id``, ``name``, ``type``, ``user``, ``project``, ``resource_group``, ``workspace``, ``command`` or
-    ``error``; ``created``, ``start`` or ``end`` (epoch ms), ``duration`` (ms from start to end, or until now);
-    ``labels.NAME``; or ``extra.DIALECT.KEY``, which meets a text, a number (written in JSON) or a list of texts, of
-    which one has to fit.
+    ``error``; ``node``, that of one of its replicas (``in`` and ``not in`` alone); ``created``, ``start`` or ``end``
+    (epoch ms), ``duration`` (ms from start to end, or until now); ``labels.NAME``; or ``extra.DIALECT.KEY``, which
+    meets a text, a number (written in JSON) or a list of texts, of which one has to fit.
     """
 
     field: str

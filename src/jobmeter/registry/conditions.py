@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.job import Condition, Operator
 from jobmeter.registry.functions import clean, contains, contains_folded
-from jobmeter.registry.schema import jobs
+from jobmeter.registry.schema import jobs, replicas
 
 MAX_CONDITIONS = 50
 MAX_VALUES = 1_000
@@ -56,6 +56,8 @@ def _condition(one: Condition, now_ms: int) -> _Found:
     }
     if one.field in numbers:
         return _of_number(one, numbers[one.field])
+    if one.field == "node":
+        return _of_node(one)
     kind, _, name = one.field.partition(".")
     if kind == "labels" and name:
         return _of_label(one, clean(name))
@@ -70,6 +72,14 @@ def _of_text(one: Condition, text: sa.ColumnElement[str]) -> _Found:
     if one.operator is Operator.CONTAINS:
         return sa.or_(sa.false(), *(contains_folded(text, value) for value in values))
     return text.not_in(values) if one.operator is Operator.NOT_IN else text.in_(values)
+
+
+def _of_node(one: Condition) -> _Found:
+    if one.operator is Operator.CONTAINS:
+        raise _wrong("a node is compared by its whole name")
+    same_job = sa.and_(replicas.c.project == _column.project, replicas.c.job == _column.id)
+    there = sa.exists().where(same_job, replicas.c.node.in_(_texts(one)))
+    return sa.not_(there) if one.operator is Operator.NOT_IN else there
 
 
 def _of_label(one: Condition, name: str) -> _Found:

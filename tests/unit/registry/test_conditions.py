@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.job import Condition, Job, JobFilter, JobState, Operator
-from jobmeter.model.record import JobRecord, Records
+from jobmeter.model.record import JobRecord, Records, ReplicaRecord
 from jobmeter.model.retention import Retention
 from jobmeter.registry.base import Observation, Registry
 from jobmeter.registry.open import open_registry
@@ -215,6 +215,8 @@ def test_conditions_are_a_filter(filled: Registry, every: Jobs, wanted: list[Con
         Condition("start", Operator.BETWEEN, (1, "2")),
         Condition("extra.foas.Priority", Operator.BETWEEN, ("a", "b")),
         Condition("name", Operator.IN, ("x",) * 1001),
+        Condition("node", Operator.CONTAINS, ("n",)),
+        Condition("node", Operator.BETWEEN, (1, 2)),
     ],
 )
 def test_a_condition_that_cannot_be_meant_is_refused(filled: Registry, condition: Condition) -> None:
@@ -244,6 +246,27 @@ def test_conditions_and_filters_are_both_met(filled: Registry, every: Jobs) -> N
     assert expected
     assert {job.id for job in page.jobs} == expected
     assert page.total == len(expected)
+
+
+def test_a_node_is_that_of_any_replica(filled: Registry) -> None:
+    places = {"one": ["n1", "n2"], "two": ["n2"], "three": ["n3", ""], "four": []}
+    jobs = [
+        JobRecord(job_id=job, replicas=[ReplicaRecord(name=f"w-{at}", node=node) for at, node in enumerate(nodes)])
+        for job, nodes in places.items()
+    ]
+    filled.record("nodes", Records(jobs=jobs), NOW)
+    try:
+        for wanted in ({"n1"}, {"n2"}, {"n1", "n3"}, {"n"}, {"N1"}, set[str]()):
+            for operator in (Operator.IN, Operator.NOT_IN):
+                condition = Condition("node", operator, tuple(sorted(wanted)))
+                page = filled.jobs(JobFilter(projects=frozenset({"nodes"}), conditions=(condition,)), NOW)
+                inside = {job for job, nodes in places.items() if wanted & set(nodes)}
+                expected = inside if operator is Operator.IN else places.keys() - inside
+                assert {job.id for job in page.jobs} == expected, condition
+                assert page.total == len(expected)
+    finally:
+        for job in places:
+            filled.delete_job("nodes", job)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

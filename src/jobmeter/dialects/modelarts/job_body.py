@@ -25,14 +25,27 @@ def extra_of(job: Job) -> Mapping[str, Any]:
     return job.extra.get(NAME, {})
 
 
-def job_body(view: JobView, now_ms: int) -> dict[str, Any]:
-    """The job; what is unknown is left out."""
+def job_body(view: JobView, now_ms: int, hosts: Sequence[str] = ()) -> dict[str, Any]:
+    """The job; what is unknown is left out. With ``hosts`` it names its tasks on those nodes."""
     job = view.job
     brought: dict[str, Any] = {part: value for part, value in extra_of(job).items() if part in PARTS}
     known = {"metadata": _metadata(job), "status": _status(view, now_ms)}
     described: dict[str, Any] = {"kind": "job", **_part("algorithm", _algorithm(job)), **_part("spec", _spec(view))}
     whole = merged(described, merged(brought, known))
+    if hosts:
+        whole["status"]["task_ips"] = [task_body(one) for one in attempts_of(view) if one.node in hosts]
     return {part: whole[part] for part in PARTS if part in whole}
+
+
+def attempts_of(view: JobView) -> list[Replica]:
+    """Every attempt of every task, in order."""
+    return sorted(view.replicas, key=lambda one: (natural(one.name), one.attempt))
+
+
+def task_body(replica: Replica) -> dict[str, Any]:
+    """One attempt of a task, and where it ran."""
+    host = {"host_ip": replica.node} if replica.node else {}
+    return {"task": replica.name, **host, "schedule_count": replica.attempt + 1}
 
 
 def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

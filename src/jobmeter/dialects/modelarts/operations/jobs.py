@@ -3,21 +3,17 @@
 https://support.huaweicloud.com/intl/en-us/api-modelarts/ShowTrainingJobDetails.html and the pages beside it.
 """
 
-from typing import Any
-
 import msgspec
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Context, DeleteJob, Operation, Parameter, RecordJobs, Steps, StopJob, ask
 from jobmeter.dialects.modelarts.answers import answer
 from jobmeter.dialects.modelarts.arguments import job_of, json_body, query_integer, query_text
-from jobmeter.dialects.modelarts.job_body import job_body
+from jobmeter.dialects.modelarts.job_body import attempts_of, job_body, task_body
 from jobmeter.dialects.modelarts.names import NAME
 from jobmeter.dialects.modelarts.operations.parameters import JOB, PROJECT
 from jobmeter.errors import InvalidRequestError
-from jobmeter.model.job import Replica
 from jobmeter.model.record import JobRecord, Records
-from jobmeter.query.lines import natural
 from jobmeter.query.request import JobQuestion
 
 MAX_DESCRIPTION = 256
@@ -47,8 +43,7 @@ def list_training_job_tasks(call: Call, context: Context) -> Steps:
     count = query_integer(call, "schedule_count", 1, 1)
     only = count - 1 if query_text(call, "schedule_count") else None
     view = yield from ask(JobQuestion(ref))
-    replicas = sorted(view.replicas, key=lambda one: (natural(one.name), one.attempt))
-    return answer([_task(one) for one in replicas if only in (None, one.attempt)], context)
+    return answer([task_body(one) for one in attempts_of(view) if only in {None, one.attempt}], context)
 
 
 def stop_training_job(call: Call, context: Context) -> Steps:
@@ -80,11 +75,6 @@ def delete_training_job(call: Call, context: Context) -> Steps:
     """Forget the job."""
     yield from ask(DeleteJob(job_of(call, context)))
     return answer({}, context, 202)
-
-
-def _task(replica: Replica) -> dict[str, Any]:
-    host = {"host_ip": replica.node} if replica.node else {}
-    return {"task": replica.name, **host, "schedule_count": replica.attempt + 1}
 
 
 _PATH = "/v2/{project_id}/training-jobs/{training_job_id}"

@@ -8,6 +8,7 @@ import re
 from collections.abc import Generator
 from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import quote, urlencode
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Answer, Context, Operation, Parameter, Steps, ask
@@ -70,6 +71,14 @@ def show_training_job_logs_from_aom(call: Call, context: Context) -> Steps:
         "content": "".join(f"{line.text}\n" for line in lines),
     }
     return answer(body, context)
+
+
+def show_obs_url_of_training_job_logs(call: Call, context: Context) -> Steps:
+    """Where the whole text is: on this server, for whoever shows a key."""
+    view, _ = yield from _asked(call, context)
+    query = {"project": view.job.project, "replica": context.path["task_id"], "format": "text"}
+    path = f"/api/jobmeter/v1/jobs/{quote(view.job.id, safe='')}/logs?{urlencode(query)}"
+    return answer({"obs_url": f"{call.scheme}://{call.header('host')}{path}"}, context)
 
 
 def _asked(call: Call, context: Context) -> Generator[Asks[Any], Any, tuple[JobView, LogQuestion]]:
@@ -150,6 +159,23 @@ OPERATIONS = (
         text=(
             "`{content, current_size, full_size}`: the newest whole lines, up to 5 MB, and their size and that of the "
             "whole log in bytes. 204 while there is none; ModelArts.2818 when the job has ended without one."
+        ),
+    ),
+    Operation(
+        name="ShowObsUrlOfTrainingJobLogs",
+        action="jobs:read",
+        method="GET",
+        path=f"{_PATH}/tasks/{{task_id}}/logs/url",
+        answer=show_obs_url_of_training_job_logs,
+        parameters=(
+            PROJECT,
+            JOB,
+            TASK,
+            Parameter("Content-Type", "query", "`text/plain` or `application/octet-stream`; both give the text."),
+        ),
+        text=(
+            "`{obs_url}`: where this server gives the whole log as text. The vendor's link opens it to whoever has the "
+            "link; this one needs a key, as everything here."
         ),
     ),
     Operation(

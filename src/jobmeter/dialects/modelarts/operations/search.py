@@ -93,7 +93,7 @@ def list_training_jobs(call: Call, context: Context) -> Steps:
     items = []
     for job in page.jobs:
         view = yield from _view(job)
-        items.append(job_body(view, context.now_ms))
+        items.append(job_body(view, context.now_ms, _hosts(body)))
     envelope = {
         "total": everything.total,
         "count": page.total,
@@ -143,15 +143,19 @@ def _workspaces(given: str | None) -> frozenset[str]:
 def _besides(body: SearchBody) -> Wanted:
     """What the parts beside ``filters`` demand."""
     conditions = [_tag(tag) for tag in _few(body.tags or [], MAX_TAGS, "tags")]
-    hosts = tuple(host for host in _few(body.host_ips or [], MAX_HOSTS, "host_ips") if host)
+    hosts = _hosts(body)
     if hosts:
-        conditions.append(Condition(f"extra.{NAME}.host_ips", Operator.IN, hosts))
+        conditions.append(Condition("node", Operator.IN, hosts))
     if body.train_type not in {None, "", "job", "ftjob"}:
         raise InvalidRequestError(f"{str(body.train_type)[:64]!r} is neither job nor ftjob", "train_type")
     if body.train_type:
         operator = Operator.IN if body.train_type == "ftjob" else Operator.NOT_IN
         conditions.append(Condition(f"extra.{NAME}.train_type", operator, ("ftjob",)))
     return Wanted(tuple(conditions))
+
+
+def _hosts(body: SearchBody) -> tuple[str, ...]:
+    return tuple(host for host in _few(body.host_ips or [], MAX_HOSTS, "host_ips") if host)
 
 
 def _tag(tag: TagFilter) -> Condition:
@@ -192,7 +196,7 @@ OPERATIONS = (
             Parameter("workspace_id", "body", "`0`: jobs without a workspace. Default: all jobs."),
             Parameter("train_type", "body", '`ftjob`: jobs whose `extra["modelarts"]` says so; `job`: the others.'),
             Parameter("tags", "body", "`[{key, values}]`: jobs whose labels have one of the values (none: any)."),
-            Parameter("host_ips", "body", 'Jobs whose `extra["modelarts"]["host_ips"]` names one of these.'),
+            Parameter("host_ips", "body", "Jobs with a task on one of these nodes; `status.task_ips` names the tasks."),
             Parameter(
                 "filters",
                 "body",
