@@ -712,10 +712,10 @@ def test_truss_lists_checkpoints_and_changes_a_pending_job(stored, truss):
         assert truss[name]["status"] == 0, truss[name]["err"]
     listed = json.loads(truss["checkpoints as json"]["out"])
     assert [(one["id"], one["base_model"]) for one in listed["checkpoints"]] == [
-        ("step-2", None),
+        ("step-2", ""),
         ("step-1", "gpt-oss"),
     ]
-    assert {"step-1", "step-2", "1.00 MB"} <= _cells(truss["checkpoints"]["out"])
+    assert {"step-1", "step-2", "2.00 MB"} <= _cells(truss["checkpoints"]["out"])
     assert "No checkpoints found" in truss["no checkpoints"]["out"]
     (found,) = _ask(stored, _of(WAITING, "get_training_projects_jobs_training_job_id"))
     assert found["training_job"]["priority"] in {7, 9}
