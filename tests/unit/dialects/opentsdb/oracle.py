@@ -3,9 +3,9 @@
 Series are lists of (time in ms, value); None is a value that a fill policy left out.
 """
 
-import itertools
 import math
 import statistics
+from itertools import pairwise
 
 LINEAR = {"avg", "dev", "diff", "max", "median", "min", "mult", "multiply", "sum"}
 ZERO = {"count", "first", "last", "squareSum", "zimsum"}
@@ -73,7 +73,7 @@ def filled(series, interval, start, end, value):
 
 def rated(series, counter=False, counter_max=2**63 - 1, reset_value=0, drop_resets=False):
     found = []
-    for (t0, v0), (t1, v1) in itertools.pairwise(series):
+    for (t0, v0), (t1, v1) in pairwise(series):
         seconds = (t1 - t0) / 1000
         if v0 is None or v1 is None:
             found.append((t1, None))
