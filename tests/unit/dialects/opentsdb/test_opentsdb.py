@@ -66,7 +66,8 @@ class TestOpenTsdb(DialectTests):
                 return [(name, tuple(sorted(tags.items())), count) for name, tags, count in given or ()]
             case WriteSamples():
                 return Receipt(**given) if given else Receipt(accepted=len(question.batch))
-        return super().result_of(given, question)
+            case _:
+                return super().result_of(given, question)
 
 
 def error(problem, method="GET", path="/api/query"):
@@ -115,7 +116,9 @@ def test_a_missing_credential_is_asked_for():
 
 @pytest.mark.parametrize("path", ["/api/put", "/api/v1/put", "/api/v2/put/", "/api/put/"])
 def test_every_version_of_a_path_is_the_same(path):
-    assert OPENTSDB.match(Call("POST", path, "", ())).operation.name == "put"
+    match = OPENTSDB.match(Call("POST", path, "", ()))
+    assert match is not None
+    assert match.operation.name == "put"
 
 
 @pytest.mark.parametrize(
