@@ -74,6 +74,12 @@ class TelnetServer(threading.Thread):
         host, port = self._bound.getsockname()[:2]
         return host, port
 
+    def start(self) -> None:
+        """Listen, and begin to serve."""
+        self._bound.listen(_BACKLOG)
+        self._bound.setblocking(False)
+        super().start()
+
     def run(self) -> None:
         """The thread's work."""
         asyncio.run(self._serve())
@@ -90,8 +96,6 @@ class TelnetServer(threading.Thread):
 
     async def _serve(self) -> None:
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
-        self._bound.listen(_BACKLOG)
-        self._bound.setblocking(False)
         server = await asyncio.start_server(self._accepted, sock=self._bound, limit=READ_BYTES)
         self._ready.set()
         await self._stopping.wait()

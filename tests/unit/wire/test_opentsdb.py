@@ -201,7 +201,8 @@ def test_names_of_the_catalogue_are_themselves():
 
 def test_a_body_is_one_data_point_or_several():
     one = {"metric": "sys.cpu.nice", "timestamp": 1346846400, "value": 18, "tags": {"host": "web01", "dc": "lga"}}
-    assert decode(json.dumps(one).encode()) == [DataPoint("sys.cpu.nice", 1346846400, 18, one["tags"])]
+    expected = DataPoint("sys.cpu.nice", 1346846400, 18, {"host": "web01", "dc": "lga"})
+    assert decode(json.dumps(one).encode()) == [expected]
     assert len(decode(json.dumps([one, one]).encode())) == 2
     assert decode(b" [] ") == []
 

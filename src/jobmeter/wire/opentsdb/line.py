@@ -88,7 +88,7 @@ class LineReader:
             if wrong is not None:
                 yield wrong
             return
-        yield _command(line)
+        yield _command(words)
 
     def _put(self, words: list[bytes]) -> Wrong | None:
         if len(words) <= _LEAST_WORDS:
@@ -120,12 +120,12 @@ def _tags(words: list[bytes]) -> dict[str, str]:
     return tags
 
 
-def _command(line: bytes) -> Event:
+def _command(words: list[bytes]) -> Event:
     try:
-        words = line.decode().split()
+        name, *arguments = (word.decode() for word in words)
     except UnicodeDecodeError:
         return Wrong(Problem.COMMAND, "not UTF-8.  Try `help'.", "command")
-    return Command(words[0], tuple(words[1:]))
+    return Command(name, tuple(arguments))
 
 
 def _too_long() -> Wrong:

@@ -6,6 +6,7 @@ from jobmeter.access.call import Call
 from jobmeter.access.signatures import (
     ACS_BEARER,
     API_KEY,
+    BASIC,
     BEARER,
     SHARE,
     X_AUTH_TOKEN,
@@ -28,6 +29,8 @@ def call(*headers: tuple[str, str], query: str = "") -> Call:
         (BEARER, call(("authorization", "bearer  t0k "))),
         (BEARER, call(("authorization", "Api-Key t0k"))),
         (API_KEY, call(("api-key", "t0k"))),
+        (BASIC, call(("authorization", "Basic am9ibWV0ZXI6dDBr"))),
+        (BASIC, call(("authorization", "basic  dDBrOg== "))),
         (X_AUTH_TOKEN, call(("x-auth-token", "t0k"))),
         (ACS_BEARER, call(("x-acs-bearer-token", "t0k"), ("x-acs-signature-type", "BEARERTOKEN"))),
         (ACS_BEARER, call(("x-acs-bearer-token", "t0k"), query="SignatureType=BEARERTOKEN")),
@@ -39,7 +42,7 @@ def test_a_token_is_found(scheme: Scheme, sent: Call) -> None:
     assert scheme.verify(sent, "")
 
 
-@pytest.mark.parametrize("scheme", [BEARER, API_KEY, X_AUTH_TOKEN, ACS_BEARER, SHARE])
+@pytest.mark.parametrize("scheme", [BASIC, BEARER, API_KEY, X_AUTH_TOKEN, ACS_BEARER, SHARE])
 @pytest.mark.parametrize("sent", [call(), call(("authorization", "acs A:b")), call(query="Token=&token=x")])
 def test_nothing_is_no_claim(scheme: Scheme, sent: Call) -> None:
     assert scheme.claim(sent) is None
@@ -51,6 +54,10 @@ def test_nothing_is_no_claim(scheme: Scheme, sent: Call) -> None:
         (BEARER, call(("authorization", "Bearer "))),
         (BEARER, call(("authorization", "Bearer a b"))),
         (BEARER, call(("authorization", "Bearer \x80"))),
+        (BASIC, call(("authorization", "Basic "))),
+        (BASIC, call(("authorization", "Basic t0k:"))),
+        (BASIC, call(("authorization", "Basic Og=="))),
+        (BASIC, call(("authorization", "Basic gA=="))),
         (X_AUTH_TOKEN, call(("x-auth-token", "x" * 513))),
         (ACS_BEARER, call(("x-acs-bearer-token", "t0k"))),
         (SHARE, call(query="Token=" + "x" * 1025)),

@@ -3,9 +3,11 @@
 Series are lists of (time in ms, value); None is a value that a fill policy left out.
 """
 
-import itertools
 import math
 import statistics
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
 
 LINEAR = {"avg", "dev", "diff", "max", "median", "min", "mult", "multiply", "sum"}
 ZERO = {"count", "first", "last", "squareSum", "zimsum"}
@@ -18,7 +20,7 @@ def percentile(name, values):
     size = len(ordered)
     if name.endswith("r3"):
         part = PARTS[name[2:-2]]
-        place = 0 if part <= 0.5 / size else round(size * part)  # halves go to the even neighbour
+        place = 0.0 if part <= 0.5 / size else round(size * part)  # halves go to the even neighbour
     elif name.endswith("r7"):
         part = PARTS[name[2:-2]]
         place = 1 + (size - 1) * part
@@ -32,7 +34,7 @@ def percentile(name, values):
     return ordered[below - 1] + (place - below) * (ordered[below] - ordered[below - 1])
 
 
-FUNCTIONS = {
+FUNCTIONS: dict[str, Callable[[Any], float]] = {
     "avg": lambda values: math.fsum(values) / len(values),
     "count": lambda values: float(len(values)),
     "dev": statistics.pstdev,
@@ -59,7 +61,7 @@ def apply(name, values):
 
 
 def downsampled(series, interval, name):
-    buckets = {}
+    buckets: dict[int, list[float]] = {}
     for time, value in series:
         buckets.setdefault(time - time % interval, []).append(value)
     return [(start, apply(name, values)) for start, values in sorted(buckets.items())]
@@ -72,8 +74,8 @@ def filled(series, interval, start, end, value):
 
 
 def rated(series, counter=False, counter_max=2**63 - 1, reset_value=0, drop_resets=False):
-    found = []
-    for (t0, v0), (t1, v1) in itertools.pairwise(series):
+    found: list[tuple[int, float | None]] = []
+    for (t0, v0), (t1, v1) in pairwise(series):
         seconds = (t1 - t0) / 1000
         if v0 is None or v1 is None:
             found.append((t1, None))
@@ -93,7 +95,8 @@ def at(series, time, rule):
     """What a series contributes at a time; None for nothing."""
     if not series or time < series[0][0] or time > series[-1][0]:
         return None
-    before = after = None
+    before: Any = None
+    after: Any = None
     for moment, value in series:
         if moment == time:
             return value

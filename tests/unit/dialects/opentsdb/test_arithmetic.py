@@ -154,8 +154,7 @@ def test_a_whole_sub_query_is_what_the_slow_way_gives(group, name, text, rate, s
     if not expected:
         assert found == {}
     else:
-        times, values = found[0]
-        same(zip(times.tolist(), values.tolist(), strict=True), expected)
+        same(zip(*(part.tolist() for part in found[0]), strict=True), expected)
 
 
 def table(*rows):

@@ -1,0 +1,322 @@
+"""The contract of a dialect, on examples of OpenTSDB's own pages."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from jobmeter.access.call import Call
+from jobmeter.dialects.base import Context, ServerQuestion, WriteSamples
+from jobmeter.dialects.opentsdb import OPENTSDB
+from jobmeter.dialects.opentsdb.filters import KINDS, checked, choose, from_tag
+from jobmeter.dialects.opentsdb.metric_text import split_metric, split_tags
+from jobmeter.dialects.opentsdb.tags import Tagged, View, split_tsuid, tagged, tsuid
+from jobmeter.dialects.opentsdb.times import duration, moment, zone_of
+from jobmeter.errors import InvalidRequestError, JobmeterError, NotFoundError
+from jobmeter.ingest.receipt import Receipt
+from jobmeter.model.batch import SampleColumns
+from jobmeter.model.series import Series
+from jobmeter.query.reduce import References, bucket
+from jobmeter.query.series import (
+    Buckets,
+    BucketsQuestion,
+    Found,
+    LastQuestion,
+    NamesQuestion,
+    Samples,
+    SamplesQuestion,
+    SeriesQuestion,
+)
+from jobmeter.testing.dialect import ERRORS, REQUEST_ID, DialectTests
+
+
+def series_of(given):
+    labels = tuple(sorted(given.get("labels", {}).items()))
+    return Series(**{**given, "labels": labels})
+
+
+def columns_of(points):
+    rows = sorted((index, time, value) for index, one in enumerate(points) for time, value in one)
+    index, time, value = zip(*rows, strict=True) if rows else ((), (), ())
+    return SampleColumns(np.array(index, np.uint32), np.array(time, np.int64), np.array(value, np.float64))
+
+
+class TestOpenTsdb(DialectTests):
+    cases = Path(__file__).parent / "cases"
+
+    def dialect(self):
+        return OPENTSDB
+
+    def result_of(self, given, question):
+        match question:
+            case SeriesQuestion():
+                return Found([series_of(one) for one in given or ()])
+            case NamesQuestion():
+                return given or []
+            case SamplesQuestion() | LastQuestion():
+                return Samples(columns_of(given or ()))
+            case BucketsQuestion():
+                readings = columns_of(given or ())
+                counters = np.zeros(len(question.series), np.bool_)
+                steps = bucket(readings, question.step_ms, counters, References.none(len(counters)))
+                return Buckets(steps, len(readings))
+            case ServerQuestion():
+                return [(name, tuple(sorted(tags.items())), count) for name, tags, count in given or ()]
+            case WriteSamples():
+                return Receipt(**given) if given else Receipt(accepted=len(question.batch))
+            case _:
+                return super().result_of(given, question)
+
+
+def error(problem, method="GET", path="/api/query"):
+    answer = OPENTSDB.render_error(Call(method, path, "", ()), Context(0, REQUEST_ID), problem)
+    return answer, json.loads(answer.body)["error"]
+
+
+@pytest.mark.parametrize("problem", ERRORS)
+def test_an_error_says_its_status_and_what_is_wrong(problem):
+    answer, body = error(problem)
+    assert body["code"] == answer.status
+    assert body["message"]
+    assert answer.content_type == "application/json; charset=UTF-8"
+
+
+@pytest.mark.parametrize(
+    ("problem", "status"),
+    [
+        (InvalidRequestError("wrong", "m"), 400),
+        (NotFoundError("no such metric", "name", "m"), 400),
+        (NotFoundError("no", "path"), 404),
+        (NotFoundError("no", "method", "GET, POST"), 405),
+        (JobmeterError("secret"), 500),
+    ],
+)
+def test_an_error_has_the_status_of_the_pages(problem, status):
+    assert error(problem)[0].status == status
+
+
+def test_an_unknown_name_in_a_lookup_is_404():
+    answer, body = error(NotFoundError("No such name for 'metrics': 'x'", "name", "x"), path="/api/search/lookup")
+    assert (answer.status, body["message"]) == (404, "Unable to resolve one or more UIDs")
+
+
+def test_another_method_is_told_which_there_are():
+    answer, body = error(NotFoundError("no", "method", "GET, POST"), "PUT")
+    assert dict(answer.headers)["Allow"] == "GET, POST"
+    assert body["details"] == "The HTTP method [PUT] is not permitted for this endpoint"
+
+
+def test_a_missing_credential_is_asked_for():
+    answer, _ = error(ERRORS[4])
+    assert answer.status == 401
+    assert dict(answer.headers)["WWW-Authenticate"].startswith("Basic ")
+
+
+@pytest.mark.parametrize("path", ["/api/put", "/api/v1/put", "/api/v2/put/", "/api/put/"])
+def test_every_version_of_a_path_is_the_same(path):
+    match = OPENTSDB.match(Call("POST", path, "", ()))
+    assert match is not None
+    assert match.operation.name == "put"
+
+
+@pytest.mark.parametrize(
+    "path", ["/api/v1/jobs", "/api/v1/jobs/x/metrics", "/api/putt", "/api", "/api/v1", "/api/config/x"]
+)
+def test_paths_of_others_are_left_alone(path):
+    assert OPENTSDB.match(Call("GET", path, "", ())) is None
+
+
+@pytest.mark.parametrize(
+    "path", ["/api/query/exp", "/api/query/gexp", "/api/annotation", "/api/uid/assign", "/api/tree", "/api/stats/jvm"]
+)
+def test_what_is_a_gap_is_told_so(path):
+    with pytest.raises(NotFoundError) as refused:
+        OPENTSDB.match(Call("GET", path, "", ()))
+    assert refused.value.kind == "path"
+
+
+HOSTS = ["web01", "web02", "Web01", "db.lax.mysite.com", "web01.lax.mysite.com"]
+
+
+def passing(kind, pattern):
+    series = tagged([Series("external.m", node=host) for host in HOSTS], View(False))
+    series.append(Tagged(Series("external.m", labels=(("dc", "lga"),)), {"dc": "lga"}))
+    found = choose(series, [checked("host", kind, pattern, group_by=False)])
+    return [one.series.node or None for one in found]
+
+
+@pytest.mark.parametrize(
+    ("kind", "pattern", "expected"),
+    [
+        ("literal_or", "web01", ["web01"]),
+        ("literal_or", "web01|web02|", ["web01", "web02"]),
+        ("iliteral_or", "WEB01", ["Web01", "web01"]),
+        ("not_literal_or", "web01|web02", ["Web01", "db.lax.mysite.com", "web01.lax.mysite.com"]),
+        ("not_iliteral_or", "WEB01", ["db.lax.mysite.com", "web01.lax.mysite.com", "web02"]),
+        ("wildcard", "*", sorted(HOSTS)),
+        ("wildcard", "web*", ["web01", "web01.lax.mysite.com", "web02"]),
+        ("wildcard", "*mysite.com", ["db.lax.mysite.com", "web01.lax.mysite.com"]),
+        ("wildcard", "web*mysite*", ["web01.lax.mysite.com"]),
+        ("wildcard", "web0*1", ["web01"]),
+        ("wildcard", "web01*01", []),
+        ("iwildcard", "WEB*", ["Web01", "web01", "web01.lax.mysite.com", "web02"]),
+        ("regexp", "web.*", ["web01", "web01.lax.mysite.com", "web02"]),
+        ("regexp", "^web[0-9]+$", ["web01", "web02"]),
+        ("regexp", "mysite", ["db.lax.mysite.com", "web01.lax.mysite.com"]),
+        ("not_key", "", [None]),
+    ],
+)
+def test_a_filter_lets_through_what_its_page_says(kind, pattern, expected):
+    assert passing(kind, pattern) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "pattern"),
+    [
+        ("nope", "x"), ("", "x"), ("literal_or", ""), ("literal_or", "|"), ("wildcard", "web01"), ("regexp", "("),
+        ("regexp", "(a)\\1"), ("regexp", "(?<=a)b"), ("regexp", "a" * 2000), ("not_key", "x"), ("wildcard", "*" * 5000),
+    ],
+)  # fmt: skip
+def test_a_filter_that_cannot_be_meant_is_refused(kind, pattern):
+    with pytest.raises(InvalidRequestError) as refused:
+        checked("host", kind, pattern, group_by=False)
+    assert refused.value.field == "filters"
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+$", "(a|aa)+$", "(.*a){20}$", "(x+x+)+y"])
+def test_no_regular_expression_takes_for_ever(pattern):
+    """A matcher that tries every way would need years for each of these."""
+    series = tagged([Series("external.m", node="n", labels=(("v", "a" * 200 + "!"),))], View(False))
+    assert choose(series, [checked("v", "regexp", pattern, group_by=False)]) == []
+
+
+def test_every_type_of_filter_is_described():
+    assert set(KINDS) == {
+        "literal_or", "iliteral_or", "not_literal_or", "not_iliteral_or", "wildcard", "iwildcard", "regexp", "not_key",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "pattern"),
+    [
+        ("*", "wildcard", "*"),
+        ("web01", "literal_or", "web01"),
+        ("web01|web02", "literal_or", "web01|web02"),
+        ("web*", "iwildcard", "web*"),
+        ("regexp(web[0-9]+)", "regexp", "web[0-9]+"),
+        ("not_key()", "not_key", ""),
+    ],
+)
+def test_tags_of_the_older_form_become_filters(value, kind, pattern):
+    found = from_tag("host", value, group_by=True)
+    assert (found.kind, found.pattern, found.group_by) == (kind, pattern, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("sum:sys.cpu", ("sum", "sys.cpu", None, "", False, "", "")),
+        ("sum:rate:1m-avg:sys.cpu{host=*}", ("sum", "sys.cpu", "", "1m-avg", False, "host=*", "")),
+        ("sum:1h-sum-nan:rate{counter,,1000}:if.in", ("sum", "if.in", "counter,,1000", "1h-sum-nan", False, "", "")),
+        ("avg:explicit_tags:m{host=a}{dc=b}", ("avg", "m", None, "", True, "host=a", "dc=b")),
+        ("avg:0all-sum:m{}{dc=b}", ("avg", "m", None, "0all-sum", False, "", "dc=b")),
+        ("max:m{host=regexp(a:b,c{2})}", ("max", "m", None, "", False, "host=regexp(a:b,c{2})", "")),
+        ("max:a:b", ("max", "a:b", None, "", False, "", "")),
+    ],
+)
+def test_a_metric_of_a_query_string_is_taken_apart(text, parts):
+    found = split_metric(text)
+    assert (
+        found.aggregator, found.metric, found.rate, found.downsample, found.explicit_tags, found.tags, found.filters,
+    ) == parts  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["", "sum", "sum:m{host=a", "sum:m{a}{b}{c}", "sum:percentiles[99]:m", "x" * 20_000])
+def test_a_metric_that_cannot_be_taken_apart_is_refused(text):
+    with pytest.raises(InvalidRequestError):
+        split_metric(text)
+
+
+def test_commas_inside_of_parentheses_belong_to_the_pattern():
+    assert split_tags("host=regexp(a{1,2}),dc=x") == [("host", "regexp(a{1,2})"), ("dc", "x")]
+    with pytest.raises(InvalidRequestError):
+        split_tags("host")
+
+
+NOW = 1_364_410_924_250
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("now", NOW),
+        ("1h-ago", NOW - 3_600_000),
+        ("1500ms-ago", NOW - 1_500),
+        ("2w-ago", NOW - 14 * 86_400_000),
+        ("1n-ago", NOW - 30 * 86_400_000),
+        ("1y-ago", NOW - 365 * 86_400_000),
+        ("200y-ago", 0),
+        ("1364410924", 1_364_410_924_000),
+        (1364410924, 1_364_410_924_000),
+        (1364410924.0, 1_364_410_924_000),
+        ("1364410924250", NOW),
+        ("1364410924.250", NOW),
+        ("2013/03/27-19:02:04", 1_364_410_924_000),
+        ("2013/03/27 19:02:04", 1_364_410_924_000),
+        ("2013/03/27-19:02", 1_364_410_920_000),
+        ("2013/03/27", 1_364_342_400_000),
+    ],
+)
+def test_a_time_has_many_forms(value, expected):
+    assert moment(value, "start", NOW, zone_of("")) == expected
+
+
+def test_a_formatted_time_is_one_of_its_zone():
+    assert moment("2013/03/27-12:02:04", "start", NOW, zone_of("America/Los_Angeles")) == 1_364_410_924_000
+
+
+@pytest.mark.parametrize(
+    "value", ["", "x", "1h", "h-ago", "1x-ago", "2013-03-27", "2013/13/27", "99999999999999", "-5", True, [], None]
+)
+def test_a_time_that_is_none_is_refused(value):
+    with pytest.raises(InvalidRequestError) as refused:
+        moment(value, "start", NOW, zone_of(""))
+    assert refused.value.field == "start"
+
+
+@pytest.mark.parametrize("text", ["", "0s", "s", "1", "1.5h", "1h2m", "1000000000y"])
+def test_a_duration_that_is_none_is_refused(text):
+    with pytest.raises(InvalidRequestError):
+        duration(text, "downsample")
+
+
+@pytest.mark.parametrize("name", ["Nowhere/City", "../etc/passwd", "\0", "/etc/localtime"])
+def test_a_zone_that_is_none_is_refused(name):
+    with pytest.raises(InvalidRequestError):
+        zone_of(name)
+
+
+def test_an_id_names_one_series():
+    one = Series("external.m", node="n", job="j")
+    assert split_tsuid(tsuid(one)) == (one.job_key, one.id)
+    assert split_tsuid("xyz") is None
+
+
+def test_the_node_is_shown_by_the_name_that_is_asked_for():
+    series = Series("m", project="lab", node="n", attempt=2, labels=(("a", "b"),))
+    assert View.of([], "lab").tags(series) == {"a": "b", "attempt": "2", "host": "n"}
+    assert View.of(["fqdn"], None).tags(series) == {"a": "b", "attempt": "2", "fqdn": "n", "project": "lab"}
+    numa = Series("m", node="n", labels=(("node", "0"),))
+    assert View.of(["node"], "default").tags(numa) == {"host": "n", "node": "0"}
+
+
+def test_numbers_are_written_as_they_were_put():
+    from jobmeter.dialects.opentsdb.numbers import json_of, text_of
+
+    assert [text_of(one) for one in (18.0, 42.5, -0.0, 1e20, 1e-7, 25595461080.0)] == [
+        "18", "42.5", "0", "1e+20", "1e-07", "25595461080",
+    ]  # fmt: skip
+    assert (json_of(float("nan"), null=False), json_of(float("nan"), null=True)) == ('"NaN"', "null")
+    assert msgspec.json.decode(text_of(1e20).encode()) == 1e20

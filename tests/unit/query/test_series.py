@@ -1,0 +1,116 @@
+"""Questions about series as they are stored, within what the asker may see."""
+
+import numpy as np
+import pytest
+from tests.fakes import NOW, FakeRegistry, SetClock
+
+from jobmeter.access.scope import Scope
+from jobmeter.errors import LimitExceededError, NotFoundError
+from jobmeter.model.batch import SampleBatch
+from jobmeter.model.series import NamePart, Series
+from jobmeter.model.time import DAY, MINUTE, TimeRange
+from jobmeter.query.execute import Executor
+from jobmeter.query.series import BucketsQuestion, LastQuestion, NamesQuestion, SamplesQuestion, SeriesQuestion
+from jobmeter.settings import Limits
+from jobmeter.store.memory import MemoryStore
+
+ALL = Scope(None)
+LAB, OTHER = Scope(frozenset({"lab"})), Scope(frozenset({"other"}))
+MINE = Series("cpu.time", "lab", job="j1", replica="w-0")
+SECOND = Series("cpu.time", "lab", job="j2", labels=(("a", "b"),))
+NODE = Series("node.load1", "lab", node="n1")
+FOREIGN = Series("cpu.time", "other", job="j1", replica="w-9")
+SPAN = TimeRange(NOW - 10 * MINUTE, NOW)
+
+
+@pytest.fixture
+def store():
+    made = MemoryStore()
+    series = [MINE, SECOND, NODE, FOREIGN]
+    times = np.arange(NOW - 10 * MINUTE, NOW, MINUTE)
+    made.append(
+        SampleBatch(
+            series,
+            np.repeat(np.arange(4, dtype=np.uint32), len(times)),
+            np.tile(times, 4),
+            np.tile(np.array([0, 10, 20, 30, 5, 15, 25, 35, 45, 55.0]), 4),
+        )
+    )
+    return made
+
+
+def run(store, question, scope=ALL, **limits):
+    return Executor(store, FakeRegistry(), SetClock(), Limits(**limits)).run(question, scope)
+
+
+def found(store, scope, **parts):
+    return set(run(store, SeriesQuestion(**parts), scope).series)
+
+
+def test_series_are_those_that_the_asker_may_see(store):
+    metric = frozenset({"cpu.time"})
+    assert found(store, ALL, metrics=metric) == {MINE, SECOND, FOREIGN}
+    assert found(store, LAB, metrics=metric) == {MINE, SECOND}
+    assert found(store, LAB) == {MINE, SECOND, NODE}
+    assert found(store, Scope(frozenset({"lab"}), "j1")) == {MINE}
+    assert found(store, Scope(frozenset({"lab"}), "j1"), jobs=(SECOND.job_key,)) == set()
+    assert found(store, LAB, jobs=(FOREIGN.job_key, MINE.job_key)) == {MINE}
+    assert found(store, Scope(frozenset())) == set()
+    assert found(store, ALL, since_ms=NOW + 10 * DAY) == set()
+
+
+def test_more_series_than_a_question_may_read_are_refused(store):
+    with pytest.raises(LimitExceededError):
+        run(store, SeriesQuestion(metrics=frozenset({"cpu.time"})), query_series=2)
+
+
+def test_names_are_those_that_the_asker_may_see(store):
+    def names(part, scope=LAB, **more):
+        return run(store, NamesQuestion(part=part, **more), scope)
+
+    assert names(NamePart.METRIC) == ["cpu.time", "node.load1"]
+    assert names(NamePart.REPLICA) == ["w-0"]
+    assert names(NamePart.REPLICA, OTHER) == ["w-9"]
+    assert names(NamePart.REPLICA, ALL, prefix="w", limit=1) == ["w-0"]
+    assert names(NamePart.JOB, Scope(frozenset({"lab"}), "j2")) == ["j2"]
+    assert names(NamePart.NODE, Scope(frozenset({"lab"}), "j2")) == []
+    assert names(NamePart.LABEL_VALUE) == ["b"]
+
+
+def test_readings_of_a_counter_are_as_they_were_read(store):
+    columns = run(store, SamplesQuestion(series=(SECOND, MINE), range=SPAN), LAB).columns
+    assert columns.index.tolist() == [0] * 10 + [1] * 10
+    assert columns.value.tolist()[:6] == [0, 10, 20, 30, 5, 15]
+    steps = run(store, BucketsQuestion(series=(MINE,), range=SPAN, step_ms=5 * MINUTE), LAB)
+    assert (steps.columns.first.tolist(), steps.columns.last.tolist()) == ([0, 15], [5, 55])
+    assert (steps.columns.sum.tolist(), steps.samples) == ([65, 175], 10)
+    assert run(store, SamplesQuestion(series=(), range=SPAN), LAB).columns.time.tolist() == []
+
+
+def test_the_last_reading_is_that_of_each_series(store):
+    last = run(store, LastQuestion(series=(MINE, NODE)), LAB).columns
+    assert list(zip(last.index.tolist(), last.value.tolist(), strict=True)) == [(0, 55.0), (1, 55.0)]
+    assert run(store, LastQuestion(series=(MINE,), since_ms=NOW), LAB).columns.time.tolist() == []
+    assert run(store, LastQuestion(series=()), LAB).columns.time.tolist() == []
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        SamplesQuestion(series=(FOREIGN,), range=SPAN),
+        BucketsQuestion(series=(MINE, FOREIGN), range=SPAN, step_ms=MINUTE),
+        LastQuestion(series=(FOREIGN,)),
+    ],
+)
+def test_readings_of_others_do_not_exist(store, question):
+    with pytest.raises(NotFoundError):
+        run(store, question, LAB)
+    with pytest.raises(NotFoundError):
+        run(store, question, Scope(frozenset({"other"}), "j2"))
+
+
+def test_a_question_holds_only_so_many_samples(store):
+    with pytest.raises(LimitExceededError):
+        run(store, SamplesQuestion(series=(MINE,), range=SPAN), query_points=2)
+    with pytest.raises(LimitExceededError):
+        run(store, SamplesQuestion(series=(MINE,), range=SPAN), query_rows=2)
