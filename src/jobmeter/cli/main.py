@@ -17,6 +17,7 @@ VERBS = {
     "jobs": "List jobs.",
     "show": "Show one job: its replicas, devices, summary.",
     "metrics": "Print a job's metrics.",
+    "events": "Show what happened to a job.",
     "top": "Watch jobs, or one job, live.",
     "key": "Create, list and revoke keys.",
     "catalog": "List every metric.",
