@@ -63,6 +63,7 @@ def test_no_page_names_a_folder_of_the_machine_that_made_it():
         ("Checkpoint", record.CheckpointRecord),
         ("Instance type", InstanceType),
         ("Node", record.NodeRecord),
+        ("Event", record.EventRecord),
     ],
 )
 def test_job_records_name_every_field_in_order(section, shape):

@@ -21,6 +21,7 @@ from jobmeter.model.time import SystemClock
 from jobmeter.settings import default_data_directory
 
 _SHORTEST_INTERVAL_MS = 1000
+_LONGEST_GROUP = 256
 
 
 @click.command()
@@ -34,6 +35,13 @@ _SHORTEST_INTERVAL_MS = 1000
     help="Folder for what waits for the server (by default spool/agent in the data folder).",
 )
 @click.option("--cluster", metavar="NAME", default="", help="Name of the cluster that this node belongs to.")
+@click.option(
+    "--resource-group",
+    metavar="NAME",
+    envvar="JOBMETER_RESOURCE_GROUP",
+    default="",
+    help="Resource group whose capacity this node counts towards (JOBMETER_RESOURCE_GROUP).",
+)
 @click.option("--node", metavar="NAME", help="Name of this node (by default its host name).")
 @click.option(
     "--ca-file",
@@ -42,13 +50,14 @@ _SHORTEST_INTERVAL_MS = 1000
     help="Certificates, in PEM, by which to know the server.",
 )
 @click.option("--once", is_flag=True, help="Measure once, deliver, and leave with 1 when that failed.")
-def command(
+def command(  # noqa: PLR0913 - one for each option
     *,
     server: str,
     key: str,
     interval: str,
     spool: Path | None,
     cluster: str,
+    resource_group: str,
     node: str | None,
     ca_file: str | None,
     once: bool,
@@ -57,7 +66,11 @@ def command(
     logging.basicConfig(level=logging.INFO, format="jobmeter agent: %(message)s")
     if not server.startswith(("http://", "https://")):
         raise click.UsageError(f"--server {server!r} is not an address such as https://host:8400")
-    place = Place(_checked(node or node_name(), "--node"), _checked(cluster, "--cluster") if cluster else "")
+    place = Place(
+        _checked(node or node_name(), "--node"),
+        _checked(cluster, "--cluster") if cluster else "",
+        resource_group=_group(resource_group),
+    )
     interval_ms = checked_interval(interval, _SHORTEST_INTERVAL_MS)
     data = Path(os.environ.get("JOBMETER_DATA") or default_data_directory(os.environ))
     transport = Transport(server, key, ca_file=ca_file)
@@ -85,6 +98,12 @@ def _spool(directory: Path) -> Spool | None:
     except OSError as error:
         logging.getLogger("jobmeter").warning("the spool %s cannot be used (%s): memory instead", directory, error)
         return None
+
+
+def _group(name: str) -> str:
+    if len(name) > _LONGEST_GROUP:
+        raise click.UsageError(f"--resource-group may have {_LONGEST_GROUP} characters")
+    return name.strip()
 
 
 def _checked(name: str, option: str) -> str:

@@ -18,6 +18,7 @@ VERBS = {
     "show": "Show one job: its replicas, devices, summary.",
     "metrics": "Print a job's metrics.",
     "logs": "Print a job's log lines.",
+    "events": "Show what happened to a job.",
     "top": "Watch jobs, or one job, live.",
     "key": "Create, list and revoke keys.",
     "catalog": "List every metric.",

@@ -9,10 +9,11 @@ import msgspec
 
 from jobmeter.client.transport import API, FRAMES, Response, Transport
 from jobmeter.errors import JobmeterError
+from jobmeter.model.event import Event
 from jobmeter.model.job import Allocation, Job, Node, Replica
 
 PAGE = 1000
-"""Most jobs in one answer."""
+"""Most jobs, or events, in one answer."""
 
 _T = TypeVar("_T")
 
@@ -177,6 +178,30 @@ class JobSearch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EventSearch:
+    """Which events of a job. ``level`` is the least; times are epoch ms or ISO 8601."""
+
+    level: str | None = None
+    since: str | None = None
+    start: int | str | None = None
+    end: int | str | None = None
+    contains: str = ""
+    project: str | None = None
+
+    def parameters(self, **page: object) -> list[tuple[str, str]]:
+        """The query parameters of ``GET /jobs/{id}/events``."""
+        return _given(
+            level=self.level,
+            since=self.since,
+            start=self.start,
+            end=self.end,
+            contains=self.contains or None,
+            project=self.project,
+            **page,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MetricSearch:
     """Which metrics of a job, over which range, joined how. None takes the server's default."""
 
@@ -268,6 +293,17 @@ class Api:
         """One job. Raises NotFoundError."""
         return self._get(_of(job), _given(project=project), JobDetail)
 
+    def newest_events(self, job: str, search: EventSearch, limit: int) -> tuple[list[Event], int]:
+        """At most ``limit`` events, newest first, and how many match in all. Raises NotFoundError."""
+        found: list[Event] = []
+        while True:
+            wanted = min(limit - len(found), PAGE)
+            parameters = search.parameters(order="desc", limit=wanted, offset=len(found) or None)
+            page = self._get(f"{_of(job)}/events", parameters, _Events)
+            found.extend(page.events)
+            if not page.events or len(found) >= min(limit, page.total):
+                return found, page.total
+
     def metrics(self, job: str, search: MetricSearch) -> MetricAnswer:
         """What a job used, as lines of points."""
         return self._get(f"{_of(job)}/metrics", search.parameters(), MetricAnswer)
@@ -315,6 +351,11 @@ class Api:
 
 class _Latest(msgspec.Struct):
     values: list[LatestValue] = []
+
+
+class _Events(msgspec.Struct):
+    events: list[Event] = []
+    total: int = 0
 
 
 class _Nodes(msgspec.Struct):

@@ -43,11 +43,15 @@ class RecordSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the agent measures. ``project`` empty means that of the agent's key."""
+    """Where the agent measures. ``project`` empty means that of the agent's key.
+
+    ``resource_group`` is the one whose capacity the node counts towards, empty where nobody said.
+    """
 
     node: str
     cluster: str = ""
     project: str = ""
+    resource_group: str = ""
 
     def of_node(self, metric: str, labels: Labels = ()) -> Series:
         """A series of the node itself."""

@@ -64,6 +64,7 @@ class EventFilter(msgspec.Struct, Asks[EventPage], frozen=True, kw_only=True):
     jobs: tuple[str, ...] = ()
     replicas: frozenset[str] = frozenset()
     nodes: frozenset[str] = frozenset()
+    clusters: frozenset[str] = frozenset()
     sources: frozenset[EventSource] = frozenset()
     levels: frozenset[Level] = frozenset()
     contains: str = ""

@@ -118,7 +118,7 @@ class Executor:
             span = self._newest_of_job(view.job)
             asked = self._of_job(view, names, span, by)
         else:
-            nodes = self._nodes(ref, scope)
+            nodes = self.nodes(ref, scope)
             span = self._newest_of_nodes(nodes)
             asked = self._of_nodes(nodes, ref, scope, names, span, by)
         layout = asked.layout
@@ -198,7 +198,7 @@ class Executor:
         narrowing = gather.Narrowing(query.replicas, query.devices, query.labels)
         if not isinstance(query.subject, JobRef):
             if isinstance(query.subject, NodeRef):
-                nodes = self._nodes(query.subject, scope)
+                nodes = self.nodes(query.subject, scope)
             else:
                 nodes = self._groups.members(query.subject, query.range, scope)
             return self._of_nodes(nodes, query.subject, scope, names, query.range, query.by, narrowing)
@@ -285,7 +285,8 @@ class Executor:
         projects, jobs = seen
         return self._registry.events(msgspec.structs.replace(question, projects=projects, jobs=jobs))
 
-    def _nodes(self, ref: NodeRef, scope: Scope) -> list[Node]:
+    def nodes(self, ref: NodeRef, scope: Scope) -> list[Node]:
+        """Every node of that name that the asker may see. Raises NotFoundError when there is none."""
         if scope.job is not None:
             raise NotFoundError(f"there is no node {ref.name!r}", "node", ref.name)
         nodes = [

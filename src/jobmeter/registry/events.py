@@ -127,6 +127,7 @@ def _wanted(question: EventFilter) -> Iterable[sa.ColumnElement[bool]]:
         (_column.job, question.jobs or None),
         (_column.replica, question.replicas or None),
         (_column.node, question.nodes or None),
+        (_column.cluster, question.clusters or None),
         (_column.source, question.sources or None),
         (_column.level, question.levels or None),
     ):

@@ -1,6 +1,7 @@
 """The composition root: settings in, a running application out."""
 
 import logging
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -16,7 +17,7 @@ from jobmeter.model.time import SECOND, Clock, SystemClock
 from jobmeter.query.execute import Executor
 from jobmeter.registry.base import Registry
 from jobmeter.registry.open import open_registry
-from jobmeter.server.background import RollUps
+from jobmeter.server.background import Background, Pruning, RollUps, Work
 from jobmeter.server.dialect_door import DialectDoor
 from jobmeter.server.edge import Door, Edge
 from jobmeter.server.exchange import AsgiScope, Receive, Send
@@ -43,7 +44,7 @@ class Application:
 
     edge: Edge
     services: Services
-    background: RollUps
+    background: Sequence[Background]
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -51,11 +52,13 @@ class Application:
 
     def start(self) -> None:
         """Begin the work that nobody asks for."""
-        self.background.start()
+        for work in self.background:
+            work.start()
 
     def close(self) -> None:
         """Finish what was taken in, then let go of everything. Nothing that was acknowledged depends on it."""
-        self.background.stop()
+        for work in self.background:
+            work.stop()
         for lane in self.services.lanes.all():
             lane.close()
         with ExitStack() as stack:
@@ -112,7 +115,9 @@ def assemble(settings: Settings, clock: Clock, registry: Registry, store: Store)
         *(DialectDoor(dialect, services) for dialect in dialects()),
         RootDoor(),
     ]
-    return Application(Edge(doors, telemetry, settings.limits.body_bytes), services, RollUps(store, clock, telemetry))
+    works: tuple[Work, ...] = (RollUps(store, clock, telemetry), Pruning(registry, clock))
+    background = [Background(work, telemetry) for work in works]
+    return Application(Edge(doors, telemetry, settings.limits.body_bytes), services, background)
 
 
 def _windowed(engine: Store, settings: Settings, clock: Clock) -> Store:
@@ -133,4 +138,6 @@ def _watch(services: Services) -> None:
     def work() -> dict[str, int]:
         return {lane.name: lane.busy for lane in services.lanes.all()}
 
-    services.telemetry.watch(work, statistics, lambda: services.funnel.queue_bytes)
+    services.telemetry.watch(
+        work, statistics, lambda: services.funnel.queue_bytes, lambda: services.registry.events_dropped
+    )

@@ -1,52 +1,102 @@
-"""What a server does without being asked: roll-ups."""
+"""What a server does without being asked: roll-ups, and deleting events that nothing keeps."""
 
 import logging
 import threading
+from typing import Protocol
 
 from jobmeter.errors import JobmeterError
 from jobmeter.model.time import MINUTE, Clock
+from jobmeter.registry.base import Registry
 from jobmeter.server.telemetry import Telemetry
 from jobmeter.store.base import Store
 
 _log = logging.getLogger("jobmeter.server")
 
 INTERVAL_SECONDS = 60.0
+PRUNE_SECONDS = 6 * 3600.0
 SETTLE_MS = 15 * MINUTE
 """An hour is rolled up when it has been over for this long: most late samples have come by then."""
 
 
-class RollUps(threading.Thread):
-    """Rolls hours up once a minute until ``stop``."""
+class Work(Protocol):
+    """Something to do again and again."""
 
-    def __init__(self, store: Store, clock: Clock, telemetry: Telemetry, interval: float = INTERVAL_SECONDS) -> None:
-        super().__init__(name="jobmeter-roll-up", daemon=True)
-        self._store = store
-        self._clock = clock
+    @property
+    def name(self) -> str:
+        """Its name in logs and counts."""
+        ...
+
+    @property
+    def interval(self) -> float:
+        """Seconds between two rounds."""
+        ...
+
+    def round(self) -> None:
+        """Do it once."""
+        ...
+
+
+class Background(threading.Thread):
+    """Does one kind of work until ``stop``. A failure is logged and counted; the next round tries again."""
+
+    def __init__(self, work: Work, telemetry: Telemetry) -> None:
+        super().__init__(name=f"jobmeter-{work.name}", daemon=True)
+        self._work = work
         self._telemetry = telemetry
-        self._interval = interval
         self._stopped = threading.Event()
 
     def run(self) -> None:
         """The thread's work."""
-        while not self._stopped.wait(self._interval):
+        while not self._stopped.wait(self._work.interval):
             self.round()
 
     def round(self) -> None:
-        """Roll up what is due. A failure is logged and counted; the next round tries again."""
-        until_ms = self._clock.now_ms() - SETTLE_MS
+        """One round."""
         try:
-            hours = self._store.roll_up(until_ms)
+            self._work.round()
         except JobmeterError as error:
-            _log.warning("roll-up failed: %s", error.message)
-            self._telemetry.failed("roll-up")
+            _log.warning("%s failed: %s", self._work.name, error.message)
+            self._telemetry.failed(self._work.name)
         except Exception:  # noqa: BLE001 - a bug in one round must not end all that follow
-            _log.exception("roll-up failed")
-            self._telemetry.failed("roll-up")
-        else:
-            self._telemetry.rolled(hours, until_ms)
+            _log.exception("%s failed", self._work.name)
+            self._telemetry.failed(self._work.name)
 
     def stop(self) -> None:
         """End after the round that is under way."""
         self._stopped.set()
         if self.is_alive():
             self.join()
+
+
+class RollUps:
+    """See ``Work``. Rolls hours up once a minute."""
+
+    name = "roll-up"
+
+    def __init__(self, store: Store, clock: Clock, telemetry: Telemetry, interval: float = INTERVAL_SECONDS) -> None:
+        self.interval = interval
+        self._store = store
+        self._clock = clock
+        self._telemetry = telemetry
+
+    def round(self) -> None:
+        """Roll up what is due."""
+        until_ms = self._clock.now_ms() - SETTLE_MS
+        self._telemetry.rolled(self._store.roll_up(until_ms), until_ms)
+
+
+class Pruning:
+    """See ``Work``. Deletes old events of nodes four times a day."""
+
+    name = "prune"
+    interval = PRUNE_SECONDS
+
+    def __init__(self, registry: Registry, clock: Clock) -> None:
+        self._registry = registry
+        self._clock = clock
+
+    def round(self) -> None:
+        """Delete what is due."""
+        deleted = self._registry.prune(self._clock.now_ms())
+        if deleted:
+            _log.info("%d old events deleted", deleted)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from jobmeter import __version__
@@ -137,9 +137,13 @@ class Telemetry:
         lanes: Callable[[], Mapping[str, int]],
         statistics: Callable[[], StoreStatistics | None],
         queue_bytes: Callable[[], int],
+        events_dropped: Callable[[], int],
     ) -> None:
-        """Show, when somebody looks: work under way by lane, the store's sizes (None: not known), what waits there."""
-        self._registry.register(_Live(lanes, statistics, queue_bytes))
+        """Show, when somebody looks: work under way by lane, the store's sizes (None: not known), what waits there.
+
+        ``events_dropped`` counts those that had to go from jobs with too many.
+        """
+        self._registry.register(_Live(lanes, statistics, queue_bytes, events_dropped))
 
     def text(self) -> bytes:
         """Everything, in the Prometheus text format 0.0.4."""
@@ -154,10 +158,12 @@ class _Live(Collector):
         lanes: Callable[[], Mapping[str, int]],
         statistics: Callable[[], StoreStatistics | None],
         queue_bytes: Callable[[], int],
+        events_dropped: Callable[[], int],
     ) -> None:
         self._lanes = lanes
         self._statistics = statistics
         self._queue_bytes = queue_bytes
+        self._events_dropped = events_dropped
 
     def describe(self) -> Iterable[Metric]:
         """Nothing ahead of time: the values are not asked for at registration."""
@@ -171,6 +177,9 @@ class _Live(Collector):
         yield work
         yield GaugeMetricFamily(
             "jobmeter_ingest_queue_bytes", "Samples and log lines that wait to be kept.", self._queue_bytes()
+        )
+        yield CounterMetricFamily(
+            "jobmeter_events_dropped", "Events that had to go from jobs with too many.", self._events_dropped()
         )
         found = self._statistics()
         if found is None:

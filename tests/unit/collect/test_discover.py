@@ -286,8 +286,10 @@ def test_records_tell_the_start_and_the_end_of_a_replica_once(table, tmp_path):
 def test_a_node_describes_itself_when_something_changed(tmp_path):
     plant(tmp_path, HOST)
     devices: list[FakeDevice] = []
-    reporter = NodeReporter(Place("n1"), lambda: devices, f"{tmp_path}/proc")
+    place = Place("n1", resource_group="rg")
+    reporter = NodeReporter(place, lambda: devices, f"{tmp_path}/proc")
     (node,) = reporter.records(0).nodes
+    assert node.resource_group == "rg"
     assert node.info["memory"] == 24684096 * 1024
     assert node.info["cores"] >= 1
     assert "devices" not in node.info

@@ -10,7 +10,7 @@ from jobmeter.collect.launch.figures import Figure, Figures
 from jobmeter.collect.launch.plan import Plan, environments, job_name, new_job_id
 from jobmeter.collect.launch.records import JobRecorder, ReplicaLife, exit_status
 from jobmeter.model.job import JobState
-from jobmeter.model.record import check_record, replicas_of
+from jobmeter.model.record import check_event, check_record, replicas_of
 from jobmeter.model.sample import Sample
 from jobmeter.model.series import check_job_id
 from jobmeter.model.time import SystemClock
@@ -65,6 +65,7 @@ def test_the_environment_of_replicas():
 def test_records_of_a_run():
     recorder = JobRecorder(plan(2), PLACE, {"cpu.limit": 2.0}, 1000)
     lives = [ReplicaLife("worker-0", 0, 1000), ReplicaLife("worker-1", 1, 1000)]
+    assert recorder.started(lives).events == []
     (start,) = recorder.started(lives).jobs
     check_record(start)
     assert (start.state, start.start, start.created, start.end, start.project) == (
@@ -99,6 +100,36 @@ def test_a_job_is_stopped_when_a_signal_of_ours_ended_it(code, stopped, state):
     recorder = JobRecorder(plan(), PLACE, {}, 0)
     (job,) = recorder.ended([ReplicaLife("worker-0", 0, 0, 1, code)], 1, stopped=stopped).jobs
     assert job.state is state
+
+
+def test_a_replica_that_did_not_end_well_has_an_event():
+    recorder = JobRecorder(plan(5, attempt=2), PLACE, {}, 0)
+    lives = [
+        ReplicaLife("worker-0", 0, 0, 5, 0),
+        ReplicaLife("worker-1", 1, 0, 6, 3),
+        ReplicaLife("worker-2", 2, 0, 7, 143),
+        ReplicaLife("worker-3", 3, 0, 8, 137, "out of memory (OOMKilled)"),
+        ReplicaLife("worker-4", 4, 0, 9, 250),
+    ]
+    events = [check_event(event) for event in recorder.ended(lives, 10, stopped=False).events]
+    assert [(event.replica, event.time, event.reason) for event in events] == [
+        ("worker-1", 6, "Exited"),
+        ("worker-2", 7, "Killed"),
+        ("worker-3", 8, "OOMKilled"),
+        ("worker-4", 9, "Exited"),
+    ]
+    assert "status 3" in events[0].message
+    assert "SIGTERM" in events[1].message
+    assert "out of memory" in events[2].message
+    assert {(event.job, event.attempt, event.node, event.cluster, event.project) for event in events} == {
+        ("j", 2, "n1", "c1", "p1")
+    }
+    assert {str(event.level) for event in events} == {"error"}
+    assert {str(event.level) for event in recorder.ended(lives, 10, stopped=True).events} == {"warning"}
+    started = recorder.started(lives).events
+    assert [(event.replica, event.reason, str(event.level)) for event in started][:2] == [
+        ("worker-0", "Restarted", "warning"), ("worker-1", "Restarted", "warning"),
+    ]  # fmt: skip
 
 
 def test_the_first_failure_in_time_decides():

@@ -21,7 +21,7 @@ from jobmeter.ingest.commit import Committer
 from jobmeter.ingest.funnel import Funnel
 from jobmeter.ingest.observe import Observer
 from jobmeter.model.batch import SampleBatch, SeriesKeys
-from jobmeter.model.record import JobRecord, NodeRecord, Records
+from jobmeter.model.record import EventRecord, JobRecord, NodeRecord, Records
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import Series
 from jobmeter.model.time import DAY, HOUR, MAX_TIME_MS, SECOND, TimeRange
@@ -222,6 +222,22 @@ def test_a_body_is_taken_whole_or_not_at_all(house):
     receipt = house.funnel.frames(good + record, WRITER)
     assert (receipt.accepted, receipt.records) == (1, 1)
     assert house.stored() == {NOW: 1.0}
+
+
+def test_events_go_to_their_projects(house):
+    events = [EventRecord(time=NOW, job="j", project=project, reason=project) for project in ("a", "", "a")]
+    records = Records(jobs=[JobRecord(job_id="j", project="b")], events=events)
+    assert house.funnel.records(records, WRITER) == 4
+    told = {project: [event.reason for event in group.events] for project, group in house.registry.recorded}
+    assert told == {"a": ["a", "a"], "default": [""], "b": []}
+
+
+def test_an_event_of_another_project_is_refused_with_all_the_rest(house):
+    stranger = Principal(id="k", name="k", role=Role.WRITER, project="a")
+    records = Records(jobs=[JobRecord(job_id="j")], events=[EventRecord(time=NOW, job="j", project="b")])
+    with pytest.raises(ForbiddenError):
+        house.funnel.records(records, stranger)
+    assert house.registry.recorded == []
 
 
 def test_a_later_frame_wins_over_an_earlier_one(house):

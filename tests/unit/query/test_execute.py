@@ -11,6 +11,7 @@ from jobmeter.access.scope import Scope
 from jobmeter.errors import InvalidRequestError, LimitExceededError, NotFoundError, QueryTimeoutError
 from jobmeter.model.batch import SampleBatch
 from jobmeter.model.catalog import Aggregate
+from jobmeter.model.event import EventFilter
 from jobmeter.model.job import Allocation, Job, JobFilter, JobState, Node, Replica
 from jobmeter.model.series import Series
 from jobmeter.model.time import HOUR, MINUTE, SECOND, TimeRange
@@ -111,6 +112,22 @@ class TestScope:
         house.put(replica("cpu.usage", project="other"), (0, 5.0))
         assert house.value("cpu.usage", subject=JobRef("j1", "default")) == [1.0]
         assert house.value("cpu.usage", subject=JobRef("j1", "other")) == [5.0]
+
+    def test_events_are_cut_to_the_scope(self, house):
+        def asked(scope: Scope, **parts: Any) -> list[tuple[Any, Any]]:
+            house.registry.asked_events.clear()
+            house.executor.run(EventFilter(**parts), scope)
+            return [(one.projects, one.jobs) for one in house.registry.asked_events]
+
+        own, both = frozenset({"default"}), frozenset({"default", "other"})
+        assert asked(ALL) == [(None, ())]
+        assert asked(ALL, projects=both, jobs=("j1",)) == [(both, ("j1",))]
+        assert asked(Scope(own), projects=both) == [(own, ())]
+        assert asked(Scope(own), nodes=frozenset({"n"})) == [(own, ())]
+        assert asked(Scope(own), projects=frozenset({"other"})) == []
+        assert asked(Scope(own, "j1")) == [(own, ("j1",))]
+        assert asked(Scope(own, "j1"), jobs=("j1", "j2")) == [(own, ("j1",))]
+        assert asked(Scope(own, "j1"), jobs=("j2",)) == []
 
     def test_listings_are_cut_to_the_scope(self, house):
         house.registry.add_job(running_job("j2", "other"))

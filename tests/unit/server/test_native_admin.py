@@ -165,7 +165,7 @@ def test_status_tells_sizes_and_work(server):
     status = server.call("GET", "/status").json()
     assert status["rows"]["samples"] == 1
     assert status["rolled_until"] is None
-    server.application.background.round()
+    server.application.background[0].round()
     assert server.call("GET", "/status").json()["rolled_until"] == NOW - 900_000
 
 

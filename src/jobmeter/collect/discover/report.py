@@ -115,7 +115,9 @@ class NodeReporter:
         if info == self._told and now_ms - self._told_ms < _AGAIN_MS:
             return Records()
         self._told, self._told_ms = info, now_ms
-        return Records(nodes=[NodeRecord(name=self._place.node, cluster=self._place.cluster, info=info)])
+        place = self._place
+        node = NodeRecord(name=place.node, cluster=place.cluster, resource_group=place.resource_group, info=info)
+        return Records(nodes=[node])
 
     def _info(self) -> dict[str, Any]:
         memory = (files.read_pairs(f"{self._proc}/meminfo") or {}).get(b"MemTotal")

@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from signal import Signals
 
 from jobmeter.collect.base import Place
 from jobmeter.collect.launch.plan import Plan
+from jobmeter.model.event import EventSource, Level
 from jobmeter.model.job import JobState
-from jobmeter.model.record import JobRecord, Records, ReplicaRecord
+from jobmeter.model.record import EventRecord, JobRecord, Records, ReplicaRecord
 
 _LONGEST_COMMAND = 8_192
+_SIGNALS = 128
 
 
 @dataclass(slots=True)
@@ -34,14 +37,39 @@ class JobRecorder:
 
     def started(self, lives: list[ReplicaLife]) -> Records:
         """The job as it begins."""
-        return self._records(JobState.RUNNING, lives)
+        records = self._records(JobState.RUNNING, lives)
+        if self._plan.attempt:
+            message = f"Started again, attempt {self._plan.attempt}."
+            records.events.extend(self._event(life, life.start, Level.WARNING, "Restarted", message) for life in lives)
+        return records
 
     def ended(self, lives: list[ReplicaLife], end: int, *, stopped: bool) -> Records:
         """The job as it ended. ``stopped``: because somebody sent a signal that ends things."""
         code = exit_status(lives)
         state = JobState.SUCCEEDED if code == 0 else JobState.STOPPED if stopped else JobState.FAILED
         reasons = [f"{life.name}: {life.reason}" if len(lives) > 1 else life.reason for life in lives if life.reason]
-        return self._records(state, lives, end=end, exit_code=code, error="; ".join(reasons))
+        records = self._records(state, lives, end=end, exit_code=code, error="; ".join(reasons))
+        level = Level.WARNING if stopped else Level.ERROR
+        for life in lives:
+            if life.exit_code:
+                time_ms = end if life.end is None else life.end
+                records.events.append(self._event(life, time_ms, level, *how_it_ended(life.exit_code, life.reason)))
+        return records
+
+    def _event(self, life: ReplicaLife, time_ms: int, level: Level, reason: str, message: str) -> EventRecord:
+        return EventRecord(
+            time=time_ms,
+            project=self._place.project,
+            job=self._plan.job,
+            replica=life.name,
+            attempt=self._plan.attempt,
+            cluster=self._place.cluster,
+            node=self._place.node,
+            source=EventSource.REPLICA,
+            level=level,
+            reason=reason,
+            message=message,
+        )
 
     def _records(
         self,
@@ -86,6 +114,17 @@ class JobRecorder:
             exit_code=life.exit_code,
             reason=life.reason,
         )
+
+
+def how_it_ended(exit_code: int, evidence: str) -> tuple[str, str]:
+    """A word and a sentence for an exit status as a shell shows it: above 128 it is a signal's."""
+    number = exit_code - _SIGNALS
+    try:
+        name = Signals(number).name
+    except ValueError:
+        return "Exited", f"Exited with status {exit_code}."
+    told = f"Ended by signal {number} ({name}), exit status {exit_code}."
+    return ("OOMKilled", f"{told} Evidence: {evidence}.") if evidence else ("Killed", told)
 
 
 def exit_status(lives: list[ReplicaLife]) -> int:

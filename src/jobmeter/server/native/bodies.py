@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from jobmeter.model.event import Event, EventSource, Level
 from jobmeter.model.job import (
     Allocation,
     AllocationSource,
@@ -94,6 +95,22 @@ class NodeBody(msgspec.Struct, frozen=True):
     first_seen: int | None
     last_seen: int | None
     info: dict[str, Any]
+
+
+class EventBody(msgspec.Struct, frozen=True):
+    """Something that happened. Names that do not apply are empty."""
+
+    time: int
+    project: str
+    job: str
+    replica: str
+    attempt: int
+    cluster: str
+    node: str
+    source: EventSource
+    level: Level
+    reason: str
+    message: str
 
 
 class JobList(msgspec.Struct, frozen=True):
@@ -205,6 +222,11 @@ def replica_body(replica: Replica) -> ReplicaBody:
 def allocation_body(allocation: Allocation) -> AllocationBody:
     """The allocation with every field."""
     return AllocationBody(**{name: getattr(allocation, name) for name in Allocation.__struct_fields__})
+
+
+def event_body(event: Event) -> EventBody:
+    """The event with every field."""
+    return EventBody(**{name: getattr(event, name) for name in Event.__struct_fields__})
 
 
 def node_body(node: Node) -> NodeBody:

@@ -12,7 +12,7 @@ from jobmeter.dialects.base import Answer, path_parameters
 from jobmeter.errors import JobmeterError, NotFoundError
 from jobmeter.server.dialect_door import DialectVisit
 from jobmeter.server.exchange import Exchange
-from jobmeter.server.native import catalog, ingest, jobs, keys, logs, metrics, nodes, problem, share, status
+from jobmeter.server.native import catalog, events, ingest, jobs, keys, logs, metrics, nodes, problem, share, status
 from jobmeter.server.native.endpoint import Endpoint, Stream, run
 from jobmeter.server.services import Services
 
@@ -23,6 +23,7 @@ ENDPOINTS: Sequence[Endpoint] = (
     *jobs.ENDPOINTS,
     *metrics.ENDPOINTS,
     *logs.ENDPOINTS,
+    *events.ENDPOINTS,
     *share.ENDPOINTS,
     *nodes.ENDPOINTS,
     *catalog.ENDPOINTS,

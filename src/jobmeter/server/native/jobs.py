@@ -126,7 +126,7 @@ ENDPOINTS = (
         text="What a record leaves out stays as it was.",
         work=_record,
         answer=Recorded,
-        body_text='A job record, an array of them, or `{"jobs": [...], "nodes": [...]}`.',
+        body_text='A job record, an array of them, or `{"jobs": [...], "nodes": [...], "events": [...]}`.',
         example=_EXAMPLE,
         lane="write",
     ),

@@ -1,11 +1,14 @@
 """``/nodes``: the machines that agents run on."""
 
+from jobmeter.server.native.arguments import Query
 from jobmeter.server.native.bodies import NodeList, node_body
 from jobmeter.server.native.endpoint import PROJECT, Ask, Endpoint
 
 
 def _list(ask: Ask) -> NodeList:
-    return NodeList([node_body(node) for node in ask.services.registry.nodes(ask.scope.projects)])
+    groups = ask.arguments.texts("resource_group")
+    found = ask.services.registry.nodes(ask.scope.projects)
+    return NodeList([node_body(node) for node in found if not groups or node.resource_group in groups])
 
 
 ENDPOINTS = (
@@ -18,6 +21,6 @@ ENDPOINTS = (
         summary="List nodes",
         work=_list,
         answer=NodeList,
-        queries=(PROJECT,),
+        queries=(Query("resource_group", "Only nodes of these resource groups.", many=True), PROJECT),
     ),
 )
