@@ -1,13 +1,13 @@
 """Stand-ins that tests of the funnel and of questions share: a clock that is set, a registry in dictionaries."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
 
 from jobmeter.access.principal import Principal, Role
 from jobmeter.model.event import EventFilter, EventPage
-from jobmeter.model.job import Allocation, Job, JobFilter, JobPage, JobState, JobView, Node, Project, Replica
+from jobmeter.model.job import Allocation, Job, JobFilter, JobPage, JobSize, JobState, JobView, Node, Project, Replica
 from jobmeter.model.record import Records
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import TimeRange
@@ -77,6 +77,9 @@ class FakeRegistry:
     def projects(self, names: frozenset[str] | None, now_ms: int) -> list[Project]:
         found = {project for project, _ in self.views if names is None or project in names}
         return [Project(name=name) for name in sorted(found)]
+
+    def sizes(self, jobs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], JobSize]:
+        return {job: JobSize(replicas=len(self.views[job].replicas)) for job in jobs if job in self.views}
 
     def job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView]:
         return [

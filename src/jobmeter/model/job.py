@@ -160,6 +160,19 @@ class ProjectsQuestion(msgspec.Struct, Asks[list[Project]], frozen=True, kw_only
     names: frozenset[str] | None = None
 
 
+class JobSize(msgspec.Struct, frozen=True, kw_only=True):
+    """How many replicas a job has, and the most GPUs that one of them had on one node."""
+
+    replicas: int = 0
+    gpus: int = 0
+
+
+class SizesQuestion(msgspec.Struct, Asks[list[JobSize]], frozen=True, kw_only=True):
+    """How large each of these jobs, (project, id), is. One that the asker may not see has nothing."""
+
+    jobs: tuple[tuple[str, str], ...]
+
+
 class JobPage(msgspec.Struct, frozen=True):
     """One page of jobs, and how many match in all."""
 

@@ -12,7 +12,7 @@ from jobmeter.errors import InvalidRequestError, LimitExceededError, NotFoundErr
 from jobmeter.model.batch import Float64s, Int64s
 from jobmeter.model.catalog import Metric
 from jobmeter.model.event import EventFilter, EventPage
-from jobmeter.model.job import Job, JobFilter, JobPage, JobView, Node, Project, ProjectsQuestion
+from jobmeter.model.job import Job, JobFilter, JobPage, JobSize, JobView, Node, Project, ProjectsQuestion, SizesQuestion
 from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.question import Asks
 from jobmeter.model.series import job_key
@@ -74,6 +74,7 @@ class Executor:
             JobQuestion: lambda question, scope: self._view(question.ref, scope),
             JobFilter: self._list,
             ProjectsQuestion: self._list_projects,
+            SizesQuestion: self._sizes,
             EventFilter: self._events,
             LogQuestion: self._lines,
             MetricNamesQuestion: self._metric_names,
@@ -261,6 +262,10 @@ class Executor:
             return JobPage([], 0)
         projects, ids = seen
         return self._registry.jobs(msgspec.structs.replace(question, projects=projects, ids=ids), self._clock.now_ms())
+
+    def _sizes(self, question: SizesQuestion, scope: Scope) -> list[JobSize]:
+        found = self._registry.sizes([job for job in question.jobs if scope.allows(*job)])
+        return [found.get(job, JobSize()) for job in question.jobs]
 
     def _list_projects(self, question: ProjectsQuestion, scope: Scope) -> list[Project]:
         names = question.names

@@ -1,12 +1,12 @@
 """What the registry offers. One implementation over SQLAlchemy Core serves SQLite and PostgreSQL."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from jobmeter.model.event import EventFilter, EventPage
-from jobmeter.model.job import Allocation, Job, JobFilter, JobPage, JobView, Node, Project
+from jobmeter.model.job import Allocation, Job, JobFilter, JobPage, JobSize, JobView, Node, Project
 from jobmeter.model.record import Records
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import TimeRange
@@ -90,6 +90,10 @@ class Registry(Protocol):
 
     def projects(self, names: frozenset[str] | None, now_ms: int) -> list[Project]:
         """The projects of those names (None: all) that something was ever written to, by name."""
+        ...
+
+    def sizes(self, jobs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], JobSize]:
+        """How large each of these jobs, (project, id), is."""
         ...
 
     def job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView]:

@@ -1,16 +1,16 @@
 """The registry over SQL: each method one transaction, the work done in the modules beside this one."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jobmeter.model.event import EventFilter, EventPage
-from jobmeter.model.job import Allocation, Job, JobFilter, JobPage, JobView, Node, Project
+from jobmeter.model.job import Allocation, Job, JobFilter, JobPage, JobSize, JobView, Node, Project
 from jobmeter.model.record import Records
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import DAY, SECOND, TimeRange
-from jobmeter.registry import backup, events, groups, jobs, keys, listing, nodes, observe, projects, schema
+from jobmeter.registry import backup, events, groups, jobs, keys, listing, nodes, observe, projects, schema, sizes
 from jobmeter.registry import records as recording
 from jobmeter.registry import rows as rows_
 from jobmeter.registry.base import Observation, Registry, StoredKey
@@ -94,6 +94,11 @@ class SqlRegistry(Registry):
         """See ``Registry.projects``."""
         with self._database.read() as connection:
             return projects.list_projects(connection, names, now_ms)
+
+    def sizes(self, jobs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], JobSize]:
+        """See ``Registry.sizes``."""
+        with self._database.read() as connection:
+            return sizes.job_sizes(connection, jobs)
 
     def job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView]:
         """See ``Registry.job``."""

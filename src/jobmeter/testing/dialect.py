@@ -57,7 +57,7 @@ from jobmeter.errors import (
 )
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.model.event import EventFilter, EventPage
-from jobmeter.model.job import Job, JobFilter, JobPage, JobView, Project, ProjectsQuestion
+from jobmeter.model.job import Job, JobFilter, JobPage, JobSize, JobView, Project, ProjectsQuestion, SizesQuestion
 from jobmeter.model.log import LogPage
 from jobmeter.model.question import Asks
 from jobmeter.model.time import parse_time
@@ -220,7 +220,7 @@ def result_of(given: Any, question: Asks[Any]) -> Any:  # noqa: ANN401 - each qu
             return _metric_result(given or {"lines": []}, question)
         case JobQuestion():
             return msgspec.convert(_job_view(given, question.ref), JobView)
-        case JobFilter() | ProjectsQuestion() | MetricNamesQuestion() | LogQuestion() | EventFilter():
+        case JobFilter() | ProjectsQuestion() | SizesQuestion() | MetricNamesQuestion() | LogQuestion() | EventFilter():
             return _listing(given, question)
         case ShareQuestion():
             return ShareToken(given["token"], given["expires_ms"]) if given else ShareToken("token", 0)
@@ -240,6 +240,8 @@ def _listing(given: Any, question: Any) -> Any:  # noqa: ANN401
             return msgspec.convert(given or {"jobs": [], "total": 0}, JobPage)
         case ProjectsQuestion():
             return msgspec.convert(given or [], list[Project])
+        case SizesQuestion():
+            return msgspec.convert([*(given or ()), *({} for _ in question.jobs)][: len(question.jobs)], list[JobSize])
         case MetricNamesQuestion():
             return given or []
         case LogQuestion():

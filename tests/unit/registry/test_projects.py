@@ -1,6 +1,7 @@
 """Which projects there are, on both databases."""
 
-from jobmeter.model.record import JobRecord, NodeRecord, Records
+from jobmeter.model.job import JobSize
+from jobmeter.model.record import JobRecord, NodeRecord, Records, ReplicaRecord
 from jobmeter.registry.base import Observation, Registry
 
 NOW = 1_790_000_000_000
@@ -55,3 +56,21 @@ def test_a_project_without_jobs_has_no_newest_one(registry):
         ("p-1", None, None),
         ("p-2", None, None),
     ]
+
+
+def test_the_size_of_many_jobs_is_counted_at_once(registry):
+    def member(name, node, *devices, attempt=0):
+        return ReplicaRecord(name=name, node=node, devices=list(devices), attempt=attempt, start=NOW)
+
+    moved = [member("w-0", "a", "gpu0", "gpu1"), member("w-0", "b", "gpu0", "gpu1", "gpu2", attempt=1)]
+    _record(registry, "p-1", "big", start=NOW, replicas=[*moved, member("w-1", "a", "gpu2", "npu0", "npu1")])
+    _record(registry, "p-2", "big", start=NOW, replicas=["w-0", "w-1", "w-2"])
+    _record(registry, "p-1", "empty", start=NOW)
+    asked = [("p-1", "big"), ("p-2", "big"), ("p-1", "empty"), ("p-3", "big"), ("p-1", "gone")]
+    found = registry.sizes(asked)
+    assert found["p-1", "big"] == JobSize(replicas=2, gpus=3)
+    assert found["p-2", "big"] == JobSize(replicas=3, gpus=0)
+    assert [found.get(job, JobSize()) for job in asked[2:]] == [JobSize()] * 3
+    many = [("p-1", f"j{number}") for number in range(3000)]
+    assert set(registry.sizes([*many, asked[0]]).values()) == {JobSize(), JobSize(replicas=2, gpus=3)}
+    assert registry.sizes([]) == {}

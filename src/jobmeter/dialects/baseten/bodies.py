@@ -1,26 +1,25 @@
 """Jobs and projects as Baseten writes them. The order of the keys is that of its documents."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from jobmeter.dialects.baseten.names import DEFAULT_STATUS, NAME, STATUS_KEY, STATUSES
-from jobmeter.model.job import Allocation, InstanceType, Job, JobView, Project
+from jobmeter.model.job import InstanceType, Job, JobSize, JobView, Project
 from jobmeter.model.time import iso
 
 _MIB = 1 << 20
 
 
-def job_body(view: JobView) -> dict[str, Any]:
+def job_body(job: Job, size: JobSize) -> dict[str, Any]:
     """A ``TrainingJobV1``. What nobody said is null, 0 or empty where null is not allowed; ``user`` is then absent."""
-    job = view.job
     kept = extra(job)
     body = {
         "id": job.id,
         "created_at": iso(created(job)),
         "current_status": status(job),
         "error_message": job.error or None,
-        "instance_type": instance_type(view),
-        "node_count": max(1, len({replica.name for replica in view.replicas})),
+        "instance_type": instance_type(job, size),
+        "node_count": max(1, size.replicas),
         "updated_at": iso(updated(job)),
         "training_project_id": job.project,
         "training_project": summary(job.project),
@@ -33,16 +32,17 @@ def job_body(view: JobView) -> dict[str, Any]:
     return {**body, "user": {"email": job.user}} if job.user else body
 
 
-def project_body(project: Project, latest: JobView | None) -> dict[str, Any]:
-    """A ``TrainingProjectV1``: its id is its name. One without jobs is as old as time."""
+def project_body(project: Project, size: JobSize) -> dict[str, Any]:
+    """A ``TrainingProjectV1``: its id is its name. One without jobs is as old as time. ``size`` is its newest job's."""
+    latest = project.latest
     moment = 0 if project.created is None else project.created
-    changed = moment if latest is None else max(moment, updated(latest.job))
+    changed = moment if latest is None else max(moment, updated(latest))
     return {
         **summary(project.name),
         "created_at": iso(moment),
         "updated_at": iso(changed),
         "team_name": None,
-        "latest_job": None if latest is None else job_body(latest),
+        "latest_job": None if latest is None else job_body(latest, size),
     }
 
 
@@ -74,13 +74,28 @@ def updated(job: Job) -> int:
     return max((time for time in known if time is not None), default=created(job))
 
 
-def instance_type(view: JobView) -> dict[str, Any]:
+def size_of(view: JobView) -> JobSize:
+    """How large a job is of which everything is known."""
+    devices: dict[tuple[str, str, str], set[str]] = {}
+    for one in view.allocations:
+        if one.device.startswith("gpu"):
+            devices.setdefault((one.replica, one.cluster, one.node), set()).add(one.device)
+    gpus = max(map(len, devices.values()), default=0)
+    return JobSize(replicas=len({replica.name for replica in view.replicas}), gpus=gpus)
+
+
+def view_body(view: JobView) -> dict[str, Any]:
+    """As ``job_body``."""
+    return job_body(view.job, size_of(view))
+
+
+def instance_type(job: Job, size: JobSize) -> dict[str, Any]:
     """An ``InstanceTypeV1``.
 
     From the record's instance type, else from what one replica was allowed (the job's limits) and had (allocations).
     """
-    kind = view.job.instance_type or InstanceType()
-    limits, kept = view.job.limits, kind.extra
+    kind = job.instance_type or InstanceType()
+    limits, kept = job.limits, kind.extra
     return {
         "id": kind.id or kind.name,
         "name": kind.name or kind.id,
@@ -88,7 +103,7 @@ def instance_type(view: JobView) -> dict[str, Any]:
             _whole(kept, "memory_limit_mib"), _mib(kind.memory), _mib(limits.get("memory.limit")), 0
         ),
         "millicpu_limit": _first(_whole(kept, "millicpu_limit"), _milli(kind.cpu), _milli(limits.get("cpu.limit")), 0),
-        "gpu_count": _first(kind.gpu_count, _most_gpus(view.allocations)),
+        "gpu_count": _first(kind.gpu_count, size.gpus),
         "gpu_type": kind.gpu_type or None,
         "gpu_memory_limit_mib": _first(
             _whole(kept, "gpu_memory_limit_mib"), _mib(kind.gpu_memory), _mib(limits.get("gpu.memory.limit"))
@@ -106,15 +121,6 @@ def _mib(size: float | None) -> int | None:
 
 def _milli(cores: float | None) -> int | None:
     return None if cores is None else round(cores * 1000)
-
-
-def _most_gpus(allocations: Iterable[Allocation]) -> int:
-    """The most GPUs that one replica had on one node."""
-    devices: dict[tuple[str, str, str], set[str]] = {}
-    for one in allocations:
-        if one.device.startswith("gpu"):
-            devices.setdefault((one.replica, one.cluster, one.node), set()).add(one.device)
-    return max(map(len, devices.values()), default=0)
 
 
 def _text(kept: Mapping[str, Any], name: str) -> str | None:

@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask
 from jobmeter.dialects.baseten.arguments import Arguments
-from jobmeter.dialects.baseten.bodies import created, job_body
+from jobmeter.dialects.baseten.bodies import created, view_body
 from jobmeter.dialects.baseten.operations.common import JOB_PARAMETERS, JOB_PATH, RATE, answer, job_ref
 from jobmeter.model.job import Checkpoint, Job
 from jobmeter.model.time import iso
@@ -23,7 +23,7 @@ def list_checkpoints(call: Call, context: Context) -> Steps:  # noqa: ARG001 - t
     """Every checkpoint, oldest first."""
     view = yield from ask(JobQuestion(job_ref(context)))
     bodies = [_checkpoint(one, view.job) for one in _sorted(view.job)]
-    return answer({"training_job": job_body(view), "checkpoints": bodies})
+    return answer({"training_job": view_body(view), "checkpoints": bodies})
 
 
 def list_files(call: Call, context: Context) -> Steps:

@@ -1,16 +1,16 @@
 """What the operations share: how they answer, which job a path names, and how often each may be called."""
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import msgspec
 
 from jobmeter.access.limit import Rate
 from jobmeter.dialects.base import Answer, Context, Parameter, ask
-from jobmeter.errors import NotFoundError
-from jobmeter.model.job import Job, JobView
+from jobmeter.dialects.baseten.bodies import job_body
+from jobmeter.model.job import Job, SizesQuestion
 from jobmeter.model.question import Asks
-from jobmeter.query.request import JobQuestion, JobRef
+from jobmeter.query.request import JobRef
 
 MOST_JOBS = 1_000
 """How many jobs one answer lists at most."""
@@ -31,12 +31,7 @@ def job_ref(context: Context) -> JobRef:
     return JobRef(context.path["training_job_id"], context.path["training_project_id"])
 
 
-def views_of(jobs: Iterable[Job]) -> Generator[Asks[Any], Any, list[JobView]]:
-    """Each job with its replicas and allocations; one that is gone by now is left out."""
-    views = []
-    for job in jobs:
-        try:
-            views.append((yield from ask(JobQuestion(JobRef(job.id, job.project)))))
-        except NotFoundError:
-            continue
-    return views
+def job_bodies(jobs: Sequence[Job]) -> Generator[Asks[Any], Any, list[dict[str, Any]]]:
+    """The bodies of jobs, in their order."""
+    sizes = yield from ask(SizesQuestion(jobs=tuple((job.project, job.id) for job in jobs)))
+    return [job_body(job, size) for job, size in zip(jobs, sizes, strict=True)]

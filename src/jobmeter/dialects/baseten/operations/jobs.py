@@ -8,7 +8,7 @@ from typing import Any
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Context, DeleteJob, Operation, Parameter, RecordJobs, Steps, StopJob, ask
 from jobmeter.dialects.baseten.arguments import Arguments
-from jobmeter.dialects.baseten.bodies import job_body
+from jobmeter.dialects.baseten.bodies import view_body
 from jobmeter.dialects.baseten.names import NAME
 from jobmeter.dialects.baseten.operations.common import JOB_PARAMETERS, JOB_PATH, RATE, answer, job_ref
 from jobmeter.dialects.baseten.operations.projects import project
@@ -25,7 +25,7 @@ def get_job(call: Call, context: Context) -> Steps:  # noqa: ARG001 - the shape 
     """One job and its project."""
     view = yield from ask(JobQuestion(job_ref(context)))
     body = yield from project(view.job.project, context)
-    return answer({"training_project": body, "training_job": job_body(view)})
+    return answer({"training_project": body, "training_job": view_body(view)})
 
 
 def update_job(call: Call, context: Context) -> Steps:
@@ -43,14 +43,14 @@ def update_job(call: Call, context: Context) -> Steps:
         record = JobRecord(job_id=view.job.id, project=view.job.project, extra={NAME: wanted})
         yield from ask(RecordJobs(Records(jobs=[record])))
         view = yield from ask(JobQuestion(ref))
-    return answer({"training_job": job_body(view)})
+    return answer({"training_job": view_body(view)})
 
 
 def stop_job(call: Call, context: Context) -> Steps:  # noqa: ARG001
     """Note that the job is to stop."""
     yield from ask(StopJob(job_ref(context)))
     view = yield from ask(JobQuestion(job_ref(context)))
-    return answer({"training_job": job_body(view)})
+    return answer({"training_job": view_body(view)})
 
 
 def delete_job(call: Call, context: Context) -> Steps:  # noqa: ARG001

@@ -4,12 +4,13 @@ https://docs.baseten.co/reference/training-api/get-training-job-metrics
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask
 from jobmeter.dialects.baseten.arguments import Arguments
-from jobmeter.dialects.baseten.bodies import job_body
+from jobmeter.dialects.baseten.bodies import view_body
 from jobmeter.dialects.baseten.names import CACHE_METRICS, METRICS, NODE_METRICS
 from jobmeter.dialects.baseten.operations.common import JOB_PARAMETERS, JOB_PATH, RATE, answer, job_ref
 from jobmeter.model.catalog import CATALOG, Scope
@@ -37,7 +38,7 @@ def job_metrics(call: Call, context: Context) -> Steps:
     return answer(
         {
             **nodes.get(_leader(view, nodes), _node({}, {})),
-            "training_job": job_body(view),
+            "training_job": view_body(view),
             "cache": cache if any(cache.values()) else None,
             "per_node_metrics": [{"node_id": name, "metrics": metrics} for name, metrics in nodes.items()],
         }
@@ -149,8 +150,12 @@ def _points(lines: Sequence[Line]) -> Points:
     return [_point(time, sum(found[time]) / len(found[time])) for time in sorted(found)]
 
 
+# The lines of one answer share their times.
+_stamp = lru_cache(maxsize=16_384)(iso)
+
+
 def _point(time: int, value: float) -> dict[str, Any]:
-    return {"value": int(value) if value.is_integer() else value, "timestamp": iso(time)}
+    return {"value": int(value) if value.is_integer() else value, "timestamp": _stamp(time)}
 
 
 _TEXT = (

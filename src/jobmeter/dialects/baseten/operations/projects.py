@@ -3,16 +3,16 @@
 https://docs.baseten.co/reference/training-api/list-training-projects
 """
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Sequence
 from typing import Any
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Context, MissingFieldError, Operation, Parameter, Steps, ask
 from jobmeter.dialects.baseten.arguments import Arguments
-from jobmeter.dialects.baseten.bodies import created, job_body, project_body
-from jobmeter.dialects.baseten.operations.common import MOST_JOBS, PROJECT_PARAMETER, RATE, answer, views_of
+from jobmeter.dialects.baseten.bodies import created, project_body
+from jobmeter.dialects.baseten.operations.common import MOST_JOBS, PROJECT_PARAMETER, RATE, answer, job_bodies
 from jobmeter.errors import InvalidRequestError, NotFoundError
-from jobmeter.model.job import JobFilter, Project, ProjectsQuestion
+from jobmeter.model.job import JobFilter, JobSize, Project, ProjectsQuestion, SizesQuestion
 from jobmeter.model.question import Asks
 from jobmeter.model.time import iso
 
@@ -57,8 +57,7 @@ def list_jobs(call: Call, context: Context) -> Steps:  # noqa: ARG001
     name = context.path["training_project_id"]
     body = yield from project(name, context)
     page = yield from ask(JobFilter(projects=frozenset({name}), limit=MOST_JOBS))
-    views = yield from views_of(page.jobs)
-    return answer({"training_project": body, "training_jobs": [job_body(view) for view in views]})
+    return answer({"training_project": body, "training_jobs": (yield from job_bodies(page.jobs))})
 
 
 def project(name: str, context: Context) -> Generator[Asks[Any], Any, dict[str, Any]]:
@@ -79,12 +78,11 @@ def cache_summary(call: Call, context: Context) -> Steps:  # noqa: ARG001
     return answer({"timestamp": iso(context.now_ms), "project_id": name, "file_summaries": []})
 
 
-def _bodies(projects: Iterable[Project]) -> Bodies:
-    bodies = []
-    for one in projects:
-        views = yield from views_of([] if one.latest is None else [one.latest])
-        bodies.append(project_body(one, views[0] if views else None))
-    return bodies
+def _bodies(projects: Sequence[Project]) -> Bodies:
+    latest = [one.latest for one in projects if one.latest is not None]
+    sizes = yield from ask(SizesQuestion(jobs=tuple((job.project, job.id) for job in latest)))
+    by_project = {job.project: size for job, size in zip(latest, sizes, strict=True)}
+    return [project_body(one, by_project.get(one.name, JobSize())) for one in projects]
 
 
 def _newest_first(one: Project) -> tuple[int, str]:

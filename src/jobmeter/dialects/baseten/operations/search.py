@@ -9,9 +9,9 @@ from typing import Any
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask
 from jobmeter.dialects.baseten.arguments import Arguments
-from jobmeter.dialects.baseten.bodies import created, job_body
+from jobmeter.dialects.baseten.bodies import created
 from jobmeter.dialects.baseten.names import DEFAULT_STATUS, NAME, STATUS_KEY, STATUSES
-from jobmeter.dialects.baseten.operations.common import MOST_JOBS, RATE, answer, views_of
+from jobmeter.dialects.baseten.operations.common import MOST_JOBS, RATE, answer, job_bodies
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.job import Condition, Job, JobFilter, JobState, Operator
 from jobmeter.model.question import Asks
@@ -35,8 +35,7 @@ def search_jobs(call: Call, context: Context) -> Steps:  # noqa: ARG001 - the sh
         ),
         list(filters(statuses)) if statuses else [(frozenset(), ())],
     )
-    views = yield from views_of(jobs)
-    return answer({"training_jobs": [job_body(view) for view in views]})
+    return answer({"training_jobs": (yield from job_bodies(jobs))})
 
 
 def filters(statuses: Sequence[str]) -> Iterator[Filter]:

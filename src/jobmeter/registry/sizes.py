@@ -1,0 +1,49 @@
+"""How large jobs are, for many at once: counted by the database, since a listing needs no replica by its name."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from jobmeter.model.job import JobSize
+from jobmeter.registry.schema import allocations, replicas
+from jobmeter.registry.statements import chunks
+
+
+def job_sizes(connection: sa.Connection, jobs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], JobSize]:
+    """See ``Registry.sizes``."""
+    by_project: dict[str, list[str]] = {}
+    for project, job in jobs:
+        by_project.setdefault(project, []).append(job)
+    found: dict[tuple[str, str], JobSize] = {}
+    for project, ids in by_project.items():
+        for some in chunks(ids):
+            members = _counted(connection, _replicas(project, some))
+            gpus = _counted(connection, _gpus(project, some))
+            for job in some:
+                found[project, job] = JobSize(replicas=members.get(job, 0), gpus=gpus.get(job, 0))
+    return found
+
+
+def _counted(connection: sa.Connection, question: sa.Select[Any]) -> Mapping[str, int]:
+    return {str(job): int(number) for job, number in connection.execute(question)}
+
+
+def _replicas(project: str, jobs: Sequence[str]) -> sa.Select[Any]:
+    one = replicas.c
+    return (
+        sa.select(one.job, sa.func.count(sa.distinct(one.name)))
+        .where(one.project == project, one.job.in_(jobs))
+        .group_by(one.job)
+    )
+
+
+def _gpus(project: str, jobs: Sequence[str]) -> sa.Select[Any]:
+    one = allocations.c
+    by_node = (
+        sa.select(one.job, sa.func.count(sa.distinct(one.device)).label("number"))
+        .where(one.project == project, one.job.in_(jobs), one.device.startswith("gpu"))
+        .group_by(one.job, one.replica, one.cluster, one.node)
+        .subquery()
+    )
+    return sa.select(by_node.c.job, sa.func.max(by_node.c.number)).group_by(by_node.c.job)
