@@ -32,6 +32,11 @@ class Received:
         records = [json.loads(read) for body in self.bodies for kind, read in read_body(body) if kind == 2]
         return [node for record in records for node in record.get("nodes", [])]
 
+    @property
+    def events(self):
+        records = [json.loads(read) for body in self.bodies for kind, read in read_body(body) if kind == 2]
+        return [event for record in records for event in record.get("events", [])]
+
     def values(self, metric, **names):
         """[(time, value)] of a metric, in the order of time."""
         return sorted(

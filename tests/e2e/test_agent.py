@@ -36,7 +36,7 @@ def wait_until(condition, seconds=60):
 
 
 def test_one_measurement_holds_the_node_and_itself(server, tmp_path):
-    done = once(server.url, tmp_path / "spool", "--node", "n7", "--cluster", "c7")
+    done = once(server.url, tmp_path / "spool", "--node", "n7", "--cluster", "c7", "--resource-group", "rg 7")
     assert done.returncode == 0, done.stderr
     names = {sample.series.metric for sample in server.samples}
     assert {"node.cpu.time", "node.memory.available", "node.load1", "agent.cpu.time"} <= names
@@ -44,7 +44,7 @@ def test_one_measurement_holds_the_node_and_itself(server, tmp_path):
     assert {(s.series.node, s.series.cluster) for s in server.samples} == {("n7", "c7")}
     assert {s.value for s in server.samples if s.series.metric == "agent.collect.success"} == {1.0}
     (node,) = server.nodes
-    assert (node["name"], node["cluster"]) == ("n7", "c7")
+    assert (node["name"], node["cluster"], node["resource_group"]) == ("n7", "c7", "rg 7")
     path, headers = server.headers[0]
     assert path == "/api/jobmeter/v1/ingest"
     assert headers["Authorization"] == "Bearer secret"

@@ -74,6 +74,19 @@ def test_show(jobmeter, job):
     assert "cpu.usage" in {metric["metric"] for metric in document["summary"]["metrics"]}
 
 
+def test_events(jobmeter, job):
+    [event, *replicas] = json.loads(jobmeter("events", job, "--json").out)
+    assert (event["job"], event["replica"], event["source"], event["reason"]) == (job, "", "state", "Running")
+    assert {(event["replica"], event["reason"]) for event in replicas} == {
+        ("worker-0", "Running"),
+        ("worker-1", "Running"),
+    }
+    lines = jobmeter("events", job, "--limit", "2").out.splitlines()
+    assert lines[0].split() == ["time", "replica", "source", "level", "reason", "message"]
+    assert lines[-1] == "the newest 2 of 3 events: --limit 3 shows all"
+    assert jobmeter("events", job, "--level", "error").out == "no event matches\n"
+
+
 def test_metrics_in_every_form(jobmeter, job, tmp_path):
     ask = ("metrics", job, "--metric", "cpu.usage", "--step", "30s")
     table = jobmeter(*ask).out

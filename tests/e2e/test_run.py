@@ -215,6 +215,10 @@ sys.exit(5 if os.environ["RANK"] == "1" else 0)
         ("worker-2", 2, 0),
     ]
     assert last["state"] == "Failed"
+    (event,) = server.events
+    assert (event["job"], event["replica"], event["reason"]) == (last["job_id"], "worker-1", "Exited")
+    assert (event["level"], event["source"]) == ("error", "replica")
+    assert "status 5" in event["message"]
     assert {sample.series.replica for sample in server.samples if sample.series.metric == "cpu.time"} == {
         "worker-0",
         "worker-1",
@@ -305,6 +309,7 @@ def test_a_kill_for_want_of_memory_is_told(run, server):
         assert last["state"] == "Failed"
         assert "OOMKilled" in last["error"]
         assert "OOMKilled" in last["replicas"][0]["reason"]
+        assert [event["reason"] for event in server.events] == ["OOMKilled"]
         assert last["limits"]["memory.limit"] == 96 * 2**20
     finally:
         deadline = time.monotonic() + 5
