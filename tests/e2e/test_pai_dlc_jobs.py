@@ -5,6 +5,7 @@ import json
 import re
 import time
 from datetime import UTC, datetime
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -104,7 +105,7 @@ def _precise(time_ms):
     return datetime.fromtimestamp(time_ms / 1000, tz=UTC).isoformat(timespec="milliseconds")
 
 
-BODY = {
+BODY: dict[str, Any] = {
     "DisplayName": "resnet-50",
     "JobType": "PyTorchJob",
     "UserCommand": "python train.py --lr 0.1",
@@ -282,7 +283,7 @@ def test_every_filter_finds_what_fits(server, keys, many):
     def priority(job):
         return job["extra"]["pai-dlc"]["Priority"]
 
-    filters = [
+    filters: list[tuple[dict[str, Any], Any]] = [
         ({}, lambda job: True),
         ({"JobId": "DLCMANY0007"}, lambda job: job["job_id"] == "dlcmany0007"),
         (chosen, lambda job: job["job_id"] in {"dlcmany0003", "dlcmany0005"}),
