@@ -14,7 +14,9 @@ from jobmeter.dialects.modelarts.names import ALL_PHASES, METRICS, PHASES
 from jobmeter.errors import JobmeterError, LimitExceededError, ThrottledError, UnauthenticatedError
 from jobmeter.model.job import Job, JobState, JobView, Replica
 from jobmeter.model.log import LogLine, LogPage
+from jobmeter.model.series import Series
 from jobmeter.query.request import JobQuestion, Line, LogQuestion, MetricQuery, MetricResult
+from jobmeter.query.series import Found, SeriesQuestion
 from jobmeter.testing.dialect import ERRORS, REQUEST_ID, DialectTests
 
 NOW_MS = 1_795_188_836_000
@@ -28,6 +30,11 @@ class TestModelArts(DialectTests):
 
     def dialect(self):
         return MODELARTS
+
+    def result_of(self, given, question):
+        if isinstance(question, SeriesQuestion):
+            return Found([Series(metric, job="j") for metric in given or ()])
+        return super().result_of(given, question)
 
 
 def refused(error, headers=()):
