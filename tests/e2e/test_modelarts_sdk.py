@@ -380,6 +380,9 @@ def test_the_search(stored, sdk):
     paged = [_ids(answer) for answer in sdk(*(stored.search(offset=page, limit=2) for page in range(4)))]
     assert [len(page) for page in paged] == [2, 2, 1, 0], "the offset counts pages"
     assert {job for page in paged for job in page} == every
+    sorts = ("create_time", "start_time", "duration", "name", "job_name", "user_name", "user_id", "id")
+    for answer in sdk(*(stored.search(sort_by=name, order="ASC") for name in sorts)):
+        assert set(_ids(answer)) == every
     up, down = sdk(*(stored.search(sort_by="name", order=order) for order in ("asc", "desc")))
     assert _ids(up) == _ids(down)[::-1] == [WAITING, SILENT, JOB, LIVE, SAMPLE]
 

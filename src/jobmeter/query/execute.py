@@ -35,7 +35,6 @@ from jobmeter.query.request import (
     JobRef,
     Line,
     LogQuestion,
-    MetricNamesQuestion,
     MetricQuery,
     MetricResult,
     NodeRef,
@@ -47,7 +46,7 @@ from jobmeter.query.summary import POINTS, JobSummary, summarize
 from jobmeter.query.table import Table, lines_of
 from jobmeter.registry.base import Registry
 from jobmeter.settings import Limits
-from jobmeter.store.base import ReadBudget, Selector, Store
+from jobmeter.store.base import ReadBudget, Store
 
 R = TypeVar("R")
 
@@ -77,7 +76,6 @@ class Executor:
             SizesQuestion: self._sizes,
             EventFilter: self._events,
             LogQuestion: self._lines,
-            MetricNamesQuestion: self._metric_names,
             ReportedQuestion: self._reported,
             **dict.fromkeys(
                 (GroupQuestion, CapacityQuestion, RequestsQuestion, GroupNodesQuestion), self._groups.answer
@@ -274,14 +272,6 @@ class Executor:
         if scope.job is not None or (names is not None and not names):
             return []
         return self._registry.projects(names, self._clock.now_ms())
-
-    def _metric_names(self, question: MetricNamesQuestion, scope: Scope) -> list[str]:
-        job = self.head(question.ref, scope)
-        selector = Selector(
-            projects=frozenset({job.project}), jobs=(job_key(job.project, job.id),), limit=self._limits.query_series
-        )
-        names = {series.metric for series in self._store.find(selector)}
-        return sorted(name for name in names if name.startswith(question.prefix))
 
     def _events(self, question: EventFilter, scope: Scope) -> EventPage:
         seen = _narrowed(question.projects, question.jobs, scope)

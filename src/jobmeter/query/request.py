@@ -130,14 +130,6 @@ class JobQuestion(Asks[JobView]):
     ref: JobRef
 
 
-@dataclass(frozen=True, slots=True)
-class MetricNamesQuestion(Asks[list[str]]):
-    """The names of the metrics that a job has samples of its own of, sorted; those that begin with ``prefix``."""
-
-    ref: JobRef
-    prefix: str = ""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogQuestion(Asks[LogPage]):
     """Log lines of one job with ``start_ns <= time < end_ns`` (epoch nanoseconds; None: no bound).

@@ -66,7 +66,6 @@ from jobmeter.query.request import (
     JobRef,
     Line,
     LogQuestion,
-    MetricNamesQuestion,
     MetricQuery,
     MetricResult,
 )
@@ -220,7 +219,7 @@ def result_of(given: Any, question: Asks[Any]) -> Any:  # noqa: ANN401 - each qu
             return _metric_result(given or {"lines": []}, question)
         case JobQuestion():
             return msgspec.convert(_job_view(given, question.ref), JobView)
-        case JobFilter() | ProjectsQuestion() | SizesQuestion() | MetricNamesQuestion() | LogQuestion() | EventFilter():
+        case JobFilter() | ProjectsQuestion() | SizesQuestion() | LogQuestion() | EventFilter():
             return _listing(given, question)
         case ShareQuestion():
             return ShareToken(given["token"], given["expires_ms"]) if given else ShareToken("token", 0)
@@ -242,8 +241,6 @@ def _listing(given: Any, question: Any) -> Any:  # noqa: ANN401
             return msgspec.convert(given or [], list[Project])
         case SizesQuestion():
             return msgspec.convert([*(given or ()), *({} for _ in question.jobs)][: len(question.jobs)], list[JobSize])
-        case MetricNamesQuestion():
-            return given or []
         case LogQuestion():
             return msgspec.convert(given or {"lines": []}, LogPage)
         case _:

@@ -28,9 +28,6 @@ class PublicKey:
     y: int
 
 
-GENERATOR = PublicKey(_X, _Y)
-
-
 def public_key(private: int) -> PublicKey:
     """The public key of a private one, from 1 to ``N`` - 2."""
     # A multiple of N changes nothing, and gives every number the same length.
@@ -47,7 +44,7 @@ def verify(key: PublicKey, r: int, s: int, message: bytes, signer: bytes = _DEFA
     t = (r + s) % N
     if not (0 < r < N and 0 < s < N and t):
         return False
-    point = _add(_times(s, GENERATOR), _times(t, key))
+    point = _sum(s, t, key)
     if not point[2]:
         return False
     hashed = int.from_bytes(hashlib.new("sm3", _preamble(key, signer) + message).digest(), "big")
@@ -60,13 +57,15 @@ def _preamble(key: PublicKey, signer: bytes) -> bytes:
     return hashlib.new("sm3", data).digest()
 
 
-def _times(number: int, point: PublicKey) -> _Jacobian:
-    base = (point.x, point.y, 1)
+def _sum(of_generator: int, of_key: int, key: PublicKey) -> _Jacobian:
+    """So many times the generator and so many times the key, in one walk over the bits of both."""
+    generator, point = (_X, _Y, 1), (key.x, key.y, 1)
+    steps = {("0", "1"): point, ("1", "0"): generator, ("1", "1"): _add(generator, point)}
     result = _INFINITY
-    for bit in f"{number:b}":
+    for bits in zip(f"{of_generator:0{_BITS}b}", f"{of_key:0{_BITS}b}", strict=True):
         result = _double(result)
-        if bit == "1":
-            result = _add(result, base)
+        if bits in steps:
+            result = _add(result, steps[bits])
     return result
 
 

@@ -16,6 +16,7 @@ from jobmeter.query.lines import natural
 from jobmeter.query.request import JobRef
 
 T = TypeVar("T")
+ONLY_TASK = "worker-0"
 MAX_INTEGER = 2**31 - 1
 
 
@@ -37,8 +38,13 @@ def job_of(call: Call, context: Context) -> JobRef:
 
 
 def tasks_of(view: JobView) -> list[str]:
-    """The names of a job's tasks, each once."""
-    return sorted({replica.name for replica in view.replicas}, key=natural)
+    """The names of a job's tasks, each once; that of a job of one task where none is known."""
+    return sorted({replica.name for replica in view.replicas}, key=natural) or [ONLY_TASK]
+
+
+def replicas_of(view: JobView, task: str) -> frozenset[str]:
+    """The replicas that a task means in a question: all that there are where none is known by name."""
+    return frozenset({task}) if view.replicas else frozenset()
 
 
 def task_of(view: JobView, context: Context) -> str:

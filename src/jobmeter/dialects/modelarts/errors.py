@@ -35,6 +35,8 @@ UNSUPPORTED_KEY = "ModelArts.2807"
 UNSUPPORTED_OPERATOR = "ModelArts.2808"
 UNSUPPORTED_VALUE = "ModelArts.2809"
 NO_LOG = "ModelArts.2818"
+MAX_SHOWN = 4096
+"""How much of a canonical request a refusal shows."""
 _INCORRECT = "Incorrect IAM authentication information: "
 
 
@@ -121,7 +123,7 @@ def _credential(call: Call, error: UnauthenticatedError) -> str:
         return f"ak {key} not exist" if key else "decrypt token fail"
     if error.reason == "bad-signature":
         # What was signed, for a client's author to compare: the request alone, in one line.
-        text = canonical_request(call).replace("\n", "|")
+        text = canonical_request(call)[:MAX_SHOWN].replace("\n", "|")
         return f"verify aksk signature fail, canonicalRequest:{text}"
     if error.reason == "stale":
         return "calc ak sk signature fail:signature expired"

@@ -47,6 +47,9 @@ def wanted_by(filters: Sequence[Filter]) -> Wanted:
     """What the filters leave. Raises RefusedError for one that cannot be meant."""
     found = Wanted()
     for one in filters:
+        values = _values(one)
+        if not any(values):
+            continue
         read = _KEYS.get(one.key)
         if read is None:
             keys = ", ".join(_KEYS)
@@ -54,9 +57,7 @@ def wanted_by(filters: Sequence[Filter]) -> Wanted:
         if one.operator not in OPERATORS:
             text = f"{one.operator[:64]!r} is not one of {', '.join(OPERATORS)}"
             raise RefusedError(UNSUPPORTED_OPERATOR, text, "filters.operator")
-        values = _values(one)
-        if any(values):
-            found = found.and_also(read(one, values))
+        found = found.and_also(read(one, values))
     return found
 
 

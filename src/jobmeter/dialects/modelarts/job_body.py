@@ -86,7 +86,7 @@ def _status(view: JobView, now_ms: int) -> dict[str, Any]:
         until = now_ms if end is None else end
         status["duration"] = max(until - start, 0)
         status["start_time"] = start
-        if tasks:
+        if view.replicas:
             status["node_count_metrics"] = [[start, len(tasks)], *([] if end is None else [[end, 0]])]
     status["tasks"] = tasks
     ended = _task_statuses(view.replicas)
@@ -155,15 +155,15 @@ def _algorithm(job: Job) -> dict[str, Any]:
 
 
 def _spec(view: JobView) -> dict[str, Any]:
-    job, tasks = view.job, tasks_of(view)
+    job = view.job
     resource: dict[str, Any] = {}
     if job.instance_type is not None:
         kind = job.instance_type
         resource["flavor_id"] = kind.id or kind.name
         resource["flavor_name"] = kind.name or kind.id
         resource["flavor_detail"] = {"flavor_type": flavor_type(kind), "flavor_info": flavor_info(kind)}
-    if tasks:
-        resource["node_count"] = len(tasks)
+    if view.replicas:
+        resource["node_count"] = len(tasks_of(view))
     if job.resource_group:
         resource["pool_id"] = job.resource_group
     return {"resource": resource} if resource else {}

@@ -11,10 +11,12 @@ from jobmeter.access.call import Call
 from jobmeter.dialects.base import Context, drive
 from jobmeter.dialects.modelarts import MODELARTS
 from jobmeter.dialects.modelarts.names import ALL_PHASES, METRICS, PHASES
-from jobmeter.errors import JobmeterError, LimitExceededError, ThrottledError, UnauthenticatedError
+from jobmeter.errors import JobmeterError, LimitExceededError, NotFoundError, ThrottledError, UnauthenticatedError
 from jobmeter.model.job import Job, JobState, JobView, Replica
 from jobmeter.model.log import LogLine, LogPage
+from jobmeter.model.series import Series
 from jobmeter.query.request import JobQuestion, Line, LogQuestion, MetricQuery, MetricResult
+from jobmeter.query.series import Found, SeriesQuestion
 from jobmeter.testing.dialect import ERRORS, REQUEST_ID, DialectTests
 
 NOW_MS = 1_795_188_836_000
@@ -28,6 +30,11 @@ class TestModelArts(DialectTests):
 
     def dialect(self):
         return MODELARTS
+
+    def result_of(self, given, question):
+        if isinstance(question, SeriesQuestion):
+            return Found([Series(metric, job="j") for metric in given or ()])
+        return super().result_of(given, question)
 
 
 def refused(error, headers=()):
@@ -110,6 +117,51 @@ def test_every_state_has_a_documented_phase():
 @pytest.mark.parametrize("path", ["/v2/", "/v2/p", "/v3", "/v3/projects/x", "/v1/p/training-jobs"])
 def test_other_paths_are_left_alone(path):
     assert MODELARTS.match(Call("GET", path, "", ())) is None
+
+
+def _never(question):
+    raise AssertionError(question)
+
+
+def _unknown(_):
+    raise NotFoundError("there is no job j1", "job", "j1")
+
+
+def start(operation, context, told):
+    values = {
+        parameter.name: {"project_id": "default", "report_type": "training-event"}.get(parameter.name, "j1")
+        for parameter in operation.parameters
+        if parameter.where == "path"
+    }
+    body = b'{"action_type": "terminate", "type": "saved", "description": "text"}'
+    call = Call(operation.method, operation.path.format(**values), "job_name=a", (("host", "h"),), body)
+    match = MODELARTS.match(call)
+    assert match is not None
+    context = replace(context, path=match.path)
+    try:
+        return drive(operation.answer(call, context), told)
+    except JobmeterError as error:
+        return MODELARTS.render_error(call, context, error)
+
+
+@pytest.mark.parametrize("operation", MODELARTS.operations, ids=lambda operation: operation.name)
+def test_every_operation_keeps_to_the_project_of_the_key(operation):
+    answer = start(operation, Context(NOW_MS, REQUEST_ID, project="other"), _never)
+    if operation.name == "KeystoneListProjects":
+        assert [one["id"] for one in json.loads(answer.body)["projects"]] == ["other"]
+        return
+    message = "The project ID (default) in the request does not match that(other) in the token."
+    assert (answer.status, json.loads(answer.body)) == (404, {"error_code": "ModelArts.2786", "error_msg": message})
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [operation for operation in MODELARTS.operations if "{training_job_id}" in operation.path],
+    ids=lambda operation: operation.name,
+)
+def test_every_operation_on_a_job_tells_that_it_is_not_there(operation):
+    answer = start(operation, Context(NOW_MS, REQUEST_ID), _unknown)
+    assert (answer.status, json.loads(answer.body)["error_code"]) == (400, "ModelArts.2775")
 
 
 @given(

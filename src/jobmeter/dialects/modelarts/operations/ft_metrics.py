@@ -12,9 +12,11 @@ from jobmeter.dialects.base import Context, Operation, Steps, ask
 from jobmeter.dialects.modelarts.answers import answer, nothing_yet
 from jobmeter.dialects.modelarts.arguments import job_of
 from jobmeter.dialects.modelarts.operations.parameters import JOB, PROJECT
+from jobmeter.model.series import job_key
 from jobmeter.model.time import iso
 from jobmeter.query.defaults import default_step, life
-from jobmeter.query.request import By, JobQuestion, Line, MetricNamesQuestion, MetricQuery, Statistic
+from jobmeter.query.request import By, JobQuestion, Line, MetricQuery, Statistic
+from jobmeter.query.series import SeriesQuestion
 
 PREFIX = "app."
 MAX_POINTS = 2_000
@@ -29,7 +31,8 @@ def show_ft_metrics(call: Call, context: Context) -> Steps:
     """Every reported metric as a curve; 204 where the program reported nothing."""
     ref = job_of(call, context)
     view = yield from ask(JobQuestion(ref))
-    names = yield from ask(MetricNamesQuestion(ref, PREFIX))
+    found = yield from ask(SeriesQuestion(jobs=(job_key(view.job.project, view.job.id),)))
+    names = sorted({series.metric for series in found.series if series.metric.startswith(PREFIX)})
     if not names:
         return nothing_yet(context)
     span = life(view.job, context.now_ms)

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Answer, Context, Operation, Parameter, Steps, ask
 from jobmeter.dialects.modelarts.answers import answer, nothing_yet
-from jobmeter.dialects.modelarts.arguments import job_of, query_choice, query_integer, query_text, task_of
+from jobmeter.dialects.modelarts.arguments import job_of, query_choice, query_integer, query_text, replicas_of, task_of
 from jobmeter.dialects.modelarts.errors import INVALID_QUERY, NO_LOG, RefusedError
 from jobmeter.dialects.modelarts.operations.parameters import JOB, PROJECT, TASK
 from jobmeter.errors import LimitExceededError
@@ -85,7 +85,7 @@ def _asked(call: Call, context: Context) -> Generator[Asks[Any], Any, tuple[JobV
     """The job, and the question for all lines of the task."""
     view = yield from ask(JobQuestion(job_of(call, context)))
     task = task_of(view, context)
-    return view, LogQuestion(ref=job_of(call, context), replicas=frozenset({task}))
+    return view, LogQuestion(ref=job_of(call, context), replicas=replicas_of(view, task))
 
 
 def _preview(question: LogQuestion, newest: list[LogLine]) -> Generator[Asks[Any], Any, list[LogLine]]:

@@ -9,7 +9,7 @@ from typing import Any
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Context, Operation, Steps, ask
 from jobmeter.dialects.modelarts.answers import answer, nothing_yet
-from jobmeter.dialects.modelarts.arguments import job_of, task_of
+from jobmeter.dialects.modelarts.arguments import job_of, replicas_of, task_of
 from jobmeter.dialects.modelarts.errors import INVALID_PARAMETER, RefusedError
 from jobmeter.dialects.modelarts.names import METRICS, percent
 from jobmeter.dialects.modelarts.operations.parameters import JOB, PROJECT, TASK
@@ -31,7 +31,7 @@ def show_training_job_metrics(call: Call, context: Context) -> Steps:
     span = _life(view.job, context.now_ms)
     if span is None:
         return nothing_yet(context)
-    result = yield from _measured(ref, task, span)
+    result = yield from _measured(ref, replicas_of(view, task), span)
     if not result.lines:
         return nothing_yet(context)
     minutes = -(-span.length_ms // MINUTE)
@@ -47,14 +47,14 @@ def show_training_job_metrics(call: Call, context: Context) -> Steps:
     return answer({"metrics": [{"metric": name, "value": series} for name, series in values.items()]}, context)
 
 
-def _measured(ref: JobRef, task: str, span: TimeRange) -> Generator[Asks[Any], Any, MetricResult]:
+def _measured(ref: JobRef, replicas: frozenset[str], span: TimeRange) -> Generator[Asks[Any], Any, MetricResult]:
     question = MetricQuery(
         subject=ref,
         metrics=tuple(metric.name for metric in METRICS.values()),
         range=span,
         step_ms=MINUTE,
         by=By.REPLICA,
-        replicas=frozenset({task}),
+        replicas=replicas,
     )
     try:
         return (yield from ask(question))
