@@ -21,7 +21,6 @@ _SECONDS_DIGITS = 10
 """A time of more digits is in milliseconds (http://opentsdb.net/docs/build/html/user_guide/writing/index.html)."""
 _MOST_DIGITS = 13
 _WHOLE = re.compile(r"[-+]?[0-9]{1,40}")
-_NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]{1,4})?")
 _LONGEST_NUMBER = 64
 _KNOWN = 100_000
 
@@ -107,6 +106,10 @@ def time_of(value: object) -> int:
 
     ``1364410924.250``, seconds with three more digits, is legal too.
     """
+    if isinstance(value, str) and len(value) == _SECONDS_DIGITS and value.isascii() and value.isdecimal():
+        found = int(value) * 1000
+        if 0 < found <= MAX_TIME_MS:
+            return found
     text = repr(value) if isinstance(value, float) else str(value)
     if isinstance(value, bool) or value is None:
         raise RefusedError("Invalid timestamp", "time")
@@ -127,11 +130,7 @@ def time_of(value: object) -> int:
 def number_of(value: object) -> float:
     """The number of a value, given as one or as its text. Raises RefusedError."""
     if isinstance(value, str):
-        if not value:
-            raise RefusedError("Empty value", "value")
-        if len(value) > _LONGEST_NUMBER or not _NUMBER.fullmatch(value):
-            raise RefusedError("Unable to parse value to a number", "value")
-        number = float(value)
+        number = _parsed(value)
     elif isinstance(value, int | float) and not isinstance(value, bool):
         number = _as_float(value)
     elif value is None:
@@ -141,6 +140,18 @@ def number_of(value: object) -> float:
     if not math.isfinite(number):
         raise RefusedError("Unable to parse value to a number", "value")
     return number
+
+
+def _parsed(text: str) -> float:
+    if not text:
+        raise RefusedError("Empty value", "value")
+    # What float() takes besides: spaces around, underscores, digits of other scripts; infinities are refused later.
+    if len(text) > _LONGEST_NUMBER or not text.isascii() or "_" in text or text[0] <= " " or text[-1] <= " ":
+        raise RefusedError("Unable to parse value to a number", "value")
+    try:
+        return float(text)
+    except ValueError as error:
+        raise RefusedError("Unable to parse value to a number", "value") from error
 
 
 def _as_float(value: float) -> float:
