@@ -21,6 +21,13 @@ FIELDS: Mapping[str, str] = MappingProxyType(
         "start": "StartTime",
         "end": "EndTime",
         "step": "TimeStep",
+        "name": "DisplayName",
+        "type": "JobType",
+        "command": "UserCommand",
+        "workspace": "WorkspaceId",
+        "resource_group": "ResourceId",
+        "labels": "Tags",
+        "conditions": "Tags",
     }
 )
 """Their name of a field that one of our own errors names."""
