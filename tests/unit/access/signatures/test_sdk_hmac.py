@@ -17,7 +17,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from jobmeter.access.call import Call
-from jobmeter.access.signatures import HUAWEI, SDK_HMAC, ClaimKind
+from jobmeter.access.signatures import HUAWEI, SDK_HMAC, ClaimKind, sm2
 from jobmeter.access.signatures.sdk_hmac import canonical_request
 from jobmeter.errors import UnauthenticatedError
 
@@ -350,3 +350,24 @@ def test_other_credentials_are_no_claim(headers: tuple[tuple[str, str], ...]) ->
 def test_a_refusal_can_show_what_should_have_been_signed() -> None:
     text = canonical_request(make(query=(("a", "b c"),)).call)
     assert text.split("\n")[:5] == ["GET", "/v2/p/", "a=b%20c", "host:127.0.0.1:8080", f"x-sdk-date:{DATE}"]
+
+
+@pytest.mark.skipif(not SM3, reason="this OpenSSL has no SM3")
+def test_the_example_of_the_sm2_standard_holds() -> None:
+    """GM/T 0003.5: the recommended curve and its example of a signature."""
+    key = sm2.public_key(0x3945208F7B2144B13F36E38AC6D39F95889393692860B51A42FB81EF4DF7C5B8)
+    assert key.x == 0x09F9DF311E5421A150DD7D161E4BC5C672179FAD1833FC076BB08FF356F35020
+    assert key.y == 0xCCEA490CE26775A52DC6EA718CC1AA600AED05FBF35E084A6632F6072DA9AD13
+    r = 0xF5A03B0648D2C4630EEAC513E1BB81A15944DA3827D5B74143AC7EACEEE720B3
+    s = 0xB1B6AA29DF212FD8763182BC0D421CA1BB9038FD1F7F42D4840B69C485BBC1AA
+    assert sm2.verify(key, r, s, b"message digest")
+    assert not sm2.verify(key, r, s, b"message digest.")
+    assert not sm2.verify(key, r, sm2.N - r, b"message digest")
+    assert not any(sm2.verify(key, *pair, b"message digest") for pair in ((0, s), (r, 0), (sm2.N, s), (r, sm2.N)))
+
+
+@pytest.mark.skipif(not SM3, reason="this OpenSSL has no SM3")
+@given(private=st.integers(1, sm2.N - 2))
+def test_a_public_key_is_that_many_times_the_generator(private: int) -> None:
+    key = sm2.public_key(private)
+    assert (key.x, key.y) == times(private, G)
