@@ -152,17 +152,14 @@ class _Connection:
         await self._drain()
 
     async def _take(self, data: bytes) -> None:
-        wrong: dict[str, int] = {}
         for event in self._reader.feed(data):
             if isinstance(event, Wrong):
-                self._say(event.line)
-                wrong[event.reason] = wrong.get(event.reason, 0) + 1
+                self._refuse(event.reason, 1, event.line)
             else:
                 await self._flush()
                 await self._obey(event)
                 if not self._open:
                     break
-        self._services.telemetry.ingested(Receipt(rejected=wrong))
         await self._flush()
 
     async def _flush(self) -> None:
@@ -172,8 +169,7 @@ class _Connection:
             return
         batch = points.take()
         if self._principal is None:
-            self._say(_STRANGER)
-            self._services.telemetry.ingested(Receipt(rejected={"unauthorized": len(batch)}))
+            self._refuse("unauthorized", len(batch), _STRANGER)
             return
         # A connection that is being closed still gets what it read written down.
         await asyncio.shield(self._write(batch))
@@ -186,16 +182,16 @@ class _Connection:
                 receipt = await loop.run_in_executor(self._pool, self._keep, batch)
             except (ThrottledError, UnavailableError) as error:
                 if loop.time() >= latest:
-                    self._give_up(batch, "unavailable", f"put: storage error: {error.message}\n")
+                    self._refuse("unavailable", len(batch), f"put: storage error: {error.message}\n")
                     self._open = False
                     return
                 await asyncio.sleep(min(error.retry_after_ms or 1_000, 5_000) / 1000)
             except (UnauthenticatedError, ForbiddenError) as error:
                 self._principal = None
-                self._give_up(batch, "unauthorized", f"put: not authorized: {error.message}\n")
+                self._refuse("unauthorized", len(batch), f"put: not authorized: {error.message}\n")
                 return
             except InvalidRequestError as error:
-                self._give_up(batch, "refused", f"put: illegal argument: {error.message}\n")
+                self._refuse("refused", len(batch), f"put: illegal argument: {error.message}\n")
                 return
             else:
                 self._services.telemetry.ingested(receipt)
@@ -208,9 +204,9 @@ class _Connection:
         principal = self._authenticate(self._token)
         return self._services.funnel.samples(batch, principal)
 
-    def _give_up(self, batch: SampleBatch, reason: str, text: str) -> None:
+    def _refuse(self, reason: str, count: int, text: str) -> None:
+        self._services.telemetry.ingested(Receipt(rejected={reason: count}))
         self._say(text)
-        self._services.telemetry.ingested(Receipt(rejected={reason: len(batch)}))
 
     async def _obey(self, command: Command) -> None:
         match command.name:
