@@ -426,3 +426,19 @@ class TestGrafana:
         found = grafana.post("/api/query", sent).json()
         assert [one["query"]["index"] for one in found] == [0, 0]
         assert str((T - 300) * 1000) in found[0]["dps"]
+
+
+def test_a_body_of_tcollector(application, tsdb):
+    """As ``tcollector --http`` posts it, its user and password being any name and the token."""
+    body = json.dumps(
+        [
+            {"timestamp": T - 15, "metric": "proc.loadavg.1min", "value": 0.36, "tags": {"host": "foo"}},
+            {"timestamp": T - 15, "metric": "df.bytes.free", "value": 8654364672.0,
+             "tags": {"host": "foo", "mount": "/", "fstype": "ext4"}},
+        ]
+    ).encode()  # fmt: skip
+    login = "Basic " + b64encode(f"tcollector:{tsdb.key.token}".encode()).decode()
+    headers = {"Content-Type": "application/json", "Authorization": login}
+    reply = application.raw("POST", "/api/put?details", body, headers)
+    assert (reply.status, reply.json()) == (200, {"errors": [], "failed": 0, "success": 2})
+    assert tsdb.query("sum:df.bytes.free{host=*,mount=literal_or(/)}")[0]["dps"] == {str(T - 15): 8654364672}
