@@ -26,7 +26,7 @@ from jobmeter.query.group import (
 from jobmeter.query.reported import Reported, ReportedQuestion
 from jobmeter.testing.dialect import ERRORS, REQUEST_ID, DialectTests, result_of
 
-NOTHING = {"capacity": {}, "users": [], "summary": {}}
+NOTHING: dict[str, Any] = {"capacity": {}, "users": [], "summary": {}}
 
 
 class TestPaiStudio(DialectTests):
