@@ -64,8 +64,9 @@ def add_events(connection: sa.Connection, rows: Sequence[dict[str, Any]]) -> int
     if not rows:
         return 0
     connection.execute(insert(connection, events).on_conflict_do_nothing(index_elements=["digest"]), list(rows))
-    touched = sorted({(row["project"], row["job"]) for row in rows if row["job"]})
-    return sum(_trim(connection, project, job) for project, job in touched)
+    touched = sorted({(row["job"], row["project"]) for row in rows if row["job"]})
+    full = _overfull(connection, sorted({job for job, _ in touched}))
+    return sum(_trim(connection, project, job) for job, project in touched if job in full)
 
 
 def list_events(connection: sa.Connection, question: EventFilter) -> EventPage:
@@ -107,6 +108,15 @@ def delete_outlived(connection: sa.Connection, project: str, names: Sequence[str
 def _row(**values: object) -> dict[str, Any]:
     known = msgspec.json.encode([values[name] for name in _NAMES])
     return {**values, "digest": blake2b(known, digest_size=16).digest()}
+
+
+def _overfull(connection: sa.Connection, names: Sequence[str]) -> set[str]:
+    """Those of the jobs that may have too many events: the projects of one id are counted together."""
+    found: set[str] = set()
+    for some in chunks(names):
+        held = sa.select(_column.job).where(_column.job.in_(some)).group_by(_column.job)
+        found.update(connection.scalars(held.having(sa.func.count() > MAX_EVENTS)))
+    return found
 
 
 def _trim(connection: sa.Connection, project: str, job: str) -> int:

@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.job import Job, JobFilter, JobPage, JobState
 from jobmeter.registry.conditions import conditions, duration
-from jobmeter.registry.functions import clean
+from jobmeter.registry.functions import clean, contains
 from jobmeter.registry.nodes import every_project
 from jobmeter.registry.rows import ALIVE_MS, job_of
 from jobmeter.registry.schema import SAMPLED, jobs
@@ -179,16 +179,16 @@ def _states(states: frozenset[JobState], now_ms: int) -> Iterable[_Branch]:
 
 
 def _common(question: JobFilter) -> list[_Condition]:
-    conditions: list[_Condition] = []
+    found: list[_Condition] = []
     if question.ids:
-        conditions.append(_column.id.in_([clean(name) for name in question.ids]))
+        found.append(_column.id.in_([clean(name) for name in question.ids]))
     if question.name_contains:
-        conditions.append(_column.search.contains(clean(question.name_contains).casefold(), autoescape=True))
+        found.append(contains(_column.search, clean(question.name_contains).casefold()))
     if question.created_from is not None:
-        conditions.append(_column.created_sort >= question.created_from)
+        found.append(_column.created_sort >= question.created_from)
     if question.created_to is not None:
-        conditions.append(_column.created_sort < question.created_to)
-    return conditions
+        found.append(_column.created_sort < question.created_to)
+    return found
 
 
 def _count(connection: sa.Connection, branch: _Branch) -> int:
@@ -206,17 +206,24 @@ def _order(question: JobFilter, now_ms: int) -> tuple[sa.ColumnElement[Any], ...
 def _page(question: JobFilter, branches: Sequence[_Branch], now_ms: int) -> sa.Select[Any]:
     order = _order(question, now_ms)
     columns = (*order, *(() if question.sort == "project" else (_column.project,)))
-    # Of each branch, as many keys as the page may need; of all these, the page; of the page, the rows.
+    page = _keys(question, branches, columns).limit(question.limit).offset(question.offset).subquery()
+    found = sa.select(jobs).join(page, sa.and_(_column.project == page.c.project, _column.id == page.c.id))
+    return _ordered(found, columns, question)
+
+
+def _keys(question: JobFilter, branches: Sequence[_Branch], columns: Sequence[sa.ColumnElement[Any]]) -> sa.Select[Any]:
+    """The keys of the jobs in order, as far as the page reaches at least."""
+    if len(branches) == 1:
+        # One index in the right order: what is passed over is neither kept nor sorted again.
+        return _ordered(sa.select(_column.project, _column.id).where(*branches[0].page), columns, question)
+    # Of each branch, as many keys as the page may need; of all these, the page.
     last = question.offset + question.limit
     firsts = [
         sa.select(_ordered(sa.select(*columns).where(*branch.page), columns, question).limit(last).subquery())
         for branch in branches
     ]
     merged = sa.union_all(*firsts).subquery()
-    keys = _ordered(sa.select(merged.c.project, merged.c.id), [merged.c[c.name] for c in columns], question)
-    page = keys.limit(question.limit).offset(question.offset).subquery()
-    found = sa.select(jobs).join(page, sa.and_(_column.project == page.c.project, _column.id == page.c.id))
-    return _ordered(found, columns, question)
+    return _ordered(sa.select(merged.c.project, merged.c.id), [merged.c[c.name] for c in columns], question)
 
 
 def _ordered(select: sa.Select[Any], columns: Iterable[sa.ColumnElement[Any]], question: JobFilter) -> sa.Select[Any]:
