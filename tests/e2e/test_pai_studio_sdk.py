@@ -116,8 +116,18 @@ def stored(tmp_path_factory):
             "limits": {"cpu": 4, "memory": 8 * GIB},
             "replicas": [{"name": "worker-0", "node": "m1", "pod_id": "pod-abc"}, "worker-1"],
         }
-        nodes = [{"name": "m1", "info": {"cores": 64, "memory": 256 * GIB, "devices": [{"name": "NVIDIA A100-SXM4"}]}}]
-        body = {"jobs": [*jobs, training], "nodes": nodes}
+        nodes = [
+            {
+                "name": "m1",
+                "resource_group": "rg-train",
+                "info": {"cores": 64, "memory": 256 * GIB, "devices": [{"name": "NVIDIA A100-SXM4"}]},
+            }
+        ]
+        events = [
+            {"time": now_ms - 60_000, "job": JOB, "replica": name, "level": "error", "reason": "OOMKilled"}
+            for name in ("worker-0", "worker-1")
+        ]
+        body = {"jobs": [*jobs, training], "nodes": nodes, "events": events}
         receipt = server.ingest(records(body) + samples([*series, *more]))
         assert receipt["rejected"] == {}
         foreign = {"job_id": "secret", "user": "spy", "resource_group": GROUP, "project": "other", "state": "Running"}
@@ -328,8 +338,10 @@ def test_training_jobs(stored, environment):
         _op(stored, "list_training_job_instance_metrics", JOB, MetricType="CpuCoreUsage", InstanceId="worker-7"),
         _op(stored, "list_training_job_metrics", "hidden"),
         _op(stored, "list_training_job_logs", JOB),
+        _op(stored, "list_training_job_events", JOB),
+        _op(stored, "list_training_job_instance_events", JOB, "pod-abc", asynchronous=True),
     ]
-    third, newest, latest, instances, one, nobody, hidden, logs = _ask(environment, *asks)
+    third, newest, latest, instances, one, nobody, hidden, logs, events, own = _ask(environment, *asks)
     if environment == "alibaba":  # the older one's model has no such field
         assert third["body"]["TotalCount"] == len(loss)
         assert newest["body"]["TotalCount"] == len(loss) + 1
@@ -349,6 +361,10 @@ def test_training_jobs(stored, environment):
     assert hidden["code"] == "InvalidTrainingJobId.NotFound"
     assert logs["body"]["Logs"] == []
     assert logs["body"]["TotalCount"] == "0"
+    killed = [line for line in events["body"]["Events"] if "OOMKilled" in line]
+    assert [line.split()[1:] for line in killed] == [["ERROR", f"worker-{at}", "OOMKilled"] for at in range(2)]
+    assert events["body"]["TotalCount"] == str(len(events["body"]["Events"]))
+    assert [line for line in own["body"]["Events"] if "OOMKilled" in line] == killed[:1]
 
 
 def _get(stored, path, token=None, method="GET", **fields):

@@ -49,6 +49,45 @@ class TestPaiStudio(DialectTests):
                 return result_of(given, question)
 
 
+SEED = {
+    "ResourceGroupId": "rg17tmvwiokh****",
+    "TotalCPU": 1000,
+    "CPUUsageRate": "59",
+    "GPUUsageRate": "10",
+    "TotalMemory": 10240,
+    "TotalGPU": 1,
+    "MemoryUsageRate": "20",
+    "RequestCPU": 100,
+    "RequestGPU": 10,
+    "RequestMemory": 102400000,
+    "NetworkInputRate": "1",
+    "NetworkOutputRate": "1",
+    "DiskReadRate": "22",
+    "DiskWriteRate": "22",
+    "JobType": "PyTorch",
+    "UserId": "16111111****",
+    "CPUNodeNumber": 2,
+    "GPUNodeNumber": 1,
+    "CpuJobNames": ["dlcxxxxx"],
+    "GpuJobNames": ["dlcyyyyy"],
+    "NodeNames": ["lrnxxxxxx"],
+    "CpuNodeNames": ["ecixxxxxx"],
+    "GpuNodeNames": ["lrnxxxxxxx"],
+}
+"""The record of the page's sample answer. Its group is another than the answer's own, and it counts two nodes where it
+names one: these no samples can lead to."""
+
+
+def test_the_sample_answer_is_the_page_s():
+    body = json.loads((TestPaiStudio.cases / "seed_sample.json").read_text())["answer"]["body"]
+    assert list(body) == ["ResourceGroupId", "UserMetrics", "Summary", "Total"]
+    for record in (*body["UserMetrics"], body["Summary"]):
+        assert list(record) == list(SEED)
+        assert [type(value) for value in record.values()] == [type(value) for value in SEED.values()]
+        others = {name for name in SEED if record[name] != SEED[name]}
+        assert others == {"ResourceGroupId", "CPUNodeNumber", "NodeNames"}
+
+
 URL = "/api/PaiStudio/2022-01-12/GetUserViewMetrics"
 
 
