@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from jobmeter.dialects.base import rounded
-from jobmeter.model.catalog import CATALOG, by_dialect_name
+from jobmeter.model.catalog import by_dialect_name
 
 NAME = "pai-dlc"
 VERSION = "2020-12-03"
@@ -41,13 +40,3 @@ NOT_FOUND: Mapping[str, str] = MappingProxyType(
     }
 )
 """Their code for what is not there, by kind."""
-
-# Utilisations are percent (the sample answer of
-# https://www.alibabacloud.com/help/en/pai/developer-reference/api-pai-dlc-2020-12-03-getjobmetrics is 23.45). The page
-# gives rates no unit; PaiStudio's ListTrainingJobInstanceMetrics documents MB/s for the same metric names.
-_FACTORS: Mapping[str, float] = MappingProxyType({"1": 100.0, "By/s": 1e-6})
-
-
-def in_their_unit(metric: str, value: float) -> float:
-    """A value of one of our metrics as percent (0 to 100) or MB/s (10^6 bytes a second), to 12 significant digits."""
-    return rounded(value * _FACTORS[CATALOG[metric].answer_unit])

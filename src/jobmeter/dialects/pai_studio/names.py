@@ -7,7 +7,7 @@ from decimal import Decimal
 from types import MappingProxyType
 
 from jobmeter.dialects.base import rounded
-from jobmeter.model.catalog import CATALOG, by_dialect_name
+from jobmeter.model.catalog import by_dialect_name
 
 NAME = "pai-studio"
 VERSION = "2022-01-12"
@@ -58,7 +58,6 @@ NOT_FOUND: Mapping[str, str] = MappingProxyType(
 )
 """The code for what is not there, by kind."""
 
-_FACTORS: Mapping[str, float] = MappingProxyType({"1": 100.0, "By/s": 1e-6})
 _KB = 1024
 _MODEL = re.compile(r"[A-Z]{1,2}\d{1,4}[A-Z]{0,2}")
 _TYPES: Mapping[str, str] = MappingProxyType({"TFJob": "TensorFlow"})
@@ -69,11 +68,6 @@ def node_metrics(metric_type: str) -> tuple[str, ...]:
     folded = {name.casefold(): metric.name for name, metric in NODE_METRICS.items()}
     name = folded.get(metric_type.casefold())
     return () if name is None else (name, _INSTEAD[name])
-
-
-def in_their_unit(metric: str, value: float) -> float:
-    """A value of one of our metrics as percent (0 to 100) or MB/s (10^6 bytes a second), to 12 significant digits."""
-    return rounded(value * _FACTORS[CATALOG[metric].answer_unit])
 
 
 def number_text(value: float) -> str:

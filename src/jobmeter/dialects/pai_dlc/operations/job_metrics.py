@@ -6,8 +6,9 @@ https://www.alibabacloud.com/help/en/pai/developer-reference/api-pai-dlc-2020-12
 from jobmeter.access.call import Call
 from jobmeter.dialects.alibaba.answers import answer
 from jobmeter.dialects.alibaba.arguments import Arguments
+from jobmeter.dialects.alibaba.units import in_their_unit
 from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask
-from jobmeter.dialects.pai_dlc.names import METRICS, in_their_unit
+from jobmeter.dialects.pai_dlc.names import METRICS
 from jobmeter.dialects.pai_dlc.times import TIME, asked_range
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.time import HOUR, MINUTE
@@ -42,10 +43,8 @@ def get_job_metrics(call: Call, context: Context) -> Steps:
 
 
 def _points(line: Line) -> list[dict[str, float]]:
-    return [
-        {"Time": time, "Value": in_their_unit(line.metric, value)}
-        for time, value in zip(line.time.tolist(), line.value.tolist(), strict=True)
-    ]
+    values = in_their_unit(line)
+    return [{"Time": time, "Value": value} for time, value in zip(line.time.tolist(), values, strict=True)]
 
 
 OPERATIONS = (

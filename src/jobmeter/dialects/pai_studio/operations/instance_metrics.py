@@ -5,8 +5,9 @@ from typing import Any
 from jobmeter.access.call import Call
 from jobmeter.dialects.alibaba.answers import answer
 from jobmeter.dialects.alibaba.arguments import Arguments
+from jobmeter.dialects.alibaba.units import in_their_unit
 from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask
-from jobmeter.dialects.pai_studio.names import INSTANCE_METRICS, in_their_unit
+from jobmeter.dialects.pai_studio.names import INSTANCE_METRICS
 from jobmeter.dialects.pai_studio.operations.common import (
     END,
     START,
@@ -57,10 +58,8 @@ def list_training_job_instance_metrics(call: Call, context: Context) -> Steps:
 
 
 def _points(line: Line) -> list[dict[str, Any]]:
-    return [
-        {"Time": iso(time), "Value": in_their_unit(line.metric, value)}
-        for time, value in zip(line.time.tolist(), line.value.tolist(), strict=True)
-    ]
+    values = in_their_unit(line)
+    return [{"Time": iso(time), "Value": value} for time, value in zip(line.time.tolist(), values, strict=True)]
 
 
 OPERATIONS = (

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from jobmeter.access.call import Call
 from jobmeter.dialects.alibaba.answers import answer
 from jobmeter.dialects.alibaba.arguments import Arguments
+from jobmeter.dialects.alibaba.units import in_their_unit
 from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask
 from jobmeter.dialects.pai_studio.names import (
     NODE_METRICS,
     device_model,
-    in_their_unit,
     node_metrics,
     number_text,
 )
@@ -60,10 +60,8 @@ def _models(node: GroupNode) -> tuple[str, ...]:
 
 
 def _points(line: Line) -> list[dict[str, int | str]]:
-    return [
-        {"Time": time, "Value": number_text(in_their_unit(line.metric, value))}
-        for time, value in zip(line.time.tolist(), line.value.tolist(), strict=True)
-    ]
+    values = in_their_unit(line)
+    return [{"Time": time, "Value": number_text(value)} for time, value in zip(line.time.tolist(), values, strict=True)]
 
 
 OPERATIONS = (
