@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobmeter.access.call import Call
+from jobmeter.access.limit import Rate
 from jobmeter.dialects.base import Context
 from jobmeter.dialects.pai_studio import PAI_STUDIO
 from jobmeter.dialects.pai_studio.names import device_model, job_type, kilobytes, node_metrics, number_text
@@ -154,6 +155,11 @@ def test_every_operation_is_reached_by_header_by_path_and_by_url():
             match = PAI_STUDIO.match(call)
             assert match is not None
             assert match.operation is operation
+
+
+def test_users_are_asked_for_a_hundred_times_a_second():
+    rates = {operation.name: operation.rate for operation in PAI_STUDIO.operations if operation.rate}
+    assert rates == {"GetUserViewMetrics": Rate(100.0, 100)}
 
 
 def test_only_a_bearer_token_opens_the_url_form():
