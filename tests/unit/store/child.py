@@ -15,9 +15,11 @@ import numpy as np
 
 from jobmeter.errors import JobmeterError, UnavailableError
 from jobmeter.model.batch import SampleBatch
+from jobmeter.model.log import LogLine
 from jobmeter.model.series import Series
 from jobmeter.model.time import HOUR, SystemClock, TimeRange, parse_time
-from jobmeter.store.base import Selector, Store, Tier
+from jobmeter.store.base import LogSelector, ReadBudget, Selector, Store, Tier
+from jobmeter.store.clickhouse import maintenance
 from jobmeter.store.registry import open_store
 from jobmeter.testing.samples import FOREVER, batch_of, brute_buckets, read_all, stored_buckets
 
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 START = parse_time("2026-01-01")
 SERIES = [Series("cpu.time", job=f"job-{number}", replica="worker-0") for number in range(20)]
 SPAN = TimeRange(START, START + 1000 * HOUR)
+LINES = [
+    LogLine(time_ns=START * 1_000_000 + at, text=f"line {at}", job="logged", replica="worker-0") for at in range(500)
+]
 JOBS = tuple(one.job_key for one in SERIES)
 
 
@@ -115,6 +120,7 @@ def back_up(folder: str, target: str) -> None:
     store = open_folder(folder)
     for number in range(300):
         store.append(batch_of(rows_of(number)), FOREVER)
+    store.append_logs(LINES, FOREVER)
     store.roll_up(START + HOUR)
     stop = threading.Event()
     numbers = [299]
@@ -136,6 +142,18 @@ def back_up(folder: str, target: str) -> None:
     store.close()
 
 
+def back_up_as_before(folder: str, target: str) -> None:
+    """Back up what there was when there were no log lines."""
+    maintenance._PARTS = tuple(  # type: ignore[assignment]
+        (name, tuple(table for table in tables if table != "logs")) for name, tables in maintenance._PARTS
+    )
+    store = open_folder(folder)
+    store.append(batch_of(rows_of(0)), FOREVER)
+    store.backup(Path(target))
+    store.close()
+    say()
+
+
 def restore(folder: str, source: str) -> None:
     """Restore into an empty store, and try to again."""
     store = open_folder(folder)
@@ -147,7 +165,8 @@ def restore(folder: str, source: str) -> None:
         again = type(error).__name__
     store.append(batch_of({(Series("gpu.power", job="new"), START): 1.0}), FOREVER)
     rolled = store.roll_up(START + 3 * HOUR)
-    say(again=again, rolled=rolled)
+    lines = store.read_logs(LogSelector(project="default", job="logged", limit=1000), ReadBudget()).lines
+    say(again=again, rolled=rolled, lines=lines == LINES, bare=not lines)
     store.close()
 
 
@@ -175,6 +194,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "check": check,
     "fill": fill,
     "back_up": back_up,
+    "back_up_as_before": back_up_as_before,
     "restore": restore,
     "attempt": attempt,
 }

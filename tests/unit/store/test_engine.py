@@ -8,13 +8,15 @@ import pytest
 
 from jobmeter.errors import QueryTimeoutError, UnavailableError
 from jobmeter.model.batch import SampleBatch, SeriesKeys
+from jobmeter.model.log import LogLine
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import DAY, HOUR, MINUTE, SystemClock, TimeRange, floor_to
-from jobmeter.store.base import ReadBudget, Selector, Tier
+from jobmeter.store.base import LogSelector, ReadBudget, Selector, Tier
 from jobmeter.store.clickhouse import parse_dsn
 from jobmeter.store.clickhouse import pool as pools
 from jobmeter.store.clickhouse import reader as readers
 from jobmeter.store.clickhouse import rollup as rollups
+from jobmeter.store.clickhouse.logs import _order
 from jobmeter.store.clickhouse.migrations import MIGRATIONS
 from jobmeter.store.clickhouse.native import encode
 from jobmeter.testing.samples import FOREVER, batch_of, brute_buckets, read_all, stored_buckets
@@ -122,6 +124,38 @@ def test_raw_samples_expire_and_their_roll_ups_stay(empty_store):
     found = empty_store.previous(SeriesKeys.of([one]), start + 3 * HOUR, ReadBudget())
     assert (found.time.tolist(), found.value.tolist()) == ([start + 119 * MINUTE], [119.0])
     assert empty_store.last_times([slot.key]) == {slot.key: (start, start + 119 * MINUTE)}
+
+
+def test_log_lines_expire_by_the_retention_they_came_with(empty_store):
+    slot = Slot()
+    start_ns = (floor_to(SystemClock().now_ms(), HOUR) - 30 * DAY) * 1_000_000
+    do(empty_store, "SYSTEM STOP TTL MERGES logs")
+    for days in (1, 29, 40):
+        line = LogLine(time_ns=start_ns + days, text=f"{days} days", job=slot.job)
+        empty_store.append_logs([line], Retention(raw_days=days))
+    do(empty_store, "SYSTEM START TTL MERGES logs")
+    do(empty_store, "ALTER TABLE logs MATERIALIZE TTL SETTINGS mutations_sync = 2")
+    page = empty_store.read_logs(LogSelector(project="default", job=slot.job), ReadBudget())
+    assert [line.text for line in page.lines] == ["29 days", "40 days"][-len(page.lines) :]
+    assert "1 days" not in [line.text for line in page.lines]
+
+
+def test_a_page_of_lines_is_read_from_few_of_them(empty_store):
+    """Whatever else is stored, and in either direction."""
+    slot, others = Slot(), [Slot() for _ in range(4)]
+    for part in range(5):  # parts that overlap in time
+        lines = [
+            LogLine(time_ns=one.start * 1_000_000 + 5 * at + part, text=f"step {at} of many", job=one.job)
+            for one in (slot, *others)
+            for at in range(12_000)
+        ]
+        empty_store.append_logs(lines, FOREVER)
+    for descending in (False, True):
+        question = LogSelector(project="default", job=slot.job, limit=100, descending=descending)
+        assert len(empty_store.read_logs(question, ReadBudget()).lines) == 100
+        where = f"job = {slot.key} ORDER BY {_order(descending=descending)} LIMIT 116"
+        plan = ask(empty_store, f"EXPLAIN actions = 1 SELECT time_ns, text FROM logs WHERE {where}")
+        assert any("InReverseOrder" in row[0] if descending else "InOrder" in row[0] for row in plan)
 
 
 def test_a_question_past_its_time_is_stopped(chdb_store):

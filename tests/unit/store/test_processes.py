@@ -105,9 +105,17 @@ def test_a_backup_of_a_busy_store_answers_the_same(tmp_path):
     shutil.rmtree(tmp_path / "store")
     restored = run("restore", tmp_path / "copy", tmp_path / "backup")[0]
     assert restored["again"] == "ConflictError"
+    assert restored["lines"]
     checked = run("check", tmp_path / "copy", said["begun"])[0]
     assert checked["missing"] == checked["unknown"] == checked["wrong"] == 0, checked
     assert checked["extra_times"] <= said["ended"] - said["begun"] + 2
+
+
+def test_a_backup_from_before_there_were_log_lines_is_restored(tmp_path):
+    run("back_up_as_before", tmp_path / "store", tmp_path / "backup")
+    restored = run("restore", tmp_path / "copy", tmp_path / "backup")[0]
+    assert restored["again"] == "ConflictError"
+    assert restored["bare"]
 
 
 def test_a_store_of_a_newer_program_is_refused(tmp_path):

@@ -6,7 +6,6 @@ both read all lines of a job for one page of them, where the plain question read
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -35,7 +34,8 @@ _SKIPPED = 2_000
 """Lines that are read and thrown away; of more only their keys are."""
 
 _KEY = ("time_ns", "replica", "attempt", "stream", "text")
-_COLUMNS = ", ".join((*_KEY, "node", "level"))
+# The virtual column tells what was written last of what was written twice. To order by it would cost a hundredfold.
+_COLUMNS = ", ".join((*_KEY, "node", "level", "_block_number"))
 _Row = Sequence[Any]
 
 
@@ -92,7 +92,7 @@ class LogReader:
                 rows = self._query(sql, where, meter)
             except LimitExceededError as error:
                 raise _too_large() from error
-            once = _once(rows, first=selector.descending)
+            once = _once(rows)
             # The last one may go on in what was not read; it is one too many then.
             if len(rows) < most or len(once) > wanted:
                 return once[selector.offset : wanted]
@@ -161,8 +161,7 @@ class _Where:
 
 def _order(*, descending: bool) -> str:
     suffix = " DESC" if descending else ""
-    # The virtual column orders what was written twice, last the last (of a reversed order: first).
-    return ", ".join(f"{column}{suffix}" for column in ("job", *_KEY, "_block_number"))
+    return ", ".join(f"{column}{suffix}" for column in ("job", *_KEY))
 
 
 def _from(selector: LogSelector, time_ns: int, passed: int) -> LogSelector:
@@ -172,15 +171,24 @@ def _from(selector: LogSelector, time_ns: int, passed: int) -> LogSelector:
     return replace(selector, start_ns=time_ns, offset=passed)
 
 
-def _once(rows: Sequence[_Row], *, first: bool) -> list[_Row]:
-    """The rows without repetitions, of which the first or the last is kept."""
-    repeated = [one[:5] == other[:5] for one, other in pairwise(rows)]
-    edges = [False, *repeated] if first else [*repeated, False]
-    return [row for row, again in zip(rows, edges, strict=False) if not again]
+def _once(rows: Sequence[_Row]) -> list[_Row]:
+    """The rows without repetitions; of each line the one that was written last."""
+    once: list[_Row] = []
+    for row in rows:
+        if once and once[-1][:5] == row[:5]:
+            once[-1] = max(once[-1], row, key=_written)
+        else:
+            once.append(row)
+    return once
+
+
+def _written(row: _Row) -> int:
+    number: int = row[-1]
+    return number
 
 
 def _line(row: _Row, selector: LogSelector) -> LogLine:
-    time_ns, replica, attempt, stream, text, node, level = row
+    time_ns, replica, attempt, stream, text, node, level, _ = row
     return LogLine(
         time_ns=time_ns,
         text=text,
