@@ -194,18 +194,35 @@ def test_what_comes_too_fast_is_counted_and_told(monkeypatch):
     outbox = Outbox(None)
     sender = LogSender(PLAN, Place("n"), outbox, now_ns=Ticking())
     for round_ in range(3):
-        sender.take("worker-0", "stdout", b"".join(b"%d-%d\n" % (round_, at) for at in range(100)))
-        sender._pass_on()
+        for at in range(300):
+            sender.take("worker-0", "stdout", b"%d-%d\nunfin" % (round_, at))
+            sender.take("worker-0", "stdout", b"ished\n")
+        sender._round()
     sender.start()
     sender.stop()
     lines = sent(outbox)
     marks = [line for line in lines if line.text.startswith("[jobmeter: ")]
-    kept = len(lines) - len(marks)
-    assert kept + sender.dropped == 300
-    assert sum(int(line.text.split()[1]) for line in marks) == sender.dropped > 200
+    begun = sum(line.text == "unfin" for line in lines)  # its end was left out
+    assert len(lines) - len(marks) - begun + sender.dropped == 1800
+    assert sum(int(line.text.split()[1]) for line in marks) == sender.dropped > 1000
     assert len(marks) == 3
     times = [line.time_ns for line in lines]
     assert times == sorted(set(times))
+
+
+def test_of_a_flood_at_the_end_the_newest_is_kept(monkeypatch):
+    monkeypatch.setattr(sending, "_LAST_BYTES", 1_000)
+    monkeypatch.setattr(sending, "_ROUND_LINES", 10)
+    outbox = Outbox(None)
+    sender = LogSender(PLAN, Place("n"), outbox, now_ns=Ticking())
+    for at in range(1_000):
+        sender.take("worker-0", "stdout", b"%d\n" % at)
+    sender.start()
+    sender.stop()
+    mark, *lines = sent(outbox)
+    assert mark.text.startswith(f"[jobmeter: {sender.dropped} lines are missing here")
+    assert [line.text for line in lines] == [str(at) for at in range(sender.dropped, 1_000)]
+    assert len(lines) > 100
 
 
 def test_logs_leave_half_of_the_spool_to_the_samples(tmp_path):
@@ -214,6 +231,7 @@ def test_logs_leave_half_of_the_spool_to_the_samples(tmp_path):
     sender = LogSender(PLAN, Place("n"), outbox, now_ns=Ticking())
     for number in range(60):
         sender.take("worker-0", "stdout", f"{number} {number**40}\n".encode())
+        sender._round()
         sender._pass_on()
     assert spool.size <= 2_500
     assert sender.dropped > 0
@@ -246,6 +264,7 @@ def test_frames_of_lines_are_read_by_the_documented_form():
     outbox = Outbox(None)
     sender = LogSender(PLAN, Place("n"), outbox, now_ns=Ticking())
     sender.take("worker-0", "stdout", b"x\n")
+    sender._round()
     sender._pass_on()
     batch = outbox.peek(2**20)
     assert batch is not None

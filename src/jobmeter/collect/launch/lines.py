@@ -13,6 +13,9 @@ _BREAKS = re.compile(rb"[\r\n]")
 _MOVES = re.compile(r"\x1b\[[0-9;?]*[@-ln-~]")
 _UP = re.compile(rb"\x1b\[\d*[AF]")
 
+_SURE = MAX_TEXT_BYTES // 4
+"""As many characters take no more bytes than a line may have."""
+
 Timed = tuple[int, str]
 """A time in nanoseconds and a text."""
 
@@ -37,7 +40,19 @@ class LineSplitter:
 
     def feed(self, data: bytes, now_ns: int) -> list[Timed]:
         """The lines that these bytes end."""
-        return list(self._feed(data, now_ns))
+        if self._rewritten or self._length > MAX_TEXT_BYTES or b"\r" in data or b"\x1b" in data:
+            return list(self._feed(data, now_ns))
+        end = data.rfind(b"\n")
+        if end < 0:
+            self._take(data, 0, len(data))
+            return []
+        # The usual case, which has to be quick: lines and nothing else.
+        texts = (bytes(self._held) + data[:end]).decode(errors="replace").split("\n")
+        self._clear()
+        self._take(data, end + 1, len(data))
+        first = max(now_ns, self._last_ns + 1)
+        self._last_ns = first + len(texts) - 1
+        return [(first + place, text if len(text) <= _SURE else _shortened(text)) for place, text in enumerate(texts)]
 
     def tick(self, now_ns: int) -> list[Timed]:
         """What a line that is written over shows now, when it is time to keep it."""
@@ -93,20 +108,21 @@ class LineSplitter:
         last = self._keep_state(self._state, now_ns) if self._drawn and shown != self._state else []
         repeated = self._rewritten and (shown is None or shown == self._kept)
         self._rewritten, self._drawn, self._state, self._kept = False, False, None, None
-        return last if repeated or shown is None else [*last, (self._moment(now_ns), shown)]
+        return last if repeated or shown is None else [*last, (self.moment(now_ns), shown)]
 
     def _keep_state(self, shown: str | None, now_ns: int) -> list[Timed]:
         self._state = None
         if not shown or shown == self._kept:
             return []
         self._kept, self._kept_ns = shown, now_ns
-        return [(self._moment(now_ns), shown)]
+        return [(self.moment(now_ns), shown)]
 
     def _clear(self) -> None:
         self._held.clear()
         self._length = 0
 
-    def _moment(self, now_ns: int) -> int:
+    def moment(self, now_ns: int) -> int:
+        """The time of the next line."""
         self._last_ns = max(now_ns, self._last_ns + 1)
         return self._last_ns
 

@@ -1,7 +1,9 @@
 """What the replicas wrote, as log lines for the server: gathered, bounded, and put into the outbox."""
 
 import time
+from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from threading import Event, Lock, Thread
 
 from jobmeter.collect.base import Place
@@ -15,17 +17,30 @@ from jobmeter.wire.native.logs import logs_frame
 
 _INTERVAL = 0.5
 _FRAME_LINES, _FRAME_BYTES = 5_000, 2**20
-_WAITING_BYTES = 8 * 2**20
-_LINE_BYTES = 100
+_WAITING_BYTES = 16 * 2**20
+_ROUND_LINES = 50_000
+"""Lines made in one interval at most: what the command needs of the processor comes first."""
+_LAST_BYTES = 2**20
+"""Of what waits at the end this much is kept, the newest."""
 
 _Key = tuple[str, str]
 
 
-class LogSender:
-    """Takes bytes (``take``) from any thread and waits for nothing; twice a second its own thread passes lines on.
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Bytes of a stream, and how many lines before them were left out."""
 
-    What comes faster than that takes is left out, and so is what comes while logs fill their share of the outbox, which
-    they have in common with the samples. A line says so, and ``dropped`` counts.
+    key: _Key
+    time_ns: int
+    data: bytes
+    missing: int
+
+
+class LogSender:
+    """Takes bytes (``take``) from any thread and waits for nothing; twice a second its own thread makes lines of them.
+
+    What comes faster than that is left out, and so is what comes while logs fill their share of the outbox, which they
+    have in common with the samples. A line says so, and ``dropped`` counts.
     """
 
     def __init__(self, plan: Plan, place: Place, outbox: Outbox, *, now_ns: Callable[[], int] = time.time_ns) -> None:
@@ -36,9 +51,11 @@ class LogSender:
         self._outbox = outbox
         self._now_ns = now_ns
         self._lock = Lock()
-        self._splitters: dict[_Key, LineSplitter] = {}
-        self._waiting: list[LogLine] = []
+        self._pieces: deque[_Piece] = deque()
         self._waiting_bytes = 0
+        self._left_out: dict[_Key, int] = {}
+        self._splitters: dict[_Key, LineSplitter] = {}
+        self._lines: list[LogLine] = []
         self._missing: dict[_Key, int] = {}
         self._stopping = Event()
         self._thread = Thread(target=self._run, name="logs", daemon=True)
@@ -49,36 +66,73 @@ class LogSender:
 
     def take(self, replica: str, stream: str, data: bytes) -> None:
         """Bytes that a replica wrote."""
+        key = (replica, stream)
         with self._lock:
-            splitter = self._splitters.setdefault((replica, stream), LineSplitter())
-            self._gather((replica, stream), splitter.feed(data, self._now_ns()))
+            if self._waiting_bytes > _WAITING_BYTES:
+                self._left_out[key] = self._left_out.get(key, 0) + data.count(b"\n")
+                return
+            self._pieces.append(_Piece(key, self._now_ns(), data, self._left_out.pop(key, 0)))
+            self._waiting_bytes += len(data)
 
     def stop(self) -> None:
         """Pass on what is left, unfinished lines too. Nothing is taken any more."""
         self._stopping.set()
         self._thread.join()
+        self._hurry()
+        while self._pieces:
+            self._round()
         with self._lock:
-            for key, splitter in self._splitters.items():
-                self._gather(key, splitter.end(self._now_ns()))
-            for key in list(self._missing):
-                self._tell(key, self._now_ns())
+            missing, self._left_out = self._left_out, {}
+        for key, count in missing.items():
+            self._miss(key, count)
+        for key in {*self._splitters, *self._missing}:
+            self._gather(key, self._splitter(key).end(self._now_ns()))
+            self._tell(key, self._now_ns())
         self._pass_on()
 
     def _run(self) -> None:
         while not self._stopping.wait(_INTERVAL):
-            with self._lock:
-                for key, splitter in self._splitters.items():
-                    self._gather(key, splitter.tick(self._now_ns()))
+            self._round()
+            for key, splitter in self._splitters.items():
+                self._gather(key, splitter.tick(self._now_ns()))
             self._pass_on()
+
+    def _hurry(self) -> None:
+        """Leave out what is too much to be looked at before the end, but for the newest."""
+        with self._lock:
+            while self._waiting_bytes > _LAST_BYTES:
+                piece = self._pieces.popleft()
+                self._waiting_bytes -= len(piece.data)
+                self._miss(piece.key, piece.missing + piece.data.count(b"\n"))
+
+    def _round(self) -> None:
+        """Make lines of what waits, as far as one round goes."""
+        made = 0
+        while made < _ROUND_LINES:
+            with self._lock:
+                if not self._pieces:
+                    return
+                piece = self._pieces.popleft()
+                self._waiting_bytes -= len(piece.data)
+            splitter = self._splitter(piece.key)
+            if piece.missing:
+                # What was begun before the gap has no end, and what comes first behind it no beginning.
+                self._gather(piece.key, splitter.end(piece.time_ns))
+                self._miss(piece.key, piece.missing)
+            self._tell(piece.key, piece.time_ns)
+            lines = splitter.feed(piece.data, piece.time_ns)
+            self._gather(piece.key, lines)
+            made += len(lines)
+
+    def _splitter(self, key: _Key) -> LineSplitter:
+        return self._splitters.setdefault(key, LineSplitter())
+
+    def _miss(self, key: _Key, count: int) -> None:
+        self.dropped += count
+        self._missing[key] = self._missing.get(key, 0) + count
 
     def _gather(self, key: _Key, lines: list[Timed]) -> None:
         for time_ns, text in lines:
-            if self._waiting_bytes > _WAITING_BYTES:
-                self._missing[key] = self._missing.get(key, 0) + 1
-                self.dropped += 1
-                continue
-            # A nanosecond before the line there is room: the line before it was left out.
-            self._tell(key, time_ns - 1)
             self._add(key, time_ns, text, guess_level(text))
 
     def _tell(self, key: _Key, time_ns: int) -> None:
@@ -86,11 +140,11 @@ class LogSender:
         missing = self._missing.pop(key, 0)
         if missing:
             told = f"[jobmeter: {missing} lines are missing here, they came faster than they could be kept]"
-            self._add(key, time_ns, told, Level.WARNING)
+            self._add(key, self._splitter(key).moment(time_ns), told, Level.WARNING)
 
     def _add(self, key: _Key, time_ns: int, text: str, level: Level | None) -> None:
         replica, stream = key
-        self._waiting.append(
+        self._lines.append(
             LogLine(
                 time_ns=time_ns,
                 text=text,
@@ -103,11 +157,9 @@ class LogSender:
                 level=level,
             )
         )
-        self._waiting_bytes += len(text) + _LINE_BYTES
 
     def _pass_on(self) -> None:
-        with self._lock:
-            lines, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        lines, self._lines = self._lines, []
         frame: list[LogLine] = []
         size = 0
         for line in lines:
@@ -121,11 +173,8 @@ class LogSender:
 
     def _put(self, lines: list[LogLine]) -> None:
         if self._outbox.size > self._outbox.capacity // 2:
-            with self._lock:
-                self.dropped += len(lines)
-                for line in lines:
-                    key = (line.replica, line.stream)
-                    self._missing[key] = self._missing.get(key, 0) + 1
+            for line in lines:
+                self._miss((line.replica, line.stream), 1)
             return
         self._outbox.put(logs_frame(lines))
         self.sent += len(lines)

@@ -43,8 +43,9 @@ class _Channel:
 class Output:
     """The streams of all replicas. ``open`` before each start, ``start`` after the last one, ``finish`` at the end.
 
-    One thread for each of ``STREAMS`` passes the bytes on, and then tells ``sink``. When what they go to is closed, the
-    replicas are told as they would be without: by a closed pipe.
+    A thread passes the bytes on, in the order in which they arrive, and then tells ``sink``; streams that go to
+    different places have a thread each, so that one that is not read holds up no other. When what they go to is closed,
+    the replicas are told as they would be without: by a closed pipe.
     """
 
     def __init__(self, sink: Sink) -> None:
@@ -69,14 +70,16 @@ class Output:
     def start(self) -> None:
         """Begin to pass on what the replicas write."""
         self._hand_over()
-        for stream, target in STREAMS.items():
-            own = [channel for channel in self._channels if channel.stream == stream]
-            if own:
-                waker, woken = os.pipe()
-                self._wakers.append(woken)
-                thread = Thread(target=self._pass_on, args=(own, target, waker), name=stream, daemon=True)
-                self._threads.append(thread)
-                thread.start()
+        places: dict[tuple[int, int], list[_Channel]] = {}
+        for channel in self._channels:
+            place = os.fstat(STREAMS[channel.stream])
+            places.setdefault((place.st_dev, place.st_ino), []).append(channel)
+        for own in places.values():
+            waker, woken = os.pipe()
+            self._wakers.append(woken)
+            thread = Thread(target=self._pass_on, args=(own, waker), name="output", daemon=True)
+            self._threads.append(thread)
+            thread.start()
 
     def resize(self) -> None:
         """Give the replicas' terminals the size of the real one."""
@@ -103,7 +106,7 @@ class Output:
                 os.close(channel.theirs)
                 channel.theirs = -1
 
-    def _pass_on(self, channels: Sequence[_Channel], target: int, waker: int) -> None:
+    def _pass_on(self, channels: Sequence[_Channel], waker: int) -> None:
         with selectors.DefaultSelector() as selector:
             selector.register(waker, selectors.EVENT_READ)
             for channel in channels:
@@ -118,17 +121,17 @@ class Output:
                         selector.unregister(waker)
                         left = _LEFT_BYTES * len(channels)
                         continue
-                    count = self._move(key.data, target, selector)
+                    count = self._move(key.data, selector)
                     left = None if left is None else left - count
         os.close(waker)
         for channel in channels:
             self._close(channel)
 
-    def _move(self, channel: _Channel, target: int, selector: selectors.BaseSelector) -> int:
+    def _move(self, channel: _Channel, selector: selectors.BaseSelector) -> int:
         """Pass on what there is; its length."""
         data = _read(channel.ours)
         if data:
-            open_still = _write(target, data)
+            open_still = _write(STREAMS[channel.stream], data)
             self._sink(channel.replica, channel.stream, data)
         else:
             open_still = False
