@@ -115,6 +115,7 @@ def test_a_terminal_stays_one_and_a_progress_bar_is_a_few_lines(server, tmp_path
 import os, sys, time
 size = os.get_terminal_size(1)
 print(sys.stdout.isatty(), sys.stderr.isatty(), sys.stdin.isatty(), size.columns, os.ttyname(0) != os.ttyname(1))
+sys.stdin.readline()  # until the line above was seen: two streams have no order between them
 for at in range(101):
     sys.stderr.write(f"\\r{at}%")
     sys.stderr.flush()
@@ -127,13 +128,17 @@ sys.stderr.write("\\n")
         "import fcntl, pty, struct, sys, termios, os\n"
         "def spawn():\n"
         "    fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack('HHHH', 33, 77, 0, 0))\n"
+        "    how = termios.tcgetattr(0); how[3] &= ~termios.ECHO; termios.tcsetattr(0, termios.TCSANOW, how)\n"
         "    os.execv(sys.argv[1], sys.argv[1:])\n"
         "pid, master = pty.fork()\n"
         "if pid == 0: spawn()\n"
+        "seen = b''\n"
         "while True:\n"
         "    try: data = os.read(master, 65536)\n"
         "    except OSError: break\n"
         "    if not data: break\n"
+        "    if b'\\n' not in seen and b'\\n' in seen + data: os.write(master, b'\\n')\n"
+        "    seen += data\n"
         "    os.write(1, data)\n"
         "sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))\n"
     )
