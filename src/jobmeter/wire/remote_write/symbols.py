@@ -1,0 +1,66 @@
+"""Texts of 2.0: each request has its own table of them, and series refer to it by position."""
+
+import threading
+from collections.abc import Sequence
+
+import numpy as np
+
+from jobmeter.model.batch import Int64s, Uint64s
+from jobmeter.wire.remote_write.scalar import damaged
+
+_MOST = 1_000_000
+_MOST_BYTES = 64 * 2**20
+_LONGEST = 5
+
+
+class Symbols:
+    """A number for each text, the same in every request: then series are known again by their numbers.
+
+    Safe for several threads. When there are too many texts all are forgotten; a number is never used twice.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[bytes, int] = {}
+        self._next = 0
+        self._bytes = 0
+
+    def numbers(self, symbols: Sequence[bytes]) -> Uint64s:
+        """uint64[n]: the number of each text."""
+        with self._lock:
+            if len(self._known) > _MOST or self._bytes > _MOST_BYTES:
+                self._known, self._bytes = {}, 0
+            known = self._known
+            for symbol in symbols:
+                if symbol not in known:
+                    known[symbol] = self._next
+                    self._next += 1
+                    self._bytes += len(symbol)
+            return np.fromiter((known[symbol] for symbol in symbols), np.uint64, len(symbols))
+
+
+SYMBOLS = Symbols()
+
+
+def references(parts: Sequence[bytes], count: int) -> tuple[Int64s, Int64s]:
+    """Packed varints of many series: int64[n] of them all, and int64[len(parts) + 1], where those of each begin.
+
+    Raises InvalidRequestError for one that is cut off or not below ``count``.
+    """
+    octets = np.frombuffer(b"".join(parts), np.uint8)
+    last = octets < 128
+    stops = np.cumsum(np.fromiter((len(part) for part in parts), np.int64, len(parts)))
+    if len(octets) and not last[stops[stops > 0] - 1].all():
+        raise damaged("it ends inside a reference")
+    ends = np.flatnonzero(last) + 1
+    begins = np.r_[0, ends[:-1]] if len(ends) else ends
+    digits = ends - begins
+    if len(digits) and int(digits.max()) > _LONGEST:
+        raise damaged("a reference has more than 32 bits")
+    refs = np.zeros(len(ends), np.int64)
+    for place in range(int(digits.max(initial=0))):
+        there = digits > place
+        refs[there] |= (octets[begins[there] + place].astype(np.int64) & 127) << (7 * place)
+    if len(refs) and int(refs.max()) >= count:
+        raise damaged(f"a series refers to symbol {int(refs.max())} of {count}")
+    return refs, np.r_[0, np.cumsum(last)][np.r_[0, stops]]
