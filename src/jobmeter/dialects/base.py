@@ -191,7 +191,8 @@ class Operation:
     ``name`` is the vendor's own, ``GetJobMetrics``; ``action`` what it does, for ``jobmeter.access``: ``metrics:read``.
     ``path`` is a template, ``/api/v1/jobs/{JobId}/metrics``. ``answer`` starts it; it raises InvalidRequestError in the
     vendor's own field names. ``rate`` is how often one key may call it, where the vendor states a limit; a setting of
-    the server comes before it.
+    the server comes before it. ``encodings`` are the content encodings that ``answer`` undoes itself; all others are
+    undone, or refused, before it is called.
     """
 
     name: str
@@ -204,6 +205,7 @@ class Operation:
     body_bytes: int = 1 << 20
     """Largest body that the operation takes."""
     rate: Rate | None = None
+    encodings: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,5 +15,6 @@ def dialects() -> Sequence[Dialect]:
     from jobmeter.dialects.opentsdb import OPENTSDB
     from jobmeter.dialects.pai_dlc import PAI_DLC
     from jobmeter.dialects.pai_studio import PAI_STUDIO
+    from jobmeter.dialects.prometheus import PROMETHEUS
 
-    return (PAI_DLC, PAI_STUDIO, CMS, FOAS, MODELARTS, BASETEN, OPENTSDB, Gateway())
+    return (PAI_DLC, PAI_STUDIO, CMS, FOAS, MODELARTS, BASETEN, OPENTSDB, PROMETHEUS, Gateway())

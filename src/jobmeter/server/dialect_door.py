@@ -50,7 +50,8 @@ class DialectDoor:
         principal = authenticated(services, call, request_id, schemes, operation.name, operation.rate)
         scope = allowed(services, call, request_id, principal, operation.action, None)
         # Signatures cover the body as sent; an operation reads it uncompressed.
-        if call.header("content-encoding"):
+        encoding = call.header("content-encoding").strip().lower()
+        if encoding and encoding not in operation.encodings:
             call = replace(call, body=decoded_body(call, services.settings.limits.decoded_bytes))
         now_ms = services.clock.now_ms()
         context = Context(now_ms, request_id, match.path, project=principal.project, caller=principal.name)

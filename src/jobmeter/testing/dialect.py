@@ -6,6 +6,7 @@ A golden case is a JSON file, best taken word for word from the vendor's documen
       "source": "where it comes from",
       "now": "2026-11-20T15:33:56Z",
       "request": {"method": "GET", "path": "/api/...", "query": "A=1", "headers": {"x": "y"}, "body": "..."},
+                                   ("base64" instead of "body" for one that is no text)
       "context": {"project": "p", "caller": "key"},  who asks, where that matters
       "questions": [...],          what the operation asks, in its order (``describe`` below)
       "results": [...],            what it is told (``result_of`` below); by default, what finds nothing. An entry
@@ -15,6 +16,7 @@ A golden case is a JSON file, best taken word for word from the vendor's documen
     }
 """
 
+import base64
 import json
 import math
 from abc import abstractmethod
@@ -198,7 +200,7 @@ def call_of(request: Mapping[str, Any]) -> Call:
         raw_path=request["path"],
         query=request.get("query", ""),
         headers=tuple((name.lower(), value) for name, value in request.get("headers", {}).items()),
-        body=request.get("body", "").encode(),
+        body=base64.b64decode(request["base64"]) if "base64" in request else request.get("body", "").encode(),
     )
 
 

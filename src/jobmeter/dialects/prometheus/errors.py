@@ -1,0 +1,60 @@
+"""Failures as Prometheus's own receiver tells them: a status, and one line of plain text.
+
+A sender drops what was answered with another 4xx than 429, and sends again what was answered with 429 or 5xx.
+"""
+
+from jobmeter.dialects.base import Answer
+from jobmeter.errors import (
+    ConflictError,
+    ForbiddenError,
+    InvalidRequestError,
+    JobmeterError,
+    LimitExceededError,
+    NotFoundError,
+    QueryTimeoutError,
+    ThrottledError,
+    UnauthenticatedError,
+    UnavailableError,
+)
+
+TEXT = "text/plain; charset=utf-8"
+ENCODING, TYPE = "Content-Encoding", "Content-Type"
+"""Fields of InvalidRequestError for a form of the body that is not taken: 415."""
+
+Headers = tuple[tuple[str, str], ...]
+
+_STATUS: tuple[tuple[type[JobmeterError], int], ...] = (
+    (LimitExceededError, 413),
+    (InvalidRequestError, 400),
+    (UnauthenticatedError, 401),
+    (ForbiddenError, 403),
+    (NotFoundError, 404),
+    (ConflictError, 409),
+    (ThrottledError, 429),
+    (UnavailableError, 503),
+    (QueryTimeoutError, 503),
+)
+_RETRY_SECONDS = 5
+
+
+def text(status: int, message: str, headers: Headers = ()) -> Answer:
+    """One line."""
+    return Answer(status, message.encode() + b"\n", headers, TEXT)
+
+
+def render(error: JobmeterError) -> Answer:
+    """The answer of an error."""
+    if isinstance(error, InvalidRequestError) and error.field in {ENCODING, TYPE}:
+        return text(415, error.message)
+    status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+    if isinstance(error, NotFoundError) and error.kind == "method":
+        return text(405, error.message, (("Allow", error.name),))
+    return text(status, error.message if status != 500 else "internal error", _headers(error, status))
+
+
+def _headers(error: JobmeterError, status: int) -> Headers:
+    if status == 401:
+        return (("WWW-Authenticate", 'Basic realm="jobmeter"'),)
+    if isinstance(error, ThrottledError | UnavailableError) and error.retry_after_ms is not None:
+        return (("Retry-After", str(-(-error.retry_after_ms // 1000))),)
+    return (("Retry-After", str(_RETRY_SECONDS)),) if status == 503 else ()

@@ -1,0 +1,101 @@
+"""``/api/v1/write``."""
+
+from collections import Counter
+
+from jobmeter.access.call import Call
+from jobmeter.dialects.base import Answer, Context, Operation, Parameter, Steps, WriteSamples, ask
+from jobmeter.dialects.prometheus.errors import ENCODING, TEXT, TYPE, Headers, text
+from jobmeter.errors import InvalidRequestError
+from jobmeter.ingest.exporters.table import Places
+from jobmeter.ingest.receipt import Receipt
+from jobmeter.model.series import DEFAULT_PROJECT
+from jobmeter.wire.remote_write.decode import Written, decode_1, decode_2
+from jobmeter.wire.remote_write.snappy import unpack
+
+_BODY_BYTES = 32 * 2**20
+_UNPACKED_BYTES = 128 * 2**20
+_MEDIA = "application/x-protobuf"
+_ONE, _TWO = "prometheus.WriteRequest", "io.prometheus.write.v2.Request"
+_DECODERS = {_ONE: decode_1, _TWO: decode_2}
+_PLACES = Places()
+
+
+def write(call: Call, context: Context) -> Steps:
+    """Keep samples, each series by itself; the answer comes when those that are kept are durable."""
+    message = _message(call)
+    written = _DECODERS[message](unpack(call.body, _UNPACKED_BYTES))
+    batch, refused = _PLACES.batch(
+        (context.project or DEFAULT_PROJECT, message),
+        written.keys,
+        written.labels,
+        (written.index, written.time, written.value),
+    )
+    if written.histograms:
+        refused["histogram"] = written.histograms
+    passed = {"stale": written.stale, "not-a-number": written.not_finite}
+    rejected = Counter({**refused, **passed})
+    receipt = Receipt()
+    if len(batch) or +rejected:
+        receipt = yield from ask(WriteSamples(batch=batch, rejected=tuple(sorted((+rejected).items()))))
+    refused.update(receipt.rejected)
+    headers = _counts(receipt, written) if message == _TWO else ()
+    if refused:
+        return text(400, _told(refused, receipt), headers)
+    return Answer(204, b"", headers, TEXT)
+
+
+def _message(call: Call) -> str:
+    """The name of the message. Raises InvalidRequestError for another form."""
+    encoding = call.header("content-encoding").strip().lower()
+    if encoding not in {"", "snappy"}:
+        raise InvalidRequestError(f"{ENCODING} {encoding[:40]!r} is not supported; snappy is", ENCODING)
+    media, *parameters = (part.strip() for part in call.header("content-type").split(";"))
+    if media.lower() not in {"", _MEDIA}:
+        raise InvalidRequestError(f"{TYPE} {media[:80]!r} is not supported; {_MEDIA} is", TYPE)
+    names = [value.strip('"') for name, _, value in (one.partition("=") for one in parameters) if name == "proto"]
+    message = names[0] if names else _ONE
+    if message not in _DECODERS:
+        raise InvalidRequestError(f"message {message[:80]!r} is not known; {_ONE} and {_TWO} are", TYPE)
+    return message
+
+
+def _counts(receipt: Receipt, written: Written) -> Headers:
+    # What says that there is no value was understood, and needs no place.
+    samples = receipt.accepted + written.stale + written.not_finite
+    return (
+        ("X-Prometheus-Remote-Write-Samples-Written", str(samples)),
+        ("X-Prometheus-Remote-Write-Histograms-Written", "0"),
+        ("X-Prometheus-Remote-Write-Exemplars-Written", "0"),
+    )
+
+
+def _told(refused: Counter[str], receipt: Receipt) -> str:
+    reasons = ", ".join(f"{count} for {reason}" for reason, count in sorted(refused.items()))
+    return f"{receipt.accepted} samples were kept, {refused.total()} were refused: {reasons}"
+
+
+OPERATIONS = (
+    Operation(
+        name="write",
+        action="ingest:write",
+        method="POST",
+        path="/api/v1/write",
+        answer=write,
+        parameters=(
+            Parameter(
+                "Content-Type",
+                "header",
+                f"`{_MEDIA}` for 1.0, `{_MEDIA};proto={_TWO}` for 2.0. Anything else is 415.",
+            ),
+            Parameter("Content-Encoding", "header", "`snappy`, the block format. Anything else is 415."),
+            Parameter("body", "body", "A message of that type, compressed.", required=True),
+        ),
+        text=(
+            "Keeps samples; 204 when all are kept, 400 when one was refused (the others are kept, the text counts "
+            "them). Metrics of well-known exporters become those of the catalogue, any other one is kept as "
+            "`external.<name>` with its labels. The token is the password of Basic, or a bearer token."
+        ),
+        body_bytes=_BODY_BYTES,
+        encodings=frozenset({"snappy"}),
+    ),
+)

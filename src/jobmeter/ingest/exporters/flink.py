@@ -1,0 +1,42 @@
+"""Flink's Prometheus reporter, https://nightlies.apache.org/flink/flink-docs-stable/docs/deployment/metric_reporters/.
+
+Only what is the same measurement in the same unit as in the catalogue's table.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from jobmeter.ingest.exporters.rule import Rule, Subject
+
+_TASK = {"task_name": "task", "subtask_index": "subtask"}
+_OPERATOR = {**_TASK, "operator_name": "operator"}
+
+_JOB = {
+    "lastCheckpointDuration": "lastCheckpointDuration",
+    "lastCheckpointSize": "lastCheckpointSize",
+    "totalNumberOfCheckpoints": "checkpoints",
+}
+_TASKS = {
+    "checkpointAlignmentTime": "checkpointAlignmentTime",
+    "numRecordsInPerSecond": "numRecordsInPerSecond.rate",
+    "numRecordsOutPerSecond": "numRecordsOutPerSecond.rate",
+    "buffers_inPoolUsage": "buffers.inPoolUsage",
+    "buffers_outPoolUsage": "buffers.outPoolUsage",
+    "Shuffle_Netty_Input_Buffers_inPoolUsage": "buffers.inPoolUsage",
+    "Shuffle_Netty_Output_Buffers_outPoolUsage": "buffers.outPoolUsage",
+}
+_OPERATORS = {
+    "watermarkLatency": "watermarkLatency",
+    "lateRecordsDroppedRate": "lateRecordsDroppedRate",
+    "numLateRecordsDropped": "numLateRecordsDropped",
+}
+_PREFIXES: Sequence[tuple[str, Mapping[str, str], Mapping[str, str]]] = (
+    ("flink_jobmanager_job_", _JOB, {}),
+    ("flink_taskmanager_job_task_", _TASKS, _TASK),
+    ("flink_taskmanager_job_task_operator_", _OPERATORS, _OPERATOR),
+)
+
+RULES: Mapping[str, Sequence[Rule]] = {
+    prefix + theirs: (Rule(metric=f"flink.{ours}", subject=Subject.FLINK, keep=keep),)
+    for prefix, table, keep in _PREFIXES
+    for theirs, ours in table.items()
+}
