@@ -1,0 +1,262 @@
+"""Series of well-known exporters, written as their own pages show them, and what they are here."""
+
+import re
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from jobmeter.errors import InvalidRequestError
+from jobmeter.ingest.exporters import RULES
+from jobmeter.ingest.exporters.place import owner_of, place
+from jobmeter.ingest.exporters.table import Places
+from jobmeter.model.catalog import CATALOG, Kind, Scope
+from jobmeter.model.series import Series
+
+_TEXT = re.compile(r'(\w+)="([^"]*)"')
+
+
+def placed(text):
+    """The place of a series in the text format."""
+    name, _, labels = text.rstrip("}").partition("{")
+    return place([("__name__", name), *_TEXT.findall(labels)], "lab")
+
+
+def series(metric, **parts):
+    labels = parts.pop("labels", {})
+    return Series(metric=metric, project="lab", labels=tuple(sorted(labels.items())), **parts)
+
+
+POD = 'namespace="lab",pod="train-7-worker-1",container="main",node="gpu-1",instance="10.0.0.7:10250"'
+OF_POD = {"node": "gpu-1", "job": "train-7", "replica": "worker-1"}
+SPLIT = {"namespace": "lab", "container": "main"}
+GPU = 'gpu="3",UUID="GPU-6a",device="nvidia3",modelName="H100",Hostname="gpu-1",instance="10.0.0.7:9400"'
+
+CASES = {
+    'node_cpu_seconds_total{cpu="0",mode="idle",instance="a.example:9100",job="node"}': (
+        series("node.cpu.time", node="a.example", labels={"cpu": "0", "mode": "idle"}),
+        1.0,
+    ),
+    'node_memory_MemTotal_bytes{instance="10.0.0.7:9100"}': (series("node.memory.total", node="10.0.0.7"), 1.0),
+    'node_load1{instance="[2001:db8::1]:9100"}': (series("node.load1", node="2001:db8::1"), 1.0),
+    'node_load1{instance="https://a.example:9100/metrics"}': (series("node.load1", node="a.example"), 1.0),
+    'node_network_receive_bytes_total{device="eth0",instance="a:9100"}': (
+        series("node.network.receive", node="a", labels={"interface": "eth0"}),
+        1.0,
+    ),
+    'node_network_transmit_drop_total{device="ens1f0",instance="a:9100"}': (
+        series("node.network.dropped", node="a", labels={"interface": "ens1f0", "direction": "transmit"}),
+        1.0,
+    ),
+    'node_network_receive_bytes_total{device="veth12",instance="a:9100"}': (
+        series(
+            "external.node_network_receive_bytes_total",
+            node="a",
+            labels={"device": "veth12", "instance": "a:9100"},
+        ),
+        1.0,
+    ),
+    'node_disk_read_bytes_total{device="nvme0n1",instance="a:9100"}': (
+        series("node.disk.read", node="a", labels={"disk": "nvme0n1"}),
+        1.0,
+    ),
+    'node_disk_read_bytes_total{device="dm-0",instance="a:9100"}': (
+        series("external.node_disk_read_bytes_total", node="a", labels={"device": "dm-0", "instance": "a:9100"}),
+        1.0,
+    ),
+    'node_filesystem_avail_bytes{device="/dev/sda1",fstype="ext4",mountpoint="/data",instance="a:9100"}': (
+        series("node.filesystem.available", node="a", labels={"mount": "/data"}),
+        1.0,
+    ),
+    f'container_cpu_usage_seconds_total{{cpu="total",id="/kubepods/x",image="i",name="n",{POD}}}': (
+        series("cpu.time", **OF_POD, labels=SPLIT),
+        1.0,
+    ),
+    f"container_memory_working_set_bytes{{{POD}}}": (series("memory.usage", **OF_POD, labels=SPLIT), 1.0),
+    'container_network_receive_bytes_total{interface="eth0",namespace="lab",pod="train-7-worker-1",node="gpu-1"}': (
+        series("network.receive", **OF_POD, labels={"interface": "eth0", "namespace": "lab"}),
+        1.0,
+    ),
+    'container_memory_working_set_bytes{container="web",namespace="x",pod="web-5d9c-abcde",instance="n:10250"}': (
+        series("memory.usage", node="n", labels={"container": "web", "namespace": "x", "pod": "web-5d9c-abcde"}),
+        1.0,
+    ),
+    f"DCGM_FI_DEV_GPU_UTIL{{{GPU}}}": (series("gpu.utilization", node="gpu-1", device="gpu3"), 0.01),
+    f'DCGM_FI_DEV_FB_USED{{{GPU},exported_pod="train-7-master-0",pod="dcgm-x2x9k",exported_namespace="lab"}}': (
+        series("gpu.memory.usage", node="gpu-1", device="gpu3", job="train-7", replica="master-0"),
+        2.0**20,
+    ),
+    f"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{{{GPU}}}": (series("gpu.energy", node="gpu-1", device="gpu3"), 1e-3),
+    f'DCGM_FI_PROF_SM_ACTIVE{{{GPU},GPU_I_ID="7",GPU_I_PROFILE="1g.10gb"}}': (
+        series("gpu.sm.active", node="gpu-1", device="gpu3", labels={"instance": "7"}),
+        1.0,
+    ),
+    f'kube_pod_container_resource_limits{{resource="memory",unit="byte",uid="u",{POD}}}': (
+        series("memory.limit", **OF_POD, labels=SPLIT),
+        1.0,
+    ),
+    'kube_node_status_capacity{node="gpu-1",resource="cpu",unit="core",instance="10.1.1.1:8080"}': (
+        series("node.cpu.count", node="gpu-1"),
+        1.0,
+    ),
+    'flink_jobmanager_job_lastCheckpointDuration{host="jm",job_id="0a1b",job_name="clicks"}': (
+        series("flink.lastCheckpointDuration", node="jm", job="clicks", replica="jobmanager"),
+        1.0,
+    ),
+    'flink_taskmanager_job_task_numRecordsInPerSecond{host="tm",job_id="0a1b",job_name="a / b",subtask_index="2",'
+    'task_name="map",tm_id="tm_1:35005_a1"}': (
+        series(
+            "flink.numRecordsInPerSecond.rate",
+            node="tm",
+            job="0a1b",
+            replica="tm_1:35005_a1",
+            labels={"task": "map", "subtask": "2"},
+        ),
+        1.0,
+    ),
+    'http_requests_total{code="200",empty="",instance="api.example:8080",job="api"}': (
+        series(
+            "external.http_requests_total",
+            node="api.example",
+            labels={"code": "200", "instance": "api.example:8080", "scrape_job": "api"},
+        ),
+        1.0,
+    ),
+    "node_load1{}": (series("external.node_load1"), 1.0),
+}
+
+
+@pytest.mark.parametrize("text", CASES)
+def test_a_series_has_its_place(text):
+    wanted, factor = CASES[text]
+    found = placed(text)
+    assert found.series == wanted
+    assert found.factor == factor
+
+
+@pytest.mark.parametrize(
+    ("pod", "label", "owner"),
+    [
+        ("train-7-worker-3", "", ("train-7", "worker-3")),
+        ("train-7-master-0", "train-7", ("train-7", "master-0")),
+        ("a-worker-1-launcher-0", "", ("a-worker-1", "launcher-0")),
+        ("sweep-4-x2x9k", "sweep", ("sweep", "worker-4")),
+        ("sweep-x2x9k", "sweep", ("sweep", "x2x9k")),
+        ("other-worker-0", "mine", ("mine", "other-worker-0")),
+        ("web-5d9c-abcde", "", ("", "")),
+        ("worker-0", "", ("", "")),
+    ],
+)
+def test_a_pod_is_a_replica_of_its_job(pod, label, owner):
+    assert owner_of(pod, label) == owner
+
+
+def test_what_was_mapped_is_in_the_catalogue_and_of_the_same_kind():
+    for name, rules in RULES.items():
+        for rule in rules:
+            metric = CATALOG[rule.metric]
+            counter = name.endswith(("_total", "ENERGY_CONSUMPTION", "ECC_SBE_VOL_TOTAL", "ECC_DBE_VOL_TOTAL"))
+            if counter:
+                assert metric.kind is Kind.COUNTER, name
+            if name.startswith("node_"):
+                assert metric.scope is Scope.NODE
+            if name.startswith("DCGM_"):
+                assert metric.scope is Scope.DEVICE
+
+
+@pytest.mark.parametrize(
+    ("labels", "field"),
+    [
+        ([("a", "b")], "metric"),
+        ([("__name__", "")], "metric"),
+        ([("__name__", "a b")], "metric"),
+        ([("__name__", "up"), ("a", "1"), ("a", "2")], "labels"),
+        ([("__name__", "up"), ("bad-name", "1")], "labels"),
+        ([("__name__", "up"), ("a", "x" * 257)], "labels"),
+        ([("__name__", "up"), ("a", "line\nbreak")], "labels"),
+        ([("__name__", "up"), *((f"l{at}", "1") for at in range(33))], "labels"),
+    ],
+)
+def test_what_the_model_has_no_form_for_is_refused(labels, field):
+    with pytest.raises(InvalidRequestError) as refusal:
+        place(labels, "lab")
+    assert refusal.value.field == field
+
+
+T = 1_795_237_605_000
+
+
+def batch(places, sent, project="lab"):
+    """What is made of (labels, value, time) rows, one series each; and how often labels were read."""
+    read: Counter[int] = Counter()
+    keys = [repr(labels).encode() for labels, _, _ in sent]
+
+    def labels(at):
+        read[at] += 1
+        return sent[at][0]
+
+    columns = (
+        np.arange(len(sent), dtype=np.uint32),
+        np.array([time for _, _, time in sent], np.int64),
+        np.array([value for _, value, _ in sent], np.float64),
+    )
+    return *places.batch((project, "1"), keys, labels, columns), read
+
+
+GPU_LABELS = [("__name__", "DCGM_FI_DEV_GPU_UTIL"), ("gpu", "0"), ("Hostname", "n")]
+UP = [("__name__", "up"), ("instance", "n:1")]
+
+
+def test_percent_are_ratios_without_noise_and_labels_are_read_once():
+    places = Places()
+    found, refused, read = batch(places, [(GPU_LABELS, 57.0, T), (UP, 0.1, T)])
+    assert found.value.tolist() == [0.57, 0.1]
+    assert [one.metric for one in found.series] == ["gpu.utilization", "external.up"]
+    assert (refused, read.total()) == ({}, 2)
+    again, _, read = batch(places, [(UP, 0.5, T), (GPU_LABELS, 29.0, T)])
+    assert [one.metric for one in again.series] == ["external.up", "gpu.utilization"]
+    assert (again.value.tolist(), read.total()) == ([0.5, 0.29], 0)
+
+
+def test_what_cannot_be_kept_is_counted_and_the_rest_is_kept():
+    rows = [
+        (UP, 1.0, T),
+        ([("a", "b")], 1.0, T),
+        ([("__name__", "up"), ("bad-name", "x")], 1.0, T),
+        (UP, 1.0, -1),
+        (UP, 1.0, 2**62),
+        (GPU_LABELS, -1.0, T),
+        (GPU_LABELS, 5000.0, T),
+    ]
+    found, refused, _ = batch(Places(), rows)
+    assert (len(found), len(found.series)) == (1, 1)
+    assert refused == {"name": 1, "labels": 1, "time": 2, "value": 2}
+
+
+def test_projects_do_not_meet():
+    places = Places()
+    one, _, _ = batch(places, [(UP, 1.0, T)], "one")
+    two, _, _ = batch(places, [(UP, 1.0, T)], "two")
+    assert [series.project for series in (*one.series, *two.series)] == ["one", "two"]
+
+
+def test_series_that_are_the_same_here_are_listed_once():
+    other = [*GPU_LABELS, ("UUID", "GPU-1")]
+    found, _, _ = batch(Places(), [(GPU_LABELS, 1.0, T), (other, 2.0, T)])
+    assert (len(found.series), found.index.tolist()) == (1, [0, 0])
+
+
+def test_what_is_known_is_bounded(monkeypatch):
+    monkeypatch.setattr("jobmeter.ingest.exporters.table._MOST", 2)
+    places = Places()
+    for at in range(20):
+        found, _, _ = batch(places, [([("__name__", f"m{at}")], 1.0, T)])
+        assert found.series[0].metric == f"external.m{at}"
+    assert sum(len(known.slots) for known in places._known.values()) <= 3
+
+
+def test_many_series_are_kept_apart():
+    rows = [([("__name__", f"m{at}")], float(at), T) for at in range(5000)]
+    found, _, _ = batch(Places(), rows)
+    assert [found.series[index].metric for index in found.index.tolist()] == [f"external.m{at}" for at in range(5000)]
+    assert found.value.tolist() == [float(at) for at in range(5000)]
