@@ -166,11 +166,11 @@ class Funnel:
 
 
 def _by_project(batch: SampleBatch) -> list[tuple[str, SampleBatch]]:
+    if len({series.project for series in batch.series}) == 1:
+        return [(batch.series[0].project, batch)]
     positions: dict[str, list[int]] = {}
     for position, series in enumerate(batch.series):
         positions.setdefault(series.project, []).append(position)
-    if len(positions) == 1:
-        return [(batch.series[0].project, batch)]
     return [(project, select(batch, part)) for project, part in positions.items()]
 
 

@@ -12,7 +12,9 @@ from jobmeter.model.time import MINUTE, SECOND, Clock
 from jobmeter.registry.base import Observation, Registry
 
 NOTICEABLE_MS = 10 * SECOND
-"""A live thing that went on for less than this waits for a quiet moment."""
+"""A live thing that went on for less than this waits for a quiet moment; where very many are live, for up to a minute.
+"""
+_MANY = 1_000
 _LIVE_MS = MINUTE
 _MOST = 1_000_000
 
@@ -91,7 +93,8 @@ class Observer:
         if told is None or times[0] < told[0]:
             return True
         gone_on = times[1] - told[1]
-        return gone_on >= NOTICEABLE_MS or (gone_on > 0 and times[1] < now_ms - _LIVE_MS)
+        noticeable = min(NOTICEABLE_MS * (1 + len(self._told) // _MANY), MINUTE)
+        return gone_on >= noticeable or (gone_on > 0 and times[1] < now_ms - _LIVE_MS)
 
     def _tell(self, things: dict[_Thing, _Times], now_ms: int) -> None:
         if not things:

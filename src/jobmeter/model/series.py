@@ -40,8 +40,17 @@ class NamePart(StrEnum):
     LABEL_VALUE = "label-value"
 
 
+class _Kept:
+    """Room for what is worked out once: a series is looked up and written again and again."""
+
+    __slots__ = ("_hash", "_id")
+
+    _hash: int
+    _id: int
+
+
 @dataclass(frozen=True, slots=True)
-class Series:
+class Series(_Kept):
     """One thing that is measured over time.
 
     A name that the sampler did not know, or that does not apply, is empty. A device metric of a whole device names node
@@ -63,7 +72,20 @@ class Series:
     @property
     def id(self) -> int:
         """64 bits of everything above: the same on every server."""
-        return series_id(self)
+        try:
+            return self._id
+        except AttributeError:
+            object.__setattr__(self, "_id", series_id(self))
+            return self._id
+
+    def __hash__(self) -> int:
+        """The hash of everything above."""
+        try:
+            return self._hash
+        except AttributeError:
+            place = (self.cluster, self.node, self.device, self.job, self.replica, self.attempt)
+            object.__setattr__(self, "_hash", hash((self.metric, self.project, place, self.labels)))
+            return self._hash
 
     @property
     def job_key(self) -> int:

@@ -96,7 +96,8 @@ def walk(data: bytes, octets: Octets, starts: Sequence[int], ends: Sequence[int]
     singly = [_one(data, place, starts[place], ends[place], names, others, packed=packed) for place in odd]
     rows = np.array([row for part in singly for row in part], np.int64).reshape(-1, 3)
     index, at, until = (np.r_[left, right] for left, right in zip((index, at, until), rows.T, strict=True))
-    return Walked(names, index, at, until, others)
+    order = np.argsort(index, kind="stable")
+    return Walked(names, index[order], at[order], until[order], others)
 
 
 def _one(
