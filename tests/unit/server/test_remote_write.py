@@ -74,3 +74,8 @@ def test_other_operations_do_not_take_snappy(server):
 def test_a_body_that_is_too_large_is_413(server):
     body = bytes(33 * 2**20)
     assert server.raw("POST", PATH, body, {**HEADERS_1, **bearer(server.admin)}).status == 413
+
+
+def test_very_many_series_are_413(server):
+    reply = server.raw("POST", PATH, snappy(b"\x0a\x00" * 100_001), {**HEADERS_1, **bearer(server.admin)})
+    assert reply.status == 413

@@ -74,8 +74,10 @@ class Places:
             if known is None or len(known.slots) > _MOST:
                 known = self._known[names] = _Known()
             slots = np.fromiter(map(known.slots.get, keys, repeat(_UNKNOWN)), np.int64, len(keys))
-            for at in np.flatnonzero(slots == _UNKNOWN).tolist():
-                slots[at] = known.learn(keys[at], _placed(labels, at, names[0]))
+        new = [(at, _placed(labels, at, names[0])) for at in np.flatnonzero(slots == _UNKNOWN).tolist()]
+        with self._lock:
+            for at, placed in new:
+                slots[at] = known.learn(keys[at], placed)
             series, rules = known.series, known.rules
         index, time, value = columns
         refused: Counter[str] = Counter()

@@ -5,7 +5,7 @@ from collections import Counter
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Answer, Context, Operation, Parameter, Steps, WriteSamples, ask
 from jobmeter.dialects.prometheus.errors import ENCODING, TEXT, TYPE, Headers, text
-from jobmeter.errors import InvalidRequestError
+from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.ingest.exporters.table import Places
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.model.series import DEFAULT_PROJECT
@@ -14,6 +14,7 @@ from jobmeter.wire.remote_write.snappy import unpack
 
 _BODY_BYTES = 32 * 2**20
 _UNPACKED_BYTES = 128 * 2**20
+_MOST_SERIES = 100_000
 _MEDIA = "application/x-protobuf"
 _ONE, _TWO = "prometheus.WriteRequest", "io.prometheus.write.v2.Request"
 _DECODERS = {_ONE: decode_1, _TWO: decode_2}
@@ -24,6 +25,10 @@ def write(call: Call, context: Context) -> Steps:
     """Keep samples, each series by itself; the answer comes when those that are kept are durable."""
     message = _message(call)
     written = _DECODERS[message](unpack(call.body, _UNPACKED_BYTES))
+    if len(written.keys) > _MOST_SERIES:
+        raise LimitExceededError(
+            f"a request may name {_MOST_SERIES} series, this one names {len(written.keys)}", "body"
+        )
     batch, refused = _PLACES.batch(
         (context.project or DEFAULT_PROJECT, message),
         written.keys,
