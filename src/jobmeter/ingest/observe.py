@@ -37,7 +37,8 @@ class Observer:
 
     A thing (job, replica, node, device) that is new, began earlier than known, or went on noticeably is told before
     ``observe`` returns; so is everything that lies in the past, where no later batch will tell. The rest is told by
-    ``flush``.
+    ``flush``. Where more than a thousand things are known, up to a minute of what goes on waits for that, past or not:
+    a sender that catches up would otherwise pay a row of the registry for each sample.
     """
 
     def __init__(self, registry: Registry, clock: Clock) -> None:
@@ -93,8 +94,10 @@ class Observer:
         if told is None or times[0] < told[0]:
             return True
         gone_on = times[1] - told[1]
-        noticeable = min(NOTICEABLE_MS * (1 + len(self._told) // _MANY), MINUTE)
-        return gone_on >= noticeable or (gone_on > 0 and times[1] < now_ms - _LIVE_MS)
+        many = len(self._told) // _MANY
+        if many:
+            return gone_on >= min(NOTICEABLE_MS * (1 + many), MINUTE)
+        return gone_on >= NOTICEABLE_MS or (gone_on > 0 and times[1] < now_ms - _LIVE_MS)
 
     def _tell(self, things: dict[_Thing, _Times], now_ms: int) -> None:
         if not things:
