@@ -17,8 +17,10 @@ A golden case is a JSON file, best taken word for word from the vendor's documen
 """
 
 import base64
+import contextlib
 import json
 import math
+import re
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -44,6 +46,7 @@ from jobmeter.dialects.base import (
     StopJob,
     WriteSamples,
     drive,
+    path_parameters,
 )
 from jobmeter.errors import (
     ConflictError,
@@ -178,6 +181,17 @@ class DialectTests:
         else:
             assert 400 <= answer.status < 500
 
+    def test_a_body_that_is_nested_too_deeply_is_refused_or_not_read(self) -> None:
+        """No JSON, however deep, is a failure of the server."""
+        headers = (("host", "127.0.0.1:8400"), ("content-type", "application/json"))
+        for operation in self.dialect().operations:
+            path = re.sub(r"{[^/]*}", "x", operation.path)
+            for method in {"POST", "PUT", "PATCH"} & set(operation.method.split(", ")):
+                call = Call(method, path, "", headers, body=b'{"a":' * 100_000)
+                context = Context(0, REQUEST_ID, path_parameters(operation.path, path) or {})
+                with contextlib.suppress(JobmeterError):
+                    drive(operation.answer(call, context), _nothing)
+
     def test_other_calls_are_left_alone(self) -> None:
         """A call that has nothing to do with the vendor is not taken."""
         for path in ("/", "/healthz", "/api/jobmeter/v1/jobs", "/nothing/here"):
@@ -191,6 +205,11 @@ class DialectTests:
             in_path = {part[1:-1] for part in operation.path.split("/") if part.startswith("{")}
             assert in_path == {parameter.name for parameter in operation.parameters if parameter.where == "path"}
         assert all(gap.what and gap.reason for gap in self.dialect().gaps)
+
+
+def _nothing(question: Asks[Any]) -> Any:  # noqa: ANN401
+    """What a server without any job answers."""
+    raise NotFoundError(f"there is nothing for {type(question).__name__}", "job", "x")
 
 
 def call_of(request: Mapping[str, Any]) -> Call:

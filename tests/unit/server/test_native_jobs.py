@@ -129,6 +129,9 @@ def test_a_job_is_shown_with_what_belongs_to_it(stored):
         (b'{"job_id": "a", "limits": {"cpu": -1}}', "limits.cpu"),
         (b'[{"job_id": "a"}, {"job_id": "b", "end": true}]', "[1].end"),
         (b'{"job_id": "a", "project": "b c"}', "project"),
+        (b'{"a":' * 100_000, "body"),
+        (b'{"jobs": [' + b'{"a":' * 100_000, "body"),
+        (b'[{"job_id": "a", "extra":' + b'{"a":' * 100_000, "body"),
     ],
 )
 def test_a_wrong_record_is_refused_whole(server, body, field):

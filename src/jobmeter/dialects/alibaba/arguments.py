@@ -87,7 +87,7 @@ class Arguments:
         try:
             decoded = msgspec.json.decode(value) if isinstance(value, str) and value else value or {}
             return msgspec.convert(decoded, dict[str, str])
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise InvalidRequestError(f"{name} is not a JSON object of texts", name) from error
 
     def time(self, name: str, default: int | None = None) -> int | None:
@@ -116,6 +116,8 @@ class Arguments:
             if self._url_form and isinstance(inner := msgspec.json.decode(raw), dict) and "body" in inner:
                 return msgspec.convert(inner["body"], shape)
             return msgspec.json.decode(raw, type=shape)
+        except (UnicodeDecodeError, RecursionError) as error:
+            raise InvalidRequestError("the body is not UTF-8, or is nested too deeply", "body") from error
         except msgspec.DecodeError as error:
             message = str(error)
             field = message.rpartition("at `$")[2].rstrip("`").lstrip(".") if "at `$" in message else "body"
@@ -149,7 +151,7 @@ def _body(call: Call, url_form: bool) -> dict[str, Any]:
     if url_form:
         try:
             return msgspec.json.decode(call.body, type=dict[str, Any])
-        except msgspec.DecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise InvalidRequestError("the body is not a JSON object", "body") from error
     if call.header("content-type").partition(";")[0].strip().lower() == _FORM:
         try:

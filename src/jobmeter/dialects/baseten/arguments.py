@@ -81,7 +81,7 @@ def _decoded(body: bytes) -> Mapping[str, Any]:
         return {}
     try:
         return msgspec.json.decode(body, type=dict[str, Any] | None) or {}
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidRequestError("the body is not a JSON object", "body") from error
 
 

@@ -94,7 +94,7 @@ def json_body(call: Call, shape: type[T]) -> T:
     """The JSON body as that type, whatever its Content-Type; nothing counts as an empty object."""
     try:
         return msgspec.json.decode(call.body.strip() or b"{}", type=shape)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RefusedError(INVALID_JSON, f"Invalid JSON body: {error}") from error
 
 

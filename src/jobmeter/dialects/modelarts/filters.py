@@ -91,7 +91,7 @@ def _create_time(one: Filter, values: list[str]) -> Wanted:
 def _time(value: str) -> int | None:
     try:
         # Longer numbers are a far end: what scripts write for "for ever".
-        far = value.isdigit() and int(value[:20]) > MAX_TIME_MS
+        far = value.isdecimal() and int(value[:20]) > MAX_TIME_MS
         return None if not value or far else parse_time(value, "filters.value")
     except InvalidRequestError as error:
         raise RefusedError(UNSUPPORTED_VALUE, error.message, "filters.value") from error

@@ -44,5 +44,5 @@ def json_body(call: Call, kind: type[T]) -> T:
         raise InvalidRequestError("Missing request content", "body")
     try:
         return msgspec.json.decode(call.body, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidRequestError(f"Unable to parse the given JSON: {error}", "body") from error

@@ -5,10 +5,11 @@ from types import MappingProxyType
 from typing import Any
 
 from jobmeter.dialects.alibaba.arguments import Arguments
+from jobmeter.dialects.alibaba.ranges import asked_range
 from jobmeter.dialects.base import Context
 from jobmeter.dialects.pai_dlc.specs import GIB, Totals
 from jobmeter.dialects.pai_dlc.states import STATUSES, with_status
-from jobmeter.dialects.pai_dlc.times import WEEK, asked_range
+from jobmeter.dialects.pai_dlc.times import WEEK
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.job import Condition, JobFilter, JobState, Operator
 
@@ -25,18 +26,19 @@ SORTS: Mapping[str, str] = MappingProxyType(
     }
 )
 """What a list may be sorted by."""
-TIMES: Mapping[str, tuple[str, JobState | None]] = MappingProxyType(
+_ALL = frozenset(JobState)
+TIMES: Mapping[str, tuple[str, frozenset[JobState]]] = MappingProxyType(
     {
-        "GmtCreateTime": ("created", None),
-        "GmtSubmittedTime": ("created", None),
-        "GmtRunningTime": ("start", None),
-        "GmtFinishTime": ("end", None),
-        "GmtSuccessedTime": ("end", JobState.SUCCEEDED),
-        "GmtFailedTime": ("end", JobState.FAILED),
-        "GmtStoppedTime": ("end", JobState.STOPPED),
+        "GmtCreateTime": ("created", _ALL),
+        "GmtSubmittedTime": ("created", _ALL),
+        "GmtRunningTime": ("start", _ALL),
+        "GmtFinishTime": ("end", frozenset(state for state in JobState if state.finished)),
+        "GmtSuccessedTime": ("end", frozenset({JobState.SUCCEEDED})),
+        "GmtFailedTime": ("end", frozenset({JobState.FAILED})),
+        "GmtStoppedTime": ("end", frozenset({JobState.STOPPED})),
     }
 )
-"""What StartTime and EndTime may bound: our field, and the state that it speaks of."""
+"""What StartTime and EndTime may bound: our field, and the states that show it."""
 _SUMS = ("RequestCPU", "RequestGPU", "RequestMemory", "NodeCount")
 NUMBERS = ("Duration", "Priority", *_SUMS)
 """What NumericRangeMin and NumericRangeMax may bound."""
@@ -87,7 +89,7 @@ def search_keys(
 def filter_of(arguments: Arguments, context: Context) -> JobFilter | None:
     """The question that the call asks; None where its filters exclude each other."""
     status = arguments.choice("Status", {name: name for name in STATUSES}, "")
-    states, conditions = with_status(status) if status else (frozenset(JobState), ())
+    states, conditions = with_status(status) if status else (_ALL, ())
     bounds, meant = _bounds(arguments, context.now_ms)
     states &= meant
     size = arguments.integer("PageSize", DEFAULT_PAGE, 1, MAX_PAGE)
@@ -99,7 +101,7 @@ def filter_of(arguments: Arguments, context: Context) -> JobFilter | None:
         return None
     return JobFilter(
         ids=_ids(arguments),
-        states=frozenset() if states == frozenset(JobState) else states,
+        states=frozenset() if states == _ALL else states,
         types=_one(arguments.text("JobType")),
         users=frozenset(users),
         resource_groups=_one(arguments.text("ResourceId")) or frozenset(arguments.names("ResourceIds")),
@@ -126,9 +128,8 @@ def _one(text: str) -> frozenset[str]:
 
 
 def _bounds(arguments: Arguments, now_ms: int) -> tuple[dict[str, Any], frozenset[JobState]]:
-    field, state = arguments.choice("TimeRangeField", TIMES, TIMES["GmtCreateTime"])
+    field, states = arguments.choice("TimeRangeField", TIMES, TIMES["GmtCreateTime"])
     span = asked_range(arguments, now_ms, WEEK)
-    states = frozenset(JobState) if state is None else frozenset({state})
     if field == "created":
         return {"created_from": span.start_ms, "created_to": span.end_ms + 1}, states
     return {"conditions": (Condition(field, Operator.BETWEEN, (span.start_ms, span.end_ms)),)}, states

@@ -11,6 +11,7 @@ from jobmeter.errors import NotFoundError
 from jobmeter.model.job import Job, JobView, Replica
 
 _SPELT = {"ps": "PS", "graphlearn": "GraphLearn"}
+_ALIVE = {"Pending", "Running"}
 
 
 def pod_id(replica: Replica, job: Job) -> str:
@@ -60,7 +61,11 @@ def _attempts(replicas: Iterable[Replica]) -> list[list[Replica]]:
 
 
 def _pod(replica: Replica, job: Job, now_ms: int) -> dict[str, Any]:
+    status = pod_status(replica, job)
     end = replica.end if replica.end is not None or not job.state.finished else job.end
+    if status in _ALIVE:
+        # What only samples tell of ends at the last of them, and goes on.
+        end = None
     times = {
         "GmtCreateTime": stamp(_first(replica.start, job.created)),
         "GmtStartTime": stamp(replica.start),
@@ -70,7 +75,7 @@ def _pod(replica: Replica, job: Job, now_ms: int) -> dict[str, Any]:
         "PodId": pod_id(replica, job),
         "PodUid": pod_uid(replica, job),
         "Type": pod_type(replica.name),
-        "Status": pod_status(replica, job),
+        "Status": status,
         "SubStatus": "Evicted" if "evict" in replica.reason.casefold() else "Normal",
         "Ip": "",
         "NodeName": replica.node,

@@ -167,8 +167,6 @@ def _records(payload: bytes) -> Records:
         return decode_records(payload)
     except UnicodeDecodeError as error:
         raise InvalidRequestError("a frame of records is not UTF-8", "records") from error
-    except RecursionError as error:
-        raise InvalidRequestError("a frame of records is nested too deeply", "records") from error
 
 
 def _samples(payload: bytes, project: str, series_left: int) -> SampleBatch:

@@ -45,7 +45,7 @@ def decode(body: bytes) -> Sequence[DataPoint]:
         raise InvalidRequestError("Missing request content", "body")
     try:
         return _ARRAY.decode(body) if stripped.startswith(b"[") else [_ONE.decode(body)]
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return _lenient(body, error)
 
 

@@ -6,7 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jobmeter.access.call import Call
+from jobmeter.dialects.alibaba.arguments import Arguments
 from jobmeter.dialects.base import Context
+from jobmeter.dialects.pai_dlc.filters import filter_of
 from jobmeter.dialects.pai_dlc.operations.registration import new_id
 from jobmeter.dialects.pai_dlc.pods import find, pod_type, pods
 from jobmeter.dialects.pai_dlc.specs import JobSpec, ResourceConfig, of_record, quantity, totals
@@ -80,6 +83,22 @@ def test_a_pod_that_says_nothing_follows_its_job():
     assert status(started, state=JobState.SUCCEEDED) == "Succeeded"
     running = Replica(name="worker-0", state=JobState.RUNNING)
     assert status(running, state=JobState.STOPPED) == "Failed"
+
+
+def test_a_pod_that_runs_has_no_finish():
+    """The end of what only samples tell of is the time of the last one."""
+    replica = Replica(name="worker-0", start=1_000, end=2_000, state=JobState.RUNNING)
+    (pod,) = pods(JobView(job=Job(id="j", state=JobState.RUNNING), replicas=[replica], allocations=[]), 5_000)
+    assert (pod["Status"], pod["Duration"]) == ("Running", 4.0)
+    assert "GmtFinishTime" not in pod
+
+
+def test_only_jobs_that_ended_are_found_by_their_finish():
+    call = Call("GET", "/api/v1/jobs", "TimeRangeField=GmtFinishTime", ())
+    context = Context(0, "id")
+    question = filter_of(Arguments(call, context), context)
+    assert question is not None
+    assert question.states == {state for state in JobState if state.finished}
 
 
 def test_every_attempt_has_its_own_uid():

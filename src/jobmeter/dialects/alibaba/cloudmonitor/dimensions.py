@@ -44,7 +44,7 @@ def card_name(device: str) -> str:
 def _members(text: str) -> list[dict[str, Any]]:
     try:
         return msgspec.json.decode(text if text.lstrip().startswith("[") else f"[{text}]", type=list[dict[str, Any]])
-    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
         raise InvalidRequestError(f"{FIELD} is neither a JSON object nor an array of them", FIELD) from error
 
 

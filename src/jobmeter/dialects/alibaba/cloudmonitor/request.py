@@ -11,6 +11,7 @@ import msgspec
 from jobmeter.dialects.alibaba.arguments import Arguments
 from jobmeter.dialects.alibaba.cloudmonitor.dimensions import FIELD, Wanted, read
 from jobmeter.dialects.alibaba.cloudmonitor.names import MEASURES, NAMESPACE, PERIODS, Measure
+from jobmeter.dialects.alibaba.ranges import ordered_range
 from jobmeter.errors import InvalidRequestError, NotFoundError
 from jobmeter.model.time import DAY, HOUR, SECOND, TimeRange, parse_time
 
@@ -99,7 +100,7 @@ def _continued(request: Request, text: str) -> Request:
         raw = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
         token = msgspec.json.decode(raw, type=_Token)
         span = TimeRange(token.start, token.end)
-    except (EncodingError, UnicodeEncodeError, msgspec.DecodeError, InvalidRequestError) as error:
+    except (EncodingError, UnicodeEncodeError, msgspec.DecodeError, RecursionError, InvalidRequestError) as error:
         raise wrong from error
     if token.version != _TOKEN_VERSION or token.question != request.question or span.length_ms > LONGEST_MS:
         raise wrong
@@ -117,11 +118,10 @@ def _span(arguments: Arguments, now_ms: int, back_ms: int) -> TimeRange:
     start, end = (_time(arguments, name) for name in ("StartTime", "EndTime"))
     end = now_ms if end is None else end
     start = max(0, end - back_ms) if start is None else start
-    if end < start:
-        raise InvalidRequestError("EndTime must not be earlier than StartTime", "EndTime")
-    if end - start > LONGEST_MS:
+    span = ordered_range(start, end)
+    if span.length_ms > LONGEST_MS:
         raise InvalidRequestError("EndTime may be at most 31 days after StartTime", "EndTime")
-    return TimeRange(start, end)
+    return span
 
 
 def _time(arguments: Arguments, name: str) -> int | None:

@@ -10,10 +10,11 @@ from typing import Any
 from jobmeter.access.call import Call
 from jobmeter.dialects.alibaba.answers import answer
 from jobmeter.dialects.alibaba.arguments import Arguments
+from jobmeter.dialects.alibaba.ranges import asked_range
 from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask
 from jobmeter.dialects.pai_dlc.pods import find, pod_id, pod_uid
 from jobmeter.dialects.pai_dlc.states import WORDS
-from jobmeter.dialects.pai_dlc.times import TIME, WEEK, asked_range, plain
+from jobmeter.dialects.pai_dlc.times import TIME, WEEK, plain
 from jobmeter.model.event import Event, EventFilter, EventSource
 from jobmeter.model.job import Job, JobState, JobView, Replica
 from jobmeter.model.question import Asks

@@ -6,10 +6,11 @@ https://www.alibabacloud.com/help/en/pai/developer-reference/api-pai-dlc-2020-12
 from jobmeter.access.call import Call
 from jobmeter.dialects.alibaba.answers import answer
 from jobmeter.dialects.alibaba.arguments import Arguments
+from jobmeter.dialects.alibaba.ranges import asked_range
 from jobmeter.dialects.alibaba.units import in_their_unit
 from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask
 from jobmeter.dialects.pai_dlc.names import METRICS
-from jobmeter.dialects.pai_dlc.times import TIME, asked_range
+from jobmeter.dialects.pai_dlc.times import TIME
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.time import HOUR, MINUTE
 from jobmeter.query.request import By, JobQuestion, JobRef, Line, MetricQuery

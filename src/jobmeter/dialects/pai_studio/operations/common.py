@@ -4,8 +4,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from jobmeter.dialects.alibaba.arguments import Arguments
+from jobmeter.dialects.alibaba.ranges import ordered_range
 from jobmeter.dialects.base import Parameter
-from jobmeter.errors import InvalidRequestError, NotFoundError
+from jobmeter.errors import NotFoundError
 from jobmeter.model.job import Job, JobView
 from jobmeter.model.time import HOUR, TimeRange, ceil_to
 from jobmeter.query.defaults import job_end, job_start
@@ -38,19 +39,6 @@ def page(arguments: Arguments, *, required: bool = False) -> Page:
     return Page((number - 1) * size, size)
 
 
-def recent_range(arguments: Arguments, now_ms: int) -> TimeRange:
-    """From StartTime (by default an hour ago) to EndTime (by default now).
-
-    An EndTime before that hour leaves only the hour before it as a sensible start.
-    """
-    end = arguments.time("EndTime")
-    end = now_ms if end is None else end
-    start = arguments.time("StartTime")
-    if start is None:
-        start = max(0, (end if end <= now_ms - HOUR else now_ms) - HOUR)
-    return _range(start, end)
-
-
 def job_range(arguments: Arguments, job: Job, now_ms: int, step_ms: int = 1) -> TimeRange:
     """From StartTime (by default the job's start) to EndTime (by default now).
 
@@ -63,13 +51,7 @@ def job_range(arguments: Arguments, job: Job, now_ms: int, step_ms: int = 1) -> 
     if start is None:
         begun = job_start(job)
         start = min(end, max(0, end - HOUR) if begun is None else begun)
-    return _range(start, end)
-
-
-def _range(start: int, end: int) -> TimeRange:
-    if end < start:
-        raise InvalidRequestError("EndTime must not be earlier than StartTime", "EndTime")
-    return TimeRange(start, end)
+    return ordered_range(start, end)
 
 
 def instance_ids(view: JobView, replicas: Iterable[str] = ()) -> dict[str, str]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from jobmeter.access.call import Call
 from jobmeter.dialects.alibaba.answers import answer
 from jobmeter.dialects.alibaba.arguments import Arguments
+from jobmeter.dialects.alibaba.ranges import asked_range
 from jobmeter.dialects.alibaba.units import in_their_unit
 from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask
 from jobmeter.dialects.pai_studio.names import (
@@ -13,9 +14,9 @@ from jobmeter.dialects.pai_studio.names import (
     node_metrics,
     number_text,
 )
-from jobmeter.dialects.pai_studio.operations.common import TIME, recent_range
+from jobmeter.dialects.pai_studio.operations.common import TIME
 from jobmeter.errors import InvalidRequestError
-from jobmeter.model.time import MINUTE, SECOND
+from jobmeter.model.time import HOUR, MINUTE, SECOND
 from jobmeter.query.group import GroupNode, GroupNodesQuestion
 from jobmeter.query.lines import natural
 from jobmeter.query.request import By, GroupRef, Line, MetricQuery
@@ -32,7 +33,7 @@ def get_node_metrics(call: Call, context: Context) -> Steps:
         raise InvalidRequestError(f"MetricType {metric_type!r} is not one of {', '.join(NODE_METRICS)}", "MetricType")
     wanted = arguments.text("GPUType").casefold()
     arguments.flag("Verbose")
-    span = recent_range(arguments, context.now_ms)
+    span = asked_range(arguments, context.now_ms, HOUR)
     step_ms = arguments.step("TimeStep", DEFAULT_STEP_MS, SECOND)
     result = yield from ask(MetricQuery(subject=group, metrics=metrics, range=span, step_ms=step_ms, by=By.NODE))
     nodes = yield from ask(GroupNodesQuestion(group=group, range=span))
