@@ -47,14 +47,18 @@ def verify(key: PublicKey, r: int, s: int, message: bytes, signer: bytes = _DEFA
     point = _sum(s, t, key)
     if not point[2]:
         return False
-    hashed = int.from_bytes(hashlib.new("sm3", _preamble(key, signer) + message).digest(), "big")
-    return (hashed + _plain(point).x) % N == r
+    x = _plain(point).x
+    hashes = (hashlib.new("sm3", preamble + message).digest() for preamble in _preambles(key, signer))
+    return any((int.from_bytes(hashed, "big") + x) % N == r for hashed in hashes)
 
 
-def _preamble(key: PublicKey, signer: bytes) -> bytes:
+def _preambles(key: PublicKey, signer: bytes) -> set[bytes]:
+    """As the standard has it, and as Huawei's SDK for Python: without the zero bytes that a number begins with."""
     numbers = (A, B, _X, _Y, key.x, key.y)
-    data = (8 * len(signer)).to_bytes(2, "big") + signer + b"".join(number.to_bytes(32, "big") for number in numbers)
-    return hashlib.new("sm3", data).digest()
+    begin = (8 * len(signer)).to_bytes(2, "big") + signer
+    whole = b"".join(number.to_bytes(32, "big") for number in numbers)
+    short = b"".join(number.to_bytes((number.bit_length() + 7) // 8, "big") for number in numbers)
+    return {hashlib.new("sm3", begin + coordinates).digest() for coordinates in (whole, short)}
 
 
 def _sum(of_generator: int, of_key: int, key: PublicKey) -> _Jacobian:
