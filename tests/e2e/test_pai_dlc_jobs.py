@@ -434,9 +434,12 @@ def test_a_share_token_opens_its_job_and_nothing_else(server, keys):
 
     own = f"/api/v1/jobs/{job}"
     check = "sanitycheckresult?SanityCheckNumber=1"
-    for path in (own, f"{own}/events", f"{own}/{check}", f"/api/v1/cms/metrics?JobId={job}&MetricName=JOB_CPU_UTIL"):
+    metrics = (f"{own}/metrics?MetricType=CpuCoreUsage", f"/api/v1/cms/metrics?JobId={job}&MetricName=JOB_CPU_UTIL")
+    for path in (*metrics, f"{own}/{check}"):
         assert status("GET", path) == 200, path
-    for path in (f"/api/v1/jobs/{another}", f"/api/v1/jobs/{another}/{check}"):
+    for path in (own, f"{own}/events", f"{own}/pods/x/logs", "/api/v1/jobs"):
+        assert status("GET", path) == 403, path
+    for path in (f"/api/v1/jobs/{another}/metrics?MetricType=CpuCoreUsage", f"/api/v1/jobs/{another}/{check}"):
         assert status("GET", path) == 404, path
     assert status("POST", f"{own}/stop") == 403
     assert status("DELETE", own) == 403

@@ -23,8 +23,8 @@ ACTIONS: Mapping[str, Role] = {
 }
 """Every action, and the least role that may perform it."""
 
-SHARED = frozenset({"metrics:read", "jobs:read"})
-"""What the holder of a share token may do, with its job alone."""
+SHARED = frozenset({"metrics:read"})
+"""What the holder of a share token may do, with its job alone. A job's record, events and lines may hold secrets."""
 
 WHOLE_SERVER = frozenset({"server:read", "server:admin"})
 """Actions that reach beyond one project: a key with a project may perform them on that project only."""

@@ -140,7 +140,7 @@ class ServerQuestion(Asks[list[Figure]]):
 
 @dataclass(frozen=True, slots=True)
 class ShareQuestion(Asks["ShareToken"]):
-    """Ask for a token that opens one job, to be read, for ``seconds``; answered by ``ShareToken``."""
+    """Ask for a token that opens the measurements of one job for ``seconds``; answered by ``ShareToken``."""
 
     ref: JobRef
     seconds: int

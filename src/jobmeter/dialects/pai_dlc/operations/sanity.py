@@ -72,7 +72,7 @@ OPERATIONS = (
     ),
     Operation(
         name="GetJobSanityCheckResult",
-        action="jobs:read",
+        action="metrics:read",
         method="GET",
         path="/api/v1/jobs/{JobId}/sanitycheckresult",
         answer=get_result,

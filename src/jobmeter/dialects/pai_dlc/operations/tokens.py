@@ -32,6 +32,6 @@ OPERATIONS = (
             Parameter("TargetType", "query", "`job`.", required=True),
             Parameter("ExpireTime", "query", "Seconds, 1 to 31536000. Default: 604800."),
         ),
-        text="A token that opens one job, to be read and no other, to whoever holds it: `{Token, RequestId}`.",
+        text="A token that opens the measurements of one job to whoever holds it: `{Token, RequestId}`.",
     ),
 )
