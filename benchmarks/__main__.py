@@ -14,6 +14,7 @@ from benchmarks.agent import agent_rows
 from benchmarks.client import answer, latency
 from benchmarks.data import Data, utilization
 from benchmarks.processes import INSTALL, installed
+from benchmarks.remote import remote_row
 from benchmarks.rows import Row, contestants, query_rows, size_row
 
 RESULTS = Path(__file__).parent / "results"
@@ -46,17 +47,16 @@ def everyday(data: Data, seconds: float, rounds: int, agent_seconds: float) -> l
     """A day of a job with 128 GPUs: import, live and day questions, sizes, and the agent."""
     print(f"a job of {data.replicas} replicas x {data.gpus} GPUs, 24 h at 15 s: {data.samples:,} samples")
     importing = Row("import, durable", "samples/s", "higher")
-    remote = Row("remote write", "samples/s", "higher", note="of Jobmeter: not offered yet")
     with contextlib.ExitStack() as stack:
         ours = stack.enter_context(ours_module.jobmeter())
         importing.add(ours.name, data.samples / ours_module.ingest(ours, ours_module.frames(data)))
-        running = list(_peers(stack, data, importing, remote))
-        rows = [importing, remote]
+        running = list(_peers(stack, data, importing))
+        rows = [importing]
         _wait_for_roll_ups(ours, data, hours=24, step_s=300, tier="minute")
         rows += query_rows(contestants(ours, running), ours, data, seconds, rounds)
         rows += size_row(ours, running, data)
         rows += agent_rows(ours, agent_seconds)
-    return rows
+    return [*rows, remote_row()]
 
 
 def month(data: Data, rounds: int) -> list[Row]:
@@ -67,7 +67,7 @@ def month(data: Data, rounds: int) -> list[Row]:
     with contextlib.ExitStack() as stack:
         ours = stack.enter_context(ours_module.jobmeter())
         importing.add(ours.name, data.samples / ours_module.ingest(ours, ours_module.frames(data)))
-        running = list(_peers(stack, data, importing, None))
+        running = list(_peers(stack, data, importing, prometheus=False))
         everybody = contestants(ours, running)
         _wait_for_roll_ups(ours, data, hours=24 * 30, step_s=3600, tier="hour")
         asked = {"replica": None, "by": "replica", "hours": 24 * 30, "step_s": 3600}
@@ -77,16 +77,16 @@ def month(data: Data, rounds: int) -> list[Row]:
     return [importing, row]
 
 
-def _peers(stack: contextlib.ExitStack, data: Data, importing: Row, remote: Row | None) -> Sequence[peers.Peer]:
+def _peers(stack: contextlib.ExitStack, data: Data, importing: Row, *, prometheus: bool = True) -> Sequence[peers.Peer]:
     running = []
     if installed("victoria-metrics"):
         victoria = stack.enter_context(peers.victoria_metrics())
         importing.add(victoria.name, data.samples / peers.import_json(victoria, peers.json_lines(data)))
         running.append(victoria)
-    if installed("prometheus") and remote is not None:
-        prometheus = stack.enter_context(peers.prometheus())
-        remote.add(prometheus.name, data.samples / peers.write_remotely(prometheus, peers.remote_write(data)))
-        running.append(prometheus)
+    if installed("prometheus") and prometheus:
+        peer = stack.enter_context(peers.prometheus())
+        peers.write_remotely(peer, peers.remote_write(data))
+        running.append(peer)
     return running
 
 

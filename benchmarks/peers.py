@@ -107,15 +107,15 @@ def remote_write(data: Data, samples_per_series: int = 200) -> list[bytes]:
     for series in range(data.value.shape[0]):
         replica, node, device = data.names(series)
         labels = {"__name__": METRIC, "device": device, "job": data.job, "node": node, "replica": replica}
-        heads.append(b"".join(_field(1, _field(1, k.encode()) + _field(2, v.encode())) for k, v in labels.items()))
+        heads.append(b"".join(field(1, field(1, k.encode()) + field(2, v.encode())) for k, v in labels.items()))
     bodies = []
     for start in range(0, len(data.time), samples_per_series):
-        stamps = [b"\x10" + _varint(t) for t in data.time[start : start + samples_per_series].tolist()]
+        stamps = [b"\x10" + varint(t) for t in data.time[start : start + samples_per_series].tolist()]
         parts = []
         for series, head in enumerate(heads):
             values = data.value[series, start : start + samples_per_series].astype(np.float64).tobytes()
-            points = b"".join(_field(2, b"\x09" + values[8 * i : 8 * i + 8] + stamp) for i, stamp in enumerate(stamps))
-            parts.append(_field(1, head + points))
+            points = b"".join(field(2, b"\x09" + values[8 * i : 8 * i + 8] + stamp) for i, stamp in enumerate(stamps))
+            parts.append(field(1, head + points))
         bodies.append(bytes(snappy.compress_raw(b"".join(parts))))
     return bodies
 
@@ -130,7 +130,7 @@ def write_remotely(peer: Peer, bodies: list[bytes]) -> float:
     return time.perf_counter() - begin
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -139,5 +139,5 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-def _field(number: int, data: bytes) -> bytes:
-    return bytes([number << 3 | 2]) + _varint(len(data)) + data
+def field(number: int, data: bytes) -> bytes:
+    return bytes([number << 3 | 2]) + varint(len(data)) + data
