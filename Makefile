@@ -17,7 +17,7 @@ setup: $(VENV)/.ready
 demo: setup      ## a training job measured, kept, and asked for: about a minute
 	@$(RUN)python -m jobmeter.examples.demo
 
-$(VENV)/.ready: requirements/dev.txt requirements/uv.txt pyproject.toml
+$(VENV)/.ready: requirements/dev.txt requirements/uv.txt pyproject.toml hatch_build.py $(wildcard src/jobmeter/kernel/*.[ch])
 	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	@$(RUN)python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/uv.txt
 	@$(UV) pip install --quiet --python $(VENV)/bin/python --require-hashes -r requirements/dev.txt

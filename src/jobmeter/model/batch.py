@@ -15,31 +15,6 @@ Uint32s = NDArray[np.uint32]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SampleBatch:
-    """``n`` samples of ``len(series)`` series, in any order, possibly with repetitions (the later row wins).
-
-    ``index``: uint32[n], which of ``series`` a row belongs to. ``time``: int64[n], milliseconds since the epoch.
-    ``value``: float64[n], in the catalogue's unit, finite. The arrays are not changed after construction.
-    """
-
-    series: Sequence[Series]
-    index: Uint32s
-    time: Int64s
-    value: Float64s
-
-    def __len__(self) -> int:
-        return len(self.time)
-
-    def job_keys(self) -> Uint64s:
-        """uint64[n]: the job key of each row."""
-        return np.fromiter((s.job_key for s in self.series), np.uint64, len(self.series))[self.index]
-
-    def series_ids(self) -> Uint64s:
-        """uint64[n]: the series id of each row."""
-        return np.fromiter((s.id for s in self.series), np.uint64, len(self.series))[self.index]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class SeriesKeys:
     """Which series to read: ``job`` and ``series`` are uint64[k], pair by pair, each pair once."""
 
@@ -56,6 +31,41 @@ class SeriesKeys:
             np.fromiter((s.job_key for s in series), np.uint64, len(series)),
             np.fromiter((s.id for s in series), np.uint64, len(series)),
         )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SampleBatch:
+    """``n`` samples of ``len(series)`` series, in any order, possibly with repetitions (the later row wins).
+
+    ``index``: uint32[n], which of ``series`` a row belongs to. ``time``: int64[n], milliseconds since the epoch.
+    ``value``: float64[n], in the catalogue's unit, finite. The arrays are not changed after construction.
+    ``known_keys`` are the keys of ``series`` where whoever makes the batch knows them already; see ``keys``.
+    """
+
+    series: Sequence[Series]
+    index: Uint32s
+    time: Int64s
+    value: Float64s
+    known_keys: SeriesKeys | None = field(default=None, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+    @property
+    def keys(self) -> SeriesKeys:
+        """The keys of ``series``, worked out once."""
+        if self.known_keys is None:
+            object.__setattr__(self, "known_keys", SeriesKeys.of(self.series))
+        assert self.known_keys is not None  # noqa: S101 - set above
+        return self.known_keys
+
+    def job_keys(self) -> Uint64s:
+        """uint64[n]: the job key of each row."""
+        return self.keys.job[self.index]
+
+    def series_ids(self) -> Uint64s:
+        """uint64[n]: the series id of each row."""
+        return self.keys.series[self.index]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -22,9 +22,8 @@ class Writer:
         """Keep a batch: first who the series are, then which hours are late, then the samples."""
         if not len(batch):
             return
-        count = len(batch.series)
-        jobs = np.fromiter((series.job_key for series in batch.series), np.uint64, count)
-        ids = np.fromiter((series.id for series in batch.series), np.uint64, count)
+        jobs = batch.keys.job
+        ids = batch.keys.series
         self._catalog.ensure(batch, jobs, ids, retention)
         intent = self._ledger.intent()
         touched = _touched(batch, jobs, intent)

@@ -54,7 +54,7 @@ class WindowedStore:
                 self._turn(late)
             # First what is stale goes: a series that comes back after a day is new here, and its descriptors too.
             self._sweep()
-            keys = SeriesKeys.of(batch.series)
+            keys = batch.keys
             self._take_in(batch, keys)
             self.window.write(batch, keys, self._clock.now_ms())
 

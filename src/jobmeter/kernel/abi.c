@@ -1,0 +1,4 @@
+/* Which library this is. */
+#include "common.h"
+
+EXPORTED int64_t jobmeter_abi(void) { return JOBMETER_ABI; }
