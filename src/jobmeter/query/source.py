@@ -53,7 +53,10 @@ class Meter:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of what a source holds: raw samples, or roll-up rows of a tier (with increases of their own)."""
+    """A part of what a source holds: raw samples, or roll-up rows of a tier (with increases of their own).
+
+    Without a tier, buckets are those of raw samples in the asked step, counted from the references that were given.
+    """
 
     span: TimeRange
     tier: Tier | None
@@ -63,10 +66,20 @@ class Piece:
 class Source(Protocol):
     """Something that holds samples of a span: the store, and whatever is put before it."""
 
-    def pieces(self, keys: SeriesKeys, span: TimeRange, step_ms: int, meter: Meter) -> Iterator[Piece]:
+    def pieces(
+        self,
+        keys: SeriesKeys,
+        span: TimeRange,
+        step_ms: int,
+        meter: Meter,
+        counters: Bools | None = None,
+        references: References | None = None,
+    ) -> Iterator[Piece]:
         """Everything of those series in the span, each sample once, the parts of one series in order of time.
 
-        Roll-up rows come only where their buckets fill those of ``step_ms``.
+        Roll-up rows come only where their buckets fill those of ``step_ms``. Where ``counters`` and ``references`` are
+        given, raw samples may come in buckets already; the references are then moved on, and the caller moves them on
+        over every other piece before it asks for the next.
         """
         ...
 
@@ -85,14 +98,29 @@ class StoreSource:
         self._store = store
         self._closed = closed or ClosedBuckets()
 
-    def pieces(self, keys: SeriesKeys, span: TimeRange, step_ms: int, meter: Meter) -> Iterator[Piece]:
+    def pieces(
+        self,
+        keys: SeriesKeys,
+        span: TimeRange,
+        step_ms: int,
+        meter: Meter,
+        counters: Bools | None = None,
+        references: References | None = None,
+    ) -> Iterator[Piece]:
         """See ``Source.pieces``."""
         fits = span.length_ms > _RAW_IS_QUICK and any(step_ms % tier == 0 for tier in Tier)
         jobs = np.unique(keys.job).tolist() if fits else []
         revision = self._store.revision(jobs) if fits else None
         rolled = self._store.rolled(jobs, hours_around(span)) if fits else []
         for segment in segments(span, step_ms, rolled):
-            if segment.tier is None:
+            recent = None
+            if segment.tier is None and counters is not None and references is not None:
+                last = references.time, references.value
+                recent = self._store.recent(keys, segment.span, step_ms, counters, *last)
+            if recent is not None:
+                meter.count(int(recent.count.sum()), None)
+                yield Piece(segment.span, None, recent)
+            elif segment.tier is None:
                 for block in self._store.read(keys, segment.span, meter.budget()):
                     meter.count(len(block), None)
                     yield Piece(segment.span, None, block)
@@ -135,9 +163,11 @@ def buckets(
         references.update(asked[before.index[own]].astype(np.uint32), before.time[own], before.value[own])
     parts: list[BucketColumns] = []
     size = 0
-    for piece in source.pieces(keys, span, step_ms, meter):
+    for piece in source.pieces(keys, span, step_ms, meter, counters, references):
         if isinstance(piece.columns, SampleColumns):
             part = bucket(piece.columns, step_ms, counters, references)
+        elif piece.tier is None:
+            part = piece.columns
         else:
             columns = _own(source, keys, piece.columns, references, span, owned_ms, meter)
             references.update(columns.index, columns.last_time, columns.last)

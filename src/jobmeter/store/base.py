@@ -6,7 +6,10 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Protocol
 
-from jobmeter.model.batch import BucketColumns, SampleBatch, SampleColumns, SeriesKeys
+import numpy as np
+from numpy.typing import NDArray
+
+from jobmeter.model.batch import BucketColumns, Float64s, Int64s, SampleBatch, SampleColumns, SeriesKeys
 from jobmeter.model.event import Level
 from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.retention import Retention
@@ -120,6 +123,23 @@ class Store(Protocol):
         Blocks are sorted by (index, time) and follow each other in that order: one series may go on in the next block.
         Duplicates are already gone. Memory stays bounded by the block size. Closing the iterator early stops the
         engine's work.
+        """
+        ...
+
+    def recent(
+        self,
+        keys: SeriesKeys,
+        span: TimeRange,
+        step_ms: int,
+        counters: NDArray[np.bool_],
+        reference_time: Int64s,
+        reference_value: Float64s,
+    ) -> BucketColumns | None:
+        """The samples of a span in buckets of ``step_ms``, where all of them are in memory; None where ``read`` is due.
+
+        ``counters`` bool[k] says which series have increases. ``reference_time`` int64[k] ms (-1: none) and
+        ``reference_value`` float64[k] are the last samples before, from which increases are counted; where an answer
+        is given they become the last samples of the span.
         """
         ...
 

@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from jobmeter.errors import ConflictError, LimitExceededError
-from jobmeter.model.batch import BucketColumns, SampleBatch, SampleColumns, SeriesKeys
+from jobmeter.model.batch import BucketColumns, Float64s, Int64s, SampleBatch, SampleColumns, SeriesKeys
 from jobmeter.model.catalog import Kind, find
 from jobmeter.model.event import Level
 from jobmeter.model.log import LogLine, LogPage
@@ -136,6 +137,17 @@ class MemoryStore:
         _check(len(rows), budget)
         for at in range(0, len(rows), _BLOCK):
             yield _columns(rows[at : at + _BLOCK])
+
+    def recent(
+        self,
+        keys: SeriesKeys,
+        span: TimeRange,
+        step_ms: int,
+        counters: NDArray[np.bool_],
+        reference_time: Int64s,
+        reference_value: Float64s,
+    ) -> None:
+        """See ``Store.recent``: no samples are kept in memory for it."""
 
     def read_buckets(self, keys: SeriesKeys, span: TimeRange, tier: Tier, budget: ReadBudget) -> BucketColumns:
         """See ``Store.read_buckets``; right at any time, whatever ``rolled`` says."""

@@ -4,7 +4,10 @@ import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from jobmeter.model.batch import BucketColumns, SampleBatch, SampleColumns, SeriesKeys
+import numpy as np
+from numpy.typing import NDArray
+
+from jobmeter.model.batch import BucketColumns, Float64s, Int64s, SampleBatch, SampleColumns, SeriesKeys
 from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import NamePart, Series
@@ -82,6 +85,17 @@ class ClickHouseStore:
     def read(self, keys: SeriesKeys, span: TimeRange, budget: ReadBudget) -> Iterator[SampleColumns]:
         """See ``Store.read``. The budget's time begins with the first block."""
         return self._reader.read(keys, span, budget)
+
+    def recent(
+        self,
+        keys: SeriesKeys,
+        span: TimeRange,
+        step_ms: int,
+        counters: NDArray[np.bool_],
+        reference_time: Int64s,
+        reference_value: Float64s,
+    ) -> None:
+        """See ``Store.recent``: no samples are kept in memory for it."""
 
     def read_buckets(self, keys: SeriesKeys, span: TimeRange, tier: Tier, budget: ReadBudget) -> BucketColumns:
         """See ``Store.read_buckets``."""

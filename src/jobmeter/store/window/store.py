@@ -6,19 +6,21 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from jobmeter.errors import LimitExceededError
-from jobmeter.model.batch import BucketColumns, SampleBatch, SampleColumns, SeriesKeys
+from jobmeter.model.batch import BucketColumns, Float64s, Int64s, SampleBatch, SampleColumns, SeriesKeys
 from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import NamePart, Series
 from jobmeter.model.time import DAY, MAX_TIME_MS, MINUTE, SECOND, Clock, TimeRange, floor_to
 from jobmeter.store.base import LogSelector, ReadBudget, Selector, Store, StoreStatistics, Tier
-from jobmeter.store.window.column import View
-from jobmeter.store.window.window import Window, ascending
+from jobmeter.store.window.window import Window
 
 _DEFAULT = Retention()
 _MOST_LATE = 100_000
+_TOGETHER = 1_024
+"""Series whose samples are copied out of the window while writers wait."""
 
 
 class WindowedStore:
@@ -47,16 +49,18 @@ class WindowedStore:
         """See ``Store.append``."""
         with self._appending:
             late = self._late_jobs(batch)
+            # First what is stale goes: a series that comes back after a day is new here, and its descriptors too.
+            self._sweep()
+            self._take_in(batch)
             self._turn(late)
             try:
                 self._engine.append(batch, retention)
+            except BaseException:
+                self.window.drop(batch.keys)  # nobody knows what of it is in the engine
+                raise
             finally:
                 self._turn(late)
-            # First what is stale goes: a series that comes back after a day is new here, and its descriptors too.
-            self._sweep()
-            keys = batch.keys
-            self._take_in(batch, keys)
-            self.window.write(batch, keys, self._clock.now_ms())
+            self.window.write(batch.keys, SampleColumns(batch.index, batch.time, batch.value), self._clock.now_ms())
 
     def find(self, selector: Selector) -> list[Series]:
         """See ``Store.find``. The list is shared: callers leave it as it is."""
@@ -80,30 +84,40 @@ class WindowedStore:
 
     def read(self, keys: SeriesKeys, span: TimeRange, budget: ReadBudget) -> Iterator[SampleColumns]:
         """See ``Store.read``."""
-        views = self._inside(keys, span.start_ms)
-        if views is None:
-            yield from self._engine.read(keys, span, budget)
-            return
-        columns = _cut(views, span)
-        if len(columns) > budget.rows:
-            raise LimitExceededError("the question reads more stored rows than one may: narrow its range", "range")
-        if len(columns):
-            yield columns
+        rows = 0
+        for first in range(0, len(keys), _TOGETHER):
+            columns = self.window.read(keys, span, slice(first, first + _TOGETHER))
+            if columns is None:
+                # All of them from here on: an engine reads many series as quickly as some.
+                rest = SeriesKeys(keys.job[first:], keys.series[first:])
+                left = ReadBudget(rows=budget.rows - rows, seconds=budget.seconds)
+                for block in self._engine.read(rest, span, left):
+                    yield SampleColumns(block.index + np.uint32(first), block.time, block.value)
+                return
+            rows += len(columns)
+            if rows > budget.rows:
+                raise LimitExceededError("the question reads more stored rows than one may: narrow its range", "range")
+            if len(columns):
+                yield SampleColumns(columns.index + np.uint32(first), columns.time, columns.value)
+
+    def recent(
+        self,
+        keys: SeriesKeys,
+        span: TimeRange,
+        step_ms: int,
+        counters: NDArray[np.bool_],
+        reference_time: Int64s,
+        reference_value: Float64s,
+    ) -> BucketColumns | None:
+        """See ``Store.recent``."""
+        return self.window.buckets(keys, span, step_ms, counters, reference_time, reference_value)
 
     def previous(self, keys: SeriesKeys, before_ms: int, budget: ReadBudget) -> SampleColumns:
         """See ``Store.previous``."""
-        views = self._inside(keys, before_ms)
-        if views is None:
+        found = self.window.previous(keys, before_ms)
+        if found is None:
             return self._engine.previous(keys, before_ms, budget)
-        places = [int(np.searchsorted(view.time, before_ms)) - 1 for view in views]
-        if min(places, default=0) < 0:
-            return self._engine.previous(keys, before_ms, budget)
-        pairs = list(zip(views, places, strict=True))
-        return SampleColumns(
-            np.arange(len(views), dtype=np.uint32),
-            np.array([view.time[place] for view, place in pairs], np.int64),
-            np.array([view.value[place] for view, place in pairs], np.float64),
-        )
+        return SampleColumns(np.arange(len(keys), dtype=np.uint32), *found)
 
     def read_buckets(self, keys: SeriesKeys, span: TimeRange, tier: Tier, budget: ReadBudget) -> BucketColumns:
         """See ``Store.read_buckets``."""
@@ -177,27 +191,27 @@ class WindowedStore:
         """See ``Store.close``."""
         self._engine.close()
 
-    def _take_in(self, batch: SampleBatch, keys: SeriesKeys) -> None:
+    def _take_in(self, batch: SampleBatch) -> None:
         """Bring series that the window does not hold into it, with what the engine has of the window's time."""
-        pairs = zip(keys.job.tolist(), keys.series.tolist(), strict=True)
-        new = np.array([pair not in self.window for pair in pairs], bool)
+        new = self.window.missing(batch.keys)
         if not new.any():
             return
         self._forget_found()
         since = max(0, self._clock.now_ms() - self.window.length_ms)
-        live = np.zeros(len(keys), bool)
+        live = np.zeros(len(new), bool)
         live[batch.index[batch.time >= since]] = True
         new &= live
-        if not new.any():
-            return
-        missing = SeriesKeys(keys.job[new], keys.series[new])
-        blocks = list(self._engine.read(missing, TimeRange(since, MAX_TIME_MS), ReadBudget()))
-        if not blocks:
-            return
-        rows = [np.concatenate([getattr(block, name) for block in blocks]) for name in ("index", "time", "value")]
-        for position, time, value in ascending(rows[0], rows[1], rows[2]):
-            key = int(missing.job[position]), int(missing.series[position])
-            self.window.adopt(key, time.copy(), value.copy(), since)
+        if new.any():
+            self._adopt(SeriesKeys(batch.keys.job[new], batch.keys.series[new]), since)
+
+    def _adopt(self, keys: SeriesKeys, since_ms: int) -> None:
+        """Nobody appends meanwhile."""
+        blocks = list(self._engine.read(keys, TimeRange(since_ms, MAX_TIME_MS), ReadBudget()))
+        names = ("index", "time", "value")
+        found = SampleColumns.empty()
+        if blocks:
+            found = SampleColumns(*(np.concatenate([getattr(block, name) for block in blocks]) for name in names))
+        self.window.adopt(keys, found, since_ms)
 
     def _late_jobs(self, batch: SampleBatch) -> set[int]:
         """The jobs with samples of a time that may be rolled up."""
@@ -216,27 +230,8 @@ class WindowedStore:
         self._generation += 1
         self._found.clear()
 
-    def _inside(self, keys: SeriesKeys, start_ms: int) -> list[View] | None:
-        """The views of all keys, when each vouches for everything since ``start_ms``; else None."""
-        views = self.window.views(keys)
-        inside = [view for view in views if view is not None and view.since_ms <= start_ms]
-        return inside if len(inside) == len(views) else None
-
     def _sweep(self) -> None:
         now = self._clock.now_ms()
         if now - self._swept_ms >= MINUTE:
             self._swept_ms = now
             self.window.sweep(now)
-
-
-def _cut(views: Sequence[View], span: TimeRange) -> SampleColumns:
-    """The samples of all views inside of a span, by position and time."""
-    if not views:
-        return SampleColumns.empty()
-    ends = np.array((span.start_ms, span.end_ms), np.int64)
-    bounds = [view.time.searchsorted(ends).tolist() for view in views]
-    return SampleColumns(
-        np.repeat(np.arange(len(views), dtype=np.uint32), [end - start for start, end in bounds]),
-        np.concatenate([view.time[start:end] for view, (start, end) in zip(views, bounds, strict=True)]),
-        np.concatenate([view.value[start:end] for view, (start, end) in zip(views, bounds, strict=True)]),
-    )

@@ -1,133 +1,290 @@
-"""Many columns, found by (job key, series id), bounded in time and in bytes."""
+"""The newest samples of many series, found by their keys, bounded in time and in bytes."""
 
 import threading
-from collections.abc import Iterator
+from collections import OrderedDict
 
 import numpy as np
+from numpy.typing import NDArray
 
-from jobmeter.model.batch import Float64s, Int64s, SampleBatch, SeriesKeys, Uint64s
-from jobmeter.model.time import DAY
-from jobmeter.store.window.column import Column, View
+from jobmeter.kernel import window as kernel
+from jobmeter.kernel.window import PAGE
+from jobmeter.model.batch import BucketColumns, Float64s, Int64s, SampleColumns, SeriesKeys
+from jobmeter.model.time import DAY, MINUTE, TimeRange
+from jobmeter.store.window.pages import FURTHEST, NO_PAGE, PAGE_BYTES, Pages, cuts
+from jobmeter.store.window.read import Reader
+from jobmeter.store.window.rows import ROW_BYTES, Rows
 
-Key = tuple[int, int]
-_OVERHEAD = 400
-"""Bytes that a column takes beside its samples: objects, array heads, a place in a dictionary."""
+_MOST_KEYS = 10_000
+_SHORTEST_MS = MINUTE
+_FULL = 0.95
+"""What of the bound may be in use before the window shrinks: the next batch needs room before it is known how much."""
+MOST_AT_ONCE = 1_000_000
+"""Samples that are put in buckets while writers wait, some milliseconds; beyond that they are copied in parts."""
+_SWEPT = 65_536
+"""Rows that are swept at a time: nobody waits for longer than that takes."""
 
 
 class Window:
     """The newest ``length_ms`` of every series that was written lately, in at most ``bound`` bytes.
 
-    When the bytes do not suffice, the window shrinks for everybody, and ``length_ms`` says so. Writers take turns;
-    readers never wait.
+    When the bytes do not suffice, the window shrinks for everybody, and ``length_ms`` says so. When even a minute of
+    everybody is too much, the series that were written least lately go. Safe for several threads: whoever reads or
+    writes holds the lock while samples are copied, and no longer.
     """
 
     def __init__(self, length_ms: int, bound: int) -> None:
         self.length_ms = length_ms
         self._asked_ms = length_ms
         self._bound = bound
-        self._columns: dict[Key, Column] = {}
-        self._bytes = 0
-        self._writing = threading.Lock()
+        self._pages = Pages(max(bound // PAGE_BYTES, 4))
+        self._rows = Rows()
+        self._reads = Reader(self._pages, self._rows.first_page)
+        self._lock = threading.Lock()
+        self._found: OrderedDict[int, tuple[SeriesKeys, int, Int64s]] = OrderedDict()
 
     @property
     def bytes(self) -> int:
         """Memory in use, about."""
-        return self._bytes
+        return self._pages.used * PAGE_BYTES + len(self._rows) * ROW_BYTES
 
     def __len__(self) -> int:
-        return len(self._columns)
+        return len(self._rows)
 
-    def __contains__(self, key: Key) -> bool:
-        return key in self._columns
+    def missing(self, keys: SeriesKeys) -> NDArray[np.bool_]:
+        """bool[k]: which of these series are not here."""
+        with self._lock:
+            return self._find(keys) < 0
 
-    def views(self, keys: SeriesKeys) -> list[View | None]:
-        """The view of each key, None for a series that is not here."""
-        found = self._columns.get
-        pairs = zip(keys.job.tolist(), keys.series.tolist(), strict=True)
-        return [column.view if (column := found(pair)) is not None else None for pair in pairs]
+    def adopt(self, keys: SeriesKeys, columns: SampleColumns, since_ms: int) -> None:
+        """Take series in that are not here, with every sample that they have at or after ``since_ms``.
 
-    def write(self, batch: SampleBatch, keys: SeriesKeys, now_ms: int) -> None:
-        """Add the batch's samples to those of its series that are here. ``keys`` are those of ``batch.series``."""
-        with self._writing:
-            keep_from = now_ms - self.length_ms
-            columns = [self._columns.get(pair) for pair in zip(keys.job.tolist(), keys.series.tolist(), strict=True)]
-            recent = batch.time >= keep_from
-            if not recent.all():
-                # What is too old to be taken in may not be vouched for either.
-                for position in np.unique(batch.index[~recent]).tolist():
-                    self._forget(columns[position], keep_from)
-            for position, time, value in ascending(batch.index[recent], batch.time[recent], batch.value[recent]):
-                column = columns[position]
-                if column is not None:
-                    self._bytes -= column.bytes
-                    column.write(time, value, keep_from)
-                    self._bytes += column.bytes
+        ``columns`` are sorted by (index, time), each pair once.
+        """
+        bounds = np.searchsorted(columns.index, np.arange(len(keys) + 1)).tolist()
+        with self._lock:
+            here = self._rows.find(keys) >= 0
+            for at, (job, series) in enumerate(zip(keys.job.tolist(), keys.series.tolist(), strict=True)):
+                if not here[at]:
+                    own = slice(bounds[at], bounds[at + 1])
+                    self._replace(self._rows.add(job, series, since_ms), columns.time[own], columns.value[own])
+
+    def write(self, keys: SeriesKeys, columns: SampleColumns, now_ms: int) -> None:
+        """Add samples to those of the series that are here; ``columns`` may be in any order, the later row wins.
+
+        What is too old to be taken in may not be vouched for either.
+        """
+        keep_from = now_ms - self.length_ms
+        with self._lock:
+            rows, time, value = self._find(keys)[columns.index], columns.time, columns.value
+            since = self._rows.since
+            old = rows[(time < keep_from) & (rows >= 0)]
+            if len(old):
+                since[old] = np.maximum(since[old], keep_from)
+            keep = (rows >= 0) & (time >= since[rows])
+            if not keep.all():
+                rows, time, value = rows[keep], time[keep], value[keep]
+            if len(rows):
+                self._write(*in_order(rows, time, value))
             self._shrink(now_ms)
 
-    def adopt(self, key: Key, time: Int64s, value: Float64s, since_ms: int) -> None:
-        """Take a series in, with every sample it has at or after ``since_ms``; a no-op when it is here already."""
-        with self._writing:
-            if key not in self._columns:
-                column = Column(time, value, since_ms)
-                self._columns[key] = column
-                self._bytes += column.bytes + _OVERHEAD
+    def read(self, keys: SeriesKeys, span: TimeRange, part: slice = slice(None)) -> SampleColumns | None:
+        """The samples of a part of those series in a span; None where one of them all may not be here.
+
+        The index is a position in the part.
+        """
+        with self._lock:
+            rows = self._inside(keys, span.start_ms)
+            return None if rows is None else self._reader().samples(rows[part], span)
+
+    def buckets(
+        self,
+        keys: SeriesKeys,
+        span: TimeRange,
+        step_ms: int,
+        counters: NDArray[np.bool_],
+        reference_time: Int64s,
+        reference_value: Float64s,
+    ) -> BucketColumns | None:
+        """The same in buckets; see ``Store.recent``. None too where there are more than ``MOST_AT_ONCE`` samples."""
+        with self._lock:
+            rows = self._inside(keys, span.start_ms)
+            if rows is None or not kernel.AVAILABLE:
+                return None
+            reader = self._reader()
+            samples, size = reader.size(rows, span, step_ms)
+            if samples > MOST_AT_ONCE:
+                return None
+            return reader.buckets(rows, span, step_ms, counters, reference_time, reference_value, size)
+
+    def previous(self, keys: SeriesKeys, before_ms: int) -> tuple[Int64s, Float64s] | None:
+        """The last sample of each series before a time; None where one of them may not be here."""
+        with self._lock:
+            rows = self._inside(keys, before_ms)
+            if rows is None:
+                return None
+            time, value = self._reader().previous(rows, before_ms)
+            return (time, value) if bool(np.all(time >= self._rows.since[rows])) else None
+
+    def drop(self, keys: SeriesKeys) -> None:
+        """Forget those series."""
+        with self._lock:
+            rows = self._rows.find(keys)
+            self._remove(np.unique(rows[rows >= 0]))
 
     def drop_job(self, job: int) -> None:
         """Forget every series of a job."""
-        with self._writing:
-            for key in [key for key in self._columns if key[0] == job]:
-                self._drop(key)
+        with self._lock:
+            self._remove(self._rows.of_job(job))
 
     def sweep(self, now_ms: int) -> None:
         """Forget what is older than the window; let a shrunken window grow again.
 
         A series that has nothing in the window stays for a day, empty: that it has nothing is an answer too.
         """
-        with self._writing:
-            keep_from = now_ms - self.length_ms
-            for key, column in list(self._columns.items()):
-                time = column.view.time
-                if column.last_ms < now_ms - DAY:
-                    self._drop(key)
-                elif len(time) and time[len(time) // 2] < keep_from:
-                    self._forget(column, keep_from)
-            if self._bytes < self._bound // 2:
-                self.length_ms = min(self._asked_ms, self.length_ms * 2)
+        with self._lock:
+            everything = self._rows.all()
+        for start in range(0, len(everything), _SWEPT):
+            with self._lock:
+                rows = self._rows.still_there(everything[start : start + _SWEPT])
+                gone = self._rows.last[rows] < now_ms - DAY
+                self._remove(rows[gone])
+                self._expire(rows[~gone], now_ms - self.length_ms)
+        if self.bytes < self._bound // 2:
+            self.length_ms = min(self._asked_ms, self.length_ms * 2)
 
-    def _forget(self, column: Column | None, before_ms: int) -> None:
-        if column is not None:
-            self._bytes -= column.bytes
-            column.forget(before_ms)
-            self._bytes += column.bytes
+    def _inside(self, keys: SeriesKeys, start_ms: int) -> Int64s | None:
+        """The rows of those series, when each of them has every sample since then; else None."""
+        rows = self._find(keys)
+        if len(rows) and (int(rows.min()) < 0 or int(self._rows.since[rows].max()) > start_ms):
+            return None
+        return rows
 
-    def _drop(self, key: Key) -> None:
-        self._bytes -= self._columns.pop(key).bytes + _OVERHEAD
+    def _reader(self) -> Reader:
+        if self._reads.first_page is not self._rows.first_page:
+            self._reads = Reader(self._pages, self._rows.first_page)  # the rows grew, and moved
+        return self._reads
+
+    def _find(self, keys: SeriesKeys) -> Int64s:
+        """The rows of those series, -1 for none; kept for the very same keys, as decoders and questions repeat them."""
+        known = self._found.get(id(keys))
+        if known is not None and known[0] is keys and known[1] == self._rows.generation:
+            return known[2]
+        rows = self._rows.find(keys)
+        self._found[id(keys)] = (keys, self._rows.generation, rows)
+        while len(self._found) > _MOST_KEYS:
+            self._found.popitem(last=False)
+        return rows
+
+    def _write(self, rows: Int64s, time: Int64s, value: Float64s) -> None:
+        """Samples in the order of (row, time), each pair once."""
+        starts = np.flatnonzero(np.append(True, rows[1:] != rows[:-1]))
+        counts = np.diff(np.append(starts, len(rows)))
+        own = rows[starts]
+        page = self._rows.last_page[own]
+        newest = time[starts + counts - 1]
+        # A row without pages looks at page -1, and is as if that were full.
+        base = np.where(page >= 0, self._pages.base[page], time[starts])
+        late = (time[starts] <= self._rows.last[own]) | (newest - np.minimum(base, time[starts]) > FURTHEST)
+        before = np.where(page >= 0, self._pages.filled[page], PAGE)
+        if late.any() or int(np.sum((before + counts - 1) // PAGE)) > self._pages.left:
+            plain = ~late if int(np.sum((before + counts - 1) // PAGE)) <= self._pages.left else np.zeros_like(late)
+            for at in np.flatnonzero(~plain).tolist():
+                chosen = slice(int(starts[at]), int(starts[at] + counts[at]))
+                self._merge(int(own[at]), time[chosen], value[chosen])
+            keep = np.repeat(plain, counts)
+            if keep.any():
+                self._extend(own[plain], counts[plain], before[plain], time[keep], value[keep])
+            return
+        self._extend(own, counts, before, time, value)
+
+    def _extend(self, own: Int64s, counts: Int64s, before: Int64s, time: Int64s, value: Float64s) -> None:
+        """Samples that follow what their rows hold: ``counts`` of each row, whose last page has ``before`` already."""
+        pages, rows = self._pages, self._rows
+        more = (before + counts - 1) // PAGE
+        new = pages.take(int(more.sum()))
+        first_new = np.cumsum(more) - more
+        ends = np.cumsum(counts)
+        rank = np.arange(len(time)) - np.repeat(ends - counts - before, counts)
+        number, place = rank // PAGE, rank % PAGE
+        page = rows.last_page[np.repeat(own, counts)]
+        fresh = number > 0
+        if len(new):
+            page[fresh] = new[(np.repeat(first_new, counts) + number - 1)[fresh]]
+            begins = np.flatnonzero(fresh & (place == 0))
+            pages.base[page[begins]] = time[begins]
+            self._link(np.repeat(own, more), np.repeat(first_new, more), new)
+        pages.store(page, place, time, value)
+        last = ends - 1
+        pages.filled[page[last]] = place[last] + 1
+        rows.last[own] = time[last]
+        rows.last_page[own] = page[last]
+
+    def _link(self, own: Int64s, first_new: Int64s, new: NDArray[np.int32]) -> None:
+        """Chain new pages, those of a row one after the other, behind the last page of their rows."""
+        pages, rows = self._pages, self._rows
+        before = np.where(np.arange(len(new)) == first_new, rows.last_page[own], np.roll(new, 1))
+        there = before >= 0
+        pages.following[before[there]] = new[there]
+        pages.filled[before[there]] = PAGE
+        rows.first_page[own[~there]] = new[~there]
+
+    def _merge(self, row: int, time: Int64s, value: Float64s) -> None:
+        """Samples of which some are late, or repeated."""
+        times, values = self._pages.content(int(self._rows.first_page[row]))
+        times, values = np.concatenate([times, time]), np.concatenate([values, value])
+        _, times, values = in_order(np.zeros(len(times), np.int64), times, values)
+        self._replace(row, times, values)
+
+    def _replace(self, row: int, time: Int64s, value: Float64s) -> None:
+        """Give a row these samples instead of its own; without room for them it goes."""
+        rows = self._rows
+        self._free(int(rows.first_page[row]))
+        if len(cuts(time)) - 1 > self._pages.left:
+            rows.first_page[row] = rows.last_page[row] = NO_PAGE
+            rows.remove(np.array([row]))
+            return
+        rows.first_page[row], rows.last_page[row] = self._pages.write_new(time, value)
+        if len(time):
+            rows.last[row] = max(int(rows.last[row]), int(time[-1]))
+
+    def _expire(self, rows: Int64s, keep_from_ms: int) -> None:
+        """Give back the pages in which everything is older."""
+        pages, known = self._pages, self._rows
+        while len(rows):
+            rows = rows[known.first_page[rows] >= 0]
+            page = known.first_page[rows]
+            newest = pages.newest(page)
+            old = newest < keep_from_ms
+            rows, page = rows[old], page[old]
+            known.since[rows] = np.maximum(known.since[rows], newest[old] + 1)
+            known.first_page[rows] = pages.following[page]
+            known.last_page[rows[pages.following[page] < 0]] = NO_PAGE
+            pages.give_back(page)
+
+    def _remove(self, rows: Int64s) -> None:
+        for page in self._rows.first_page[rows].tolist():
+            self._free(page)
+        self._rows.remove(rows)
+
+    def _free(self, page: int) -> None:
+        self._pages.give_back(np.fromiter(self._pages.chain(page), np.int32))
 
     def _shrink(self, now_ms: int) -> None:
-        while self._bytes > self._bound and self.length_ms > 60_000:
+        most = int(self._bound * _FULL)
+        while self.bytes > most and self.length_ms > _SHORTEST_MS:
             self.length_ms = self.length_ms * 3 // 4
-            for key, column in list(self._columns.items()):
-                self._forget(column, now_ms - self.length_ms)
-                if not len(column.view.time):
-                    self._drop(key)
-        if self._bytes > self._bound:
-            # A minute of everybody is still too much: whoever comes next is answered by the engine.
-            for key in list(self._columns)[: len(self._columns) // 4 + 1]:
-                self._drop(key)
+            self._expire(self._rows.all(), now_ms - self.length_ms)
+        if self.bytes > most:
+            rows = self._rows.all()
+            self._remove(rows[np.argsort(self._rows.last[rows], kind="stable")][: len(rows) // 4 + 1])
 
 
-def ascending(index: np.ndarray, time: Int64s, value: Float64s) -> Iterator[tuple[int, Int64s, Float64s]]:
-    """For each series of some rows: its position and its samples, ascending, the last of equal times only."""
-    if not len(index):
-        return
-    order = np.lexsort((np.arange(len(index)), time, index))
-    index, time, value = index[order], time[order], value[order]
-    last = np.append((index[1:] != index[:-1]) | (time[1:] != time[:-1]), True)
-    index, time, value = index[last], time[last], value[last]
-    starts = np.flatnonzero(np.append(True, index[1:] != index[:-1]))
-    ends = np.append(starts[1:], len(index))
-    for position, start, end in zip(index[starts].tolist(), starts.tolist(), ends.tolist(), strict=True):
-        yield position, time[start:end], value[start:end]
-
-
-__all__ = ["Key", "Uint64s", "Window", "ascending"]
+def in_order(rows: Int64s, time: Int64s, value: Float64s) -> tuple[Int64s, Int64s, Float64s]:
+    """Sorted by (row, time), of equal ones the last."""
+    step = np.diff(rows)
+    if np.all((step > 0) | ((step == 0) & (np.diff(time) > 0))):
+        return rows, time, value
+    order = np.lexsort((time, rows))
+    rows, time, value = rows[order], time[order], value[order]
+    last = np.append((rows[1:] != rows[:-1]) | (time[1:] != time[:-1]), True)
+    return rows[last], time[last], value[last]

@@ -1,0 +1,166 @@
+/* Reading samples that lie in pages: what jobmeter.store.window.pages keeps. */
+#include "common.h"
+
+#define PAGE 64
+#define NEVER (-1)
+
+/* A page holds up to PAGE samples of one series: a base time, and for each sample its distance from it and its value;
+   at least one of them is there. Pages of a series are chained; a series without one has first_page -1. */
+struct Pages {
+    const int32_t *distance;
+    const double *value;
+    const int64_t *base;
+    const int32_t *next;
+    const int32_t *filled;
+    const int32_t *first_page;
+};
+
+struct Place {
+    int32_t page;
+    int32_t at;
+    int32_t filled;
+};
+
+static inline int64_t time_at(const struct Pages *pages, int32_t page, int32_t at) {
+    return pages->base[page] + pages->distance[(int64_t)page * PAGE + at];
+}
+
+/* The first sample of a row at or after a time; page is -1 when there is none. */
+static struct Place seek(const struct Pages *pages, int64_t row, int64_t start) {
+    struct Place place = {pages->first_page[row], 0, 0};
+    while (place.page >= 0) {
+        place.filled = pages->filled[place.page];
+        if (time_at(pages, place.page, place.filled - 1) >= start) {
+            int32_t low = 0, high = place.filled - 1;
+            while (low < high) {
+                int32_t middle = (low + high) / 2;
+                if (time_at(pages, place.page, middle) >= start) high = middle;
+                else low = middle + 1;
+            }
+            place.at = low;
+            return place;
+        }
+        place.page = pages->next[place.page];
+    }
+    return place;
+}
+
+static inline void step_on(const struct Pages *pages, struct Place *place) {
+    if (++place->at < place->filled) return;
+    place->page = pages->next[place->page];
+    place->at = 0;
+    if (place->page >= 0) place->filled = pages->filled[place->page];
+}
+
+/* How many samples the rows have in [start, end), and how many buckets of a step they make. */
+EXPORTED void jobmeter_window_measure(
+    const struct Pages *pages, int64_t count, const int64_t *rows, int64_t start, int64_t end, int64_t step,
+    int64_t *samples, int64_t *buckets) {
+    int64_t found = 0, made = 0;
+    for (int64_t series = 0; series < count; series++) {
+        int64_t row = rows[series], until = INT64_MIN;
+        struct Place place = seek(pages, row, start);
+        while (place.page >= 0) {
+            int64_t when = time_at(pages, place.page, place.at);
+            if (when >= end) break;
+            found++;
+            if (when >= until) {
+                made++;
+                until = (floor_divide(when, step) + 1) * step;
+            }
+            step_on(pages, &place);
+        }
+    }
+    *samples = found;
+    *buckets = made;
+}
+
+/* The samples of the rows in [start, end), by their place in rows, then by time. */
+EXPORTED void jobmeter_window_read(
+    const struct Pages *pages, int64_t count, const int64_t *rows, int64_t start, int64_t end, int64_t room,
+    uint32_t *index, int64_t *time, double *value) {
+    int64_t at = 0;
+    for (int64_t series = 0; series < count; series++) {
+        int64_t row = rows[series];
+        struct Place place = seek(pages, row, start);
+        while (place.page >= 0 && at < room) {
+            int64_t when = time_at(pages, place.page, place.at);
+            if (when >= end) break;
+            index[at] = (uint32_t)series;
+            time[at] = when;
+            value[at] = pages->value[(int64_t)place.page * PAGE + place.at];
+            at++;
+            step_on(pages, &place);
+        }
+    }
+}
+
+/* The samples in buckets; the arrays hold as many as jobmeter_window_measure said. whole has the rows time, count,
+   first_time, last_time and elapsed, real has sum, minimum, maximum, first, last and increase. What a counter grew is
+   counted from its reference (NEVER: none yet), which moves on. */
+EXPORTED void jobmeter_window_bucket(
+    const struct Pages *pages, int64_t count, const int64_t *rows, int64_t start, int64_t end, int64_t step,
+    const uint8_t *counters, int64_t *reference_time, double *reference_value, int64_t room,
+    uint32_t *index, int64_t *whole, double *real) {
+    int64_t at = -1;
+    for (int64_t series = 0; series < count; series++) {
+        int64_t row = rows[series], until = INT64_MIN, seen = reference_time[series];
+        double last = reference_value[series];
+        int counter = counters[series];
+        struct Place place = seek(pages, row, start);
+        while (place.page >= 0) {
+            int64_t when = time_at(pages, place.page, place.at);
+            double reading = pages->value[(int64_t)place.page * PAGE + place.at];
+            if (when >= end) break;
+            if (when >= until) {
+                int64_t number = floor_divide(when, step);
+                if (++at >= room) return;
+                until = (number + 1) * step;
+                index[at] = (uint32_t)series;
+                whole[at] = number * step;
+                whole[room + at] = 0;
+                whole[2 * room + at] = when;
+                /* Until the bucket is full this is when its growth began. */
+                whole[4 * room + at] = !counter ? 0 : seen == NEVER ? when : seen;
+                real[at] = 0;
+                real[room + at] = real[2 * room + at] = real[3 * room + at] = reading;
+                real[5 * room + at] = 0;
+            }
+            if (counter && seen != NEVER) real[5 * room + at] += reading < last ? reading : reading - last;
+            seen = when;
+            last = reading;
+            whole[room + at]++;
+            whole[3 * room + at] = when;
+            real[at] += reading;
+            if (reading < real[room + at]) real[room + at] = reading;
+            if (reading > real[2 * room + at]) real[2 * room + at] = reading;
+            real[4 * room + at] = reading;
+            step_on(pages, &place);
+        }
+        reference_time[series] = seen;
+        reference_value[series] = last;
+    }
+    for (int64_t bucket = 0; bucket <= at && bucket < room; bucket++) {
+        if (counters[index[bucket]]) whole[4 * room + bucket] = whole[3 * room + bucket] - whole[4 * room + bucket];
+    }
+}
+
+/* The last sample of each row before a time; time is NEVER where there is none. */
+EXPORTED void jobmeter_window_previous(
+    const struct Pages *pages, int64_t count, const int64_t *rows, int64_t before, int64_t *time, double *value) {
+    for (int64_t series = 0; series < count; series++) {
+        int64_t row = rows[series];
+        time[series] = NEVER;
+        for (int32_t page = pages->first_page[row]; page >= 0; page = pages->next[page]) {
+            if (time_at(pages, page, 0) >= before) break;
+            int32_t low = 0, high = pages->filled[page] - 1; /* the last one below before */
+            while (low < high) {
+                int32_t middle = (low + high + 1) / 2;
+                if (time_at(pages, page, middle) < before) low = middle;
+                else high = middle - 1;
+            }
+            time[series] = time_at(pages, page, low);
+            value[series] = pages->value[(int64_t)page * PAGE + low];
+        }
+    }
+}

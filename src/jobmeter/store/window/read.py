@@ -1,0 +1,79 @@
+"""Samples out of the pages: as they are, in buckets, or the last one before a time."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jobmeter.kernel import window as kernel
+from jobmeter.model.batch import BucketColumns, Float64s, Int64s, SampleColumns
+from jobmeter.model.time import TimeRange
+from jobmeter.store.window.pages import NO_PAGE, Pages
+
+NEVER = -1
+"""The time of a sample that does not exist."""
+
+
+class Reader:
+    """Reads rows of pages. ``first_page`` int32 by row; whoever calls sees to it that nobody writes meanwhile."""
+
+    def __init__(self, pages: Pages, first_page: NDArray[np.int32]) -> None:
+        self._pages = pages
+        self.first_page = first_page
+        self._at = kernel.pages_of(
+            pages.distance, pages.value, pages.base, pages.following, pages.filled, first_page
+        )  # the arrays stay where they are for as long as this object lives
+
+    def size(self, rows: Int64s, span: TimeRange, step_ms: int) -> tuple[int, int]:
+        """How many samples the rows have in a span, and how many buckets these make. Only with the kernel."""
+        return kernel.measure(self._at, rows, span.start_ms, span.end_ms, step_ms)
+
+    def samples(self, rows: Int64s, span: TimeRange) -> SampleColumns:
+        """The samples of rows in a span; the index is a position in ``rows``."""
+        if not kernel.AVAILABLE:
+            return self._samples_in_arrays(rows, span)
+        size, _ = self.size(rows, span, max(span.length_ms, 1))
+        return SampleColumns(*kernel.read(self._at, rows, span.start_ms, span.end_ms, size))
+
+    def buckets(
+        self,
+        rows: Int64s,
+        span: TimeRange,
+        step_ms: int,
+        counters: NDArray[np.bool_],
+        reference_time: Int64s,
+        reference_value: Float64s,
+        size: int,
+    ) -> BucketColumns:
+        """The same in so many buckets as ``size`` says; references move on. Only with the kernel."""
+        ends = span.start_ms, span.end_ms
+        found = kernel.bucket(self._at, rows, ends, step_ms, counters, reference_time, reference_value, size)
+        return BucketColumns(*found)
+
+    def previous(self, rows: Int64s, before_ms: int) -> tuple[Int64s, Float64s]:
+        """Of each row the time (``NEVER`` for none) and the value of the last sample before a time."""
+        if kernel.AVAILABLE:
+            return kernel.previous(self._at, rows, before_ms)
+        times, values = np.full(len(rows), NEVER, np.int64), np.zeros(len(rows))
+        for at, page in enumerate(self.first_page[rows].tolist()):
+            time, value = self._pages.content(page)
+            place = int(np.searchsorted(time, before_ms)) - 1
+            if place >= 0:
+                times[at], values[at] = time[place], value[place]
+        return times, values
+
+    def _samples_in_arrays(self, rows: Int64s, span: TimeRange) -> SampleColumns:
+        parts = [self._cut(page, span) for page in self.first_page[rows].tolist()]
+        if not parts:
+            return SampleColumns.empty()
+        lengths = [len(time) for time, _ in parts]
+        return SampleColumns(
+            np.repeat(np.arange(len(rows), dtype=np.uint32), lengths),
+            np.concatenate([time for time, _ in parts]),
+            np.concatenate([value for _, value in parts]),
+        )
+
+    def _cut(self, page: int, span: TimeRange) -> tuple[Int64s, Float64s]:
+        if page == NO_PAGE:
+            return np.empty(0, np.int64), np.empty(0)
+        time, value = self._pages.content(page)
+        start, end = np.searchsorted(time, (span.start_ms, span.end_ms)).tolist()
+        return time[start:end], value[start:end]
