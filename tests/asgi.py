@@ -44,6 +44,9 @@ async def send(
     gone_after: float | None = None,
 ) -> Reply:
     path, _, query = target.partition("?")
+    named = {name.lower() for name in headers or {}}
+    if body and "content-length" not in named:
+        headers = {**(headers or {}), "Transfer-Encoding": "chunked"}
     scope = {
         "type": "http",
         "asgi": {"version": "3.0"},

@@ -45,6 +45,9 @@ class FakeRegistry:
     def add_job(self, job: Job, replicas: Sequence[Replica] = (), allocations: Sequence[Allocation] = ()) -> None:
         self.views[job.project, job.id] = JobView(job=job, replicas=list(replicas), allocations=list(allocations))
 
+    def in_memory(self) -> "FakeRegistry":
+        return self
+
     def record(self, project: str, records: Records, now_ms: int) -> int:
         self.recorded.append((project, records))
         return len(records.jobs) + len(records.nodes) + len(records.events)

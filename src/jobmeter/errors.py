@@ -87,3 +87,10 @@ class QueryTimeoutError(JobmeterError):
 
 class ConfigurationError(JobmeterError):
     """A setting, a file or an extra that the program needs is missing or wrong; the message says how to mend it."""
+
+
+class NotAtOnceError(Exception):
+    """What was asked cannot be answered from memory in a moment: something else must be asked, or it is much.
+
+    No failure: whoever asked for an answer at once asks again on a thread that may wait.
+    """

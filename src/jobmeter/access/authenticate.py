@@ -14,7 +14,7 @@ from jobmeter.access.principal import Principal, Role
 from jobmeter.access.share import read as read_share
 from jobmeter.access.signatures.base import Claim, ClaimKind, Scheme
 from jobmeter.access.vault import Vault
-from jobmeter.errors import UnauthenticatedError, UnavailableError
+from jobmeter.errors import NotAtOnceError, UnauthenticatedError, UnavailableError
 from jobmeter.model.time import MINUTE, Clock
 from jobmeter.registry.base import Registry, StoredKey
 
@@ -45,17 +45,18 @@ class Authenticator:
         self._known: OrderedDict[bytes | str, _Known] = OrderedDict()
         self._used: dict[str, int] = {}
 
-    def authenticate(self, call: Call, schemes: Sequence[Scheme]) -> Principal:
+    def authenticate(self, call: Call, schemes: Sequence[Scheme], *, at_once: bool = False) -> Principal:
         """Who sent the call, by the first of ``schemes`` that it uses; a share token counts only where nothing else is.
 
-        Raises UnauthenticatedError with its reason, UnavailableError when the registry does not answer.
+        Raises UnauthenticatedError with its reason, UnavailableError when the registry does not answer. ``at_once``:
+        NotAtOnceError, and nothing is noted, where the registry would have to be asked or told.
         """
         scheme, claim = self.find(call, schemes)
         if claim.kind is ClaimKind.SHARE:
             return read_share(self._vault, claim.value, self._clock.now_ms())
         if claim.kind is ClaimKind.TOKEN:
-            return self._principal(self._by_token(claim.value))
-        return self._principal(self._by_signature(call, scheme, claim))
+            return self._principal(self._by_token(claim.value, at_once=at_once))
+        return self._principal(self._by_signature(call, scheme, claim, at_once=at_once))
 
     def find(self, call: Call, schemes: Sequence[Scheme]) -> tuple[Scheme, Claim]:
         """The claim that would be checked, unchecked. Raises UnauthenticatedError when there is none, or a bad one."""
@@ -92,19 +93,19 @@ class Authenticator:
             for name in [n for n, known in self._known.items() if not key_id or (known.key and known.key.id == key_id)]:
                 del self._known[name]
 
-    def _by_token(self, token: str) -> StoredKey:
+    def _by_token(self, token: str, *, at_once: bool) -> StoredKey:
         digest = token_hash(token)
-        key = self._look_up(digest, lambda: self._registry.key_by_token(digest)).key
+        key = self._look_up(digest, lambda: self._registry.key_by_token(digest), at_once=at_once).key
         if key is None or not hmac.compare_digest(key.token_hash, digest):
             raise UnauthenticatedError("the token is not that of a key here", "unknown-key")
         return _holding(key)
 
-    def _by_signature(self, call: Call, scheme: Scheme, claim: Claim) -> StoredKey:
+    def _by_signature(self, call: Call, scheme: Scheme, claim: Claim, *, at_once: bool) -> StoredKey:
         if claim.security_token:
             raise UnauthenticatedError(
                 "temporary (STS) credentials are not issued here: sign with a key", "unknown-key"
             )
-        known = self._look_up(claim.value, lambda: self._registry.key_by_access_key(claim.value))
+        known = self._look_up(claim.value, lambda: self._registry.key_by_access_key(claim.value), at_once=at_once)
         if known.key is None:
             raise UnauthenticatedError("the access key id is not that of a key here", "unknown-key")
         key = _holding(known.key)
@@ -125,12 +126,16 @@ class Authenticator:
         if claim.nonce and not self._nonces.first(key.access_key_id, claim.nonce, claim.date_ms):
             raise UnauthenticatedError("a request with this nonce was received before", "replayed")
 
-    def _look_up(self, name: bytes | str, ask: Callable[[], StoredKey | None]) -> _Known:
+    def _look_up(self, name: bytes | str, ask: Callable[[], StoredKey | None], *, at_once: bool) -> _Known:
         now = self._clock.monotonic()
         with self._lock:
             known = self._known.get(name)
             if known is not None and known.until > now:
+                if at_once and known.key is not None and self._use_is_due(known.key):
+                    raise NotAtOnceError
                 return known
+        if at_once:
+            raise NotAtOnceError
         fresh = _Known(ask(), now + REMEMBER_SECONDS)
         with self._lock:
             self._known[name] = fresh
@@ -143,10 +148,13 @@ class Authenticator:
         self._note_use(key)
         return Principal(id=key.id, name=key.name, role=Role(key.role), project=key.project)
 
+    def _use_is_due(self, key: StoredKey) -> bool:
+        return self._clock.now_ms() - self._used.get(key.id, key.last_used or 0) >= USED_EVERY_MS
+
     def _note_use(self, key: StoredKey) -> None:
         now_ms = self._clock.now_ms()
         with self._lock:
-            if now_ms - self._used.get(key.id, key.last_used or 0) < USED_EVERY_MS:
+            if not self._use_is_due(key):
                 return
             self._used[key.id] = now_ms
         # A registry that can only be read still serves readers.

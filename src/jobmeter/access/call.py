@@ -1,8 +1,28 @@
 """A request as it came over the wire: nothing decoded, nothing normalised. Signatures are made over exactly this."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from typing import Any, Generic, TypeVar
 from urllib.parse import parse_qsl
+
+T = TypeVar("T")
+_MOST_PARAMETERS = 1_000
+
+
+class _Once(Generic[T]):
+    """A property that is worked out once, without the lock of ``functools.cached_property``: that costs more."""
+
+    def __init__(self, work: Callable[[Any], T]) -> None:
+        self._work = work
+        self.__doc__ = work.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: object, owner: type | None = None) -> T:
+        value = self._work(instance)
+        instance.__dict__[self._name] = value  # found there the next time, before this is
+        return value
 
 
 @dataclass(frozen=True)
@@ -30,15 +50,19 @@ class Call:
         """The first query parameter of that exact name, decoded; None when it is absent (an empty one is ``""``)."""
         return self._parameters.get(name)
 
-    @cached_property
+    @_Once
     def parameters(self) -> tuple[tuple[str, str], ...]:
-        """Every query parameter, decoded form-style (``+`` is a space), in order."""
-        return tuple(parse_qsl(self.query, keep_blank_values=True, max_num_fields=1000))
+        """Every query parameter, decoded form-style (``+`` is a space), in order. Raises ValueError for too many."""
+        query = self.query
+        if "%" in query or "+" in query or query.count("&") >= _MOST_PARAMETERS:
+            return tuple(parse_qsl(query, keep_blank_values=True, max_num_fields=_MOST_PARAMETERS))
+        parts = [part.partition("=") for part in query.split("&") if part]
+        return tuple((name, value) for name, _, value in parts)
 
-    @cached_property
+    @_Once
     def _parameters(self) -> dict[str, str]:
         return dict(reversed(self.parameters))
 
-    @cached_property
+    @_Once
     def _headers(self) -> dict[str, str]:
         return dict(reversed(self.headers))

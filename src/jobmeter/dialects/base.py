@@ -68,20 +68,37 @@ def ask(question: Asks[R]) -> Generator[Asks[Any], Any, R]:
     return result
 
 
+class Run:
+    """An operation on its way: it stands before its next question, or is over."""
+
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+        self._question: Asks[Any] | None = None
+
+    def go_on(self, answer: Callable[[Asks[Any]], Any]) -> Answer:
+        """Run the operation to its end, each of its questions answered by ``answer``. Raises what the operation raises.
+
+        What ``answer`` raises is thrown into the operation when it is a JobmeterError; anything else comes out here,
+        and the question waits for the next ``go_on``.
+        """
+        try:
+            if self._question is None:
+                self._question = next(self._steps)
+            while True:
+                try:
+                    result = answer(self._question)
+                except JobmeterError as error:
+                    self._question = self._steps.throw(error)
+                else:
+                    self._question = self._steps.send(result)
+        except StopIteration as end:
+            body: Answer = end.value
+            return body
+
+
 def drive(steps: Steps, answer: Callable[[Asks[Any]], Any]) -> Answer:
-    """Run an operation to its end, each of its questions answered by ``answer``. Raises what the operation raises."""
-    try:
-        question = next(steps)
-        while True:
-            try:
-                result = answer(question)
-            except JobmeterError as error:
-                question = steps.throw(error)
-            else:
-                question = steps.send(result)
-    except StopIteration as end:
-        body: Answer = end.value
-        return body
+    """Run an operation to its end; see ``Run.go_on``."""
+    return Run(steps).go_on(answer)
 
 
 def only(answer: Answer) -> Steps:

@@ -95,14 +95,15 @@ EXPORTED void jobmeter_window_read(
     }
 }
 
-/* The samples in buckets; the arrays hold as many as jobmeter_window_measure said. whole has the rows time, count,
-   first_time, last_time and elapsed, real has sum, minimum, maximum, first, last and increase. What a counter grew is
-   counted from its reference (NEVER: none yet), which moves on. */
-EXPORTED void jobmeter_window_bucket(
+/* The samples in buckets; the arrays have room for so many. whole has the rows time, count, first_time, last_time and
+   elapsed, real has sum, minimum, maximum, first, last and increase. What a counter grew is counted from its reference
+   (NEVER: none yet), which moves on. Gives how many buckets there are; -1 where there are more than room of them or
+   more than most samples, and then nothing of the arrays and references is of use. */
+EXPORTED int64_t jobmeter_window_bucket(
     const struct Pages *pages, int64_t count, const int64_t *rows, int64_t start, int64_t end, int64_t step,
-    const uint8_t *counters, int64_t *reference_time, double *reference_value, int64_t room,
+    const uint8_t *counters, int64_t *reference_time, double *reference_value, int64_t most, int64_t room,
     uint32_t *index, int64_t *whole, double *real) {
-    int64_t at = -1;
+    int64_t at = -1, samples = 0;
     for (int64_t series = 0; series < count; series++) {
         int64_t row = rows[series], until = INT64_MIN, seen = reference_time[series];
         double last = reference_value[series];
@@ -112,9 +113,10 @@ EXPORTED void jobmeter_window_bucket(
             int64_t when = time_at(pages, place.page, place.at);
             double reading = pages->value[(int64_t)place.page * PAGE + place.at];
             if (when >= end) break;
+            if (++samples > most) return -1;
             if (when >= until) {
                 int64_t number = floor_divide(when, step);
-                if (++at >= room) return;
+                if (++at >= room) return -1;
                 until = (number + 1) * step;
                 index[at] = (uint32_t)series;
                 whole[at] = number * step;
@@ -140,9 +142,10 @@ EXPORTED void jobmeter_window_bucket(
         reference_time[series] = seen;
         reference_value[series] = last;
     }
-    for (int64_t bucket = 0; bucket <= at && bucket < room; bucket++) {
+    for (int64_t bucket = 0; bucket <= at; bucket++) {
         if (counters[index[bucket]]) whole[4 * room + bucket] = whole[3 * room + bucket] - whole[4 * room + bucket];
     }
+    return at + 1;
 }
 
 /* The last sample of each row before a time; time is NEVER where there is none. */

@@ -67,22 +67,26 @@ def bucket(
     span: tuple[int, int],
     step: int,
     counters: NDArray[np.bool_],
-    reference_time: Int64s,
-    reference_value: Float64s,
-    size: int,
-) -> Buckets:
-    """The samples of the rows in ``size`` buckets, by their place in ``rows``; references move on."""
+    references: tuple[Int64s, Float64s],
+    bounds: tuple[int, int],
+) -> Buckets | None:
+    """The samples of the rows in buckets, by their place in ``rows``; references (times and values) move on.
+
+    ``bounds``: None where there are more samples or more buckets than that; references are of no use then.
+    """
     assert LIBRARY is not None  # noqa: S101 - callers look at AVAILABLE
-    index, whole, real = np.empty(size, np.uint32), np.empty((5, size), np.int64), np.empty((6, size))
-    LIBRARY.jobmeter_window_bucket(
-        pages, ctypes.c_int64(len(rows)), pointer(rows), ctypes.c_int64(span[0]), ctypes.c_int64(span[1]),
-        ctypes.c_int64(step), pointer(counters), pointer(reference_time), pointer(reference_value),
-        ctypes.c_int64(size), pointer(index), pointer(whole), pointer(real),
+    room = bounds[1]
+    index, whole, real = np.empty(room, np.uint32), np.empty((5, room), np.int64), np.empty((6, room))
+    size = _bucket(
+        pages, len(rows), rows.ctypes.data, *span, step, counters.ctypes.data, references[0].ctypes.data,
+        references[1].ctypes.data, *bounds, index.ctypes.data, whole.ctypes.data, real.ctypes.data,
     )  # fmt: skip
-    time, count, first_time, last_time, elapsed = whole
-    total, minimum, maximum, first, last, increase = real
+    if size < 0:
+        return None
+    time, count, first_time, last_time, elapsed = whole[:, :size]
+    total, minimum, maximum, first, last, increase = real[:, :size]
     return (
-        index, time, count.view(np.uint64), total, minimum, maximum,
+        index[:size], time, count.view(np.uint64), total, minimum, maximum,
         first, first_time, last, last_time, increase, elapsed,
     )  # fmt: skip
 
@@ -95,3 +99,12 @@ def previous(pages: Pages, rows: Int64s, before: int) -> tuple[Int64s, Float64s]
         pages, ctypes.c_int64(len(rows)), pointer(rows), ctypes.c_int64(before), pointer(time), pointer(value)
     )
     return time, value
+
+
+if LIBRARY is not None:
+    _bucket = LIBRARY.jobmeter_window_bucket
+    _bucket.restype = ctypes.c_int64
+    _whole, _where = ctypes.c_int64, ctypes.c_void_p
+    _bucket.argtypes = [
+        _where, _whole, _where, _whole, _whole, _whole, _where, _where, _where, _whole, _whole, _where, _where, _where,
+    ]  # fmt: skip

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from jobmeter.access.scope import Scope
-from jobmeter.errors import InvalidRequestError, LimitExceededError, NotFoundError
+from jobmeter.errors import InvalidRequestError, LimitExceededError, NotAtOnceError, NotFoundError
 from jobmeter.model.batch import Float64s, Int64s
 from jobmeter.model.catalog import Metric
 from jobmeter.model.event import EventFilter, EventPage
@@ -18,6 +18,7 @@ from jobmeter.model.question import Asks
 from jobmeter.model.series import job_key
 from jobmeter.model.time import MAX_TIME_MS, SECOND, Clock, TimeRange
 from jobmeter.query import gather, series
+from jobmeter.query.closed import ClosedBuckets
 from jobmeter.query.defaults import CORE_METRICS, default_step, job_end, life
 from jobmeter.query.frame import Frame, read
 from jobmeter.query.group import CapacityQuestion, GroupNodesQuestion, GroupQuestion, RequestsQuestion
@@ -49,6 +50,8 @@ from jobmeter.settings import Limits
 from jobmeter.store.base import ReadBudget, Store
 
 R = TypeVar("R")
+POINTS_AT_ONCE = 5_000
+"""Points whose encoding takes a moment."""
 
 
 class Executor:
@@ -59,14 +62,22 @@ class Executor:
     """
 
     def __init__(
-        self, store: Store, registry: Registry, clock: Clock, limits: Limits, source: Source | None = None
+        self,
+        store: Store,
+        registry: Registry,
+        clock: Clock,
+        limits: Limits,
+        source: Source | None = None,
+        kept: "Kept | None" = None,
     ) -> None:
         self._store = store
         self._registry = registry
         self._clock = clock
         self._limits = limits
-        self._source = source or StoreSource(store)
-        self._layouts = Layouts()
+        self._kept = kept or Kept(Layouts(), ClosedBuckets())
+        self._source = source or StoreSource(store, self._kept.closed)
+        self._layouts = self._kept.layouts
+        self._hurried = False
         self._groups = Groups(store, registry, clock, limits, self._source)
         self._answers: dict[type[Asks[Any]], Callable[[Any, Scope], Any]] = {
             MetricQuery: self._measure,
@@ -91,8 +102,24 @@ class Executor:
         Raises NotFoundError, InvalidRequestError (LimitExceededError for what is too large), QueryTimeoutError or
         UnavailableError.
         """
-        answer: R = self._answers[type(question)](question, scope)
+        try:
+            answer: R = self._answers[type(question)](question, scope)
+        except LimitExceededError:
+            if self._hurried:
+                raise NotAtOnceError from None
+            raise
         return answer
+
+    def at_once(self, store: Store) -> "Executor":
+        """An executor that answers from memory or, within a moment, raises NotAtOnceError.
+
+        ``store`` is what knows the same samples without waiting. What is kept between questions is kept by both. Large
+        questions take longer than a moment.
+        """
+        limits = replace(self._limits, query_points=min(self._limits.query_points, POINTS_AT_ONCE))
+        twin = Executor(store, self._registry.in_memory(), self._clock, limits, kept=self._kept)
+        twin._hurried = True
+        return twin
 
     def _reported(self, question: ReportedQuestion, scope: Scope) -> Any:  # noqa: ANN401 - as the question says
         return reported(self._store, self._limits, self._clock, self.head(question.ref, scope), question)
@@ -164,9 +191,7 @@ class Executor:
         lines = [
             one
             for metric in sorted(metrics, key=lambda metric: metric.name)
-            for one in _lines(
-                metric, query, lines_of(frame, metric, query.statistic, query.aggregate, layout.line), layout
-            )
+            for one in _lines(metric, query, self._table(frame, metric, query, layout), layout)
         ]
         points = sum(len(one.time) for one in lines)
         if points > self._limits.query_points:
@@ -176,6 +201,11 @@ class Executor:
             )
         tiers = tuple(sorted(meter.tiers))
         return MetricResult(query=query, lines=lines, samples=meter.rows, tiers=tiers, project=asked.project)
+
+    @staticmethod
+    def _table(frame: Frame, metric: Metric, query: MetricQuery, layout: Layout) -> Table:
+        apart = metric.name in layout.apart
+        return lines_of(frame, metric, query.statistic, query.aggregate, layout.line, apart=apart)
 
     def _series(self, question: Asks[Any], scope: Scope) -> Any:  # noqa: ANN401 - each question has its own result
         meter = Meter(self._clock, self._limits)
@@ -309,6 +339,14 @@ class Executor:
         seen = [node.last_seen for node in nodes if node.last_seen is not None]
         last = min(max(seen, default=now_ms), now_ms)
         return TimeRange(max(last - WINDOW_MS, 0), min(now_ms + self._limits.future_seconds * SECOND, MAX_TIME_MS))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kept:
+    """What executors keep between questions (docs/decisions/0008-what-is-kept-between-questions.md)."""
+
+    layouts: Layouts
+    closed: ClosedBuckets
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from jobmeter.model.batch import Int64s
 from jobmeter.model.job import JobView
 from jobmeter.model.series import Series
@@ -21,7 +23,8 @@ class Layout:
     """A shape and the lines that it is told in.
 
     ``line`` int64[members] is the line of each member, ``heads`` the lines' names, ``order`` the lines as they are
-    listed. ``lasting`` is True when it answers any range: nothing in it is clipped to a part of one.
+    listed. ``lasting`` is True when it answers any range: nothing in it is clipped to a part of one. ``apart`` are the
+    metrics of which each entry has a line of its own, and the next entry a later one: nothing is joined or sorted.
     """
 
     shape: Shape
@@ -29,13 +32,20 @@ class Layout:
     heads: Sequence[Head]
     order: Sequence[int]
     lasting: bool
+    apart: frozenset[str] = frozenset()
 
 
 def lay_out(shape: Shape, by: By, ranks: Ranks, *, lasting: bool) -> Layout:
     """The layout of a shape in lines of one kind."""
     line, heads = assign(shape, by, ranks)
     order = sorted(range(len(heads)), key=lambda at: sort_key(heads[at]))
-    return Layout(shape, line, heads, order, lasting)
+    apart = frozenset(name for name in shape.metrics if _is_apart(shape, name, line))
+    return Layout(shape, line, heads, order, lasting, apart)
+
+
+def _is_apart(shape: Shape, metric: str, line: Int64s) -> bool:
+    first, end = shape.range_of(metric)
+    return bool(np.all(np.diff(line[shape.member[first:end]]) > 0))
 
 
 @dataclass(slots=True)

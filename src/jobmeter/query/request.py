@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+import msgspec
+
 from jobmeter.model.batch import Float64s, Int64s
 from jobmeter.model.catalog import Aggregate
 from jobmeter.model.event import Level
@@ -91,8 +93,7 @@ class MetricQuery(Asks["MetricResult"]):
     labels: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Line:
+class Line(msgspec.Struct, frozen=True, eq=False):
     """One line of an answer: ``time`` int64[k] bucket starts in ms, ascending; ``value`` float64[k], finite.
 
     Absent is absent.

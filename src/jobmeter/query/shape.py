@@ -4,7 +4,7 @@ A shape is the same from one asking to the next, so that it is kept (``jobmeter.
 record nor its series change; a request then costs array operations alone.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -49,7 +49,7 @@ class Read:
     """Entries that can be read together: ``positions`` uint32[k] in the shape's entries, and their keys in that order.
 
     ``counters`` bool[k] says which are counters. ``span`` is what to read, and since ``owned_ms`` its samples are
-    theirs.
+    theirs. ``in_order`` is True when the positions are 0, 1, 2 and so on.
     """
 
     positions: Uint32s
@@ -57,6 +57,7 @@ class Read:
     counters: NDArray[np.bool_]
     span: TimeRange
     owned_ms: int
+    in_order: bool = False
 
 
 class Shape:
@@ -71,6 +72,7 @@ class Shape:
     __slots__ = (
         "_alone",
         "_attempts",
+        "_in_order",
         "_ranges",
         "_whole",
         "entries",
@@ -110,6 +112,12 @@ class Shape:
         self.of_job: NDArray[np.bool_] = np.array([bool(entry.series.job) for entry in self.entries], np.bool_)
         self._alone = {metric for metric, (at, end) in self._ranges.items() if len(set(member[at:end])) == end - at}
         self._whole = self._readable_at_once()
+        self._in_order = self._whole is not None and bool(np.all(self._whole[0] == np.arange(len(self.entries))))
+
+    @property
+    def metrics(self) -> Iterable[str]:
+        """The metrics of all entries."""
+        return self._ranges.keys()
 
     def range_of(self, metric: str) -> tuple[int, int]:
         """The positions of a metric's entries: first and end."""
@@ -123,7 +131,7 @@ class Shape:
         """The reads that the entries need over a span; what is clipped is read within its clip alone."""
         if self._whole is not None:
             positions, keys, counters = self._whole
-            yield Read(positions, keys, counters, span, 0)
+            yield Read(positions, keys, counters, span, 0, self._in_order)
             return
         for clip, group in self._groups():
             inside = span if clip is None else clip.intersect(span)

@@ -10,7 +10,7 @@ from jobmeter.errors import LimitExceededError, QueryTimeoutError
 from jobmeter.model.batch import BucketColumns, SampleColumns, SeriesKeys
 from jobmeter.model.time import HOUR, Clock, TimeRange
 from jobmeter.query.closed import ClosedBuckets
-from jobmeter.query.plan import hours_around, segments
+from jobmeter.query.plan import Segment, hours_around, segments
 from jobmeter.query.reduce import NEVER, Bools, References, bucket, coarsen, growth, merge
 from jobmeter.settings import Limits
 from jobmeter.store.base import ReadBudget, Store, Tier
@@ -112,7 +112,7 @@ class StoreSource:
         jobs = np.unique(keys.job).tolist() if fits else []
         revision = self._store.revision(jobs) if fits else None
         rolled = self._store.rolled(jobs, hours_around(span)) if fits else []
-        for segment in segments(span, step_ms, rolled):
+        for segment in segments(span, step_ms, rolled) if fits else (Segment(span, None),):
             recent = None
             if segment.tier is None and counters is not None and references is not None:
                 last = references.time, references.value

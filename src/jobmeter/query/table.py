@@ -42,12 +42,22 @@ class _Pairs:
     lower: Float64s
 
 
-def lines_of(frame: Frame, metric: Metric, statistic: Statistic, how: Aggregate | None, line: Int64s) -> Table:
+def lines_of(
+    frame: Frame,
+    metric: Metric,
+    statistic: Statistic,
+    how: Aggregate | None,
+    line: Int64s,
+    *,
+    apart: bool = False,
+) -> Table:
     """The values of a metric by line; ``line`` int64[members] says to which line each member belongs.
 
-    ``how`` None joins the members of a line as the catalogue says.
+    ``how`` None joins the members of a line as the catalogue says. ``apart``: see ``jobmeter.query.layout.Layout``.
     """
     measured = _measured(frame, metric, statistic)
+    if apart and not (metric.ratio or metric.rate_of or metric.difference):
+        return Table(line[measured.owner], measured.time, measured.value)
     if metric.ratio is None:
         return join(Table(line[measured.owner], measured.time, measured.value), how or metric.over)
     pairs = _pairs(frame, metric, statistic, measured)

@@ -169,6 +169,10 @@ class Registry(Protocol):
         """Replace an empty registry with a copy made by ``backup``."""
         ...
 
+    def in_memory(self) -> "Registry":
+        """The same registry as far as it answers without its database; anything else raises NotAtOnceError."""
+        ...
+
     def close(self) -> None:
         """Let go of the database."""
         ...

@@ -2,8 +2,9 @@
 
 import threading
 from collections.abc import Iterable, Sequence
+from copy import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from jobmeter.model.event import EventFilter, EventPage
 from jobmeter.model.job import Allocation, Job, JobFilter, JobPage, JobSize, JobView, Node, Project
@@ -14,7 +15,7 @@ from jobmeter.registry import backup, events, groups, jobs, keys, listing, nodes
 from jobmeter.registry import records as recording
 from jobmeter.registry import rows as rows_
 from jobmeter.registry.base import Observation, Registry, StoredKey
-from jobmeter.registry.database import Database
+from jobmeter.registry.database import Database, NoDatabase
 from jobmeter.registry.migrate import migrate
 from jobmeter.registry.recent import Recent
 
@@ -201,6 +202,12 @@ class SqlRegistry(Registry):
         backup.restore(self._database, directory)
         self._heads.clear()
         self._views.clear()
+
+    def in_memory(self) -> Registry:
+        """See ``Registry.in_memory``."""
+        twin = copy(self)
+        twin._database = cast("Database", NoDatabase())  # noqa: SLF001 - it is one of these
+        return twin
 
     def close(self) -> None:
         """See ``Registry.close``."""

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jobmeter.access.audit import Audit
 from jobmeter.access.authenticate import Authenticator
@@ -108,6 +108,9 @@ def assemble(settings: Settings, clock: Clock, registry: Registry, store: Store)
             control=Lane("control", CONTROL_THREADS, WAITING),
         ),
     )
+    if isinstance(store, WindowedStore):
+        quick = services.executor.at_once(store.in_memory())
+        services = replace(services, at_once=replace(services, executor=quick, hurried=True))
     _watch(services)
     doors: list[Door] = [
         HealthDoor(services),

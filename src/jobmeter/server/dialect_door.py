@@ -2,24 +2,77 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from functools import partial
 
 from jobmeter.access.call import Call
 from jobmeter.access.decide import writes
-from jobmeter.dialects.base import Answer, Context, Dialect, Match, drive
-from jobmeter.errors import JobmeterError
+from jobmeter.access.principal import Principal
+from jobmeter.access.scope import Scope
+from jobmeter.dialects.base import Answer, Context, Dialect, Match, Run
+from jobmeter.errors import JobmeterError, NotAtOnceError
 from jobmeter.server.commands import perform
 from jobmeter.server.exchange import Exchange, decoded_body
 from jobmeter.server.gate import allowed, authenticated
 from jobmeter.server.services import Services
 
+Asker = tuple[Principal, Scope]
+
 
 @dataclass(frozen=True, slots=True)
-class DialectVisit:
-    """See ``jobmeter.server.edge.Visit``."""
+class PlainVisit:
+    """See ``jobmeter.server.edge.Visit``: one that always takes its time."""
 
     body_bytes: int
     serve: Callable[[Exchange], Awaitable[None]]
+
+    def at_once(self, exchange: Exchange) -> Answer | None:
+        """See ``Visit.at_once``."""
+
+
+class DialectVisit:
+    """See ``jobmeter.server.edge.Visit``. What was begun at once is gone on with on a thread."""
+
+    def __init__(self, dialect: Dialect, services: Services, match: Match) -> None:
+        self.body_bytes = match.operation.body_bytes
+        self._dialect = dialect
+        self._services = services
+        self._match = match
+        self._begun: tuple[Run, Asker] | None = None
+
+    def at_once(self, exchange: Exchange) -> Answer | None:
+        """See ``Visit.at_once``."""
+        services = self._services.at_once
+        if services is None or writes(self._match.operation.action):
+            return None
+        try:
+            self._begun = self._begin(services, exchange)
+            run, asker = self._begun
+            return run.go_on(lambda question: perform(services, question, *asker))
+        except NotAtOnceError:
+            return None
+
+    async def serve(self, exchange: Exchange) -> None:
+        """See ``Visit.serve``."""
+        lanes = self._services.lanes
+        lane = lanes.write if writes(self._match.operation.action) else lanes.read
+        await exchange.reply(await lane.run(self._answer, exchange))
+
+    def _answer(self, exchange: Exchange) -> Answer:
+        run, asker = self._begun or self._begin(self._services, exchange)
+        return run.go_on(lambda question: perform(self._services, question, *asker))
+
+    def _begin(self, services: Services, exchange: Exchange) -> "tuple[Run, Asker]":
+        call, request_id, operation = exchange.call, exchange.request_id, self._match.operation
+        schemes = self._dialect.schemes if self._match.schemes is None else self._match.schemes
+        principal = authenticated(services, call, request_id, schemes, operation.name, operation.rate)
+        scope = allowed(services, call, request_id, principal, operation.action, None)
+        # Signatures cover the body as sent; an operation reads it uncompressed.
+        encoding = call.header("content-encoding").strip().lower()
+        if encoding and encoding not in operation.encodings:
+            call = replace(call, body=decoded_body(call, services.settings.limits.decoded_bytes))
+        context = Context(
+            services.clock.now_ms(), request_id, self._match.path, project=principal.project, caller=principal.name
+        )
+        return Run(operation.answer(call, context)), (principal, scope)
 
 
 class DialectDoor:
@@ -33,26 +86,8 @@ class DialectDoor:
     def open(self, call: Call) -> DialectVisit | None:
         """See ``Door.open``."""
         match = self._dialect.match(call)
-        return None if match is None else DialectVisit(match.operation.body_bytes, partial(self._serve, match))
+        return None if match is None else DialectVisit(self._dialect, self._services, match)
 
     def refuse(self, call: Call, request_id: str, error: JobmeterError) -> Answer:
         """See ``Door.refuse``."""
         return self._dialect.render_error(call, Context(self._services.clock.now_ms(), request_id), error)
-
-    async def _serve(self, match: Match, exchange: Exchange) -> None:
-        lanes = self._services.lanes
-        lane = lanes.write if writes(match.operation.action) else lanes.read
-        await exchange.reply(await lane.run(self._answer, match, exchange.call, exchange.request_id))
-
-    def _answer(self, match: Match, call: Call, request_id: str) -> Answer:
-        services, operation = self._services, match.operation
-        schemes = self._dialect.schemes if match.schemes is None else match.schemes
-        principal = authenticated(services, call, request_id, schemes, operation.name, operation.rate)
-        scope = allowed(services, call, request_id, principal, operation.action, None)
-        # Signatures cover the body as sent; an operation reads it uncompressed.
-        encoding = call.header("content-encoding").strip().lower()
-        if encoding and encoding not in operation.encodings:
-            call = replace(call, body=decoded_body(call, services.settings.limits.decoded_bytes))
-        now_ms = services.clock.now_ms()
-        context = Context(now_ms, request_id, match.path, project=principal.project, caller=principal.name)
-        return drive(operation.answer(call, context), lambda question: perform(services, question, principal, scope))

@@ -32,6 +32,13 @@ class Visit(Protocol):
         """Largest body, as sent."""
         ...
 
+    def at_once(self, exchange: Exchange) -> Answer | None:
+        """The answer, where it takes a moment and nothing has to be waited for; else None, and ``serve`` is next.
+
+        Called on the event loop's thread, with the body read. May raise JobmeterError.
+        """
+        ...
+
     @property
     def serve(self) -> Callable[[Exchange], Awaitable[None]]:
         """Answer the request; the body was read. May raise JobmeterError before it began to answer."""
@@ -83,7 +90,11 @@ class Edge:
                     await _refuse(door, exchange, visit)
                     return
                 await exchange.read_body(visit.body_bytes, self._room)
-                await _while_connected(exchange, visit.serve(exchange))
+                answer = visit.at_once(exchange)
+                if answer is not None:
+                    await exchange.reply(answer)
+                else:
+                    await _while_connected(exchange, visit.serve(exchange))
             except ClientGoneError:
                 exchange.status = exchange.status or 499
             except JobmeterError as problem:

@@ -65,6 +65,8 @@ class Exchange:
         self.status = 0
         self.held = 0
         self.call = _call(scope)
+        # With HTTP/1 a body is announced; with HTTP/2 it may just come.
+        self._bodyless = scope["method"] in {"GET", "HEAD"} and scope.get("http_version", "2").startswith("1")
         self._send = send
 
     async def read_body(self, limit: int, room: Room) -> None:
@@ -74,6 +76,8 @@ class Exchange:
         InvalidRequestError when the client stops sending.
         """
         announced = self.call.header("content-length")
+        if self._bodyless and not announced and not self.call.header("transfer-encoding"):
+            return
         if announced.isdigit() and int(announced) > limit:
             raise _too_large(limit)
         chunks: list[bytes] = []

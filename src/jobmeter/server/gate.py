@@ -31,10 +31,10 @@ def authenticated(
     """Who calls.
 
     Raises UnauthenticatedError, or ThrottledError when they call ``operation`` too often: by the settings, else by
-    ``rate``.
+    ``rate``. NotAtOnceError, and nothing is counted, when ``services`` are to answer at once and this takes longer.
     """
     try:
-        principal = services.authenticator.authenticate(call, schemes)
+        principal = services.authenticator.authenticate(call, schemes, at_once=services.hurried)
     except UnauthenticatedError as error:
         claimed = services.authenticator.claimed(call, schemes)
         services.telemetry.refused(error.reason)

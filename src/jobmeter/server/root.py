@@ -8,7 +8,7 @@ from jobmeter.dialects.base import Answer
 from jobmeter.errors import JobmeterError, NotFoundError
 from jobmeter.model.series import NOBODY
 from jobmeter.server import telemetry
-from jobmeter.server.dialect_door import DialectVisit
+from jobmeter.server.dialect_door import PlainVisit
 from jobmeter.server.exchange import Exchange
 from jobmeter.server.native import problem
 from jobmeter.server.services import Services
@@ -45,13 +45,13 @@ class HealthDoor:
             "/metrics": self._metrics,
         }
 
-    def open(self, call: Call) -> DialectVisit | None:
+    def open(self, call: Call) -> PlainVisit | None:
         """See ``Door.open``."""
         work = self._paths.get(call.raw_path)
         if work is None:
             return None
         _only_reading(call)
-        return DialectVisit(_SMALL, partial(self._serve, work))
+        return PlainVisit(_SMALL, partial(self._serve, work))
 
     def refuse(self, call: Call, request_id: str, error: JobmeterError) -> Answer:  # noqa: ARG002 - a door's shape
         """See ``Door.refuse``."""
@@ -77,12 +77,12 @@ class RootDoor:
 
     name = "root"
 
-    def open(self, call: Call) -> DialectVisit | None:
+    def open(self, call: Call) -> PlainVisit | None:
         """See ``Door.open``."""
         if call.raw_path != "/":
             raise NotFoundError(f"there is nothing at {call.raw_path[:200]}", "path")
         _only_reading(call)
-        return DialectVisit(_SMALL, _page)
+        return PlainVisit(_SMALL, _page)
 
     def refuse(self, call: Call, request_id: str, error: JobmeterError) -> Answer:  # noqa: ARG002 - a door's shape
         """See ``Door.refuse``."""

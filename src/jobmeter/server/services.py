@@ -51,3 +51,7 @@ class Services:
     executor: Executor
     telemetry: Telemetry
     lanes: Lanes
+    at_once: "Services | None" = None
+    """The same, its executor answering from memory or not at all (NotAtOnceError); None where there is no such one."""
+    hurried: bool = False
+    """True for those that answer at once."""

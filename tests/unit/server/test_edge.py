@@ -19,6 +19,9 @@ class _Visit:
     serve: object
     body_bytes: int = 100
 
+    def at_once(self, exchange):
+        return None
+
 
 class _Door:
     """Takes the paths below its prefix and does what it is told."""

@@ -5,15 +5,16 @@ framework describes the API (``jobmeter.server.native.openapi``).
 """
 
 from collections.abc import Mapping, Sequence
-from functools import partial
+from dataclasses import replace
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Answer, path_parameters
-from jobmeter.errors import JobmeterError, NotFoundError
-from jobmeter.server.dialect_door import DialectVisit
+from jobmeter.errors import JobmeterError, NotAtOnceError, NotFoundError
+from jobmeter.server.dialect_door import PlainVisit
+from jobmeter.server.edge import Visit
 from jobmeter.server.exchange import Exchange
 from jobmeter.server.native import catalog, events, ingest, jobs, keys, logs, metrics, nodes, problem, share, status
-from jobmeter.server.native.endpoint import Endpoint, Stream, run
+from jobmeter.server.native.endpoint import Ask, Endpoint, Stream, let_in, work
 from jobmeter.server.services import Services
 
 BASE = "/api/jobmeter/v1"
@@ -34,6 +35,47 @@ ENDPOINTS: Sequence[Endpoint] = (
 """Every route of our own API."""
 
 
+class NativeVisit:
+    """See ``jobmeter.server.edge.Visit``. Whoever was let in at once is not asked again."""
+
+    def __init__(self, services: Services, endpoint: Endpoint, path: Mapping[str, str], body_bytes: int) -> None:
+        self.body_bytes = body_bytes
+        self._services = services
+        self._endpoint = endpoint
+        self._path = path
+        self._ask: Ask | None = None
+
+    def at_once(self, exchange: Exchange) -> Answer | None:
+        """See ``Visit.at_once``."""
+        services = self._services.at_once
+        if services is None or not self._endpoint.quick:
+            return None
+        try:
+            self._ask = let_in(services, self._endpoint, exchange.call, exchange.request_id, self._path)
+            result = work(self._endpoint, self._ask)
+        except NotAtOnceError:
+            return None
+        return result if isinstance(result, Answer) else None
+
+    async def serve(self, exchange: Exchange) -> None:
+        """See ``Visit.serve``."""
+        lane = getattr(self._services.lanes, self._endpoint.lane)
+        result = await lane.run(self._work, exchange)
+        if isinstance(result, Stream):
+            await exchange.begin(result.content_type, result.headers)
+            while (chunk := await lane.run(next, result.chunks, None)) is not None:
+                await exchange.go_on(chunk)
+            await exchange.end()
+        else:
+            await exchange.reply(result)
+
+    def _work(self, exchange: Exchange) -> Answer | Stream:
+        services = self._services
+        if self._ask is not None:
+            return work(self._endpoint, replace(self._ask, services=services))
+        return work(self._endpoint, let_in(services, self._endpoint, exchange.call, exchange.request_id, self._path))
+
+
 class NativeDoor:
     """See ``jobmeter.server.edge.Door``."""
 
@@ -43,32 +85,21 @@ class NativeDoor:
         self._services = services
         self._document = b""
 
-    def open(self, call: Call) -> DialectVisit | None:
+    def open(self, call: Call) -> Visit | None:
         """See ``Door.open``."""
         if call.raw_path != "/api/jobmeter" and not call.raw_path.startswith("/api/jobmeter/"):
             return None
         if call.raw_path == f"{BASE}/openapi.json":
-            return DialectVisit(SMALL_BODY, self._describe)
+            return PlainVisit(SMALL_BODY, self._describe)
         if call.method == "OPTIONS":
-            return DialectVisit(SMALL_BODY, _tell_methods)
+            return PlainVisit(SMALL_BODY, _tell_methods)
         endpoint, path = _find(call)
         body_bytes = self._services.settings.limits.body_bytes if call.method in {"POST", "PUT"} else SMALL_BODY
-        return DialectVisit(body_bytes, partial(self._serve, endpoint, path))
+        return NativeVisit(self._services, endpoint, path, body_bytes)
 
     def refuse(self, call: Call, request_id: str, error: JobmeterError) -> Answer:  # noqa: ARG002 - a door's shape
         """See ``Door.refuse``."""
         return problem.render(request_id, error)
-
-    async def _serve(self, endpoint: Endpoint, path: Mapping[str, str], exchange: Exchange) -> None:
-        lane = getattr(self._services.lanes, endpoint.lane)
-        result = await lane.run(run, self._services, endpoint, exchange.call, exchange.request_id, path)
-        if isinstance(result, Stream):
-            await exchange.begin(result.content_type, result.headers)
-            while (chunk := await lane.run(next, result.chunks, None)) is not None:
-                await exchange.go_on(chunk)
-            await exchange.end()
-        else:
-            await exchange.reply(result)
 
     async def _describe(self, exchange: Exchange) -> None:
         if exchange.call.method not in {"GET", "HEAD"}:

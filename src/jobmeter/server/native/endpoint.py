@@ -63,6 +63,8 @@ class Ask:
 class Endpoint:
     """One route. ``path`` is below ``/api/jobmeter/v1``; ``action`` None needs no key.
 
+    ``quick``: it only asks, so that it may be tried at once first (``Services.at_once``).
+
     ``work`` runs on a thread of ``lane`` once the caller is let in; a msgspec structure that it gives is answered as
     JSON. ``answer`` documents that structure, ``body`` that of the request.
     """
@@ -84,6 +86,7 @@ class Endpoint:
     example: Any = None
     other_types: Sequence[str] = ()
     lane: Literal["read", "write", "control"] = "read"
+    quick: bool = False
 
 
 def let_in(services: Services, endpoint: Endpoint, call: Call, request_id: str, path: Mapping[str, str]) -> Ask:
@@ -111,9 +114,7 @@ def let_in(services: Services, endpoint: Endpoint, call: Call, request_id: str, 
     )
 
 
-def run(
-    services: Services, endpoint: Endpoint, call: Call, request_id: str, path: Mapping[str, str]
-) -> Answer | Stream:
-    """Let in and work, on one thread."""
-    result = endpoint.work(let_in(services, endpoint, call, request_id, path))
+def work(endpoint: Endpoint, ask: Ask) -> Answer | Stream:
+    """The answer to whoever was let in."""
+    result = endpoint.work(ask)
     return Answer(200, msgspec.json.encode(result)) if isinstance(result, msgspec.Struct) else result

@@ -161,6 +161,7 @@ ENDPOINTS = (
             "Default range: the whole life of a finished job, the last hour of a running one."
         ),
         work=_job_metrics,
+        quick=True,
         answer=MetricsBody,
         queries=(
             _METRIC,
@@ -198,6 +199,7 @@ ENDPOINTS = (
         summary="Metrics of a node over a range",
         text="As those of a job. Default range: the last hour.",
         work=_node_metrics,
+        quick=True,
         answer=NodeMetricsBody,
         queries=(
             _METRIC,

@@ -8,6 +8,8 @@ from jobmeter.model.batch import BucketColumns, Float64s, Int64s, SampleColumns
 from jobmeter.model.time import TimeRange
 from jobmeter.store.window.pages import NO_PAGE, Pages
 
+_ROOM = 10_000
+"""Buckets for which room is made without knowing whether they are there."""
 NEVER = -1
 """The time of a sample that does not exist."""
 
@@ -26,6 +28,10 @@ class Reader:
         """How many samples the rows have in a span, and how many buckets these make. Only with the kernel."""
         return kernel.measure(self._at, rows, span.start_ms, span.end_ms, step_ms)
 
+    def fits(self, rows: Int64s, span: TimeRange, most: int) -> bool:
+        """True when the rows have no more samples in a span than that. Without the kernel nobody counts: False."""
+        return kernel.AVAILABLE and self.size(rows, span, max(span.length_ms, 1))[0] <= most
+
     def samples(self, rows: Int64s, span: TimeRange) -> SampleColumns:
         """The samples of rows in a span; the index is a position in ``rows``."""
         if not kernel.AVAILABLE:
@@ -41,12 +47,18 @@ class Reader:
         counters: NDArray[np.bool_],
         reference_time: Int64s,
         reference_value: Float64s,
-        size: int,
-    ) -> BucketColumns:
-        """The same in so many buckets as ``size`` says; references move on. Only with the kernel."""
+        most: int,
+    ) -> BucketColumns | None:
+        """The same in buckets; references move on. None where there are more than ``most`` samples. With the kernel."""
         ends = span.start_ms, span.end_ms
-        found = kernel.bucket(self._at, rows, ends, step_ms, counters, reference_time, reference_value, size)
-        return BucketColumns(*found)
+        room = len(rows) * (span.length_ms // step_ms + 2)
+        if room > _ROOM:
+            samples, room = self.size(rows, span, step_ms)
+            if samples > most:
+                return None
+        last = reference_time, reference_value
+        found = kernel.bucket(self._at, rows, ends, step_ms, counters, last, (most, room))
+        return None if found is None else BucketColumns(*found)
 
     def previous(self, rows: Int64s, before_ms: int) -> tuple[Int64s, Float64s]:
         """Of each row the time (``NEVER`` for none) and the value of the last sample before a time."""

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Collection, Hashable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from jobmeter.model.retention import Retention
 from jobmeter.model.series import NamePart, Series
 from jobmeter.model.time import DAY, MAX_TIME_MS, MINUTE, SECOND, Clock, TimeRange, floor_to
 from jobmeter.store.base import LogSelector, ReadBudget, Selector, Store, StoreStatistics, Tier
+from jobmeter.store.window.recall import Recalled
 from jobmeter.store.window.window import Window
 
 _DEFAULT = Retention()
@@ -35,7 +37,7 @@ class WindowedStore:
         self._engine = engine
         self._clock = clock
         self.window = Window(length_ms, bound)
-        self._found: dict[Selector, list[Series]] = {}
+        self._found: dict[Hashable, list[Series]] = {}
         self._jobs = jobs
         self._appending = threading.Lock()
         self._swept_ms = 0
@@ -64,19 +66,20 @@ class WindowedStore:
 
     def find(self, selector: Selector) -> list[Series]:
         """See ``Store.find``. The list is shared: callers leave it as it is."""
-        if selector.since is not None:
-            # Whole days, two of them to spare: whatever the window holds is then in every list that is kept.
-            selector = replace(selector, since=max(0, floor_to(selector.since, DAY) - 2 * DAY))
-        known = self._found.get(selector)
+        known = self.found(selector)
         if known is not None:
             return known
         generation = self._generation
-        series = self._engine.find(selector)
+        series = self._engine.find(_lasting(selector))
         if selector.jobs is not None and generation == self._generation:
             if len(self._found) >= self._jobs:
                 self._found.clear()
-            self._found[selector] = series
+            self._found[_name_of(selector)] = series
         return series
+
+    def found(self, selector: Selector) -> list[Series] | None:
+        """What ``find`` gives, where it was found before; else None."""
+        return self._found.get(_name_of(selector))
 
     def names(self, selector: Selector, part: NamePart, prefix: str = "") -> list[str]:
         """See ``Store.names``."""
@@ -110,7 +113,11 @@ class WindowedStore:
         reference_value: Float64s,
     ) -> BucketColumns | None:
         """See ``Store.recent``."""
-        return self.window.buckets(keys, span, step_ms, counters, reference_time, reference_value)
+        last = reference_time.copy(), reference_value.copy()
+        found = self.window.buckets(keys, span, step_ms, counters, *last)
+        if found is not None:
+            reference_time[:], reference_value[:] = last
+        return found
 
     def previous(self, keys: SeriesKeys, before_ms: int, budget: ReadBudget) -> SampleColumns:
         """See ``Store.previous``."""
@@ -133,6 +140,14 @@ class WindowedStore:
                 self._rolled.clear()
             self._rolled[name] = known
         return known
+
+    def known_rolled(self, jobs: Sequence[int], span: TimeRange) -> list[TimeRange] | None:
+        """What ``rolled`` gives, where it was asked before; else None."""
+        return self._rolled.get((self.revision(jobs), tuple(jobs), span))
+
+    def in_memory(self) -> Store:
+        """The store as far as it answers without its engine; what it cannot say raises NotAtOnceError."""
+        return cast("Store", Recalled(self))
 
     def revision(self, jobs: Sequence[int]) -> Hashable:
         """See ``Store.revision``: it differs after every roll-up, and after samples of hours that may be rolled up."""
@@ -235,3 +250,18 @@ class WindowedStore:
         if now - self._swept_ms >= MINUTE:
             self._swept_ms = now
             self.window.sweep(now)
+
+
+def _lasting(selector: Selector) -> Selector:
+    """What is asked of the engine, so that the list may be kept."""
+    return selector if selector.since is None else replace(selector, since=_since(selector.since))
+
+
+def _since(time_ms: int) -> int:
+    # Whole days, two of them to spare: whatever the window holds is then in every list that is kept.
+    return max(0, floor_to(time_ms, DAY) - 2 * DAY)
+
+
+def _name_of(selector: Selector) -> Hashable:
+    since = None if selector.since is None else _since(selector.since)
+    return selector.jobs, selector.metrics, since, selector.projects, selector.nodes, selector.limit

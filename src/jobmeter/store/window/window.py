@@ -75,11 +75,16 @@ class Window:
         """
         keep_from = now_ms - self.length_ms
         with self._lock:
-            rows, time, value = self._find(keys)[columns.index], columns.time, columns.value
-            since = self._rows.since
-            old = rows[(time < keep_from) & (rows >= 0)]
-            if len(old):
-                since[old] = np.maximum(since[old], keep_from)
+            known, since = self._find(keys), self._rows.since
+            index, time, value = columns.index, columns.time, columns.value
+            recent = time >= keep_from
+            if not recent.all():
+                old = np.zeros(len(keys), np.bool_)
+                old[index[~recent]] = True
+                stale = known[old & (known >= 0)]
+                since[stale] = np.maximum(since[stale], keep_from)
+                index, time, value = index[recent], time[recent], value[recent]
+            rows = known[index]
             keep = (rows >= 0) & (time >= since[rows])
             if not keep.all():
                 rows, time, value = rows[keep], time[keep], value[keep]
@@ -87,14 +92,18 @@ class Window:
                 self._write(*in_order(rows, time, value))
             self._shrink(now_ms)
 
-    def read(self, keys: SeriesKeys, span: TimeRange, part: slice = slice(None)) -> SampleColumns | None:
+    def read(
+        self, keys: SeriesKeys, span: TimeRange, part: slice = slice(None), most: int | None = None
+    ) -> SampleColumns | None:
         """The samples of a part of those series in a span; None where one of them all may not be here.
 
-        The index is a position in the part.
+        The index is a position in the part. None too where there are more than ``most`` samples.
         """
         with self._lock:
             rows = self._inside(keys, span.start_ms)
-            return None if rows is None else self._reader().samples(rows[part], span)
+            if rows is None or (most is not None and not self._reader().fits(rows[part], span, most)):
+                return None
+            return self._reader().samples(rows[part], span)
 
     def buckets(
         self,
@@ -104,17 +113,18 @@ class Window:
         counters: NDArray[np.bool_],
         reference_time: Int64s,
         reference_value: Float64s,
+        most: int = MOST_AT_ONCE,
     ) -> BucketColumns | None:
-        """The same in buckets; see ``Store.recent``. None too where there are more than ``MOST_AT_ONCE`` samples."""
+        """The same in buckets; see ``Store.recent``. None too where there are more than ``most`` samples.
+
+        Where it is None the references are of no use any more.
+        """
         with self._lock:
             rows = self._inside(keys, span.start_ms)
             if rows is None or not kernel.AVAILABLE:
                 return None
-            reader = self._reader()
-            samples, size = reader.size(rows, span, step_ms)
-            if samples > MOST_AT_ONCE:
-                return None
-            return reader.buckets(rows, span, step_ms, counters, reference_time, reference_value, size)
+            last = reference_time, reference_value
+            return self._reader().buckets(rows, span, step_ms, counters, *last, most)
 
     def previous(self, keys: SeriesKeys, before_ms: int) -> tuple[Int64s, Float64s] | None:
         """The last sample of each series before a time; None where one of them may not be here."""
