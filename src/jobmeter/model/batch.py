@@ -88,6 +88,19 @@ class SampleColumns:
         """No samples."""
         return cls(np.empty(0, np.uint32), np.empty(0, np.int64), np.empty(0, np.float64))
 
+    @classmethod
+    def joined(cls, parts: "Sequence[SampleColumns]") -> "SampleColumns":
+        """The rows of several blocks, one after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        if not parts:
+            return cls.empty()
+        return cls(
+            np.concatenate([part.index for part in parts]),
+            np.concatenate([part.time for part in parts]),
+            np.concatenate([part.value for part in parts]),
+        )
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BucketColumns:

@@ -2,7 +2,7 @@
 
 What is kept was true at a revision of the store (``Store.revision``) and is thrown away with it. A line of an answer
 needs whole steps, so that whole steps are kept, coarsened already; what a range cuts off at its ends is kept as it was
-read, an hour or a day at a time.
+read, an hour or a day at a time, and where it cuts into a minute, so are the raw samples of that hour.
 """
 
 import threading
@@ -10,9 +10,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 
-from jobmeter.model.batch import BucketColumns, SeriesKeys
-from jobmeter.model.time import DAY, HOUR, TimeRange, ceil_to, floor_to
-from jobmeter.query.reduce import FIELDS, coarsen, merge, take
+from jobmeter.model.batch import BucketColumns, SampleColumns, SeriesKeys
+from jobmeter.model.time import DAY, HOUR, MINUTE, TimeRange, ceil_to, floor_to
+from jobmeter.query.reduce import FIELDS, coarsen, empty, merge, take
 from jobmeter.store.base import Tier
 
 BOUND = 256 * 2**20
@@ -20,7 +20,11 @@ BOUND = 256 * 2**20
 _STRETCH = 4
 """A part that was asked for stays within one that is kept while that is no longer than this many times itself."""
 
+_FEW = 256
+"""Series of which an hour of raw samples is not much."""
+
 ReadRows = Callable[[TimeRange], BucketColumns]
+ReadSamples = Callable[[TimeRange], SampleColumns]
 _Key = tuple[Hashable, ...]
 
 
@@ -30,6 +34,7 @@ class _Part:
     revision: Hashable
     span: TimeRange
     columns: BucketColumns
+    samples: SampleColumns | None
     size: int
 
 
@@ -64,6 +69,18 @@ class ClosedBuckets:
         yield from self._ends(keys, TimeRange(span.start_ms, whole.start_ms), tier, step_ms, revision, rows)
         yield self._whole(keys, whole, step_ms, revision, rows)
         yield from self._ends(keys, TimeRange(whole.end_ms, span.end_ms), tier, step_ms, revision, rows)
+
+    def samples(self, keys: SeriesKeys, span: TimeRange, revision: Hashable, rows: ReadSamples) -> SampleColumns:
+        """The raw samples of a span inside one ``stretch``; the whole of it is read where it is not known."""
+        whole = stretch(keys, span)
+        name = (id(keys), None, whole.start_ms)
+        known = self._get(name, keys, revision)
+        found = None if known is None else known.samples
+        if found is None:
+            found = rows(whole)
+            self._put(name, keys, revision, whole, empty(), found)
+        inside = (found.time >= span.start_ms) & (found.time < span.end_ms)
+        return SampleColumns(found.index[inside], found.time[inside], found.value[inside])
 
     def _whole(
         self, keys: SeriesKeys, span: TimeRange, step_ms: int, revision: Hashable, rows: ReadRows
@@ -109,9 +126,18 @@ class ClosedBuckets:
             self._parts.move_to_end(name)
             return known
 
-    def _put(self, name: _Key, keys: SeriesKeys, revision: Hashable, span: TimeRange, columns: BucketColumns) -> _Part:
+    def _put(
+        self,
+        name: _Key,
+        keys: SeriesKeys,
+        revision: Hashable,
+        span: TimeRange,
+        columns: BucketColumns,
+        samples: SampleColumns | None = None,
+    ) -> _Part:
         size = sum(getattr(columns, field).nbytes for field in FIELDS) + 1_000
-        part = _Part(keys, revision, span, columns, size)
+        size += 0 if samples is None else samples.index.nbytes + samples.time.nbytes + samples.value.nbytes
+        part = _Part(keys, revision, span, columns, samples, size)
         with self._lock:
             self._drop(name)
             self._parts[name] = part
@@ -124,6 +150,13 @@ class ClosedBuckets:
         part = self._parts.pop(name, None)
         if part is not None:
             self._bytes -= part.size
+
+
+def stretch(keys: SeriesKeys, span: TimeRange) -> TimeRange:
+    """What is read at one time where a span cuts into an hour that is over: its start moves on with every asking."""
+    length = HOUR if len(keys) <= _FEW else 5 * MINUTE
+    start = floor_to(span.start_ms, length)
+    return TimeRange(start, start + length)
 
 
 def _whole_steps(span: TimeRange, step_ms: int) -> tuple[int, int]:

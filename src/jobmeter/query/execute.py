@@ -187,7 +187,7 @@ class Executor:
         asked = self._ask(query, scope, sources(metrics))
         layout = asked.layout
         columns = read(layout.shape, self._source, query.range, query.step_ms, meter)
-        frame = Frame(layout.shape, columns, asked.limits)
+        frame = Frame(layout.shape, columns, asked.limits, query.step_ms)
         lines = [
             one
             for metric in sorted(metrics, key=lambda metric: metric.name)

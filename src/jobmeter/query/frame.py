@@ -15,12 +15,14 @@ from jobmeter.query.source import Meter, Source, buckets
 class Frame:
     """A shape, and buckets of its entries: ``columns.index`` is a position in them.
 
-    ``limits`` are those of the job's record.
+    ``limits`` are those of the job's record. ``step_ms`` is the length of the buckets, 0 where their times are no
+    multiples of it.
     """
 
     shape: Shape
     columns: BucketColumns
     limits: dict[str, float]
+    step_ms: int = 0
 
     def rows(self, metric: str) -> BucketColumns:
         """The buckets of one metric's entries."""

@@ -115,8 +115,31 @@ def merge(parts: Sequence[BucketColumns]) -> BucketColumns:
         return empty()
     if len(filled) == 1:
         return filled[0]
-    columns = BucketColumns(**{name: np.concatenate([getattr(part, name) for part in filled]) for name in FIELDS})
+    columns = _woven(filled)
     return _merge(columns, columns.index, columns.time)
+
+
+def _woven(parts: Sequence[BucketColumns]) -> BucketColumns:
+    """The rows of all parts, by series; those of a series in the order of the parts. Each part is sorted by series.
+
+    Where the parts follow each other in time, as they nearly always do, nothing is left to be sorted.
+    """
+    series = max(int(part.index[-1]) for part in parts) + 1
+    counts = [np.bincount(part.index, minlength=series) for part in parts]
+    total = np.sum(counts, axis=0)
+    first = np.cumsum(total) - total
+    places = []
+    for part, count in zip(parts, counts, strict=True):
+        own = np.cumsum(count) - count
+        places.append(np.arange(len(part)) + np.repeat(first - own, count))
+        first = first + count
+    columns = {}
+    for name in FIELDS:
+        column = np.empty(int(total.sum()), getattr(parts[0], name).dtype)
+        for part, place in zip(parts, places, strict=True):
+            column[place] = getattr(part, name)
+        columns[name] = column
+    return BucketColumns(**columns)
 
 
 def take(columns: BucketColumns, rows: Positions | Bools | slice) -> BucketColumns:
@@ -146,6 +169,35 @@ def _merge(columns: BucketColumns, index: Uint32s, start: Int64s) -> BucketColum
     if len(starts) == len(index):
         return replace(ordered, index=index.astype(np.uint32), time=start)
     ends = np.r_[starts[1:], len(index)] - 1
+    if len(starts) > _MOSTLY * (len(index) - len(starts)):
+        return _merge_some(ordered, index, start, starts, ends)
+    return _merge_all(ordered, index, start, starts, ends)
+
+
+_MOSTLY = 8
+"""Where so many buckets stay as they are for each row that is merged into another, only those that change are touched.
+"""
+
+
+def _merge_some(
+    ordered: BucketColumns, index: Uint32s, start: Int64s, starts: Positions, ends: Positions
+) -> BucketColumns:
+    several = np.flatnonzero(ends > starts)
+    counts = ends[several] - starts[several] + 1
+    first = np.cumsum(counts) - counts
+    rows = np.arange(int(counts.sum())) + np.repeat(starts[several] - first, counts)
+    merged = _merge_all(take(ordered, rows), index[rows], start[rows], first, first + counts - 1)
+    columns = {name: getattr(ordered, name)[starts] for name in FIELDS}
+    columns["index"], columns["time"] = index[starts].astype(np.uint32), start[starts]
+    for name in FIELDS:
+        columns[name][several] = getattr(merged, name)
+    return BucketColumns(**columns)
+
+
+def _merge_all(
+    ordered: BucketColumns, index: Uint32s, start: Int64s, starts: Positions, ends: Positions
+) -> BucketColumns:
+    """One bucket for the rows of each run from ``starts`` to ``ends``, which are in the order of (index, start)."""
     last_time = np.maximum.reduceat(ordered.last_time, starts)
     newest = ends
     if np.any(ordered.last_time[ends] != last_time):

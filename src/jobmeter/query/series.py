@@ -129,7 +129,7 @@ def samples(store: Store, question: SamplesQuestion, scope: Scope, meter: Meter)
             raise LimitExceededError(
                 f"a question may hold {most} samples at a time: narrow its range, or ask for longer steps", "range"
             )
-    return Samples(_joined(parts), _milliseconds(meter))
+    return Samples(SampleColumns.joined(parts), _milliseconds(meter))
 
 
 def in_steps(source: Source, question: BucketsQuestion, scope: Scope, meter: Meter) -> Buckets:
@@ -164,18 +164,6 @@ def _check(series: Sequence[Series], scope: Scope) -> None:
 def _own(scope: Scope) -> tuple[int, ...]:
     """The keys of the one job that a share token is for."""
     return tuple(job_key(project, scope.job or "") for project in scope.projects or ())
-
-
-def _joined(parts: Sequence[SampleColumns]) -> SampleColumns:
-    if len(parts) == 1:
-        return parts[0]
-    if not parts:
-        return SampleColumns.empty()
-    return SampleColumns(
-        np.concatenate([part.index for part in parts]),
-        np.concatenate([part.time for part in parts]),
-        np.concatenate([part.value for part in parts]),
-    )
 
 
 def _milliseconds(meter: Meter) -> int:

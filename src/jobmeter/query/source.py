@@ -1,6 +1,6 @@
 """Where columns come from: the seam between a question and what holds the samples."""
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -9,7 +9,7 @@ import numpy as np
 from jobmeter.errors import LimitExceededError, QueryTimeoutError
 from jobmeter.model.batch import BucketColumns, SampleColumns, SeriesKeys
 from jobmeter.model.time import HOUR, Clock, TimeRange
-from jobmeter.query.closed import ClosedBuckets
+from jobmeter.query.closed import ClosedBuckets, stretch
 from jobmeter.query.plan import Segment, hours_around, segments
 from jobmeter.query.reduce import NEVER, Bools, References, bucket, coarsen, growth, merge
 from jobmeter.settings import Limits
@@ -121,13 +121,30 @@ class StoreSource:
                 meter.count(int(recent.count.sum()), None)
                 yield Piece(segment.span, None, recent)
             elif segment.tier is None:
-                for block in self._store.read(keys, segment.span, meter.budget()):
+                for block in self._raw(keys, segment.span, rolled, revision, meter):
                     meter.count(len(block), None)
                     yield Piece(segment.span, None, block)
             else:
                 for rows in self._rolled_up(keys, segment.span, segment.tier, step_ms, revision, meter):
                     meter.count(len(rows), segment.tier)
                     yield Piece(segment.span, segment.tier, rows)
+
+    def _raw(
+        self, keys: SeriesKeys, span: TimeRange, rolled: Sequence[TimeRange], revision: Hashable | None, meter: Meter
+    ) -> Iterator[SampleColumns]:
+        """Raw samples; those of hours that are rolled up change with the revision alone, and are kept."""
+        whole = stretch(keys, span)
+        over = span.end_ms <= whole.end_ms and any(
+            part.start_ms <= whole.start_ms and whole.end_ms <= part.end_ms for part in rolled
+        )
+        if revision is None or not over:
+            yield from self._store.read(keys, span, meter.budget())
+        else:
+            found = self._closed.samples(
+                keys, span, revision, lambda part: SampleColumns.joined([*self._store.read(keys, part, meter.budget())])
+            )
+            if len(found):
+                yield found
 
     def _rolled_up(
         self, keys: SeriesKeys, span: TimeRange, tier: Tier, step_ms: int, revision: Hashable | None, meter: Meter

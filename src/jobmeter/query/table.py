@@ -59,23 +59,30 @@ def lines_of(
     if apart and not (metric.ratio or metric.rate_of or metric.difference):
         return Table(line[measured.owner], measured.time, measured.value)
     if metric.ratio is None:
-        return join(Table(line[measured.owner], measured.time, measured.value), how or metric.over)
+        return join(Table(line[measured.owner], measured.time, measured.value), how or metric.over, frame.step_ms)
     pairs = _pairs(frame, metric, statistic, measured)
     if how is None and metric.over is Aggregate.RATIO and not len(measured):
-        upper = join(Table(line[pairs.owner], pairs.time, pairs.upper), Aggregate.SUM)
-        lower = join(Table(line[pairs.owner], pairs.time, pairs.lower), Aggregate.SUM)
+        upper = join(Table(line[pairs.owner], pairs.time, pairs.upper), Aggregate.SUM, frame.step_ms)
+        lower = join(Table(line[pairs.owner], pairs.time, pairs.lower), Aggregate.SUM, frame.step_ms)
         return Table(upper.owner, upper.time, upper.value / lower.value)
     values = _both(measured, Table(pairs.owner, pairs.time, pairs.upper / pairs.lower))
     plain = Aggregate.MEAN if metric.over is Aggregate.RATIO else metric.over
-    return join(Table(line[values.owner], values.time, values.value), how or plain)
+    return join(Table(line[values.owner], values.time, values.value), how or plain, frame.step_ms)
 
 
-def join(table: Table, how: Aggregate) -> Table:
-    """Rows of one (owner, time), in any order, as one row."""
+def join(table: Table, how: Aggregate, step_ms: int = 0) -> Table:
+    """Rows of one (owner, time), in any order, as one row.
+
+    ``step_ms``: every time is a multiple of it, where that is known.
+    """
     if not len(table):
         return table
     owner, time, value = table.owner, table.time, table.value
     if not is_sorted(owner, time):
+        if step_ms and how in _ADDED:
+            on_grid = _on_grid(table, step_ms, mean=how is not Aggregate.SUM)
+            if on_grid is not None:
+                return on_grid
         order = np.lexsort((time, owner))
         owner, time, value = owner[order], time[order], value[order]
     new = np.ones(len(time), np.bool_)
@@ -89,6 +96,26 @@ def join(table: Table, how: Aggregate) -> Table:
     return Table(owner[starts], time[starts], joined)
 
 
+def _on_grid(table: Table, step_ms: int, *, mean: bool) -> Table | None:
+    """Sums or means of the rows of each (owner, time), added up in a field for each pair that there could be.
+
+    None where there could be so many more pairs than there are rows that sorting them is quicker.
+    """
+    first, owners = int(table.time.min()), int(table.owner.max()) + 1
+    width = (int(table.time.max()) - first) // step_ms + 1
+    if owners * width > _SPARSE * len(table) + _SMALL:
+        return None
+    field = table.owner * width + (table.time - first) // step_ms
+    count = np.bincount(field, minlength=owners * width)
+    total = np.bincount(field, table.value, owners * width).astype(np.float64, copy=False)
+    there = np.flatnonzero(count)
+    owner, place = np.divmod(there, width)
+    value: Float64s = total[there] / count[there] if mean else total[there]
+    return Table(owner, first + place * step_ms, value)
+
+
+_ADDED = frozenset({Aggregate.SUM, Aggregate.MEAN, Aggregate.RATIO})
+_SPARSE, _SMALL = 4, 10_000
 _REDUCE: dict[Aggregate, np.ufunc] = {
     Aggregate.SUM: np.add,
     Aggregate.MEAN: np.add,

@@ -18,6 +18,9 @@ from jobmeter.model.job import (
 )
 from jobmeter.query.summary import JobSummary
 
+Points = list[tuple[int, float]] | msgspec.Raw
+"""Pairs of a time in milliseconds and a value; or the same as JSON text."""
+
 
 class JobBody(msgspec.Struct, frozen=True):
     """A job with every field of ``jobmeter.model.job.Job``, those not known included."""
@@ -158,7 +161,7 @@ class LineBody(msgspec.Struct, frozen=True):
     node: str
     device: str
     rank: int | None
-    points: list[tuple[int, float]]
+    points: Points
 
 
 class MetricsBody(msgspec.Struct, frozen=True):

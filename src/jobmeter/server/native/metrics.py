@@ -1,11 +1,12 @@
 """``/jobs/{job}/metrics``, ``/jobs/{job}/latest`` and ``/nodes/{node}/metrics``."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from jobmeter.dialects.base import Answer
 from jobmeter.errors import InvalidRequestError
+from jobmeter.kernel import points as kernel
 from jobmeter.model.catalog import Aggregate, find
 from jobmeter.model.job import Job
 from jobmeter.model.series import check_name
@@ -14,7 +15,7 @@ from jobmeter.query.defaults import CORE_METRICS, default_range, default_step
 from jobmeter.query.request import By, JobRef, Line, MetricQuery, MetricResult, NodeRef, Statistic
 from jobmeter.server.native import export
 from jobmeter.server.native.arguments import Query
-from jobmeter.server.native.bodies import LatestBody, LatestList, LineBody, MetricsBody, NodeMetricsBody
+from jobmeter.server.native.bodies import LatestBody, LatestList, LineBody, MetricsBody, NodeMetricsBody, Points
 from jobmeter.server.native.endpoint import PROJECT, Ask, Endpoint, Stream
 from jobmeter.server.native.jobs import JOB_PATH, job_ref
 
@@ -111,14 +112,25 @@ def _aggregate(ask: Ask) -> Aggregate | None:
     return ask.arguments.choice("aggregate", _AGGREGATES, "mean") if ask.arguments.text("aggregate") else None
 
 
-def _line(line: Line) -> LineBody:
-    points = list(zip(line.time.tolist(), line.value.tolist(), strict=True))
-    return LineBody(line.metric, line.unit, line.replica, line.node, line.device, line.rank, points)
+def _lines(lines: Sequence[Line]) -> list[LineBody]:
+    return [
+        LineBody(line.metric, line.unit, line.replica, line.node, line.device, line.rank, points)
+        for line, points in zip(lines, _points(lines), strict=True)
+    ]
+
+
+def _points(lines: Sequence[Line]) -> Iterator[Points]:
+    """The points of each line; as text already where there is the compiled kernel."""
+    if kernel.AVAILABLE:
+        yield from map(msgspec.Raw, kernel.encode([line.time for line in lines], [line.value for line in lines]))
+        return
+    for line in lines:
+        yield list(zip(line.time.tolist(), line.value.tolist(), strict=True))
 
 
 def _json(result: MetricResult, name: str) -> Answer:
     query = result.query
-    lines = [_line(line) for line in result.lines]
+    lines = _lines(result.lines)
     span = (query.range.start_ms, query.range.end_ms, query.step_ms, query.by.value, query.statistic.value)
     body: msgspec.Struct
     if isinstance(query.subject, NodeRef):

@@ -221,11 +221,7 @@ class WindowedStore:
 
     def _adopt(self, keys: SeriesKeys, since_ms: int) -> None:
         """Nobody appends meanwhile."""
-        blocks = list(self._engine.read(keys, TimeRange(since_ms, MAX_TIME_MS), ReadBudget()))
-        names = ("index", "time", "value")
-        found = SampleColumns.empty()
-        if blocks:
-            found = SampleColumns(*(np.concatenate([getattr(block, name) for block in blocks]) for name in names))
+        found = SampleColumns.joined(list(self._engine.read(keys, TimeRange(since_ms, MAX_TIME_MS), ReadBudget())))
         self.window.adopt(keys, found, since_ms)
 
     def _late_jobs(self, batch: SampleBatch) -> set[int]:

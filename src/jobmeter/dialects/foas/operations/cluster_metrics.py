@@ -8,6 +8,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from jobmeter.access.call import Call
@@ -78,7 +79,7 @@ def _shares(parts: Sequence[Line], wholes: Sequence[Line]) -> Generator[Line]:
         upper, lower = part.value[mine], whole.value[theirs]
         known = lower > 0
         percent = [rounded(value) for value in (100.0 * upper[known] / lower[known]).tolist()]
-        yield replace(part, time=part.time[mine][known], value=np.array(percent, np.float64), unit="%")
+        yield msgspec.structs.replace(part, time=part.time[mine][known], value=np.array(percent, np.float64), unit="%")
 
 
 OPERATIONS = (

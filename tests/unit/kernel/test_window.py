@@ -1,0 +1,85 @@
+"""What the kernel reads out of pages is what NumPy reads, and what it puts in buckets is what the reducer does."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobmeter.kernel import window as kernel
+from jobmeter.model.batch import SampleColumns, SeriesKeys
+from jobmeter.model.time import TimeRange
+from jobmeter.query.reduce import FIELDS, References, bucket
+from jobmeter.store.window.window import Window
+
+pytestmark = pytest.mark.skipif(not kernel.AVAILABLE, reason="there is no compiled kernel")
+
+NOW = 10_000_000
+SAMPLES = st.dictionaries(
+    st.tuples(st.integers(0, 3), st.integers(0, 20_000)), st.integers(-50, 50).map(lambda number: number / 4)
+)
+
+
+def _window(writes: list[dict[tuple[int, int], float]]) -> tuple[Window, SeriesKeys, dict[tuple[int, int], float]]:
+    window = Window(NOW, 2**20)
+    keys = SeriesKeys(np.array([1, 1, 2, 2], np.uint64), np.array([11, 12, 13, 14], np.uint64))
+    window.adopt(keys, SampleColumns.empty(), 0)
+    expected: dict[tuple[int, int], float] = {}
+    for rows in writes:
+        expected.update(rows)
+        columns = SampleColumns(
+            np.array([series for series, _ in rows], np.uint32),
+            np.array([time for _, time in rows], np.int64),
+            np.array(list(rows.values()), np.float64),
+        )
+        window.write(keys, columns, NOW)
+    return window, keys, expected
+
+
+def _columns(expected: dict[tuple[int, int], float], span: TimeRange) -> SampleColumns:
+    rows = sorted((series, time) for series, time in expected if span.start_ms <= time < span.end_ms)
+    return SampleColumns(
+        np.array([series for series, _ in rows], np.uint32),
+        np.array([time for _, time in rows], np.int64),
+        np.array([expected[row] for row in rows], np.float64),
+    )
+
+
+@given(st.lists(SAMPLES, max_size=6), st.integers(0, 20_000), st.integers(0, 20_000), st.integers(1, 9_000))
+def test_samples_and_buckets_are_those_of_the_slow_way(writes, start, length, step):
+    window, keys, expected = _window(writes)
+    span = TimeRange(start, start + length)
+    columns = _columns(expected, span)
+    found = window.read(keys, span)
+    assert found is not None
+    for name in ("index", "time", "value"):
+        assert np.array_equal(getattr(found, name), getattr(columns, name))
+    counters = np.array([True, False, True, False])
+    ours, theirs = References.none(4), References.none(4)
+    made = window.buckets(keys, span, step, counters, ours.time, ours.value)
+    assert made is not None
+    wanted = bucket(columns, step, counters, theirs)
+    for name in FIELDS:
+        assert np.allclose(getattr(made, name).astype(float), getattr(wanted, name).astype(float)), name
+    assert np.array_equal(ours.time, theirs.time)
+
+
+@given(st.lists(SAMPLES, max_size=6), st.integers(0, 20_001))
+def test_the_last_sample_before_a_time_is_that_of_the_slow_way(writes, before):
+    window, keys, expected = _window(writes)
+    found = window.previous(keys, before)
+    last = [max((time for one, time in expected if one == series and time < before), default=-1) for series in range(4)]
+    if min(last) < 0:
+        assert found is None
+    else:
+        assert found is not None
+        assert found[0].tolist() == last
+        assert found[1].tolist() == [expected[series, time] for series, time in enumerate(last)]
+
+
+def test_more_samples_than_asked_for_are_no_answer():
+    window, keys, _ = _window([{(0, time): 1.0 for time in range(100)}])
+    last = np.full(4, -1, np.int64), np.zeros(4)
+    span, gauges = TimeRange(0, 1000), np.zeros(4, np.bool_)
+    assert window.buckets(keys, span, 10, gauges, *last, most=99) is None
+    assert window.buckets(keys, span, 10, gauges, *last, most=100) is not None
+    assert window.read(keys, span, most=99) is None
