@@ -17,7 +17,7 @@ from jobmeter.model.time import SECOND, Clock, SystemClock
 from jobmeter.query.execute import Executor
 from jobmeter.registry.base import Registry
 from jobmeter.registry.open import open_registry
-from jobmeter.server.background import Background, Pruning, RollUps, Work
+from jobmeter.server.background import Background, Filling, Pruning, RollUps, Work
 from jobmeter.server.dialect_door import DialectDoor
 from jobmeter.server.edge import Door, Edge
 from jobmeter.server.exchange import AsgiScope, Receive, Send
@@ -118,7 +118,9 @@ def assemble(settings: Settings, clock: Clock, registry: Registry, store: Store)
         *(DialectDoor(dialect, services) for dialect in dialects()),
         RootDoor(),
     ]
-    works: tuple[Work, ...] = (RollUps(store, clock, telemetry), Pruning(registry, clock))
+    works: list[Work] = [RollUps(store, clock, telemetry), Pruning(registry, clock)]
+    if isinstance(store, WindowedStore):
+        works.append(Filling(store, clock))
     background = [Background(work, telemetry) for work in works]
     return Application(Edge(doors, telemetry, settings.limits.body_bytes), services, background)
 

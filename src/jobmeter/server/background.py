@@ -1,4 +1,4 @@
-"""What a server does without being asked: roll-ups, and deleting events that nothing keeps."""
+"""What a server does without being asked: roll-ups, filling its memory, and deleting events that nothing keeps."""
 
 import logging
 import threading
@@ -9,11 +9,15 @@ from jobmeter.model.time import MINUTE, Clock
 from jobmeter.registry.base import Registry
 from jobmeter.server.telemetry import Telemetry
 from jobmeter.store.base import Store
+from jobmeter.store.window.store import WindowedStore
 
 _log = logging.getLogger("jobmeter.server")
 
 INTERVAL_SECONDS = 60.0
 PRUNE_SECONDS = 6 * 3600.0
+FILLED_AT_ONCE = 256
+"""Series that are read while writers wait."""
+_FILL_SECONDS, _FILLED_SECONDS = 0.01, 3_600.0
 SETTLE_MS = 15 * MINUTE
 """An hour is rolled up when it has been over for this long: most late samples have come by then."""
 
@@ -100,3 +104,24 @@ class Pruning:
         deleted = self._registry.prune(self._clock.now_ms())
         if deleted:
             _log.info("%d old events deleted", deleted)
+
+
+class Filling:
+    """See ``Work``. After a start brings the newest samples from the engine into memory, some series at a time."""
+
+    name = "fill"
+
+    def __init__(self, store: WindowedStore, clock: Clock) -> None:
+        self.interval = _FILL_SECONDS
+        self._store = store
+        self._clock = clock
+        self._began = clock.monotonic()
+
+    def round(self) -> None:
+        """Take in some more."""
+        if self.interval == _FILL_SECONDS and not self._store.fill(FILLED_AT_ONCE):
+            self.interval = _FILLED_SECONDS
+            passed = self._clock.monotonic() - self._began
+            _log.info(
+                "the newest samples of %d series were brought to memory in %.1f s", len(self._store.window), passed
+            )

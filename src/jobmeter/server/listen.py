@@ -10,6 +10,7 @@ import ssl
 from collections.abc import Callable
 from pathlib import Path
 
+import uvloop
 from granian._granian import SocketHolder
 from granian.constants import Interfaces, SSLProtocols
 from granian.server.embed import Server as Embedded
@@ -77,7 +78,7 @@ class HttpServer:
         way are answered. Raises ConfigurationError for a certificate that cannot be used.
         """
         certificate, key = tls_files(settings)
-        asyncio.run(self._serve(certificate, key, listening, finished))
+        uvloop.run(self._serve(certificate, key, listening, finished))
 
     def stop(self) -> None:
         """Begin to stop; from the event loop's thread."""

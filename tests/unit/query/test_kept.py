@@ -1,5 +1,6 @@
 """What is kept from one question to the next never changes an answer."""
 
+import contextlib
 from typing import Any
 
 import msgspec
@@ -18,12 +19,14 @@ from hypothesis.stateful import (
 from tests.fakes import NOW, FakeRegistry, SetClock, running_job
 
 from jobmeter.access.scope import Scope
+from jobmeter.errors import NotAtOnceError
 from jobmeter.model.catalog import CATALOG
 from jobmeter.model.job import Replica
 from jobmeter.model.series import Series
 from jobmeter.model.time import HOUR, MINUTE, SECOND, TimeRange, floor_to
 from jobmeter.query.closed import ClosedBuckets
-from jobmeter.query.execute import Executor
+from jobmeter.query.execute import Executor, Kept
+from jobmeter.query.layout import Layouts
 from jobmeter.query.request import By, JobRef, MetricQuery, MetricResult
 from jobmeter.query.source import StoreSource
 from jobmeter.settings import Limits
@@ -56,14 +59,27 @@ class Interleaved(RuleBasedStateMachine):
     The oracle is an executor that was just made, on the plain engine.
     """
 
-    @initialize(length=st.sampled_from([MINUTE, HOUR, 24 * HOUR]), bound=st.sampled_from([20_000, 2**26]))
-    def begin(self, length: int, bound: int) -> None:
+    @initialize(
+        length=st.sampled_from([MINUTE, HOUR, 24 * HOUR]),
+        window=st.sampled_from([6_000, 2**26]),
+        bound=st.sampled_from([20_000, 2**26]),
+    )
+    def begin(self, length: int, window: int, bound: int) -> None:
         self.engine, self.registry, self.clock = MemoryStore(), FakeRegistry(), SetClock()
         self.registry.add_job(running_job())
         self.written: list[tuple[Series, int]] = []
-        self.store = WindowedStore(self.engine, self.clock, length_ms=length, bound=2**26)
-        source = StoreSource(self.store, ClosedBuckets(bound))
-        self.executor = Executor(self.store, self.registry, self.clock, Limits(), source)
+        self.sizes = length, window, bound
+        self.start(0)
+
+    @rule(filled=st.integers(0, 20))
+    def start(self, filled: int) -> None:
+        """Begin anew on what the engine has, and bring some of it to memory."""
+        length, window, bound = self.sizes
+        self.store = WindowedStore(self.engine, self.clock, length_ms=length, bound=window)
+        self.store.fill(filled)
+        kept = Kept(Layouts(), ClosedBuckets(bound))
+        self.executor = Executor(self.store, self.registry, self.clock, Limits(), kept=kept)
+        self.hurried = self.executor.at_once(self.store.in_memory())
 
     @rule(
         metric=st.sampled_from(METRICS),
@@ -111,8 +127,10 @@ class Interleaved(RuleBasedStateMachine):
     def ask(self, metric: str, by: By, start: int, length: int, step: int) -> None:
         span = TimeRange(START + start * SECOND, START + (start + length) * SECOND)
         query = MetricQuery(subject=JobRef("j1"), metrics=(metric,), range=span, step_ms=step, by=by)
-        fresh = Executor(self.engine, self.registry, self.clock, Limits())
-        assert _plain(self.executor.run(query, ALL)) == _plain(fresh.run(query, ALL))
+        expected = _plain(Executor(self.engine, self.registry, self.clock, Limits()).run(query, ALL))
+        assert _plain(self.executor.run(query, ALL)) == expected
+        with contextlib.suppress(NotAtOnceError):
+            assert _plain(self.hurried.run(query, ALL)) == expected
 
     @invariant()
     def asked_again(self) -> None:

@@ -142,3 +142,33 @@ def test_its_size_is_told() -> None:
     assert window["series"] == 2
     assert window["seconds"] == 3600
     assert window["bytes"] > 0
+
+
+def test_after_a_start_the_newest_samples_are_brought_in_some_series_at_a_time() -> None:
+    engine = Engine()
+    series = [gauge(f"worker-{number}") for number in range(10)]
+    rows = {(one, BEGIN - at * MINUTE): float(at) for one in series for at in range(1, 90)}
+    engine.append(batch_of(rows), FOREVER)
+    store = WindowedStore(engine, HandClock(BEGIN), length_ms=HOUR, bound=2**30)
+    left = [store.fill(4) for _ in range(3)]
+    assert left == [6, 2, 0]
+    engine.reads = 0
+    span = TimeRange(BEGIN - HOUR, BEGIN)
+    assert read_all(store, series, span) == {key: value for key, value in rows.items() if span.start_ms <= key[1]}
+    assert engine.reads == 0
+
+
+def test_filling_stops_where_the_window_is_full_and_what_comes_meanwhile_is_kept() -> None:
+    engine = Engine()
+    series = [gauge(f"worker-{number}") for number in range(40)]
+    rows = {(one, BEGIN - at * SECOND): float(at) for one in series for at in range(1, 300)}
+    engine.append(batch_of(rows), FOREVER)
+    store = WindowedStore(engine, HandClock(BEGIN), length_ms=HOUR, bound=60_000)
+    left = store.fill(5)
+    store.append(batch_of({(series[-1], BEGIN): -1.0}), FOREVER)
+    while left:
+        left = store.fill(5)
+    assert 0 < len(store.window) < len(series)
+    assert store.window.bytes <= 60_000
+    span = TimeRange(BEGIN - HOUR, BEGIN + 1)
+    assert read_all(store, series, span) == read_all(engine, series, span)

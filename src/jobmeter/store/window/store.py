@@ -44,6 +44,7 @@ class WindowedStore:
         self._generation = 0
         self._settled_ms = MAX_TIME_MS
         self._turns = 0
+        self._unfilled: list[Series] | None = None
         self._late: dict[int, int] = {}
         self._rolled: dict[tuple[Hashable, tuple[int, ...], TimeRange], list[TimeRange]] = {}
 
@@ -63,6 +64,26 @@ class WindowedStore:
             finally:
                 self._turn(late)
             self.window.write(batch.keys, SampleColumns(batch.index, batch.time, batch.value), self._clock.now_ms())
+
+    def fill(self, most: int) -> int:
+        """Take in some of the series that the engine has samples of inside of the window; gives how many are left.
+
+        For the time after a start: what is written comes in by itself. Ends early where the window is full.
+        """
+        if self._unfilled is None:
+            since = max(0, self._clock.now_ms() - self.window.length_ms)
+            found = self._engine.find(Selector(since=since))
+            self._unfilled = sorted(found, key=lambda one: (one.job_key, one.id), reverse=True)
+        chosen = [self._unfilled.pop() for _ in range(min(most, len(self._unfilled)))]
+        keys = SeriesKeys.of(chosen)
+        with self._appending:
+            new = self.window.missing(keys)
+            if new.any():
+                since = max(0, self._clock.now_ms() - self.window.length_ms)
+                self._adopt(SeriesKeys(keys.job[new], keys.series[new]), since)
+        if self.window.full:
+            self._unfilled.clear()
+        return len(self._unfilled)
 
     def find(self, selector: Selector) -> list[Series]:
         """See ``Store.find``. The list is shared: callers leave it as it is."""
@@ -217,12 +238,12 @@ class WindowedStore:
         live[batch.index[batch.time >= since]] = True
         new &= live
         if new.any():
-            self._adopt(SeriesKeys(batch.keys.job[new], batch.keys.series[new]), since)
+            self._adopt(SeriesKeys(batch.keys.job[new], batch.keys.series[new]), since, self._clock.now_ms())
 
-    def _adopt(self, keys: SeriesKeys, since_ms: int) -> None:
-        """Nobody appends meanwhile."""
+    def _adopt(self, keys: SeriesKeys, since_ms: int, now_ms: int | None = None) -> None:
+        """Nobody appends meanwhile. See ``Window.adopt``."""
         found = SampleColumns.joined(list(self._engine.read(keys, TimeRange(since_ms, MAX_TIME_MS), ReadBudget())))
-        self.window.adopt(keys, found, since_ms)
+        self.window.adopt(keys, found, since_ms, now_ms)
 
     def _late_jobs(self, batch: SampleBatch) -> set[int]:
         """The jobs with samples of a time that may be rolled up."""

@@ -16,7 +16,7 @@ from jobmeter.store.window.rows import ROW_BYTES, Rows
 
 _MOST_KEYS = 10_000
 _SHORTEST_MS = MINUTE
-_FULL = 0.95
+_NEARLY_FULL, _FULL = 0.85, 0.95
 """What of the bound may be in use before the window shrinks: the next batch needs room before it is known how much."""
 MOST_AT_ONCE = 1_000_000
 """Samples that are put in buckets while writers wait, some milliseconds; beyond that they are copied in parts."""
@@ -47,6 +47,11 @@ class Window:
         """Memory in use, about."""
         return self._pages.used * PAGE_BYTES + len(self._rows) * ROW_BYTES
 
+    @property
+    def full(self) -> bool:
+        """True when it is about to shrink."""
+        return self.bytes > self._bound * _NEARLY_FULL
+
     def __len__(self) -> int:
         return len(self._rows)
 
@@ -55,18 +60,20 @@ class Window:
         with self._lock:
             return self._find(keys) < 0
 
-    def adopt(self, keys: SeriesKeys, columns: SampleColumns, since_ms: int) -> None:
+    def adopt(self, keys: SeriesKeys, columns: SampleColumns, since_ms: int, now_ms: int | None = None) -> None:
         """Take series in that are not here, with every sample that they have at or after ``since_ms``.
 
-        ``columns`` are sorted by (index, time), each pair once.
+        ``columns`` are sorted by (index, time), each pair once. Where there is no room the window shrinks for them at
+        ``now_ms``, or, without that, they stay outside.
         """
         bounds = np.searchsorted(columns.index, np.arange(len(keys) + 1)).tolist()
         with self._lock:
             here = self._rows.find(keys) >= 0
             for at, (job, series) in enumerate(zip(keys.job.tolist(), keys.series.tolist(), strict=True)):
-                if not here[at]:
-                    own = slice(bounds[at], bounds[at + 1])
-                    self._replace(self._rows.add(job, series, since_ms), columns.time[own], columns.value[own])
+                own = slice(bounds[at], bounds[at + 1])
+                if here[at] or not self._has_room(bounds[at + 1] - bounds[at], now_ms):
+                    continue
+                self._replace(self._rows.add(job, series, since_ms), columns.time[own], columns.value[own])
 
     def write(self, keys: SeriesKeys, columns: SampleColumns, now_ms: int) -> None:
         """Add samples to those of the series that are here; ``columns`` may be in any order, the later row wins.
@@ -279,8 +286,14 @@ class Window:
     def _free(self, page: int) -> None:
         self._pages.give_back(np.fromiter(self._pages.chain(page), np.int32))
 
-    def _shrink(self, now_ms: int) -> None:
-        most = int(self._bound * _FULL)
+    def _has_room(self, samples: int, now_ms: int | None) -> bool:
+        wanted = (samples // PAGE + 1) * PAGE_BYTES + ROW_BYTES
+        if self.bytes + wanted > self._bound and now_ms is not None:
+            self._shrink(now_ms, wanted)
+        return self.bytes + wanted <= self._bound
+
+    def _shrink(self, now_ms: int, wanted: int = 0) -> None:
+        most = int(self._bound * _FULL) - wanted
         while self.bytes > most and self.length_ms > _SHORTEST_MS:
             self.length_ms = self.length_ms * 3 // 4
             self._expire(self._rows.all(), now_ms - self.length_ms)
