@@ -1,4 +1,4 @@
-"""A whole application without a socket: SQLite in a folder, the memory store, a clock that is set."""
+"""A whole application without a socket: SQLite in a folder, the memory store with a window, a clock that is set."""
 
 import json
 from collections.abc import Mapping
@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from jobmeter.access.keys import CreatedKey, create_key
+from jobmeter.model.time import HOUR
 from jobmeter.registry.open import open_registry
 from jobmeter.server.app import Application, assemble
 from jobmeter.settings import Settings
 from jobmeter.store.base import Store
 from jobmeter.store.memory import MemoryStore
+from jobmeter.store.window.store import WindowedStore
 from tests.asgi import Reply, call
 from tests.fakes import SetClock
 from tests.frames import FRAMES
@@ -56,6 +58,8 @@ def serving(folder: Path, store: Store | None = None, **options: Any) -> Serving
     settings = Settings(data=folder, **options)
     clock = SetClock()
     registry = open_registry(settings.registry_url, settings.retention)
-    application = assemble(settings, clock, registry, store or MemoryStore())
+    if store is None:
+        store = WindowedStore(MemoryStore(), clock, length_ms=2 * HOUR, bound=2**24)
+    application = assemble(settings, clock, registry, store)
     services = application.services
     return Serving(application, clock, create_key(registry, services.vault, clock, "admin", "admin"))

@@ -1,14 +1,18 @@
 """What memory knows is answered on the event loop; whatever it does not know, and every change, takes a thread."""
 
 import pytest
-from tests.unit.server.conftest import serving
+from tests.fakes import NOW
+from tests.frames import records, samples
 
 from jobmeter.server.work import Lane
+
+LIVE = "/jobs/j1/metrics?metric=gpu.utilization&since=1h&step=5m"
+DLC = "/api/v1/jobs/j1/metrics?MetricType=GpuCoreUsage&TimeStep=5m"
 
 
 @pytest.fixture
 def turns(monkeypatch):
-    """Counts what takes a thread."""
+    """The lanes that were taken, in order."""
     taken: list[str] = []
     run = Lane.run
 
@@ -18,3 +22,64 @@ def turns(monkeypatch):
 
     monkeypatch.setattr(Lane, "run", counted)
     return taken
+
+
+@pytest.fixture
+def stored(server):
+    series = {"metric": "gpu.utilization", "job": "j1", "replica": "worker-0", "node": "n1", "device": "gpu0"}
+    points = [(NOW - 600_000 + 10_000 * n, n / 100) for n in range(60)]
+    assert server.ingest(records({"jobs": [{"job_id": "j1"}]}) + samples([(series, points)])).status == 200
+    return server
+
+
+@pytest.mark.parametrize("target", ["/api/jobmeter/v1" + LIVE, DLC])
+def test_a_question_that_was_asked_before_needs_no_thread(stored, turns, target):
+    headers = {"Authorization": f"Bearer {stored.admin.token}"}
+    first = stored.raw("GET", target, headers=headers)
+    assert first.status == 200
+    assert turns == ["read"]
+    again = stored.raw("GET", target, headers=headers).json()
+    assert {**again, "RequestId": ""} == {**first.json(), "RequestId": ""}
+    assert turns == ["read"]
+
+
+def test_new_samples_are_in_the_next_answer_at_once(stored, turns):
+    stored.call("GET", LIVE)
+    series = {"metric": "gpu.utilization", "job": "j1", "replica": "worker-0", "node": "n1", "device": "gpu0"}
+    stored.ingest(samples([(series, [(NOW - 1_000, 1.0)])]))
+    turns.clear()
+    (line,) = stored.call("GET", LIVE).json()["lines"]
+    assert line["points"][-1][0] >= NOW - 300_000
+    assert stored.call("GET", LIVE).json()["samples"] == 61
+    assert turns.count("read") <= 1
+
+
+def test_a_new_series_and_a_new_job_are_seen(stored, turns):
+    stored.call("GET", LIVE)
+    series = {"metric": "gpu.utilization", "job": "j1", "replica": "worker-1", "node": "n2", "device": "gpu0"}
+    stored.ingest(samples([(series, [(NOW - 1_000, 1.0)])]))
+    assert [line["replica"] for line in stored.call("GET", LIVE).json()["lines"]] == ["worker-0", "worker-1"]
+    assert stored.call("GET", LIVE.replace("j1", "j2")).status == 404
+
+
+def test_a_revoked_key_is_refused_at_once(stored):
+    key = stored.key("reader")
+    assert [stored.call("GET", LIVE, key=key).status for _ in range(2)] == [200, 200]
+    assert stored.call("DELETE", f"/keys/{key.id}").status == 200
+    assert stored.call("GET", LIVE, key=key).status == 401
+
+
+def test_refusals_are_the_same_at_once_as_on_a_thread(stored):
+    wrong = LIVE.replace("5m", "0m")
+    answers = [stored.call("GET", wrong) for _ in range(2)]
+    assert [one.status for one in answers] == [400, 400]
+    assert stored.call("GET", LIVE, headers={"Authorization": "Bearer jm_no"}).status == 401
+
+
+def test_a_question_of_a_rate_is_counted_once(tmp_path):
+    from tests.serving import serving
+
+    server = serving(tmp_path / "limited", rate_limits="getJobMetrics=1:3")
+    series = {"metric": "gpu.utilization", "job": "j1", "replica": "worker-0", "node": "n1", "device": "gpu0"}
+    server.ingest(samples([(series, [(NOW - 1_000, 1.0)])]))
+    assert [server.call("GET", LIVE).status for _ in range(4)] == [200, 200, 200, 429]
