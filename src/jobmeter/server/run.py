@@ -1,5 +1,6 @@
 """A server process from its start to its end."""
 
+import gc
 import logging
 import socket
 from collections.abc import Callable
@@ -13,6 +14,8 @@ from jobmeter.server.services import Services
 from jobmeter.server.telnet import TelnetServer
 from jobmeter.settings import Settings
 
+_COLLECTED = (20_000, 20, 20)
+"""New objects before the youngest are looked at, and how often the older ones are."""
 _log = logging.getLogger("jobmeter.server")
 
 
@@ -40,6 +43,7 @@ def run(settings: Settings, idle_exit: int, announce: Callable[[str], None]) -> 
         def listening() -> None:
             stack.enter_context(noted(settings.data, url, clock))
             application.start()
+            spare_collections()
             announce(f"Jobmeter listens at {url} (administrator's key: {key})")
             if lines is not None:
                 announce(_telnet(services, lines, stack))
@@ -49,6 +53,13 @@ def run(settings: Settings, idle_exit: int, announce: Callable[[str], None]) -> 
 
         HttpServer(application, bound).serve(settings, listening, finished)
         _log.info("stopping")
+
+
+def spare_collections() -> None:
+    """What was made until now stays: the collector of cycles need not look at it with every few hundred requests."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_COLLECTED)
 
 
 def _telnet(services: Services, bound: socket.socket, stack: ExitStack) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import TypeVar, cast
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -16,6 +17,7 @@ from jobmeter.store.base import StoreStatistics
 
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
+T = TypeVar("T", Counter, Histogram)
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _WINDOW = {
@@ -36,6 +38,7 @@ class Telemetry:
         self._started = clock.monotonic()
         self._last_request = self._started
         self._in_flight = 0
+        self._children: dict[tuple[Counter | Histogram, tuple[str, ...]], Counter | Histogram] = {}
         self.rolled_until_ms: int | None = None
         self._requests = Counter("jobmeter_requests", "Requests answered.", ("door", "status"), registry=self._registry)
         self._durations = Histogram(
@@ -82,8 +85,15 @@ class Telemetry:
             ended = self._clock.monotonic()
             if not quiet:
                 self._last_request = ended
-            self._requests.labels(door, str(exchange.status)).inc()
-            self._durations.labels(door).observe(ended - began)
+            self._child(self._requests, door, str(exchange.status)).inc()
+            self._child(self._durations, door).observe(ended - began)
+
+    def _child(self, family: T, *labels: str) -> T:
+        """The metric of a family with those labels; the family's own look-up takes longer than counting does."""
+        known = self._children.get((family, labels))
+        if known is None:
+            known = self._children[family, labels] = family.labels(*labels)
+        return cast("T", known)
 
     def note_activity(self) -> None:
         """Something came that was no request: an idle server would not have got it."""
