@@ -11,8 +11,8 @@ from jobmeter.access.principal import Principal
 from jobmeter.errors import LimitExceededError
 from jobmeter.ingest.check import check_shape, check_times, check_values
 from jobmeter.ingest.commit import Committer, LogCommitter
-from jobmeter.ingest.join import join, select
-from jobmeter.ingest.known import KnownSeries
+from jobmeter.ingest.join import join, numbered, select, series_of, used
+from jobmeter.ingest.known import Facts, KnownSeries
 from jobmeter.ingest.lines import by_project, prepared
 from jobmeter.ingest.observe import Observer
 from jobmeter.ingest.receipt import Receipt
@@ -74,7 +74,7 @@ class Funnel:
     def samples(self, batch: SampleBatch, principal: Principal) -> Receipt:
         """Take samples whose series name their projects. Raises as ``frames``."""
         check_shape(batch)
-        return self._keep(*self._check(join([batch]), principal), 0)
+        return self._keep(*self._check(numbered(batch), principal), 0)
 
     def logs(self, lines: Sequence[LogLine], principal: Principal) -> Receipt:
         """Take log lines that name their projects. Raises as ``frames``."""
@@ -99,21 +99,20 @@ class Funnel:
             raise LimitExceededError(
                 f"a request may name {self._limits.request_series} series, this one names {len(batch.series)}", "series"
             )
-        known = self._series.look_up(batch.series)
-        for project in {series.project for series in batch.series}:
+        known = self._series.look_up(series_of(batch))
+        own = _by_project(batch, known)
+        for project, _ in own:
             write_project(principal, project)
         check_times(batch)
-        lowest = np.array([one.lowest for one in known], np.float64)
-        highest = np.array([one.highest for one in known], np.float64)
-        check_values(batch, lowest, highest, [one.metric for one in known])
-        return self._drop(batch)
+        check_values(batch, known.lowest, known.highest)
+        return self._drop(own)
 
-    def _drop(self, batch: SampleBatch) -> tuple[list[_Part], dict[str, int]]:
+    def _drop(self, own: Sequence[tuple[str, SampleBatch]]) -> tuple[list[_Part], dict[str, int]]:
         """The samples that are neither too far ahead nor too old, by project, and the count of the others."""
         now_ms = self._clock.now_ms()
         counts = {"future": 0, "expired": 0}
         parts: list[_Part] = []
-        for project, part in _by_project(batch):
+        for project, part in own:
             retention = self._registry.retention(project)
             future = part.time > now_ms + self._limits.future_seconds * SECOND
             expired = part.time < now_ms - retention.raw_days * DAY
@@ -165,18 +164,17 @@ class Funnel:
         return sum(self._registry.record(project, records, now_ms) for project, records in groups.items())
 
 
-def _by_project(batch: SampleBatch) -> list[tuple[str, SampleBatch]]:
-    if len({series.project for series in batch.series}) == 1:
-        return [(batch.series[0].project, batch)]
-    positions: dict[str, list[int]] = {}
-    for position, series in enumerate(batch.series):
-        positions.setdefault(series.project, []).append(position)
-    return [(project, select(batch, part)) for project, part in positions.items()]
+def _by_project(batch: SampleBatch, known: Facts) -> list[tuple[str, SampleBatch]]:
+    project = known.project
+    if not len(project):
+        return []
+    if (project == project[0]).all():
+        return [(known.projects[int(project[0])], batch)]
+    return [(known.projects[one], select(batch, np.flatnonzero(project == one))) for one in np.unique(project).tolist()]
 
 
 def _rows(batch: SampleBatch, keep: NDArray[np.bool_]) -> SampleBatch:
     """The rows to keep, and of the series only those that still have one."""
     if keep.all():
         return batch
-    rows = SampleBatch(batch.series, batch.index[keep], batch.time[keep], batch.value[keep])
-    return select(rows, np.unique(rows.index).tolist())
+    return used(replace(batch, index=batch.index[keep], time=batch.time[keep], value=batch.value[keep]))

@@ -47,7 +47,7 @@ class Scanned:
 
 
 def scan_1(data: bytes, most: int) -> Scanned | None:
-    """A ``prometheus.WriteRequest`` of at most ``most`` parts; None where it is odd, damaged, or there is no library."""
+    """A ``prometheus.WriteRequest`` of at most ``most`` parts; None if it is odd, damaged, or there is no library."""
     return None if _SCAN_1 is None else _roomy(data, most, _SCAN_1, second=False)
 
 
@@ -58,10 +58,9 @@ def scan_2(data: bytes, most: int) -> Scanned | None:
 
 def _roomy(data: bytes, most: int, scan: Function, *, second: bool) -> Scanned | None:
     """First with the room that a usual message needs, then with what any of its size may need."""
-    for least in (_USUAL, _SHORTEST):
-        result, scanned = _scan(data, most, least, scan, second=second)
-        if result != _NO_ROOM:
-            break
+    result, scanned = _scan(data, most, _USUAL, scan, second=second)
+    if result == _NO_ROOM:
+        result, scanned = _scan(data, most, _SHORTEST, scan, second=second)
     return scanned if result == _READ else None
 
 

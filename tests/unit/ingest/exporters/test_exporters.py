@@ -252,7 +252,7 @@ def test_what_is_known_is_bounded(monkeypatch):
     for at in range(20):
         found, _, _ = batch(places, [([("__name__", f"m{at}")], 1.0, T)])
         assert found.series[0].metric == f"external.m{at}"
-    assert sum(len(known.slots) for known in places._known.values()) <= 3
+    assert sum(len(known.table) for known in places._known.values()) <= 3
 
 
 def test_many_series_are_kept_apart():
