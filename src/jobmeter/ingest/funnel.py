@@ -114,11 +114,14 @@ class Funnel:
         parts: list[_Part] = []
         for project, part in own:
             retention = self._registry.retention(project)
-            future = part.time > now_ms + self._limits.future_seconds * SECOND
-            expired = part.time < now_ms - retention.raw_days * DAY
-            counts["future"] += int(np.count_nonzero(future))
-            counts["expired"] += int(np.count_nonzero(expired))
-            kept = _rows(part, ~(future | expired))
+            latest = now_ms + self._limits.future_seconds * SECOND
+            earliest = now_ms - retention.raw_days * DAY
+            kept = part
+            if len(part) and (int(part.time.max()) > latest or int(part.time.min()) < earliest):
+                future, expired = part.time > latest, part.time < earliest
+                counts["future"] += int(np.count_nonzero(future))
+                counts["expired"] += int(np.count_nonzero(expired))
+                kept = _rows(part, ~(future | expired))
             if len(kept):
                 parts.append((kept, retention))
         return parts, {reason: count for reason, count in counts.items() if count}
@@ -175,6 +178,4 @@ def _by_project(batch: SampleBatch, known: Facts) -> list[tuple[str, SampleBatch
 
 def _rows(batch: SampleBatch, keep: NDArray[np.bool_]) -> SampleBatch:
     """The rows to keep, and of the series only those that still have one."""
-    if keep.all():
-        return batch
     return used(replace(batch, index=batch.index[keep], time=batch.time[keep], value=batch.value[keep]))

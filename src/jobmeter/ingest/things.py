@@ -106,10 +106,11 @@ class Things:
         more = len(self._roster) - len(self._of_series)
         if more > 0:
             self._of_series = np.concatenate((self._of_series, np.full(max(more, len(self._of_series)), _UNKNOWN)))
-        for place in np.flatnonzero(self._of_series[series.numbers] == _UNKNOWN).tolist():
-            self._of_series[series.numbers[place]] = self._number_of(series[place])
         positions, first, last = extremes(batch)
-        things = self._of_series[series.numbers][positions]
+        numbers = series.numbers[positions]
+        for place in np.flatnonzero(self._of_series[numbers] == _UNKNOWN).tolist():
+            self._of_series[numbers[place]] = self._number_of(series[int(positions[place])])
+        things = self._of_series[numbers]
         some = things != _NOBODY
         return _of_each(things[some], first[some], last[some], len(self._things))
 

@@ -98,6 +98,12 @@ class SeriesList(Sequence[Series]):
             self._series = self.roster.series(self.numbers)
         return self._series[at]
 
+    def __eq__(self, other: object) -> bool:
+        """Whether the other sequence holds the same series in the same order."""
+        return isinstance(other, Sequence) and self[:] == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
     def __iter__(self) -> Iterator[Series]:
         return iter(self[:])
 
