@@ -34,8 +34,12 @@ typedef struct {
     int64_t *counts;
 } rows;
 
-static int read_varint(reader *from, uint64_t *number) {
+static inline int read_varint(reader *from, uint64_t *number) {
     uint64_t sum = 0;
+    if (from->at < from->end && from->data[from->at] < 128) {
+        *number = from->data[from->at++];
+        return READ;
+    }
     for (int shift = 0; shift < 70; shift += 7) {
         if (from->at >= from->end) return ODD;
         uint64_t byte = from->data[from->at++];
@@ -50,7 +54,7 @@ static int read_varint(reader *from, uint64_t *number) {
 }
 
 /* The next field; the reader stands behind it afterwards. */
-static int read_field(reader *from, field *found) {
+static inline int read_field(reader *from, field *found) {
     uint64_t size;
     found->begin = from->at;
     if (read_varint(from, &found->tag)) return ODD;
@@ -85,7 +89,7 @@ static uint64_t load_64(const uint8_t *data) {
     return sum;
 }
 
-static int read_sample(const uint8_t *data, const field *part, int64_t series, rows *to) {
+static inline int read_sample(const uint8_t *data, const field *part, int64_t series, rows *to) {
     reader inside = {data, part->content, part->end};
     uint64_t value = 0, time = 0;
     field one;

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from jobmeter.kernel.bind import DATA, PLACE, SIZE, Function, bind
 from jobmeter.kernel.library import pointer
+from jobmeter.kernel.scratch import scratch
 
 Int64s = NDArray[np.int64]
 
@@ -66,18 +67,20 @@ def _roomy(data: bytes, most: int, scan: Function, *, second: bool) -> Scanned |
 
 def _scan(data: bytes, most: int, least: int, scan: Function, *, second: bool) -> tuple[int, Scanned]:
     size = len(data)
-    parts, rows = min(size // _SHORTEST, most) + _LEAST, size // least + _LEAST
-    begin, end = np.empty(parts, np.int64), np.empty(parts, np.int64)
-    edges, refs = np.empty(parts + 1 if second else 0, np.int64), np.empty(2 * rows if second else 0, np.uint32)
-    index, time, value = np.empty(rows, np.uint32), np.empty(rows, np.int64), np.empty(rows, np.float64)
+    parts = rows = size // least + _LEAST
+    begin, end = scratch("begin", np.int64, parts), scratch("end", np.int64, parts)
+    edges = scratch("edges", np.int64, parts + 1 if second else 0)
+    refs = scratch("refs", np.uint32, 2 * rows if second else 0)
+    index = scratch("index", np.uint32, rows)
+    time, value = scratch("time", np.int64, rows), scratch("value", np.float64, rows)
     counts = np.zeros(8, np.int64)
     names = (data, size, most, pointer(begin), pointer(end), parts)
     samples = (pointer(index), pointer(time), pointer(value), rows, pointer(counts))
-    between = (pointer(edges), parts, pointer(refs), len(refs)) if second else ()
+    between = (pointer(edges), parts, pointer(refs), 2 * rows) if second else ()
     result = int(scan(*names, *between, *samples))
     told = counts.tolist()
     named, kept = told[_SYMBOLS if second else _SERIES], told[_ROWS]
-    # Copies, so that the room is given back.
+    # Copies: the room is used again.
     scanned = Scanned(
         series=told[_SERIES],
         begin=begin[:named].copy(),

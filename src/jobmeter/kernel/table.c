@@ -6,8 +6,6 @@
 
 #include "common.h"
 
-enum { AHEAD = 8 };
-
 typedef struct {
     uint32_t *slots;   /* number + 1 of a text, 0 for a free slot; a power of two of them */
     uint64_t mask;     /* slots - 1 */
@@ -35,38 +33,33 @@ static uint64_t hash(const uint8_t *text, int64_t size, const uint64_t *key) {
     return fold(sum ^ word, key[1]);
 }
 
-static int is(const table *in, uint32_t number, uint64_t sum, const uint8_t *text, int64_t size) {
+static int same(const table *in, int64_t number, const uint8_t *text, int64_t size) {
     const int64_t begin = in->edges[number];
-    return in->hashes[number] == sum && in->edges[number + 1] - begin == size &&
-           !memcmp(in->memory + begin, text, (size_t)size);
+    return in->edges[number + 1] - begin == size && !memcmp(in->memory + begin, text, (size_t)size);
 }
 
 /* The slot that holds the text, or the free one where it belongs. At least one slot is free. */
 static uint64_t slot_of(const table *in, uint64_t sum, const uint8_t *text, int64_t size) {
     uint64_t at = sum & in->mask;
-    while (in->slots[at] && !is(in, in->slots[at] - 1, sum, text, size)) at = (at + 1) & in->mask;
+    for (; in->slots[at]; at = (at + 1) & in->mask) {
+        const int64_t number = (int64_t)in->slots[at] - 1;
+        if (in->hashes[number] == sum && same(in, number, text, size)) break;
+    }
     return at;
 }
 
-static void hash_all(const uint8_t *data, const int64_t *begin, const int64_t *end, int64_t count, const uint64_t *key,
-                     uint64_t *sums) {
-    for (int64_t at = 0; at < count; at++) sums[at] = hash(data + begin[at], end[at] - begin[at], key);
-}
-
-/* numbers: int64[count], -1 for what is not there; sums: uint64[count], room for the hashes. */
+/* numbers: int64[count], -1 for what is not there. */
 EXPORTED void jobmeter_table_find(const uint8_t *data, const int64_t *begin, const int64_t *end, int64_t count,
                                   const uint64_t *key, uint32_t *slots, int64_t slot_count, uint64_t *hashes,
-                                  int64_t *edges, uint8_t *memory, int64_t known, uint64_t *sums, int64_t *numbers) {
+                                  int64_t *edges, uint8_t *memory, int64_t known, int64_t *numbers) {
     const table in = {slots, (uint64_t)slot_count - 1, hashes, edges, memory, known};
     int64_t next = 0;
-    hash_all(data, begin, end, count, key, sums);
     for (int64_t at = 0; at < count; at++) {
         const uint8_t *text = data + begin[at];
         const int64_t size = end[at] - begin[at];
-        if (at + AHEAD < count) __builtin_prefetch(slots + (sums[at + AHEAD] & in.mask));
         /* Senders keep their order: what was learnt after the last one is likely the next. */
-        if (next >= known || !is(&in, (uint32_t)next, sums[at], text, size))
-            next = (int64_t)in.slots[slot_of(&in, sums[at], text, size)] - 1;
+        if (next >= known || !same(&in, next, text, size))
+            next = (int64_t)in.slots[slot_of(&in, hash(text, size, key), text, size)] - 1;
         numbers[at] = next;
         next++;
     }
@@ -77,18 +70,16 @@ EXPORTED void jobmeter_table_find(const uint8_t *data, const int64_t *begin, con
  */
 EXPORTED int64_t jobmeter_table_add(const uint8_t *data, const int64_t *begin, const int64_t *end, int64_t count,
                                     const uint64_t *key, uint32_t *slots, int64_t slot_count, uint64_t *hashes,
-                                    int64_t *edges, uint8_t *memory, int64_t known, uint64_t *sums,
-                                    int64_t *numbers) {
+                                    int64_t *edges, uint8_t *memory, int64_t known, int64_t *numbers) {
     table in = {slots, (uint64_t)slot_count - 1, hashes, edges, memory, known};
-    hash_all(data, begin, end, count, key, sums);
     for (int64_t at = 0; at < count; at++) {
         const uint8_t *text = data + begin[at];
         const int64_t size = end[at] - begin[at];
-        const uint64_t slot = slot_of(&in, sums[at], text, size);
+        const uint64_t sum = hash(text, size, key), slot = slot_of(&in, sum, text, size);
         if (!slots[slot]) {
             const int64_t edge = edges[in.count];
             memcpy(memory + edge, text, (size_t)size);
-            hashes[in.count] = sums[at];
+            hashes[in.count] = sum;
             edges[in.count + 1] = edge + size;
             slots[slot] = (uint32_t)++in.count;
         }

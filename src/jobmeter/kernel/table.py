@@ -14,7 +14,7 @@ from jobmeter.kernel.library import pointer
 Int64s = NDArray[np.int64]
 T = TypeVar("T", bound=np.generic)
 
-_ARRAYS = [PLACE, PLACE, SIZE, PLACE, PLACE, SIZE, *[PLACE] * 3, SIZE, *[PLACE] * 2]
+_ARRAYS = [PLACE, PLACE, SIZE, PLACE, PLACE, SIZE, *[PLACE] * 3, SIZE, PLACE]
 _FIND = bind("jobmeter_table_find", [DATA, *_ARRAYS])
 _ADD = bind("jobmeter_table_add", [DATA, *_ARRAYS], SIZE)
 _PLACE_ALL = bind("jobmeter_table_place", [PLACE, SIZE, PLACE, SIZE])
@@ -143,11 +143,11 @@ class CompiledTable:
 
     def _call(self, function: Function, texts: Texts) -> tuple[Int64s, int]:
         count = len(texts)
-        numbers, sums = np.empty(count, np.int64), np.empty(count, np.uint64)
+        numbers = np.empty(count, np.int64)
         wanted = (texts.data, pointer(texts.begin), pointer(texts.end), count, pointer(self._key))
         slots = (pointer(self._slots), len(self._slots))
         held = (pointer(self._hashes), pointer(self._edges), pointer(self._memory), self._known)
-        return numbers, function(*wanted, *slots, *held, pointer(sums), pointer(numbers))
+        return numbers, function(*wanted, *slots, *held, pointer(numbers))
 
     def _reserve(self, texts: int, size: int) -> None:
         known, used = self._known, self.size
