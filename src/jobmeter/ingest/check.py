@@ -42,15 +42,16 @@ def check_times(batch: SampleBatch) -> None:
         )
 
 
-def check_values(batch: SampleBatch, lowest: Float64s, highest: Float64s) -> None:
+def check_values(batch: SampleBatch, lowest: Float64s, highest: Float64s, floor: float, ceiling: float) -> None:
     """Refuse what is not finite or lies outside the bounds of its metric (field ``value``).
 
-    ``lowest`` and ``highest`` hold one entry for each of ``batch.series``.
+    ``lowest`` and ``highest`` hold one entry for each of ``batch.series``; ``floor`` and ``ceiling`` are the largest of
+    the former and the smallest of the latter.
     """
     if not len(batch):
         return
     low, high = batch.value.min(), batch.value.max()
-    if low >= lowest.max() and high <= highest.min() and np.isfinite((low, high)).all():
+    if low >= floor and high <= ceiling and np.isfinite((low, high)).all():
         return
     finite = np.isfinite(batch.value)
     if not finite.all():

@@ -104,7 +104,7 @@ class Funnel:
         for project, _ in own:
             write_project(principal, project)
         check_times(batch)
-        check_values(batch, known.lowest, known.highest)
+        check_values(batch, known.lowest, known.highest, known.floor, known.ceiling)
         return self._drop(own)
 
     def _drop(self, own: Sequence[tuple[str, SampleBatch]]) -> tuple[list[_Part], dict[str, int]]:
@@ -168,12 +168,7 @@ class Funnel:
 
 
 def _by_project(batch: SampleBatch, known: Facts) -> list[tuple[str, SampleBatch]]:
-    project = known.project
-    if not len(project):
-        return []
-    if (project == project[0]).all():
-        return [(known.projects[int(project[0])], batch)]
-    return [(known.projects[one], select(batch, np.flatnonzero(project == one))) for one in np.unique(project).tolist()]
+    return [(name, batch if places is None else select(batch, places)) for name, places in known.projects]
 
 
 def _rows(batch: SampleBatch, keep: NDArray[np.bool_]) -> SampleBatch:

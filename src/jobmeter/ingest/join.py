@@ -48,6 +48,12 @@ def join(batches: Sequence[SampleBatch]) -> SampleBatch:
 
 def merged(roster: Roster, numbers: Int64s, index: Uint32s, time: Int64s, value: Float64s) -> SampleBatch:
     """A batch of rows whose series have these numbers (``numbers[index]``); a number may be there several times."""
+    series, places = distinct(roster, numbers)
+    return listed(series, index if places is None else places[index], time, value)
+
+
+def distinct(roster: Roster, numbers: Int64s) -> tuple[SeriesList, Uint32s | None]:
+    """The series of these numbers, each once, and the place of each number among them; None: its own."""
     order = np.arange(len(numbers))
     # Written backwards, so that the first place of a number stays. What no number leads to is never read.
     first_of = np.empty(len(roster), np.int64)
@@ -55,9 +61,9 @@ def merged(roster: Roster, numbers: Int64s, index: Uint32s, time: Int64s, value:
     first = first_of[numbers]
     once = first == order
     if once.all():
-        return listed(SeriesList(roster, numbers), index, time, value)
+        return SeriesList(roster, numbers), None
     place = (np.cumsum(once) - 1).astype(np.uint32)
-    return listed(SeriesList(roster, numbers[once]), place[first][index], time, value)
+    return SeriesList(roster, numbers[once]), place[first]
 
 
 def used(batch: SampleBatch) -> SampleBatch:
@@ -85,6 +91,8 @@ def extremes(batch: SampleBatch) -> tuple[Int64s, Int64s, Int64s]:
         empty = np.empty(0, np.int64)
         return empty, empty, empty
     index, time = batch.index, batch.time
+    if (index[1:] > index[:-1]).all():
+        return index.astype(np.int64), time, time
     if np.any(index[1:] < index[:-1]):
         order = np.argsort(index, kind="stable")
         index, time = index[order], time[order]

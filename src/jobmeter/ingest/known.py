@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -21,13 +22,15 @@ _NEVER = -1
 class Facts:
     """Of some series, one after the other: the bounds of their metrics, and their projects.
 
-    ``lowest``, ``highest`` float64[n]; ``project`` int64[n], positions in ``projects``.
+    ``lowest``, ``highest`` float64[n]; a value between ``floor`` and ``ceiling`` is right for all of them.
+    ``projects``: the name of each project, and which of the series (int64[]) are its; None for all of them.
     """
 
     lowest: Float64s
     highest: Float64s
-    project: Int64s
-    projects: Sequence[str]
+    floor: float
+    ceiling: float
+    projects: Sequence[tuple[str, Int64s | None]]
 
 
 class _Columns:
@@ -63,6 +66,7 @@ class KnownSeries:
         self._columns = _Columns(Roster())
         self._projects: dict[str, int] = {}
         self._counts: Int64s = np.empty(0, np.int64)
+        self._facts: WeakKeyDictionary[SeriesList, tuple[int, Facts]] = WeakKeyDictionary()
         self._now = 1
         self._turned = clock.monotonic()
 
@@ -74,15 +78,20 @@ class KnownSeries:
         with self._lock:
             if series.roster is not self._columns.roster:
                 self._columns, self._counts = _Columns(series.roster), np.zeros_like(self._counts)
-            self._columns.fit()
+                self._facts.clear()
             self._turn()
+            turn, facts = self._facts.get(series, (_NEVER, None))
+            if facts is not None and turn == self._now:
+                return facts
+            self._columns.fit()
             columns, numbers = self._columns, series.numbers
             missing = np.flatnonzero(columns.seen[numbers] != self._now)
             if len(missing):
                 self._learn(series, missing)
                 self._admit(numbers[missing])
-            bounds = columns.bounds[numbers]
-            return Facts(bounds[:, 0], bounds[:, 1], columns.project[numbers], tuple(self._projects))
+            facts = _facts(columns.bounds[numbers], columns.project[numbers], list(self._projects))
+            self._facts[series] = self._now, facts
+            return facts
 
     def _turn(self) -> None:
         passed = self._clock.monotonic() - self._turned
@@ -111,6 +120,16 @@ class KnownSeries:
                 raise LimitExceededError(f"project {names[project]} may have {self._limit} live series", "series")
         self._counts = counts + more
         columns.seen[numbers] = self._now
+
+
+def _facts(bounds: Float64s, project: Int64s, names: Sequence[str]) -> Facts:
+    lowest, highest = bounds[:, 0].copy(), bounds[:, 1].copy()
+    floor, ceiling = float(lowest.max(initial=-np.inf)), float(highest.min(initial=np.inf))
+    present = np.unique(project).tolist()
+    if len(present) == 1:
+        return Facts(lowest, highest, floor, ceiling, [(names[present[0]], None)])
+    parts = [(names[one], np.flatnonzero(project == one)) for one in present]
+    return Facts(lowest, highest, floor, ceiling, parts)
 
 
 def _bounds(series: Series) -> tuple[float, float]:

@@ -1,13 +1,14 @@
 """What samples are of (a replica on a device of a node), by small numbers."""
 
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from jobmeter.ingest.join import extremes, numbered, series_of
 from jobmeter.model.batch import Int64s, SampleBatch
-from jobmeter.model.roster import Roster
+from jobmeter.model.roster import Roster, SeriesList
 from jobmeter.model.series import Series
 from jobmeter.registry.base import Observation
 
@@ -69,6 +70,25 @@ class Spans:
         return Seen(things, self.first[things], self.last[things])
 
 
+class _Members:
+    """Which things some series are of."""
+
+    def __init__(self, things: Int64s) -> None:
+        """``things`` int64[n]: of each series its thing, or ``_NOBODY``."""
+        order = np.argsort(things, kind="stable")
+        self._order = order[np.searchsorted(things[order], 0) :]
+        ordered = things[self._order]
+        self._starts = np.flatnonzero(np.diff(ordered, prepend=_NOBODY))
+        self._things = ordered[self._starts]
+
+    def spans(self, first: Int64s, last: Int64s) -> Seen:
+        """Each thing once, from the first and last time of each series."""
+        if not len(self._things):
+            return Seen(self._things, first[:0], last[:0])
+        earliest = np.minimum.reduceat(first[self._order], self._starts)
+        return Seen(self._things, earliest, np.maximum.reduceat(last[self._order], self._starts))
+
+
 class Things:
     """Numbers of things, and the thing of each series of a roster. Not safe for several threads."""
 
@@ -77,6 +97,7 @@ class Things:
         self._things: list[Thing] = []
         self._roster = Roster()
         self._of_series: Int64s = np.empty(0, np.int64)
+        self._members: WeakKeyDictionary[SeriesList, _Members] = WeakKeyDictionary()
 
     def __len__(self) -> int:
         return len(self._things)
@@ -103,16 +124,24 @@ class Things:
         series = series_of(batch)
         if series.roster is not self._roster:
             self._roster, self._of_series = series.roster, np.empty(0, np.int64)
+            self._members.clear()
+        positions, first, last = extremes(batch)
+        if len(positions) < len(series):
+            return self._of(series, positions).spans(first, last)
+        members = self._members.get(series)
+        if members is None:
+            members = self._members[series] = self._of(series, positions)
+        return members.spans(first, last)
+
+    def _of(self, series: SeriesList, positions: Int64s) -> "_Members":
+        """The things of some of the series."""
         more = len(self._roster) - len(self._of_series)
         if more > 0:
             self._of_series = np.concatenate((self._of_series, np.full(max(more, len(self._of_series)), _UNKNOWN)))
-        positions, first, last = extremes(batch)
         numbers = series.numbers[positions]
         for place in np.flatnonzero(self._of_series[numbers] == _UNKNOWN).tolist():
             self._of_series[numbers[place]] = self._number_of(series[int(positions[place])])
-        things = self._of_series[numbers]
-        some = things != _NOBODY
-        return _of_each(things[some], first[some], last[some], len(self._things))
+        return _Members(self._of_series[numbers])
 
     def observations(self, seen: Seen) -> list[Observation]:
         """The same, in the registry's words."""
@@ -126,17 +155,3 @@ class Things:
             return _NOBODY
         place = series.cluster, series.node, series.device
         return self.number(Thing(series.project, series.job, series.replica, series.attempt, *place))
-
-
-def _of_each(things: Int64s, first: Int64s, last: Int64s, count: int) -> Seen:
-    """Each thing once, in the order in which they come."""
-    order = np.arange(len(things))
-    # Written backwards, so that the first place of a thing stays. What no thing leads to is never read.
-    first_of = np.empty(count, np.int64)
-    first_of[things[::-1]] = order[::-1]
-    place = first_of[things]
-    earliest, latest = first.copy(), last.copy()
-    np.minimum.at(earliest, place, first)
-    np.maximum.at(latest, place, last)
-    once = place == order
-    return Seen(things[once], earliest[once], latest[once])

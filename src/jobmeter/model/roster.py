@@ -64,9 +64,13 @@ class Roster:
 
 
 class SeriesList(Sequence[Series]):
-    """Different series of one roster: ``numbers`` int64[n], each once. The objects are looked up when asked for."""
+    """Different series of one roster: ``numbers`` int64[n], each once. The objects are looked up when asked for.
 
-    __slots__ = ("_keys", "_series", "numbers", "roster")
+    Whoever sends the same series again and again is given the very same list: what follows from it may be kept by it,
+    in a ``WeakKeyDictionary``.
+    """
+
+    __slots__ = ("__weakref__", "_keys", "_series", "numbers", "roster")
 
     def __init__(self, roster: Roster, numbers: Int64s) -> None:
         self.roster = roster
@@ -97,12 +101,6 @@ class SeriesList(Sequence[Series]):
         if self._series is None:
             self._series = self.roster.series(self.numbers)
         return self._series[at]
-
-    def __eq__(self, other: object) -> bool:
-        """Whether the other sequence holds the same series in the same order."""
-        return isinstance(other, Sequence) and self[:] == list(other)
-
-    __hash__ = None  # type: ignore[assignment]
 
     def __iter__(self) -> Iterator[Series]:
         return iter(self[:])

@@ -46,7 +46,7 @@ class Model:
         self.told, self.waiting = {}, {}
 
     def see(self, rows):
-        seen = {}
+        seen: dict[tuple[object, ...], tuple[int, int]] = {}
         for thing, time in rows:
             first, last = seen.get(thing, (time, time))
             seen[thing] = min(first, time), max(last, time)
