@@ -74,7 +74,10 @@ class Funnel:
     def samples(self, batch: SampleBatch, principal: Principal) -> Receipt:
         """Take samples whose series name their projects. Raises as ``frames``."""
         check_shape(batch)
-        return self._keep(*self._check(numbered(batch), principal), 0)
+        parts, rejected = self._check(numbered(batch), principal)
+        for part, _ in parts:
+            self._committer.admit(part)
+        return self._keep(parts, rejected, 0)
 
     def logs(self, lines: Sequence[LogLine], principal: Principal) -> Receipt:
         """Take log lines that name their projects. Raises as ``frames``."""

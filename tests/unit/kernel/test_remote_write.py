@@ -101,7 +101,7 @@ class AtTheEnd:
 @given(st.one_of(damaged(), st.binary(max_size=40)))
 def test_nothing_is_read_behind_the_end(data):
     for scan in (remote_write.scan_1, remote_write.scan_2):
-        beside, inside = scan(cast(bytes, AtTheEnd(data)), MOST), scan(data, MOST)
+        beside, inside = scan(cast("bytes", AtTheEnd(data)), MOST), scan(data, MOST)
         assert (beside is None) == (inside is None)
         if beside is not None and inside is not None:
             assert beside.value.tobytes() == inside.value.tobytes()
