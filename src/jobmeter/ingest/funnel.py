@@ -12,6 +12,7 @@ from jobmeter.errors import LimitExceededError
 from jobmeter.ingest.check import check_shape, check_times, check_values
 from jobmeter.ingest.commit import Committer, LogCommitter
 from jobmeter.ingest.join import join, numbered, select, series_of, used
+from jobmeter.ingest.keep import Retentions
 from jobmeter.ingest.known import Facts, KnownSeries
 from jobmeter.ingest.lines import by_project, prepared
 from jobmeter.ingest.observe import Observer
@@ -42,6 +43,7 @@ class Funnel:
         self._registry = registry
         self._clock = clock
         self._limits = limits
+        self._retentions = Retentions(registry, clock)
         self._series = KnownSeries(clock, limits.project_series)
         self._observer = Observer(registry, clock)
         self._committer = Committer(store, self._observer.observe, self._observer.flush)
@@ -116,7 +118,7 @@ class Funnel:
         counts = {"future": 0, "expired": 0}
         parts: list[_Part] = []
         for project, part in own:
-            retention = self._registry.retention(project)
+            retention = self._retentions.of(project)
             latest = now_ms + self._limits.future_seconds * SECOND
             earliest = now_ms - retention.raw_days * DAY
             kept = part
@@ -141,7 +143,7 @@ class Funnel:
         counts = {"future": 0, "expired": 0}
         parts: list[_LogPart] = []
         for project, own in by_project(prepared(lines, self._limits.request_lines)):
-            retention = self._registry.retention(write_project(principal, project))
+            retention = self._retentions.of(write_project(principal, project))
             earliest = (now_ms - retention.raw_days * DAY) * _NS
             kept = [line for line in own if earliest <= line.time_ns <= latest]
             counts["future"] += sum(line.time_ns > latest for line in own)
