@@ -38,7 +38,8 @@ class _Columns:
 
     def __init__(self, roster: Roster) -> None:
         self.roster = roster
-        self.bounds: Float64s = np.empty((0, 2))
+        self.lowest: Float64s = np.empty(0)
+        self.highest: Float64s = np.empty(0)
         self.project: Int64s = np.empty(0, np.int64)
         self.seen: Int64s = np.empty(0, np.int64)
 
@@ -48,7 +49,8 @@ class _Columns:
         if more <= 0:
             return
         more = max(more, len(self.seen))
-        self.bounds = np.concatenate((self.bounds, np.full((more, 2), np.nan)))
+        self.lowest = np.concatenate((self.lowest, np.full(more, np.nan)))
+        self.highest = np.concatenate((self.highest, np.full(more, np.nan)))
         self.project = np.concatenate((self.project, np.full(more, _NEVER)))
         self.seen = np.concatenate((self.seen, np.full(more, _NEVER)))
 
@@ -89,7 +91,8 @@ class KnownSeries:
             if len(missing):
                 self._learn(series, missing)
                 self._admit(numbers[missing])
-            facts = _facts(columns.bounds[numbers], columns.project[numbers], list(self._projects))
+            bounds = columns.lowest[numbers], columns.highest[numbers]
+            facts = _facts(*bounds, columns.project[numbers], list(self._projects))
             self._facts[series] = self._now, facts
             return facts
 
@@ -106,8 +109,9 @@ class KnownSeries:
         columns, numbers = self._columns, series.numbers
         for place in places[columns.project[numbers[places]] == _NEVER].tolist():
             one = series[place]
-            columns.bounds[numbers[place]] = _bounds(check_series(one))
-            columns.project[numbers[place]] = self._projects.setdefault(one.project, len(self._projects))
+            number = numbers[place]
+            columns.lowest[number], columns.highest[number] = _bounds(check_series(one))
+            columns.project[number] = self._projects.setdefault(one.project, len(self._projects))
 
     def _admit(self, numbers: Int64s) -> None:
         columns, names = self._columns, list(self._projects)
@@ -122,13 +126,11 @@ class KnownSeries:
         columns.seen[numbers] = self._now
 
 
-def _facts(bounds: Float64s, project: Int64s, names: Sequence[str]) -> Facts:
-    lowest, highest = bounds[:, 0].copy(), bounds[:, 1].copy()
+def _facts(lowest: Float64s, highest: Float64s, project: Int64s, names: Sequence[str]) -> Facts:
     floor, ceiling = float(lowest.max(initial=-np.inf)), float(highest.min(initial=np.inf))
-    present = np.unique(project).tolist()
-    if len(present) == 1:
-        return Facts(lowest, highest, floor, ceiling, [(names[present[0]], None)])
-    parts = [(names[one], np.flatnonzero(project == one)) for one in present]
+    if len(project) and (project == project[0]).all():
+        return Facts(lowest, highest, floor, ceiling, [(names[int(project[0])], None)])
+    parts = [(names[one], np.flatnonzero(project == one)) for one in np.unique(project).tolist()]
     return Facts(lowest, highest, floor, ceiling, parts)
 
 

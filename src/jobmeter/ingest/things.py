@@ -75,7 +75,9 @@ class _Members:
 
     def __init__(self, things: Int64s) -> None:
         """``things`` int64[n]: of each series its thing, or ``_NOBODY``."""
-        order = np.argsort(things, kind="stable")
+        # A stable sort of 16 bits is much the faster one.
+        few = len(things) and int(things.max()) - int(things.min()) < 2**16
+        order = np.argsort((things - things.min()).astype(np.uint16) if few else things, kind="stable")
         self._order = order[np.searchsorted(things[order], 0) :]
         ordered = things[self._order]
         self._starts = np.flatnonzero(np.diff(ordered, prepend=_NOBODY))

@@ -56,7 +56,7 @@ class _Known:
         self.roster = roster
         self.table = new_table()
         self._series: Int64s = np.empty(_FIRST, np.int64)
-        self._rules: Float64s = np.empty((_FIRST, 3))
+        self._rules: Float64s = np.empty((3, _FIRST))
 
     def learn(self, keys: Texts, places: Sequence[Placed | str]) -> None:
         """Take in what some labels mean."""
@@ -65,19 +65,20 @@ class _Known:
         if more > 0:
             more = max(more, len(self._series))
             self._series = np.concatenate((self._series, np.empty(more, np.int64)))
-            self._rules = np.concatenate((self._rules, np.empty((more, 3))))
+            self._rules = np.concatenate((self._rules, np.empty((3, more))), axis=1)
         good = [at for at, placed in enumerate(places) if isinstance(placed, Placed)]
         kept = [placed for placed in places if isinstance(placed, Placed)]
         refused = [_UNKNOWN - 1 - _REASONS.index(one) if isinstance(one, str) else 0 for one in places]
         self._series[numbers] = refused
-        self._rules[numbers] = 1.0, -np.inf, np.inf
+        self._rules[:, numbers] = np.array([[1.0], [-np.inf], [np.inf]])
         self._series[numbers[good]] = self.roster.numbers([placed.series for placed in kept])
-        self._rules[numbers[good]] = np.reshape([(one.factor, one.lowest, one.highest) for one in kept], (-1, 3))
+        rules = [(one.factor, one.lowest, one.highest) for one in kept]
+        self._rules[:, numbers[good]] = np.reshape(rules, (-1, 3)).T
 
     def list(self, numbers: Int64s) -> _List:
         """What keys of these numbers mean."""
-        series, rules = self._series[numbers], self._rules[numbers]
-        factors, lowest, highest = (rules[:, part].copy() for part in range(3))
+        series = self._series[numbers]
+        factors, lowest, highest = (rule[numbers] for rule in self._rules)
         there = series >= 0
         own, places = distinct(self.roster, series[there])
         if not there.all():
