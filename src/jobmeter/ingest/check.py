@@ -1,7 +1,5 @@
 """What samples may be: refused as a whole, by the name of what is wrong, before anything of a request is kept."""
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -44,12 +42,16 @@ def check_times(batch: SampleBatch) -> None:
         )
 
 
-def check_values(batch: SampleBatch, lowest: Float64s, highest: Float64s, metrics: Sequence[Metric]) -> None:
+def check_values(batch: SampleBatch, lowest: Float64s, highest: Float64s, floor: float, ceiling: float) -> None:
     """Refuse what is not finite or lies outside the bounds of its metric (field ``value``).
 
-    ``lowest``, ``highest`` and ``metrics`` hold one entry for each of ``batch.series``.
+    ``lowest`` and ``highest`` hold one entry for each of ``batch.series``; ``floor`` and ``ceiling`` are the largest of
+    the former and the smallest of the latter.
     """
     if not len(batch):
+        return
+    low, high = batch.value.min(), batch.value.max()
+    if low >= floor and high <= ceiling and np.isfinite((low, high)).all():
         return
     finite = np.isfinite(batch.value)
     if not finite.all():
@@ -58,7 +60,7 @@ def check_values(batch: SampleBatch, lowest: Float64s, highest: Float64s, metric
     outside = (batch.value < lowest[batch.index]) | (batch.value > highest[batch.index])
     if outside.any():
         at = _first(outside)
-        metric = metrics[int(batch.index[at])]
+        metric = known_metric(batch.series[int(batch.index[at])])
         raise InvalidRequestError(
             f"{metric.name} {float(batch.value[at])!r} is outside of {_bounds(metric)}: is its unit {metric.unit!r}?",
             "value",

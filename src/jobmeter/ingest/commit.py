@@ -13,11 +13,14 @@ from jobmeter.ingest.join import join
 from jobmeter.model.batch import SampleBatch
 from jobmeter.model.log import LogLine
 from jobmeter.model.retention import Retention
+from jobmeter.model.roster import SeriesList
 from jobmeter.store.base import Store
 
 _LOG = logging.getLogger(__name__)
 _ROW_BYTES = 20
 _SERIES_BYTES = 600
+_NUMBER_BYTES = 24
+"""Of a series that is known by its number, and its keys; the series itself is shared by all batches."""
 _LINE_BYTES = 250
 _RETRY_AFTER_MS = 1_000
 _IDLE_SECONDS = 1.0
@@ -191,7 +194,8 @@ class LogCommitter(GroupCommit[Sequence[LogLine]]):
 
 
 def _of_batch(batch: SampleBatch) -> tuple[int, int]:
-    return _ROW_BYTES * len(batch) + _SERIES_BYTES * len(batch.series), len(batch)
+    series = _NUMBER_BYTES if isinstance(batch.series, SeriesList) else _SERIES_BYTES
+    return _ROW_BYTES * len(batch) + series * len(batch.series), len(batch)
 
 
 def _of_lines(lines: Sequence[LogLine]) -> tuple[int, int]:

@@ -11,8 +11,9 @@ from jobmeter.access.principal import Principal
 from jobmeter.errors import LimitExceededError
 from jobmeter.ingest.check import check_shape, check_times, check_values
 from jobmeter.ingest.commit import Committer, LogCommitter
-from jobmeter.ingest.join import join, select
-from jobmeter.ingest.known import KnownSeries
+from jobmeter.ingest.join import join, numbered, select, series_of, used
+from jobmeter.ingest.keep import Retentions
+from jobmeter.ingest.known import Facts, KnownSeries
 from jobmeter.ingest.lines import by_project, prepared
 from jobmeter.ingest.observe import Observer
 from jobmeter.ingest.receipt import Receipt
@@ -42,6 +43,7 @@ class Funnel:
         self._registry = registry
         self._clock = clock
         self._limits = limits
+        self._retentions = Retentions(registry, clock)
         self._series = KnownSeries(clock, limits.project_series)
         self._observer = Observer(registry, clock)
         self._committer = Committer(store, self._observer.observe, self._observer.flush)
@@ -74,7 +76,10 @@ class Funnel:
     def samples(self, batch: SampleBatch, principal: Principal) -> Receipt:
         """Take samples whose series name their projects. Raises as ``frames``."""
         check_shape(batch)
-        return self._keep(*self._check(join([batch]), principal), 0)
+        parts, rejected = self._check(numbered(batch), principal)
+        for part, _ in parts:
+            self._committer.admit(part)
+        return self._keep(parts, rejected, 0)
 
     def logs(self, lines: Sequence[LogLine], principal: Principal) -> Receipt:
         """Take log lines that name their projects. Raises as ``frames``."""
@@ -99,27 +104,29 @@ class Funnel:
             raise LimitExceededError(
                 f"a request may name {self._limits.request_series} series, this one names {len(batch.series)}", "series"
             )
-        known = self._series.look_up(batch.series)
-        for project in {series.project for series in batch.series}:
+        known = self._series.look_up(series_of(batch))
+        own = _by_project(batch, known)
+        for project, _ in own:
             write_project(principal, project)
         check_times(batch)
-        lowest = np.array([one.lowest for one in known], np.float64)
-        highest = np.array([one.highest for one in known], np.float64)
-        check_values(batch, lowest, highest, [one.metric for one in known])
-        return self._drop(batch)
+        check_values(batch, known.lowest, known.highest, known.floor, known.ceiling)
+        return self._drop(own)
 
-    def _drop(self, batch: SampleBatch) -> tuple[list[_Part], dict[str, int]]:
+    def _drop(self, own: Sequence[tuple[str, SampleBatch]]) -> tuple[list[_Part], dict[str, int]]:
         """The samples that are neither too far ahead nor too old, by project, and the count of the others."""
         now_ms = self._clock.now_ms()
         counts = {"future": 0, "expired": 0}
         parts: list[_Part] = []
-        for project, part in _by_project(batch):
-            retention = self._registry.retention(project)
-            future = part.time > now_ms + self._limits.future_seconds * SECOND
-            expired = part.time < now_ms - retention.raw_days * DAY
-            counts["future"] += int(np.count_nonzero(future))
-            counts["expired"] += int(np.count_nonzero(expired))
-            kept = _rows(part, ~(future | expired))
+        for project, part in own:
+            retention = self._retentions.of(project)
+            latest = now_ms + self._limits.future_seconds * SECOND
+            earliest = now_ms - retention.raw_days * DAY
+            kept = part
+            if len(part) and (int(part.time.max()) > latest or int(part.time.min()) < earliest):
+                future, expired = part.time > latest, part.time < earliest
+                counts["future"] += int(np.count_nonzero(future))
+                counts["expired"] += int(np.count_nonzero(expired))
+                kept = _rows(part, ~(future | expired))
             if len(kept):
                 parts.append((kept, retention))
         return parts, {reason: count for reason, count in counts.items() if count}
@@ -136,7 +143,7 @@ class Funnel:
         counts = {"future": 0, "expired": 0}
         parts: list[_LogPart] = []
         for project, own in by_project(prepared(lines, self._limits.request_lines)):
-            retention = self._registry.retention(write_project(principal, project))
+            retention = self._retentions.of(write_project(principal, project))
             earliest = (now_ms - retention.raw_days * DAY) * _NS
             kept = [line for line in own if earliest <= line.time_ns <= latest]
             counts["future"] += sum(line.time_ns > latest for line in own)
@@ -165,18 +172,10 @@ class Funnel:
         return sum(self._registry.record(project, records, now_ms) for project, records in groups.items())
 
 
-def _by_project(batch: SampleBatch) -> list[tuple[str, SampleBatch]]:
-    if len({series.project for series in batch.series}) == 1:
-        return [(batch.series[0].project, batch)]
-    positions: dict[str, list[int]] = {}
-    for position, series in enumerate(batch.series):
-        positions.setdefault(series.project, []).append(position)
-    return [(project, select(batch, part)) for project, part in positions.items()]
+def _by_project(batch: SampleBatch, known: Facts) -> list[tuple[str, SampleBatch]]:
+    return [(name, batch if places is None else select(batch, places)) for name, places in known.projects]
 
 
 def _rows(batch: SampleBatch, keep: NDArray[np.bool_]) -> SampleBatch:
     """The rows to keep, and of the series only those that still have one."""
-    if keep.all():
-        return batch
-    rows = SampleBatch(batch.series, batch.index[keep], batch.time[keep], batch.value[keep])
-    return select(rows, np.unique(rows.index).tolist())
+    return used(replace(batch, index=batch.index[keep], time=batch.time[keep], value=batch.value[keep]))

@@ -1,43 +1,88 @@
 """Several batches as one, in their order, so that the later sample still wins."""
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from jobmeter.model.batch import Int64s, SampleBatch, Uint32s
+from jobmeter.model.batch import Float64s, Int64s, SampleBatch, Uint32s
+from jobmeter.model.roster import Roster, SeriesList, current, listed
 from jobmeter.model.series import Series
+
+T = TypeVar("T", bound=np.generic)
+
+
+def numbered(batch: SampleBatch) -> SampleBatch:
+    """The same rows, each series listed once, by the numbers of the current roster."""
+    roster = current()
+    series = batch.series
+    if isinstance(series, SeriesList) and series.roster is roster:
+        return batch
+    return merged(roster, roster.numbers(series), batch.index, batch.time, batch.value)
+
+
+def series_of(batch: SampleBatch) -> SeriesList:
+    """The series of a numbered batch."""
+    series = batch.series
+    if not isinstance(series, SeriesList):
+        raise TypeError("the batch is not numbered")
+    return series
 
 
 def join(batches: Sequence[SampleBatch]) -> SampleBatch:
-    """One batch with every row, in order, in which each series is listed once."""
-    if len(batches) == 1 and len(set(batches[0].series)) == len(batches[0].series):
-        return batches[0]
-    places: dict[Series, int] = {}
-    parts = [_places(batch.series, places)[batch.index] for batch in batches]
-    if not parts:
-        return SampleBatch([], np.empty(0, np.uint32), np.empty(0, np.int64), np.empty(0, np.float64))
-    return SampleBatch(
-        list(places),
-        np.concatenate(parts),
-        np.concatenate([batch.time for batch in batches]),
-        np.concatenate([batch.value for batch in batches]),
+    """One batch with every row, in order, in which each series is listed once. See ``numbered``."""
+    if len(batches) == 1:
+        return numbered(batches[0])
+    roster = current()
+    parts = [_numbers(batch.series, roster) for batch in batches]
+    offsets = np.cumsum([0, *map(len, parts)], dtype=np.uint32)
+    return merged(
+        roster,
+        _concatenated(parts, np.int64),
+        _concatenated([batch.index + offset for batch, offset in zip(batches, offsets[:-1], strict=True)], np.uint32),
+        _concatenated([batch.time for batch in batches], np.int64),
+        _concatenated([batch.value for batch in batches], np.float64),
     )
 
 
-def _places(series: Sequence[Series], places: dict[Series, int]) -> Uint32s:
-    """The place of each series, those that have none yet being given the next."""
-    return np.fromiter((places.setdefault(one, len(places)) for one in series), np.uint32, len(series))
+def merged(roster: Roster, numbers: Int64s, index: Uint32s, time: Int64s, value: Float64s) -> SampleBatch:
+    """A batch of rows whose series have these numbers (``numbers[index]``); a number may be there several times."""
+    series, places = distinct(roster, numbers)
+    return listed(series, index if places is None else places[index], time, value)
 
 
-def select(batch: SampleBatch, series: Sequence[int]) -> SampleBatch:
+def distinct(roster: Roster, numbers: Int64s) -> tuple[SeriesList, Uint32s | None]:
+    """The series of these numbers, each once, and the place of each number among them; None: its own."""
+    order = np.arange(len(numbers))
+    # Written backwards, so that the first place of a number stays. What no number leads to is never read.
+    first_of = np.empty(len(roster), np.int64)
+    first_of[numbers[::-1]] = order[::-1]
+    first = first_of[numbers]
+    once = first == order
+    if once.all():
+        return SeriesList(roster, numbers), None
+    place = (np.cumsum(once) - 1).astype(np.uint32)
+    return SeriesList(roster, numbers[once]), place[first]
+
+
+def used(batch: SampleBatch) -> SampleBatch:
+    """The same rows, without the series that have none."""
+    rows = np.bincount(batch.index, minlength=len(batch.series))
+    return batch if rows.all() else select(batch, np.flatnonzero(rows))
+
+
+def select(batch: SampleBatch, series: Sequence[int] | Int64s) -> SampleBatch:
     """The rows of some of a batch's series (positions in ``batch.series``), those series alone being listed."""
+    positions = np.asarray(series, np.int64)
     place = np.full(len(batch.series), -1, np.int64)
-    place[list(series)] = np.arange(len(series))
+    place[positions] = np.arange(len(positions))
     index = place[batch.index]
     keep = index >= 0
-    return SampleBatch(
-        [batch.series[at] for at in series], index[keep].astype(np.uint32), batch.time[keep], batch.value[keep]
-    )
+    columns = index[keep].astype(np.uint32), batch.time[keep], batch.value[keep]
+    if isinstance(batch.series, SeriesList):
+        return listed(batch.series.take(positions), *columns)
+    return SampleBatch([batch.series[at] for at in positions.tolist()], *columns)
 
 
 def extremes(batch: SampleBatch) -> tuple[Int64s, Int64s, Int64s]:
@@ -46,6 +91,8 @@ def extremes(batch: SampleBatch) -> tuple[Int64s, Int64s, Int64s]:
         empty = np.empty(0, np.int64)
         return empty, empty, empty
     index, time = batch.index, batch.time
+    if (index[1:] > index[:-1]).all():
+        return index.astype(np.int64), time, time
     if np.any(index[1:] < index[:-1]):
         order = np.argsort(index, kind="stable")
         index, time = index[order], time[order]
@@ -55,3 +102,13 @@ def extremes(batch: SampleBatch) -> tuple[Int64s, Int64s, Int64s]:
         np.minimum.reduceat(time, starts),
         np.maximum.reduceat(time, starts),
     )
+
+
+def _numbers(series: Sequence[Series], roster: Roster) -> Int64s:
+    if isinstance(series, SeriesList) and series.roster is roster:
+        return series.numbers
+    return roster.numbers(series)
+
+
+def _concatenated(parts: Sequence[NDArray[T]], kind: type[T]) -> NDArray[T]:
+    return np.concatenate(parts) if parts else np.empty(0, kind)

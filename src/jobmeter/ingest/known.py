@@ -1,83 +1,140 @@
-"""What the funnel remembers of the series that it saw lately, so that a batch of known ones costs a look-up each."""
+"""What the funnel remembers of the series that it saw lately, so that a batch of known ones costs a few array steps."""
 
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+import numpy as np
 
 from jobmeter.errors import LimitExceededError
 from jobmeter.ingest.check import known_metric
-from jobmeter.model.catalog import Metric
+from jobmeter.model.batch import Float64s, Int64s
+from jobmeter.model.roster import Roster, SeriesList
 from jobmeter.model.series import Series, check_series
 from jobmeter.model.time import Clock
 
 GENERATION_SECONDS = 3_600.0
-_MOST = 1_000_000
+_NEVER = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
-    """One series: its catalogue row, and its bounds as plain numbers."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Facts:
+    """Of some series, one after the other: the bounds of their metrics, and their projects.
 
-    metric: Metric
-    lowest: float
-    highest: float
+    ``lowest``, ``highest`` float64[n]; a value between ``floor`` and ``ceiling`` is right for all of them.
+    ``projects``: the name of each project, and which of the series (int64[]) are its; None for all of them.
+    """
+
+    lowest: Float64s
+    highest: Float64s
+    floor: float
+    ceiling: float
+    projects: Sequence[tuple[str, Int64s | None]]
+
+
+class _Columns:
+    """What is known of the series of one roster, by their numbers."""
+
+    def __init__(self, roster: Roster) -> None:
+        self.roster = roster
+        self.lowest: Float64s = np.empty(0)
+        self.highest: Float64s = np.empty(0)
+        self.project: Int64s = np.empty(0, np.int64)
+        self.seen: Int64s = np.empty(0, np.int64)
+
+    def fit(self) -> None:
+        """Make room for every series of the roster."""
+        more = len(self.roster) - len(self.seen)
+        if more <= 0:
+            return
+        more = max(more, len(self.seen))
+        self.lowest = np.concatenate((self.lowest, np.full(more, np.nan)))
+        self.highest = np.concatenate((self.highest, np.full(more, np.nan)))
+        self.project = np.concatenate((self.project, np.full(more, _NEVER)))
+        self.seen = np.concatenate((self.seen, np.full(more, _NEVER)))
 
 
 class KnownSeries:
-    """Two generations of series: those of this hour, and those of the hour before.
+    """Series of this hour and of the hour before: their number in each project is what ``project_series`` limits.
 
-    A series is checked when it is new. Their number is what ``project_series`` limits. Safe for several threads.
+    A series is checked when it is new. With another roster the count begins anew. Safe for several threads.
     """
 
     def __init__(self, clock: Clock, project_series: int) -> None:
         self._clock = clock
         self._limit = project_series
         self._lock = threading.Lock()
-        self._young: dict[Series, Known] = {}
-        self._old: dict[Series, Known] = {}
-        self._counts: dict[str, int] = {}
+        self._columns = _Columns(Roster())
+        self._projects: dict[str, int] = {}
+        self._counts: Int64s = np.empty(0, np.int64)
+        self._facts: WeakKeyDictionary[SeriesList, tuple[int, Facts]] = WeakKeyDictionary()
+        self._now = 1
         self._turned = clock.monotonic()
 
-    def look_up(self, series: Sequence[Series]) -> list[Known]:
+    def look_up(self, series: SeriesList) -> Facts:
         """What is known of each. Raises InvalidRequestError naming the field of the first that is illegal.
 
-        Nothing is remembered of a list that is refused.
+        Nothing is counted of a list that is refused.
         """
         with self._lock:
+            if series.roster is not self._columns.roster:
+                self._columns, self._counts = _Columns(series.roster), np.zeros_like(self._counts)
+                self._facts.clear()
             self._turn()
-            young = self._young
-            found = [young.get(one) for one in series]
-            missing = {one: self._learn(one) for one, known in zip(series, found, strict=True) if known is None}
-            self._admit(missing)
-        return [known if known is not None else missing[one] for one, known in zip(series, found, strict=True)]
+            turn, facts = self._facts.get(series, (_NEVER, None))
+            if facts is not None and turn == self._now:
+                return facts
+            self._columns.fit()
+            columns, numbers = self._columns, series.numbers
+            missing = np.flatnonzero(columns.seen[numbers] != self._now)
+            if len(missing):
+                self._learn(series, missing)
+                self._admit(numbers[missing])
+            bounds = columns.lowest[numbers], columns.highest[numbers]
+            facts = _facts(*bounds, columns.project[numbers], list(self._projects))
+            self._facts[series] = self._now, facts
+            return facts
 
     def _turn(self) -> None:
         passed = self._clock.monotonic() - self._turned
-        if passed < GENERATION_SECONDS and len(self._young) < _MOST:
+        if passed < GENERATION_SECONDS:
             return
-        self._old, self._young = (self._young if passed < 2 * GENERATION_SECONDS else {}), {}
-        self._counts = {}
-        for one in self._old:
-            self._counts[one.project] = self._counts.get(one.project, 0) + 1
+        self._now += 1 if passed < 2 * GENERATION_SECONDS else 2
         self._turned = self._clock.monotonic()
+        live = self._columns.project[self._columns.seen >= self._now - 1]
+        self._counts = np.bincount(live, minlength=len(self._projects))
 
-    def _learn(self, one: Series) -> Known:
-        old = self._old.get(one)
-        if old is not None:
-            return old
-        check_series(one)
-        metric = known_metric(one)
-        lowest = float("-inf") if metric.minimum is None else metric.minimum
-        return Known(metric, lowest, float("inf") if metric.maximum is None else metric.maximum)
+    def _learn(self, series: SeriesList, places: Int64s) -> None:
+        columns, numbers = self._columns, series.numbers
+        for place in places[columns.project[numbers[places]] == _NEVER].tolist():
+            one = series[place]
+            number = numbers[place]
+            columns.lowest[number], columns.highest[number] = _bounds(check_series(one))
+            columns.project[number] = self._projects.setdefault(one.project, len(self._projects))
 
-    def _admit(self, missing: dict[Series, Known]) -> None:
-        fresh: dict[str, int] = {}
-        for one in missing:
-            if one not in self._old:
-                fresh[one.project] = fresh.get(one.project, 0) + 1
-        for project, count in fresh.items():
-            if self._counts.get(project, 0) + count > self._limit:
-                raise LimitExceededError(f"project {project} may have {self._limit} live series", "series")
-        for project, count in fresh.items():
-            self._counts[project] = self._counts.get(project, 0) + count
-        self._young.update(missing)
+    def _admit(self, numbers: Int64s) -> None:
+        columns, names = self._columns, list(self._projects)
+        fresh = columns.project[numbers[columns.seen[numbers] < self._now - 1]]
+        more = np.bincount(fresh, minlength=len(names))
+        counts = np.zeros(len(names), np.int64)
+        counts[: len(self._counts)] = self._counts
+        for project in np.flatnonzero(more).tolist():
+            if counts[project] + more[project] > self._limit:
+                raise LimitExceededError(f"project {names[project]} may have {self._limit} live series", "series")
+        self._counts = counts + more
+        columns.seen[numbers] = self._now
+
+
+def _facts(lowest: Float64s, highest: Float64s, project: Int64s, names: Sequence[str]) -> Facts:
+    floor, ceiling = float(lowest.max(initial=-np.inf)), float(highest.min(initial=np.inf))
+    if len(project) and (project == project[0]).all():
+        return Facts(lowest, highest, floor, ceiling, [(names[int(project[0])], None)])
+    parts = [(names[one], np.flatnonzero(project == one)) for one in np.unique(project).tolist()]
+    return Facts(lowest, highest, floor, ceiling, parts)
+
+
+def _bounds(series: Series) -> tuple[float, float]:
+    metric = known_metric(series)
+    lowest = float("-inf") if metric.minimum is None else metric.minimum
+    return lowest, float("inf") if metric.maximum is None else metric.maximum

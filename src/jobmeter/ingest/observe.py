@@ -2,14 +2,14 @@
 
 import threading
 from collections.abc import Iterable
-from typing import NamedTuple
 
-from jobmeter.ingest.join import extremes
-from jobmeter.model.batch import SampleBatch
+import numpy as np
+
+from jobmeter.ingest.things import NEVER, Seen, Spans, Thing, Things
+from jobmeter.model.batch import Int64s, SampleBatch
 from jobmeter.model.log import LogLine
-from jobmeter.model.series import Series
 from jobmeter.model.time import MINUTE, SECOND, Clock
-from jobmeter.registry.base import Observation, Registry
+from jobmeter.registry.base import Registry
 
 NOTICEABLE_MS = 10 * SECOND
 """A live thing that went on for less than this waits for a quiet moment; where very many are live, for up to a minute.
@@ -19,17 +19,49 @@ _LIVE_MS = MINUTE
 _MOST = 1_000_000
 
 
-class _Thing(NamedTuple):
-    project: str
-    job: str
-    replica: str
-    attempt: int
-    cluster: str
-    node: str
-    device: str
+class _Known:
+    """Things, what the registry was told of them, and what it has yet to hear."""
 
+    def __init__(self) -> None:
+        self.things = Things()
+        self.told = Spans()
+        self.waiting = Spans()
+        self._told_things = 0
 
-_Times = tuple[int, int]
+    def urgent(self, seen: Seen, now_ms: int) -> Seen:
+        """What is to be told now; the rest waits, as far as it is news."""
+        self._fit()
+        gone_on = seen.last - self.told.last[seen.thing]
+        many = self._told_things // _MANY
+        urgent = gone_on >= (min(NOTICEABLE_MS * (1 + many), MINUTE) if many else NOTICEABLE_MS)
+        if not many:
+            urgent |= (gone_on > 0) & (seen.last < now_ms - _LIVE_MS)
+        # True of what was never seen, too.
+        urgent |= seen.first < self.told.first[seen.thing]
+        self.waiting.widen(seen.where(~urgent & (gone_on > 0)))
+        return seen.where(urgent)
+
+    def tell(self, seen: Seen) -> None:
+        """Take it that the registry knows this."""
+        self._told_things += int(np.count_nonzero(self.told.first[seen.thing] == NEVER))
+        self.told.widen(seen)
+
+    def wait(self, of: "_Known", seen: Seen) -> None:
+        """Take it that the registry does not know this; its numbers are those of ``of``."""
+        numbers = [self.things.number(thing) for thing in of.things.of(seen)]
+        self._fit()
+        self.waiting.widen(seen._replace(thing=np.array(numbers, np.int64)))
+
+    def forget(self, things: Int64s) -> None:
+        """Take it that the registry does not know these any more."""
+        self._fit()
+        self._told_things -= int(np.count_nonzero(self.told.first[things] != NEVER))
+        self.told.forget(things)
+        self.waiting.forget(things)
+
+    def _fit(self) -> None:
+        self.told.fit(len(self.things))
+        self.waiting.fit(len(self.things))
 
 
 class Observer:
@@ -45,91 +77,58 @@ class Observer:
         self._registry = registry
         self._clock = clock
         self._lock = threading.Lock()
-        self._told: dict[_Thing, _Times] = {}
-        self._waiting: dict[_Thing, _Times] = {}
+        self._known = _Known()
 
     def observe(self, batch: SampleBatch) -> None:
         """Tell of one batch. A failure of the registry passes through, and all of it is told again the next time."""
-        self._see(_things(batch))
+        with self._lock:
+            known = self._current()
+            urgent = known.urgent(known.things.seen(batch), self._clock.now_ms())
+        self._tell(known, urgent)
 
     def observe_lines(self, lines: Iterable[LogLine]) -> None:
         """The same for log lines: they tell of jobs and replicas alone, since they do not name a node's cluster."""
-        seen: dict[_Thing, _Times] = {}
+        spans: dict[Thing, tuple[int, int]] = {}
         for line in lines:
-            thing = _Thing(line.project, line.job, line.replica, line.attempt, "", "", "")
+            thing = Thing(line.project, line.job, line.replica, line.attempt, "", "", "")
             time_ms = line.time_ns // 1_000_000
-            seen[thing] = _widen(seen.get(thing), (time_ms, time_ms))
-        self._see(seen)
-
-    def _see(self, seen: dict[_Thing, _Times]) -> None:
-        now_ms = self._clock.now_ms()
+            first, last = spans.get(thing, (time_ms, time_ms))
+            spans[thing] = min(first, time_ms), max(last, time_ms)
+        times = np.array(list(spans.values()), np.int64).reshape(-1, 2)
         with self._lock:
-            urgent = {thing: times for thing, times in seen.items() if self._is_urgent(thing, times, now_ms)}
-            for thing, times in seen.items():
-                if thing not in urgent and times[1] > self._told[thing][1]:
-                    self._waiting[thing] = _widen(self._waiting.get(thing), times)
-        self._tell(urgent, now_ms)
+            known = self._current()
+            numbers = np.array([known.things.number(thing) for thing in spans], np.int64)
+            urgent = known.urgent(Seen(numbers, times[:, 0], times[:, 1]), self._clock.now_ms())
+        self._tell(known, urgent)
 
     def flush(self) -> None:
         """Tell what waits."""
         with self._lock:
-            waiting, self._waiting = self._waiting, {}
+            known = self._known
+            waiting = known.waiting.all()
+            known.waiting.forget(waiting.thing)
         try:
-            self._tell(waiting, self._clock.now_ms())
+            self._tell(known, waiting)
         except BaseException:
             with self._lock:
-                for thing, times in waiting.items():
-                    self._waiting[thing] = _widen(self._waiting.get(thing), times)
+                self._known.wait(known, waiting)
             raise
 
     def forget(self, project: str, job: str) -> None:
         """Take it that the registry no longer knows a job: the next sample of it makes it known again."""
         with self._lock:
-            for table in (self._told, self._waiting):
-                for thing in [thing for thing in table if thing.project == project and thing.job == job]:
-                    del table[thing]
+            self._known.forget(self._known.things.of_job(project, job))
 
-    def _is_urgent(self, thing: _Thing, times: _Times, now_ms: int) -> bool:
-        told = self._told.get(thing)
-        if told is None or times[0] < told[0]:
-            return True
-        gone_on = times[1] - told[1]
-        many = len(self._told) // _MANY
-        if many:
-            return gone_on >= min(NOTICEABLE_MS * (1 + many), MINUTE)
-        return gone_on >= NOTICEABLE_MS or (gone_on > 0 and times[1] < now_ms - _LIVE_MS)
-
-    def _tell(self, things: dict[_Thing, _Times], now_ms: int) -> None:
-        if not things:
+    def _tell(self, known: _Known, seen: Seen) -> None:
+        if not len(seen.thing):
             return
-        self._registry.observe(list(_observations(things)), now_ms)
+        self._registry.observe(known.things.observations(seen), self._clock.now_ms())
         with self._lock:
-            if len(self._told) + len(things) > _MOST:
-                self._told.clear()
-            for thing, times in things.items():
-                self._told[thing] = _widen(self._told.get(thing), times)
+            known.tell(seen)
 
-
-def _widen(known: _Times | None, times: _Times) -> _Times:
-    return times if known is None else (min(known[0], times[0]), max(known[1], times[1]))
-
-
-def _things(batch: SampleBatch) -> dict[_Thing, _Times]:
-    positions, first, last = extremes(batch)
-    seen: dict[_Thing, _Times] = {}
-    for position, start, end in zip(positions.tolist(), first.tolist(), last.tolist(), strict=True):
-        thing = _thing(batch.series[position])
-        if thing.job or thing.node:
-            seen[thing] = _widen(seen.get(thing), (start, end))
-    return seen
-
-
-def _thing(series: Series) -> _Thing:
-    return _Thing(
-        series.project, series.job, series.replica, series.attempt, series.cluster, series.node, series.device
-    )
-
-
-def _observations(things: dict[_Thing, _Times]) -> Iterable[Observation]:
-    for thing, (first_ms, last_ms) in things.items():
-        yield Observation(**thing._asdict(), first_ms=first_ms, last_ms=last_ms)
+    def _current(self) -> _Known:
+        if len(self._known.things) > _MOST:
+            known = _Known()
+            known.wait(self._known, self._known.waiting.all())
+            self._known = known
+        return self._known

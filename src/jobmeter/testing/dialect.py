@@ -23,7 +23,7 @@ import math
 import re
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -225,12 +225,12 @@ def call_of(request: Mapping[str, Any]) -> Call:
 
 def describe(question: Any) -> dict[str, Any]:  # noqa: ANN401 - any question
     """A question as plain JSON: its type and the fields that differ from their default."""
-    fields = {
+    told = {
         name: value
         for name, value in ((name, getattr(question, name)) for name in _names(question))
         if value not in (None, (), frozenset(), "") and value is not False
     }
-    return {"type": type(question).__name__, **{name: _plain(value) for name, value in fields.items()}}
+    return {"type": type(question).__name__, **{name: _plain(value) for name, value in told.items()}}
 
 
 def result_of(given: Any, question: Asks[Any]) -> Any:  # noqa: ANN401 - each question has its own result
@@ -291,7 +291,12 @@ def _metric_result(given: Mapping[str, Any], question: MetricQuery) -> MetricRes
 
 
 def _names(question: Any) -> Sequence[str]:  # noqa: ANN401
-    names: Sequence[str] = getattr(question, "__struct_fields__", None) or list(question.__dataclass_fields__)
+    names: Sequence[str] = getattr(question, "__struct_fields__", None) or [
+        # What is not shown follows from the rest.
+        field.name
+        for field in fields(question)
+        if field.repr
+    ]
     return names
 
 
@@ -300,7 +305,7 @@ def _plain(value: Any) -> Any:  # noqa: ANN401
         return value.value
     if isinstance(value, frozenset | set):
         return sorted(_plain(part) for part in value)
-    if isinstance(value, tuple | list):
+    if isinstance(value, Sequence) and not isinstance(value, str):
         return [_plain(part) for part in value]
     if hasattr(value, "__dataclass_fields__"):
         return {name: _plain(getattr(value, name)) for name in _names(value) if getattr(value, name) is not None}

@@ -184,6 +184,14 @@ def test_each_project_has_its_own_retention(house):
     assert house.stored(rows[1][0]) == {NOW - 50 * DAY: 1.0}
 
 
+def test_a_new_retention_is_noticed_within_a_second(house):
+    old = (USAGE, NOW - 50 * DAY, 1.0)
+    assert house.funnel.samples(batch(old), WRITER).rejected == {"expired": 1}
+    house.registry.retentions["default"] = Retention(raw_days=100)
+    house.clock.time_ms += SECOND
+    assert house.funnel.samples(batch(old), WRITER).accepted == 1
+
+
 @pytest.mark.parametrize(
     "principal",
     [

@@ -3,6 +3,7 @@
 import struct
 import zlib
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 import zstandard
@@ -48,8 +49,8 @@ def test_what_was_written_is_read(written):
     decoded = decode(body)
     assert decoded.records == []
     for batch, (rows, _) in zip(decoded.batches, written, strict=True):
-        assert list(batch.series) == [one for one, _ in rows]
-        assert batch.index.tolist() == [at for at, (_, samples) in enumerate(rows) for _ in samples]
+        assert list(batch.series) == list(dict.fromkeys(one for one, _ in rows))
+        assert [batch.series[at] for at in batch.index] == [one for one, samples in rows for _ in samples]
         assert batch.time.tolist() == [time for _, samples in rows for time, _ in samples]
         assert batch.value.tolist() == [value for _, samples in rows for _, value in samples]
         assert [column.dtype.str for column in (batch.index, batch.time, batch.value)] == ["<u4", "<i8", "<f8"]
@@ -65,6 +66,32 @@ def test_what_the_agent_s_encoder_writes_is_read(rows):
     ]
     order = list(dict.fromkeys(row[0] for row in rows))
     assert read == sorted(rows, key=lambda row: order.index(row[0]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(frames, st.sampled_from(["p-1", "p-2"])), max_size=6))
+def test_a_list_of_series_that_comes_again_is_the_same_in_its_project(sent):
+    for rows, project in sent:
+        unnamed = [(replace(one, project=""), samples) for one, samples in rows]
+        for _ in range(2):
+            (batch,) = decode(write.frame(write.samples(unnamed)), project).batches
+            assert {one.project for one in batch.series} <= {project}
+            assert [batch.series[at] for at in batch.index] == [
+                replace(one, project=project) for one, samples in rows for _ in samples
+            ]
+            assert batch.keys.series.tolist() == [one.id for one in batch.series]
+            assert batch.keys.job.tolist() == [one.job_key for one in batch.series]
+
+
+def test_series_that_are_known_do_not_hide_damage_behind_them():
+    payload = write.samples([(ONE, [(1_000, 1.5), (2_000, 2.5)])])
+    decode(write.frame(payload))
+    for odd in (payload + bytes(4), payload[:-4]):
+        with pytest.raises(InvalidRequestError):
+            decode(write.frame(odd))
+    more = payload[:4] + struct.pack("<I", 3) + payload[8:] + bytes(16)
+    with pytest.raises(InvalidRequestError, match="add up"):
+        decode(write.frame(more))
 
 
 @settings(max_examples=150, deadline=None)

@@ -54,7 +54,7 @@ def test_a_request_of_either_version_is_read_as_it_was_written(request):
 def test_the_same_labels_have_the_same_key_in_every_request(request):
     for write, decode in ((request_1, decode_1), (request_2, decode_2)):
         first, again = decode(write(request)), decode(write([(labels, []) for labels, _ in reversed(request)]))
-        assert first.keys == again.keys[::-1]
+        assert list(first.keys) == list(again.keys)[::-1]
         by_key: dict[bytes, object] = {}
         for place, key in enumerate(first.keys):
             assert by_key.setdefault(key, first.labels(place)) == first.labels(place)

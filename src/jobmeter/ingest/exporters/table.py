@@ -1,65 +1,111 @@
-"""Series that Prometheus sends, known again by their encoded labels: a look-up each, the rest in arrays."""
+"""Series that Prometheus sends, known again by their encoded labels: everything in arrays, but what is new."""
 
 import threading
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
-from itertools import repeat
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from jobmeter.errors import InvalidRequestError
 from jobmeter.ingest.exporters.place import Placed, place
+from jobmeter.ingest.join import distinct, used
 from jobmeter.ingest.units import round_significant
+from jobmeter.kernel.table import Texts, new_table
 from jobmeter.model.batch import Float64s, Int64s, SampleBatch, Uint32s
-from jobmeter.model.series import Series
+from jobmeter.model.roster import Roster, SeriesList, current, listed
 from jobmeter.model.time import MAX_TIME_MS
 
 _MOST = 500_000
 _UNKNOWN = -1
 _REASONS = ("name", "labels")
-"""Why a series is not kept; its slot is below ``_UNKNOWN``, in this order."""
+"""Why a series is not kept; its number is below ``_UNKNOWN``, in this order."""
 _FIRST = 1024
+_MOST_LISTED = 1_000_000
+"""Keys in all the lists that are kept."""
 
 Labels = Sequence[tuple[str, str]]
+_Names = tuple[str, str]
+_Columns = tuple[Uint32s, Int64s, Float64s]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _List:
+    """What the keys of a request mean, one after the other.
+
+    ``series`` int64[n]: numbers of a roster; below ``_UNKNOWN``: why there is none. ``listed``: those that there are,
+    each once, and ``places`` uint32[n] where each is among them (None: its own place). ``factors`` float64[n] (None:
+    all are 1), ``lowest`` and ``highest`` float64[n]; a value between ``floor`` and ``ceiling`` is right for all.
+    """
+
+    series: Int64s
+    listed: SeriesList
+    places: Uint32s | None
+    factors: Float64s | None
+    lowest: Float64s
+    highest: Float64s
+    floor: float
+    ceiling: float
 
 
 class _Known:
-    """What is known of the series of one project: a slot for each of ours, and what to do with its values."""
+    """What is known of the labels of one project, by the number of their key: a series, and a rule for its values."""
 
-    def __init__(self) -> None:
-        self.slots: dict[bytes, int] = {}
-        self.places: dict[Series, int] = {}
-        self.series: list[Series] = []
-        self.rules: Float64s = np.empty((_FIRST, 3))
+    def __init__(self, roster: Roster) -> None:
+        self.roster = roster
+        self.table = new_table()
+        self._series: Int64s = np.empty(_FIRST, np.int64)
+        self._rules: Float64s = np.empty((3, _FIRST))
 
-    def learn(self, key: bytes, placed: Placed | str) -> int:
-        """The slot of new labels."""
-        if isinstance(placed, str):
-            slot = _UNKNOWN - 1 - _REASONS.index(placed)
-        else:
-            slot = self.places.setdefault(placed.series, len(self.series))
-            if slot == len(self.series):
-                self._add(placed)
-        self.slots[key] = slot
-        return slot
+    def learn(self, keys: Texts, places: Sequence[Placed | str]) -> None:
+        """Take in what some labels mean."""
+        numbers = self.table.add(keys)
+        more = len(self.table) - len(self._series)
+        if more > 0:
+            more = max(more, len(self._series))
+            self._series = np.concatenate((self._series, np.empty(more, np.int64)))
+            self._rules = np.concatenate((self._rules, np.empty((3, more))), axis=1)
+        good = [at for at, placed in enumerate(places) if isinstance(placed, Placed)]
+        kept = [placed for placed in places if isinstance(placed, Placed)]
+        refused = [_UNKNOWN - 1 - _REASONS.index(one) if isinstance(one, str) else 0 for one in places]
+        self._series[numbers] = refused
+        self._rules[:, numbers] = np.array([[1.0], [-np.inf], [np.inf]])
+        self._series[numbers[good]] = self.roster.numbers([placed.series for placed in kept])
+        rules = [(one.factor, one.lowest, one.highest) for one in kept]
+        self._rules[:, numbers[good]] = np.reshape(rules, (-1, 3)).T
 
-    def _add(self, placed: Placed) -> None:
-        if len(self.series) == len(self.rules):
-            self.rules = np.r_[self.rules, np.empty_like(self.rules)]
-        self.rules[len(self.series)] = placed.factor, placed.lowest, placed.highest
-        self.series.append(placed.series)
+    def list(self, numbers: Int64s) -> _List:
+        """What keys of these numbers mean."""
+        series = self._series[numbers]
+        factors, lowest, highest = (rule[numbers] for rule in self._rules)
+        there = series >= 0
+        own, places = distinct(self.roster, series[there])
+        if not there.all():
+            found = np.zeros(len(series), np.uint32)
+            found[there] = np.arange(len(own), dtype=np.uint32) if places is None else places
+            places = found
+        plain = bool((factors == 1.0).all())
+        floor, ceiling = float(lowest.max(initial=-np.inf)), float(highest.min(initial=np.inf))
+        return _List(series, own, places, None if plain else factors, lowest, highest, floor, ceiling)
 
 
 class Places:
-    """Places of series, kept between requests. Safe for several threads."""
+    """Places of series, kept between requests. Safe for several threads.
+
+    Half a million keys at most are known at a time, of all projects together; then all are forgotten. What a list of
+    keys means as a whole is kept too, up to a million keys; lists that did not come for longest go first.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: dict[tuple[str, str], _Known] = {}
+        self._known: dict[_Names, _Known] = {}
+        self._lists: OrderedDict[tuple[_Names, bytes], _List] = OrderedDict()
+        self._listed = 0
 
     def batch(
         self,
-        names: tuple[str, str],
+        names: _Names,
         keys: Sequence[bytes],
         labels: Callable[[int], Labels],
         columns: tuple[Uint32s, Int64s, Float64s],
@@ -67,31 +113,61 @@ class Places:
         """The samples that can be kept, and the count of the others by reason: name, labels, time, value.
 
         ``names``: the project and the kind of key. ``keys`` stand for the labels of the series, which ``labels`` reads
-        by position; ``columns`` are index, time and value of the samples.
+        by position; ``columns`` are index, time and value of the samples. Keys that come in the same order again give
+        a batch with the very same list of series.
         """
-        with self._lock:
-            known = self._known.get(names)
-            if known is None or len(known.slots) > _MOST:
-                known = self._known[names] = _Known()
-            slots = np.fromiter(map(known.slots.get, keys, repeat(_UNKNOWN)), np.int64, len(keys))
-        new = [(at, _placed(labels, at, names[0])) for at in np.flatnonzero(slots == _UNKNOWN).tolist()]
-        with self._lock:
-            for at, placed in new:
-                slots[at] = known.learn(keys[at], placed)
-            series, rules = known.series, known.rules
-        index, time, value = columns
+        meant = self._look_up(names, Texts.of(keys), labels)
         refused: Counter[str] = Counter()
-        row = slots[index]
-        for reason, mask in ((reason, row == _UNKNOWN - 1 - at) for at, reason in enumerate(_REASONS)):
-            refused[reason] += int(np.count_nonzero(mask))
-        row, time, value = _kept(row >= 0, row, time, value)
-        good = (time >= 0) & (time <= MAX_TIME_MS)
-        refused["time"] += len(good) - int(np.count_nonzero(good))
-        row, time, value = _kept(good, row, time, value)
-        value = _in_our_units(value, rules[row, 0])
-        good = (value >= rules[row, 1]) & (value <= rules[row, 2])
-        refused["value"] += len(good) - int(np.count_nonzero(good))
-        return _batch(series, *_kept(good, row, time, value)), +refused
+        index, time, value = _timely(*_known(meant, *columns, refused), refused)
+        if meant.factors is not None:
+            value = _in_our_units(value, meant.factors[index])
+        if len(value) and not (value.min() >= meant.floor and value.max() <= meant.ceiling):
+            good = (value >= meant.lowest[index]) & (value <= meant.highest[index])
+            index, time, value = _kept(good, index, time, value, refused, "value")
+        if meant.places is not None:
+            index = meant.places[index]
+        return used(listed(meant.listed, index, time, value)), +refused
+
+    def _look_up(self, names: _Names, keys: Texts, labels: Callable[[int], Labels]) -> _List:
+        with self._lock:
+            known = self._of(names)
+            numbers = known.table.find(keys)
+            missing = np.flatnonzero(numbers == _UNKNOWN)
+            if not len(missing):
+                return self._list(names, known, numbers)
+        # Outside of the lock: this takes a while, and others need not wait for it.
+        places = [_placed(labels, at, names[0]) for at in missing.tolist()]
+        with self._lock:
+            known.learn(keys.take(missing), places)
+            return self._list(names, known, known.table.find(keys))
+
+    def _list(self, names: _Names, known: _Known, numbers: Int64s) -> _List:
+        if self._known.get(names) is not known:  # forgotten meanwhile
+            return known.list(numbers)
+        key = names, numbers.astype(np.uint32).tobytes()
+        found = self._lists.get(key)
+        if found is not None:
+            self._lists.move_to_end(key)
+            return found
+        found = self._lists[key] = known.list(numbers)
+        self._listed += len(numbers)
+        while self._listed > _MOST_LISTED and len(self._lists) > 1:
+            self._listed -= len(self._lists.popitem(last=False)[1].series)
+        return found
+
+    def _of(self, names: _Names) -> _Known:
+        roster = current()
+        known = self._known.get(names)
+        full = sum(len(known.table) for known in self._known.values()) > _MOST
+        if full or (known is not None and known.roster is not roster):
+            # Numbers of keys begin anew, so that what is kept by them is of no use.
+            self._known.clear()
+            self._lists.clear()
+            self._listed = 0
+            known = None
+        if known is None:
+            known = self._known[names] = _Known(roster)
+        return known
 
 
 def _placed(labels: Callable[[int], Labels], at: int, project: str) -> Placed | str:
@@ -101,27 +177,33 @@ def _placed(labels: Callable[[int], Labels], at: int, project: str) -> Placed | 
         return "name" if error.field == "metric" else "labels"
 
 
+def _known(meant: _List, index: Uint32s, time: Int64s, value: Float64s, refused: Counter[str]) -> _Columns:
+    """The samples whose labels mean a series."""
+    if not (meant.series < 0).any():
+        return index, time, value
+    row = meant.series[index]
+    for at, reason in enumerate(_REASONS):
+        refused[reason] += int(np.count_nonzero(row == _UNKNOWN - 1 - at))
+    good = row >= 0
+    return index[good], time[good], value[good]
+
+
+def _timely(index: Uint32s, time: Int64s, value: Float64s, refused: Counter[str]) -> _Columns:
+    """The samples between 1970 and 2100."""
+    if not len(time) or (time.min() >= 0 and time.max() <= MAX_TIME_MS):
+        return index, time, value
+    return _kept((time >= 0) & (time <= MAX_TIME_MS), index, time, value, refused, "time")
+
+
 def _kept(
-    good: "np.typing.NDArray[np.bool_]", row: Int64s, time: Int64s, value: Float64s
-) -> tuple[Int64s, Int64s, Float64s]:
-    return (row, time, value) if good.all() else (row[good], time[good], value[good])
+    good: NDArray[np.bool_], index: Uint32s, time: Int64s, value: Float64s, refused: Counter[str], reason: str
+) -> _Columns:
+    refused[reason] += len(good) - int(np.count_nonzero(good))
+    return index[good], time[good], value[good]
 
 
-def _in_our_units(value: Float64s, factors: Float64s) -> Float64s:
-    changed = factors != 1.0
-    if not changed.any():
-        return value
+def _in_our_units(value: Float64s, factor: Float64s) -> Float64s:
+    changed = factor != 1.0
     value = value.copy()
-    value[changed] = round_significant(value[changed] * factors[changed])
+    value[changed] = round_significant(value[changed] * factor[changed])
     return value
-
-
-def _batch(series: Sequence[Series], row: Int64s, time: Int64s, value: Float64s) -> SampleBatch:
-    """Only the series that have a sample, in the order in which the request has them."""
-    first = np.full(len(series), -1, np.int64)
-    first[row[::-1]] = np.arange(len(row) - 1, -1, -1)
-    used = np.flatnonzero(first >= 0)
-    used = used[np.argsort(first[used])]
-    place_of = np.empty(len(series), np.uint32)
-    place_of[used] = np.arange(len(used), dtype=np.uint32)
-    return SampleBatch([series[at] for at in used.tolist()], place_of[row], time, value)

@@ -19,9 +19,11 @@ from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.batch import SampleBatch
 from jobmeter.model.log import LogLine
 from jobmeter.model.record import Records, decode_records
+from jobmeter.model.roster import listed
 from jobmeter.model.series import DEFAULT_PROJECT, MAX_LABELS, Series, check_series
 from jobmeter.settings import Limits
 from jobmeter.wire.native.logs import decode_lines
+from jobmeter.wire.native.sections import SECTIONS, Section
 
 MAGIC = b"JM"
 VERSION = 1
@@ -183,16 +185,30 @@ def _samples(payload: bytes, project: str, series_left: int) -> SampleBatch:
         raise InvalidRequestError(
             f"a frame of {len(payload)} bytes cannot hold {series_count} series and {sample_count} samples", "frame"
         )
-    series, at = _descriptors(payload, series_count, project)
-    if len(payload) - at != columns:
-        raise InvalidRequestError(f"{columns} bytes must follow the series of a frame, {len(payload) - at} do", "frame")
+    at = len(payload) - columns
+    section = _section(payload, at, series_count, project)
     counts = np.frombuffer(payload, "<u4", series_count, at)
     if int(counts.sum(dtype=np.uint64)) != sample_count:
         raise InvalidRequestError(f"the counts of the series do not add up to {sample_count}", "series")
     at += 4 * series_count
     times = np.frombuffer(payload, "<i8", sample_count, at).astype(np.int64)
     values = np.frombuffer(payload, "<f8", sample_count, at + 8 * sample_count).astype(np.float64)
-    return SampleBatch(series, np.repeat(np.arange(series_count, dtype=np.uint32), counts), times, values)
+    places = np.arange(series_count, dtype=np.uint32) if section.places is None else section.places
+    return listed(section.series, np.repeat(places, counts), times, values)
+
+
+def _section(payload: bytes, end: int, count: int, project: str) -> Section:
+    """The series of a frame, whose descriptors reach to ``end``."""
+    data = payload[: _LENGTH.size] + payload[_COUNTS.size : end]
+    known = SECTIONS.find(project, data)
+    if known is not None:
+        return known
+    series, at = _descriptors(payload, count, project)
+    if at != end:
+        raise InvalidRequestError(
+            f"{len(payload) - end} bytes must follow the series of a frame, {len(payload) - at} do", "frame"
+        )
+    return SECTIONS.keep(project, data, series)
 
 
 def _descriptors(payload: bytes, count: int, project: str) -> tuple[list[Series], int]:

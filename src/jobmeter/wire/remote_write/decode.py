@@ -3,16 +3,19 @@
 https://prometheus.io/docs/specs/prw/remote_write_spec/ and https://prometheus.io/docs/specs/prw/remote_write_spec_2_0/
 """
 
-import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from jobmeter.errors import InvalidRequestError
+from jobmeter.kernel.remote_write import Scanned, scan_1, scan_2
+from jobmeter.kernel.table import Texts
 from jobmeter.model.batch import Float64s, Int64s, Uint32s
 from jobmeter.wire.remote_write.samples import read
-from jobmeter.wire.remote_write.scalar import Field, fields, label
+from jobmeter.wire.remote_write.scalar import fields, label
 from jobmeter.wire.remote_write.symbols import SYMBOLS, references
 from jobmeter.wire.remote_write.walk import Octets, Walked, padded, split, walk
 
@@ -36,7 +39,7 @@ class Written:
     ``time`` int64[n] ms. ``stale`` counts markers of a series' end, ``not_finite`` other values that are no number.
     """
 
-    keys: list[bytes]
+    keys: Sequence[bytes]
     labels: Callable[[int], Labels]
     index: Uint32s
     time: Int64s
@@ -49,47 +52,86 @@ class Written:
 
 def decode_1(data: bytes) -> Written:
     """A ``prometheus.WriteRequest``. Metadata is passed over. Raises InvalidRequestError."""
-    ((starts, ends),) = split(data, (_SERIES_1,), MOST_PARTS)
-    octets = padded(data)
-    walked = walk(data, octets, starts, ends, packed=False)
-    names = walked.names
-
-    def labels(place: int) -> Labels:
-        return _texts(label(names[place], begin, stop) for _, _, begin, stop in _parts(names[place]))
-
-    return _written(data, octets, walked, names, labels, _HISTOGRAMS_1, _EXEMPLARS_1)
+    scanned = scan_1(data, MOST_PARTS)
+    if scanned is None:
+        return arrays_1(data)
+    names = Texts(data, scanned.begin, scanned.end)
+    return _scanned(scanned, names, _of_names(names))
 
 
 def decode_2(data: bytes) -> Written:
     """An ``io.prometheus.write.v2.Request``. Metadata is passed over. Raises InvalidRequestError."""
+    scanned = scan_2(data, MOST_PARTS)
+    if scanned is None:
+        return arrays_2(data)
+    symbols = Texts(data, scanned.begin, scanned.end)
+    refs, edges = scanned.refs, scanned.edges
+    return _scanned(scanned, _numbered(symbols, refs, edges), _of_symbols(symbols, refs, edges))
+
+
+def arrays_1(data: bytes) -> Written:
+    """The same as ``decode_1`` without the compiled scan, for whatever it does not read."""
+    ((starts, ends),) = split(data, (_SERIES_1,), MOST_PARTS)
+    octets = padded(data)
+    walked = walk(data, octets, starts, ends, packed=False)
+    return _walked(data, octets, walked, walked.names, _of_names(walked.names), _HISTOGRAMS_1, _EXEMPLARS_1)
+
+
+def arrays_2(data: bytes) -> Written:
+    """The same as ``decode_2`` without the compiled scan, for whatever it does not read."""
     (froms, untils), (starts, ends) = split(data, (_SYMBOL, _SERIES_2), MOST_PARTS)
-    symbols = [data[begin:stop] for begin, stop in zip(froms, untils, strict=True)]
+    symbols = Texts(data, np.array(froms, np.int64), np.array(untils, np.int64))
     octets = padded(data)
     walked = walk(data, octets, starts, ends, packed=True)
     refs, edges = references(walked.names, len(symbols))
-    numbers = SYMBOLS.numbers(symbols)[refs].tobytes()
-    width = len(numbers) // len(refs) if len(refs) else 1
-    cuts = (edges * width).tolist()
-    keys = [numbers[begin:stop] for begin, stop in itertools.pairwise(cuts)]
+    keys = _numbered(symbols, refs, edges)
+    return _walked(data, octets, walked, keys, _of_symbols(symbols, refs, edges), _HISTOGRAMS_2, _EXEMPLARS_2)
 
+
+def _numbered(symbols: Texts, refs: NDArray[Any], edges: Int64s) -> Texts:
+    """Keys of series: the numbers of the symbols that they refer to."""
+    numbers = SYMBOLS.numbers(symbols)[refs]
+    bounds = edges * numbers.itemsize
+    return Texts(numbers.tobytes(), bounds[:-1], bounds[1:])
+
+
+def _of_names(names: Sequence[bytes]) -> Callable[[int], Labels]:
+    def labels(place: int) -> Labels:
+        name = names[place]
+        return _texts(label(name, begin, stop) for _, _, begin, stop in fields(name, 0, len(name)))
+
+    return labels
+
+
+def _of_symbols(symbols: Sequence[bytes], refs: NDArray[Any], edges: Int64s) -> Callable[[int], Labels]:
     def labels(place: int) -> Labels:
         own = [symbols[ref] for ref in refs[edges[place] : edges[place + 1]].tolist()]
         if len(own) % 2:
             raise InvalidRequestError("the references of a series are not in pairs", "labels")
         return _texts(zip(own[::2], own[1::2], strict=True))
 
-    return _written(data, octets, walked, keys, labels, _HISTOGRAMS_2, _EXEMPLARS_2)
+    return labels
 
 
-def _parts(name: bytes) -> Iterator[Field]:
-    return fields(name, 0, len(name))
+def _scanned(scanned: Scanned, keys: Texts, labels: Callable[[int], Labels]) -> Written:
+    return Written(
+        keys=keys,
+        labels=labels,
+        index=scanned.index,
+        time=scanned.time,
+        value=scanned.value,
+        stale=scanned.stale,
+        not_finite=scanned.not_finite,
+        histograms=scanned.histograms,
+        exemplars=scanned.exemplars,
+    )
 
 
-def _written(
+def _walked(
     data: bytes,
     octets: Octets,
     walked: Walked,
-    keys: list[bytes],
+    keys: Sequence[bytes],
     labels: Callable[[int], Labels],
     histograms: int,
     exemplars: int,

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from jobmeter.kernel.table import Texts, new_table
 from jobmeter.model.batch import Int64s, Uint64s
 from jobmeter.wire.remote_write.scalar import damaged
 
@@ -21,22 +22,16 @@ class Symbols:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: dict[bytes, int] = {}
-        self._next = 0
-        self._bytes = 0
+        self._table = new_table()
+        self._base = 0
 
     def numbers(self, symbols: Sequence[bytes]) -> Uint64s:
         """uint64[n]: the number of each text."""
         with self._lock:
-            if len(self._known) > _MOST or self._bytes > _MOST_BYTES:
-                self._known, self._bytes = {}, 0
-            known = self._known
-            for symbol in symbols:
-                if symbol not in known:
-                    known[symbol] = self._next
-                    self._next += 1
-                    self._bytes += len(symbol)
-            return np.fromiter((known[symbol] for symbol in symbols), np.uint64, len(symbols))
+            if len(self._table) > _MOST or self._table.size > _MOST_BYTES:
+                self._base += len(self._table)
+                self._table = new_table()
+            return (self._table.add(Texts.of(symbols)) + self._base).astype(np.uint64)
 
 
 SYMBOLS = Symbols()

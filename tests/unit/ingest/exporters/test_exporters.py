@@ -11,6 +11,7 @@ from jobmeter.ingest.exporters import RULES
 from jobmeter.ingest.exporters.place import owner_of, place
 from jobmeter.ingest.exporters.table import Places
 from jobmeter.model.catalog import CATALOG, Kind, Scope
+from jobmeter.model.roster import Roster
 from jobmeter.model.series import Series
 
 _TEXT = re.compile(r'(\w+)="([^"]*)"')
@@ -252,7 +253,48 @@ def test_what_is_known_is_bounded(monkeypatch):
     for at in range(20):
         found, _, _ = batch(places, [([("__name__", f"m{at}")], 1.0, T)])
         assert found.series[0].metric == f"external.m{at}"
-    assert sum(len(known.slots) for known in places._known.values()) <= 3
+    assert sum(len(known.table) for known in places._known.values()) <= 3
+
+
+def test_lists_of_keys_are_known_again_as_a_whole_and_bounded(monkeypatch):
+    monkeypatch.setattr("jobmeter.ingest.exporters.table._MOST_LISTED", 10)
+    places = Places()
+    rows = [(UP, 1.0, T), (GPU_LABELS, 50.0, T), ([("a", "b")], 1.0, T)]
+    first, refused, _ = batch(places, rows[:2])
+    again, _, _ = batch(places, rows[:2])
+    assert again.series is first.series
+    with_one_refused, refused, _ = batch(places, rows)
+    assert (list(with_one_refused.series), refused) == (list(first.series), {"name": 1})
+    turned, _, _ = batch(places, rows[1::-1])
+    assert [one.metric for one in turned.series] == ["gpu.utilization", "external.up"]
+    for at in range(20):
+        batch(places, [([("__name__", f"m{at}")], 1.0, T)])
+    assert sum(len(kept.series) for kept in places._lists.values()) <= 10
+    after, _, _ = batch(places, rows[:2])
+    assert (list(after.series), after.value.tolist()) == (list(first.series), first.value.tolist())
+
+
+def test_a_series_without_a_sample_is_left_out():
+    places = Places()
+    batch(places, [(UP, 1.0, T), (GPU_LABELS, 50.0, T)])
+    found, refused, _ = batch(places, [(UP, 1.0, T), (GPU_LABELS, -50.0, T)])
+    assert ([one.metric for one in found.series], found.index.tolist(), refused) == (["external.up"], [0], {"value": 1})
+
+
+def test_the_unit_is_that_of_the_labels_even_where_two_mean_the_same_series():
+    percent = [("__name__", "DCGM_FI_DEV_GPU_UTIL"), ("gpu", "0"), ("Hostname", "n")]
+    found, _, _ = batch(Places(), [(percent, 50.0, T), ([*percent, ("UUID", "x")], 25.0, T + 1)])
+    assert (len(found.series), found.value.tolist()) == (1, [0.5, 0.25])
+
+
+def test_another_roster_begins_anew(monkeypatch):
+    places = Places()
+    first, _, _ = batch(places, [(UP, 1.0, T), (GPU_LABELS, 50.0, T)])
+    other = Roster()
+    other.numbers([Series("cpu.usage", job="x")])
+    monkeypatch.setattr("jobmeter.ingest.exporters.table.current", lambda: other)
+    again, _, _ = batch(places, [(UP, 1.0, T), (GPU_LABELS, 50.0, T)])
+    assert (again.series.roster, list(again.series)) == (other, list(first.series))
 
 
 def test_many_series_are_kept_apart():

@@ -1,0 +1,34 @@
+"""How long each project keeps its samples, asked of the registry once a second at most."""
+
+import threading
+
+from jobmeter.model.retention import Retention
+from jobmeter.model.time import Clock
+from jobmeter.registry.base import Registry
+
+_SECONDS = 1.0
+_MOST = 10_000
+
+
+class Retentions:
+    """What the registry says, up to a second late. Safe for several threads."""
+
+    def __init__(self, registry: Registry, clock: Clock) -> None:
+        self._registry = registry
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._known: dict[str, tuple[float, Retention]] = {}
+
+    def of(self, project: str) -> Retention:
+        """That of a project."""
+        now = self._clock.monotonic()
+        with self._lock:
+            found = self._known.get(project)
+        if found is not None and 0 <= now - found[0] < _SECONDS:
+            return found[1]
+        retention = self._registry.retention(project)
+        with self._lock:
+            if len(self._known) >= _MOST:
+                self._known.clear()
+            self._known[project] = now, retention
+        return retention

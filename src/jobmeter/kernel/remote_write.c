@@ -1,0 +1,245 @@
+/* Where the parts of a Prometheus remote-write request lie.
+ *
+ * https://protobuf.dev/programming-guides/encoding/
+ *
+ * What is damaged, or encoded in a way that no known sender uses, ends the scan with ODD: the decoder in Python then
+ * reads the message or says what is wrong with it.
+ */
+#include <string.h>
+
+#include "common.h"
+
+enum { READ = 0, ODD = 1, NO_ROOM = 2 };
+enum { SERIES, ROWS, STALE, NOT_FINITE, HISTOGRAMS, EXEMPLARS, SYMBOLS, REFERENCES };
+enum { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 };
+
+#define STALE_BITS UINT64_C(0x7FF0000000000002)
+#define EXPONENT UINT64_C(0x7FF0000000000000)
+
+typedef struct {
+    const uint8_t *data;
+    int64_t at, end;
+} reader;
+
+typedef struct {
+    uint64_t tag;
+    int64_t begin, content, end;
+} field;
+
+typedef struct {
+    uint32_t *index;
+    int64_t *time;
+    uint64_t *value;
+    int64_t room;
+    int64_t *counts;
+} rows;
+
+static inline int read_varint(reader *from, uint64_t *number) {
+    uint64_t sum = 0;
+    if (from->at < from->end && from->data[from->at] < 128) {
+        *number = from->data[from->at++];
+        return READ;
+    }
+    for (int shift = 0; shift < 70; shift += 7) {
+        if (from->at >= from->end) return ODD;
+        uint64_t byte = from->data[from->at++];
+        if (shift == 63 && byte > 1) return ODD;
+        sum |= (byte & 127) << shift;
+        if (byte < 128) {
+            *number = sum;
+            return READ;
+        }
+    }
+    return ODD;
+}
+
+/* The next field; the reader stands behind it afterwards. */
+static inline int read_field(reader *from, field *found) {
+    uint64_t size;
+    found->begin = from->at;
+    if (read_varint(from, &found->tag)) return ODD;
+    if (found->tag < 8 || found->tag > UINT32_MAX) return ODD;
+    found->content = from->at;
+    switch (found->tag & 7) {
+    case VARINT:
+        if (read_varint(from, &size)) return ODD;
+        break;
+    case FIXED64:
+    case FIXED32:
+        size = (found->tag & 7) == FIXED64 ? 8 : 4;
+        if ((uint64_t)(from->end - from->at) < size) return ODD;
+        from->at += (int64_t)size;
+        break;
+    case BYTES:
+        if (read_varint(from, &size)) return ODD;
+        if ((uint64_t)(from->end - from->at) < size) return ODD;
+        found->content = from->at;
+        from->at += (int64_t)size;
+        break;
+    default:
+        return ODD;
+    }
+    found->end = from->at;
+    return READ;
+}
+
+static uint64_t load_64(const uint8_t *data) {
+    uint64_t sum = 0;
+    for (int place = 0; place < 8; place++) sum |= (uint64_t)data[place] << (8 * place);
+    return sum;
+}
+
+static inline int read_sample(const uint8_t *data, const field *part, int64_t series, rows *to) {
+    reader inside = {data, part->content, part->end};
+    uint64_t value = 0, time = 0;
+    field one;
+    while (inside.at < inside.end) {
+        if (read_field(&inside, &one)) return ODD;
+        if (one.tag == 0x09) {
+            value = load_64(data + one.content);
+        } else if (one.tag == 0x10) {
+            reader number = {data, one.content, one.end};
+            if (read_varint(&number, &time)) return ODD;
+        }
+    }
+    if ((value & EXPONENT) == EXPONENT) {
+        to->counts[value == STALE_BITS ? STALE : NOT_FINITE]++;
+        return READ;
+    }
+    int64_t row = to->counts[ROWS];
+    if (row >= to->room) return NO_ROOM;
+    to->index[row] = (uint32_t)series;
+    to->value[row] = value;
+    memcpy(&to->time[row], &time, sizeof time);
+    to->counts[ROWS] = row + 1;
+    return READ;
+}
+
+/* A series of 1.0: label fields, one after the other, are its name. */
+static int read_series_1(const uint8_t *data, const field *part, int64_t *begin, int64_t *end, rows *to) {
+    reader inside = {data, part->content, part->end};
+    int64_t series = to->counts[SERIES];
+    field one;
+    *begin = *end = part->content;
+    while (inside.at < inside.end) {
+        int result = read_field(&inside, &one);
+        if (result) return result;
+        switch (one.tag) {
+        case 0x0A:
+            if (one.begin != *end) return ODD;
+            *end = one.end;
+            break;
+        case 0x12:
+            result = read_sample(data, &one, series, to);
+            if (result) return result;
+            break;
+        case 0x1A:
+            to->counts[EXEMPLARS]++;
+            break;
+        case 0x22:
+            to->counts[HISTOGRAMS]++;
+            break;
+        }
+    }
+    to->counts[SERIES] = series + 1;
+    return READ;
+}
+
+/* counts: int64[8], zeros. name_begin, name_end: int64[series_room]; index, time, value: [rows_room]. */
+EXPORTED int64_t jobmeter_remote_write_1(const uint8_t *data, int64_t size, int64_t most, int64_t *name_begin,
+                                         int64_t *name_end, int64_t series_room, uint32_t *index, int64_t *time,
+                                         uint64_t *value, int64_t rows_room, int64_t *counts) {
+    reader body = {data, 0, size};
+    rows to = {index, time, value, rows_room, counts};
+    field one;
+    for (int64_t parts = 0; body.at < size; parts++) {
+        if (parts == most || read_field(&body, &one)) return ODD;
+        if (one.tag != 0x0A) continue;
+        int64_t series = counts[SERIES];
+        if (series >= series_room) return NO_ROOM;
+        int result = read_series_1(data, &one, name_begin + series, name_end + series, &to);
+        if (result) return result;
+    }
+    return READ;
+}
+
+typedef struct {
+    uint32_t *refs;
+    int64_t room;
+    uint32_t highest;
+} references;
+
+static int read_references(const uint8_t *data, const field *part, references *to, int64_t *counts) {
+    reader inside = {data, part->content, part->end};
+    while (inside.at < inside.end) {
+        uint64_t number;
+        int64_t begin = inside.at, place = counts[REFERENCES];
+        if (read_varint(&inside, &number)) return ODD;
+        if (number >= UINT32_MAX || inside.at - begin > 5) return ODD;
+        if (place >= to->room) return NO_ROOM;
+        to->refs[place] = (uint32_t)number;
+        if (number > to->highest) to->highest = (uint32_t)number;
+        counts[REFERENCES] = place + 1;
+    }
+    return READ;
+}
+
+/* A series of 2.0: one field of references, before everything else, is its name. */
+static int read_series_2(const uint8_t *data, const field *part, references *refs, rows *to) {
+    reader inside = {data, part->content, part->end};
+    int64_t series = to->counts[SERIES];
+    field one;
+    while (inside.at < inside.end) {
+        int result = read_field(&inside, &one);
+        if (result) return result;
+        switch (one.tag) {
+        case 0x08:
+            return ODD;
+        case 0x0A:
+            if (one.begin != part->content) return ODD;
+            result = read_references(data, &one, refs, to->counts);
+            break;
+        case 0x12:
+            result = read_sample(data, &one, series, to);
+            break;
+        case 0x1A:
+            to->counts[HISTOGRAMS]++;
+            break;
+        case 0x22:
+            to->counts[EXEMPLARS]++;
+            break;
+        }
+        if (result) return result;
+    }
+    to->counts[SERIES] = series + 1;
+    return READ;
+}
+
+/* counts: int64[8], zeros. symbol_begin, symbol_end: int64[symbol_room]; edges: int64[series_room + 1], where the
+ * references of each series begin in refs: uint32[refs_room]; index, time, value: [rows_room]. */
+EXPORTED int64_t jobmeter_remote_write_2(const uint8_t *data, int64_t size, int64_t most, int64_t *symbol_begin,
+                                         int64_t *symbol_end, int64_t symbol_room, int64_t *edges,
+                                         int64_t series_room, uint32_t *refs, int64_t refs_room, uint32_t *index,
+                                         int64_t *time, uint64_t *value, int64_t rows_room, int64_t *counts) {
+    reader body = {data, 0, size};
+    rows to = {index, time, value, rows_room, counts};
+    references named = {refs, refs_room, 0};
+    field one;
+    edges[0] = 0;
+    for (int64_t parts = 0; body.at < size; parts++) {
+        if (parts == most || read_field(&body, &one)) return ODD;
+        if (one.tag == 0x22) {
+            int64_t symbol = counts[SYMBOLS];
+            if (symbol >= symbol_room) return NO_ROOM;
+            symbol_begin[symbol] = one.content;
+            symbol_end[symbol] = one.end;
+            counts[SYMBOLS] = symbol + 1;
+        } else if (one.tag == 0x2A) {
+            if (counts[SERIES] >= series_room) return NO_ROOM;
+            int result = read_series_2(data, &one, &named, &to);
+            if (result) return result;
+            edges[counts[SERIES]] = counts[REFERENCES];
+        }
+    }
+    return counts[REFERENCES] && named.highest >= counts[SYMBOLS] ? ODD : READ;
+}

@@ -1,0 +1,98 @@
+"""Where the parts of a Prometheus remote-write request lie, found in one pass (``remote_write.c``)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jobmeter.kernel.bind import DATA, PLACE, SIZE, Function, bind
+from jobmeter.kernel.library import pointer
+from jobmeter.kernel.scratch import scratch
+
+Int64s = NDArray[np.int64]
+
+_READ, _NO_ROOM = 0, 2
+_SERIES, _ROWS, _STALE, _NOT_FINITE, _HISTOGRAMS, _EXEMPLARS, _SYMBOLS, _REFERENCES = range(8)
+_LEAST = 64
+_USUAL, _SHORTEST = 16, 2
+"""Bytes of a sample at least: of the usual ones, and of any. A reference takes half of that or more."""
+
+_SCAN_1 = bind("jobmeter_remote_write_1", [DATA, *[SIZE] * 2, *[PLACE] * 2, SIZE, *[PLACE] * 3, SIZE, PLACE], SIZE)
+_SCAN_2 = bind(
+    "jobmeter_remote_write_2",
+    [DATA, *[SIZE] * 2, *[PLACE] * 2, SIZE, PLACE, SIZE, PLACE, SIZE, *[PLACE] * 3, SIZE, PLACE],
+    SIZE,
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scanned:
+    """The finite samples of a request (``index`` uint32[n]: of which series, ``time`` int64[n], ``value`` float64[n]).
+
+    Version 1: the label fields of series i lie at ``begin[i]:end[i]`` (int64). Version 2: symbol i lies there, and
+    series i refers to the symbols ``refs[edges[i]:edges[i + 1]]`` (uint32, all of them below the number of symbols).
+    """
+
+    series: int
+    begin: Int64s
+    end: Int64s
+    index: NDArray[np.uint32]
+    time: Int64s
+    value: NDArray[np.float64]
+    stale: int
+    not_finite: int
+    histograms: int
+    exemplars: int
+    edges: Int64s
+    refs: NDArray[np.uint32]
+
+
+def scan_1(data: bytes, most: int) -> Scanned | None:
+    """A ``prometheus.WriteRequest`` of at most ``most`` parts; None if it is odd, damaged, or there is no library."""
+    return None if _SCAN_1 is None else _roomy(data, most, _SCAN_1, second=False)
+
+
+def scan_2(data: bytes, most: int) -> Scanned | None:
+    """The same for an ``io.prometheus.write.v2.Request``."""
+    return None if _SCAN_2 is None else _roomy(data, most, _SCAN_2, second=True)
+
+
+def _roomy(data: bytes, most: int, scan: Function, *, second: bool) -> Scanned | None:
+    """First with the room that a usual message needs, then with what any of its size may need."""
+    result, scanned = _scan(data, most, _USUAL, scan, second=second)
+    if result == _NO_ROOM:
+        result, scanned = _scan(data, most, _SHORTEST, scan, second=second)
+    return scanned if result == _READ else None
+
+
+def _scan(data: bytes, most: int, least: int, scan: Function, *, second: bool) -> tuple[int, Scanned]:
+    size = len(data)
+    parts = rows = size // least + _LEAST
+    begin, end = scratch("begin", np.int64, parts), scratch("end", np.int64, parts)
+    edges = scratch("edges", np.int64, parts + 1 if second else 0)
+    refs = scratch("refs", np.uint32, 2 * rows if second else 0)
+    index = scratch("index", np.uint32, rows)
+    time, value = scratch("time", np.int64, rows), scratch("value", np.float64, rows)
+    counts = np.zeros(8, np.int64)
+    names = (data, size, most, pointer(begin), pointer(end), parts)
+    samples = (pointer(index), pointer(time), pointer(value), rows, pointer(counts))
+    between = (pointer(edges), parts, pointer(refs), 2 * rows) if second else ()
+    result = int(scan(*names, *between, *samples))
+    told = counts.tolist()
+    named, kept = told[_SYMBOLS if second else _SERIES], told[_ROWS]
+    # Copies: the room is used again.
+    scanned = Scanned(
+        series=told[_SERIES],
+        begin=begin[:named].copy(),
+        end=end[:named].copy(),
+        index=index[:kept].copy(),
+        time=time[:kept].copy(),
+        value=value[:kept].copy(),
+        stale=told[_STALE],
+        not_finite=told[_NOT_FINITE],
+        histograms=told[_HISTOGRAMS],
+        exemplars=told[_EXEMPLARS],
+        edges=edges[: told[_SERIES] + 1].copy(),
+        refs=refs[: told[_REFERENCES]].copy(),
+    )
+    return result, scanned

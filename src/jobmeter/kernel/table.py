@@ -1,0 +1,175 @@
+"""Texts by number: each text has one, counted from 0 in the order in which they came (``table.c``)."""
+
+import os
+from collections.abc import Sequence
+from itertools import repeat
+from typing import Protocol, TypeVar, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jobmeter.kernel.bind import DATA, PLACE, SIZE, Function, bind
+from jobmeter.kernel.library import pointer
+
+Int64s = NDArray[np.int64]
+T = TypeVar("T", bound=np.generic)
+
+_ARRAYS = [PLACE, PLACE, SIZE, PLACE, PLACE, SIZE, *[PLACE] * 3, SIZE, PLACE]
+_FIND = bind("jobmeter_table_find", [DATA, *_ARRAYS])
+_ADD = bind("jobmeter_table_add", [DATA, *_ARRAYS], SIZE)
+_PLACE_ALL = bind("jobmeter_table_place", [PLACE, SIZE, PLACE, SIZE])
+
+_FIRST_TEXTS, _FIRST_BYTES = 1_024, 65_536
+_SPARSE = 2
+"""Slots for each text at least."""
+
+
+class Texts(Sequence[bytes]):
+    """Pieces of one text, as a sequence of bytes that are cut out when they are asked for.
+
+    ``begin`` and ``end``: int64[n], contiguous, within ``data``.
+    """
+
+    __slots__ = ("begin", "data", "end")
+
+    def __init__(self, data: bytes, begin: Int64s, end: Int64s) -> None:
+        self.data = data
+        self.begin = begin
+        self.end = end
+
+    @classmethod
+    def of(cls, texts: Sequence[bytes]) -> "Texts":
+        """The same for texts that lie anywhere."""
+        if isinstance(texts, Texts):
+            return texts
+        edges = np.zeros(len(texts) + 1, np.int64)
+        np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)), out=edges[1:])
+        return cls(b"".join(texts), edges[:-1], edges[1:])
+
+    def take(self, places: Int64s) -> "Texts":
+        """Some of them."""
+        return Texts(self.data, self.begin[places], self.end[places])
+
+    def __len__(self) -> int:
+        return len(self.begin)
+
+    @overload
+    def __getitem__(self, at: int) -> bytes: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[bytes]: ...
+    def __getitem__(self, at: int | slice) -> bytes | list[bytes]:
+        """One text, or a list of some."""
+        if isinstance(at, slice):
+            ends = zip(self.begin[at].tolist(), self.end[at].tolist(), strict=True)
+            return [self.data[begin:end] for begin, end in ends]
+        return self.data[int(self.begin[at]) : int(self.end[at])]
+
+
+class Table(Protocol):
+    """Numbers of texts. Not safe for several threads."""
+
+    def __len__(self) -> int:
+        """How many texts have a number."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Bytes of all texts together."""
+        ...
+
+    def find(self, texts: Texts) -> Int64s:
+        """int64[n]: the number of each, -1 for what has none."""
+        ...
+
+    def add(self, texts: Texts) -> Int64s:
+        """int64[n]: the number of each, those that had none being given the next ones."""
+        ...
+
+
+class DictTable:
+    """See ``Table``; without the library."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[bytes, int] = {}
+        self.size = 0
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def find(self, texts: Texts) -> Int64s:
+        """See ``Table.find``."""
+        return np.fromiter(map(self._numbers.get, texts[:], repeat(-1)), np.int64, len(texts))
+
+    def add(self, texts: Texts) -> Int64s:
+        """See ``Table.add``."""
+        numbers = self._numbers
+        for text in texts[:]:
+            if text not in numbers:
+                numbers[text] = len(numbers)
+                self.size += len(text)
+        return self.find(texts)
+
+
+class CompiledTable:
+    """See ``Table``."""
+
+    def __init__(self, find: Function, add: Function, place: Function) -> None:
+        self._functions = find, add, place
+        self._key = np.frombuffer(os.urandom(16), np.uint64) | np.uint64(1)
+        self._slots = np.zeros(_SPARSE * _FIRST_TEXTS, np.uint32)
+        self._hashes = np.empty(_FIRST_TEXTS, np.uint64)
+        self._edges = np.zeros(_FIRST_TEXTS + 1, np.int64)
+        self._memory = np.empty(_FIRST_BYTES, np.uint8)
+        self._known = 0
+
+    def __len__(self) -> int:
+        return self._known
+
+    @property
+    def size(self) -> int:
+        """See ``Table.size``."""
+        return int(self._edges[self._known])
+
+    def find(self, texts: Texts) -> Int64s:
+        """See ``Table.find``."""
+        return self._call(self._functions[0], texts)[0]
+
+    def add(self, texts: Texts) -> Int64s:
+        """See ``Table.add``."""
+        self._reserve(len(texts), int((texts.end - texts.begin).sum()))
+        numbers, known = self._call(self._functions[1], texts)
+        self._known = int(known)
+        return numbers
+
+    def _call(self, function: Function, texts: Texts) -> tuple[Int64s, int]:
+        count = len(texts)
+        numbers = np.empty(count, np.int64)
+        wanted = (texts.data, pointer(texts.begin), pointer(texts.end), count, pointer(self._key))
+        slots = (pointer(self._slots), len(self._slots))
+        held = (pointer(self._hashes), pointer(self._edges), pointer(self._memory), self._known)
+        return numbers, function(*wanted, *slots, *held, pointer(numbers))
+
+    def _reserve(self, texts: int, size: int) -> None:
+        known, used = self._known, self.size
+        if known + texts > len(self._hashes):
+            room = max(2 * len(self._hashes), known + texts)
+            self._hashes = _grown(self._hashes, known, room)
+            self._edges = _grown(self._edges, known + 1, room + 1)
+        if used + size > len(self._memory):
+            self._memory = _grown(self._memory, used, max(2 * len(self._memory), used + size))
+        if _SPARSE * (known + texts) > len(self._slots):
+            self._slots = np.zeros(1 << (_SPARSE * (known + texts) - 1).bit_length(), np.uint32)
+            self._functions[2](pointer(self._slots), len(self._slots), pointer(self._hashes), known)
+
+
+def _grown(array: NDArray[T], used: int, room: int) -> NDArray[T]:
+    grown = np.empty(room, array.dtype)
+    grown[:used] = array[:used]
+    return grown
+
+
+def new_table() -> Table:
+    """An empty table."""
+    if _FIND is None or _ADD is None or _PLACE_ALL is None:
+        return DictTable()
+    return CompiledTable(_FIND, _ADD, _PLACE_ALL)

@@ -1,0 +1,127 @@
+"""Series by small numbers, so that what is known of them lies in arrays: batches of known series need no objects."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from typing import overload
+
+import numpy as np
+
+from jobmeter.model.batch import Float64s, Int64s, SampleBatch, SeriesKeys, Uint32s, Uint64s
+from jobmeter.model.series import Series
+
+MOST = 1_000_000
+_FIRST = 1_024
+
+
+class Roster:
+    """Every series seen since the roster was begun, numbered from 0. Safe for several threads.
+
+    Nothing is taken out: a full roster is replaced by an empty one (see ``current``), and lives as long as a batch that
+    refers to it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._numbers: dict[Series, int] = {}
+        self._series: list[Series] = []
+        self._job: Uint64s = np.empty(_FIRST, np.uint64)
+        self._id: Uint64s = np.empty(_FIRST, np.uint64)
+
+    def __len__(self) -> int:
+        return len(self._series)
+
+    @property
+    def full(self) -> bool:
+        """Whether it is time for another one."""
+        return len(self._series) >= MOST
+
+    def numbers(self, series: Sequence[Series]) -> Int64s:
+        """int64[n]: the number of each, those that have none being given the next ones."""
+        with self._lock:
+            known = self._numbers
+            for one in series:
+                if one not in known:
+                    self._add(one)
+            return np.fromiter(map(known.__getitem__, series), np.int64, len(series))
+
+    def series(self, numbers: Int64s) -> list[Series]:
+        """The series that have these numbers."""
+        held = self._series
+        return [held[number] for number in numbers.tolist()]
+
+    def keys(self, numbers: Int64s) -> SeriesKeys:
+        """The keys of the series that have these numbers."""
+        return SeriesKeys(self._job[numbers], self._id[numbers])
+
+    def _add(self, one: Series) -> None:
+        number = len(self._series)
+        if number == len(self._job):
+            # New arrays: a reader holds either the old ones or these, and finds its series in both.
+            self._job, self._id = (np.concatenate((held, np.empty_like(held))) for held in (self._job, self._id))
+        self._job[number], self._id[number] = one.job_key, one.id
+        self._series.append(one)
+        self._numbers[one] = number
+
+
+class SeriesList(Sequence[Series]):
+    """Different series of one roster: ``numbers`` int64[n], each once. The objects are looked up when asked for.
+
+    Whoever sends the same series again and again is given the very same list: what follows from it may be kept by it,
+    in a ``WeakKeyDictionary``.
+    """
+
+    __slots__ = ("__weakref__", "_keys", "_series", "numbers", "roster")
+
+    def __init__(self, roster: Roster, numbers: Int64s) -> None:
+        self.roster = roster
+        self.numbers = numbers
+        self._keys: SeriesKeys | None = None
+        self._series: list[Series] | None = None
+
+    @property
+    def keys(self) -> SeriesKeys:
+        """The keys, in the order of the series."""
+        if self._keys is None:
+            self._keys = self.roster.keys(self.numbers)
+        return self._keys
+
+    def take(self, places: Int64s) -> "SeriesList":
+        """Some of them, each once."""
+        return SeriesList(self.roster, self.numbers[places])
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @overload
+    def __getitem__(self, at: int) -> Series: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Series]: ...
+    def __getitem__(self, at: int | slice) -> Series | list[Series]:
+        """One of them, or a list of some."""
+        if self._series is None:
+            self._series = self.roster.series(self.numbers)
+        return self._series[at]
+
+    def __iter__(self) -> Iterator[Series]:
+        return iter(self[:])
+
+
+def listed(series: SeriesList, index: Uint32s, time: Int64s, value: Float64s) -> SampleBatch:
+    """A batch of them, which knows its keys."""
+    return SampleBatch(series, index, time, value, series.keys)
+
+
+class _Current:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._roster = Roster()
+
+    def get(self) -> Roster:
+        with self._lock:
+            if self._roster.full:
+                self._roster = Roster()
+            return self._roster
+
+
+current = _Current().get
+"""The roster of this process; another one once it is full: whoever keeps numbers asks whether it is still the same."""

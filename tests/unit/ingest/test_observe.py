@@ -1,0 +1,182 @@
+"""What the registry is told, against a slow model that keeps one entry a thing."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.fakes import NOW, FakeRegistry, SetClock
+
+from jobmeter.errors import UnavailableError
+from jobmeter.ingest.observe import NOTICEABLE_MS, Observer
+from jobmeter.model.batch import SampleBatch
+from jobmeter.model.log import LogLine
+from jobmeter.model.roster import Roster
+from jobmeter.model.series import Series
+from jobmeter.model.time import MINUTE, SECOND
+from jobmeter.registry.base import Observation
+
+SERIES = [
+    Series("cpu.usage", job="a", replica="worker-0", node="n1"),
+    Series("memory.usage", job="a", replica="worker-0", node="n1"),
+    Series("cpu.usage", job="a", replica="worker-1", attempt=1, node="n2", cluster="c"),
+    Series("gpu.power", job="a", replica="worker-1", node="n2", device="gpu0"),
+    Series("node.load1", node="n1"),
+    Series("node.load1", project="other", node="n1"),
+    Series("app.loss", project="other", job="a"),
+    Series("app.nothing"),
+]
+PLACES = ("project", "job", "replica", "attempt", "cluster", "node", "device")
+
+moments = st.one_of(st.integers(-90, 90), st.integers(-20, 20).map(lambda ten: ten * 10)).map(lambda at: at * SECOND)
+steps = st.one_of(
+    st.tuples(st.just("batch"), st.lists(st.tuples(st.integers(0, len(SERIES) - 1), moments), max_size=8)),
+    st.tuples(st.just("lines"), st.lists(st.tuples(st.sampled_from("ab"), moments), max_size=3)),
+    st.tuples(st.just("flush"), st.none()),
+    st.tuples(st.just("forget"), st.none()),
+    st.tuples(st.just("wait"), st.integers(0, 100)),
+    st.tuples(st.just("fail"), st.booleans()),
+)
+
+
+class Model:
+    """The same rules, thing by thing."""
+
+    def __init__(self, registry, clock, many=1_000):
+        self.registry, self.clock, self.many = registry, clock, many
+        self.told, self.waiting = {}, {}
+
+    def see(self, rows):
+        seen: dict[tuple[object, ...], tuple[int, int]] = {}
+        for thing, time in rows:
+            first, last = seen.get(thing, (time, time))
+            seen[thing] = min(first, time), max(last, time)
+        urgent = {thing: times for thing, times in seen.items() if self.is_urgent(thing, times)}
+        for thing, times in seen.items():
+            if thing not in urgent and times[1] > self.told[thing][1]:
+                widen(self.waiting, thing, times)
+        self.tell(urgent)
+
+    def is_urgent(self, thing, times):
+        if thing not in self.told or times[0] < self.told[thing][0]:
+            return True
+        gone_on = times[1] - self.told[thing][1]
+        if len(self.told) >= self.many:
+            return gone_on >= min(NOTICEABLE_MS * (1 + len(self.told) // self.many), MINUTE)
+        return gone_on >= NOTICEABLE_MS or (gone_on > 0 and times[1] < self.clock.time_ms - MINUTE)
+
+    def tell(self, things):
+        if things:
+            self.registry.observe(
+                [
+                    Observation(**dict(zip(PLACES, thing, strict=True)), first_ms=first, last_ms=last)
+                    for thing, (first, last) in things.items()
+                ],
+                self.clock.time_ms,
+            )
+        for thing, times in things.items():
+            widen(self.told, thing, times)
+
+    def flush(self):
+        waiting, self.waiting = self.waiting, {}
+        try:
+            self.tell(waiting)
+        except UnavailableError:
+            self.waiting = waiting
+            raise
+
+    def forget(self, project, job):
+        for table in (self.told, self.waiting):
+            for thing in [thing for thing in table if thing[:2] == (project, job)]:
+                del table[thing]
+
+
+def widen(table, thing, times):
+    first, last = table.get(thing, times)
+    table[thing] = min(first, times[0]), max(last, times[1])
+
+
+def place(series):
+    return tuple(getattr(series, name) for name in PLACES)
+
+
+def batch(rows):
+    index = np.array([at for at, _ in rows], np.uint32)
+    return SampleBatch(SERIES, index, np.array([time for _, time in rows], np.int64), np.ones(len(rows)))
+
+
+def line(job, time):
+    return LogLine(project="default", job=job, replica="worker-0", time_ns=time * 1_000_000, text="")
+
+
+def attempt(act, *arguments):
+    try:
+        act(*arguments)
+    except UnavailableError:
+        return "failed"
+    return "done"
+
+
+def take(registry):
+    told = sorted(registry.observations, key=repr)
+    registry.observations.clear()
+    return told
+
+
+@settings(max_examples=200, deadline=None)
+@pytest.mark.parametrize("many", [1_000, 2])
+@given(st.lists(steps, max_size=25))
+def test_what_is_told_is_what_a_slow_model_tells(many, walk):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("jobmeter.ingest.observe._MANY", many)
+        follow(walk, many)
+
+
+def follow(walk, many):
+    ours, theirs, clock = FakeRegistry(), FakeRegistry(), SetClock()
+    observer, model = Observer(ours, clock), Model(theirs, clock, many)
+    for what, content in walk:
+        if what == "batch":
+            rows = [(at, NOW + moment) for at, moment in content]
+            things = [(place(SERIES[at]), time) for at, time in rows if SERIES[at].job or SERIES[at].node]
+            done = attempt(observer.observe, batch(rows)), attempt(model.see, things)
+        elif what == "lines":
+            rows = [(job, NOW + moment) for job, moment in content]
+            things = [(("default", job, "worker-0", 0, "", "", ""), time) for job, time in rows]
+            done = attempt(observer.observe_lines, [line(*row) for row in rows]), attempt(model.see, things)
+        elif what == "flush":
+            done = attempt(observer.flush), attempt(model.flush)
+        elif what == "forget":
+            done = attempt(observer.forget, "default", "a"), attempt(model.forget, "default", "a")
+        elif what == "wait":
+            clock.time_ms += content * SECOND
+            continue
+        else:
+            ours.failure = theirs.failure = UnavailableError("away") if content else None
+            continue
+        assert done[0] == done[1]
+        assert take(ours) == take(theirs)
+
+
+def test_very_many_things_are_forgotten_but_not_what_has_yet_to_be_told(monkeypatch):
+    monkeypatch.setattr("jobmeter.ingest.observe._MOST", 3)
+    registry, clock = FakeRegistry(), SetClock()
+    observer = Observer(registry, clock)
+    observer.observe(batch([(at, NOW) for at in (0, 2, 3)]))
+    observer.observe(batch([(0, NOW + SECOND), (4, NOW)]))
+    take(registry)
+    observer.observe(batch([(4, NOW)]))
+    assert [told.node for told in take(registry)] == ["n1"]
+    observer.flush()
+    assert [(told.job, told.last_ms) for told in registry.observations] == [("a", NOW + SECOND)]
+
+
+def test_another_roster_changes_nothing(monkeypatch):
+    registry, clock = FakeRegistry(), SetClock()
+    observer = Observer(registry, clock)
+    observer.observe(batch([(0, NOW)]))
+    other = Roster()
+    other.numbers(SERIES[::-1])
+    monkeypatch.setattr("jobmeter.ingest.join.current", lambda: other)
+    observer.observe(batch([(at, NOW) for at in range(len(SERIES))]))
+    told = [(seen.project, seen.job, seen.replica, seen.node, seen.device) for seen in registry.observations]
+    assert len(told) == len(set(told)) == 6
