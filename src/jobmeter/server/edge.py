@@ -22,6 +22,8 @@ WATCH_AFTER_SECONDS = 0.05
 """A request that takes longer is watched for a client that goes away."""
 BODIES = 8
 """How many bodies of the largest size may be held at one time."""
+DROPPED = 2
+"""How many times the largest body is read of one that was refused, and dropped."""
 
 
 class Visit(Protocol):
@@ -65,6 +67,7 @@ class Edge:
         self._doors = doors
         self._telemetry = telemetry
         self._room = Room(BODIES * body_bytes)
+        self._most_dropped = DROPPED * body_bytes
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request; take part in the lifespan protocol; refuse WebSockets."""
@@ -81,9 +84,9 @@ class Edge:
             try:
                 if isinstance(visit, JobmeterError):
                     await _refuse(door, exchange, visit)
-                    return
-                await exchange.read_body(visit.body_bytes, self._room)
-                await _while_connected(exchange, visit.serve(exchange))
+                else:
+                    await exchange.read_body(visit.body_bytes, self._room)
+                    await _while_connected(exchange, visit.serve(exchange))
             except ClientGoneError:
                 exchange.status = exchange.status or 499
             except JobmeterError as problem:
@@ -93,6 +96,7 @@ class Edge:
                 await _refuse(door, exchange, JobmeterError("internal error"))
             finally:
                 self._room.give_back(exchange.held)
+        await exchange.drop_rest(self._most_dropped)
         _access.debug(
             "%s %s %s %d %s",
             exchange.call.client,
