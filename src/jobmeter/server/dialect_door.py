@@ -6,12 +6,15 @@ from functools import partial
 
 from jobmeter.access.call import Call
 from jobmeter.access.decide import writes
+from jobmeter.access.principal import Principal
+from jobmeter.access.scope import Scope
 from jobmeter.dialects.base import Answer, Context, Dialect, Match, drive
 from jobmeter.errors import JobmeterError
 from jobmeter.server.commands import perform
 from jobmeter.server.exchange import Exchange, decoded_body
-from jobmeter.server.gate import allowed, authenticated
+from jobmeter.server.gate import allowed, authenticated, within_budget
 from jobmeter.server.services import Services
+from jobmeter.server.turns import Waiting, in_turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +43,24 @@ class DialectDoor:
         return self._dialect.render_error(call, Context(self._services.clock.now_ms(), request_id), error)
 
     async def _serve(self, match: Match, exchange: Exchange) -> None:
-        lanes = self._services.lanes
-        lane = lanes.write if writes(match.operation.action) else lanes.read
-        await exchange.reply(await lane.run(self._answer, match, exchange.call, exchange.request_id))
+        services = self._services
+        lane = services.lanes.write if writes(match.operation.action) else services.lanes.read
+        work = partial(self._begin, match, exchange.call, exchange.request_id)
+        await exchange.reply(await in_turn(services.turns, lane, work))
 
-    def _answer(self, match: Match, call: Call, request_id: str) -> Answer:
+    def _begin(self, match: Match, call: Call, request_id: str) -> Answer | Waiting[Answer]:
         services, operation = self._services, match.operation
         schemes = self._dialect.schemes if match.schemes is None else match.schemes
         principal = authenticated(services, call, request_id, schemes, operation.name, operation.rate)
         scope = allowed(services, call, request_id, principal, operation.action, None)
+        answer = partial(self._answer, match, call, request_id, principal, scope)
+        if writes(operation.action):
+            return answer()
+        within_budget(services, call, request_id, principal, operation.name)
+        return services.turns.begin(principal.id, lambda turn: turn.whole(answer))
+
+    def _answer(self, match: Match, call: Call, request_id: str, principal: Principal, scope: Scope) -> Answer:
+        services, operation = self._services, match.operation
         # Signatures cover the body as sent; an operation reads it uncompressed.
         encoding = call.header("content-encoding").strip().lower()
         if encoding and encoding not in operation.encodings:

@@ -13,6 +13,7 @@ from jobmeter.model.time import Clock
 from jobmeter.query.execute import Executor
 from jobmeter.registry.base import Registry
 from jobmeter.server.telemetry import Telemetry
+from jobmeter.server.turns import Seats, Turns
 from jobmeter.server.work import Lane
 from jobmeter.settings import Settings
 from jobmeter.store.base import Store
@@ -51,3 +52,5 @@ class Services:
     executor: Executor
     telemetry: Telemetry
     lanes: Lanes
+    turns: Turns
+    exports: Seats

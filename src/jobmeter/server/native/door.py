@@ -12,9 +12,24 @@ from jobmeter.dialects.base import Answer, path_parameters
 from jobmeter.errors import JobmeterError, NotFoundError
 from jobmeter.server.dialect_door import DialectVisit
 from jobmeter.server.exchange import Exchange
-from jobmeter.server.native import catalog, events, ingest, jobs, keys, logs, metrics, nodes, problem, share, status
+from jobmeter.server.native import (
+    catalog,
+    events,
+    ingest,
+    jobs,
+    keys,
+    logs,
+    metrics,
+    nodes,
+    problem,
+    samples,
+    share,
+    status,
+    streaming,
+)
 from jobmeter.server.native.endpoint import Endpoint, Stream, run
 from jobmeter.server.services import Services
+from jobmeter.server.turns import in_turn
 
 BASE = "/api/jobmeter/v1"
 SMALL_BODY = 64 * 1024
@@ -22,6 +37,7 @@ SMALL_BODY = 64 * 1024
 ENDPOINTS: Sequence[Endpoint] = (
     *jobs.ENDPOINTS,
     *metrics.ENDPOINTS,
+    *samples.ENDPOINTS,
     *logs.ENDPOINTS,
     *events.ENDPOINTS,
     *share.ENDPOINTS,
@@ -61,12 +77,14 @@ class NativeDoor:
 
     async def _serve(self, endpoint: Endpoint, path: Mapping[str, str], exchange: Exchange) -> None:
         lane = getattr(self._services.lanes, endpoint.lane)
-        result = await lane.run(run, self._services, endpoint, exchange.call, exchange.request_id, path)
+        result: Answer | Stream = await in_turn(
+            self._services.turns,
+            lane,
+            partial(run, self._services, endpoint, exchange.call, exchange.request_id, path),
+            _unwanted,
+        )
         if isinstance(result, Stream):
-            await exchange.begin(result.content_type, result.headers)
-            while (chunk := await lane.run(next, result.chunks, None)) is not None:
-                await exchange.go_on(chunk)
-            await exchange.end()
+            await streaming.send(result, self._services.lanes, lane, exchange)
         else:
             await exchange.reply(result)
 
@@ -76,6 +94,11 @@ class NativeDoor:
         # Made when somebody wants it: it takes longer than all the rest of the start.
         self._document = self._document or await self._services.lanes.control.run(_description)
         await exchange.reply(Answer(200, self._document))
+
+
+def _unwanted(result: object) -> None:
+    if isinstance(result, Stream):
+        result.close()
 
 
 def _description() -> bytes:

@@ -1,7 +1,8 @@
 """What an endpoint of our own API is: its documentation and the function that answers it, in one row."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -14,22 +15,41 @@ from jobmeter.dialects.base import Answer
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.series import check_project
 from jobmeter.server.exchange import decoded_body
-from jobmeter.server.gate import ANYBODY, NOTHING, allowed, authenticated
+from jobmeter.server.gate import ANYBODY, NOTHING, allowed, authenticated, within_budget
 from jobmeter.server.native.arguments import Arguments, Query
 from jobmeter.server.services import Services
+from jobmeter.server.turns import Turn, Waiting
 
 T = TypeVar("T")
 
 PROJECT = Query("project", "Only this project. Default: every project that the key may read.", example="default")
 
 
+def _nothing() -> None:
+    return
+
+
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """An answer of any length, produced piece by piece on a thread."""
+    """An answer of any length, produced piece by piece on a thread.
+
+    ``over`` is called once it is sent or given up, for what it holds beside its pieces. A client that takes nothing for
+    ``patience`` seconds is cut off.
+    """
 
     chunks: Iterator[bytes]
     content_type: str
     headers: tuple[tuple[str, str], ...] = ()
+    over: Callable[[], None] = _nothing
+    patience: float = 3_600.0
+
+    def close(self) -> None:
+        """Stop, wherever it is, and let go of everything. Not while a piece is being produced."""
+        try:
+            if isinstance(self.chunks, Generator):
+                self.chunks.close()
+        finally:
+            self.over()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +94,7 @@ class Endpoint:
     summary: str
     work: Callable[[Ask], msgspec.Struct | Answer | Stream]
     answer: type[msgspec.Struct]
+    answer_type: str = "application/json"
     text: str = ""
     tag: str
     queries: Sequence[Query] = ()
@@ -113,7 +134,43 @@ def let_in(services: Services, endpoint: Endpoint, call: Call, request_id: str, 
 
 def run(
     services: Services, endpoint: Endpoint, call: Call, request_id: str, path: Mapping[str, str]
-) -> Answer | Stream:
-    """Let in and work, on one thread."""
-    result = endpoint.work(let_in(services, endpoint, call, request_id, path))
+) -> "Answer | Stream | Waiting[Answer | Stream]":
+    """Let in and work, on one thread; or what has to wait for its turn."""
+    ask = let_in(services, endpoint, call, request_id, path)
+    if endpoint.action is None or endpoint.lane != "read":
+        return _work(endpoint, ask)
+    within_budget(services, call, request_id, ask.principal, endpoint.name)
+    return services.turns.begin(ask.principal.id, partial(_in_turn, endpoint, ask))
+
+
+def _in_turn(endpoint: Endpoint, ask: Ask, turn: Turn) -> Answer | Stream:
+    lasting = False
+    try:
+        result = turn.work(partial(_work, endpoint, ask))
+        if isinstance(result, Stream):
+            result, lasting = _accounted(result, turn), True
+        return result
+    finally:
+        if not lasting:
+            turn.end()
+
+
+def _accounted(stream: Stream, turn: Turn) -> Stream:
+    """The same stream, its work on the account of a turn that ends when it is over."""
+
+    def chunks() -> Generator[bytes]:
+        while (piece := turn.work(partial(next, stream.chunks, None))) is not None:
+            yield piece
+
+    def over() -> None:
+        try:
+            stream.close()
+        finally:
+            turn.end()
+
+    return replace(stream, chunks=chunks(), over=over)
+
+
+def _work(endpoint: Endpoint, ask: Ask) -> Answer | Stream:
+    result = endpoint.work(ask)
     return Answer(200, msgspec.json.encode(result)) if isinstance(result, msgspec.Struct) else result
