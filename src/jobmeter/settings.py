@@ -40,9 +40,13 @@ class Limits:
     query_series: int = 100_000
     """Most series that one question may read (JOBMETER_LIMIT_QUERY_SERIES)."""
     query_rows: int = 200_000_000
-    """Most stored rows that one question may read (JOBMETER_LIMIT_QUERY_ROWS)."""
+    """Most stored rows that one request may read, all its questions together (JOBMETER_LIMIT_QUERY_ROWS)."""
     query_seconds: int = 30
-    """Longest time for one question (JOBMETER_LIMIT_QUERY_SECONDS)."""
+    """Longest time for the questions of one request (JOBMETER_LIMIT_QUERY_SECONDS)."""
+    export_rows: int = 1_000_000_000
+    """Most stored rows in one raw export (JOBMETER_LIMIT_EXPORT_ROWS)."""
+    export_seconds: int = 3_600
+    """Longest time for one raw export, a client that reads slowly included (JOBMETER_LIMIT_EXPORT_SECONDS)."""
     future_seconds: int = 300
     """How far ahead of the server's clock a sample may be (JOBMETER_LIMIT_FUTURE_SECONDS)."""
 
@@ -80,6 +84,10 @@ class Settings:
     rate_limits: str = ""
     """Calls a second of one key, by operation: ``GetJobMetrics=50:100,*=200`` is 50 a second, 100 of them at once,
     and 200 of every other one (JOBMETER_RATE_LIMITS); by default none is limited."""
+    query_budgets: str = ""
+    """What each key may ask: ``rows=2000000000,seconds=600,concurrent=12,exports=2`` is so many stored rows and seconds
+    of work a minute, and so many questions and raw exports at one time (JOBMETER_QUERY_BUDGETS); by default rows and
+    seconds are not limited, and it is 12 questions and 2 exports."""
     retention: Retention = field(default_factory=Retention)
     """Days to keep raw samples, minutes, hours (JOBMETER_RETENTION_RAW_DAYS, _MINUTE_DAYS, _HOUR_DAYS)."""
     limits: Limits = field(default_factory=Limits)
@@ -116,7 +124,17 @@ def load(environment: Mapping[str, str] | None = None, **flags: object) -> Setti
 
 
 _NUMBERS = {"port": 65_535, "opentsdb_port": 65_535, "window_seconds": 7 * 86_400, "window_bytes": 2**45}
-_TEXTS = ("host", "store", "registry", "secret_key_file", "opentsdb_key", "rate_limits", "tls_cert", "tls_key")
+_TEXTS = (
+    "host",
+    "store",
+    "registry",
+    "secret_key_file",
+    "opentsdb_key",
+    "rate_limits",
+    "query_budgets",
+    "tls_cert",
+    "tls_key",
+)
 
 
 def _numbers(

@@ -12,6 +12,7 @@ import click
 import msgspec
 
 from jobmeter.cli import local
+from jobmeter.cli.output import piped
 from jobmeter.client.api import Api, JobSearch, LogEntry, LogSearch
 from jobmeter.errors import UnavailableError
 from jobmeter.model.time import SECOND, SystemClock, iso
@@ -22,7 +23,7 @@ _LATE_MS = 10 * SECOND
 _STATE_EVERY = 3
 """Looks between two questions whether the job still runs."""
 _COLOURS = {"error": "31", "warning": "33", "debug": "2"}
-_INTERRUPTED, _NOBODY_READS = 130, 141
+_INTERRUPTED = 130
 # Colours may reach a terminal; nothing else that it would act on.
 _UNSAFE = re.compile(r"(\x1b\[[0-9;]*m)|([\x00-\x08\x0b-\x1f\x7f-\x9f])")
 
@@ -61,7 +62,7 @@ def command(
     lines = _lines(api, job, search, tail)
     if follow:
         lines = _Follower(api, job, search).lines(lines, tail)
-    try:
+    with piped():
         with suppress(KeyboardInterrupt):
             if as_json:
                 _write_json(lines, as_array=not follow)
@@ -69,10 +70,6 @@ def command(
                 _write_text(lines, _Form(timestamps=timestamps, replica=several, terminal=sys.stdout.isatty()))
             return
         sys.exit(_INTERRUPTED)
-    except BrokenPipeError:
-        # Whoever read has gone. Nothing more is written, not even what waits in the buffer.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(_NOBODY_READS)
 
 
 def _lines(api: Api, job: str, search: LogSearch, tail: int | None) -> Iterator[LogEntry]:

@@ -2,14 +2,17 @@
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
 import click
+from click.core import ParameterSource
 from rich.table import Table
 
 from jobmeter.cli import local
 from jobmeter.cli.output import Course, chart, console, duration, moment, print_json, quantity, sparkline, table
+from jobmeter.cli.save import save
 from jobmeter.client.api import MetricAnswer, MetricLine, MetricSearch
 
 CHARTED = 4
@@ -48,6 +51,9 @@ CHARTED = 4
     show_default=True,
     help="A table with charts, or data.",
 )
+@click.option(
+    "--raw", is_flag=True, help="Every stored reading: a counter as it was read, nothing joined; by default CSV."
+)
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json: an array with an object a point.")
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write there.")
 @local.connection_options
@@ -56,6 +62,7 @@ def command(
     metrics: tuple[str, ...],
     form: str,
     as_json: bool,
+    raw: bool,
     output: Path | None,
     connection: local.Connection,
     **options: object,
@@ -63,14 +70,21 @@ def command(
     """Print what JOB used: one line for each replica, or --by device or job.
 
     Columns of --format csv are time (epoch milliseconds), replica, device and value, one row a point; with several
-    metrics the first column is metric.
+    metrics the first column is metric. With --raw it has a row for each stored reading, where they are needed with the
+    further columns node, attempt and labels, and --format json has an object a line.
     """
     form = "json" if as_json else form
     names = tuple(name for text in metrics for name in text.split(","))
     if form == "parquet" and output is None and sys.stdout.isatty():
         raise click.UsageError("--format parquet is not for a terminal: add --output FILE")
     search = _search(names, connection.project, options)
+    if raw:
+        _check_raw()
+        search = replace(search, by=None)
     api = connection.open()
+    if raw:
+        save(api.samples(job, search, "csv" if form == "table" else form), output)
+        return
     if form in {"csv", "parquet"}:
         _write(api.export(job, search, form), output)
         return
@@ -84,6 +98,13 @@ def command(
 
 def _search(metrics: tuple[str, ...], project: str | None, options: Mapping[str, Any]) -> MetricSearch:
     return MetricSearch(metrics=metrics, project=project, **options)
+
+
+def _check_raw() -> None:
+    context = click.get_current_context()
+    for name in ("step", "by", "aggregate", "statistic"):
+        if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            raise click.UsageError(f"--raw and --{name} exclude each other: nothing is joined")
 
 
 def _write(body: bytes, output: Path | None) -> None:

@@ -4,8 +4,10 @@ A person at a terminal gets a table with colour (unless ``NO_COLOR`` is set); an
 never cut to a width.
 """
 
+import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import TextIOWrapper
 from typing import IO, Any
@@ -19,6 +21,7 @@ from rich.table import Table
 from jobmeter.model.time import DAY, HOUR, MINUTE, SECOND, iso
 
 BARS = "▁▂▃▄▅▆▇█"
+_NOBODY_READS = 141
 _WIDE = 1_000
 """Columns that plain output may take: it is never folded."""
 
@@ -38,6 +41,17 @@ def console(stream: IO[str] | None = None) -> Console:
         # Where the encoding has no bars, a question mark is better than no answer.
         file.reconfigure(errors="replace")
     return Console(file=file, width=None if file.isatty() else _WIDE, highlight=False, soft_wrap=not file.isatty())
+
+
+@contextmanager
+def piped() -> Iterator[None]:
+    """Where whoever reads standard output may go away: then nothing more is written, and the exit status is 141."""
+    try:
+        yield
+    except BrokenPipeError:
+        # Not even what waits in the buffer.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(_NOBODY_READS)
 
 
 def print_json(rows: Sequence[Mapping[str, Any]] | Mapping[str, Any], stream: IO[str] | None = None) -> None:

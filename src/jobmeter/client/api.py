@@ -312,6 +312,14 @@ class Api:
         """The same as a file: ``form`` is ``csv`` or ``parquet``."""
         return self._call("GET", f"{_of(job)}/metrics", [*search.parameters(), ("format", form)]).body
 
+    def samples(self, job: str, search: MetricSearch, form: str) -> Iterator[bytes]:
+        """Every stored reading as a file, however long, as it arrives: ``form`` is ``csv``, ``json`` or ``parquet``.
+
+        ``step``, ``by``, ``aggregate`` and ``statistic`` mean nothing here and must be None.
+        """
+        query = urlencode([*search.parameters(), ("format", form)])
+        return self.transport.pieces(f"{API}{_of(job)}/samples?{query}")
+
     def latest(
         self, job: str, metrics: Sequence[str] = (), by: str | None = None, project: str | None = None
     ) -> list[LatestValue]:

@@ -74,8 +74,8 @@ class Transport:
             raise _error(answer.status, names, answer.data)
         return Response(answer.status, names, answer.data)
 
-    def lines(self, path: str) -> Iterator[bytes]:
-        """The lines of an answer of any length to a GET, one after the other as they arrive.
+    def pieces(self, path: str) -> Iterator[bytes]:
+        """An answer of any length to a GET, as its pieces arrive.
 
         Raises as ``request``, UnavailableError also when the answer breaks off.
         """
@@ -87,17 +87,21 @@ class Transport:
                 names = {name.lower(): value for name, value in answer.headers.items()}
                 raise _error(answer.status, names, answer.data)
             try:
-                rest = b""
-                for chunk in answer.stream(_CHUNK):
-                    *whole, rest = (rest + chunk).split(b"\n")
-                    yield from whole
-                if rest:
-                    yield rest
+                yield from answer.stream(_CHUNK)
             finally:
                 # What was not read to its end cannot serve another request.
                 answer.close()
         except urllib3.exceptions.HTTPError as error:
             raise UnavailableError(f"no answer from {self.server}: {error}") from error
+
+    def lines(self, path: str) -> Iterator[bytes]:
+        """The lines of an answer of any length to a GET, one after the other as they arrive. Raises as ``pieces``."""
+        rest = b""
+        for chunk in self.pieces(path):
+            *whole, rest = (rest + chunk).split(b"\n")
+            yield from whole
+        if rest:
+            yield rest
 
     def patient(self, timeout: float) -> "Transport":
         """As this one, to the same server with the same key, but it waits so many seconds for an answer."""

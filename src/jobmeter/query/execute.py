@@ -28,6 +28,7 @@ from jobmeter.query.layout import Layout, Layouts, lay_out
 from jobmeter.query.lines import Head, Ranks, natural, unit_of
 from jobmeter.query.logs import pages, selector_of
 from jobmeter.query.plan import check, check_by, metrics_of, sources
+from jobmeter.query.readings import Readings, ReadingsQuestion, readings
 from jobmeter.query.reported import ReportedQuestion, reported
 from jobmeter.query.request import (
     By,
@@ -47,7 +48,7 @@ from jobmeter.query.summary import POINTS, JobSummary, summarize
 from jobmeter.query.table import Table, lines_of
 from jobmeter.registry.base import Registry
 from jobmeter.settings import Limits
-from jobmeter.store.base import ReadBudget, Store
+from jobmeter.store.base import LogSelector, ReadBudget, Store
 
 R = TypeVar("R")
 POINTS_AT_ONCE = 5_000
@@ -88,6 +89,7 @@ class Executor:
             EventFilter: self._events,
             LogQuestion: self._lines,
             ReportedQuestion: self._reported,
+            ReadingsQuestion: self._readings,
             **dict.fromkeys(
                 (GroupQuestion, CapacityQuestion, RequestsQuestion, GroupNodesQuestion), self._groups.answer
             ),
@@ -123,6 +125,12 @@ class Executor:
 
     def _reported(self, question: ReportedQuestion, scope: Scope) -> Any:  # noqa: ANN401 - as the question says
         return reported(self._store, self._limits, self._clock, self.head(question.ref, scope), question)
+
+    def _readings(self, question: ReadingsQuestion, scope: Scope) -> Readings:
+        narrowing = gather.Narrowing(question.replicas, question.devices)
+        view = self._view(question.ref, scope)
+        asked = self._of_job(view, question.names, question.range, By.DEVICE, narrowing)
+        return readings(self._store, self._clock, self._limits, question, asked.layout.shape)
 
     def head(self, ref: JobRef, scope: Scope) -> Job:
         """The job itself, without its replicas and allocations. Raises as the class says."""
@@ -171,12 +179,18 @@ class Executor:
         Raises as the class says, before the first list.
         """
         selector = selector_of(replace(question, limit=0), self.head(question.ref, scope))
-        budget = self._budget()
-        return pages(lambda page: self._store.read_logs(page, budget), selector, limit)
+        meter = Meter(self._clock, replace(self._limits, query_rows=self._limits.export_rows))
+        return pages(lambda page: self._page(page, self._budget(), meter), selector, limit)
 
     def _lines(self, question: LogQuestion, scope: Scope) -> LogPage:
         selector = selector_of(question, self.head(question.ref, scope))
-        return self._store.read_logs(selector, self._budget())
+        meter = Meter(self._clock, self._limits)
+        return self._page(selector, meter.budget(), meter)
+
+    def _page(self, selector: LogSelector, budget: ReadBudget, meter: Meter) -> LogPage:
+        page = self._store.read_logs(selector, budget)
+        meter.count(len(page.lines), None)
+        return page
 
     def _budget(self) -> ReadBudget:
         return ReadBudget(rows=self._limits.query_rows, seconds=self._limits.query_seconds)

@@ -68,6 +68,7 @@ def reported(store: Store, limits: Limits, clock: Clock, job: Job, question: Rep
         # All of it is held at once.
         budget = replace(meter.budget(), rows=limits.query_points)
         columns = _joined(list(store.read(keys, question.range, budget)))
+    meter.count(len(columns), None)
     finite = np.isfinite(columns.value)
     # The index is the order of names and replicas.
     index, time, value = columns.index[finite].astype(np.int64), columns.time[finite], columns.value[finite]

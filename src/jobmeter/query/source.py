@@ -12,6 +12,7 @@ from jobmeter.model.time import HOUR, Clock, TimeRange
 from jobmeter.query.closed import ClosedBuckets, stretch
 from jobmeter.query.plan import Segment, hours_around, segments
 from jobmeter.query.reduce import NEVER, Bools, References, bucket, coarsen, growth, merge
+from jobmeter.query.spent import ACCOUNT, Spent
 from jobmeter.settings import Limits
 from jobmeter.store.base import ReadBudget, Store, Tier
 
@@ -23,32 +24,39 @@ _RAW_IS_QUICK = 2 * HOUR
 
 @dataclass(slots=True, eq=False)
 class Meter:
-    """What one question has cost so far, and what it may still cost."""
+    """What one question has cost so far, and what the request that asks it may still spend."""
 
     clock: Clock
     limits: Limits
     started: float = 0.0
     rows: int = 0
     tiers: set[str] = field(default_factory=set)
+    spent: Spent = field(init=False)
 
     def __post_init__(self) -> None:
         self.started = self.clock.monotonic()
+        self.spent = ACCOUNT.get() or Spent(self.started)
 
     def budget(self) -> ReadBudget:
         """What is left. Raises LimitExceededError or QueryTimeoutError when nothing is."""
-        rows = self.limits.query_rows - self.rows
-        seconds = self.limits.query_seconds - (self.clock.monotonic() - self.started)
-        if rows < 0:
-            raise LimitExceededError(f"a question may read {self.limits.query_rows} stored rows", "range")
+        rows = self.limits.query_rows - self.spent.rows
+        seconds = self.limits.query_seconds - (self.clock.monotonic() - self.spent.since)
+        self._check()
         if seconds <= 0:
             raise QueryTimeoutError(f"the question took longer than {self.limits.query_seconds} s")
         return ReadBudget(rows=rows, seconds=seconds)
 
     def count(self, rows: int, tier: Tier | None) -> None:
-        """Note rows that were read, and from where."""
+        """Note rows that were read, and from where. Raises LimitExceededError when they are more than there may be."""
         self.rows += rows
+        self.spent.rows += rows
         if rows:
             self.tiers.add(_NAMES[tier])
+        self._check()
+
+    def _check(self) -> None:
+        if self.spent.rows > self.limits.query_rows:
+            raise LimitExceededError(f"a question may read {self.limits.query_rows} stored rows", "range")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from jobmeter.access.audit import Audit
 from jobmeter.access.authenticate import Authenticator
+from jobmeter.access.budget import parse_budget
 from jobmeter.access.limit import RateLimiter, parse_rates
 from jobmeter.access.nonces import NonceMemory
 from jobmeter.access.vault import Vault
@@ -25,6 +26,7 @@ from jobmeter.server.native.door import NativeDoor
 from jobmeter.server.root import HealthDoor, RootDoor
 from jobmeter.server.services import Lanes, Services
 from jobmeter.server.telemetry import Telemetry
+from jobmeter.server.turns import Seats, Turns
 from jobmeter.server.work import Lane
 from jobmeter.settings import Settings
 from jobmeter.store.base import Store, StoreStatistics
@@ -86,6 +88,7 @@ def build(settings: Settings, clock: Clock | None = None) -> Application:
 
 def assemble(settings: Settings, clock: Clock, registry: Registry, store: Store) -> Application:
     """The application on a store and a registry that are open already; ``Application.close`` closes them."""
+    budget = parse_budget(settings.query_budgets)
     vault = Vault.load(settings)
     telemetry = Telemetry(clock)
     nonces = NonceMemory(clock, settings.data / NONCES)
@@ -107,6 +110,8 @@ def assemble(settings: Settings, clock: Clock, registry: Registry, store: Store)
             write=Lane("write", WRITE_THREADS, WAITING),
             control=Lane("control", CONTROL_THREADS, WAITING),
         ),
+        turns=Turns(clock, budget, telemetry.asked),
+        exports=Seats(budget.exports),
     )
     if isinstance(store, WindowedStore):
         quick = services.executor.at_once(store.in_memory())
@@ -116,7 +121,7 @@ def assemble(settings: Settings, clock: Clock, registry: Registry, store: Store)
         HealthDoor(services),
         NativeDoor(services),
         *(DialectDoor(dialect, services) for dialect in dialects()),
-        RootDoor(),
+        RootDoor(services, dialects()),
     ]
     works: list[Work] = [RollUps(store, clock, telemetry), Pruning(registry, clock)]
     if isinstance(store, WindowedStore):

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from jobmeter.access.call import Call
 from jobmeter.access.decide import writes
@@ -9,12 +10,15 @@ from jobmeter.access.principal import Principal
 from jobmeter.access.scope import Scope
 from jobmeter.dialects.base import Answer, Context, Dialect, Match, Run
 from jobmeter.errors import JobmeterError, NotAtOnceError
+from jobmeter.query.spent import Spent
 from jobmeter.server.commands import perform
 from jobmeter.server.exchange import Exchange, decoded_body
-from jobmeter.server.gate import allowed, authenticated
+from jobmeter.server.gate import allowed, authenticated, within_budget
 from jobmeter.server.services import Services
+from jobmeter.server.turns import Waiting, in_turn
 
 Asker = tuple[Principal, Scope]
+Begun = tuple[Run, Asker, Spent]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,7 @@ class DialectVisit:
         self._dialect = dialect
         self._services = services
         self._match = match
-        self._begun: tuple[Run, Asker] | None = None
+        self._begun: Begun | None = None
 
     def at_once(self, exchange: Exchange) -> Answer | None:
         """See ``Visit.at_once``."""
@@ -44,27 +48,34 @@ class DialectVisit:
         if services is None or writes(self._match.operation.action):
             return None
         try:
-            self._begun = self._begin(services, exchange)
-            run, asker = self._begun
-            return run.go_on(lambda question: perform(services, question, *asker))
+            run, asker, spent = self._begun = self._begin(services, exchange)
+            return services.turns.at_once(
+                asker[0].id, spent, lambda: run.go_on(lambda question: perform(services, question, *asker))
+            )
         except NotAtOnceError:
             return None
 
     async def serve(self, exchange: Exchange) -> None:
         """See ``Visit.serve``."""
-        lanes = self._services.lanes
-        lane = lanes.write if writes(self._match.operation.action) else lanes.read
-        await exchange.reply(await lane.run(self._answer, exchange))
+        services = self._services
+        lane = services.lanes.write if writes(self._match.operation.action) else services.lanes.read
+        await exchange.reply(await in_turn(services.turns, lane, partial(self._answer, exchange)))
 
-    def _answer(self, exchange: Exchange) -> Answer:
-        run, asker = self._begun or self._begin(self._services, exchange)
-        return run.go_on(lambda question: perform(self._services, question, *asker))
+    def _answer(self, exchange: Exchange) -> Answer | Waiting[Answer]:
+        services = self._services
+        run, asker, spent = self._begun or self._begin(services, exchange)
+        answer = partial(run.go_on, lambda question: perform(services, question, *asker))
+        if writes(self._match.operation.action):
+            return answer()
+        return services.turns.begin(asker[0].id, spent, lambda turn: turn.whole(answer))
 
-    def _begin(self, services: Services, exchange: Exchange) -> "tuple[Run, Asker]":
+    def _begin(self, services: Services, exchange: Exchange) -> Begun:
         call, request_id, operation = exchange.call, exchange.request_id, self._match.operation
         schemes = self._dialect.schemes if self._match.schemes is None else self._match.schemes
         principal = authenticated(services, call, request_id, schemes, operation.name, operation.rate)
         scope = allowed(services, call, request_id, principal, operation.action, None)
+        if not writes(operation.action):
+            within_budget(services, call, request_id, principal, operation.name)
         # Signatures cover the body as sent; an operation reads it uncompressed.
         encoding = call.header("content-encoding").strip().lower()
         if encoding and encoding not in operation.encodings:
@@ -72,7 +83,7 @@ class DialectVisit:
         context = Context(
             services.clock.now_ms(), request_id, self._match.path, project=principal.project, caller=principal.name
         )
-        return Run(operation.answer(call, context)), (principal, scope)
+        return Run(operation.answer(call, context)), (principal, scope), services.turns.account()
 
 
 class DialectDoor:

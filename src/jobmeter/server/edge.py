@@ -22,6 +22,8 @@ WATCH_AFTER_SECONDS = 0.05
 """A request that takes longer is watched for a client that goes away."""
 BODIES = 8
 """How many bodies of the largest size may be held at one time."""
+DROPPED = 2
+"""How many times the largest body is read of one that was refused, and dropped."""
 
 
 class Visit(Protocol):
@@ -72,6 +74,7 @@ class Edge:
         self._doors = doors
         self._telemetry = telemetry
         self._room = Room(BODIES * body_bytes)
+        self._most_dropped = DROPPED * body_bytes
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request; take part in the lifespan protocol; refuse WebSockets."""
@@ -88,13 +91,9 @@ class Edge:
             try:
                 if isinstance(visit, JobmeterError):
                     await _refuse(door, exchange, visit)
-                    return
-                await exchange.read_body(visit.body_bytes, self._room)
-                answer = visit.at_once(exchange)
-                if answer is not None:
-                    await exchange.reply(answer)
                 else:
-                    await _while_connected(exchange, visit.serve(exchange))
+                    await exchange.read_body(visit.body_bytes, self._room)
+                    await _answered(exchange, visit)
             except ClientGoneError:
                 exchange.status = exchange.status or 499
             except JobmeterError as problem:
@@ -104,6 +103,7 @@ class Edge:
                 await _refuse(door, exchange, JobmeterError("internal error"))
             finally:
                 self._room.give_back(exchange.held)
+        await exchange.drop_rest(self._most_dropped)
         _access.debug(
             "%s %s %s %d %s",
             exchange.call.client,
@@ -126,6 +126,14 @@ class Edge:
             if visit is not None:
                 return door, visit
         return self._doors[-1], NotFoundError(f"there is nothing at {call.raw_path[:200]}", "path")
+
+
+async def _answered(exchange: Exchange, visit: Visit) -> None:
+    answer = visit.at_once(exchange)
+    if answer is not None:
+        await exchange.reply(answer)
+    else:
+        await _while_connected(exchange, visit.serve(exchange))
 
 
 async def _refuse(door: Door, exchange: Exchange, error: JobmeterError) -> None:

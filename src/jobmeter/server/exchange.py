@@ -5,6 +5,7 @@ import logging
 import uuid
 import zlib
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -29,6 +30,8 @@ Send = Callable[[Message], Awaitable[None]]
 _NO_CONTENT = 204
 BODY_SECONDS = 30
 """Longest silence of a client that is sending a body."""
+DROP_SECONDS = 5.0
+"""How long what is left of a refused body is read and dropped."""
 
 
 class ClientGoneError(Exception):
@@ -67,6 +70,7 @@ class Exchange:
         self.call = _call(scope)
         # With HTTP/1 a body is announced; with HTTP/2 it may just come.
         self._bodyless = scope["method"] in {"GET", "HEAD"} and scope.get("http_version", "2").startswith("1")
+        self._unread = True
         self._send = send
 
     async def read_body(self, limit: int, room: Room) -> None:
@@ -91,8 +95,35 @@ class Exchange:
             self.held += len(chunk)
             chunks.append(chunk)
             more = message.get("more_body", False)
+        self._unread = False
         if self.held:
             self.call = replace(self.call, body=b"".join(chunks))
+
+    async def drop_rest(self, most: int) -> None:
+        """Read what is left of a body that was refused, at most so many bytes of it, and keep none.
+
+        A connection that is closed under a client that still sends is broken to it, and the refusal lost.
+        """
+        if not self._sending:
+            return
+        dropped, more = 0, True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DROP_SECONDS):
+                while more and dropped <= most:
+                    message = await self.receive()
+                    more = message["type"] == "http.request" and message.get("more_body", False)
+                    dropped += len(message.get("body", b""))
+
+    @property
+    def _one_at_a_time(self) -> bool:
+        """True for HTTP/1, where a connection has one request after the other."""
+        return str(self.scope.get("http_version", "1.1")).startswith("1")
+
+    @property
+    def _sending(self) -> bool:
+        """True while the client may still be sending a body that nobody will read."""
+        announced = self.call.header("content-length")
+        return self._unread and (announced not in {"", "0"} or bool(self.call.header("transfer-encoding")))
 
     async def _next(self) -> Message:
         try:
@@ -129,6 +160,7 @@ class Exchange:
         headers = [
             *_encoded(answer.content_type, answer.headers),
             *(() if answer.status == _NO_CONTENT else ((b"content-length", str(len(answer.body)).encode()),)),
+            *(((b"connection", b"close"),) if self._sending and self._one_at_a_time else ()),
         ]
         await self.send({"type": "http.response.start", "status": answer.status, "headers": headers})
         await self.send({"type": "http.response.body", "body": answer.body})

@@ -3,7 +3,7 @@
 The decision itself is made by ``jobmeter.access.decide`` and nowhere else.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from jobmeter.access.call import Call
 from jobmeter.access.decide import authorize
@@ -47,6 +47,31 @@ def authenticated(
         services.audit.refused(error, action=operation, principal=principal, client=call.client, request_id=request_id)
         raise
     return principal
+
+
+def within_budget(services: Services, call: Call, request_id: str, principal: Principal, operation: str) -> None:
+    """Raises ThrottledError when the caller's questions have cost what those of a key may in a minute."""
+    try:
+        services.turns.check(principal.id)
+    except ThrottledError as error:
+        _over_budget(services, call, request_id, principal, operation, error)
+        raise
+
+
+def seated(services: Services, call: Call, request_id: str, principal: Principal, operation: str) -> Callable[[], None]:
+    """A seat for a raw export of the caller's; gives what gives it back. Raises ThrottledError when none is free."""
+    try:
+        return services.exports.take(principal.id)
+    except ThrottledError as error:
+        _over_budget(services, call, request_id, principal, operation, error)
+        raise
+
+
+def _over_budget(
+    services: Services, call: Call, request_id: str, principal: Principal, operation: str, error: ThrottledError
+) -> None:
+    services.telemetry.refused("budget")
+    services.audit.refused(error, action=operation, principal=principal, client=call.client, request_id=request_id)
 
 
 def allowed(

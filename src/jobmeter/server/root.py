@@ -1,11 +1,12 @@
 """The doors at the root: health and metrics first, and last whatever nobody else took."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Answer
-from jobmeter.errors import JobmeterError, NotFoundError
+from jobmeter.access.signatures import ACS3, ROA, RPC, SDK_HMAC, Scheme
+from jobmeter.dialects.base import Answer, Context, Dialect
+from jobmeter.errors import JobmeterError, NotFoundError, UnauthenticatedError
 from jobmeter.model.series import NOBODY
 from jobmeter.server import telemetry
 from jobmeter.server.dialect_door import PlainVisit
@@ -15,6 +16,7 @@ from jobmeter.server.services import Services
 from jobmeter.store.base import Selector
 
 _SMALL = 64 * 1024
+_SIGNATURES: Sequence[Scheme] = (ACS3, ROA, RPC, SDK_HMAC)
 _PROBE = Selector(jobs=(NOBODY,), metrics=frozenset({"-"}), limit=1)
 _PAGE = b"""<!doctype html>
 <html lang="en">
@@ -77,6 +79,11 @@ class RootDoor:
 
     name = "root"
 
+    def __init__(self, services: Services, dialects: Sequence[Dialect] = ()) -> None:
+        """``dialects`` in the order in which they are asked whose a credential is."""
+        self._services = services
+        self._dialects = dialects
+
     def open(self, call: Call) -> PlainVisit | None:
         """See ``Door.open``."""
         if call.raw_path != "/":
@@ -84,9 +91,24 @@ class RootDoor:
         _only_reading(call)
         return PlainVisit(_SMALL, _page)
 
-    def refuse(self, call: Call, request_id: str, error: JobmeterError) -> Answer:  # noqa: ARG002 - a door's shape
-        """See ``Door.refuse``."""
-        return problem.render(request_id, error)
+    def refuse(self, call: Call, request_id: str, error: JobmeterError) -> Answer:
+        """See ``Door.refuse``: in the words of the vendor whose SDK signed the call, where one did."""
+        dialect = next((one for one in self._dialects if _signed_for(one, call)), None)
+        if dialect is None:
+            return problem.render(request_id, error)
+        return dialect.render_error(call, Context(self._services.clock.now_ms(), request_id), error)
+
+
+def _signed_for(dialect: Dialect, call: Call) -> bool:
+    """True when the call has a credential of a form that the dialect's SDKs alone send."""
+    return any(_has(scheme, call) for scheme in dialect.schemes if scheme in _SIGNATURES)
+
+
+def _has(scheme: Scheme, call: Call) -> bool:
+    try:
+        return scheme.claim(call) is not None
+    except UnauthenticatedError:
+        return True
 
 
 def _only_reading(call: Call) -> None:

@@ -13,6 +13,7 @@ from jobmeter.model.time import Clock
 from jobmeter.query.execute import Executor
 from jobmeter.registry.base import Registry
 from jobmeter.server.telemetry import Telemetry
+from jobmeter.server.turns import Seats, Turns
 from jobmeter.server.work import Lane
 from jobmeter.settings import Settings
 from jobmeter.store.base import Store
@@ -51,6 +52,8 @@ class Services:
     executor: Executor
     telemetry: Telemetry
     lanes: Lanes
+    turns: Turns
+    exports: Seats
     at_once: "Services | None" = None
     """The same, its executor answering from memory or not at all (NotAtOnceError); None where there is no such one."""
     hurried: bool = False

@@ -59,6 +59,10 @@ class Telemetry:
             ("reason",),
             registry=self._registry,
         )
+        self._rows = Counter("jobmeter_query_rows", "Stored rows that questions read.", registry=self._registry)
+        self._seconds = Counter(
+            "jobmeter_query_seconds", "Time that threads worked on questions.", registry=self._registry
+        )
         self._roll_ups = Counter("jobmeter_rolled_hours", "Hours rolled up.", registry=self._registry)
         self._failures = Counter(
             "jobmeter_background_failures", "Background work that failed.", ("work",), registry=self._registry
@@ -131,6 +135,11 @@ class Telemetry:
     def refused(self, reason: str) -> None:
         """Count a call that was not let in."""
         self._refused.labels(reason).inc()
+
+    def asked(self, rows: int, seconds: float) -> None:
+        """Count what the questions of one request cost."""
+        self._rows.inc(rows)
+        self._seconds.inc(max(0.0, seconds))
 
     def rolled(self, hours: int, until_ms: int) -> None:
         """Count a round of roll-ups."""

@@ -3,7 +3,8 @@
 import asyncio
 import contextvars
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import ParamSpec, TypeVar
 
 from jobmeter.errors import ThrottledError
@@ -35,13 +36,35 @@ class Lane:
         """
         if self._busy >= self._most:
             raise ThrottledError(f"the server has {self._busy} requests of this kind under way, try again", 1000)
+        return await self.go_on(function, *arguments, **named)
+
+    async def go_on(self, function: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> T:
+        """As ``run``, for what was let in already: it is never refused."""
+        return await asyncio.wrap_future(self._submit(partial(function, *arguments, **named)))
+
+    async def kept(self, function: Callable[[], T], unwanted: Callable[[T], None]) -> T:
+        """As ``run``; when the caller is cancelled while the function runs, ``unwanted`` gets what it gives."""
+        if self._busy >= self._most:
+            raise ThrottledError(f"the server has {self._busy} requests of this kind under way, try again", 1000)
+        future = self._submit(function)
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            future.add_done_callback(lambda done: _pass(done, unwanted))
+            raise
+
+    def soon(self, function: Callable[[], None]) -> None:
+        """Call the function on a thread of the lane when one is free; nobody waits for it."""
+        self._submit(function)
+
+    def _submit(self, function: Callable[[], T]) -> "Future[T]":
         context = contextvars.copy_context()
-        future = self._pool.submit(context.run, function, *arguments, **named)  # type: ignore[arg-type]
+        future = self._pool.submit(context.run, function)
         self._busy += 1
         loop = asyncio.get_running_loop()
         # Counted down when the thread is free again, which is later than a cancelled caller thinks.
         future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._done) if not loop.is_closed() else None)
-        return await asyncio.wrap_future(future)
+        return future
 
     def close(self) -> None:
         """Let running calls end and drop those that wait."""
@@ -49,3 +72,8 @@ class Lane:
 
     def _done(self) -> None:
         self._busy -= 1
+
+
+def _pass(done: "Future[T]", unwanted: Callable[[T], None]) -> None:
+    if not done.cancelled() and done.exception() is None:
+        unwanted(done.result())

@@ -92,3 +92,35 @@ def test_a_refusal_keeps_its_message(server, run):
 
 def test_a_metric_is_required(run):
     assert run("metrics", "j").exit_code == 2
+
+
+def test_raw_is_what_the_server_streams(server, run, tmp_path):
+    body = b"time,replica,device,value\n1000,worker-0,,0.5\n"
+    server.on("/jobs/j/samples", lambda asked: (200, body if asked.parameters["format"] == ["csv"] else b"{}\n", {}))
+    common = ("metrics", "j", "--metric", "cpu.usage,cpu.time", "--raw", "--since", "1d", "--device", "gpu0")
+    assert run(*common).stdout == body.decode()
+    assert server.asked[0].parameters == {
+        "metric": ["cpu.usage", "cpu.time"], "since": ["1d"], "device": ["gpu0"], "format": ["csv"],
+    }  # fmt: skip
+    assert run(*common, "--json").stdout == "{}\n"
+    assert run(*common, "--format", "parquet").exit_code == 0
+    assert [asked.parameters["format"] for asked in server.asked] == [["csv"], ["json"], ["parquet"]]
+    file = tmp_path / "out.csv"
+    result = run(*common, "--output", str(file))
+    assert (result.stdout, file.read_bytes(), list(tmp_path.iterdir())) == ("", body, [file])
+
+
+@pytest.mark.parametrize(
+    "option", [("--step", "5m"), ("--by", "replica"), ("--aggregate", "sum"), ("--statistic", "max")]
+)
+def test_raw_joins_nothing(server, run, option):
+    result = run("metrics", "j", "--metric", "cpu.usage", "--raw", *option)
+    assert result.exit_code == 2
+    assert option[0] in result.output
+    assert not server.asked
+
+
+def test_a_refused_export_leaves_no_file(server, run, tmp_path):
+    result = run("metrics", "j", "--metric", "cpu.usage", "--raw", "--output", str(tmp_path / "out.csv"))
+    assert result.exit_code == 1
+    assert list(tmp_path.iterdir()) == []

@@ -14,13 +14,13 @@ DLC = "/api/v1/jobs/j1/metrics?MetricType=GpuCoreUsage&TimeStep=5m"
 def turns(monkeypatch):
     """The lanes that were taken, in order."""
     taken: list[str] = []
-    run = Lane.run
+    kept = Lane.kept
 
     def counted(self, *arguments, **named):
         taken.append(self.name)
-        return run(self, *arguments, **named)
+        return kept(self, *arguments, **named)
 
-    monkeypatch.setattr(Lane, "run", counted)
+    monkeypatch.setattr(Lane, "kept", counted)
     return taken
 
 
@@ -83,3 +83,14 @@ def test_a_question_of_a_rate_is_counted_once(tmp_path):
     series = {"metric": "gpu.utilization", "job": "j1", "replica": "worker-0", "node": "n1", "device": "gpu0"}
     server.ingest(samples([(series, [(NOW - 1_000, 1.0)])]))
     assert [server.call("GET", LIVE).status for _ in range(4)] == [200, 200, 200, 429]
+
+
+def test_what_is_answered_at_once_is_on_the_budget_of_its_key(tmp_path):
+    from tests.serving import serving
+
+    server = serving(tmp_path / "limited", query_budgets="rows=3")
+    series = {"metric": "gpu.utilization", "job": "j1", "replica": "worker-0", "node": "n1", "device": "gpu0"}
+    server.ingest(samples([(series, [(NOW - 1_000, 1.0)])]))
+    assert [server.call("GET", LIVE).status for _ in range(4)] == [200, 200, 200, 429]
+    assert server.call("GET", LIVE, key=server.key("reader")).status == 200
+    server.application.close()

@@ -141,3 +141,37 @@ def test_a_body_that_unpacks_to_too_much_is_refused():
     with pytest.raises(LimitExceededError):
         decoded_body(_call(gzip.compress(bytes(100_000)), "gzip"), 99_999)
     assert len(decoded_body(_call(gzip.compress(bytes(100_000)), "gzip"), 100_000)) == 100_000
+
+
+def test_what_is_left_of_a_refused_body_is_dropped_within_bounds():
+    sent: list[Any] = []
+    exchange = _exchange([b"x" * 6] * 10, headers=[(b"Transfer-Encoding", b"chunked")], sent=sent)
+
+    async def refused():
+        with pytest.raises(LimitExceededError):
+            await exchange.read_body(10, Room(1000))
+        await exchange.reply(Answer(413, b"no"))
+        await exchange.drop_rest(20)
+        return await exchange.receive()
+
+    # Two were read before the refusal, and four dropped.
+    assert asyncio.run(refused())["more_body"] is True
+    assert (b"connection", b"close") in sent[0]["headers"]
+
+
+@pytest.mark.parametrize("headers", [[], [(b"Content-Length", b"0")]])
+def test_where_no_body_comes_nothing_is_waited_for(headers):
+    sent: list[Any] = []
+    exchange = _exchange([b""], headers=headers, sent=sent)
+    asyncio.run(exchange.reply(Answer(404, b"no")))
+    asyncio.run(exchange.drop_rest(20))
+    assert b"connection" not in dict(sent[0]["headers"])
+
+
+def test_a_body_that_was_read_leaves_the_connection_open():
+    sent: list[Any] = []
+    exchange = _exchange([b"x" * 6], headers=[(b"Content-Length", b"6")], sent=sent)
+    assert _read(exchange, 10) == b"x" * 6
+    asyncio.run(exchange.reply(Answer(400, b"no")))
+    asyncio.run(exchange.drop_rest(20))
+    assert b"connection" not in dict(sent[0]["headers"])

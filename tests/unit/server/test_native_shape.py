@@ -180,3 +180,38 @@ def test_a_key_that_calls_too_often_is_told_when_to_come_back(tmp_path):
     assert int(reply.headers["retry-after"]) >= 1
     assert server.call("GET", "/whoami").status == 200
     server.application.close()
+
+
+@pytest.mark.parametrize(
+    ("headers", "field", "code"),
+    [
+        (
+            {"Authorization": "SDK-HMAC-SHA256 Access=a, SignedHeaders=host, Signature=b"},
+            "error_code",
+            "ModelArts.2836",
+        ),
+        ({"Authorization": "SDK-HMAC-SHA256 nonsense"}, "error_code", "ModelArts.2836"),
+        ({"Authorization": "acs LTAI:c2ln"}, "Code", "InvalidAction.NotFound"),
+        ({"Authorization": "ACS3-HMAC-SHA256 Credential=a"}, "Code", "InvalidAction.NotFound"),
+    ],
+)
+def test_a_path_that_nobody_takes_is_refused_in_the_words_of_whoever_signed_it(server, headers, field, code):
+    reply = server.raw("GET", "/v9/nothing/here", headers=headers)
+    assert (reply.status, reply.json()[field]) == (404, code)
+
+
+def test_what_questions_cost_is_told(server):
+    line = {"time": 1_767_225_590_000, "text": "epoch 1"}
+    assert server.call("POST", "/jobs", {"job_id": "told"}).status == 200
+    assert server.call("POST", "/jobs/told/logs", {"lines": [line, {**line, "text": "epoch 2"}]}).status == 200
+    before = _rows_read(server)
+    assert len(server.call("GET", "/jobs/told/logs").json()["lines"]) == 2
+    assert server.call("GET", "/jobs/told/logs?format=text").body == b"epoch 1\nepoch 2\n"
+    assert _rows_read(server) == before + 4
+
+
+def _rows_read(server):
+    (found,) = re.findall(
+        r"^jobmeter_query_rows_total (.*)$", server.raw("GET", "/metrics").body.decode(), re.MULTILINE
+    )
+    return float(found)

@@ -43,6 +43,7 @@ FIELDS: Mapping[str, str] = MappingProxyType(
         "start": "start_epoch_millis",
         "end": "end_epoch_millis",
         "step": "step_seconds",
+        "range": "start_epoch_millis",
     }
 )
 """Their name of a field that one of our own errors names."""

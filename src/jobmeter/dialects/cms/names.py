@@ -16,6 +16,7 @@ FIELDS: Mapping[str, str] = MappingProxyType(
         "start": "StartTime",
         "end": "EndTime",
         "step": "Period",
+        "range": "StartTime",
     }
 )
 """Their name of a field that one of our own errors names."""

@@ -38,6 +38,7 @@ FIELDS: Mapping[str, str] = MappingProxyType(
         "start": "start",
         "end": "end",
         "step": "granularity",
+        "range": "start",
     }
 )
 """Their name of a field that one of our own errors names."""

@@ -43,6 +43,7 @@ FIELDS: Mapping[str, str] = MappingProxyType(
         "job_id": "training_job_id",
         "start": "start_time",
         "end": "end_time",
+        "range": "start_time",
         "project": "project_id",
     }
 )

@@ -20,6 +20,7 @@ FIELDS: Mapping[str, str] = MappingProxyType(
         "start": "StartTime",
         "end": "EndTime",
         "step": "TimeStep",
+        "range": "StartTime",
         "name": "DisplayName",
         "type": "JobType",
         "command": "UserCommand",

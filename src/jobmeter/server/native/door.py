@@ -6,15 +6,31 @@ framework describes the API (``jobmeter.server.native.openapi``).
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Answer, path_parameters
 from jobmeter.errors import JobmeterError, NotAtOnceError, NotFoundError
+from jobmeter.server import turns
 from jobmeter.server.dialect_door import PlainVisit
 from jobmeter.server.edge import Visit
 from jobmeter.server.exchange import Exchange
-from jobmeter.server.native import catalog, events, ingest, jobs, keys, logs, metrics, nodes, problem, share, status
-from jobmeter.server.native.endpoint import Ask, Endpoint, Stream, let_in, work
+from jobmeter.server.native import (
+    catalog,
+    events,
+    ingest,
+    jobs,
+    keys,
+    logs,
+    metrics,
+    nodes,
+    problem,
+    samples,
+    share,
+    status,
+    streaming,
+)
+from jobmeter.server.native.endpoint import Ask, Endpoint, Stream, in_turn, let_in, work
 from jobmeter.server.services import Services
 
 BASE = "/api/jobmeter/v1"
@@ -23,6 +39,7 @@ SMALL_BODY = 64 * 1024
 ENDPOINTS: Sequence[Endpoint] = (
     *jobs.ENDPOINTS,
     *metrics.ENDPOINTS,
+    *samples.ENDPOINTS,
     *logs.ENDPOINTS,
     *events.ENDPOINTS,
     *share.ENDPOINTS,
@@ -51,29 +68,34 @@ class NativeVisit:
         if services is None or not self._endpoint.quick:
             return None
         try:
-            self._ask = let_in(services, self._endpoint, exchange.call, exchange.request_id, self._path)
-            result = work(self._endpoint, self._ask)
+            ask = self._ask = let_in(services, self._endpoint, exchange.call, exchange.request_id, self._path)
+            result = services.turns.at_once(ask.principal.id, ask.spent, lambda: work(self._endpoint, ask))
         except NotAtOnceError:
             return None
         return result if isinstance(result, Answer) else None
 
     async def serve(self, exchange: Exchange) -> None:
         """See ``Visit.serve``."""
-        lane = getattr(self._services.lanes, self._endpoint.lane)
-        result = await lane.run(self._work, exchange)
+        services = self._services
+        lane = getattr(services.lanes, self._endpoint.lane)
+        result: Answer | Stream = await turns.in_turn(services.turns, lane, partial(self._work, exchange), _unwanted)
         if isinstance(result, Stream):
-            await exchange.begin(result.content_type, result.headers)
-            while (chunk := await lane.run(next, result.chunks, None)) is not None:
-                await exchange.go_on(chunk)
-            await exchange.end()
+            await streaming.send(result, services.lanes, lane, exchange)
         else:
             await exchange.reply(result)
 
-    def _work(self, exchange: Exchange) -> Answer | Stream:
+    def _work(self, exchange: Exchange) -> "Answer | Stream | turns.Waiting[Answer | Stream]":
         services = self._services
         if self._ask is not None:
-            return work(self._endpoint, replace(self._ask, services=services))
-        return work(self._endpoint, let_in(services, self._endpoint, exchange.call, exchange.request_id, self._path))
+            ask = replace(self._ask, services=services)
+        else:
+            ask = let_in(services, self._endpoint, exchange.call, exchange.request_id, self._path)
+        return in_turn(services, self._endpoint, ask)
+
+
+def _unwanted(result: object) -> None:
+    if isinstance(result, Stream):
+        result.close()
 
 
 class NativeDoor:

@@ -1,7 +1,8 @@
 """What an endpoint of our own API is: its documentation and the function that answers it, in one row."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -13,23 +14,43 @@ from jobmeter.access.signatures import TOKENS
 from jobmeter.dialects.base import Answer
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.series import check_project
+from jobmeter.query.spent import Spent
 from jobmeter.server.exchange import decoded_body
-from jobmeter.server.gate import ANYBODY, NOTHING, allowed, authenticated
+from jobmeter.server.gate import ANYBODY, NOTHING, allowed, authenticated, within_budget
 from jobmeter.server.native.arguments import Arguments, Query
 from jobmeter.server.services import Services
+from jobmeter.server.turns import Turn, Waiting
 
 T = TypeVar("T")
 
 PROJECT = Query("project", "Only this project. Default: every project that the key may read.", example="default")
 
 
+def _nothing() -> None:
+    return
+
+
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """An answer of any length, produced piece by piece on a thread."""
+    """An answer of any length, produced piece by piece on a thread.
+
+    ``over`` is called once it is sent or given up, for what it holds beside its pieces. A client that takes nothing for
+    ``patience`` seconds is cut off.
+    """
 
     chunks: Iterator[bytes]
     content_type: str
     headers: tuple[tuple[str, str], ...] = ()
+    over: Callable[[], None] = _nothing
+    patience: float = 3_600.0
+
+    def close(self) -> None:
+        """Stop, wherever it is, and let go of everything. Not while a piece is being produced."""
+        try:
+            if isinstance(self.chunks, Generator):
+                self.chunks.close()
+        finally:
+            self.over()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +65,7 @@ class Ask:
     project: str | None
     arguments: Arguments
     path: Mapping[str, str]
+    spent: Spent
 
     def body(self, shape: type[T]) -> T:
         """The JSON body as that type. Raises InvalidRequestError naming the field that is wrong."""
@@ -76,6 +98,7 @@ class Endpoint:
     summary: str
     work: Callable[[Ask], msgspec.Struct | Answer | Stream]
     answer: type[msgspec.Struct]
+    answer_type: str = "application/json"
     text: str = ""
     tag: str
     queries: Sequence[Query] = ()
@@ -88,11 +111,16 @@ class Endpoint:
     lane: Literal["read", "write", "control"] = "read"
     quick: bool = False
 
+    @property
+    def asks(self) -> bool:
+        """True for a question of somebody: it is on the budget of their key."""
+        return self.action is not None and self.lane == "read"
+
 
 def let_in(services: Services, endpoint: Endpoint, call: Call, request_id: str, path: Mapping[str, str]) -> Ask:
     """Check the credential, then the parameters, then what the key may do: a stranger learns nothing of the rest.
 
-    Raises UnauthenticatedError, InvalidRequestError, ForbiddenError.
+    Raises UnauthenticatedError, InvalidRequestError, ForbiddenError, ThrottledError.
     """
     principal, scope = ANYBODY, NOTHING
     if endpoint.action is not None:
@@ -102,6 +130,8 @@ def let_in(services: Services, endpoint: Endpoint, call: Call, request_id: str, 
     project = check_project(named) if named else None
     if endpoint.action is not None:
         scope = allowed(services, call, request_id, principal, endpoint.action, project)
+    if endpoint.asks:
+        within_budget(services, call, request_id, principal, endpoint.name)
     return Ask(
         services=services,
         call=call,
@@ -111,7 +141,43 @@ def let_in(services: Services, endpoint: Endpoint, call: Call, request_id: str, 
         project=project,
         arguments=arguments,
         path=path,
+        spent=services.turns.account(),
     )
+
+
+def in_turn(services: Services, endpoint: Endpoint, ask: Ask) -> "Answer | Stream | Waiting[Answer | Stream]":
+    """The answer to whoever was let in; or what has to wait for its turn."""
+    if not endpoint.asks:
+        return work(endpoint, ask)
+    return services.turns.begin(ask.principal.id, ask.spent, partial(_in_turn, endpoint, ask))
+
+
+def _in_turn(endpoint: Endpoint, ask: Ask, turn: Turn) -> Answer | Stream:
+    lasting = False
+    try:
+        result = turn.work(partial(work, endpoint, ask))
+        if isinstance(result, Stream):
+            result, lasting = _accounted(result, turn), True
+        return result
+    finally:
+        if not lasting:
+            turn.end()
+
+
+def _accounted(stream: Stream, turn: Turn) -> Stream:
+    """The same stream, its work on the account of a turn that ends when it is over."""
+
+    def chunks() -> Generator[bytes]:
+        while (piece := turn.work(partial(next, stream.chunks, None))) is not None:
+            yield piece
+
+    def over() -> None:
+        try:
+            stream.close()
+        finally:
+            turn.end()
+
+    return replace(stream, chunks=chunks(), over=over)
 
 
 def work(endpoint: Endpoint, ask: Ask) -> Answer | Stream:

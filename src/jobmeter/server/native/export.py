@@ -28,15 +28,16 @@ def csv(result: MetricResult, name: str) -> Stream:
 
     Rows follow the lines of the answer, each by time. Names hold no comma and no quote, so nothing is quoted.
     """
-    return Stream(_csv(result), "text/csv; charset=utf-8", _attachment(name, "csv"))
+    return Stream(_csv(result), "text/csv; charset=utf-8", attachment(name, "csv"))
 
 
 def parquet(result: MetricResult, name: str) -> Stream:
     """Columns ``time metric replica node device value``, one row a point, a row group for each piece."""
-    return Stream(_parquet(result), "application/vnd.apache.parquet", _attachment(name, "parquet"))
+    return Stream(_parquet(result), "application/vnd.apache.parquet", attachment(name, "parquet"))
 
 
-def _attachment(name: str, ending: str) -> tuple[tuple[str, str], ...]:
+def attachment(name: str, ending: str) -> tuple[tuple[str, str], ...]:
+    """The header that names the file to a browser."""
     plain = "".join(letter if (letter.isalnum() and letter.isascii()) or letter in "-_." else "_" for letter in name)
     return (("content-disposition", f'attachment; filename="{plain}.{ending}"'),)
 
@@ -65,11 +66,12 @@ def _parquet(result: MetricResult) -> Iterator[bytes]:
             names = [pa.repeat(name, end - start) for name in (line.metric, line.replica, line.node, line.device)]
             columns: list[pa.Array[Any]] = [pa.array(line.time[start:end]), *names, pa.array(line.value[start:end])]
             writer.write_table(pa.table(columns, schema=_SCHEMA))
-            yield _drain(sink)
-    yield _drain(sink)
+            yield drain(sink)
+    yield drain(sink)
 
 
-def _drain(sink: io.BytesIO) -> bytes:
+def drain(sink: io.BytesIO) -> bytes:
+    """What a writer has put into the sink since the last time."""
     # The writer only ever appends, and counts its own position: what is written may leave the buffer.
     piece = sink.getvalue()
     sink.seek(0)

@@ -40,7 +40,8 @@ _HOW = (
 )
 
 
-def _metrics(given: Sequence[str]) -> tuple[str, ...]:
+def asked_metrics(given: Sequence[str]) -> tuple[str, ...]:
+    """The metrics that are asked for. Raises InvalidRequestError (field ``metric``) for too many or an unknown one."""
     if len(given) > MAX_METRICS:
         raise InvalidRequestError(f"at most {MAX_METRICS} metrics in one question, these are {len(given)}", "metric")
     for name in given:
@@ -50,17 +51,18 @@ def _metrics(given: Sequence[str]) -> tuple[str, ...]:
 
 
 def _job_range(ask: Ask, job: Job, step_ms: int | None) -> TimeRange:
-    start, end, since = _times(ask)
+    start, end, since = asked_times(ask)
     return default_range(job, ask.services.clock.now_ms(), start=start, end=end, since=since, step_ms=step_ms)
 
 
 def _node_range(ask: Ask) -> TimeRange:
-    start, end, since = _times(ask)
+    start, end, since = asked_times(ask)
     end = min(ask.services.clock.now_ms() + 1, MAX_TIME_MS) if end is None else end
     return TimeRange(max(0, end - (since or HOUR)) if start is None else start, end)
 
 
-def _times(ask: Ask) -> tuple[int | None, int | None, int | None]:
+def asked_times(ask: Ask) -> tuple[int | None, int | None, int | None]:
+    """Start and end in epoch milliseconds, and the milliseconds before the end, each as far as it is given."""
     given = ask.arguments
     start, end, since = given.time("start"), given.time("end"), given.duration("since")
     if start is not None and since is not None:
@@ -70,7 +72,7 @@ def _times(ask: Ask) -> tuple[int | None, int | None, int | None]:
 
 def _job_metrics(ask: Ask) -> Answer | Stream:
     given = ask.arguments
-    metrics = _metrics(given.texts("metric"))
+    metrics = asked_metrics(given.texts("metric"))
     job = ask.services.executor.head(job_ref(ask), ask.scope)
     step_ms = given.duration("step")
     span = _job_range(ask, job, step_ms)
@@ -95,7 +97,7 @@ def _node_metrics(ask: Ask) -> Answer | Stream:
     span = _node_range(ask)
     query = MetricQuery(
         subject=NodeRef(check_name(ask.path["node"], "node"), given.text("cluster") or None, ask.project),
-        metrics=_metrics(given.texts("metric")),
+        metrics=asked_metrics(given.texts("metric")),
         range=span,
         step_ms=given.duration("step") or default_step(span),
         by=given.choice("by", _NODE_BY, By.NODE),
@@ -149,7 +151,7 @@ _FORMATS: Mapping[str, Callable[[MetricResult, str], Answer | Stream]] = {
 
 def _latest(ask: Ask) -> LatestList:
     given = ask.arguments
-    metrics = _metrics(given.texts("metric"))
+    metrics = asked_metrics(given.texts("metric"))
     by = given.choice("by", _JOB_BY, By.REPLICA)
     found = ask.services.executor.latest(job_ref(ask), metrics, by, ask.scope)
     return LatestList(

@@ -92,7 +92,7 @@ def _route(endpoint: Endpoint) -> HTTPRouteHandler:
         tags=[endpoint.tag],
         responses={200: success, **errors},
         operation_class=_documented(endpoint),
-        media_type="application/json",
+        media_type=endpoint.answer_type,
     )
     return handler(answer)
 

@@ -1,0 +1,44 @@
+"""Writing an answer of any length as it arrives, to a file or to whoever reads standard output."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.progress import DownloadColumn, Progress, TextColumn, TimeElapsedColumn, TransferSpeedColumn
+
+from jobmeter.cli.output import console, piped
+
+
+def save(pieces: Iterator[bytes], output: Path | None) -> None:
+    """Write what arrives as it arrives; to a file that has ``.part`` at its end until it is complete.
+
+    Where it does not become complete, there is no file, and one that was there before stays as it was.
+    """
+    if output is None:
+        with piped():
+            for piece in pieces:
+                sys.stdout.buffer.write(piece)
+            sys.stdout.buffer.flush()
+        return
+    part = output.with_name(f"{output.name}.part")
+    try:
+        with part.open("wb") as file, _told() as tell:
+            for piece in pieces:
+                file.write(piece)
+                tell(len(piece))
+        part.replace(output)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@contextmanager
+def _told() -> Iterator[Callable[[int], None]]:
+    """How to tell of bytes that arrived: a line that changes on a terminal, nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda size: None  # noqa: ARG005
+        return
+    columns = (TextColumn("exporting"), DownloadColumn(), TransferSpeedColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console(sys.stderr), transient=True) as shown:
+        task = shown.add_task("export", total=None)
+        yield lambda size: shown.advance(task, size)

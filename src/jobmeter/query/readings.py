@@ -1,0 +1,82 @@
+"""Every stored reading of a job, block by block: what a raw export holds.
+
+Nothing is bucketed, joined or converted; a counter is what was read. The series are those that a question about the
+job's metrics is answered from, the counter behind a rate and the two sides of a ratio among them, and of a device that
+was measured for nobody only what was measured while the job had it.
+"""
+
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from jobmeter.model.batch import SampleColumns, SeriesKeys
+from jobmeter.model.question import Asks
+from jobmeter.model.time import Clock, TimeRange
+from jobmeter.query.plan import metrics_of, sources
+from jobmeter.query.request import JobRef
+from jobmeter.query.shape import Entry, Shape
+from jobmeter.query.source import Meter
+from jobmeter.settings import Limits
+from jobmeter.store.base import Store
+
+_TOGETHER = 256
+"""Series that are read at one time: what is in memory is given as one block."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Readings:
+    """``entries`` are the series and whom their samples are told of.
+
+    ``blocks`` gives their samples: ``index`` is a position in ``entries``; the samples of an entry follow one another
+    in order of time, and go on in the next block. It can be gone through once, raises LimitExceededError or
+    QueryTimeoutError, and stops the store's work when it is closed before its end. ``names`` are the metrics that may
+    occur.
+    """
+
+    names: frozenset[str]
+    entries: Sequence[Entry]
+    blocks: Generator[SampleColumns]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadingsQuestion(Asks[Readings]):
+    """The readings of some metrics of a job inside the range, of some replicas and devices; empty means all.
+
+    It may read ``Limits.export_rows`` and take ``Limits.export_seconds``, whoever takes the blocks included.
+    """
+
+    ref: JobRef
+    metrics: tuple[str, ...]
+    range: TimeRange
+    replicas: frozenset[str] = frozenset()
+    devices: frozenset[str] = frozenset()
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Every metric that may occur. Raises InvalidRequestError (field ``metric``) for one that is unknown."""
+        return sources(metrics_of(self.metrics))
+
+
+def readings(store: Store, clock: Clock, limits: Limits, question: ReadingsQuestion, shape: Shape) -> Readings:
+    """The readings of a shape's entries; nothing is read before the first block is asked for."""
+    own = replace(limits, query_rows=limits.export_rows, query_seconds=limits.export_seconds)
+    return Readings(question.names, shape.entries, _blocks(store, shape, question.range, Meter(clock, own)))
+
+
+def _blocks(store: Store, shape: Shape, span: TimeRange, meter: Meter) -> Generator[SampleColumns]:
+    for group in shape.reads(span):
+        for first in range(0, len(group.keys), _TOGETHER):
+            some = slice(first, first + _TOGETHER)
+            keys = SeriesKeys(group.keys.job[some], group.keys.series[some])
+            found = store.read(keys, group.span, meter.budget())
+            try:
+                for block in found:
+                    meter.count(len(block), None)
+                    yield SampleColumns(group.positions[some][block.index], block.time, block.value)
+            finally:
+                _close(found)
+
+
+def _close(found: Iterator[SampleColumns]) -> None:
+    """Let the store stop now, not when somebody gets round to collecting what nobody holds."""
+    if isinstance(found, Generator):
+        found.close()

@@ -1,0 +1,20 @@
+"""What one request has spent, over all the questions that it asks.
+
+An operation may ask many questions. Whoever serves a request opens its account in the context of the thread that
+answers it; every question asked there then spends from the same budget. Without an account each question has its own.
+"""
+
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+
+@dataclass(slots=True, eq=False)
+class Spent:
+    """Since when (the clock's monotonic seconds), and how many stored rows were read. Belongs to one request."""
+
+    since: float
+    rows: int = 0
+
+
+ACCOUNT: ContextVar[Spent | None] = ContextVar("account", default=None)
+"""The account of the request that this thread answers now."""

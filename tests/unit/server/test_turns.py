@@ -1,0 +1,258 @@
+"""One key's questions do not keep others from theirs, and cost what a key may spend."""
+
+import asyncio
+import threading
+import time
+from dataclasses import replace
+from functools import partial
+
+import pytest
+from tests.asgi import send
+from tests.e2e.support import Written, samples
+from tests.fakes import NOW
+from tests.serving import BASE, serving
+
+from jobmeter.access.budget import Budget
+from jobmeter.errors import InvalidRequestError, ThrottledError
+from jobmeter.model.time import SystemClock
+from jobmeter.server import turns as module
+from jobmeter.server.turns import Seats, Turns, in_turn
+from jobmeter.server.work import Lane
+from jobmeter.settings import Limits
+from jobmeter.store.memory import MemoryStore
+
+POINTS = [(NOW - 100_000 + 1_000 * at, at / 100) for at in range(100)]
+
+
+@pytest.fixture
+def lane():
+    made = Lane("test", 4, 100)
+    yield made
+    made.close()
+
+
+def _question(turns, key, work):
+    """What a door runs on a thread."""
+    return lambda: turns.begin(key, turns.account(), lambda turn: turn.whole(work))
+
+
+def test_a_key_that_has_its_number_under_way_waits_without_a_thread(lane):
+    turns = Turns(SystemClock(), Budget(concurrent=1))
+    free = threading.Event()
+    told = []
+
+    async def main():
+        slow = [asyncio.ensure_future(in_turn(turns, lane, _question(turns, "a", free.wait))) for _ in range(20)]
+        await asyncio.sleep(0.1)
+        assert lane.busy == 1
+        began = time.monotonic()
+        assert await in_turn(turns, lane, _question(turns, "b", lambda: "b")) == "b"
+        told.append(time.monotonic() - began)
+        free.set()
+        assert await asyncio.gather(*slow) == [True] * 20
+
+    asyncio.run(main())
+    assert told[0] < 5
+    assert turns.begin("a", turns.account(), lambda turn: turn.whole(lambda: 1)) == 1
+
+
+def test_never_more_than_so_many_of_a_key_run_and_each_is_answered(lane):
+    turns = Turns(SystemClock(), Budget(concurrent=2))
+    lock, running, most = threading.Lock(), [0], [0]
+
+    def work(number):
+        with lock:
+            running[0] += 1
+            most[0] = max(most[0], running[0])
+        time.sleep(0.002)
+        with lock:
+            running[0] -= 1
+        if number % 7 == 0:
+            raise InvalidRequestError("no", "step")
+        return number
+
+    async def main():
+        return await asyncio.gather(
+            *(in_turn(turns, lane, _question(turns, "a", partial(work, number))) for number in range(60)),
+            return_exceptions=True,
+        )
+
+    found = asyncio.run(main())
+    assert [one for one in found if isinstance(one, int)] == [number for number in range(60) if number % 7]
+    assert sum(isinstance(one, InvalidRequestError) for one in found) == 9
+    assert most[0] == 2
+
+
+def test_who_gives_up_waiting_leaves_the_others_their_turn(lane):
+    turns = Turns(SystemClock(), Budget(concurrent=1))
+    free = threading.Event()
+    ran: list[int] = []
+
+    async def main():
+        first = asyncio.ensure_future(in_turn(turns, lane, _question(turns, "a", free.wait)))
+        await asyncio.sleep(0.05)
+        waiting = [
+            asyncio.ensure_future(in_turn(turns, lane, _question(turns, "a", partial(ran.append, number))))
+            for number in range(4)
+        ]
+        await asyncio.sleep(0.05)
+        waiting[0].cancel()
+        waiting[2].cancel()
+        free.set()
+        await asyncio.gather(first, *waiting, return_exceptions=True)
+        # Given up at the very moment when the turn came.
+        free.clear()
+        last = asyncio.ensure_future(in_turn(turns, lane, _question(turns, "a", free.wait)))
+        await asyncio.sleep(0.05)
+        place = asyncio.ensure_future(turns.wait("a", turns.account()))
+        await asyncio.sleep(0.05)
+        turns._waiting["a"][0].call()
+        place.cancel()
+        turns._waiting.clear()
+        free.set()
+        await asyncio.gather(last, place, return_exceptions=True)
+
+    asyncio.run(main())
+    assert ran == [1, 3]
+
+
+def test_a_queue_that_is_full_refuses(lane, monkeypatch):
+    monkeypatch.setattr(module, "WAITING", 2)
+    turns = Turns(SystemClock(), Budget(concurrent=1))
+    free = threading.Event()
+
+    async def main():
+        some = [asyncio.ensure_future(in_turn(turns, lane, _question(turns, "a", free.wait))) for _ in range(3)]
+        await asyncio.sleep(0.1)
+        with pytest.raises(ThrottledError):
+            await in_turn(turns, lane, _question(turns, "a", free.wait))
+        free.set()
+        await asyncio.gather(*some)
+
+    asyncio.run(main())
+
+
+def test_seats_are_few_and_fewer_for_one_key():
+    seats = Seats(2, 3)
+    give_back = seats.take("a")
+    seats.take("a")
+    with pytest.raises(ThrottledError, match="this key has 2"):
+        seats.take("a")
+    seats.take("b")
+    with pytest.raises(ThrottledError, match="the server has 3"):
+        seats.take("c")
+    give_back()
+    give_back()
+    seats.take("c")
+    with pytest.raises(ThrottledError):
+        seats.take("a")
+
+
+class _Slow(MemoryStore):
+    """Reads wait until they are let go."""
+
+    def __init__(self):
+        super().__init__()
+        self.free = threading.Event()
+        self.reading = 0
+
+    def read(self, keys, span, budget):
+        self.reading += 1
+        self.free.wait(20)
+        yield from super().read(keys, span, budget)
+
+
+def test_the_slow_questions_of_one_key_leave_the_server_to_others(tmp_path):
+    store = _Slow()
+    made = serving(tmp_path / "data", store)
+    made.ingest(samples(Written("gpu.utilization", POINTS, job="j1")))
+    greedy, other = made.key("reader"), made.key("reader")
+    target = f"{BASE}/jobs/j1/metrics?metric=gpu.utilization"
+
+    async def main():
+        credential = {"Authorization": f"Bearer {greedy.token}"}
+        slow = [asyncio.ensure_future(send(made.application, "GET", target, b"", credential)) for _ in range(40)]
+        await asyncio.sleep(0.5)
+        assert store.reading == 12
+        credential = {"Authorization": f"Bearer {other.token}"}
+        reply = await asyncio.wait_for(send(made.application, "GET", f"{BASE}/jobs", b"", credential), 10)
+        assert reply.status == 200
+        store.free.set()
+        assert {one.status for one in await asyncio.gather(*slow)} == {200}
+
+    asyncio.run(main())
+    made.application.close()
+
+
+@pytest.fixture
+def spending(tmp_path):
+    made = serving(tmp_path / "data", query_budgets="rows=150")
+    made.ingest(samples(Written("gpu.utilization", POINTS, job="j1")))
+    yield made
+    made.application.close()
+
+
+def test_a_key_that_has_spent_its_rows_waits_and_others_do_not(spending):
+    target = "/jobs/j1/metrics?metric=gpu.utilization"
+    assert [spending.call("GET", target).status for _ in range(3)] == [200, 200, 429]
+    refused = spending.call("GET", target)
+    problem = refused.json()["error"]
+    assert problem == {"code": "throttled", "message": "the questions of a key may cost 150 stored rows a minute"}
+    # 50 rows too many, and one to begin with, at 150 a minute.
+    assert refused.headers["retry-after"] == "21"
+    assert spending.call("GET", target, key=spending.key("reader")).status == 200
+    # Writing is no question.
+    assert spending.ingest(samples(Written("gpu.utilization", POINTS, job="j2"))).status == 200
+    spending.clock.time_ms += 21_000
+    assert spending.call("GET", target).status == 200
+    assert 'jobmeter_access_refused_total{reason="budget"} 2.0' in spending.raw("GET", "/metrics").body.decode()
+
+
+def test_exports_and_every_dialect_spend_from_the_same_budget(spending):
+    export = spending.call("GET", "/jobs/j1/samples?metric=gpu.utilization&format=csv")
+    assert len(export.body.splitlines()) == 101
+    query = f"start={NOW - 200_000}&end={NOW}&m=avg:gpu.utilization"
+    headers = {"Authorization": f"Bearer {spending.admin.token}"}
+    assert spending.raw("GET", f"/api/query?{query}", headers=headers).status == 200
+    reply = spending.raw("GET", f"/api/query?{query}", headers=headers)
+    assert (reply.status, reply.json()["error"]["message"]) == (429, "Please throttle")
+    assert reply.headers["retry-after"] == "21"
+    alibaba = spending.raw("GET", "/api/v1/jobs/j1/metrics?MetricType=GpuCoreUsage", headers=headers)
+    assert (alibaba.status, alibaba.json()["Code"]) == (429, "Throttling.User")
+    huawei = spending.raw("GET", "/v2/default/training-jobs/j1/metrics/worker-0", headers=headers)
+    assert (huawei.status, huawei.json()["error_code"]) == (429, "ModelArts.2799")
+    baseten = spending.raw("POST", "/v1/training_projects/default/jobs/j1/metrics", b"{}", headers)
+    assert baseten.status == 429
+
+
+def test_the_questions_of_one_request_share_its_budget(tmp_path):
+    made = serving(tmp_path / "data", limits=replace(Limits(), query_rows=250))
+    made.ingest(samples(Written("gpu.utilization", POINTS, job="j1")))
+    headers = {"Authorization": f"Bearer {made.admin.token}"}
+    parts = [f"start={NOW - 200_000}&end={NOW}", *["m=avg:gpu.utilization"] * 2]
+    assert made.raw("GET", f"/api/query?{'&'.join(parts)}", headers=headers).status == 200
+    reply = made.raw("GET", f"/api/query?{'&'.join([*parts, 'm=sum:gpu.utilization'])}", headers=headers)
+    assert reply.status == 413
+    assert reply.json()["error"]["details"] == "field: range"
+    made.application.close()
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "status", "named"),
+    [
+        ("GET", f"{BASE}/jobs/j1/metrics?metric=gpu.utilization", 400, "range"),
+        ("GET", f"{BASE}/jobs/j1/latest?metric=gpu.utilization", 400, "range"),
+        ("GET", f"{BASE}/jobs/j1", 400, "range"),
+        ("GET", f"/api/query?start={NOW - 200_000}&end={NOW}&m=avg:gpu.utilization", 413, "range"),
+        ("GET", "/api/v1/jobs/j1/metrics?MetricType=GpuCoreUsage", 400, "StartTime"),
+        ("GET", "/v2/default/training-jobs/j1/metrics/worker-0", 400, "training_job_id"),
+        ("POST", "/v1/training_projects/default/jobs/j1/metrics", 400, "start_epoch_millis"),
+    ],
+)
+def test_a_question_that_is_too_large_is_refused_in_the_askers_words(tmp_path, method, target, status, named):
+    made = serving(tmp_path / "data", limits=replace(Limits(), query_rows=50))
+    made.ingest(samples(Written("gpu.utilization", POINTS, job="j1")))
+    headers = {"Authorization": f"Bearer {made.admin.token}"}
+    reply = made.raw(method, target, b"{}" if method == "POST" else b"", headers)
+    assert (reply.status, named in reply.body.decode()) == (status, True), reply.body
+    made.application.close()
