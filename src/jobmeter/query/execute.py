@@ -152,7 +152,7 @@ class Executor:
         Raises as the class says, before the first list.
         """
         selector = selector_of(replace(question, limit=0), self.head(question.ref, scope))
-        meter = Meter(self._clock, self._limits)
+        meter = Meter(self._clock, replace(self._limits, query_rows=self._limits.export_rows))
         return pages(lambda page: self._page(page, self._budget(), meter), selector, limit)
 
     def _lines(self, question: LogQuestion, scope: Scope) -> LogPage:

@@ -41,18 +41,22 @@ class Meter:
         """What is left. Raises LimitExceededError or QueryTimeoutError when nothing is."""
         rows = self.limits.query_rows - self.spent.rows
         seconds = self.limits.query_seconds - (self.clock.monotonic() - self.spent.since)
-        if rows < 0:
-            raise LimitExceededError(f"a question may read {self.limits.query_rows} stored rows", "range")
+        self._check()
         if seconds <= 0:
             raise QueryTimeoutError(f"the question took longer than {self.limits.query_seconds} s")
         return ReadBudget(rows=rows, seconds=seconds)
 
     def count(self, rows: int, tier: Tier | None) -> None:
-        """Note rows that were read, and from where."""
+        """Note rows that were read, and from where. Raises LimitExceededError when they are more than there may be."""
         self.rows += rows
         self.spent.rows += rows
         if rows:
             self.tiers.add(_NAMES[tier])
+        self._check()
+
+    def _check(self) -> None:
+        if self.spent.rows > self.limits.query_rows:
+            raise LimitExceededError(f"a question may read {self.limits.query_rows} stored rows", "range")
 
 
 @dataclass(frozen=True, slots=True)
