@@ -71,20 +71,20 @@ def soak(ours: Jobmeter, fleet: Fleet, minutes: float, questions: float) -> bool
 
 
 def _verdict(ours: Jobmeter, fleet: Fleet, whole: Tally, span: tuple[int, int]) -> bool:
-    measured = _measured(fleet, span)
+    taken = measured(fleet, span)
     stored = found(ours, fleet, *span, whole.accepted)
     print(
-        f"measured {measured:,}, acknowledged {whole.accepted:,}, refused {whole.refused:,}, sent again "
+        f"measured {taken:,}, acknowledged {whole.accepted:,}, refused {whole.refused:,}, sent again "
         f"{whole.retries:,} after a refusal and {whole.broken:,} after a broken connection; "
         f"stored {stored.counted:,} (rows in the table: {stored.rows:,})"
     )
     # What a broken connection left in doubt was sent again, and may be acknowledged twice: it counts once all the same.
-    same = stored.counted == min(whole.accepted, measured) and whole.accepted >= measured
+    same = stored.counted == min(whole.accepted, taken) and whole.accepted >= taken
     print("dropped = 0: every sample is stored once" if same else "NOT the same")
     return same
 
 
-def _measured(fleet: Fleet, span: tuple[int, int]) -> int:
+def measured(fleet: Fleet, span: tuple[int, int]) -> int:
     """How many samples agents took between two moments."""
     total = 0
     for node in range(fleet.nodes):

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+import sys
 import time
 from collections.abc import Sequence
 
@@ -19,10 +20,11 @@ _REPORT = 1.0
 def run(where: Post, fleet: Fleet, numbers: Sequence[int], begin: float, end: float, told: Told) -> None:
     """Measure and send from ``begin`` to ``end`` (epoch seconds), tell what became of it each second."""
     nodes = {number: Node(fleet, number) for number in numbers}
-    asyncio.run(_all(where, fleet, nodes, (begin, end), told))
+    asyncio.run(deliver(where, fleet, nodes, (begin, end), told))
 
 
-async def _all(where: Post, fleet: Fleet, nodes: dict[int, Node], span: tuple[float, float], told: Told) -> None:
+async def deliver(where: Post, fleet: Fleet, nodes: dict[int, Node], span: tuple[float, float], told: Told) -> None:
+    """Every node's frames from one moment to another, and a tally each second; see ``run``."""
     agents = [_Agent(where, fleet, number, node, span) for number, node in nodes.items()]
     tasks = [asyncio.create_task(agent.run()) for agent in agents]
     deadline = span[1] + PATIENCE
@@ -31,7 +33,11 @@ async def _all(where: Post, fleet: Fleet, nodes: dict[int, Node], span: tuple[fl
         _tell(agents, told)
     for task in tasks:
         task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    for end in await asyncio.gather(*tasks, return_exceptions=True):
+        if isinstance(end, Exception):
+            print(f"an agent ended early: {end!r}", file=sys.stderr)
+    for agent in agents:
+        agent.close()
     _tell(agents, told)
 
 
@@ -63,15 +69,20 @@ class _Agent:
                 pass
             self.tally.lags.append(time.time() - self._due)
             self._due += self._fleet.interval
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the connection; the next frame makes another."""
         if self._streams:
             self._streams[1].close()
+        self._streams = None
 
     async def _sent(self, message: bytes) -> bool:
         begin = time.perf_counter()
         try:
             status, wait, body = await self._ask(message)
         except (OSError, asyncio.IncompleteReadError):
-            self._streams = None
+            self.close()
             self.tally.broken += 1
             await asyncio.sleep(1 + random.random())
             return False

@@ -69,6 +69,6 @@ class Node:
     def measure(self, time_ms: int) -> bytes:
         """The frame of that moment: gauges at random with two decimals, counters a little higher than before."""
         values = np.round(self._draw.random(self._size), 2)
-        self._counted += np.floor(values[self._counters] * 1000)
+        self._counted += 1 + np.floor(values[self._counters] * 1000)
         values[self._counters] = self._counted
         return self._frame.patch(time_ms, values)

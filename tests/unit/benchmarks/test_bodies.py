@@ -1,4 +1,4 @@
-"""What the benchmark sends is what it says that it sends: read back by the server's own decoder, or from the specification."""
+"""What the benchmark sends is what it says: read back by the server's own decoder, or from the specification alone."""
 
 import struct
 from collections.abc import Iterator
