@@ -83,6 +83,10 @@ class Contestant(ABC):
         """The question as this contestant is asked it."""
 
     @abstractmethod
+    def values(self, body: bytes) -> list[list[float]]:
+        """The values of each line of an answer to ``path``."""
+
+    @abstractmethod
     def template(self, series: Sequence[Names]) -> Template:
         """Bodies for ``written``: the protocol in which its own agents, or those of its users, write."""
 

@@ -62,8 +62,9 @@ def grow(ours: Jobmeter, sizes: Sequence[int], seconds: float) -> Iterator[Size]
     """Fill the server up to each size in turn and ask it."""
     now = time.time_ns() // 1_000_000
     asked = utilization(now, 25, LIVE)
+    begin = time.perf_counter()
     ours.load(asked)
-    stored, jobs, begin = asked.samples, 1, time.perf_counter()
+    stored, jobs = asked.samples, 1
     for size in sorted(sizes):
         while stored < size:
             beside = _beside(now, jobs, size - stored)

@@ -49,6 +49,10 @@ class Jobmeter(Contestant):
         span = f"start={asked.start_ms + 1}&end={asked.end_ms + 1}&step={asked.step_s}s"
         return f"{API}/jobs/{asked.job}/metrics?metric={asked.metric}&{span}&by={asked.by}{chosen}"
 
+    def values(self, body: bytes) -> list[list[float]]:
+        """See ``Contestant.values``."""
+        return [[float(point[1]) for point in line["points"]] for line in json.loads(body)["lines"]]
+
     def template(self, series: Sequence[Names]) -> Template:
         """See ``Contestant.template``."""
         return native.NativeTemplate(series)

@@ -1,5 +1,6 @@
 """VictoriaMetrics and Prometheus from Debian, loaded with the same samples and asked the same questions."""
 
+import json
 from collections.abc import Sequence
 from urllib.parse import quote
 
@@ -10,7 +11,6 @@ from benchmarks import protobuf
 from benchmarks.client import Post, answer, post_all
 from benchmarks.contestant import Asked, Contestant, Template
 from benchmarks.data import Data, Names
-from benchmarks.install import installed
 from benchmarks.processes import folder_bytes
 from benchmarks.row import PROMETHEUS, VICTORIA
 
@@ -27,6 +27,10 @@ class Peer(Contestant):
         query = f"avg by ({groups}) (avg_over_time({_selector(asked)}[{asked.step_s}s]))"
         span = f"start={asked.start_ms / 1000:.3f}&end={asked.end_ms / 1000:.3f}&step={asked.step_s}"
         return f"/api/v1/query_range?query={quote(query)}&{span}"
+
+    def values(self, body: bytes) -> list[list[float]]:
+        """See ``Contestant.values``."""
+        return [[float(point[1]) for point in line["values"]] for line in json.loads(body)["data"]["result"]]
 
     def template(self, series: Sequence[Names]) -> Template:
         """See ``Contestant.template``."""
@@ -96,12 +100,6 @@ class Prometheus(Peer):
     def load(self, data: Data) -> None:
         """See ``Contestant.load``, by remote write."""
         post_all(self.written(), [list(protobuf.bodies(data))])
-
-
-def found() -> list[type[Contestant]]:
-    """The peers that can be started."""
-    programs: dict[str, type[Contestant]] = {"victoria-metrics": VictoriaMetrics, "prometheus": Prometheus}
-    return [peer for program, peer in programs.items() if installed(program)]
 
 
 def json_line(names: Names, time: NDArray[np.int64], value: NDArray[np.float64]) -> bytes:

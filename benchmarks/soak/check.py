@@ -47,4 +47,4 @@ def _ask(ours: Jobmeter, job: str, metrics: Sequence[str], span: tuple[int, int]
     asked += [("start", str(span[0])), ("end", str(span[1])), ("step", "1h"), ("by", "device")]
     asked += [("statistic", "count"), ("aggregate", "sum")]
     result = json.loads(answer(ours.request(f"{API}/jobs/{job}/metrics?{urlencode(asked)}")))
-    return round(sum(point[1] for one in result["lines"] for point in one["points"]))
+    return round(sum(float(point[1]) for one in result["lines"] for point in one["points"]))

@@ -9,13 +9,17 @@ from benchmarks.ours import Jobmeter
 from benchmarks.processes import cpu_seconds, folder_bytes, resident_megabytes
 from benchmarks.soak.tally import Tally, three
 
-_PART = re.compile(r"^\d\w*_\d+_\d+_(\d+)(_\d+)?$|^all_\d+_\d+_(\d+)(_\d+)?$")
+_PART = re.compile(r"^\w+?_(\d+)_(\d+)_\d+(?:_\d+)?$")
+"""A part's folder: the first and the last insert that it holds; more than one after a merge."""
 _ENGINE = re.compile(r"^(jobmeter\w*(?:part|merge)\w*(?:\{[^}]*\})?) (\S+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Glance:
-    """The server at one moment: MiB, bytes on disk, CPU seconds, folders of parts and how many of them are merged."""
+    """The server at one moment: MiB, bytes on disk, CPU seconds, parts on disk and how many of them came of merges.
+
+    Parts that were merged into others stay on disk for some minutes and are counted.
+    """
 
     at: float
     memory: float
@@ -27,14 +31,14 @@ class Glance:
 
 def glance(ours: Jobmeter) -> Glance:
     """Look now."""
-    levels = [found for path in ours.data_folder.rglob("*_*_*_*") if (found := _PART.match(path.name))]
-    merged = sum(1 for found in levels if int(found.group(1) or found.group(3)) > 0)
+    parts = [found for path in ours.data_folder.rglob("*_*_*_*") if (found := _PART.match(path.name))]
+    merged = sum(1 for found in parts if found.group(1) != found.group(2))
     return Glance(
         time.monotonic(),
         resident_megabytes(ours.pid),
         folder_bytes(ours.data_folder),
         cpu_seconds(ours.pid),
-        len(levels),
+        len(parts),
         merged,
     )
 

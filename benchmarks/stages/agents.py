@@ -12,8 +12,7 @@ import numpy as np
 from benchmarks.client import post_all
 from benchmarks.contestant import Contestant
 from benchmarks.data import Names, job_names
-from benchmarks.ours import Jobmeter
-from benchmarks.peers import found
+from benchmarks.everybody import started
 from benchmarks.plan import Plan
 from benchmarks.row import Row, higher
 
@@ -33,7 +32,7 @@ def rows(plan: Plan) -> list[Row]:
     small = higher(f"agents' protocol, {AGENTS:,} agents, {AGENT_SERIES} samples each, 16 conns", "samples/s")
     big.note = small.note = "native frames; peers: remote write"
     with contextlib.ExitStack() as stack:
-        everybody: list[Contestant] = [stack.enter_context(one()) for one in (Jobmeter, *found())]
+        everybody = started(stack)[1]
         _measure(plan, everybody, [_series(0, BIG_SERIES)], big, (BIG_ROUNDS, 1))
         fleet = [_series(BIG_SERIES + agent * AGENT_SERIES, AGENT_SERIES) for agent in range(AGENTS)]
         _measure(plan, everybody, fleet, small, (1, CONNECTIONS))

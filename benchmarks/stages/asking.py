@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from benchmarks import processes
 from benchmarks.agent import agent_rows
+from benchmarks.agreement import compare
 from benchmarks.client import Request, answer, latency
 from benchmarks.contestant import Asked, Contestant
 from benchmarks.data import Data, utilization
+from benchmarks.everybody import peers
 from benchmarks.ours import Jobmeter
-from benchmarks.peers import found
 from benchmarks.plan import Plan
 from benchmarks.questions import live, long, same
 from benchmarks.row import FASTER, HALF, MORE, PROMETHEUS, TENTH, Row, higher, lower
@@ -29,7 +30,7 @@ def rows(plan: Plan) -> list[Row]:
     print(f"asking: {day.samples:,} samples of a day, {far.samples:,} of {plan.hours / 24:g} days", flush=True)
     with contextlib.ExitStack() as stack:
         ours = Jobmeter()
-        everybody: list[Contestant] = [ours, *(peer() for peer in found())]
+        everybody: list[Contestant] = [ours, *peers()]
         starts = lower("start-up, empty folder", "s")
         for one in everybody:
             starts.add(one.name, _started(stack, one))
@@ -104,7 +105,16 @@ def _ask(everybody: Sequence[Contestant], day: Data, far: Data, plan: Plan) -> l
     first = lower("live, first ask", "ms")
     for one in everybody:
         first.add(one.name, _once(one.requests(same(day.job, day.end_ms))[0]))
+    _compare(everybody, day, far, plan)
     return [first, *_live(everybody, day, plan), *_long(everybody, day, far, plan)]
+
+
+def _compare(everybody: Sequence[Contestant], day: Data, far: Data, plan: Plan) -> None:
+    compare(everybody, same(day.job, day.end_ms)[0], day.gpus)
+    compare(everybody, Asked(day.job, day.end_ms, 24, 300, "replica"), day.replicas)
+    compare(everybody, Asked(day.job, day.end_ms, 24, 300, "device"), day.replicas * day.gpus)
+    long_lived = [one for one in everybody if one.name != PROMETHEUS]
+    compare(long_lived, Asked(far.job, far.end_ms, plan.hours, 3600, "replica"), far.replicas)
 
 
 def _live(everybody: Sequence[Contestant], day: Data, plan: Plan) -> list[Row]:

@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,8 +16,8 @@ import pyarrow.parquet as pq
 
 from benchmarks.contestant import Contestant, settled
 from benchmarks.data import Data, random_values
+from benchmarks.everybody import started
 from benchmarks.ours import Jobmeter
-from benchmarks.peers import found
 from benchmarks.plan import Plan
 from benchmarks.row import AS_MANY, NO_MORE, PROMETHEUS, Row, higher, lower
 
@@ -30,8 +31,7 @@ def rows(plan: Plan) -> list[Row]:
     rate = higher("import, durable", "samples/s", AS_MANY)
     count = dict[str, int]()
     with contextlib.ExitStack() as stack:
-        ours = stack.enter_context(Jobmeter())
-        everybody: list[Contestant] = [ours, *(stack.enter_context(peer()) for peer in found())]
+        ours, everybody = started(stack)
         for turn, everyone in enumerate(plan.turns(everybody)):
             data = random_values(now, HOURS, f"import-{turn}", turn)
             for one in everyone:
@@ -87,9 +87,11 @@ def _parquet(data: Data, file: Path) -> Path:
         "metric": [one.metric for one in names],
     }
     each = np.repeat(np.arange(len(names)), count)
-    columns = {name: pa.array(text).dictionary_encode().take(pa.array(each)) for name, text in texts.items()}
-    table = pa.table(
-        {**columns, "time": np.tile(data.time, len(names)), "value": np.ascontiguousarray(data.value).ravel()}
-    )
+    columns: dict[str, pa.Array[Any]] = {
+        name: pa.array(text).dictionary_encode().take(each) for name, text in texts.items()
+    }
+    columns["time"] = pa.array(np.tile(data.time, len(names)))
+    columns["value"] = pa.array(data.value.ravel())
+    table = pa.table(columns)
     pq.write_table(table, file, compression="zstd")
     return file

@@ -8,8 +8,7 @@ import numpy as np
 
 from benchmarks.client import Post, post_all
 from benchmarks.contestant import Contestant
-from benchmarks.ours import Jobmeter
-from benchmarks.peers import found
+from benchmarks.everybody import started
 from benchmarks.plan import Plan
 from benchmarks.processes import cpu_seconds
 from benchmarks.protobuf import HEADERS, RemoteTemplate
@@ -30,8 +29,7 @@ def rows(plan: Plan) -> list[Row]:
         name = f"remote write, {SERIES:,} series a request, {connections} connection{'s' * (connections > 1)}"
         result += [higher(name, "samples/s", AS_MANY), lower(f"{name}: CPU for a million", "s")]
         with contextlib.ExitStack() as stack:
-            everybody: list[Contestant] = [stack.enter_context(one()) for one in (Jobmeter, *found())]
-            _measure(plan, everybody, connections, result[-2:])
+            _measure(plan, started(stack)[1], connections, result[-2:])
     return result
 
 

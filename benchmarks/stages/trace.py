@@ -50,6 +50,6 @@ def _lines(table: pa.Table) -> list[bytes]:
     starts = np.flatnonzero(np.append(True, (metric[1:] != metric[:-1]) | (replica[1:] != replica[:-1])))
     lines = []
     for start, end in zip(starts, np.append(starts[1:], len(metric)), strict=True):
-        names = Names(metric[start], "gentd26", replica[start], "", device[start])
+        names = Names(metric[start], "gentd26", replica[start], "", str(device[start]))
         lines.append(json_line(names, time_ms[start:end], value[start:end]))
     return lines

@@ -3,6 +3,7 @@
 import itertools
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -50,7 +51,7 @@ class Site(BaseHTTPRequestHandler):
     """Notes what it is asked for; /no is refused."""
 
     protocol_version = "HTTP/1.1"
-    asked: list[tuple[str, str | None]]
+    asked: ClassVar[list[tuple[str, str | None]]]
 
     def do_GET(self):
         self.asked.append((self.path, self.headers.get("Authorization")))
@@ -65,11 +66,13 @@ class Site(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def site():
-    handler = type("Own", (Site,), {"asked": []})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+    class Own(Site):
+        asked: ClassVar[list[tuple[str, str | None]]] = []
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Own) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        yield server.server_address[1], handler.asked
+        yield server.server_address[1], Own.asked
         server.shutdown()
         thread.join()
 

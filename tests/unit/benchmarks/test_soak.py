@@ -7,6 +7,7 @@ from benchmarks.client import Post
 from benchmarks.soak import agents
 from benchmarks.soak.__main__ import measured
 from benchmarks.soak.fleet import Fleet, Node
+from benchmarks.soak.tally import Tally
 
 from jobmeter.model.catalog import Kind, find
 from jobmeter.wire.native.decode import decode
@@ -65,7 +66,7 @@ class Server:
 def quickly(monkeypatch):
     monkeypatch.setattr(agents, "_REPORT", 0.05)
     monkeypatch.setattr(agents, "PATIENCE", 1e12)
-    monkeypatch.setattr(agents.random, "random", lambda: 0.0)
+    monkeypatch.setattr("random.random", lambda: 0.0)
 
 
 def test_what_was_refused_or_broken_off_is_sent_again_and_measured_once(quickly):
@@ -92,10 +93,10 @@ def test_what_was_refused_or_broken_off_is_sent_again_and_measured_once(quickly)
 
 class Told:
     def __init__(self) -> None:
-        self.tallies: list[agents.Tally] = []
+        self.tallies: list[Tally] = []
 
-    def put(self, tally: agents.Tally, /) -> None:
+    def put(self, tally: Tally, /) -> None:
         self.tallies.append(tally)
 
-    def get(self, block: bool = True, timeout: float | None = None) -> agents.Tally:
+    def get(self, block: bool = True, timeout: float | None = None) -> Tally:
         raise NotImplementedError
