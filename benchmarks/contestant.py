@@ -4,7 +4,7 @@ import os
 import shutil
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
@@ -164,12 +164,13 @@ class Contestant(ABC):
             shutil.rmtree(self.place, ignore_errors=True)
 
 
-def settled(size: Callable[[], float], quiet: float = 6.0, patience: float = 45.0) -> float:
-    """A size once it has not changed for ``quiet`` seconds, or as it is when ``patience`` ends."""
-    last, since, deadline = size(), time.monotonic(), time.monotonic() + patience
+def settled(everybody: Sequence[Contestant], quiet: float = 6.0, patience: float = 45.0) -> list[int]:
+    """Each one's raw bytes once none has changed for ``quiet`` seconds, or as they are when ``patience`` ends."""
+    last = [one.raw_bytes() for one in everybody]
+    since, deadline = time.monotonic(), time.monotonic() + patience
     while time.monotonic() < min(since + quiet, deadline):
         time.sleep(1)
-        now = size()
+        now = [one.raw_bytes() for one in everybody]
         if now != last:
             last, since = now, time.monotonic()
     return last

@@ -47,8 +47,8 @@ def size_rows(everybody: Sequence[Contestant], count: dict[str, int], what: str)
     """Bytes a sample, of raw samples alone and of the whole folder, once the merges after the load have ended."""
     raw = lower(f"bytes a raw sample, {what}", "B", NO_MORE)
     everything = lower(f"whole folder a raw sample, {what}", "B")
-    for one in everybody:
-        raw.add(one.name, settled(one.raw_bytes) / count[one.name])
+    for one, size in zip(everybody, settled(everybody), strict=True):
+        raw.add(one.name, size / count[one.name])
         everything.add(one.name, one.disk() / count[one.name])
     return [raw, everything]
 
