@@ -14,7 +14,7 @@ class Plan:
 
     rounds: int = 3
     seconds: float = 1.0
-    agent_seconds: float = 40.0
+    agent_seconds: float = 30.0
     hours: float = 24 * 7
     """How far back the longest question reaches."""
     start_samples: int = 0

@@ -23,8 +23,8 @@ def export_rows(everybody: Sequence[Contestant], day: Data, plan: Plan) -> list[
     try:
         for everyone in plan.turns(everybody):
             for one in everyone:
-                before = processes.resident_megabytes(one.pid)
                 processes.forget_peak(one.pid)
+                before = processes.peak_megabytes(one.pid)
                 seconds, octets, lines = _fetch(one, asked)
                 if one.name == OURS and lines != count + 1:
                     raise RuntimeError(f"{lines:,} lines were exported, {count + 1:,} should have been")

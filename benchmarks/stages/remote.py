@@ -14,7 +14,7 @@ from benchmarks.processes import cpu_seconds
 from benchmarks.protobuf import HEADERS, RemoteTemplate
 from benchmarks.row import AS_MANY, Row, higher, lower
 
-SERIES, BODIES, STEP_MS = 7_040, 40, 10_000
+SERIES, BODIES, STEP_MS = 7_040, 80, 10_000
 CONNECTIONS = (1, 4)
 ROUND_SECONDS = 5.0
 """A round ends then, whatever is left of its bodies."""
