@@ -1,7 +1,6 @@
 """What a bar says: a benchmark whose arithmetic is wrong would praise what is slow."""
 
 import pytest
-
 from benchmarks.row import AS_MANY, FASTER, HALF, OURS, TENTH, VICTORIA, Row, higher, joined, lower, verdicts
 from benchmarks.show import bars, show
 
