@@ -1,9 +1,10 @@
-"""Series that Prometheus sends, known again by their encoded labels: a look-up each, the rest in arrays."""
+"""Series that other systems send, known again by their encoded labels: a look-up each, the rest in arrays."""
 
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import repeat
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +21,8 @@ _REASONS = ("name", "labels")
 """Why a series is not kept; its slot is below ``_UNKNOWN``, in this order."""
 _FIRST = 1024
 
-Labels = Sequence[tuple[str, str]]
+Place = Callable[[Any, str], Placed]
+"""The place of what a sender calls a series, in a project. Raises InvalidRequestError naming metric or labels."""
 
 
 class _Known:
@@ -53,7 +55,9 @@ class _Known:
 class Places:
     """Places of series, kept between requests. Safe for several threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, place: Place = place) -> None:
+        """``place``: by default, that of labels of Prometheus."""
+        self._place = place
         self._lock = threading.Lock()
         self._known: dict[tuple[str, str], _Known] = {}
 
@@ -61,7 +65,7 @@ class Places:
         self,
         names: tuple[str, str],
         keys: Sequence[bytes],
-        labels: Callable[[int], Labels],
+        labels: Callable[[int], Any],
         columns: tuple[Uint32s, Int64s, Float64s],
     ) -> tuple[SampleBatch, Counter[str]]:
         """The samples that can be kept, and the count of the others by reason: name, labels, time, value.
@@ -74,7 +78,7 @@ class Places:
             if known is None or len(known.slots) > _MOST:
                 known = self._known[names] = _Known()
             slots = np.fromiter(map(known.slots.get, keys, repeat(_UNKNOWN)), np.int64, len(keys))
-        new = [(at, _placed(labels, at, names[0])) for at in np.flatnonzero(slots == _UNKNOWN).tolist()]
+        new = [(at, self._placed(labels, at, names[0])) for at in np.flatnonzero(slots == _UNKNOWN).tolist()]
         with self._lock:
             for at, placed in new:
                 slots[at] = known.learn(keys[at], placed)
@@ -93,12 +97,11 @@ class Places:
         refused["value"] += len(good) - int(np.count_nonzero(good))
         return _batch(series, *_kept(good, row, time, value)), +refused
 
-
-def _placed(labels: Callable[[int], Labels], at: int, project: str) -> Placed | str:
-    try:
-        return place(labels(at), project)
-    except InvalidRequestError as error:
-        return "name" if error.field == "metric" else "labels"
+    def _placed(self, labels: Callable[[int], Any], at: int, project: str) -> Placed | str:
+        try:
+            return self._place(labels(at), project)
+        except InvalidRequestError as error:
+            return "name" if error.field == "metric" else "labels"
 
 
 def _kept(
