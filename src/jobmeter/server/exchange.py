@@ -149,12 +149,12 @@ def _encoded(content_type: str, headers: Sequence[tuple[str, str]]) -> list[tupl
     ]
 
 
-def report(exchange: Exchange, error: JobmeterError) -> None:
+def report(request_id: str, error: JobmeterError) -> None:
     """Log what the operator has to know of: a store that does not work, a set-up that is wrong."""
     if isinstance(error, UnavailableError):
-        _log.warning("request %s: %s", exchange.request_id, error.message)
+        _log.warning("request %s: %s", request_id, error.message)
     elif isinstance(error, ConfigurationError):
-        _log.error("request %s: %s", exchange.request_id, error.message)
+        _log.error("request %s: %s", request_id, error.message)
 
 
 def decoded_body(call: Call, limit: int) -> bytes:

@@ -4,6 +4,7 @@ import logging
 import socket
 from collections.abc import Callable
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 from jobmeter.model.time import SystemClock
 from jobmeter.server.app import build
@@ -12,6 +13,9 @@ from jobmeter.server.listen import HttpServer, allow_connections, bind, tls_file
 from jobmeter.server.services import Services
 from jobmeter.server.telnet import TelnetServer
 from jobmeter.settings import Settings
+
+if TYPE_CHECKING:
+    from jobmeter.server.otlp_grpc import GrpcServer
 
 _log = logging.getLogger("jobmeter.server")
 
@@ -30,6 +34,9 @@ def run(settings: Settings, idle_exit: int, announce: Callable[[str], None]) -> 
         lines = None if settings.opentsdb_port is None else bind(settings.host, settings.opentsdb_port)
         if lines is not None:
             stack.enter_context(lines)
+        grpc = None if settings.otlp_grpc_port is None else _grpc(settings, settings.otlp_grpc_port)
+        if grpc is not None:
+            stack.callback(grpc.stop)
         stack.enter_context(claimed(settings.data))
         application = build(settings, clock)
         stack.callback(application.close)
@@ -43,12 +50,23 @@ def run(settings: Settings, idle_exit: int, announce: Callable[[str], None]) -> 
             announce(f"Jobmeter listens at {url} (administrator's key: {key})")
             if lines is not None:
                 announce(_telnet(services, lines, stack))
+            if grpc is not None:
+                grpc.start(services)
+                stack.callback(grpc.stop)  # before the application, which it needs
+                announce(f"OTLP over gRPC is at {settings.host} port {grpc.port}")
 
         def finished() -> bool:
             return 0 < idle_exit <= services.telemetry.idle_seconds()
 
         HttpServer(application, bound).serve(settings, listening, finished)
         _log.info("stopping")
+
+
+def _grpc(settings: Settings, port: int) -> "GrpcServer":
+    """The server for OTLP over gRPC, bound."""
+    from jobmeter.server.otlp_grpc import GrpcServer  # noqa: PLC0415 - takes time and memory that few need
+
+    return GrpcServer(settings.host, port, *tls_files(settings))
 
 
 def _telnet(services: Services, bound: socket.socket, stack: ExitStack) -> str:

@@ -1,7 +1,9 @@
 """Jobmeter's own metrics, in Prometheus text. No label names a project, a job or a key."""
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -11,7 +13,6 @@ from jobmeter import __version__
 from jobmeter.dialects.base import Figure
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.model.time import Clock
-from jobmeter.server.exchange import Exchange
 from jobmeter.store.base import StoreStatistics
 
 disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -27,6 +28,15 @@ QUIET_DOORS = frozenset({"health"})
 """Doors whose requests do not keep an idle server alive."""
 
 
+class Answered(Protocol):
+    """Something that is answered: ``status`` is known at the end."""
+
+    @property
+    def status(self) -> int:
+        """As HTTP has it."""
+        ...
+
+
 class Telemetry:
     """Counts of this process. Safe to use from several threads."""
 
@@ -35,6 +45,7 @@ class Telemetry:
         self._registry = CollectorRegistry()
         self._started = clock.monotonic()
         self._last_request = self._started
+        self._lock = threading.Lock()
         self._in_flight = 0
         self.rolled_until_ms: int | None = None
         self._requests = Counter("jobmeter_requests", "Requests answered.", ("door", "status"), registry=self._registry)
@@ -70,15 +81,17 @@ class Telemetry:
         in_flight.set_function(lambda: self._in_flight)
 
     @contextmanager
-    def request(self, door: str, exchange: Exchange) -> Iterator[None]:
+    def request(self, door: str, exchange: Answered) -> Iterator[None]:
         """Count one request, by the status that it has at the end."""
         began = self._clock.monotonic()
         quiet = door in QUIET_DOORS
-        self._in_flight += not quiet
+        with self._lock:
+            self._in_flight += not quiet
         try:
             yield
         finally:
-            self._in_flight -= not quiet
+            with self._lock:
+                self._in_flight -= not quiet
             ended = self._clock.monotonic()
             if not quiet:
                 self._last_request = ended

@@ -98,8 +98,8 @@ OPERATIONS = (
             "Keeps data points and answers 200 with an `ExportMetricsServiceResponse` in the same encoding; its "
             "`partial_success` counts those that were refused, and says why. Metrics of the semantic conventions that "
             "the catalogue has become those, any other one is kept as `external.<name>`. The same over gRPC: `Export` "
-            "of `opentelemetry.proto.collector.metrics.v1.MetricsService`, on the port of `--otlp-grpc-port`. The token "
-            "is a bearer token, or the password of Basic."
+            "of `opentelemetry.proto.collector.metrics.v1.MetricsService`, on the port of `--otlp-grpc-port`. The "
+            "token is a bearer token, or the password of Basic."
         ),
         body_bytes=BODY_BYTES,
     ),
