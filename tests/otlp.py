@@ -59,7 +59,7 @@ def metric(name: str, kind: str = "gauge", unit: str = "", **more: Any) -> Any:
     return made
 
 
-def add(made: Any, time_ns: int, value: float | int | None, flags: int = 0, **attributes: Any) -> Any:
+def add(made: Any, time_ns: int, value: float | None, flags: int = 0, **attributes: Any) -> Any:
     """A data point of a gauge or a sum; underscores of attributes are dots."""
     data = made.gauge if made.WhichOneof("data") == "gauge" else made.sum
     point = data.data_points.add(time_unix_nano=time_ns, start_time_unix_nano=1, flags=flags)

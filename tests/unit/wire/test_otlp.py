@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import itertools
 import json as plain_json
 import math
 from collections import Counter
@@ -113,13 +114,13 @@ def to_plain(value: Any) -> Any:
     return base64.b64encode(inner).decode() if kind == "bytes_value" else inner
 
 
-def to_text(value: Any) -> str:
+def to_text(value: Any) -> Any:
     found = to_plain(value)
     if found is None:
         return ""
     if isinstance(found, float) and not math.isfinite(found):
         return "NaN" if math.isnan(found) else "Infinity" if found > 0 else "-Infinity"
-    return found if isinstance(found, str) else found
+    return found
 
 
 def words(pairs: Any) -> dict[str, Any]:
@@ -131,53 +132,55 @@ def millis(time_ns: int) -> int:
     return time_ns // 1_000_000 if time_ns else -1
 
 
+def reason(one: Any, point: Any) -> str:
+    """Why a data point is not kept."""
+    kind = one.WhichOneof("data")
+    temporality = getattr(getattr(one, kind), "aggregation_temporality", CUMULATIVE)
+    if kind == "exponential_histogram":
+        return "exponential-histogram"
+    if temporality != CUMULATIVE:
+        return "delta" if temporality == DELTA else "temporality"
+    if point.flags & 1:
+        return "stale"
+    if kind in {"gauge", "sum"}:
+        value = point.WhichOneof("value")
+        return "no-value" if value is None else "" if math.isfinite(getattr(point, value)) else "not-a-number"
+    wrong = kind == "histogram" and point.bucket_counts and sum(point.bucket_counts) != point.count
+    return "buckets" if wrong else ""
+
+
+def further(one: Any, point: Any) -> list[Any]:
+    """(suffix, value, label) of the further samples of a data point."""
+    if one.WhichOneof("data") == "summary":
+        quantiles = [("", each.value, ("quantile", str(each.quantile))) for each in point.quantile_values]
+        return [("_sum", point.sum, None), *quantiles]
+    sums = [("_sum", point.sum, None)] if point.HasField("sum") else []
+    totals = itertools.accumulate(point.bucket_counts)
+    pairs = zip(point.explicit_bounds, totals, strict=False)
+    buckets = [("_bucket", total, ("le", str(bound))) for bound, total in pairs]
+    return [*sums, *buckets, ("_bucket", point.count, ("le", "+Inf"))]
+
+
 def wanted(message: Any) -> tuple[list[Any], list[Any], Counter[str], int]:
     """(samples that stand for data points, further ones, refused by reason, stale), straight from the schema."""
     heads: list[Any] = []
     rest: list[Any] = []
     refused: Counter[str] = Counter()
-    stale = 0
     for resource, scope, one, point in points_of(message):
-        kind = one.WhichOneof("data")
-        data = getattr(one, kind)
-        own = words(point.attributes)
         place = (words(resource.attributes), (scope.name, scope.version, words(scope.attributes)))
-        temporality = getattr(data, "aggregation_temporality", CUMULATIVE)
-
-        def row(suffix: str, value: float, extra: Any = (), own=own, place=place, one=one, point=point) -> Any:
+        own, time = words(point.attributes), millis(point.time_unix_nano)
+        why = reason(one, point)
+        if why:
+            refused[why] += 1
+            continue
+        plain = one.WhichOneof("data") in {"gauge", "sum"}
+        suffix, value = ("", getattr(point, point.WhichOneof("value"))) if plain else ("_count", point.count)
+        heads.append((one.name + suffix if one.name else "", place, own, time, float(value)))
+        for suffix, value, label in [] if plain else further(one, point):
             name = one.name + suffix if one.name else ""
-            return (name, place, {**own, **dict(extra)}, millis(point.time_unix_nano), float(value))
-
-        if kind == "exponential_histogram":
-            refused[kind.replace("_", "-")] += 1
-        elif temporality != CUMULATIVE:
-            refused["delta" if temporality == DELTA else "temporality"] += 1
-        elif point.flags & 1:
-            stale += 1
-        elif kind in {"gauge", "sum"}:
-            value = point.WhichOneof("value")
-            if value is None:
-                refused["no-value"] += 1
-            elif not math.isfinite(getattr(point, value)):
-                refused["not-a-number"] += 1
-            else:
-                heads.append(row("", getattr(point, value)))
-        elif kind == "summary":
-            heads.append(row("_count", point.count))
-            rest.append(row("_sum", point.sum))
-            rest += [row("", each.value, [("quantile", str(each.quantile))]) for each in point.quantile_values]
-        elif point.bucket_counts and sum(point.bucket_counts) != point.count:
-            refused["buckets"] += 1
-        else:
-            heads.append(row("_count", point.count))
-            if point.HasField("sum"):
-                rest.append(row("_sum", point.sum))
-            total = 0
-            for bound, count in zip(point.explicit_bounds, point.bucket_counts, strict=False):
-                total += count
-                rest.append(row("_bucket", total, [("le", str(bound))]))
-            rest.append(row("_bucket", point.count, [("le", "+Inf")]))
-    return heads, [one for one in rest if math.isfinite(one[-1])], refused, stale
+            rest.append((name, place, {**own, **dict([label] if label else [])}, time, float(value)))
+    stale = refused.pop("stale", 0)
+    return heads, [row for row in rest if math.isfinite(row[-1])], refused, stale
 
 
 def rows(written: Any, columns: Any) -> list[Any]:
