@@ -67,11 +67,11 @@ def export(endpoint: str, way: str, token: str, rounds: int, **environment: str)
 class Told:
     """A server with both ways in, and its keys."""
 
-    def __init__(self, server: Server, grpc: int, scheme: str = "http") -> None:
+    def __init__(self, server: Server, grpc: int) -> None:
         self.server = server
         self.endpoints = {
-            "http/protobuf": f"{scheme}://127.0.0.1:{server.port}",
-            "grpc": f"{scheme}://127.0.0.1:{grpc}",
+            "http/protobuf": f"http://127.0.0.1:{server.port}",
+            "grpc": f"http://127.0.0.1:{grpc}",
         }
         self.writer, self.reader = token(server.data, "writer"), token(server.data, "reader")
 
@@ -102,10 +102,10 @@ class Told:
 
 
 @contextlib.contextmanager
-def told_server(folder: Path, *options: str, scheme: str = "http"):
+def told_server(folder: Path, **settings):
     port = free_port()
-    with serving(folder / "data", "--otlp-grpc-port", str(port), *options) as running:
-        yield Told(running, port, scheme)
+    with serving(folder / "data", "--otlp-grpc-port", str(port), **settings) as server:
+        yield Told(server, port)
 
 
 @pytest.fixture(scope="module")
@@ -185,3 +185,14 @@ def test_with_tls(tmp_path, way):
         endpoint = server.url if way != "grpc" else f"https://127.0.0.1:{port}"
         found = export(endpoint, way, str(server.admin["token"]), 1, OTEL_EXPORTER_OTLP_CERTIFICATE=str(made.ca))
         assert found["exported"] == [True, True], found
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_exporter_that_is_told_to_come_again_loses_nothing(tmp_path, way):
+    """One export a second is taken; the SDK makes two at once, and sends again what was refused."""
+    limited = {"JOBMETER_RATE_LIMITS": "ExportMetrics=1:1"}
+    with told_server(tmp_path, environment=limited) as told:
+        found = told.export(way, "patient", told.writer, 1)
+        assert found["exported"] == [True, True], found
+        assert any("retrying" in line for line in found["logged"]), found
+        assert told.values("patient", "queue") == [3.0, 3.0]
