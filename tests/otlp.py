@@ -16,7 +16,8 @@ CUMULATIVE, DELTA = 2, 1
 
 def as_json(message: Any) -> bytes:
     """As OTLP has it: enumerations are numbers."""
-    return json_format.MessageToJson(message, use_integers_for_enums=True, indent=None).encode()
+    text: str = json_format.MessageToJson(message, use_integers_for_enums=True, indent=None)
+    return text.encode()
 
 
 def fill(attributes: Any, values: dict[str, Any]) -> None:
@@ -45,6 +46,8 @@ def fill_value(into: Any, value: Any) -> None:
         case dict():
             into.kvlist_value.SetInParent()
             fill(into.kvlist_value.values, value)
+        case _:
+            raise TypeError(value)
 
 
 def metric(name: str, kind: str = "gauge", unit: str = "", **more: Any) -> Any:
@@ -59,7 +62,7 @@ def metric(name: str, kind: str = "gauge", unit: str = "", **more: Any) -> Any:
     return made
 
 
-def add(made: Any, time_ns: int, value: float | None, flags: int = 0, **attributes: Any) -> Any:
+def add(made: Any, time_ns: int, value: Any, flags: int = 0, **attributes: Any) -> Any:
     """A data point of a gauge or a sum; underscores of attributes are dots."""
     data = made.gauge if made.WhichOneof("data") == "gauge" else made.sum
     point = data.data_points.add(time_unix_nano=time_ns, start_time_unix_nano=1, flags=flags)

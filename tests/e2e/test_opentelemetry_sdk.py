@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,7 +41,7 @@ def token(data: Path, role: str) -> str:
     return found
 
 
-def export(endpoint: str, way: str, token: str, rounds: int, **environment: str) -> dict[str, list]:
+def export(endpoint: str, way: str, token: str, rounds: int, **environment: str) -> dict[str, list[Any]]:
     """Run the program as a user does: nothing in it knows of Jobmeter."""
     ours = ("OTEL_", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
     own = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
@@ -60,7 +61,7 @@ def export(endpoint: str, way: str, token: str, rounds: int, **environment: str)
         check=False,
     )
     assert ran.returncode == 0, ran.stderr
-    found: dict[str, list] = json.loads(ran.stdout)
+    found: dict[str, list[Any]] = json.loads(ran.stdout)
     return found
 
 
@@ -75,7 +76,7 @@ class Told:
         }
         self.writer, self.reader = token(server.data, "writer"), token(server.data, "reader")
 
-    def export(self, way: str, job: str, token: str, rounds: int = ROUNDS, **environment: str) -> dict[str, list]:
+    def export(self, way: str, job: str, token: str, rounds: int = ROUNDS, **environment: str) -> dict[str, list[Any]]:
         """Run the program for a job."""
         resource = f"jobmeter.job.id={job},jobmeter.replica=worker-0,host.name=gpu-1"
         return export(self.endpoints[way], way, token, rounds, OTEL_RESOURCE_ATTRIBUTES=resource, **environment)
@@ -84,17 +85,18 @@ class Told:
         """The raw samples of one series, in order, by OpenTSDB's API."""
         tags = ",".join(f"{name}={value}" for name, value in {"job": job, **labels}.items())
         since = int(time.time() * 1000) - 600_000
-        query = {"start": since, "ms": "true", "m": f"none:{metric}{{{tags}}}"}
-        reply = self.server.call("GET", "/api/query", headers={"Authorization": f"Bearer {self.reader}"}, **query)
+        headers = {"Authorization": f"Bearer {self.reader}"}
+        line = f"none:{metric}{{{tags}}}"
+        reply = self.server.call("GET", "/api/query", headers=headers, start=since, ms="true", m=line)
         lines = reply.json() if reply.status == 200 else []
         assert len(lines) <= 1
         return [value for line in lines for _, value in sorted(line["dps"].items(), key=lambda one: int(one[0]))]
 
     def answer(self, job: str, metric: str) -> list[float]:
         """The same by the native API: the values of the job's only replica, second by second."""
-        query = {"metric": metric, "since": "10m", "step": "1s", "statistic": "min", "by": "replica"}
+        query: dict[str, Any] = {"since": "10m", "step": "1s", "statistic": "min", "by": "replica"}
         headers = {"Authorization": f"Bearer {self.reader}"}
-        reply = self.server.call("GET", f"{API}/jobs/{job}/metrics", headers=headers, **query)
+        reply = self.server.call("GET", f"{API}/jobs/{job}/metrics", headers=headers, metric=metric, **query)
         assert reply.status == 200, reply.body
         (line,) = reply.json()["lines"]
         assert line["replica"] == "worker-0"

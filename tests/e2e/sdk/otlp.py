@@ -25,7 +25,7 @@ class Log(logging.Handler):
         LOGGED.append(record.getMessage())
 
 
-class Exporter(OTLPMetricExporter):
+class Exporter(OTLPMetricExporter):  # type: ignore[misc]
     def export(self, *arguments, **more):
         result = super().export(*arguments, **more)
         EXPORTED.append(result is MetricExportResult.SUCCESS)

@@ -193,12 +193,12 @@ def rows(written: Any, columns: Any) -> list[Any]:
 
 def same(found: Any, expected: Any) -> bool:
     """Whether texts are those of the values: what is no string is compared as JSON."""
-    if isinstance(expected, dict | list | tuple) and type(found) is type(expected):
-        if isinstance(expected, dict):
-            return found.keys() == expected.keys() and all(same(found[key], expected[key]) for key in expected)
+    if isinstance(expected, dict) and isinstance(found, dict):
+        return found.keys() == expected.keys() and all(same(found[key], expected[key]) for key in expected)
+    if isinstance(expected, list | tuple) and type(found) is type(expected):
         return len(found) == len(expected) and all(map(same, found, expected))
     if isinstance(found, str) and not isinstance(expected, str):
-        return plain_json.loads(found) == plain_json.loads(plain_json.dumps(finite(expected)))
+        return bool(plain_json.loads(found) == plain_json.loads(plain_json.dumps(finite(expected))))
     return bool(found == expected)
 
 
