@@ -5,8 +5,10 @@ import contextlib
 import itertools
 import json as plain_json
 import math
+import shutil
 from collections import Counter
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
@@ -14,15 +16,28 @@ from hypothesis import strategies as st
 from tests.otlp import CUMULATIVE, DELTA, Request, add, as_json, fill, metric, points_of, request
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
+from jobmeter.kernel.otlp import scan
 from jobmeter.wire.otlp import json, protobuf
 from jobmeter.wire.otlp.answers import response, status
 from jobmeter.wire.otlp.values import attributes
-from jobmeter.wire.otlp.written import MOST_OWN, MOST_PARTS
+from jobmeter.wire.otlp.written import MOST_OWN, MOST_PARTS, Written
 
 T = 1_767_225_600_000
 NS = T * 1_000_000
-DECODERS = [(protobuf.decode, Request.SerializeToString), (json.decode, as_json)]
-both = pytest.mark.parametrize(("decode", "encode"), DECODERS, ids=["protobuf", "json"])
+
+
+def in_python(data: bytes) -> Written:
+    """Without the compiled scan."""
+    with mock.patch.object(protobuf, "scan", return_value=None):
+        return protobuf.decode(data)
+
+
+DECODERS = [
+    (protobuf.decode, Request.SerializeToString),
+    (in_python, Request.SerializeToString),
+    (json.decode, as_json),
+]
+both = pytest.mark.parametrize(("decode", "encode"), DECODERS, ids=["protobuf", "python", "json"])
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 floats = st.floats(allow_nan=True)
@@ -227,33 +242,46 @@ def test_a_request_is_read_as_the_schema_says(decode, encode, message):
 @given(message=requests())
 def test_a_series_has_one_key_in_either_encoding_and_in_every_request(message):
     first, again = protobuf.decode(message.SerializeToString()), protobuf.decode(message.SerializeToString())
-    assert first.keys == again.keys == json.decode(as_json(message)).keys
+    alone = in_python(message.SerializeToString())
+    assert first.keys == again.keys == alone.keys == json.decode(as_json(message)).keys
     known: dict[bytes, Any] = {}
     for place, key in enumerate(first.keys):
         assert known.setdefault(key, first.describe(place)) == first.describe(place)
 
 
-@settings(max_examples=80)
+def outcome(decode: Any, body: bytes) -> Any:
+    """What a body is read as; None for one that is refused."""
+    try:
+        written = decode(body)
+    except InvalidRequestError:
+        return None
+    words = []
+    for at in range(len(written.keys)):
+        with contextlib.suppress(InvalidRequestError):
+            words.append((at, written.describe(at)))
+    columns = [column.tolist() for column in (*written.heads, *written.rest)]
+    return written.keys, columns, written.points, written.refused, written.stale, words
+
+
+@settings(max_examples=150)
 @given(message=requests(), data=st.data())
 def test_a_damaged_body_is_refused_or_read_but_never_a_failure(message, data):
-    for decode, body in ((protobuf.decode, message.SerializeToString()), (json.decode, as_json(message))):
+    """And alike with the compiled scan and without it."""
+    for encode in (Request.SerializeToString, as_json):
+        body = encode(message)
         cut = body[: data.draw(st.integers(0, len(body)))]
         changed = bytearray(body)
         for _ in range(data.draw(st.integers(0, 4)) if body else 0):
             changed[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
         for damaged in (cut, bytes(changed)):
-            with contextlib.suppress(InvalidRequestError):
-                written = decode(damaged)
-                for at in range(len(written.keys)):
-                    with contextlib.suppress(InvalidRequestError):
-                        written.describe(at)
+            outcome(json.decode, damaged)
+            assert outcome(protobuf.decode, damaged) == outcome(in_python, damaged)
 
 
 @given(body=st.binary(max_size=200))
 def test_noise_is_refused_or_read_but_never_a_failure(body):
-    for decode in (protobuf.decode, json.decode):
-        with contextlib.suppress(InvalidRequestError):
-            decode(body)
+    outcome(json.decode, body)
+    assert outcome(protobuf.decode, body) == outcome(in_python, body)
 
 
 def split_message(message: Any) -> bytes:
@@ -294,13 +322,14 @@ def test_the_later_of_two_samples_at_one_time_comes_later(decode, encode):
     assert decode(encode(request({}, made))).heads[2].tolist() == [1.0, 2.0, 3.0]
 
 
-def test_what_is_encoded_in_an_unusual_way_is_read_alike():
+@pytest.mark.parametrize("decode", [protobuf.decode, in_python])
+def test_what_is_encoded_in_an_unusual_way_is_read_alike(decode):
     body = gauge(1, a="b").SerializeToString()
     point = body[body.index(b"\x11") :]
     attribute, rest = point[27:], point[:27]
     turned = attribute + rest[18:] + rest[9:18] + rest[:9]  # the fields in another order
     other = body[: -len(point)] + turned
-    written, usual = protobuf.decode(other), protobuf.decode(body)
+    written, usual = decode(other), decode(body)
     assert written.keys == usual.keys
     assert [column.tolist() for column in written.heads] == [column.tolist() for column in usual.heads]
 
@@ -338,10 +367,34 @@ def test_an_attribute_that_is_there_twice_is_refused():
         protobuf.decode(message.SerializeToString()).describe(0)
 
 
+needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no compiler")
+
+
+@needs_compiler
+def test_the_compiled_scan_is_there():
+    """Otherwise the tests above compare Python with itself."""
+    assert scan(gauge(1).SerializeToString(), 10, 10) is not None
+
+
+@needs_compiler
+def test_the_compiled_scan_finds_no_more_than_it_may():
+    body = gauge(3, a="b").SerializeToString()
+    assert scan(body, 3, 10) is not None
+    assert scan(body, 2, 10) is None
+
+
 @pytest.mark.parametrize("unit", [b"\x0a\x00", b"\x0a\x02\x12\x00"])
 def test_a_body_of_very_many_parts_is_refused(unit):
     with pytest.raises(LimitExceededError):
-        protobuf.decode(unit * (MOST_PARTS + 1))
+        in_python(unit * (MOST_PARTS + 1))
+
+
+def test_a_body_of_very_many_data_points_is_refused():
+    made = gauge(1)
+    body = made.resource_metrics[0].scope_metrics[0].metrics[0].gauge.SerializeToString() * (MOST_PARTS + 1)
+    made.resource_metrics[0].scope_metrics[0].metrics[0].gauge.ParseFromString(body)
+    with pytest.raises(LimitExceededError):
+        protobuf.decode(made.SerializeToString())
 
 
 @pytest.mark.parametrize("body", [b"{" * 3_000_000, b" " * (65 * 2**20)])

@@ -6,10 +6,23 @@ https://github.com/open-telemetry/opentelemetry-proto/blob/main/opentelemetry/pr
 import struct
 from collections.abc import Callable, Iterator, Sequence
 
+from jobmeter.kernel.otlp import Row, Scanned, scan
 from jobmeter.wire.otlp import metric
 from jobmeter.wire.otlp.metric import Named, Point
+from jobmeter.wire.otlp.usual import BEFORE, usual
 from jobmeter.wire.otlp.values import part
-from jobmeter.wire.otlp.written import AS_DOUBLE, AS_INT, ATTRIBUTES, MOST_OWN, Builder, Header, Kind, Owner, Written
+from jobmeter.wire.otlp.written import (
+    AS_DOUBLE,
+    AS_INT,
+    ATTRIBUTES,
+    MOST_OWN,
+    MOST_PARTS,
+    Builder,
+    Header,
+    Kind,
+    Owner,
+    Written,
+)
 from jobmeter.wire.remote_write.scalar import Field, damaged, fields, varint
 
 _FIXED = struct.Struct("<Q")
@@ -19,7 +32,7 @@ _FIRST, _SECOND = 0x0A, 0x12
 _NAME, _UNIT = 0x0A, 0x1A
 _GAUGE, _SUM, _HISTOGRAM, _EXPONENTIAL, _SUMMARY = 0x2A, 0x3A, 0x4A, 0x52, 0x5A
 _DATA_POINT, _TEMPORALITY, _MONOTONIC = 0x0A, 0x10, 0x18
-_START, _TIME, _FLAGS = 0x11, 0x19, 0x40
+_TIME, _FLAGS = 0x19, 0x40
 _COUNT, _TOTAL = 0x21, 0x29
 _HISTOGRAM_ATTRIBUTES, _HISTOGRAM_FLAGS = 0x4A, 0x50
 _COUNTS, _COUNT_ALONE, _BOUNDS, _BOUND_ALONE = 0x32, 0x31, 0x3A, 0x39
@@ -35,7 +48,11 @@ def decode(data: bytes) -> Written:
     Raises InvalidRequestError (field ``body``) for what is no such message, LimitExceededError for too many parts.
     """
     walk = _Walk(data)
-    walk.request()
+    scanned = scan(data, MOST_PARTS, MOST_OWN)
+    if scanned is None:
+        walk.request()
+    else:
+        walk.scanned(scanned)
     return walk.into.written()
 
 
@@ -51,6 +68,44 @@ class _Walk:
         for tag, _, at, end in self._fields(0, len(self._data)):
             if tag == _FIRST:
                 self._resource(at, end)
+
+    def scanned(self, found: Scanned) -> None:
+        """All of it, where the compiled scan has found its metrics."""
+        data = self._data
+        resources: dict[Span, tuple[int, bytes]] = {}
+        owners: dict[Span, Owner] = {}
+        points = found.own.tolist(), found.end.tolist()
+        for row in found.rows:
+            scope = row.scope, row.scope_end
+            owner = owners.get(scope)
+            if owner is None:
+                span = row.resource, row.resource_end
+                if span not in resources:
+                    sent = data[row.resource : row.resource_end]
+                    resources[span] = self.into.resource(sent), sent
+                owner = owners[scope] = self.into.owner(*resources[span], data[row.scope : row.scope_end])
+            named = Named(owner, data[row.name : row.name_end], data[row.unit : row.unit_end])
+            self.into.count(1 + row.points)
+            if row.plain:
+                self._plain(row, named, *points)
+            else:
+                _READERS[row.kind](self, named, [(row.body, row.body_end)])
+
+    def _plain(self, row: Row, named: Named, own: list[int], ends: list[int]) -> None:
+        """A gauge or a sum, all of whose data points have the usual form."""
+        into, data = self.into, self._data
+        reason = metric.refusal(row.temporality) if row.kind == _SUM else ""
+        if reason:
+            into.refuse(reason, row.points)
+            return
+        header = named.header(into, Kind.COUNTER if row.monotonic else Kind.GAUGE)
+        prefix, keys, first = header.prefix, into.keys, row.first
+        begins, stops = own[first : first + row.points], ends[first : first + row.points]
+        into.spans.append((len(keys), header))
+        into.indexes.extend(range(len(keys), len(keys) + row.points))
+        into.places.extend([at - BEFORE for at in begins])
+        into.points += row.points
+        keys.extend([prefix + data[begin:stop] for begin, stop in zip(begins, stops, strict=True)])
 
     def _fields(self, at: int, end: int) -> Iterator[Field]:
         for one in fields(self._data, at, end):
@@ -190,12 +245,12 @@ class _Walk:
         keys, indexes, places = into.keys, into.indexes, into.places
         into.spans.append((len(keys), header))
         for begin, end in points:
-            own = _usual(data, begin, end)
+            own = usual(data, begin, end)
             if own < 0:
                 self._number(header, begin, end)
                 continue
             into.points += 1
-            places.append(own - 17)
+            places.append(own - BEFORE)
             indexes.append(len(keys))
             keys.append(prefix + data[own:end])
 
@@ -217,21 +272,6 @@ class _Walk:
         metric.number(self.into, header, b"".join(own), time_ns, flags, value)
 
 
-def _usual(data: bytes, begin: int, end: int) -> int:
-    """Where the attributes of a data point in the usual form begin; -1 for another one."""
-    at = begin + 9 if end - begin >= 27 and data[begin] == _START else begin
-    if end - at < 18 or data[at] != _TIME or data[at + 9] not in _VALUES:
-        return -1
-    own = at = at + 18
-    if end - own > MOST_OWN:
-        return -1
-    while at < end:
-        if data[at] != ATTRIBUTES or at + 1 >= end or data[at + 1] >= _LONG:
-            return -1
-        at += 2 + data[at + 1]
-    return own if at == end else -1
-
-
 def _eights(content: bytes, tag: int, attributes: int) -> bytes:
     """Numbers of eight bytes each. Raises InvalidRequestError for a part of one."""
     if len(content) % 8 and attributes == _HISTOGRAM_ATTRIBUTES:
@@ -239,7 +279,6 @@ def _eights(content: bytes, tag: int, attributes: int) -> bytes:
     return content
 
 
-_VALUES = frozenset({AS_DOUBLE, AS_INT})
 _PACKED = {_COUNTS: _COUNTS, _COUNT_ALONE: _COUNTS, _BOUNDS: _BOUNDS, _BOUND_ALONE: _BOUNDS}
 _READERS: dict[int, Callable[[_Walk, Named, Sequence[Span]], None]] = {
     _GAUGE: _Walk.gauge,

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.batch import Float64s, Int64s, Uint32s
+from jobmeter.wire.otlp.numbers import Numbers
 from jobmeter.wire.otlp.values import attributes, utf8
 from jobmeter.wire.remote_write.scalar import fields
-from jobmeter.wire.remote_write.symbols import Symbols
 
 MOST_PARTS = 1_000_000
 """Most messages in one request: data points, metrics, buckets, and so on."""
@@ -25,7 +25,7 @@ _RESOURCE_ATTRIBUTES, _SCOPE_NAME, _SCOPE_VERSION, _SCOPE_ATTRIBUTES = 0x0A, 0x0
 _NUMBER = struct.Struct("<Q")
 _PREFIX = _NUMBER.size
 _MILLISECOND = 1_000_000
-_RESOURCES, _OWNERS, _HEADERS = Symbols(), Symbols(), Symbols()
+_RESOURCES, _OWNERS, _HEADERS = Numbers(), Numbers(), Numbers()
 _LONGEST_NAME = 1_024
 """Bytes of a name or a unit; longer ones are no names."""
 MOST_OWN = 32 * 1_024
@@ -169,12 +169,12 @@ class Builder:
     @staticmethod
     def resource(sent: bytes) -> int:
         """A number for a resource, the same in every request."""
-        return int(_RESOURCES.numbers([sent])[0])
+        return _RESOURCES.of(sent, len(sent))
 
     @staticmethod
     def owner(number: int, resource: bytes, scope: bytes) -> Owner:
         """See ``Owner``; ``number`` is that of the resource."""
-        return Owner(int(_OWNERS.numbers([_NUMBER.pack(number) + scope])[0]), resource, scope)
+        return Owner(_OWNERS.of((number, scope), len(scope)), resource, scope)
 
     def header(
         self,
@@ -189,7 +189,7 @@ class Builder:
         parts = (owner.number, _short(name), _short(unit), kind.value, suffix, extra)
         found = self._headers.get(parts)
         if found is None:
-            number = int(_HEADERS.numbers([repr(parts).encode()])[0])
+            number = _HEADERS.of(parts, len(parts[1]) + len(parts[2]))
             found = self._headers[parts] = Header(_NUMBER.pack(number), owner, name, unit, kind, suffix, extra)
         return found
 
