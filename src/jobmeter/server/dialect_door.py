@@ -42,20 +42,17 @@ class DialectDoor:
     async def _serve(self, match: Match, exchange: Exchange) -> None:
         lanes = self._services.lanes
         lane = lanes.write if writes(match.operation.action) else lanes.read
-        answer = lane.run(answered, self._services, self._dialect, match, exchange.call, exchange.request_id)
-        await exchange.reply(await answer)
+        await exchange.reply(await lane.run(self._answer, match, exchange.call, exchange.request_id))
 
-
-def answered(services: Services, dialect: Dialect, match: Match, call: Call, request_id: str) -> Answer:
-    """The answer to a call, in a thread. Raises any JobmeterError: ``Dialect.render_error`` has its form."""
-    operation = match.operation
-    schemes = dialect.schemes if match.schemes is None else match.schemes
-    principal = authenticated(services, call, request_id, schemes, operation.name, operation.rate)
-    scope = allowed(services, call, request_id, principal, operation.action, None)
-    # Signatures cover the body as sent; an operation reads it uncompressed.
-    encoding = call.header("content-encoding").strip().lower()
-    if encoding and encoding not in operation.encodings:
-        call = replace(call, body=decoded_body(call, services.settings.limits.decoded_bytes))
-    now_ms = services.clock.now_ms()
-    context = Context(now_ms, request_id, match.path, project=principal.project, caller=principal.name)
-    return drive(operation.answer(call, context), lambda question: perform(services, question, principal, scope))
+    def _answer(self, match: Match, call: Call, request_id: str) -> Answer:
+        services, operation = self._services, match.operation
+        schemes = self._dialect.schemes if match.schemes is None else match.schemes
+        principal = authenticated(services, call, request_id, schemes, operation.name, operation.rate)
+        scope = allowed(services, call, request_id, principal, operation.action, None)
+        # Signatures cover the body as sent; an operation reads it uncompressed.
+        encoding = call.header("content-encoding").strip().lower()
+        if encoding and encoding not in operation.encodings:
+            call = replace(call, body=decoded_body(call, services.settings.limits.decoded_bytes))
+        now_ms = services.clock.now_ms()
+        context = Context(now_ms, request_id, match.path, project=principal.project, caller=principal.name)
+        return drive(operation.answer(call, context), lambda question: perform(services, question, principal, scope))

@@ -13,14 +13,15 @@ from urllib.parse import unquote
 import grpc
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Match
+from jobmeter.dialects.base import Answer, Context, drive
 from jobmeter.dialects.otlp import OTLP
 from jobmeter.dialects.otlp.errors import kind_of, message_of, retry_ms_of
 from jobmeter.dialects.otlp.forms import PROTOBUF
 from jobmeter.dialects.otlp.operations.export import BODY_BYTES
 from jobmeter.errors import ConfigurationError, JobmeterError
-from jobmeter.server.dialect_door import answered
+from jobmeter.server.commands import perform
 from jobmeter.server.exchange import report
+from jobmeter.server.gate import allowed, authenticated
 from jobmeter.server.services import Services
 from jobmeter.wire.otlp.answers import status
 
@@ -98,7 +99,7 @@ class _Exports:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._match = Match(OTLP.operations[0], {})
+        self._operation = OTLP.operations[0]
 
     def export(self, body: bytes, context: grpc.ServicerContext) -> bytes:
         """The bytes of an ``ExportMetricsServiceResponse`` for those of a request."""
@@ -113,7 +114,7 @@ class _Exports:
 
     def _answer(self, exchange: _Exchange, call: Call, context: grpc.ServicerContext) -> bytes:
         try:
-            answer = answered(self._services, OTLP, self._match, call, exchange.request_id)
+            answer = self._answered(call, exchange.request_id)
         except JobmeterError as problem:
             report(exchange.request_id, problem)
             error = problem
@@ -125,6 +126,14 @@ class _Exports:
             return answer.body
         exchange.status = _refuse(context, error)
         return b""
+
+    def _answered(self, call: Call, request_id: str) -> Answer:
+        """As the door of a dialect has it. Raises any JobmeterError."""
+        services, operation = self._services, self._operation
+        principal = authenticated(services, call, request_id, OTLP.schemes, operation.name, operation.rate)
+        scope = allowed(services, call, request_id, principal, operation.action, None)
+        asked = Context(services.clock.now_ms(), request_id, project=principal.project, caller=principal.name)
+        return drive(operation.answer(call, asked), lambda question: perform(services, question, principal, scope))
 
 
 def _refuse(context: grpc.ServicerContext, error: JobmeterError) -> int:
