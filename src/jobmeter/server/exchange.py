@@ -6,7 +6,7 @@ import uuid
 import zlib
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Answer
@@ -50,6 +50,15 @@ class Room:
     def give_back(self, size: int) -> None:
         """Give back what was taken."""
         self._free += size
+
+
+class Answered(Protocol):
+    """Something that is answered: ``status`` is known at the end."""
+
+    @property
+    def status(self) -> int:
+        """As HTTP has it."""
+        ...
 
 
 class Exchange:

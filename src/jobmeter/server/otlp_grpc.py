@@ -87,7 +87,7 @@ class GrpcServer:
 
 
 class _Exchange:
-    """A call that is being answered. See ``jobmeter.server.telemetry.Answered``."""
+    """A call that is being answered. See ``jobmeter.server.exchange.Answered``."""
 
     def __init__(self) -> None:
         self.request_id = str(uuid.uuid4()).upper()

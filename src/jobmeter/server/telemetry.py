@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -13,6 +12,7 @@ from jobmeter import __version__
 from jobmeter.dialects.base import Figure
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.model.time import Clock
+from jobmeter.server.exchange import Answered
 from jobmeter.store.base import StoreStatistics
 
 disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -26,15 +26,6 @@ _WINDOW = {
 }
 QUIET_DOORS = frozenset({"health"})
 """Doors whose requests do not keep an idle server alive."""
-
-
-class Answered(Protocol):
-    """Something that is answered: ``status`` is known at the end."""
-
-    @property
-    def status(self) -> int:
-        """As HTTP has it."""
-        ...
 
 
 class Telemetry:
