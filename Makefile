@@ -3,7 +3,7 @@ PYTHON ?= python3.11
 VENV := .venv
 # Programs that are started again and again keep their compiled form, whatever the surroundings say.
 unexport PYTHONDONTWRITEBYTECODE
-SDKS := alibaba alibaba-old baseten huawei truss
+SDKS := alibaba alibaba-old baseten huawei opentelemetry truss
 UV := $(VENV)/bin/uv
 RUN := $(VENV)/bin/
 

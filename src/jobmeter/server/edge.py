@@ -131,7 +131,7 @@ class Edge:
 async def _refuse(door: Door, exchange: Exchange, error: JobmeterError) -> None:
     if exchange.status:  # the answer began: all that is left is to cut it off
         raise error
-    report(exchange, error)
+    report(exchange.request_id, error)
     await exchange.reply(door.refuse(exchange.call, exchange.request_id, error))
 
 
