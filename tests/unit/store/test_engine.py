@@ -44,6 +44,7 @@ def test_the_last_write_wins_before_and_after_merges(empty_store):
             at = generator.choice(200, int(generator.integers(1, 150)), replace=False)
             part = {((one, two)[x % 2], slot.start + int(x) * 1000): float(round_) for x in at}
             empty_store.append(batch_of(part), FOREVER)
+            empty_store._keeper.settle()
             kept.update(part)
         assert ask(empty_store, "SELECT count() FROM system.parts WHERE active AND rows > 0 AND table = 'samples'") == [
             (12,)
@@ -56,6 +57,7 @@ def test_the_last_write_wins_before_and_after_merges(empty_store):
     empty_store.append(batch_of(newer), FOREVER)
     kept.update(newer)
     assert read_all(empty_store, [one, two], slot.span) == kept
+    empty_store._keeper.settle()
     do(empty_store, "OPTIMIZE TABLE samples FINAL")
     assert read_all(empty_store, [one, two], slot.span) == kept
     assert ask(empty_store, "SELECT count() FROM samples") == [(len(kept),)]
@@ -67,6 +69,7 @@ def test_a_large_batch_keeps_its_order_across_blocks(chdb_store):
     rows = 2_300_000
     times = slot.start + (np.arange(rows, dtype=np.int64) % 1000) * 1000
     chdb_store.append(SampleBatch([one], np.zeros(rows, np.uint32), times, np.arange(rows, dtype=np.float64)), FOREVER)
+    chdb_store._keeper.settle()
     read = read_all(chdb_store, [one], slot.span)
     assert list(read.values()) == [float(rows - 1000 + at) for at in range(1000)]
 
