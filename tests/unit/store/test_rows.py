@@ -128,7 +128,8 @@ def triples(found):
     )
 )
 def test_known_series_are_those_that_were_put(rounds):
-    known, truth = Known(), {}
+    known = Known()
+    truth: dict[int, int] = {}
     for asked in rounds:
         ids = np.array(list(asked), np.uint64)
         days = np.array(list(asked.values()), np.int64)

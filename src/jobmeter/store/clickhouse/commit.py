@@ -1,14 +1,12 @@
 """Samples to the engine: columns, split where it needs it, and commits shared by those who wait."""
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
-
-from numpy.typing import NDArray
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
 
 from jobmeter.errors import UnavailableError
 from jobmeter.store.clickhouse.failures import translated
-from jobmeter.store.clickhouse.native import encode
+from jobmeter.store.clickhouse.native import Column, encode, parts
 from jobmeter.store.clickhouse.pending import NOTHING, Pending
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.rows import DAYS, Rows, Table, day_parts, joined, settled
@@ -136,27 +134,27 @@ class Committer:
         """See ``Keeper.close``."""
 
     def _insert(self, group: list[Rows]) -> None:
-        insert(self._pool, joined(group))
+        table = joined(group)
+        with translated("keep samples"), self._pool.client() as client:
+            for block in _blocks(table):
+                client.raw_insert("samples", _COLUMNS, encode(block), fmt="Native")
 
 
 class Flusher:
-    """Puts what waited in a journal into the engine, sorted and each sample once, so that the engine need not."""
+    """Puts what waited in a journal into the embedded engine, sorted and each sample once, so that it need not."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
     def __call__(self, group: list[Rows]) -> None:
         """Durable on return."""
-        insert(self._pool, settled(group), _SORTED)
+        table = settled(group)
+        with translated("keep samples"), self._pool.client() as client:
+            for block in _blocks(table):
+                client.raw_insert("samples", _COLUMNS, parts(block), fmt="Native", settings=_SORTED)
 
 
-def insert(pool: Pool, table: Table, settings: Mapping[str, Any] | None = None) -> None:
-    """Insert rows in blocks of bounded length that touch a bounded number of days, each sample's rows in order."""
-    with translated("keep samples"), pool.client() as client:
-        for block in _blocks(table):
-            client.raw_insert("samples", _COLUMNS, encode(block), fmt="Native", settings=settings)
-
-
-def _blocks(table: Table) -> Iterator[Sequence[tuple[str, NDArray[Any]]]]:
+def _blocks(table: Table) -> Iterator[Sequence[Column]]:
+    """Blocks of bounded length that touch a bounded number of days, each sample's rows in order."""
     for chosen in day_parts(table.time, _ROWS, _DAYS):
         yield list(zip(_COLUMNS, table.take(chosen).columns(), strict=True))

@@ -46,9 +46,9 @@ class JournalLimits:
     wait, for ``wait_seconds`` at most. After a failure the next flush begins ``retry_seconds`` later.
     """
 
-    flush_rows: int = 500_000
+    flush_rows: int = 1_000_000
     flush_seconds: float = 5.0
-    most_rows: int = 2_000_000
+    most_rows: int = 4_000_000
     wait_seconds: float = 30.0
     retry_seconds: float = 2.0
 

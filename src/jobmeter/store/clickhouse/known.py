@@ -31,7 +31,7 @@ class Known:
 
     def older(self, ids: Uint64s, days: Int64s) -> NDArray[np.intp]:
         """Where the day that is known is before the one that is given, or none is known."""
-        missing = np.flatnonzero(days >= 0)
+        missing: NDArray[np.intp] = np.flatnonzero(days >= 0)
         for shift in _SHIFTS:
             at = self._places(ids[missing], shift)
             found = (self._ids[at] == ids[missing]) & (self._days[at] >= days[missing])
@@ -41,7 +41,9 @@ class Known:
         if not self._spilled:
             return missing
         pairs = zip(ids[missing].tolist(), days[missing].tolist(), strict=True)
-        return missing[[self._spilled.get(one, -1) < day for one, day in pairs]]
+        older: NDArray[np.bool_] = np.array([self._spilled.get(one, -1) < day for one, day in pairs], np.bool_)
+        left: NDArray[np.intp] = missing[older]
+        return left
 
     def put(self, ids: Uint64s, days: Int64s) -> None:
         """Know these; each id comes once."""

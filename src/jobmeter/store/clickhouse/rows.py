@@ -87,8 +87,8 @@ class Table:
 
     def take(self, chosen: "slice | Positions | NDArray[np.bool_]") -> "Table":
         """Some of the rows."""
-        job, series, time, value = (column[chosen] for column in (self.job, self.series, self.time, self.value))
-        return Table(job, series, time, value, tuple(column[chosen] for column in self.days))
+        days = tuple(column[chosen] for column in self.days)
+        return Table(self.job[chosen], self.series[chosen], self.time[chosen], self.value[chosen], days)
 
 
 def joined(group: Sequence[Rows]) -> Table:
