@@ -124,7 +124,7 @@ class Journal:
 
     def close(self) -> None:
         """See ``Keeper.close``. What the engine does not take now stays in the segments, for the next process."""
-        with self._changed:
+        with self._writing, self._changed:
             if self._closed:
                 return
             self._closed = True
@@ -142,6 +142,7 @@ class Journal:
         encoded = record.encode(group)
         self._wait_for_room(sum(map(len, group)))
         with self._writing:
+            self._check_open()
             try:
                 self._segments.append(encoded)
             except OSError as error:
@@ -170,8 +171,10 @@ class Journal:
                 if not self._changed.wait(deadline - monotonic()):
                     raise ThrottledError("more samples arrive than the telemetry engine takes now", _RETRY_AFTER_MS)
             self._crowded = False
-            if self._closed:
-                raise UnavailableError("the telemetry store is closed")
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise UnavailableError("the telemetry store is closed")
 
     def _matters(self, before_ms: int | None) -> bool:
         with self._changed:

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from jobmeter.model.batch import Int64s, Uint64s
 
 _FIRST = 1 << 12
-_LOAD = 4
+_LOAD = 3
 _SHIFTS = (np.uint64(0), np.uint64(32))
 
 
@@ -74,7 +74,7 @@ class Known:
         spilled = np.fromiter(self._spilled.values(), np.int32, len(self._spilled))
         days = np.concatenate([self._days[there], spilled])
         size = len(self._ids)
-        while size < 2 * _LOAD * count:
+        while size < _LOAD * count:
             size *= 2
         self._ids, self._days = np.zeros(size, np.uint64), np.full(size, -1, np.int32)
         self._spilled, self._count = {}, 0

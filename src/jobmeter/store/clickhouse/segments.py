@@ -11,7 +11,7 @@ from jobmeter.store.clickhouse.record import scan
 from jobmeter.store.clickhouse.rows import Rows
 
 _log = logging.getLogger(__name__)
-_NAME = re.compile(r"(\d{16})\.journal")
+_NAME = re.compile(r"(\d{16})\.(journal|damaged)")
 
 
 class Segments:
@@ -27,11 +27,12 @@ class Segments:
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
             _sync(folder.parent)
-            self._left = sorted(path for path in folder.iterdir() if _NAME.fullmatch(path.name))
+            known = sorted(path for path in folder.iterdir() if _NAME.fullmatch(path.name))
         except OSError as error:
             raise unavailable(str(error), f"open {folder}") from error
+        self._left = [path for path in known if path.suffix == ".journal"]
         self._full = list(self._left)
-        self._number = int(self._left[-1].stem) if self._left else 0
+        self._number = int(known[-1].stem) if known else 0
 
     @property
     def left(self) -> list[Path]:
@@ -39,12 +40,12 @@ class Segments:
         return self._left
 
     def recovered(self, path: Path) -> list[Rows]:
-        """What such a segment holds, in order. Of a damaged one a second name is kept, which is never taken away."""
+        """What such a segment holds, in order. Of a damaged one a copy is kept, which is never taken away."""
         try:
-            found = scan(path.read_bytes())
+            content = path.read_bytes()
+            found = scan(content)
             if found.damaged:
-                path.with_suffix(".damaged").unlink(missing_ok=True)
-                path.with_suffix(".damaged").hardlink_to(path)
+                path.with_suffix(".damaged").write_bytes(content)
         except OSError as error:
             raise unavailable(str(error), f"read {path}") from error
         if found.damaged:
