@@ -26,6 +26,14 @@ _WINDOW = {
     "bytes": "Memory that these samples take.",
     "seconds": "How far back they reach.",
 }
+_JOURNAL = {
+    "rows": "Durable samples that wait for the telemetry engine.",
+    "bytes": "Memory that they take.",
+}
+_JOURNAL_COUNTS = {
+    "flushes": "Times that waiting samples were brought into the telemetry engine.",
+    "failures": "Times that the telemetry engine did not take them; they wait on.",
+}
 QUIET_DOORS = frozenset({"health"})
 """Doors whose requests do not keep an idle server alive."""
 
@@ -208,3 +216,9 @@ class _Live(Collector):
         yield sizes
         for what, value in found.window.items():
             yield GaugeMetricFamily(f"jobmeter_window_{what}", _WINDOW[what], value)
+        for what, text in _JOURNAL.items():
+            if what in found.journal:
+                yield GaugeMetricFamily(f"jobmeter_journal_{what}", text, found.journal[what])
+        for what, text in _JOURNAL_COUNTS.items():
+            if what in found.journal:
+                yield CounterMetricFamily(f"jobmeter_journal_{what}", text, found.journal[what])
