@@ -3,7 +3,7 @@ PYTHON ?= python3.11
 VENV := .venv
 # Programs that are started again and again keep their compiled form, whatever the surroundings say.
 unexport PYTHONDONTWRITEBYTECODE
-SDKS := alibaba alibaba-old baseten huawei truss
+SDKS := alibaba alibaba-old baseten huawei opentelemetry truss
 UV := $(VENV)/bin/uv
 RUN := $(VENV)/bin/
 
@@ -34,11 +34,11 @@ sdk: $(SDKS:%=.venvs/%/.ready)  ## the vendors' own clients, each in an environm
 test: setup sdk  ## every test
 	@$(RUN)python -m pytest -q -n 2 tests
 
-bench: setup     ## Jobmeter beside VictoriaMetrics and Prometheus, a few minutes
-	@$(RUN)python -m benchmarks
+bench: setup     ## Jobmeter beside VictoriaMetrics and Prometheus, a few minutes (BENCH=--help for options)
+	@$(RUN)python -m benchmarks $(BENCH)
 
 bench-full: setup ## the same, longer, with a month of samples
-	@$(RUN)python -m benchmarks --full
+	@$(RUN)python -m benchmarks --full $(BENCH)
 
 lint: setup
 	@$(RUN)ruff check . && $(RUN)ruff format --check .

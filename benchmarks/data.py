@@ -1,17 +1,38 @@
-"""The samples that every contestant is given."""
+"""The samples that every contestant is given, and who measured them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 STEP_MS = 15_000
+HOUR_MS = 3_600_000
+
+
+@dataclass(frozen=True)
+class Names:
+    """What one series measures, in Jobmeter's names."""
+
+    metric: str
+    job: str
+    replica: str
+    node: str
+    device: str
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The same as labels of a peer, sorted by name as remote write wants them."""
+        name = self.metric.replace(".", "_")
+        rest = {"device": self.device, "job": self.job, "node": self.node, "replica": self.replica}
+        return {"__name__": name, **{key: value for key, value in rest.items() if value}}
 
 
 @dataclass(frozen=True)
 class Data:
-    """``value[s, t]`` of replica ``s // gpus`` and device ``s % gpus`` at ``time[t]`` (ms); two decimals, 0 to 1."""
+    """``value[s, t]`` of replica ``s // gpus`` and device ``s % gpus`` at ``time[t]`` (ms)."""
 
+    metric: str
     job: str
     replicas: int
     gpus: int
@@ -20,20 +41,50 @@ class Data:
 
     @property
     def samples(self) -> int:
+        """How many there are."""
         return int(self.value.size)
 
-    def names(self, series: int) -> tuple[str, str, str]:
-        """Replica, node and device of one series."""
-        replica, device = divmod(series, self.gpus)
-        return f"worker-{replica}", f"node-{replica}", f"gpu{device}"
+    @property
+    def end_ms(self) -> int:
+        """The time of the last sample."""
+        return int(self.time[-1])
+
+    def names(self) -> list[Names]:
+        """Of each series."""
+        return job_names(self.metric, self.job, self.replicas, self.gpus)
 
 
-def utilization(now_ms: int, hours: float, replicas: int = 16, gpus: int = 8, job: str = "bench") -> Data:
-    """A job's GPU utilization every 15 s for the hours before now: a random walk, rounded to two decimals."""
-    end = now_ms - now_ms % STEP_MS
-    count = int(hours * 3_600_000 / STEP_MS)
-    time = np.arange(end - (count - 1) * STEP_MS, end + 1, STEP_MS, dtype=np.int64)
-    generator = np.random.default_rng(7)
-    steps = generator.normal(0, 0.05, (replicas * gpus, count))
+def job_names(metric: str, job: str, replicas: int, gpus: int) -> list[Names]:
+    """The series of one metric of a job, replica by replica."""
+    return [
+        Names(metric, job, f"worker-{replica}", f"node-{replica}", f"gpu{device}")
+        for replica in range(replicas)
+        for device in range(gpus)
+    ]
+
+
+def utilization(end_ms: int, hours: float, job: str = "bench", replicas: int = 16, gpus: int = 8) -> Data:
+    """A job's GPU utilization, 0 to 1, every 15 s for the hours before: a random walk, rounded to two decimals."""
+    time = _times(end_ms, hours)
+    steps = np.random.default_rng(7).normal(0, 0.05, (replicas * gpus, len(time)))
     walk = 0.5 + 0.49 * np.sin(np.cumsum(steps, axis=1))
-    return Data(job, replicas, gpus, time, np.round(walk, 2))
+    return Data("gpu.utilization", job, replicas, gpus, time, np.round(walk, 2))
+
+
+def random_values(end_ms: int, hours: float, job: str, seed: int) -> Data:
+    """Values that do not compress: 0 to 100, each drawn for itself, two decimals, every 15 s on 128 GPUs."""
+    time = _times(end_ms, hours)
+    value = np.round(np.random.default_rng(seed).random((128, len(time))) * 100, 2)
+    return Data("gpu.power", job, 16, 8, time, value)
+
+
+def concatenated(texts: Sequence[bytes]) -> tuple[bytes, NDArray[np.int64]]:
+    """The texts as one, and where each begins."""
+    starts = np.cumsum([0, *(len(text) for text in texts)], dtype=np.int64)[:-1]
+    return b"".join(texts), starts
+
+
+def _times(end_ms: int, hours: float) -> NDArray[np.int64]:
+    end = end_ms - end_ms % STEP_MS
+    count = round(hours * HOUR_MS / STEP_MS)
+    return np.arange(end - (count - 1) * STEP_MS, end + 1, STEP_MS, dtype=np.int64)

@@ -1,115 +1,96 @@
 """Jobmeter itself, as a user starts it."""
 
 import json
-import os
-import struct
 import sys
 import time
-import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-import numpy as np
-
-from benchmarks.client import Request, answer, folder, post
-from benchmarks.data import Data
-from benchmarks.processes import folder_bytes, free_port, resident_megabytes, running
+from benchmarks import native
+from benchmarks.client import Post, Request, answer
+from benchmarks.contestant import Asked, Contestant, Template
+from benchmarks.data import Data, Names
+from benchmarks.row import OURS
 
 API = "/api/jobmeter/v1"
+FRAMES = "application/vnd.jobmeter.frames"
 
 
-@dataclass
-class Ours:
-    """A running server and its administrator's key."""
+class Jobmeter(Contestant):
+    """``jobmeter serve`` with its defaults, but for the time that samples are kept."""
 
-    port: int
-    pid: int
-    data_folder: Path
-    token: str
-    name: str = "Jobmeter"
+    name = OURS
+    ready = "/readyz"
 
     @property
-    def headers(self) -> dict[str, str]:
+    def command(self) -> Sequence[str]:
+        """See ``Contestant.command``."""
+        serve = [sys.executable, "-m", "jobmeter", "serve"]
+        return [*serve, "--data", str(self.data_folder), "--port", str(self.port)]
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """See ``Contestant.environment``."""
+        return {"JOBMETER_RETENTION_RAW_DAYS": "60"}
+
+    @property
+    def token(self) -> str:
+        """The administrator's key, made at the first start."""
+        return str(json.loads((self.data_folder / "admin.key").read_text())["token"])
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """See ``Contestant.headers``."""
         return {"Authorization": f"Bearer {self.token}"}
 
-    def request(self, path: str) -> Request:
-        return Request(self.port, path, self.headers)
+    def path(self, asked: Asked) -> str:
+        """See ``Contestant.path``."""
+        chosen = f"&replica={asked.replica}" if asked.replica else ""
+        span = f"start={asked.start_ms + 1}&end={asked.end_ms + 1}&step={asked.step_s}s"
+        return f"{API}/jobs/{asked.job}/metrics?metric={asked.metric}&{span}&by={asked.by}{chosen}"
 
-    def memory(self) -> float:
-        return resident_megabytes(self.pid)
+    def values(self, body: bytes) -> list[list[float]]:
+        """See ``Contestant.values``."""
+        return [[float(point[1]) for point in line["points"]] for line in json.loads(body)["lines"]]
 
-    def disk(self) -> int:
-        return folder_bytes(self.data_folder)
+    def template(self, series: Sequence[Names]) -> Template:
+        """See ``Contestant.template``."""
+        return native.NativeTemplate(series)
 
-    def status(self) -> dict[str, dict[str, int]]:
-        """Rows and bytes on disk of each table."""
-        result: dict[str, dict[str, int]] = json.loads(answer(self.request(f"{API}/status")))
+    def written(self) -> Post:
+        """See ``Contestant.written``."""
+        return Post(self.port, f"{API}/ingest", {**self.headers, "Content-Type": FRAMES})
+
+    def import_bodies(self, data: Data) -> tuple[Post, list[bytes]]:
+        """See ``Contestant.import_bodies``."""
+        return self.written(), native.bodies(data)
+
+    def export(self, asked: Asked) -> str:
+        """See ``Contestant.export``."""
+        span = f"start={asked.start_ms + 1}&end={asked.end_ms + 1}"
+        return f"{API}/jobs/{asked.job}/samples?metric={asked.metric}&{span}&format=csv"
+
+    def status(self) -> dict[str, Any]:
+        """Rows and bytes on disk of each table, and what else the server tells of itself."""
+        result: dict[str, Any] = json.loads(answer(self.request(f"{API}/status")))
         return result
 
+    def raw_bytes(self) -> int:
+        """See ``Contestant.raw_bytes``."""
+        return int(self.status()["bytes"]["samples"])
 
-@contextmanager
-def jobmeter() -> Iterator[Ours]:
-    """A server on a fresh data folder, as ``jobmeter serve`` starts it."""
-    port, where = free_port(), folder()
-    data = where / "data"
-    os.environ["JOBMETER_RETENTION_RAW_DAYS"] = "60"
-    command = [sys.executable, "-m", "jobmeter", "serve", "--data", str(data), "--port", str(port)]
-    with running(command, port, "/readyz", where / "log") as process:
-        token = json.loads((data / "admin.key").read_text())["token"]
-        yield Ours(port, process.pid, data, token)
+    def dialect(self, job: str) -> Request:
+        """The default question of PAI-DLC GetJobMetrics over the last hour."""
+        return self.request(f"/api/v1/jobs/{job}/metrics?MetricType=GpuCoreUsage&TimeStep=5m")
 
-
-def question(data: Data, *, replica: str | None, by: str, hours: float, step_s: int) -> str:
-    """The same question as ``peers.question``."""
-    end = int(data.time[-1]) + 1
-    start = end - int(hours * 3_600_000)
-    narrowed = f"&replica={replica}" if replica else ""
-    return (
-        f"{API}/jobs/{data.job}/metrics?metric=gpu.utilization&start={start}&end={end}&step={step_s}s&by={by}{narrowed}"
-    )
-
-
-def dlc_question(data: Data) -> str:
-    """The default question of PAI-DLC GetJobMetrics over the last hour."""
-    return f"/api/v1/jobs/{data.job}/metrics?MetricType=GpuCoreUsage&TimeStep=5m"
-
-
-def frames(data: Data) -> list[bytes]:
-    """Bodies of the native protocol, a few series each, encoded beforehand (docs/reference/wire-format.md)."""
-    count = len(data.time)
-    per_body = max(1, 500_000 // count)
-    stamps = data.time.astype("<i8").tobytes()
-    bodies = []
-    for first in range(0, data.value.shape[0], per_body):
-        chosen = range(first, min(first + per_body, data.value.shape[0]))
-        descriptors = b"".join(_descriptor(data, series) for series in chosen)
-        payload = (
-            struct.pack("<II", len(chosen), len(chosen) * count)
-            + descriptors
-            + np.full(len(chosen), count, "<u4").tobytes()
-            + stamps * len(chosen)
-            + data.value[chosen.start : chosen.stop].astype("<f8").tobytes()
+    def wait_for_roll_ups(self, asked: Asked, tier: str, patience: float = 300.0) -> bool:
+        """Until what was imported is rolled up, as it is on a server that has run for some minutes."""
+        deadline = time.monotonic() + patience
+        while time.monotonic() < deadline:
+            if tier in json.loads(answer(self.request(self.path(asked))))["tiers"]:
+                return True
+            time.sleep(2)
+        print(
+            f"no roll-up ({tier}) of {asked.job} in {patience:.0f} s: the questions read raw samples", file=sys.stderr
         )
-        head = struct.pack("<2sBBB3xIII", b"JM", 1, 1, 0, len(payload), len(payload), zlib.crc32(payload))
-        bodies.append(head + payload)
-    return bodies
-
-
-def ingest(ours: Ours, bodies: list[bytes]) -> float:
-    """Seconds until every body was acknowledged, which means durable; two requests are under way at any time."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    headers = {**ours.headers, "Content-Type": "application/vnd.jobmeter.frames"}
-    begin = time.perf_counter()
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda body: post(ours.port, f"{API}/ingest", body, headers), bodies))
-    return time.perf_counter() - begin
-
-
-def _descriptor(data: Data, series: int) -> bytes:
-    replica, node, device = data.names(series)
-    texts = ["gpu.utilization", "", "", node, device, data.job, replica, "0"]
-    strings = b"".join(struct.pack("<H", len(text)) + text.encode() for text in texts)
-    return struct.pack("<I", len(strings)) + strings
+        return False

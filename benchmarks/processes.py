@@ -1,18 +1,18 @@
-"""Starting and stopping the contestants, each on its own free port and in its own folder."""
+"""Starting and stopping the contestants, each on its own free port, and what they cost as the kernel counts it."""
 
 import contextlib
 import http.client
 import os
-import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-INSTALL = "apt-get install victoria-metrics prometheus wrk"
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PATIENCE = 120.0
 
 
 def free_port() -> int:
@@ -22,56 +22,96 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def installed(program: str) -> bool:
-    """True when the program can be started."""
-    return shutil.which(program) is not None
-
-
-@contextlib.contextmanager
-def running(command: Sequence[str], port: int, ready: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """The process, from the moment when ``ready`` answers 200 until the block ends."""
-    with log.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, env=os.environ)
+def start(
+    command: Sequence[str], port: int, ready: str, log: Path, environment: Mapping[str, str]
+) -> tuple[subprocess.Popen[bytes], float]:
+    """The process and the seconds until ``ready`` answered 200. Ends the program, with the log, when it never does."""
+    with log.open("ab") as output:
+        begin = time.perf_counter()
+        process = subprocess.Popen(command, stdout=output, stderr=output, env={**os.environ, **environment})
         try:
             _wait(process, port, ready, log)
-            yield process
-        finally:
-            process.send_signal(signal.SIGTERM)
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        except BaseException:
+            stop(process)
+            raise
+    return process, time.perf_counter() - begin
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """Ask the process to end; after half a minute make it."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(30)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _wait(process: subprocess.Popen[bytes], port: int, ready: str, log: Path) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + _PATIENCE
     while time.monotonic() < deadline:
         if process.poll() is not None:
             break
         with contextlib.suppress(OSError, http.client.HTTPException):
             connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
-            connection.request("GET", ready)
-            if connection.getresponse().status == 200:
-                return
-        time.sleep(0.05)
+            try:
+                connection.request("GET", ready)
+                if connection.getresponse().status == 200:
+                    return
+            finally:
+                connection.close()
+        time.sleep(0.01)
     sys.exit(f"{process.args!r} did not become ready:\n{log.read_text(errors='replace')[-2000:]}")
 
 
-def resident_megabytes(pid: int) -> float:
-    """Resident memory of a process and its children, in MiB."""
-    total = 0
-    for status in Path("/proc").glob("[0-9]*/status"):
+def family(pid: int) -> list[int]:
+    """A process and all that descend from it."""
+    parents: dict[int, int] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
-            fields = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
-            if pid in {int(fields["Pid"]), int(fields["PPid"])}:
-                total += int(fields.get("VmRSS", "0 kB").split()[0])
-    return total / 1024
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+    found = [pid]
+    for one in found:  # grows while it is walked
+        found += [child for child, parent in parents.items() if parent == one]
+    return found
+
+
+def resident_megabytes(pid: int) -> float:
+    """Memory of a process and its descendants, in MiB; what they share counts once."""
+    return sum(_kilobytes(one, "smaps_rollup", "Pss") for one in family(pid)) / 1024
+
+
+def peak_megabytes(pid: int) -> float:
+    """The most resident memory since ``forget_peak``, in MiB, added up over the descendants."""
+    return sum(_kilobytes(one, "status", "VmHWM") for one in family(pid)) / 1024
+
+
+def forget_peak(pid: int) -> None:
+    """Let ``peak_megabytes`` begin anew."""
+    for one in family(pid):
+        with contextlib.suppress(OSError):
+            Path(f"/proc/{one}/clear_refs").write_text("5")
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time that a process and its descendants used, threads included."""
+    total = 0
+    for one in family(pid):
+        with contextlib.suppress(OSError):
+            fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
+            total += int(fields[11]) + int(fields[12])
+    return total / _TICKS
 
 
 def folder_bytes(folder: Path) -> int:
     """Bytes on disk below a folder."""
-    return sum(path.lstat().st_blocks * 512 for path in folder.rglob("*") if path.is_file())
+    total = 0
+    for path in folder.rglob("*"):
+        with contextlib.suppress(OSError):  # merges delete files while we look
+            if path.is_file():
+                total += path.lstat().st_blocks * 512
+    return total
 
 
 @contextlib.contextmanager
@@ -85,5 +125,12 @@ def running_plain(command: Sequence[str], log: Path) -> Iterator[subprocess.Pope
                 sys.exit(f"{command!r} ended:\n{log.read_text(errors='replace')[-2000:]}")
             yield process
         finally:
-            process.terminate()
-            process.wait(20)
+            stop(process)
+
+
+def _kilobytes(pid: int, file: str, field: str) -> int:
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/{file}").read_text().splitlines():
+            if line.startswith(f"{field}:"):
+                return int(line.split()[1])
+    return 0

@@ -77,6 +77,9 @@ class Settings:
     opentsdb_key: str = field(default="", repr=False)
     """Token of the key as which connections to that port write that name none (JOBMETER_OPENTSDB_KEY); by default
     they may not write."""
+    otlp_grpc_port: int | None = None
+    """Port for OpenTelemetry's metrics over gRPC, 0 for any free one (--otlp-grpc-port, JOBMETER_OTLP_GRPC_PORT); by
+    default there is none. With TLS where ``tls_cert`` is set."""
     window_seconds: int = 7_200
     """How far back the newest samples are kept in memory, 0 for not at all (JOBMETER_WINDOW_SECONDS)."""
     window_bytes: int = 2 * 2**30
@@ -123,7 +126,13 @@ def load(environment: Mapping[str, str] | None = None, **flags: object) -> Setti
     return Settings(**values)  # type: ignore[arg-type]
 
 
-_NUMBERS = {"port": 65_535, "opentsdb_port": 65_535, "window_seconds": 7 * 86_400, "window_bytes": 2**45}
+_NUMBERS = {
+    "port": 65_535,
+    "opentsdb_port": 65_535,
+    "otlp_grpc_port": 65_535,
+    "window_seconds": 7 * 86_400,
+    "window_bytes": 2**45,
+}
 _TEXTS = (
     "host",
     "store",

@@ -23,6 +23,11 @@ _LEVELS = ("debug", "info", "warning", "error")
     type=click.IntRange(0, 65_535),
     help="Port for OpenTSDB's telnet protocol, 0 for any free one. [default: none]",
 )
+@click.option(
+    "--otlp-grpc-port",
+    type=click.IntRange(0, 65_535),
+    help="Port for OpenTelemetry's metrics over gRPC, 0 for any free one. [default: none]",
+)
 @click.option("--tls-cert", type=click.Path(dir_okay=False), help="Certificate chain in PEM: serve HTTPS.")
 @click.option("--tls-key", type=click.Path(dir_okay=False), help="The certificate's private key in PEM.")
 @click.option(

@@ -13,8 +13,9 @@ def dialects() -> Sequence[Dialect]:
     from jobmeter.dialects.foas import FOAS
     from jobmeter.dialects.modelarts import MODELARTS
     from jobmeter.dialects.opentsdb import OPENTSDB
+    from jobmeter.dialects.otlp import OTLP
     from jobmeter.dialects.pai_dlc import PAI_DLC
     from jobmeter.dialects.pai_studio import PAI_STUDIO
     from jobmeter.dialects.prometheus import PROMETHEUS
 
-    return (PAI_DLC, PAI_STUDIO, CMS, FOAS, MODELARTS, BASETEN, OPENTSDB, PROMETHEUS, Gateway())
+    return (PAI_DLC, PAI_STUDIO, CMS, FOAS, MODELARTS, BASETEN, OPENTSDB, PROMETHEUS, OTLP, Gateway())

@@ -139,7 +139,7 @@ async def _answered(exchange: Exchange, visit: Visit) -> None:
 async def _refuse(door: Door, exchange: Exchange, error: JobmeterError) -> None:
     if exchange.status:  # the answer began: all that is left is to cut it off
         raise error
-    report(exchange, error)
+    report(exchange.request_id, error)
     await exchange.reply(door.refuse(exchange.call, exchange.request_id, error))
 
 

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Answer
@@ -53,6 +53,15 @@ class Room:
     def give_back(self, size: int) -> None:
         """Give back what was taken."""
         self._free += size
+
+
+class Answered(Protocol):
+    """Something that is answered: ``status`` is known at the end."""
+
+    @property
+    def status(self) -> int:
+        """As HTTP has it."""
+        ...
 
 
 class Exchange:
@@ -185,12 +194,12 @@ def _encoded(content_type: str, headers: Sequence[tuple[str, str]]) -> list[tupl
     ]
 
 
-def report(exchange: Exchange, error: JobmeterError) -> None:
+def report(request_id: str, error: JobmeterError) -> None:
     """Log what the operator has to know of: a store that does not work, a set-up that is wrong."""
     if isinstance(error, UnavailableError):
-        _log.warning("request %s: %s", exchange.request_id, error.message)
+        _log.warning("request %s: %s", request_id, error.message)
     elif isinstance(error, ConfigurationError):
-        _log.error("request %s: %s", exchange.request_id, error.message)
+        _log.error("request %s: %s", request_id, error.message)
 
 
 def decoded_body(call: Call, limit: int) -> bytes:

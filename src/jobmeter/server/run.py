@@ -33,6 +33,7 @@ def run(settings: Settings, idle_exit: int, announce: Callable[[str], None]) -> 
         lines = None if settings.opentsdb_port is None else bind(settings.host, settings.opentsdb_port)
         if lines is not None:
             stack.enter_context(lines)
+        start_grpc = _grpc(settings, stack)
         stack.enter_context(claimed(settings.data))
         application = build(settings, clock)
         stack.callback(application.close)
@@ -47,6 +48,8 @@ def run(settings: Settings, idle_exit: int, announce: Callable[[str], None]) -> 
             announce(f"Jobmeter listens at {url} (administrator's key: {key})")
             if lines is not None:
                 announce(_telnet(services, lines, stack))
+            if start_grpc is not None:
+                announce(start_grpc(services))
 
         def finished() -> bool:
             return 0 < idle_exit <= services.telemetry.idle_seconds()
@@ -70,3 +73,23 @@ def _telnet(services: Services, bound: socket.socket, stack: ExitStack) -> str:
     host, port = server.address
     keyless = "" if services.settings.opentsdb_key else "; each connection has to begin with auth TOKEN"
     return f"OpenTSDB's telnet protocol is at {host} port {port}{keyless}"
+
+
+def _grpc(settings: Settings, stack: ExitStack) -> Callable[[Services], str] | None:
+    """What starts OTLP over gRPC on its port, which is bound at once, and gives the line that tells of it.
+
+    It ends with the stack. None where it is not asked for.
+    """
+    if settings.otlp_grpc_port is None:
+        return None
+    from jobmeter.server.otlp_grpc import GrpcServer  # noqa: PLC0415 - takes time and memory that few need
+
+    server = GrpcServer(settings.host, settings.otlp_grpc_port, *tls_files(settings))
+    stack.callback(server.stop)
+
+    def start(services: Services) -> str:
+        server.start(services)
+        stack.callback(server.stop)  # before the application ends, which it needs
+        return f"OTLP over gRPC is at {settings.host} port {server.port}"
+
+    return start

@@ -1,5 +1,6 @@
 """Jobmeter's own metrics, in Prometheus text. No label names a project, a job or a key."""
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeVar, cast
@@ -12,7 +13,7 @@ from jobmeter import __version__
 from jobmeter.dialects.base import Figure
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.model.time import Clock
-from jobmeter.server.exchange import Exchange
+from jobmeter.server.exchange import Answered
 from jobmeter.store.base import StoreStatistics
 
 disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -24,6 +25,14 @@ _WINDOW = {
     "series": "Series whose newest samples are in memory.",
     "bytes": "Memory that these samples take.",
     "seconds": "How far back they reach.",
+}
+_JOURNAL = {
+    "rows": "Durable samples that wait for the telemetry engine.",
+    "bytes": "Memory that they take.",
+}
+_JOURNAL_COUNTS = {
+    "flushes": "Times that waiting samples were brought into the telemetry engine.",
+    "failures": "Times that the telemetry engine did not take them; they wait on.",
 }
 QUIET_DOORS = frozenset({"health"})
 """Doors whose requests do not keep an idle server alive."""
@@ -37,6 +46,7 @@ class Telemetry:
         self._registry = CollectorRegistry()
         self._started = clock.monotonic()
         self._last_request = self._started
+        self._lock = threading.Lock()
         self._in_flight = 0
         self._children: dict[tuple[Counter | Histogram, tuple[str, ...]], Counter | Histogram] = {}
         self.rolled_until_ms: int | None = None
@@ -77,15 +87,17 @@ class Telemetry:
         in_flight.set_function(lambda: self._in_flight)
 
     @contextmanager
-    def request(self, door: str, exchange: Exchange) -> Iterator[None]:
+    def request(self, door: str, exchange: Answered) -> Iterator[None]:
         """Count one request, by the status that it has at the end."""
         began = self._clock.monotonic()
         quiet = door in QUIET_DOORS
-        self._in_flight += not quiet
+        with self._lock:
+            self._in_flight += not quiet
         try:
             yield
         finally:
-            self._in_flight -= not quiet
+            with self._lock:
+                self._in_flight -= not quiet
             ended = self._clock.monotonic()
             if not quiet:
                 self._last_request = ended
@@ -213,3 +225,9 @@ class _Live(Collector):
         yield sizes
         for what, value in found.window.items():
             yield GaugeMetricFamily(f"jobmeter_window_{what}", _WINDOW[what], value)
+        for what, text in _JOURNAL.items():
+            if what in found.journal:
+                yield GaugeMetricFamily(f"jobmeter_journal_{what}", text, found.journal[what])
+        for what, text in _JOURNAL_COUNTS.items():
+            if what in found.journal:
+                yield CounterMetricFamily(f"jobmeter_journal_{what}", text, found.journal[what])

@@ -11,7 +11,7 @@ A golden case is a JSON file, best taken word for word from the vendor's documen
       "questions": [...],          what the operation asks, in its order (``describe`` below)
       "results": [...],            what it is told (``result_of`` below); by default, what finds nothing. An entry
                                    {"raises": "NotFoundError", "arguments": ["no such job", "job", "j1"]} is an error.
-      "answer": {"status": 200, "headers": {...}, "body": {...}}, or
+      "answer": {"status": 200, "headers": {...}, "body": {...}}, or   ("base64" as above)
       "error": {"status": 400, "body": {...}}        what a refused request must be answered with
     }
 """
@@ -318,9 +318,11 @@ def _check(answer: Answer, wanted: Mapping[str, Any]) -> None:
     headers = {name.lower(): value for name, value in answer.headers}
     found = {name: headers.get(name) for name in wanted.get("headers", {})}
     assert found == wanted.get("headers", {})
-    body = wanted["body"]
-    assert answer.body or answer.status == 204
-    if isinstance(body, str):
+    body = base64.b64decode(wanted["base64"]) if "base64" in wanted else wanted["body"]
+    assert answer.body or answer.status == 204 or body == b""  # an empty message is a message
+    if isinstance(body, bytes):
+        assert answer.body == body
+    elif isinstance(body, str):
         assert answer.body.decode() == body
     else:
         _check_numbers(json.loads(answer.body, parse_constant=_refuse_constant))

@@ -5,16 +5,17 @@
 
 import json
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from jobmeter.errors import JobmeterError, UnavailableError
-from jobmeter.model.batch import SampleBatch
+from jobmeter.model.batch import SampleBatch, SeriesKeys
 from jobmeter.model.log import LogLine
 from jobmeter.model.series import Series
 from jobmeter.model.time import HOUR, SystemClock, TimeRange, parse_time
@@ -64,6 +65,56 @@ def write(folder: str, first: str) -> None:
         store.append(batch_of(rows_of(number)), FOREVER)
         say(acknowledged=number)
         number += 1
+
+
+STEPS = ("write", "kept", "insert", "inserted", "remove", "removed")
+
+
+def die(folder: str, step: str) -> None:
+    """Write samples, write some of them anew, and die at one step on their way into the engine."""
+    store = cast("ClickHouseStore", open_folder(folder))
+    store.append(batch_of({(one, START): 1.0 for one in SERIES}), FOREVER)
+    store.roll_up(START + HOUR)
+    store.append(batch_of({(one, START): 2.0 for one in SERIES}), FOREVER)
+    keeper = cast("Any", store._keeper)
+    if step in {"write", "kept"}:
+        _fall(os, "fdatasync", after=step == "kept")
+        store.append(batch_of({(SERIES[0], START): 3.0}), FOREVER)
+    elif step in {"insert", "inserted"}:
+        _fall(keeper, "_insert", after=step == "inserted")
+        store.statistics()
+    else:
+        _fall(keeper._segments, "remove", after=step == "removed")
+        store.statistics()
+
+
+def _fall(owner: Any, name: str, *, after: bool) -> None:
+    """Kill this process when that is called: before or after it did what it does."""
+    known = getattr(owner, name)
+
+    def fall(*arguments: Any) -> None:
+        if name == "remove" and not arguments[0]:
+            return
+        if after:
+            known(*arguments)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    setattr(owner, name, fall)
+
+
+def risen(folder: str) -> None:
+    """What is there after that; and that a newer sample stays the newer one."""
+    store = open_folder(folder)
+    found = read_all(store, SERIES, SPAN)
+    span = TimeRange(START, START + HOUR)
+    rolled = store.rolled(JOBS, span)
+    store.append(batch_of({(SERIES[1], START): 9.0}), FOREVER)
+    store.roll_up(START + HOUR)
+    expected = found | {(SERIES[1], START): 9.0}
+    right = stored_buckets(store, SERIES, span, Tier.MINUTE) == brute_buckets(expected, SERIES, span, Tier.MINUTE)
+    last = store.previous(SeriesKeys.of(SERIES[:2]), START + 1, ReadBudget()).value.tolist()
+    say(values=[found[one, START] for one in SERIES], rows=len(found), trusted=bool(rolled), right=right, last=last)
+    store.close()
 
 
 def check(folder: str, until: str) -> None:
@@ -191,6 +242,8 @@ def from_the_future(folder: str) -> None:
 VERBS: dict[str, Callable[..., None]] = {
     "from_the_future": from_the_future,
     "write": write,
+    "die": die,
+    "risen": risen,
     "check": check,
     "fill": fill,
     "back_up": back_up,

@@ -5,6 +5,8 @@ import time
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from jobmeter.errors import QueryTimeoutError, UnavailableError
 from jobmeter.model.batch import SampleBatch, SeriesKeys
@@ -44,6 +46,7 @@ def test_the_last_write_wins_before_and_after_merges(empty_store):
             at = generator.choice(200, int(generator.integers(1, 150)), replace=False)
             part = {((one, two)[x % 2], slot.start + int(x) * 1000): float(round_) for x in at}
             empty_store.append(batch_of(part), FOREVER)
+            empty_store._keeper.settle()
             kept.update(part)
         assert ask(empty_store, "SELECT count() FROM system.parts WHERE active AND rows > 0 AND table = 'samples'") == [
             (12,)
@@ -56,6 +59,7 @@ def test_the_last_write_wins_before_and_after_merges(empty_store):
     empty_store.append(batch_of(newer), FOREVER)
     kept.update(newer)
     assert read_all(empty_store, [one, two], slot.span) == kept
+    empty_store._keeper.settle()
     do(empty_store, "OPTIMIZE TABLE samples FINAL")
     assert read_all(empty_store, [one, two], slot.span) == kept
     assert ask(empty_store, "SELECT count() FROM samples") == [(len(kept),)]
@@ -67,6 +71,7 @@ def test_a_large_batch_keeps_its_order_across_blocks(chdb_store):
     rows = 2_300_000
     times = slot.start + (np.arange(rows, dtype=np.int64) % 1000) * 1000
     chdb_store.append(SampleBatch([one], np.zeros(rows, np.uint32), times, np.arange(rows, dtype=np.float64)), FOREVER)
+    chdb_store._keeper.settle()
     read = read_all(chdb_store, [one], slot.span)
     assert list(read.values()) == [float(rows - 1000 + at) for at in range(1000)]
 
@@ -80,6 +85,66 @@ def test_a_read_in_another_order_than_the_engine_s_stays_bounded(chdb_store, mon
     blocks = list(chdb_store.read(SeriesKeys.of(series), slot.span, ReadBudget()))
     assert max(map(len, blocks)) <= 450
     assert read_all(chdb_store, series, slot.span) == rows
+
+
+@settings(max_examples=12, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_samples_are_the_same_wherever_they_lie(chdb_store, data):
+    """In the journal, in the engine, in both: every reader finds what was written last."""
+    slot = Slot()
+    series = [slot.counter(), slot.gauge(), slot.counter("worker-1")]
+    kept = {}
+    samples = st.dictionaries(
+        st.tuples(st.sampled_from(series), st.integers(0, 40).map(lambda at: slot.start + at * HOUR // 8)),
+        st.integers(0, 40).map(float),
+        min_size=1,
+    )
+    for _ in range(data.draw(st.integers(1, 6))):
+        part = data.draw(samples)
+        chdb_store.append(batch_of(part), FOREVER)
+        kept.update(part)
+        for step in data.draw(st.lists(st.sampled_from(["settle", "roll up"]), max_size=2)):
+            if step == "settle":
+                chdb_store._keeper.settle()
+            else:
+                chdb_store.roll_up(slot.start + data.draw(st.integers(0, 6)) * HOUR)
+        low, high = sorted(slot.start + data.draw(st.integers(0, 41)) * HOUR // 8 for _ in range(2))
+        order = data.draw(st.permutations(series))
+        span = TimeRange(low, high)
+        assert read_all(chdb_store, order, span) == {key: kept[key] for key in kept if low <= key[1] < high}
+        before = {
+            index: max((t for one, t in kept if one == who and t < high), default=-1) for index, who in enumerate(order)
+        }
+        found = chdb_store.previous(SeriesKeys.of(order), high, ReadBudget())
+        expected = [(index, at, kept[order[index], at]) for index, at in before.items() if at >= 0]
+        assert list(zip(found.index.tolist(), found.time.tolist(), found.value.tolist(), strict=True)) == expected
+        times = [time for _, time in kept]
+        assert chdb_store.last_times([slot.key]) == {slot.key: (min(times), max(times))}
+        for trusted in chdb_store.rolled([slot.key], slot.span):
+            for tier in Tier:
+                assert stored_buckets(chdb_store, series, trusted, tier) == brute_buckets(kept, series, trusted, tier)
+
+
+def test_while_the_engine_fails_no_hour_is_trusted_that_may_follow_a_late_one(chdb_store, monkeypatch):
+    slot = Slot()
+    one = slot.counter()
+    chdb_store.append(batch_of({(one, slot.start + hour * HOUR): 1.0 for hour in (0, 1, 5)}), FOREVER)
+    chdb_store.roll_up(slot.start + 6 * HOUR)
+    chdb_store.append(batch_of({(one, slot.start + HOUR + 1): 2.0}), FOREVER)
+
+    def refuse(group):
+        raise UnavailableError("the disk is full")
+
+    monkeypatch.setattr(chdb_store._keeper, "_insert", refuse)
+    assert chdb_store.rolled([slot.key], slot.span) == [TimeRange(slot.start, slot.start + HOUR)]
+    assert read_all(chdb_store, [one], slot.span)[one, slot.start + HOUR + 1] == 2.0
+    assert chdb_store.statistics().journal["rows"] == 1
+    with pytest.raises(UnavailableError):
+        chdb_store.roll_up(slot.start + 6 * HOUR)
+    monkeypatch.undo()
+    chdb_store.roll_up(slot.start + 6 * HOUR)
+    assert chdb_store.rolled([slot.key], slot.span) == [TimeRange(slot.start, slot.start + 6 * HOUR)]
+    assert chdb_store.statistics().journal["failures"] >= 2
 
 
 def test_roll_ups_made_in_shares_are_the_same(chdb_store, monkeypatch):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.store.child import STEPS
 
 CHILD = str(Path(__file__).with_name("child.py"))
 
@@ -49,6 +50,23 @@ def test_what_was_acknowledged_survives_kill_9(tmp_path):
         assert said["missing"] == said["unknown"] == said["wrong"] == 0, said
         assert said["extra_times"] <= 2, said
     assert acknowledged > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", STEPS)
+def test_a_death_at_any_step_leaves_what_was_acknowledged(tmp_path, step):
+    folder = tmp_path / "store"
+    done = subprocess.run([sys.executable, CHILD, "die", str(folder), step], capture_output=True, check=False)
+    assert done.returncode == -9, done.stderr[-3000:]
+    said = run("risen", folder)[0]
+    # Nobody was told of the last write; it may be there all the same.
+    first = 3.0 if step in {"write", "kept"} and said["values"][0] == 3.0 else 2.0
+    assert said["values"] == [first] + [2.0] * 19
+    assert said["rows"] == 20
+    # The hour was rolled up with what was replaced since.
+    assert not said["trusted"]
+    assert said["right"]
+    assert said["last"] == [first, 9.0]
 
 
 def run_on_a_small_disk(disk: Path, verb: str, options: str = "") -> dict[str, Any]:

@@ -1,9 +1,10 @@
-"""Series that Prometheus sends, known again by their encoded labels: everything in arrays, but what is new."""
+"""Series that other systems send, known again by their encoded labels: everything in arrays, but what is new."""
 
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,8 @@ _FIRST = 1024
 _MOST_LISTED = 1_000_000
 """Keys in all the lists that are kept."""
 
-Labels = Sequence[tuple[str, str]]
+Place = Callable[[Any, str], Placed]
+"""The place of what a sender calls a series, in a project. Raises InvalidRequestError naming metric or labels."""
 _Names = tuple[str, str]
 _Columns = tuple[Uint32s, Int64s, Float64s]
 
@@ -97,7 +99,9 @@ class Places:
     keys means as a whole is kept too, up to a million keys; lists that did not come for longest go first.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, place: Place = place) -> None:
+        """``place``: by default, that of labels of Prometheus."""
+        self._place = place
         self._lock = threading.Lock()
         self._known: dict[_Names, _Known] = {}
         self._lists: OrderedDict[tuple[_Names, bytes], _List] = OrderedDict()
@@ -107,7 +111,7 @@ class Places:
         self,
         names: _Names,
         keys: Sequence[bytes],
-        labels: Callable[[int], Labels],
+        labels: Callable[[int], Any],
         columns: tuple[Uint32s, Int64s, Float64s],
     ) -> tuple[SampleBatch, Counter[str]]:
         """The samples that can be kept, and the count of the others by reason: name, labels, time, value.
@@ -128,7 +132,7 @@ class Places:
             index = meant.places[index]
         return used(listed(meant.listed, index, time, value)), +refused
 
-    def _look_up(self, names: _Names, keys: Texts, labels: Callable[[int], Labels]) -> _List:
+    def _look_up(self, names: _Names, keys: Texts, labels: Callable[[int], Any]) -> _List:
         with self._lock:
             known = self._of(names)
             numbers = known.table.find(keys)
@@ -136,7 +140,7 @@ class Places:
             if not len(missing):
                 return self._list(names, known, numbers)
         # Outside of the lock: this takes a while, and others need not wait for it.
-        places = [_placed(labels, at, names[0]) for at in missing.tolist()]
+        places = [self._placed(labels, at, names[0]) for at in missing.tolist()]
         with self._lock:
             known.learn(keys.take(missing), places)
             return self._list(names, known, known.table.find(keys))
@@ -169,12 +173,11 @@ class Places:
             known = self._known[names] = _Known(roster)
         return known
 
-
-def _placed(labels: Callable[[int], Labels], at: int, project: str) -> Placed | str:
-    try:
-        return place(labels(at), project)
-    except InvalidRequestError as error:
-        return "name" if error.field == "metric" else "labels"
+    def _placed(self, labels: Callable[[int], Any], at: int, project: str) -> Placed | str:
+        try:
+            return self._place(labels(at), project)
+        except InvalidRequestError as error:
+            return "name" if error.field == "metric" else "labels"
 
 
 def _known(meant: _List, index: Uint32s, time: Int64s, value: Float64s, refused: Counter[str]) -> _Columns:

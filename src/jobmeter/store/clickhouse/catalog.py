@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 
 from jobmeter.errors import LimitExceededError
-from jobmeter.model.batch import SampleBatch, Uint64s
+from jobmeter.model.batch import Int64s, SampleBatch, SeriesKeys
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import NamePart, Series
 from jobmeter.model.time import DAY, Clock
 from jobmeter.store.base import Selector
 from jobmeter.store.clickhouse.failures import translated
+from jobmeter.store.clickhouse.known import Known
+from jobmeter.store.clickhouse.order import run_starts
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.sql import PARAMETERS, pieces
 from jobmeter.store.clickhouse.target import Target
@@ -35,7 +37,8 @@ class Catalog:
     """Which series there are. Safe for any number of threads.
 
     It remembers which descriptors it wrote, so that a sample of a known series costs no second insert: at most
-    ``_KNOWN`` of them, and where other servers may delete, for five minutes.
+    ``_KNOWN`` of them, and where other servers may delete, for five minutes. When a day begins the descriptors of live
+    series are written again.
     """
 
     def __init__(self, write: Pool, read: Pool, target: Target, clock: Clock) -> None:
@@ -44,25 +47,23 @@ class Catalog:
         self._clock = clock
         self._exclusive = target.exclusive
         self._lock = threading.Lock()
-        self._known: dict[int, int] = {}
+        self._known = Known()
         self._since = clock.monotonic()
 
-    def ensure(self, batch: SampleBatch, jobs: Uint64s, ids: Uint64s, retention: Retention) -> None:
-        """Make sure that the descriptors of a batch's series are kept. ``jobs`` and ``ids`` are per series."""
+    def ensure(self, batch: SampleBatch, retention: Retention) -> None:
+        """Make sure that the descriptors of a batch's series are kept."""
+        keys = batch.keys
         days = _last_days(batch)
         with self._lock:
             self._forget_old()
-            known = self._known
-            missing = [
-                position
-                for position, (identity, day) in enumerate(zip(ids.tolist(), days, strict=True))
-                if day >= 0 and known.get(identity, -1) < day
-            ]
-        for part in pieces(missing, 50_000):
-            self._insert(batch.series, part, jobs, ids, days, retention)
+            missing = self._known.older(keys.series, days)
+        if not len(missing):
+            return
+        for part in pieces(missing.tolist(), 50_000):
+            self._insert(batch.series, part, keys, days.tolist(), retention)
         with self._lock:
-            for position in missing:
-                self._known[int(ids[position])] = days[position]
+            ids, last = np.unique(keys.series[missing][::-1], return_index=True)
+            self._known.put(ids, days[missing][::-1][last])
 
     def forget(self) -> None:
         """Forget which descriptors were written, because some were deleted."""
@@ -108,8 +109,7 @@ class Catalog:
         self,
         series: Sequence[Series],
         positions: Sequence[int],
-        jobs: Uint64s,
-        ids: Uint64s,
+        keys: SeriesKeys,
         days: Sequence[int],
         retention: Retention,
     ) -> None:
@@ -117,8 +117,8 @@ class Catalog:
         lines = (
             json.dumps(
                 {
-                    "job": int(jobs[position]),
-                    "series": int(ids[position]),
+                    "job": int(keys.job[position]),
+                    "series": int(keys.series[position]),
                     "metric": one.metric,
                     "project": one.project,
                     "cluster": one.cluster,
@@ -139,12 +139,12 @@ class Catalog:
             client.raw_insert("series", None, "\n".join(lines).encode(), fmt="JSONEachRow")
 
 
-def _last_days(batch: SampleBatch) -> list[int]:
+def _last_days(batch: SampleBatch) -> Int64s:
     """For each series the day (since the epoch) of its last sample in the batch, -1 for one without samples."""
+    starts = run_starts(batch.index)
     last = np.full(len(batch.series), -1, np.int64)
-    np.maximum.at(last, batch.index, batch.time)
-    days: list[int] = np.where(last >= 0, last // DAY, -1).tolist()
-    return days
+    np.maximum.at(last, batch.index[starts], np.maximum.reduceat(batch.time, starts))
+    return last // DAY
 
 
 def _questions(selector: Selector) -> Iterator[tuple[str, dict[str, Any]]]:

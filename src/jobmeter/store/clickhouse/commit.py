@@ -1,41 +1,48 @@
-"""Samples to disk: columns, split where the engine needs it, and commits shared by those who wait."""
+"""Samples to the engine: columns, split where it needs it, and commits shared by those who wait."""
 
 import threading
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
 
 from jobmeter.errors import UnavailableError
-from jobmeter.model.batch import Float64s, Int64s, Uint64s
-from jobmeter.model.retention import Retention
-from jobmeter.model.time import DAY
 from jobmeter.store.clickhouse.failures import translated
-from jobmeter.store.clickhouse.native import encode
+from jobmeter.store.clickhouse.native import Column, encode, parts
+from jobmeter.store.clickhouse.pending import NOTHING, Pending
 from jobmeter.store.clickhouse.pool import Pool
-
-Kind = TypeVar("Kind", bound=np.generic)
+from jobmeter.store.clickhouse.rows import DAYS, Rows, Table, day_parts, joined, settled
 
 _ROWS = 1 << 20
 _DAYS = 90
 _ALONE = 100_000
-_COLUMNS = ["job", "series", "time", "value", "raw_days", "minute_days", "hour_days"]
+_SORTED = {"optimize_on_insert": 0}
+_COLUMNS = ["job", "series", "time", "value", *DAYS]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Rows:
-    """Samples with their keys, in the order in which they count."""
+class Keeper(Protocol):
+    """What keeps samples. Safe for any number of threads."""
 
-    job: Uint64s
-    series: Uint64s
-    time: Int64s
-    value: Float64s
-    retention: Retention
+    def commit(self, rows: Rows) -> None:
+        """Return when the rows are on disk; raise when they may not be."""
+        ...
 
-    def __len__(self) -> int:
-        return len(self.time)
+    def pending(self) -> Pending:
+        """What is kept and may not be in the engine yet. To be asked before the engine is."""
+        ...
+
+    def settle(self, before_ms: int | None = None) -> None:
+        """Return when what was committed before is in the engine: all of it, or at least what is older than a time.
+
+        Raises UnavailableError where the engine does not take it.
+        """
+        ...
+
+    def statistics(self) -> dict[str, int]:
+        """See ``StoreStatistics.journal``."""
+        ...
+
+    def close(self) -> None:
+        """Finish what is under way. A no-op the second time."""
+        ...
 
 
 class _Ticket:
@@ -48,24 +55,17 @@ class _Ticket:
         self.error: Exception | None = None
 
 
-class Committer:
-    """Inserts rows durably.
+class Shared:
+    """While one call of ``keep`` is on its way, those who come wait, and the next call carries them all."""
 
-    While one small insert is on its way, those who come wait, and the next insert carries them all: a disk that takes
-    100 syncs a second still takes thousands of batches. Large batches go alone, beside it.
-    """
-
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
+    def __init__(self, keep: Callable[[list[Rows]], None]) -> None:
+        self._keep = keep
         self._lock = threading.Lock()
         self._waiting: list[_Ticket] = []
         self._busy = False
 
     def commit(self, rows: Rows) -> None:
-        """Return when the rows are on disk; raise when they may not be."""
-        if len(rows) >= _ALONE:
-            self._insert([rows])
-            return
+        """Return when the rows are kept; raise what ``keep`` raised."""
         ticket = _Ticket(rows)
         with self._lock:
             self._waiting.append(ticket)
@@ -85,7 +85,7 @@ class Committer:
             group, self._waiting = self._waiting, []
         error: Exception | None = UnavailableError("keeping the samples was interrupted")
         try:
-            self._insert([ticket.rows for ticket in group])
+            self._keep([ticket.rows for ticket in group])
             error = None
         except Exception as caught:  # noqa: BLE001 - every waiter raises it for itself
             error = caught
@@ -100,48 +100,61 @@ class Committer:
             if following is not None:
                 following.turn.set()
 
+
+class Committer:
+    """A ``Keeper`` that inserts at once: for an engine whose disk is another machine's.
+
+    Small inserts are shared, so that a disk that takes 100 syncs a second still takes thousands of batches. Large
+    batches go alone, beside them.
+    """
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._shared = Shared(self._insert)
+
+    def commit(self, rows: Rows) -> None:
+        """See ``Keeper.commit``."""
+        if len(rows) >= _ALONE:
+            self._insert([rows])
+        else:
+            self._shared.commit(rows)
+
+    def pending(self) -> Pending:
+        """See ``Keeper.pending``: nothing ever is."""
+        return NOTHING
+
+    def settle(self, before_ms: int | None = None) -> None:
+        """See ``Keeper.settle``: it is so already."""
+
+    def statistics(self) -> dict[str, int]:
+        """See ``Keeper.statistics``."""
+        return {}
+
+    def close(self) -> None:
+        """See ``Keeper.close``."""
+
     def _insert(self, group: list[Rows]) -> None:
+        table = joined(group)
         with translated("keep samples"), self._pool.client() as client:
-            for block in _blocks(group):
-                client.raw_insert("samples", _COLUMNS, block, fmt="Native")
+            for block in _blocks(table):
+                client.raw_insert("samples", _COLUMNS, encode(block), fmt="Native")
 
 
-def _blocks(group: list[Rows]) -> Iterator[bytes]:
-    """Native blocks of bounded length that touch a bounded number of days, each sample's rows in order."""
-    job = _joined([rows.job for rows in group])
-    series = _joined([rows.series for rows in group])
-    time = _joined([rows.time for rows in group])
-    value = _joined([rows.value for rows in group])
-    days = [_days(group, name) for name in ("raw_days", "minute_days", "hour_days")]
-    for chosen in _runs(time):
-        yield encode(
-            list(
-                zip(
-                    _COLUMNS,
-                    [job[chosen], series[chosen], time[chosen], value[chosen], *(column[chosen] for column in days)],
-                    strict=True,
-                )
-            )
-        )
+class Flusher:
+    """Puts what waited in a journal into the embedded engine, sorted and each sample once, so that it need not."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    def __call__(self, group: list[Rows]) -> None:
+        """Durable on return."""
+        table = settled(group)
+        with translated("keep samples"), self._pool.client() as client:
+            for block in _blocks(table):
+                client.raw_insert("samples", _COLUMNS, parts(block), fmt="Native", settings=_SORTED)
 
 
-def _joined(arrays: list[NDArray[Kind]]) -> NDArray[Kind]:
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
-
-
-def _days(group: list[Rows], name: str) -> NDArray[np.uint16]:
-    values = np.fromiter((getattr(rows.retention, name) for rows in group), np.uint16, len(group))
-    return np.repeat(values, [len(rows) for rows in group])
-
-
-def _runs(time: Int64s) -> Iterator[slice | NDArray[np.intp]]:
-    """Parts of the rows, in order within every day: an insert may touch at most 100 daily partitions."""
-    if int(time.max()) // DAY - int(time.min()) // DAY < _DAYS:
-        yield from (slice(start, start + _ROWS) for start in range(0, len(time), _ROWS))
-        return
-    day = time // DAY
-    order = np.argsort(day, kind="stable")
-    number = np.unique(day[order], return_inverse=True)[1]
-    edges = np.searchsorted(number, np.arange(0, int(number[-1]) + _DAYS + 1, _DAYS))
-    for first, last in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        yield from (order[start : min(start + _ROWS, last)] for start in range(first, last, _ROWS))
+def _blocks(table: Table) -> Iterator[Sequence[Column]]:
+    """Blocks of bounded length that touch a bounded number of days, each sample's rows in order."""
+    for chosen in day_parts(table.time, _ROWS, _DAYS):
+        yield list(zip(_COLUMNS, table.take(chosen).columns(), strict=True))

@@ -14,7 +14,8 @@ from jobmeter.model.series import NamePart, Series
 from jobmeter.model.time import Clock, TimeRange
 from jobmeter.store.base import LogSelector, ReadBudget, Selector, StoreStatistics, Tier
 from jobmeter.store.clickhouse.catalog import Catalog
-from jobmeter.store.clickhouse.commit import Committer
+from jobmeter.store.clickhouse.commit import Committer, Flusher, Keeper
+from jobmeter.store.clickhouse.journal import Journal
 from jobmeter.store.clickhouse.ledger import Ledger
 from jobmeter.store.clickhouse.lock import FolderLock
 from jobmeter.store.clickhouse.logs import LogReader, LogWriter
@@ -44,6 +45,7 @@ class ClickHouseStore:
         self._lock = FolderLock(target.path) if target.path is not None else None
         self._closing = threading.Lock()
         self._pools: list[Pool] = []
+        self._keeper: Keeper | None = None
         try:
             self._open(target, clock)
         except BaseException:
@@ -62,13 +64,22 @@ class ClickHouseStore:
             migrate(client, target, clock)
         self._ledger = Ledger(write, target, clock)
         self._catalog = Catalog(write, read, target, clock)
-        self._writer = Writer(self._catalog, self._ledger, Committer(write))
-        self._reader = Reader(read)
-        self._lookup = Lookup(read, self._reader, self._ledger)
-        self._roller = Roller(write, self._ledger)
+        self._keeper = self._opened_keeper(target, write)
+        self._writer = Writer(self._catalog, self._ledger, self._keeper)
+        self._reader = Reader(read, self._keeper.pending)
+        self._lookup = Lookup(read, self._reader, self._ledger, self._keeper.pending)
+        self._roller = Roller(write, self._ledger, self._keeper.settle)
         self._log_writer = LogWriter(write)
         self._log_reader = LogReader(read, self._reader)
-        self._maintenance = Maintenance(write, target, self._ledger, self._catalog, self._roller)
+        self._maintenance = Maintenance(write, target, self._ledger, self._catalog, self._roller, self._keeper)
+
+    def _opened_keeper(self, target: Target, pool: Pool) -> Keeper:
+        if target.path is None:
+            return Committer(pool)
+        journal = self._keeper = Journal(target.path / "journal", Flusher(pool))
+        # What the process that died had marked is marked; what it had not come to is now.
+        journal.recover(lambda rows: self._ledger.mark_before(rows.touched(self._ledger.intent())))
+        return journal
 
     def append(self, batch: SampleBatch, retention: Retention = Retention()) -> None:  # noqa: B008 - it is frozen
         """See ``Store.append``."""
@@ -151,6 +162,8 @@ class ClickHouseStore:
     def close(self) -> None:
         """See ``Store.close``."""
         with self._closing:
+            if self._keeper is not None:
+                self._keeper.close()
             for pool in self._pools:
                 pool.close()
             if self._lock is not None:

@@ -21,11 +21,9 @@ from jobmeter.model.time import HOUR, Clock, floor_to
 from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.native import encode
 from jobmeter.store.clickhouse.pool import Pool
+from jobmeter.store.clickhouse.rows import JobHour
 from jobmeter.store.clickhouse.sql import pieces
 from jobmeter.store.clickhouse.target import Target
-
-JobHour = tuple[int, int]
-"""A job key and the start of an hour in milliseconds."""
 
 _QUORUM = {"insert_quorum": "auto", "insert_quorum_parallel": 0}
 _SEQUENTIAL = {"select_sequential_consistency": 1}

@@ -1,15 +1,17 @@
 """Small answers out of the engine: roll-up rows, the sample before a time, first and last times."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from jobmeter.model.batch import BucketColumns, Float64s, Int64s, SampleColumns, SeriesKeys
 from jobmeter.model.time import DAY, HOUR, TimeRange, floor_to
 from jobmeter.store.base import ReadBudget, Tier
 from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.ledger import Ledger
-from jobmeter.store.clickhouse.order import Order, last_of_each
+from jobmeter.store.clickhouse.order import Order, Positions, last_of_each
+from jobmeter.store.clickhouse.pending import Pending
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.reader import KEYS, Columns, Meter, Reader, key_parameters
 from jobmeter.store.clickhouse.sql import key_pieces, pieces
@@ -52,8 +54,9 @@ _TIMES_RAW = (
 class Lookup:
     """See the ``Store`` methods of the same names. Safe for any number of threads."""
 
-    def __init__(self, pool: Pool, reader: Reader, ledger: Ledger) -> None:
+    def __init__(self, pool: Pool, reader: Reader, ledger: Ledger, pending: Callable[[], Pending]) -> None:
         self._pool = pool
+        self._pending = pending
         self._reader = reader
         self._ledger = ledger
 
@@ -83,33 +86,40 @@ class Lookup:
 
     def previous(self, keys: SeriesKeys, before_ms: int, budget: ReadBudget) -> SampleColumns:
         """See ``Store.previous``. Looks back an hour, a day, then as far as there is anything."""
-        meter = Meter.of(budget)
+        waiting = self._pending().previous(keys, before_ms)
+        found = self._previous(keys, before_ms, Meter.of(budget))
+        found.put_newer(waiting)
+        return found.columns()
+
+    def _previous(self, keys: SeriesKeys, before_ms: int, meter: Meter) -> "_Found":
         found = _Found(len(keys))
         near, far = max(0, before_ms - HOUR), max(0, before_ms - DAY)
         self._look(_LAST_RAW, keys, found, (near, before_ms), meter)
+        late = found.missing()
         if found.complete or not self._anything(keys, found, before_ms, meter):
-            return found.columns()
+            return found
         for start, end in ((far, near), (0, far)):
             self._look(_LAST_RAW, keys, found, (start, end), meter)
-        # Samples whose time is over live on in the hours.
-        self._look(_LAST_HOUR, keys, found, (0, floor_to(before_ms, HOUR)), meter)
-        return found.columns()
+        # Samples whose time is over live on in the hours, even where a late one lies before them.
+        self._look(_LAST_HOUR, keys, found, (0, floor_to(before_ms, HOUR)), meter, late)
+        return found
 
     def last_times(self, jobs: Sequence[int]) -> dict[int, tuple[int, int]]:
         """See ``Store.last_times``."""
-        times: dict[int, tuple[int, int]] = {}
+        rows: list[Sequence[int]] = list(self._pending().times(jobs))
         done = self._ledger.done()
         late = sorted(hour for _, hour in self._ledger.marked(jobs))
         spans = [(done, 2**62)] + ([(late[0], min(late[-1] + HOUR, done))] if late else [])
         with translated("read the times of jobs"), self._pool.client() as client:
             for part in pieces(sorted(set(jobs))):
-                rows = list(client.query(_TIMES_ROLLED, parameters={"jobs": list(part)}).result_rows)
+                rows += client.query(_TIMES_ROLLED, parameters={"jobs": list(part)}).result_rows
                 for start, end in spans:
                     parameters = {"jobs": list(part), "start": start, "end": end}
                     rows += client.query(_TIMES_RAW, parameters=parameters).result_rows
-                for job, first, last in rows:
-                    known = times.get(job, (first, last))
-                    times[job] = (min(first, known[0]), max(last, known[1]))
+        times: dict[int, tuple[int, int]] = {}
+        for job, first, last in rows:
+            known = times.get(job, (first, last))
+            times[job] = (min(first, known[0]), max(last, known[1]))
         return times
 
     def _anything(self, keys: SeriesKeys, found: "_Found", before_ms: int, meter: Meter) -> bool:
@@ -121,14 +131,23 @@ class Lookup:
                 return True
         return False
 
-    def _look(self, sql: str, keys: SeriesKeys, found: "_Found", between: tuple[int, int], meter: Meter) -> None:
-        missing = found.missing()
-        wanted = SeriesKeys(keys.job[missing], keys.series[missing])
+    def _look(
+        self,
+        sql: str,
+        keys: SeriesKeys,
+        found: "_Found",
+        between: tuple[int, int],
+        meter: Meter,
+        places: Positions | None = None,
+    ) -> None:
+        """Look for those that are missing, or for a later sample of the keys at some places."""
+        places = found.missing() if places is None else places
+        wanted = SeriesKeys(keys.job[places], keys.series[places])
         order = Order.of(wanted)
         for some in key_pieces(wanted):
             parameters = key_parameters(some) | {"start": between[0], "end": between[1]}
             for series, time, value in self._reader.blocks(sql, parameters, meter):
-                found.put(missing[order.index_of(series, wanted)], time, value)
+                found.put_later(places[order.index_of(series, wanted)], time, value)
 
 
 class _Found:
@@ -142,12 +161,21 @@ class _Found:
     def complete(self) -> bool:
         return bool((self._time >= 0).all())
 
-    def missing(self) -> "np.typing.NDArray[np.intp]":
+    def missing(self) -> Positions:
         return np.flatnonzero(self._time < 0)
 
-    def put(self, positions: "np.typing.NDArray[np.intp]", time: Int64s, value: Float64s) -> None:
-        self._time[positions] = time
-        self._value[positions] = value
+    def put_later(self, positions: Positions, time: Int64s, value: Float64s) -> None:
+        """Put those that are later than what is here."""
+        self._put(positions, time, value, time > self._time[positions])
+
+    def put_newer(self, columns: SampleColumns) -> None:
+        """Put those that are as late as what is here, too: they were written after it."""
+        positions = columns.index.astype(np.intp)
+        self._put(positions, columns.time, columns.value, columns.time >= self._time[positions])
+
+    def _put(self, positions: Positions, time: Int64s, value: Float64s, chosen: NDArray[np.bool_]) -> None:
+        self._time[positions[chosen]] = time[chosen]
+        self._value[positions[chosen]] = value[chosen]
 
     def columns(self) -> SampleColumns:
         there = np.flatnonzero(self._time >= 0)

@@ -1,11 +1,13 @@
 """What an operator does: delete, count, back up, restore."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from jobmeter.errors import ConflictError, UnavailableError
+from jobmeter.errors import ConflictError, JobmeterError, UnavailableError
 from jobmeter.store.base import StoreStatistics
 from jobmeter.store.clickhouse.catalog import Catalog
+from jobmeter.store.clickhouse.commit import Keeper
 from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.ledger import Ledger
 from jobmeter.store.clickhouse.pool import Pool
@@ -24,16 +26,20 @@ _PARTS = (("data", _FIRST), ("ledger", _SECOND))
 class Maintenance:
     """See the ``Store`` methods of the same names. Roll-ups wait while one of these runs."""
 
-    def __init__(self, pool: Pool, target: Target, ledger: Ledger, catalog: Catalog, roller: Roller) -> None:
+    def __init__(
+        self, pool: Pool, target: Target, ledger: Ledger, catalog: Catalog, roller: Roller, keeper: Keeper
+    ) -> None:
         self._pool = pool
         self._target = target
         self._ledger = ledger
         self._catalog = catalog
         self._roller = roller
+        self._keeper = keeper
 
     def delete_job(self, job: int) -> None:
         """See ``Store.delete_job``. On return nobody reads the rows any more; the disk is freed in the background."""
         with self._roller.paused():
+            self._keeper.settle()
             for table in _DATA:
                 with translated("delete a job"), self._pool.client() as client:
                     # Not waited for: it visits every part, and readers apply what is pending (apply_mutations_on_fly).
@@ -46,6 +52,7 @@ class Maintenance:
     def erase(self) -> None:
         """Forget everything, and begin as on the first start."""
         with self._roller.paused():
+            self._keeper.settle()
             for table in (*_DATA, "progress", "marks"):
                 with translated("erase its tables"), self._pool.client() as client:
                     client.command(f"TRUNCATE TABLE {self._stored(table)}{on_cluster(self._target)}")
@@ -53,7 +60,10 @@ class Maintenance:
             self._ledger.reload()
 
     def statistics(self) -> StoreStatistics:
-        """See ``Store.statistics``."""
+        """See ``Store.statistics``. What waits is counted where the engine takes it now."""
+        journal = self._keeper.statistics()
+        with suppress(JobmeterError):
+            self._keeper.settle()
         source = (
             f"clusterAllReplicas('{self._target.cluster}', system.parts)" if self._target.cluster else "system.parts"
         )
@@ -67,7 +77,7 @@ class Maintenance:
         rows, sizes = dict.fromkeys(_DATA, 0), dict.fromkeys(_DATA, 0)
         for table, count, size in found:
             rows[names[table]], sizes[names[table]] = int(count), int(size)
-        return StoreStatistics(rows=rows, bytes=sizes)
+        return StoreStatistics(rows=rows, bytes=sizes, journal=journal)
 
     def backup(self, directory: Path) -> None:
         """See ``Store.backup``. The folder is one of the machine that the engine runs on."""
@@ -75,6 +85,7 @@ class Maintenance:
         if self._target.exclusive:
             _make_empty(folder)
         with self._roller.paused():
+            self._keeper.settle()
             for name, tables in _PARTS:
                 self._run("back up", "BACKUP", "TO", folder / name, tables)
 
@@ -84,6 +95,7 @@ class Maintenance:
         if self._target.exclusive and not all((folder / name / ".backup").is_file() for name, _ in _PARTS):
             raise ConflictError(f"{directory} holds no backup of a telemetry store")
         with self._roller.paused():
+            self._keeper.settle()
             if self._occupied():
                 raise ConflictError("a backup is restored into an empty store only, this one holds samples")
             with translated("restore"), self._pool.client() as client:

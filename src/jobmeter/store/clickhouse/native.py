@@ -4,7 +4,7 @@ The layout is in ClickHouse's documentation (Formats, Native): number of columns
 name, its type and its values. Numbers are little-endian, as NumPy has them on every platform that Jobmeter supports.
 """
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,11 +24,16 @@ _TYPES = {
 
 def encode(columns: Sequence[Column]) -> bytes:
     """One block of columns of equal length."""
-    parts = [_length(len(columns)), _length(len(columns[0][1]))]
+    return b"".join(parts(columns))
+
+
+def parts(columns: Sequence[Column]) -> Generator[bytes]:
+    """The same in pieces, a column at a time: a large block need not be in memory once more."""
+    yield _length(len(columns)) + _length(len(columns[0][1]))
     for name, values in columns:
         kind = _TYPES[values.dtype]
-        parts += [_length(len(name)), name.encode(), _length(len(kind)), kind, np.ascontiguousarray(values).tobytes()]
-    return b"".join(parts)
+        yield _length(len(name)) + name.encode() + _length(len(kind)) + kind
+        yield values.tobytes()
 
 
 def _length(number: int) -> bytes:

@@ -1,6 +1,6 @@
 """Raw samples out of the engine, as a stream of bounded blocks."""
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from time import monotonic
@@ -15,6 +15,7 @@ from jobmeter.model.time import TimeRange
 from jobmeter.store.base import ReadBudget
 from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.order import Order, by_index, last_of_each
+from jobmeter.store.clickhouse.pending import Pending, overlaid
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.sql import key_pieces
 
@@ -56,8 +57,9 @@ class Meter:
 class Reader:
     """See ``Store.read``. Safe for any number of threads; each stream holds a connection until it ends."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, pending: Callable[[], Pending]) -> None:
         self._pool = pool
+        self._pending = pending
 
     def read(self, keys: SeriesKeys, span: TimeRange, budget: ReadBudget) -> Iterator[SampleColumns]:
         """Blocks sorted by (index, time), duplicates gone."""
@@ -66,7 +68,7 @@ class Reader:
         meter = Meter.of(budget)
         order = Order.of(keys)
         if order.same:
-            yield from self._stream(keys, span, order, meter)
+            yield from self._stream(span, order, meter)
         else:
             yield from self._reordered(keys, span, order, meter)
 
@@ -80,10 +82,20 @@ class Reader:
                         meter.take(len(block[0]))
                         yield [np.frombuffer(column, _TYPES[column.typecode]) for column in block]
 
-    def _stream(self, keys: SeriesKeys, span: TimeRange, order: Order, meter: Meter) -> Generator[SampleColumns]:
+    def _stream(self, span: TimeRange, order: Order, meter: Meter) -> Generator[SampleColumns]:
+        first = 0
         for some in key_pieces(order.keys):
-            for series, time, value in self._unique(some, span, meter):
-                yield SampleColumns(order.index_of(series, keys), time, value)
+            # What waits is looked at first: it may get into the engine meanwhile, and is then seen twice.
+            waiting = self._pending().samples(some, span)
+            meter.take(len(waiting))
+            for block in overlaid(self._indexed(some, span, meter), waiting):
+                yield SampleColumns(order.position[first + block.index].astype(np.uint32), block.time, block.value)
+            first += len(some)
+
+    def _indexed(self, keys: SeriesKeys, span: TimeRange, meter: Meter) -> Generator[SampleColumns]:
+        order = Order.of(keys)
+        for series, time, value in self._unique(keys, span, meter):
+            yield SampleColumns(order.index_of(series, keys), time, value)
 
     def _unique(self, keys: SeriesKeys, span: TimeRange, meter: Meter) -> Generator[tuple[Uint64s, Int64s, Float64s]]:
         """Rows in the engine's order, the last written of each sample. The last row waits for what follows it."""
@@ -105,7 +117,7 @@ class Reader:
         """The caller's order: all at once when it is not much, else some keys after the other."""
         kept: list[SampleColumns] = []
         rows = 0
-        stream = self._stream(keys, span, order, meter)
+        stream = self._stream(span, order, meter)
         for block in stream:
             kept.append(block)
             rows += len(block)
@@ -120,17 +132,17 @@ class Reader:
         for first, last in self._groups(keys, span, order, meter):
             some = SeriesKeys(keys.job[first:last], keys.series[first:last])
             inner = Order.of(some)
-            blocks = self._stream(some, span, inner, meter)
+            blocks = self._stream(span, inner, meter)
             for block in blocks if inner.same else _sorted(blocks):
                 yield SampleColumns(block.index + np.uint32(first), block.time, block.value)
 
     def _groups(self, keys: SeriesKeys, span: TimeRange, order: Order, meter: Meter) -> list[tuple[int, int]]:
         """Runs of consecutive keys that hold about ``_BUFFER`` rows at most; one key may hold more."""
-        counts = np.zeros(len(keys), np.int64)
+        counts = np.bincount(self._pending().samples(keys, span).index, minlength=len(keys))
         for some in key_pieces(order.keys):
             parameters = key_parameters(some) | {"start": span.start_ms, "end": span.end_ms}
             for series, count in self.blocks(_COUNT, parameters, meter):
-                counts[order.index_of(series, keys)] = count.astype(np.int64)
+                counts[order.index_of(series, keys)] += count.astype(np.int64)
         edges = [0]
         total = 0
         for position, rows in enumerate(counts.tolist()):

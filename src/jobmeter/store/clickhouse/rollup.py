@@ -1,19 +1,21 @@
 """Roll-ups: computed from the samples and replaced, never incremented."""
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from clickhouse_connect.driver.client import Client
 
+from jobmeter.errors import JobmeterError
 from jobmeter.model.catalog import METRICS, Kind
 from jobmeter.model.time import DAY, HOUR, TimeRange, ceil_to, floor_to
 from jobmeter.store.clickhouse import rollup_sql
 from jobmeter.store.clickhouse.failures import translated
-from jobmeter.store.clickhouse.ledger import JobHour, Ledger
+from jobmeter.store.clickhouse.ledger import Ledger
 from jobmeter.store.clickhouse.pool import Pool
+from jobmeter.store.clickhouse.rows import JobHour
 from jobmeter.store.clickhouse.sql import pieces
 
 _ROWS = 2_000_000
@@ -35,9 +37,15 @@ class _Work:
 
 
 class Roller:
-    """See ``Store.roll_up`` and ``Store.rolled``. One roll-up runs at a time; readers and writers go on."""
+    """See ``Store.roll_up`` and ``Store.rolled``. One roll-up runs at a time; readers and writers go on.
 
-    def __init__(self, pool: Pool, ledger: Ledger) -> None:
+    ``settle`` brings what was kept before, and is older than a time, into the engine. It comes after the marks are
+    taken or ``intent`` is raised, and before the samples are looked at. So whatever a writer kept before is among them;
+    and a writer that kept its samples later looks at the ledger once more after that, and marks them again.
+    """
+
+    def __init__(self, pool: Pool, ledger: Ledger, settle: Callable[[int], None]) -> None:
+        self._settle = settle
         self._pool = pool
         self._ledger = ledger
         self._running = threading.Lock()
@@ -61,7 +69,12 @@ class Roller:
         if start >= end:
             return []
         holes: set[int] = set()
-        for work in _grouped(self._ledger.marked(jobs)):
+        marked = self._ledger.marked(jobs)
+        if marked and not self._settled(marked):
+            # Which hours follow those that are marked cannot be known now.
+            earliest = min(hour for _, hour in marked)
+            end = max(start, min(end, earliest))
+        for work in _grouped(marked):
             # Between two marked hours, too, a counter may have a new reference.
             holes.update(range(work.start, work.end, HOUR))
             holes.update(hour for _, hour in self._following(work))
@@ -74,9 +87,19 @@ class Roller:
             at = hole + HOUR
         return parts
 
+    def _settled(self, pairs: Iterable[JobHour]) -> bool:
+        """Bring the samples of some hours into the engine, if it takes them."""
+        try:
+            self._settle(max(hour for _, hour in pairs) + HOUR)
+        except JobmeterError:
+            return False
+        return True
+
     def _roll_marked(self) -> int:
         marks = self._ledger.take()
         pairs = {(mark.job, mark.hour) for mark in marks}
+        if pairs:
+            self._settle(max(hour for _, hour in pairs) + HOUR)
         following: set[JobHour] = set()
         for work in _grouped(pairs):
             self._compute(work)
@@ -92,6 +115,7 @@ class Roller:
             return 0
         # From here on writers mark what they add to these hours; what they added before is visible now.
         self._ledger.raise_intent(until_ms)
+        self._settle(until_ms)
         with translated("roll up"), self._pool.client() as client:
             parameters = {"start": start, "end": until_ms}
             rows = client.query(rollup_sql.HOURS_WITH_DATA, parameters=parameters).result_rows

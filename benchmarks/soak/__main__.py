@@ -1,0 +1,154 @@
+"""``python -m benchmarks.soak``: simulated agents over loopback for half an hour, live questions beside them.
+
+Prints each minute, and at the end: samples accepted, lag, the times of writes and questions, memory, disk, parts; and
+whether what is stored is what was acknowledged. The exit status is 1 when it is not.
+"""
+
+import argparse
+import contextlib
+import multiprocessing
+import queue
+import sys
+import time
+from collections.abc import Iterator
+from multiprocessing.process import BaseProcess
+
+from benchmarks.ours import Jobmeter
+from benchmarks.soak import agents, readers
+from benchmarks.soak.check import found
+from benchmarks.soak.fleet import Fleet
+from benchmarks.soak.tally import Tally, Told
+from benchmarks.soak.watch import engine, glance, heading, line
+
+WRITERS = 2
+HEAD_START = 3.0
+"""Seconds for the processes of the clients to start."""
+
+
+def main() -> None:
+    """Run it."""
+    options = _options()
+    fleet = Fleet(options.nodes, options.gpus, options.metrics, options.interval)
+    print(
+        f"{fleet.nodes:,} nodes x {fleet.gpus} GPUs x {fleet.metrics} metrics every {fleet.interval:g} s: "
+        f"{fleet.nodes * fleet.series:,} series, {fleet.rate:,.0f} samples/s; {options.questions:g} live questions "
+        f"and a list of {len(fleet.jobs)} jobs a second, for {options.minutes:g} minutes",
+        flush=True,
+    )
+    with Jobmeter() as ours:
+        same = soak(ours, fleet, options.minutes, options.questions)
+    sys.exit(0 if same else 1)
+
+
+def soak(ours: Jobmeter, fleet: Fleet, minutes: float, questions: float) -> bool:
+    """Write, ask and watch; True when everything acknowledged is stored once."""
+    begin = float(round(time.time() + HEAD_START))
+    end = begin + minutes * 60
+    whole, later = Tally(), Tally()
+    with _clients(ours, fleet, questions, begin, end) as (processes, told):
+        time.sleep(max(0.0, begin - time.time()))
+        start = before = glance(ours)
+        settled, minute = start, 0
+        print(heading(), flush=True)
+        while any(process.is_alive() for process in processes):
+            minute += 1
+            tally = _gather(processes, told, begin + minute * 60)
+            now = glance(ours)
+            print(line(str(minute), tally, before, now), flush=True)
+            whole.add(tally)
+            if minute > 1:
+                later.add(tally)
+            else:
+                settled = now  # in the first minute every series is new
+            before = now
+        whole.add(_drained(told))
+        if later.times:
+            print(line("later", later, settled, before))
+        print(line("all", whole, start, before))
+        print(engine(ours) or "the server's metrics tell nothing of parts and merges", flush=True)
+    span = (int(begin * 1000), int(end * 1000))
+    return _verdict(ours, fleet, whole, span)
+
+
+def _verdict(ours: Jobmeter, fleet: Fleet, whole: Tally, span: tuple[int, int]) -> bool:
+    taken = measured(fleet, span)
+    stored = found(ours, fleet, *span, whole.accepted)
+    print(
+        f"measured {taken:,}, acknowledged {whole.accepted:,}, refused {whole.refused:,}, sent again "
+        f"{whole.retries:,} after a refusal and {whole.broken:,} after a broken connection; "
+        f"stored {stored.counted:,} (rows in the table: {stored.rows:,})"
+    )
+    # What a broken connection left in doubt was sent again, and may be acknowledged twice: it counts once all the same.
+    same = stored.counted == min(whole.accepted, taken) and whole.accepted >= taken
+    print("dropped = 0: every sample is stored once" if same else "NOT the same")
+    return same
+
+
+def measured(fleet: Fleet, span: tuple[int, int]) -> int:
+    """How many samples agents took between two moments."""
+    total = 0
+    for node in range(fleet.nodes):
+        due = span[0] / 1000 + fleet.interval * node / fleet.nodes
+        while due < span[1] / 1000:
+            total += fleet.series
+            due += fleet.interval
+    return total
+
+
+@contextlib.contextmanager
+def _clients(
+    ours: Jobmeter, fleet: Fleet, questions: float, begin: float, end: float
+) -> Iterator[tuple[list[BaseProcess], Told]]:
+    spawn = multiprocessing.get_context("spawn")
+    told: Told = spawn.Queue()
+    processes: list[BaseProcess] = [
+        spawn.Process(
+            target=agents.run,
+            args=(ours.written(), fleet, range(number, fleet.nodes, WRITERS), begin, end, told),
+            daemon=True,
+        )
+        for number in range(WRITERS)
+    ]
+    asked = (ours.port, dict(ours.headers), fleet, questions, end, told)
+    processes.append(spawn.Process(target=readers.run, args=asked, daemon=True))
+    for process in processes:
+        process.start()
+    try:
+        yield processes, told
+    finally:
+        for process in processes:
+            process.kill()
+            process.join()
+
+
+def _gather(processes: list[BaseProcess], told: Told, until: float) -> Tally:
+    """What is told until a moment, or until nobody is left to tell."""
+    tally = Tally()
+    while time.time() < until and any(process.is_alive() for process in processes):
+        with contextlib.suppress(queue.Empty):
+            tally.add(told.get(timeout=0.5))
+    return tally
+
+
+def _drained(told: Told) -> Tally:
+    tally = Tally()
+    with contextlib.suppress(queue.Empty):
+        while True:
+            tally.add(told.get(timeout=1))
+    return tally
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__)
+    add = parser.add_argument
+    add("--minutes", type=float, default=30.0, help="how long (30)")
+    add("--nodes", type=int, default=1_000, help="simulated agents (1000)")
+    add("--gpus", type=int, default=8, help="GPUs of a node (8)")
+    add("--metrics", type=int, default=40, help="metrics of a GPU (40)")
+    add("--interval", type=float, default=10.0, help="seconds between two samples of a series (10)")
+    add("--questions", type=float, default=10.0, help="live questions a second (10)")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

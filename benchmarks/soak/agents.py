@@ -1,0 +1,111 @@
+"""Simulated agents: a task and a kept connection for each node, spread over the interval as real ones are."""
+
+import asyncio
+import json
+import random
+import sys
+import time
+from collections.abc import Sequence
+
+from benchmarks.client import Post
+from benchmarks.soak.fleet import Fleet, Node
+from benchmarks.soak.tally import Tally, Told
+
+PATIENCE = 120.0
+"""Seconds after the end in which what was measured may still be delivered."""
+_TRY_AGAIN = (429, 503)
+_REPORT = 1.0
+
+
+def run(where: Post, fleet: Fleet, numbers: Sequence[int], begin: float, end: float, told: Told) -> None:
+    """Measure and send from ``begin`` to ``end`` (epoch seconds), tell what became of it each second."""
+    nodes = {number: Node(fleet, number) for number in numbers}
+    asyncio.run(deliver(where, fleet, nodes, (begin, end), told))
+
+
+async def deliver(where: Post, fleet: Fleet, nodes: dict[int, Node], span: tuple[float, float], told: Told) -> None:
+    """Every node's frames from one moment to another, and a tally each second; see ``run``."""
+    agents = [_Agent(where, fleet, number, node, span) for number, node in nodes.items()]
+    tasks = [asyncio.create_task(agent.run()) for agent in agents]
+    deadline = span[1] + PATIENCE
+    while not all(task.done() for task in tasks) and time.time() < deadline:
+        await asyncio.sleep(_REPORT)
+        _tell(agents, told)
+    for task in tasks:
+        task.cancel()
+    for end in await asyncio.gather(*tasks, return_exceptions=True):
+        if isinstance(end, Exception):
+            print(f"an agent ended early: {end!r}", file=sys.stderr)
+    for agent in agents:
+        agent.close()
+    _tell(agents, told)
+
+
+def _tell(agents: Sequence["_Agent"], told: Told) -> None:
+    joined = Tally()
+    for agent in agents:
+        joined.add(agent.tally)
+        agent.tally = Tally()
+    told.put(joined)
+
+
+class _Agent:
+    """Delivers each frame until it is acknowledged: like a real one it gives nothing up, so it can fall behind."""
+
+    def __init__(self, where: Post, fleet: Fleet, number: int, node: Node, span: tuple[float, float]) -> None:
+        self._where = where
+        self._fleet = fleet
+        self._node = node
+        self._end = span[1]
+        self._due = span[0] + fleet.interval * number / fleet.nodes
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self.tally = Tally()
+
+    async def run(self) -> None:
+        while self._due < self._end:
+            await asyncio.sleep(max(0.0, self._due - time.time()))
+            message = self._where.encode(self._node.measure(round(self._due * 1000)))
+            while not await self._sent(message):
+                pass
+            self.tally.lags.append(time.time() - self._due)
+            self._due += self._fleet.interval
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the connection; the next frame makes another."""
+        if self._streams:
+            self._streams[1].close()
+        self._streams = None
+
+    async def _sent(self, message: bytes) -> bool:
+        begin = time.perf_counter()
+        try:
+            status, wait, body = await self._ask(message)
+        except (OSError, asyncio.IncompleteReadError):
+            self.close()
+            self.tally.broken += 1
+            await asyncio.sleep(1 + random.random())
+            return False
+        if status in _TRY_AGAIN:
+            self.tally.retries += 1
+            await asyncio.sleep(max(wait, 0.5) * (1 + random.random() / 2))
+            return False
+        if status != 200:
+            raise RuntimeError(f"{status}: {body[:300]!r}")
+        self.tally.note("write", (time.perf_counter() - begin) * 1000)
+        receipt = json.loads(body)
+        self.tally.accepted += receipt["accepted"]
+        self.tally.refused += sum(receipt["rejected"].values())
+        return True
+
+    async def _ask(self, message: bytes) -> tuple[int, float, bytes]:
+        if self._streams is None:
+            self._streams = await asyncio.open_connection("127.0.0.1", self._where.port)
+        reader, writer = self._streams
+        writer.write(message)
+        await writer.drain()
+        head = (await reader.readuntil(b"\r\n\r\n")).lower()
+        headers = dict(line.split(b": ", 1) for line in head.split(b"\r\n")[1:] if b": " in line)
+        body = await reader.readexactly(int(headers.get(b"content-length", b"0")))
+        wait = headers.get(b"retry-after", b"")
+        return int(head.split(b" ", 2)[1]), float(wait) if wait.isdigit() else 0.0, body

@@ -1,0 +1,47 @@
+"""People who look: live questions of job after job, and the list of jobs, at a steady pace."""
+
+import time
+from collections.abc import Mapping
+from urllib.parse import urlencode
+
+from benchmarks.client import Connection, RefusedError, Request
+from benchmarks.ours import API
+from benchmarks.soak.fleet import Fleet
+from benchmarks.soak.tally import Tally, Told
+
+_NOT_YET = 404
+"""In the first seconds a job's first sample may still be on its way."""
+
+
+def run(port: int, headers: Mapping[str, str], fleet: Fleet, rate: float, end: float, told: Told) -> None:
+    """``rate`` live questions and one list of jobs a second until ``end`` (epoch seconds), told each second."""
+    turn, begin, tally = 0, time.perf_counter(), Tally()
+    with Connection(port) as connection:
+        while time.time() < end:
+            wait = begin + turn / (rate + 1) - time.perf_counter()
+            if wait > 0:
+                time.sleep(wait)
+            else:  # too late: what was to be asked meanwhile is left out
+                begin -= wait
+            kind = "list" if turn % round(rate + 1) == 0 else "live"
+            path = f"{API}/jobs?limit=50" if kind == "list" else _live(fleet, turn)
+            asked = time.perf_counter()
+            try:
+                connection.ask(Request(port, path, headers).encode())
+            except RefusedError as error:
+                if error.status != _NOT_YET:
+                    raise
+            else:
+                tally.note(kind, (time.perf_counter() - asked) * 1000)
+            if kind == "list":
+                told.put(tally)
+                tally = Tally()
+            turn += 1
+    told.put(tally)
+
+
+def _live(fleet: Fleet, turn: int) -> str:
+    job = turn * 7 % len(fleet.jobs)
+    asked = {"metric": "gpu.utilization", "since": "1h", "step": "5m", "by": "device"}
+    asked["replica"] = f"worker-{turn % fleet.replicas(job)}"
+    return f"{API}/jobs/{fleet.jobs[job]}/metrics?{urlencode(asked)}"

@@ -1,0 +1,93 @@
+"""Failures as ``google.rpc.Status``, in the encoding of the request; over gRPC the same codes.
+
+A sender sends again what was answered with 429 or 503, over gRPC what has RetryInfo or is UNAVAILABLE, and drops what
+was answered with another failure: https://opentelemetry.io/docs/specs/otlp/#failures
+"""
+
+from enum import IntEnum
+
+from jobmeter.access.call import Call
+from jobmeter.dialects.base import Answer
+from jobmeter.dialects.otlp.forms import ENCODING, JSON, PROTOBUF, TYPE, UNPACKED, encoding_of, media_of
+from jobmeter.errors import (
+    ConflictError,
+    ForbiddenError,
+    InvalidRequestError,
+    JobmeterError,
+    LimitExceededError,
+    NotFoundError,
+    QueryTimeoutError,
+    ThrottledError,
+    UnauthenticatedError,
+    UnavailableError,
+)
+from jobmeter.wire.otlp.answers import status
+
+RETRY_MS = 5_000
+"""When to try again where nobody knows better."""
+Headers = tuple[tuple[str, str], ...]
+
+
+class Code(IntEnum):
+    """Codes of gRPC, https://grpc.io/docs/guides/status-codes/."""
+
+    INVALID_ARGUMENT = 3
+    NOT_FOUND = 5
+    ALREADY_EXISTS = 6
+    PERMISSION_DENIED = 7
+    RESOURCE_EXHAUSTED = 8
+    INTERNAL = 13
+    UNAVAILABLE = 14
+    UNAUTHENTICATED = 16
+
+
+_KINDS: tuple[tuple[type[JobmeterError], int, Code], ...] = (
+    (LimitExceededError, 413, Code.RESOURCE_EXHAUSTED),
+    (InvalidRequestError, 400, Code.INVALID_ARGUMENT),
+    (UnauthenticatedError, 401, Code.UNAUTHENTICATED),
+    (ForbiddenError, 403, Code.PERMISSION_DENIED),
+    (NotFoundError, 404, Code.NOT_FOUND),
+    (ConflictError, 409, Code.ALREADY_EXISTS),
+    (ThrottledError, 429, Code.RESOURCE_EXHAUSTED),
+    (UnavailableError, 503, Code.UNAVAILABLE),
+    (QueryTimeoutError, 503, Code.UNAVAILABLE),
+)
+
+
+def kind_of(error: JobmeterError) -> tuple[int, Code]:
+    """The status of HTTP and the code of gRPC."""
+    return next(((http, code) for kind, http, code in _KINDS if isinstance(error, kind)), (500, Code.INTERNAL))
+
+
+def message_of(error: JobmeterError) -> str:
+    """What the sender is told; of a bug, nothing."""
+    return "internal error" if kind_of(error)[1] is Code.INTERNAL else error.message
+
+
+def retry_ms_of(error: JobmeterError) -> int | None:
+    """When to send the same again; None for what will be refused again."""
+    if isinstance(error, ThrottledError | UnavailableError):
+        return RETRY_MS if error.retry_after_ms is None else error.retry_after_ms
+    return RETRY_MS if isinstance(error, QueryTimeoutError) else None
+
+
+def render(call: Call, error: JobmeterError) -> Answer:
+    """The answer of an error."""
+    json = media_of(call) != PROTOBUF
+    http, code = kind_of(error)
+    headers: Headers = ()
+    if isinstance(error, InvalidRequestError) and _is_of_other_form(call, error):
+        http = 415
+    elif isinstance(error, NotFoundError) and error.kind == "method":
+        http, headers = 405, (("Allow", error.name),)
+    elif isinstance(error, UnauthenticatedError):
+        headers = (("WWW-Authenticate", 'Bearer realm="jobmeter"'),)
+    retry_ms = retry_ms_of(error)
+    if retry_ms is not None:
+        headers = (("Retry-After", str(-(-retry_ms // 1000))),)
+    return Answer(http, status(code, message_of(error), retry_ms, json=json), headers, JSON if json else PROTOBUF)
+
+
+def _is_of_other_form(call: Call, error: InvalidRequestError) -> bool:
+    # A gzip body that is damaged has the same field as an encoding that nobody knows, but is of a form that is taken.
+    return error.field == TYPE or (error.field == ENCODING and encoding_of(call) not in UNPACKED)

@@ -1,0 +1,106 @@
+"""``/v1/metrics``; over gRPC the same, see ``jobmeter.server.otlp_grpc``."""
+
+from collections import Counter
+
+import numpy as np
+
+from jobmeter.access.call import Call
+from jobmeter.dialects.base import Answer, Context, Operation, Parameter, Steps, WriteSamples, ask
+from jobmeter.dialects.otlp.forms import JSON, PROTOBUF, TYPE, media_of
+from jobmeter.errors import InvalidRequestError, LimitExceededError
+from jobmeter.ingest.exporters.table import Places
+from jobmeter.ingest.join import join
+from jobmeter.ingest.otel.place import place
+from jobmeter.ingest.receipt import Receipt
+from jobmeter.model.batch import Int64s, SampleBatch
+from jobmeter.model.series import DEFAULT_PROJECT
+from jobmeter.wire.otlp import json, protobuf
+from jobmeter.wire.otlp.answers import response
+from jobmeter.wire.otlp.written import Written
+
+BODY_BYTES = 32 * 2**20
+"""Largest message, as sent and after decompression where the transport undoes that."""
+_MOST_SERIES = 100_000
+_DECODERS = {PROTOBUF: protobuf.decode, JSON: json.decode}
+_PLACES = Places(place)
+_HINTS = {"delta": "delta (only cumulative sums and histograms are kept)"}
+
+
+def export(call: Call, context: Context) -> Steps:
+    """Keep data points, each series by itself; the answer comes when those that are kept are durable."""
+    media = media_of(call)
+    if media not in _DECODERS:
+        raise InvalidRequestError(f"{TYPE} {media[:80]!r} is not supported; {PROTOBUF} and {JSON} are", TYPE)
+    written = _DECODERS[media](call.body)
+    if len(written.keys) > _MOST_SERIES:
+        raise LimitExceededError(
+            f"a request may bring {_MOST_SERIES} samples, this one brings {len(written.keys)}", "body"
+        )
+    batch, heads, refused, parts = _placed(written, context.project or DEFAULT_PROJECT)
+    rejected = Counter({"stale": written.stale, "not-a-number": written.parts}) + refused + parts
+    receipt = Receipt()
+    if len(batch) or rejected:
+        receipt = yield from ask(WriteSamples(batch=batch, rejected=tuple(sorted(rejected.items()))))
+    refused.update(_late(receipt, batch.time, heads))
+    return Answer(200, response(refused.total(), _told(refused, parts), json=media == JSON), (), media)
+
+
+def _placed(written: Written, project: str) -> tuple[SampleBatch, int, Counter[str], Counter[str]]:
+    """What can be kept, and how many of its first rows stand for a data point each.
+
+    Then what cannot be kept, by reason: data points, and further samples of histograms and summaries.
+    """
+    names = project, "otlp"
+    batch, refused = _PLACES.batch(names, written.keys, written.describe, written.heads)
+    refused.update(written.refused)
+    heads = len(batch)
+    if not len(written.rest[0]):
+        return batch, heads, refused, Counter()
+    more, parts = _PLACES.batch(names, written.keys, written.describe, written.rest)
+    return join([batch, more]), heads, refused, parts
+
+
+def _late(receipt: Receipt, time: Int64s, heads: int) -> Counter[str]:
+    """The data points among the samples that the server left out: those that are the furthest ahead, or the oldest."""
+    found: Counter[str] = Counter()
+    future, expired = receipt.rejected.get("future", 0), receipt.rejected.get("expired", 0)
+    if future:
+        first = np.partition(time, len(time) - future)[len(time) - future]
+        found["future"] = int(np.count_nonzero(time[:heads] >= first))
+    if expired:
+        last = np.partition(time, expired - 1)[expired - 1]
+        found["expired"] = int(np.count_nonzero(time[:heads] <= last))
+    return found
+
+
+def _told(refused: Counter[str], parts: Counter[str]) -> str:
+    """What the sender is told; nothing where all is well."""
+    reasons = ", ".join(f"{count} for {_HINTS.get(reason, reason)}" for reason, count in sorted(refused.items()))
+    if reasons:
+        return f"{refused.total()} data points were refused: {reasons}"
+    lost = ", ".join(f"{count} for {reason}" for reason, count in sorted(parts.items()))
+    return f"buckets, sums or quantiles were left out: {lost}" if lost else ""
+
+
+OPERATIONS = (
+    Operation(
+        name="ExportMetrics",
+        action="ingest:write",
+        method="POST",
+        path="/v1/metrics",
+        answer=export,
+        parameters=(
+            Parameter("Content-Type", "header", f"`{PROTOBUF}` or `{JSON}`. Anything else is 415.", required=True),
+            Parameter("Content-Encoding", "header", "`gzip` or none. Anything else is 415."),
+            Parameter("body", "body", "An `ExportMetricsServiceRequest`.", required=True),
+        ),
+        text=(
+            "Keeps data points and answers 200 with an `ExportMetricsServiceResponse` in the same encoding; its "
+            "`partial_success` counts those that were refused, and says why. Metrics of the semantic conventions that "
+            "the catalogue has become those, any other one is kept as `external.<name>`. The same over gRPC: `Export` "
+            "of `opentelemetry.proto.collector.metrics.v1.MetricsService`, on the port of `--otlp-grpc-port`. The "
+            "token is a bearer token, or the password of Basic."
+        ),
+        body_bytes=BODY_BYTES,
+    ),
+)

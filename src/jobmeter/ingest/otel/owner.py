@@ -1,0 +1,78 @@
+"""Whose a series is: the job, the replica, the machine, from attributes.
+
+https://opentelemetry.io/docs/specs/semconv/registry/attributes/k8s/ and .../host/
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from jobmeter.errors import InvalidRequestError
+from jobmeter.ingest.exporters.place import owner_of
+from jobmeter.model.series import check_name
+
+JOB, REPLICA, ATTEMPT, DEVICE = "jobmeter.job.id", "jobmeter.replica", "jobmeter.attempt", "jobmeter.device"
+OWN = frozenset({JOB, REPLICA, ATTEMPT, DEVICE})
+"""What a program says in Jobmeter's own words; never a label."""
+POD, CLUSTER = "k8s.pod.name", "k8s.cluster.name"
+NODES = ("k8s.node.name", "host.name")
+_JOB_NAMES = (
+    "k8s.job.name",
+    *(
+        f"k8s.pod.{word}.{label}"
+        for word in ("label", "labels")
+        for label in ("training.kubeflow.org/job-name", "batch.kubernetes.io/job-name", "job-name")
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Each part is empty where it is not known. ``used``: the attributes that said it all, so that none says it twice.
+
+    Job, replica and device may be no names: whoever makes a series of them has to check.
+    """
+
+    job: str
+    replica: str
+    attempt: int
+    cluster: str
+    node: str
+    device: str
+    used: frozenset[str]
+
+
+def owner(attributes: Mapping[str, str]) -> Owner:
+    """Whose a series with these attributes is: Jobmeter's own words come first, then Kubernetes' ones.
+
+    Raises InvalidRequestError for an attempt that is no number.
+    """
+    job, replica = attributes.get(JOB, ""), attributes.get(REPLICA, "")
+    if not job and POD in attributes:
+        named = next((attributes[name] for name in _JOB_NAMES if name in attributes), "")
+        job, replica = owner_of(attributes[POD], named)
+    told = {name: attributes[name] for name in (*NODES, CLUSTER) if is_name(attributes.get(name, ""))}
+    node = next((name for name in NODES if name in told), "")
+    return Owner(
+        job=job,
+        replica=replica if job else "",
+        attempt=_attempt(attributes.get(ATTEMPT, "")) if job else 0,
+        cluster=told.get(CLUSTER, ""),
+        node=told.get(node, ""),
+        device=attributes.get(DEVICE, ""),
+        used=OWN | ({CLUSTER} & told.keys()) | ({node} if node else frozenset()),
+    )
+
+
+def is_name(text: str) -> bool:
+    """Whether it may name a node, a cluster or a device."""
+    try:
+        check_name(text, "name")
+    except InvalidRequestError:
+        return False
+    return True
+
+
+def _attempt(text: str) -> int:
+    if text and not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise InvalidRequestError(f"{ATTEMPT} {text[:20]!r} is not a number", "labels")
+    return int(text or 0)

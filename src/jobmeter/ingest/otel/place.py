@@ -1,0 +1,123 @@
+"""A series of OpenTelemetry to a series of ours: whose it is, and what it measures."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from jobmeter.errors import InvalidRequestError
+from jobmeter.ingest.exporters.place import EXTERNAL, Placed
+from jobmeter.ingest.otel import RULES
+from jobmeter.ingest.otel.labels import labels, legal
+from jobmeter.ingest.otel.owner import OWN, POD, Owner, is_name, owner
+from jobmeter.ingest.otel.rule import Rule, Subject, alike
+from jobmeter.model.catalog import CATALOG, Kind, Scope, find
+from jobmeter.model.series import Series, check_series
+from jobmeter.wire.otlp.written import Described
+from jobmeter.wire.otlp.written import Kind as Sent
+
+_APP = "app."
+_GPU = re.compile(r"(?i:(?:(?:nvidia|gpu)[-_]?)?)(\d{1,3})")
+_WRONG = re.compile(r"[^A-Za-z0-9._:-]")
+_HARDWARE, _HARDWARE_ID, _IS_GPU = "hw.", "hw.id", re.compile(r"hw\.gpu\..*")
+_CONTAINERS = ("container.name", "container.id")
+
+
+def place(described: Described, project: str) -> Placed:
+    """The series. Raises InvalidRequestError naming the field that cannot be kept."""
+    if not described.name:
+        raise InvalidRequestError("a metric has no name", "metric")
+    told = {name: value for name, value in described.attributes.items() if name in OWN}
+    whose = owner({**described.resource, **told})
+    whose = replace(whose, device=whose.device or _gpu(described))
+    series = _mapped(described, whose, project) or _catalogued(described, whose, project)
+    series = check_series(series or _external(described, whose, project))
+    metric = find(series.metric)
+    if metric is None:
+        raise InvalidRequestError(f"metric {described.name[:128]!r} is not a metric name", "metric")
+    lowest = float("-inf") if metric.minimum is None else metric.minimum
+    highest = float("inf") if metric.maximum is None else metric.maximum
+    return Placed(series, 1.0, lowest, highest)
+
+
+def _mapped(described: Described, whose: Owner, project: str) -> Series | None:
+    """A metric of the catalogue by the tables; None where there is none, or where it is not known what it is of."""
+    rules = RULES.get(described.name, ())
+    if not rules:
+        return None
+    attributes = alike({**described.resource, **described.attributes})
+    rule = next((rule for rule in rules if rule.fits(attributes)), None)
+    if rule is None or not _same_kind(rule.metric, described) or not _known(rule, whose):
+        return None
+    found = {ours: attributes[theirs] for theirs, ours in rule.keep.items() if theirs in attributes}
+    if rule.subject is Subject.REPLICA and not whose.job:
+        found |= _apart(described.resource)
+    if rule.subject is Subject.NODE:
+        whose = replace(whose, job="", replica="", attempt=0, device="")
+    elif rule.subject is Subject.REPLICA:
+        whose = replace(whose, device="")
+    return _series(rule.metric, project, whose, tuple(sorted((*found.items(), *rule.fixed))))
+
+
+def _same_kind(ours: str, described: Described) -> bool:
+    return (CATALOG[ours].kind is Kind.COUNTER) is (described.kind is Sent.COUNTER)
+
+
+def _known(rule: Rule, whose: Owner) -> bool:
+    if rule.subject is Subject.REPLICA:
+        return bool(whose.job or whose.node)
+    return bool(whose.node and (whose.device or rule.subject is Subject.NODE))
+
+
+def _apart(resource: Mapping[str, str]) -> dict[str, str]:
+    """What tells a pod or a container of no job from its like on the same machine."""
+    if resource.get(POD):
+        return {"pod": resource[POD]}
+    return next(({"container": resource[name]} for name in _CONTAINERS if resource.get(name)), {})
+
+
+def _gpu(described: Described) -> str:
+    """The GPU that ``hw.id`` names: by its number, else by the name as it is; empty for what is no GPU or no name."""
+    attributes = {**described.resource, **described.attributes}
+    if not (_IS_GPU.fullmatch(described.name) or (described.name.startswith(_HARDWARE) and _is_gpu(attributes))):
+        return ""
+    name = attributes.get(_HARDWARE_ID, "")
+    numbered = _GPU.fullmatch(name)
+    return f"gpu{int(numbered[1])}" if numbered else name if is_name(name) else ""
+
+
+def _is_gpu(attributes: Mapping[str, str]) -> bool:
+    return attributes.get("hw.type") == "gpu"
+
+
+def _catalogued(described: Described, whose: Owner, project: str) -> Series | None:
+    """A metric with the catalogue's own name, unit and kind, where it is known what it is of; None for any other."""
+    metric = CATALOG.get(described.name)
+    if metric is None or metric.unit != described.unit or not _same_kind(metric.name, described):
+        return None
+    if not (whose.job if metric.scope is Scope.REPLICA else whose.node):
+        return None
+    if metric.scope is Scope.DEVICE and not whose.device:
+        return None
+    own = {name: value for name, value in described.attributes.items() if name not in OWN}
+    return _series(metric.name, project, whose, legal(own))
+
+
+def _external(described: Described, whose: Owner, project: str) -> Series:
+    """Under its own name; what a program calls ``app.<name>`` needs no other one."""
+    name = _WRONG.sub("_", described.name)
+    metric = name if name.startswith(_APP) else EXTERNAL + name
+    return _series(metric, project, whose, labels(described, whose.used))
+
+
+def _series(metric: str, project: str, whose: Owner, found: tuple[tuple[str, str], ...]) -> Series:
+    return Series(
+        metric=metric,
+        project=project,
+        cluster=whose.cluster,
+        node=whose.node,
+        device=whose.device,
+        job=whose.job,
+        replica=whose.replica,
+        attempt=whose.attempt,
+        labels=found,
+    )

@@ -1,0 +1,70 @@
+"""Where the metrics and data points of an OTLP request lie, found in one pass (``otlp.c``)."""
+
+import ctypes
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jobmeter.kernel.library import LIBRARY, pointer
+
+Int64s = NDArray[np.int64]
+
+_USUAL, _METRIC = 20, 8
+"""Bytes of a data point in the usual form, and about those of a metric, at least."""
+_SIZE, _PLACE = ctypes.c_int64, ctypes.c_void_p
+_SCAN = getattr(LIBRARY, "jobmeter_otlp_scan", None)
+if _SCAN is not None:
+    _SCAN.restype = _SIZE
+    _SCAN.argtypes = [ctypes.c_char_p, _SIZE, _SIZE, _PLACE, _SIZE, _PLACE, _PLACE, _SIZE, _PLACE]
+
+
+class Row(NamedTuple):
+    """A metric: where its parts lie, the tag of its kind, and which data points are its.
+
+    ``plain``: 1 for a gauge or a sum all of whose data points were found, 0 for what has to be read from its body.
+    """
+
+    resource: int
+    resource_end: int
+    scope: int
+    scope_end: int
+    name: int
+    name_end: int
+    unit: int
+    unit_end: int
+    kind: int
+    body: int
+    body_end: int
+    temporality: int
+    monotonic: int
+    first: int
+    points: int
+    plain: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scanned:
+    """``rows`` in their order. The attributes of data point i lie at ``own[i]:end[i]``, behind its times and value."""
+
+    rows: list[Row]
+    own: Int64s
+    end: Int64s
+
+
+def scan(data: bytes, most: int, most_own: int) -> Scanned | None:
+    """A request of at most ``most`` metrics and as many data points; None if it is odd, or there is no library.
+
+    A data point with more than ``most_own`` bytes of attributes is none that is found.
+    """
+    if _SCAN is None:
+        return None
+    metric_room, point_room = min(len(data) // _METRIC + 1, most), min(len(data) // _USUAL + 1, most)
+    metrics = np.empty((metric_room, len(Row._fields)), np.int64)
+    own, end, counts = np.empty(point_room, np.int64), np.empty(point_room, np.int64), np.zeros(2, np.int64)
+    places = (pointer(metrics), metric_room, pointer(own), pointer(end), point_room, pointer(counts))
+    if _SCAN(data, len(data), most_own, *places):
+        return None
+    count, points = counts.tolist()
+    return Scanned(list(map(Row._make, metrics[:count].tolist())), own[:points], end[:points])

@@ -1,0 +1,163 @@
+"""OpenTelemetry's metrics over gRPC, on a port of its own: the same operation as over HTTP, in another envelope.
+
+https://opentelemetry.io/docs/specs/otlp/#otlpgrpc. gRPC has threads of its own, in which a call waits until its data
+points are durable. A call that waits for a thread has not been read yet: what is too much stays with the sender.
+"""
+
+import logging
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from urllib.parse import unquote
+
+import grpc
+
+from jobmeter.access.call import Call
+from jobmeter.dialects.base import Answer, Context, drive
+from jobmeter.dialects.otlp import OTLP
+from jobmeter.dialects.otlp.errors import kind_of, message_of, retry_ms_of
+from jobmeter.dialects.otlp.forms import PROTOBUF
+from jobmeter.dialects.otlp.operations.export import BODY_BYTES
+from jobmeter.errors import ConfigurationError, JobmeterError
+from jobmeter.server.commands import perform
+from jobmeter.server.exchange import report
+from jobmeter.server.gate import allowed, authenticated
+from jobmeter.server.services import Services
+from jobmeter.wire.otlp.answers import status
+
+_log = logging.getLogger("jobmeter.server")
+_access = logging.getLogger("jobmeter.access")
+
+SERVICE, METHOD = "opentelemetry.proto.collector.metrics.v1.MetricsService", "Export"
+DOOR = "otlp-grpc"
+"""The name in logs and in the server's own metrics."""
+THREADS = 16
+"""Calls that are worked on at one time; each holds one message of at most ``BODY_BYTES``."""
+CALLS = 1_024
+"""Calls at one time, those that wait for a thread included; a further one is RESOURCE_EXHAUSTED."""
+DRAIN_SECONDS = 30
+"""Longest time that calls under way are given when the server stops."""
+_METADATA_BYTES = 16 * 1024
+_IDLE_MS = 3_600_000
+_GONE = 499
+_CODES = {code.value[0]: code for code in grpc.StatusCode}
+
+
+class GrpcServer:
+    """Bound to a port when it is made, serving from ``start`` to ``stop``."""
+
+    def __init__(self, host: str, port: int, certificate: Path | None = None, key: Path | None = None) -> None:
+        """``port`` 0 is any free one. Raises ConfigurationError when the address cannot be had."""
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="jobmeter-grpc")
+        self._server = grpc.server(
+            self._pool,
+            options=(
+                ("grpc.max_receive_message_length", BODY_BYTES),
+                ("grpc.max_metadata_size", _METADATA_BYTES),
+                ("grpc.max_connection_idle_ms", _IDLE_MS),
+                # A second server on the same port has to fail, not to share its calls.
+                ("grpc.so_reuseport", 0),
+            ),
+            maximum_concurrent_rpcs=CALLS,
+        )
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        try:
+            self.port: int = self._bind(address, certificate, key)
+        except RuntimeError as error:
+            raise ConfigurationError(f"cannot listen on {host} port {port} for gRPC: {error}") from error
+
+    def _bind(self, address: str, certificate: Path | None, key: Path | None) -> int:
+        if certificate is None or key is None:
+            port: int = self._server.add_insecure_port(address)
+        else:
+            pair = (key.read_bytes(), certificate.read_bytes())
+            port = self._server.add_secure_port(address, grpc.ssl_server_credentials((pair,)))
+        return port
+
+    def start(self, services: Services) -> None:
+        """Begin to serve."""
+        export = grpc.unary_unary_rpc_method_handler(_Exports(services).export)
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {METHOD: export}),))
+        self._server.start()
+
+    def stop(self) -> None:
+        """Take no more calls; those under way are answered first."""
+        self._server.stop(DRAIN_SECONDS).wait()
+        self._pool.shutdown(wait=True)
+
+
+class _Exchange:
+    """A call that is being answered. See ``jobmeter.server.exchange.Answered``."""
+
+    def __init__(self) -> None:
+        self.request_id = str(uuid.uuid4()).upper()
+        self.status = 0
+
+
+class _Exports:
+    """Answers calls; each comes in a thread of its own."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._operation = OTLP.operations[0]
+
+    def export(self, body: bytes, context: grpc.ServicerContext) -> bytes:
+        """The bytes of an ``ExportMetricsServiceResponse`` for those of a request."""
+        exchange = _Exchange()
+        with self._services.telemetry.request(DOOR, exchange):
+            if context.is_active():
+                answer = self._answer(exchange, _call(body, context), context)
+            else:  # nobody waits for it any more, and the sender will send it again
+                exchange.status, answer = _GONE, b""
+        _access.debug("%s %s %d %s", context.peer(), METHOD, exchange.status, DOOR)
+        return answer
+
+    def _answer(self, exchange: _Exchange, call: Call, context: grpc.ServicerContext) -> bytes:
+        try:
+            answer = self._answered(call, exchange.request_id)
+        except JobmeterError as problem:
+            report(exchange.request_id, problem)
+            error = problem
+        except Exception:  # noqa: BLE001 - a bug must not reach the client
+            _log.exception("request %s failed: %s", exchange.request_id, METHOD)
+            error = JobmeterError("internal error")
+        else:
+            exchange.status = answer.status
+            return answer.body
+        exchange.status = _refuse(context, error)
+        return b""
+
+    def _answered(self, call: Call, request_id: str) -> Answer:
+        """As the door of a dialect has it. Raises any JobmeterError."""
+        services, operation = self._services, self._operation
+        principal = authenticated(services, call, request_id, OTLP.schemes, operation.name, operation.rate)
+        scope = allowed(services, call, request_id, principal, operation.action, None)
+        asked = Context(services.clock.now_ms(), request_id, project=principal.project, caller=principal.name)
+        return drive(operation.answer(call, asked), lambda question: perform(services, question, principal, scope))
+
+
+def _refuse(context: grpc.ServicerContext, error: JobmeterError) -> int:
+    """Tell the failure, with ``google.rpc.Status`` where there is more to say; gives its status of HTTP."""
+    http, code = kind_of(error)
+    message, retry_ms = message_of(error), retry_ms_of(error)
+    context.set_code(_CODES[code])
+    context.set_details(message)
+    if retry_ms is not None:
+        context.set_trailing_metadata((("grpc-status-details-bin", status(code, message, retry_ms)),))
+    return http
+
+
+def _call(body: bytes, context: grpc.ServicerContext) -> Call:
+    """The call as HTTP would have it; its credential is in the metadata."""
+    sent = [(name.lower(), value) for name, value in context.invocation_metadata() if isinstance(value, str)]
+    # The envelope's own: what the message is and that it is not compressed (any more) is known here.
+    headers = [pair for pair in sent if pair[0] not in {"content-type", "content-encoding"}]
+    return Call(
+        "POST", f"/{SERVICE}/{METHOD}", "", (*headers, ("content-type", PROTOBUF)), body, client=_client(context.peer())
+    )
+
+
+def _client(peer: str) -> str:
+    """The address of ``ipv4:127.0.0.1:50000`` or ``ipv6:[::1]:50000``, the latter percent-encoded."""
+    kind, _, place = peer.partition(":")
+    return unquote(place).rpartition(":")[0].strip("[]") if kind in {"ipv4", "ipv6"} else ""

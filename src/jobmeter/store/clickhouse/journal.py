@@ -1,0 +1,260 @@
+"""The journal: samples are on disk after one write and one sync, and reach the embedded engine many at a time.
+
+A small insert costs the engine some 10 ms, whatever it holds: a part, its files, a sync, merges later. So what is
+committed is appended to a segment file first; then it is acknowledged and waits in memory until a thread inserts all
+that waits as one sorted block and takes the segments away.
+
+What follows which, and why nothing is lost or comes back:
+
+- Rows are appended, synced, and put behind those that wait, under one lock: the order of the files is the order in
+  which rows count, and an ended segment holds nothing that does not wait.
+- One flush at a time. It ends the segment, inserts everything that waited, and takes the segments away before the next
+  flush may insert. So, whenever the process dies, the segments hold what was kept from some moment on, and of what was
+  kept after the oldest of them nothing is in the engine without all that came before it in the same flush: to insert
+  them again, in order, changes nothing that is newer.
+- Rows wait until the engine has them. Readers look at what waits first and ask the engine then, and what waits wins:
+  they see each row at least once, in either place or in both.
+- When a write or a sync fails nobody is told that the rows are kept, and the file is not written again. When the
+  engine fails the rows wait on, in memory and in their segments; past a bound nothing more is taken.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+
+from jobmeter.errors import JobmeterError, ThrottledError, UnavailableError
+from jobmeter.store.clickhouse import record
+from jobmeter.store.clickhouse.commit import Shared
+from jobmeter.store.clickhouse.failures import unavailable
+from jobmeter.store.clickhouse.pending import Pending, Section
+from jobmeter.store.clickhouse.rows import Rows
+from jobmeter.store.clickhouse.segments import Segments
+
+_log = logging.getLogger(__name__)
+_RETRY_AFTER_MS = 1_000
+Insert = Callable[[list[Rows]], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalLimits:
+    """When rows go to the engine, and how many may wait.
+
+    A flush begins at ``flush_rows`` or when the oldest row has waited ``flush_seconds``. Past ``most_rows`` commits
+    wait, for ``wait_seconds`` at most. After a failure the next flush begins ``retry_seconds`` later.
+    """
+
+    flush_rows: int = 1_000_000
+    flush_seconds: float = 5.0
+    most_rows: int = 4_000_000
+    wait_seconds: float = 30.0
+    retry_seconds: float = 2.0
+
+
+class Journal:
+    """A ``Keeper``. ``insert`` puts rows into the engine, durably; it is called by one thread at a time.
+
+    Raises UnavailableError where the folder or the engine cannot be written.
+    """
+
+    def __init__(self, folder: Path, insert: Insert, limits: JournalLimits = JournalLimits()) -> None:
+        self._insert = insert
+        self._limits = limits
+        self._segments = Segments(folder)
+        self._shared = Shared(self._keep)
+        self._flushing = threading.Lock()
+        self._removable: list[Path] = []  # of rows that the engine has; guarded by the lock above
+        self._writing = threading.Lock()  # rows are in a segment and wait, or neither
+        self._changed = threading.Condition()  # guards what follows
+        self._waiting: list[Section] = []
+        self._rows = 0
+        self._bytes = 0
+        self._fresh = 0  # rows that no flush has begun with
+        self._oldest = 0.0  # when the first of these came
+        self._crowded = False  # a commit waits for room
+        self._failed: JobmeterError | None = None
+        self._failures = 0
+        self._flushes = 0
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    def recover(self, prepare: Callable[[Rows], None]) -> None:
+        """Take in what an earlier process left behind, and begin to work.
+
+        ``prepare`` is called with all these rows before any of them goes to the engine. Where the engine does not take
+        them now they wait, as others do.
+        """
+        for path in self._segments.left:
+            for rows in self._segments.recovered(path):
+                prepare(rows)
+                self._add(Section(rows))
+        self._thread = threading.Thread(target=self._run, name="jobmeter-journal", daemon=True)
+        self._thread.start()
+        try:
+            self.settle()
+        except JobmeterError as error:
+            _log.warning("what the journal held waits for the telemetry engine: %s", error.message)
+
+    def commit(self, rows: Rows) -> None:
+        """See ``Keeper.commit``.
+
+        Raises ThrottledError when too much waits for the engine, UnavailableError when the disk or the engine fails.
+        """
+        self._shared.commit(rows)
+
+    def pending(self) -> Pending:
+        """See ``Keeper.pending``."""
+        with self._changed:
+            return Pending(tuple(self._waiting))
+
+    def settle(self, before_ms: int | None = None) -> None:
+        """See ``Keeper.settle``. Without a time no segment that was ended before is there afterwards."""
+        if self._matters(before_ms):
+            with self._flushing:
+                # Whoever held the lock may have done it.
+                if self._matters(before_ms):
+                    self._flush()
+
+    def statistics(self) -> dict[str, int]:
+        """See ``Keeper.statistics``."""
+        with self._changed:
+            return {"rows": self._rows, "bytes": self._bytes, "flushes": self._flushes, "failures": self._failures}
+
+    def close(self) -> None:
+        """See ``Keeper.close``. What the engine does not take now stays in the segments, for the next process."""
+        with self._writing, self._changed:
+            if self._closed:
+                return
+            self._closed = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+            try:
+                self.settle()
+            except JobmeterError as error:
+                _log.warning("what the journal holds stays there: %s", error.message)
+        with self._writing:
+            self._segments.close()
+
+    def _keep(self, group: list[Rows]) -> None:
+        encoded = record.encode(group)
+        self._wait_for_room(sum(map(len, group)))
+        with self._writing:
+            self._check_open()
+            try:
+                self._segments.append(encoded)
+            except OSError as error:
+                raise unavailable(str(error), "keep samples") from error
+            for rows in record.decode(encoded):
+                self._add(Section(rows))
+
+    def _add(self, section: Section) -> None:
+        with self._changed:
+            if not self._fresh:
+                self._oldest = monotonic()
+            self._waiting.append(section)
+            self._rows += len(section.rows)
+            self._bytes += section.rows.bytes
+            self._fresh += len(section.rows)
+            self._changed.notify_all()
+
+    def _wait_for_room(self, rows: int) -> None:
+        deadline = monotonic() + self._limits.wait_seconds
+        with self._changed:
+            while not self._closed and self._rows and self._rows + rows > self._limits.most_rows:
+                if self._failed is not None:
+                    raise UnavailableError(self._failed.message, _RETRY_AFTER_MS)
+                self._crowded = True
+                self._changed.notify_all()
+                if not self._changed.wait(deadline - monotonic()):
+                    raise ThrottledError("more samples arrive than the telemetry engine takes now", _RETRY_AFTER_MS)
+            self._crowded = False
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise UnavailableError("the telemetry store is closed")
+
+    def _matters(self, before_ms: int | None) -> bool:
+        with self._changed:
+            if before_ms is None:
+                return bool(self._waiting or self._removable)
+            return any(section.start_ms < before_ms for section in self._waiting)
+
+    def _flush(self) -> None:
+        """Insert what waits. The flushing lock is held."""
+        with self._writing, self._changed:
+            sections = list(self._waiting)
+            self._fresh = 0
+            paths = self._segments.seal()
+        try:
+            self._remove()
+            if sections:
+                self._insert([section.rows for section in sections])
+        except Exception as error:
+            self._note_failure(error)
+            raise
+        self._removable = paths
+        with self._changed:
+            # Rows are only ever added behind these.
+            del self._waiting[: len(sections)]
+            self._rows -= sum(len(section.rows) for section in sections)
+            self._bytes -= sum(section.rows.bytes for section in sections)
+            self._failed = None
+            self._flushes += 1
+            self._changed.notify_all()
+        try:
+            self._remove()
+        except JobmeterError as error:
+            # The next flush begins with it: until then nothing newer gets into the engine.
+            _log.warning("%s", error.message)
+
+    def _remove(self) -> None:
+        try:
+            self._segments.remove(self._removable)
+        except OSError as error:
+            raise unavailable(str(error), "take its journal away") from error
+        self._removable = []
+
+    def _note_failure(self, error: Exception) -> None:
+        with self._changed:
+            self._failures += 1
+            self._fresh = self._rows
+            unknown = UnavailableError("the telemetry engine cannot keep samples now: see the server's log")
+            self._failed = error if isinstance(error, JobmeterError) else unknown
+            self._changed.notify_all()
+
+    def _run(self) -> None:
+        while self._wait_until_due():
+            try:
+                with self._flushing:
+                    if self._due():
+                        self._flush()
+            except JobmeterError as error:
+                _log.warning("samples wait in the journal: %s", error.message)
+                self._rest()
+            except Exception:  # noqa: BLE001 - the rows are safe; what goes wrong once may go right later
+                _log.exception("samples wait in the journal")
+                self._rest()
+
+    def _wait_until_due(self) -> bool:
+        """False when the journal is closed."""
+        with self._changed:
+            while not self._closed:
+                if self._due():
+                    return True
+                left = self._oldest + self._limits.flush_seconds - monotonic()
+                self._changed.wait(left if self._fresh else None)
+        return False
+
+    def _due(self) -> bool:
+        if not self._fresh:
+            return False
+        if self._crowded or self._fresh >= self._limits.flush_rows:
+            return True
+        return monotonic() - self._oldest >= self._limits.flush_seconds
+
+    def _rest(self) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed, self._limits.retry_seconds)

@@ -1,0 +1,48 @@
+"""What is answered: ``ExportMetricsServiceResponse`` and ``google.rpc.Status``, in both encodings.
+
+https://opentelemetry.io/docs/specs/otlp/#otlphttp-response and
+https://github.com/googleapis/googleapis/blob/master/google/rpc/error_details.proto
+"""
+
+import msgspec
+
+from jobmeter.wire.otlp.values import number, part
+
+_PARTIAL, _REJECTED, _MESSAGE = 0x0A, 0x08, 0x12
+_CODE, _DETAILS = 0x08, 0x1A
+_TYPE_URL, _VALUE = 0x0A, 0x12
+_DELAY, _SECONDS, _NANOS = 0x0A, 0x08, 0x10
+RETRY_INFO = "type.googleapis.com/google.rpc.RetryInfo"
+
+
+def response(rejected: int, message: str, *, json: bool) -> bytes:
+    """The answer to a request that was taken, ``rejected`` of its data points excepted.
+
+    A message without rejected data points is a warning; without both the answer says nothing, which is full success.
+    """
+    if json:
+        partial = {"rejectedDataPoints": str(rejected), "errorMessage": message}
+        return msgspec.json.encode({"partialSuccess": partial} if rejected or message else {})
+    if not (rejected or message):
+        return b""
+    count = bytes((_REJECTED,)) + number(rejected) if rejected else b""
+    return part(_PARTIAL, count + part(_MESSAGE, message.encode()))
+
+
+def status(code: int, message: str, retry_after_ms: int | None = None, *, json: bool = False) -> bytes:
+    """A failure: ``code`` is that of gRPC. ``retry_after_ms``: when to try again."""
+    if json:
+        found: dict[str, object] = {"code": code, "message": message}
+        if retry_after_ms is not None:
+            found["details"] = [{"@type": RETRY_INFO, "retryDelay": f"{retry_after_ms / 1000:g}s"}]
+        return msgspec.json.encode(found)
+    details = b"" if retry_after_ms is None else part(_DETAILS, _retry_info(retry_after_ms))
+    return bytes((_CODE,)) + number(code) + part(_MESSAGE, message.encode()) + details
+
+
+def _retry_info(after_ms: int) -> bytes:
+    seconds, rest = divmod(after_ms, 1000)
+    delay = (bytes((_SECONDS,)) + number(seconds) if seconds else b"") + (
+        bytes((_NANOS,)) + number(rest * 1_000_000) if rest else b""
+    )
+    return part(_TYPE_URL, RETRY_INFO.encode()) + part(_VALUE, part(_DELAY, delay))

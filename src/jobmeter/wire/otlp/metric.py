@@ -1,0 +1,117 @@
+"""What the kinds of metrics become, whichever encoding they came in.
+
+Histograms and summaries become the series that Prometheus has for them
+(https://opentelemetry.io/docs/specs/otel/compatibility/prometheus_and_openmetrics/#otlp-metric-points-to-prometheus).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from jobmeter.wire.otlp.written import Builder, Header, Kind, Owner
+
+CUMULATIVE = 2
+_DELTA = 1
+NO_VALUE = 1
+"""The flag of a data point that says that there is no value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """The head of a metric."""
+
+    owner: Owner
+    name: bytes
+    unit: bytes
+
+    def header(self, into: Builder, kind: Kind, suffix: str = "", extra: tuple[str, str] = ("", "")) -> Header:
+        """See ``Builder.header``."""
+        return into.header(self.owner, self.name, self.unit, kind, suffix, extra)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A data point of a histogram or a summary. ``own``: its attributes, as in a key."""
+
+    own: bytes
+    time_ns: int
+    flags: int
+    count: int
+    sum: float | None
+
+
+def refusal(temporality: int) -> str:
+    """Why a sum or a histogram of that temporality is not kept; empty for one that is.
+
+    Changes since the last export cannot be kept: one that is sent again, or lost, would make every later total wrong.
+    """
+    return {CUMULATIVE: "", _DELTA: "delta"}.get(temporality, "temporality")
+
+
+def number(into: Builder, header: Header, own: bytes, time_ns: int, flags: int, value: float | None) -> None:
+    """A data point of a gauge or a sum."""
+    if flags & NO_VALUE:
+        _stale(into)
+    elif value is None:
+        into.refuse("no-value")
+    elif into.kept(own):
+        into.head(header, own, time_ns, value)
+
+
+def histogram(into: Builder, named: Named, point: Point, counts: Sequence[int], bounds: Sequence[float]) -> None:
+    """A data point of a histogram with explicit bounds: ``_count``, ``_sum``, and ``_bucket`` with ``le``."""
+    if point.flags & NO_VALUE:
+        _stale(into)
+        return
+    if not into.kept(point.own):
+        return
+    if (counts or bounds) and not _sound(counts, bounds, point.count):
+        into.refuse("buckets")
+        return
+    _count_and_sum(into, named, point, point.sum)
+    total = 0
+    for bound, count in zip(bounds, counts, strict=False):
+        total += count
+        _more(into, named, point, "_bucket", ("le", repr(float(bound))), total)
+    _more(into, named, point, "_bucket", ("le", "+Inf"), point.count)
+
+
+def summary(into: Builder, named: Named, point: Point, quantiles: Sequence[tuple[float, float]]) -> None:
+    """A data point of a summary: ``_count``, ``_sum``, and the quantiles under the metric's own name."""
+    if point.flags & NO_VALUE:
+        _stale(into)
+        return
+    if not into.kept(point.own):
+        return
+    _count_and_sum(into, named, point, point.sum or 0.0)
+    for quantile, value in quantiles:
+        header = named.header(into, Kind.GAUGE, "", ("quantile", repr(float(quantile))))
+        into.count()
+        into.more(header, point.own, point.time_ns, value)
+
+
+def _stale(into: Builder) -> None:
+    into.points += 1
+    into.stale += 1
+
+
+def _sound(counts: Sequence[int], bounds: Sequence[float], count: int) -> bool:
+    return (
+        len(counts) == len(bounds) + 1
+        and sum(counts) == count
+        and all(math.isfinite(bound) for bound in bounds)
+        and all(lower < upper for lower, upper in pairwise(bounds))
+    )
+
+
+def _count_and_sum(into: Builder, named: Named, point: Point, total: float | None) -> None:
+    into.head(named.header(into, Kind.COUNTER, "_count"), point.own, point.time_ns, float(point.count))
+    if total is not None:
+        # It is a counter only where nothing negative is measured, which nobody says.
+        into.more(named.header(into, Kind.GAUGE, "_sum"), point.own, point.time_ns, total)
+
+
+def _more(into: Builder, named: Named, point: Point, suffix: str, extra: tuple[str, str], value: int) -> None:
+    into.count()
+    into.more(named.header(into, Kind.COUNTER, suffix, extra), point.own, point.time_ns, float(value))

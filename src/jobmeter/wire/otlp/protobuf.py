@@ -1,0 +1,289 @@
+"""``ExportMetricsServiceRequest`` in protocol buffers to columns.
+
+https://github.com/open-telemetry/opentelemetry-proto/blob/main/opentelemetry/proto/metrics/v1/metrics.proto
+"""
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+
+from jobmeter.kernel.otlp import Row, Scanned, scan
+from jobmeter.wire.otlp import metric
+from jobmeter.wire.otlp.metric import Named, Point
+from jobmeter.wire.otlp.usual import BEFORE, usual
+from jobmeter.wire.otlp.values import part
+from jobmeter.wire.otlp.written import (
+    AS_DOUBLE,
+    AS_INT,
+    ATTRIBUTES,
+    MOST_OWN,
+    MOST_PARTS,
+    Builder,
+    Header,
+    Kind,
+    Owner,
+    Written,
+)
+from jobmeter.wire.remote_write.scalar import Field, damaged, fields, varint
+
+_FIXED = struct.Struct("<Q")
+_DOUBLE = struct.Struct("<d")
+_WHOLE = struct.Struct("<q")
+_FIRST, _SECOND = 0x0A, 0x12
+_NAME, _UNIT = 0x0A, 0x1A
+_GAUGE, _SUM, _HISTOGRAM, _EXPONENTIAL, _SUMMARY = 0x2A, 0x3A, 0x4A, 0x52, 0x5A
+_DATA_POINT, _TEMPORALITY, _MONOTONIC = 0x0A, 0x10, 0x18
+_TIME, _FLAGS = 0x19, 0x40
+_COUNT, _TOTAL = 0x21, 0x29
+_HISTOGRAM_ATTRIBUTES, _HISTOGRAM_FLAGS = 0x4A, 0x50
+_COUNTS, _COUNT_ALONE, _BOUNDS, _BOUND_ALONE = 0x32, 0x31, 0x3A, 0x39
+_QUANTILES, _QUANTILE, _QUANTILE_VALUE = 0x32, 0x09, 0x11
+_LONG = 128
+
+Span = tuple[int, int]
+
+
+def decode(data: bytes) -> Written:
+    """The columns of a request.
+
+    Raises InvalidRequestError (field ``body``) for what is no such message, LimitExceededError for too many parts.
+    """
+    walk = _Walk(data)
+    scanned = scan(data, MOST_PARTS, MOST_OWN)
+    if scanned is None:
+        walk.request()
+    else:
+        walk.scanned(scanned)
+    return walk.into.written()
+
+
+class _Walk:
+    """Goes through a request, message by message."""
+
+    def __init__(self, data: bytes) -> None:
+        self.into = Builder(data)
+        self._data = data
+
+    def request(self) -> None:
+        """All of it."""
+        for tag, _, at, end in self._fields(0, len(self._data)):
+            if tag == _FIRST:
+                self._resource(at, end)
+
+    def scanned(self, found: Scanned) -> None:
+        """All of it, where the compiled scan has found its metrics."""
+        data = self._data
+        resources: dict[Span, tuple[int, bytes]] = {}
+        owners: dict[Span, Owner] = {}
+        points = found.own.tolist(), found.end.tolist()
+        for row in found.rows:
+            scope = row.scope, row.scope_end
+            owner = owners.get(scope)
+            if owner is None:
+                span = row.resource, row.resource_end
+                if span not in resources:
+                    sent = data[row.resource : row.resource_end]
+                    resources[span] = self.into.resource(sent), sent
+                owner = owners[scope] = self.into.owner(*resources[span], data[row.scope : row.scope_end])
+            named = Named(owner, data[row.name : row.name_end], data[row.unit : row.unit_end])
+            self.into.count(1 + row.points)
+            if row.plain:
+                self._plain(row, named, *points)
+            else:
+                _READERS[row.kind](self, named, [(row.body, row.body_end)])
+
+    def _plain(self, row: Row, named: Named, own: list[int], ends: list[int]) -> None:
+        """A gauge or a sum, all of whose data points have the usual form."""
+        into, data = self.into, self._data
+        reason = metric.refusal(row.temporality) if row.kind == _SUM else ""
+        if reason:
+            into.refuse(reason, row.points)
+            return
+        header = named.header(into, Kind.COUNTER if row.monotonic else Kind.GAUGE)
+        prefix, keys, first = header.prefix, into.keys, row.first
+        begins, stops = own[first : first + row.points], ends[first : first + row.points]
+        into.spans.append((len(keys), header))
+        into.indexes.extend(range(len(keys), len(keys) + row.points))
+        into.places.extend([at - BEFORE for at in begins])
+        into.points += row.points
+        keys.extend([prefix + data[begin:stop] for begin, stop in zip(begins, stops, strict=True)])
+
+    def _fields(self, at: int, end: int) -> Iterator[Field]:
+        for one in fields(self._data, at, end):
+            self.into.count()
+            yield one
+
+    def _resource(self, at: int, end: int) -> None:
+        resource, scopes = self._head_and_parts(at, end)
+        number = self.into.resource(resource)
+        for place in scopes:
+            scope, metrics = self._head_and_parts(*place)
+            if metrics:
+                owner = self.into.owner(number, resource, scope)
+                for one in metrics:
+                    self._metric(owner, *one)
+
+    def _head_and_parts(self, at: int, end: int) -> tuple[bytes, list[Span]]:
+        """The first field, which is one message even where it comes in pieces, and the places of the second ones."""
+        head, parts = [], []
+        for tag, _, content, stop in self._fields(at, end):
+            if tag == _FIRST:
+                head.append(self._data[content:stop])
+            elif tag == _SECOND:
+                parts.append((content, stop))
+        return b"".join(head), parts
+
+    def _metric(self, owner: Owner, at: int, end: int) -> None:
+        name = unit = b""
+        kind = 0
+        spans: list[Span] = []
+        for tag, _, content, stop in self._fields(at, end):
+            if tag == _NAME:
+                name = self._data[content:stop]
+            elif tag == _UNIT:
+                unit = self._data[content:stop]
+            elif tag in _READERS:
+                if tag != kind:
+                    kind, spans = tag, []
+                spans.append((content, stop))
+        if kind:
+            _READERS[kind](self, Named(owner, name, unit), spans)
+
+    def _points(self, spans: Sequence[Span]) -> tuple[list[Span], int, bool]:
+        """The places of the data points; the aggregation temporality; whether the sum is monotonic."""
+        data, found, temporality, monotonic = self._data, [], 0, False
+        for begin, end in spans:
+            at = begin
+            while at < end:
+                if data[at] == _DATA_POINT and at + 1 < end and data[at + 1] < _LONG:
+                    content = at + 2
+                    at = content + data[at + 1]
+                    if at > end:
+                        raise damaged("it ends inside a field")
+                    found.append((content, at))
+                    continue
+                tag, _, content, at = next(fields(data, at, end))
+                if tag == _DATA_POINT:
+                    found.append((content, at))
+                elif tag == _TEMPORALITY:
+                    temporality, _ = varint(data, content, at)
+                elif tag == _MONOTONIC:
+                    monotonic = varint(data, content, at)[0] != 0
+        self.into.count(len(found))
+        return found, temporality, monotonic
+
+    def gauge(self, named: Named, spans: Sequence[Span]) -> None:
+        """A gauge."""
+        self._numbers(named.header(self.into, Kind.GAUGE), self._points(spans)[0])
+
+    def sum(self, named: Named, spans: Sequence[Span]) -> None:
+        """A sum: a counter when it is monotonic."""
+        points, temporality, monotonic = self._points(spans)
+        reason = metric.refusal(temporality)
+        if reason:
+            self.into.refuse(reason, len(points))
+        else:
+            self._numbers(named.header(self.into, Kind.COUNTER if monotonic else Kind.GAUGE), points)
+
+    def histogram(self, named: Named, spans: Sequence[Span]) -> None:
+        """A histogram with explicit bounds."""
+        points, temporality, _ = self._points(spans)
+        reason = metric.refusal(temporality)
+        if reason:
+            self.into.refuse(reason, len(points))
+            return
+        for at, end in points:
+            point, values = self._point(at, end, _HISTOGRAM_ATTRIBUTES, _HISTOGRAM_FLAGS)
+            counts = [value for (value,) in _FIXED.iter_unpack(values.get(_COUNTS, b""))]
+            bounds = [value for (value,) in _DOUBLE.iter_unpack(values.get(_BOUNDS, b""))]
+            metric.histogram(self.into, named, point, counts, bounds)
+
+    def exponential(self, named: Named, spans: Sequence[Span]) -> None:  # noqa: ARG002 - as the others
+        """A histogram of exponential scale: there is no place for it."""
+        self.into.refuse("exponential-histogram", len(self._points(spans)[0]))
+
+    def summary(self, named: Named, spans: Sequence[Span]) -> None:
+        """A summary."""
+        for at, end in self._points(spans)[0]:
+            point, _ = self._point(at, end, ATTRIBUTES, _FLAGS)
+            quantiles = [
+                self._quantile(begin, stop) for tag, _, begin, stop in fields(self._data, at, end) if tag == _QUANTILES
+            ]
+            metric.summary(self.into, named, point, quantiles)
+
+    def _quantile(self, at: int, end: int) -> tuple[float, float]:
+        found = {_QUANTILE: 0.0, _QUANTILE_VALUE: 0.0}
+        for tag, _, content, _ in fields(self._data, at, end):
+            if tag in found:
+                (found[tag],) = _DOUBLE.unpack_from(self._data, content)
+        return found[_QUANTILE], found[_QUANTILE_VALUE]
+
+    def _point(self, at: int, end: int, attributes: int, flagged: int) -> tuple[Point, dict[int, bytes]]:
+        """What histograms and summaries have in common, and the bytes of packed numbers by their tag."""
+        data, own = self._data, []
+        flags = time_ns = count = 0
+        total: float | None = None
+        packed: dict[int, list[bytes]] = {}
+        for tag, _, content, stop in self._fields(at, end):
+            if tag == attributes:
+                own.append(part(ATTRIBUTES, data[content:stop]))
+            elif tag == _TIME:
+                (time_ns,) = _FIXED.unpack_from(data, content)
+            elif tag == _COUNT:
+                (count,) = _FIXED.unpack_from(data, content)
+            elif tag == _TOTAL:
+                (total,) = _DOUBLE.unpack_from(data, content)
+            elif tag == flagged:
+                flags, _ = varint(data, content, stop)
+            elif tag in _PACKED:
+                packed.setdefault(_PACKED[tag], []).append(_eights(data[content:stop], tag, attributes))
+        point = Point(b"".join(own), time_ns, flags, count, total)
+        return point, {tag: b"".join(parts) for tag, parts in packed.items()}
+
+    def _numbers(self, header: Header, points: Sequence[Span]) -> None:
+        """Data points of one number. Nearly all have the usual form: times, a value, then attributes and no more."""
+        data, into, prefix = self._data, self.into, header.prefix
+        keys, indexes, places = into.keys, into.indexes, into.places
+        into.spans.append((len(keys), header))
+        for begin, end in points:
+            own = usual(data, begin, end)
+            if own < 0:
+                self._number(header, begin, end)
+                continue
+            into.points += 1
+            places.append(own - BEFORE)
+            indexes.append(len(keys))
+            keys.append(prefix + data[own:end])
+
+    def _number(self, header: Header, at: int, end: int) -> None:
+        data, own = self._data, []
+        flags = time_ns = 0
+        value: float | None = None
+        for tag, _, content, stop in self._fields(at, end):
+            if tag == ATTRIBUTES:
+                own.append(part(ATTRIBUTES, data[content:stop]))
+            elif tag == _TIME:
+                (time_ns,) = _FIXED.unpack_from(data, content)
+            elif tag == AS_DOUBLE:
+                (value,) = _DOUBLE.unpack_from(data, content)
+            elif tag == AS_INT:
+                value = float(_WHOLE.unpack_from(data, content)[0])
+            elif tag == _FLAGS:
+                flags, _ = varint(data, content, stop)
+        metric.number(self.into, header, b"".join(own), time_ns, flags, value)
+
+
+def _eights(content: bytes, tag: int, attributes: int) -> bytes:
+    """Numbers of eight bytes each. Raises InvalidRequestError for a part of one."""
+    if len(content) % 8 and attributes == _HISTOGRAM_ATTRIBUTES:
+        raise damaged(f"field {tag >> 3} is cut off")
+    return content
+
+
+_PACKED = {_COUNTS: _COUNTS, _COUNT_ALONE: _COUNTS, _BOUNDS: _BOUNDS, _BOUND_ALONE: _BOUNDS}
+_READERS: dict[int, Callable[[_Walk, Named, Sequence[Span]], None]] = {
+    _GAUGE: _Walk.gauge,
+    _SUM: _Walk.sum,
+    _HISTOGRAM: _Walk.histogram,
+    _EXPONENTIAL: _Walk.exponential,
+    _SUMMARY: _Walk.summary,
+}

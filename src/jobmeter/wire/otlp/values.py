@@ -1,0 +1,164 @@
+"""Attributes: read from protocol buffers to texts, and written as protocol buffers where they came as JSON.
+
+The text of a value that is no string follows
+https://opentelemetry.io/docs/specs/otel/common/#anyvalue-representation-for-non-otlp-protocols
+"""
+
+import base64
+import math
+import struct
+from collections.abc import Mapping
+
+import msgspec
+
+from jobmeter.errors import InvalidRequestError
+from jobmeter.wire.remote_write.scalar import fields, varint
+
+MOST_ATTRIBUTES = 128
+"""Of one resource, scope or data point; SDKs have the same limit."""
+_MOST_DEEP = 8
+_DOUBLE = struct.Struct("<d")
+_KEY, _VALUE = 0x0A, 0x12
+_STRING, _BOOL, _INT, _FLOAT, _ARRAY, _MAP, _BYTES = 0x0A, 0x10, 0x18, 0x21, 0x2A, 0x32, 0x3A
+
+Value = str | bool | int | float | list[object] | dict[str, object] | None
+
+
+def part(tag: int, content: bytes) -> bytes:
+    """A field of bytes, by its tag (below 128)."""
+    return bytes((tag,)) + number(len(content)) + content
+
+
+def number(value: int) -> bytes:
+    """A varint."""
+    out = bytearray()
+    while value >= 128:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def attributes(raw: bytes, tag: int) -> dict[str, str]:
+    """The attributes that are the fields ``tag`` of a message, as texts; one without a value is left out.
+
+    Raises InvalidRequestError (field ``labels``, or ``body`` for what is no message).
+    """
+    found: dict[str, str] = {}
+    for one, _, at, end in fields(raw, 0, len(raw)):
+        if one != tag:
+            continue
+        key, value = _pair(raw, at, end, 0)
+        if key in found:
+            raise InvalidRequestError(f"attribute {key[:64]!r} is there twice", "labels")
+        if len(found) == MOST_ATTRIBUTES:
+            raise InvalidRequestError(f"more than {MOST_ATTRIBUTES} attributes", "labels")
+        found[key] = text_of(value)
+    return {key: text for key, text in found.items() if text}
+
+
+def text_of(value: Value) -> str:
+    """A value as text: a string is itself, nothing is empty, all else is its JSON."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"  # noqa: PLR0124 - that is NaN
+    return msgspec.json.encode(value).decode()
+
+
+def utf8(raw: bytes, field: str) -> str:
+    """The text. Raises InvalidRequestError naming ``field``."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidRequestError("a text is not UTF-8", field) from error
+
+
+def _pair(data: bytes, at: int, end: int, deep: int) -> tuple[str, Value]:
+    key, value = b"", (0, 0)
+    for tag, _, content, stop in fields(data, at, end):
+        if tag == _KEY:
+            key = data[content:stop]
+        elif tag == _VALUE:
+            value = content, stop
+    return utf8(key, "labels"), _value(data, *value, deep)
+
+
+def _value(data: bytes, at: int, end: int, deep: int) -> Value:
+    if deep > _MOST_DEEP:
+        raise InvalidRequestError(f"an attribute is nested deeper than {_MOST_DEEP} levels", "labels")
+    value: Value = None
+    for tag, _, content, stop in fields(data, at, end):
+        if tag == _STRING:
+            value = utf8(data[content:stop], "labels")
+        elif tag in {_BOOL, _INT}:
+            value = _whole(data, tag, content, stop)
+        elif tag == _FLOAT:
+            (value,) = _DOUBLE.unpack_from(data, content)
+        elif tag == _BYTES:
+            value = base64.b64encode(data[content:stop]).decode()
+        elif tag == _ARRAY:
+            inner = fields(data, content, stop)
+            value = [_value(data, begin, until, deep + 1) for one, _, begin, until in inner if one == _KEY]
+        elif tag == _MAP:
+            inner = fields(data, content, stop)
+            value = dict(_pair(data, begin, until, deep + 1) for one, _, begin, until in inner if one == _KEY)
+    return value
+
+
+def _whole(data: bytes, tag: int, at: int, end: int) -> int | bool:
+    whole, _ = varint(data, at, end)
+    if tag == _BOOL:
+        return whole != 0
+    return whole - 2**64 if whole >= 2**63 else whole
+
+
+def encode_pair(key: str, value: bytes) -> bytes:
+    """The content of a KeyValue; ``value`` is that of its AnyValue."""
+    return (part(_KEY, _encoded(key)) if key else b"") + part(_VALUE, value)
+
+
+def encode_string(value: str) -> bytes:
+    """The content of an AnyValue of one kind; so are the following."""
+    return part(_STRING, _encoded(value))
+
+
+def encode_bool(value: bool) -> bytes:
+    """See ``encode_string``."""
+    return bytes((_BOOL, value))
+
+
+def encode_int(value: int) -> bytes:
+    """See ``encode_string``. Raises InvalidRequestError for more than 64 bits."""
+    if not -(2**63) <= value < 2**63:
+        raise InvalidRequestError(f"intValue {value} has more than 64 bits", "labels")
+    return bytes((_INT,)) + number(value % 2**64)
+
+
+def encode_float(value: float) -> bytes:
+    """See ``encode_string``."""
+    return bytes((_FLOAT,)) + _DOUBLE.pack(value)
+
+
+def encode_bytes(value: bytes) -> bytes:
+    """See ``encode_string``."""
+    return part(_BYTES, value)
+
+
+def encode_array(values: list[bytes]) -> bytes:
+    """See ``encode_string``; each of ``values`` is the content of an AnyValue."""
+    return part(_ARRAY, b"".join(part(_KEY, value) for value in values))
+
+
+def encode_map(pairs: Mapping[str, bytes]) -> bytes:
+    """See ``encode_string``."""
+    return part(_MAP, b"".join(part(_KEY, encode_pair(key, value)) for key, value in pairs.items()))
+
+
+def _encoded(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidRequestError("a text has half of a surrogate pair", "labels") from error

@@ -1,0 +1,297 @@
+"""What a request brought, as columns, and how it is put together: both encodings write into the same ``Builder``."""
+
+import bisect
+import struct
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from hashlib import blake2b
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jobmeter.errors import InvalidRequestError, LimitExceededError
+from jobmeter.model.batch import Float64s, Int64s, Uint32s
+from jobmeter.wire.otlp.numbers import Numbers
+from jobmeter.wire.otlp.values import attributes, utf8
+from jobmeter.wire.remote_write.scalar import fields
+
+MOST_PARTS = 1_000_000
+"""Most messages in one request: data points, metrics, buckets, and so on."""
+ATTRIBUTES = 0x3A
+"""The tag under which a key holds the attributes of a data point."""
+_RESOURCE_ATTRIBUTES, _SCOPE_NAME, _SCOPE_VERSION, _SCOPE_ATTRIBUTES = 0x0A, 0x0A, 0x12, 0x1A
+_NUMBER = struct.Struct("<Q")
+_PREFIX = _NUMBER.size
+_MILLISECOND = 1_000_000
+_RESOURCES, _OWNERS, _HEADERS = Numbers(), Numbers(), Numbers()
+_LONGEST_NAME = 1_024
+"""Bytes of a name or a unit; longer ones are no names."""
+MOST_OWN = 32 * 1_024
+"""Bytes of a data point's attributes; more than that is never kept, and would be remembered."""
+
+Columns = tuple[Uint32s, Int64s, Float64s]
+"""Index, time in ms (-1 where there is none), value."""
+
+
+class Kind(Enum):
+    """What the values of a series are."""
+
+    GAUGE = "gauge"
+    COUNTER = "counter"
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A series in words. ``attributes`` are those of the data point, with ``le`` or ``quantile`` where it has one.
+
+    ``name`` ends with ``_count``, ``_sum`` or ``_bucket`` where the metric is a histogram or a summary. ``scope``: the
+    name, the version and the attributes of the instrumentation scope.
+    """
+
+    name: str
+    unit: str
+    kind: Kind
+    resource: Mapping[str, str]
+    scope: "Scope"
+    attributes: Mapping[str, str]
+
+
+Scope = tuple[str, str, Mapping[str, str]]
+
+
+class Owner:
+    """Whose a metric is: a number for its resource and scope, the same in every request; and what they say."""
+
+    def __init__(self, number: int, resource: bytes, scope: bytes) -> None:
+        self.number = number
+        self._sent = resource, scope
+        self._read: tuple[Mapping[str, str], Scope] | InvalidRequestError | None = None
+
+    def words(self) -> tuple[Mapping[str, str], Scope]:
+        """The attributes of the resource, and the scope; read once. Raises InvalidRequestError (field ``labels``)."""
+        if self._read is None:
+            resource, scope = self._sent
+            try:
+                self._read = attributes(resource, _RESOURCE_ATTRIBUTES), _scope(scope)
+            except InvalidRequestError as error:
+                self._read = error
+        if isinstance(self._read, InvalidRequestError):
+            raise InvalidRequestError(self._read.message, "labels")
+        return self._read
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What the series of one metric have in common. ``prefix`` stands for all of it, the same in every request."""
+
+    prefix: bytes
+    owner: Owner
+    name: bytes
+    unit: bytes
+    kind: Kind
+    suffix: str
+    extra: tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Written:
+    """What a request brought.
+
+    ``keys``: what stands for the name and the attributes of each series: the same bytes are the same ones, in every
+    request. ``points`` is the number of data points. ``heads`` holds one sample for each data point that can be kept,
+    ``rest`` the further samples of histograms and summaries; the indexes of both are positions in ``keys``; values are
+    finite. ``refused`` counts the data points that are not kept, by reason; ``stale`` those that say that there is no
+    value; ``parts`` the samples of kept histograms and summaries that are no number.
+    """
+
+    keys: list[bytes]
+    heads: Columns
+    rest: Columns
+    points: int
+    refused: Counter[str]
+    stale: int
+    parts: int
+    spans: Sequence[tuple[int, Header]] = field(repr=False)
+
+    def describe(self, at: int) -> Described:
+        """The series at that position. Raises InvalidRequestError (field ``metric`` or ``labels``)."""
+        header = self.spans[bisect.bisect_right(self.spans, at, key=lambda span: span[0]) - 1][1]
+        if len(header.name) > _LONGEST_NAME or len(header.unit) > _LONGEST_NAME:
+            raise InvalidRequestError(f"a name may have {_LONGEST_NAME} bytes", "metric")
+        own = attributes(self.keys[at][_PREFIX:], ATTRIBUTES)
+        if header.extra[0]:
+            own[header.extra[0]] = header.extra[1]
+        name = utf8(header.name, "metric")
+        resource, scope = header.owner.words()
+        return Described(
+            name + header.suffix if name else "", utf8(header.unit, "metric"), header.kind, resource, scope, own
+        )
+
+
+def _scope(raw: bytes) -> Scope:
+    name = version = b""
+    for tag, _, at, end in fields(raw, 0, len(raw)):
+        if tag == _SCOPE_NAME:
+            name = raw[at:end]
+        elif tag == _SCOPE_VERSION:
+            version = raw[at:end]
+    return utf8(name, "labels"), utf8(version, "labels"), attributes(raw, _SCOPE_ATTRIBUTES)
+
+
+class Builder:
+    """Gathers the data points of one request."""
+
+    def __init__(self, data: bytes = b"") -> None:
+        """``data`` is what ``places`` point into."""
+        self.keys: list[bytes] = []
+        self.spans: list[tuple[int, Header]] = []
+        self.indexes: list[int] = []
+        self.places: list[int] = []
+        """Of data points in the usual form: where their times begin; the tag and the value follow."""
+        self.points = 0
+        self.refused: Counter[str] = Counter()
+        self.stale = 0
+        self.parts = 0
+        self._data = data
+        self._left = MOST_PARTS
+        self._heads = _Rows()
+        self._rest = _Rows()
+        self._headers: dict[tuple[object, ...], Header] = {}
+
+    def count(self, parts: int = 1) -> None:
+        """Take some of what a request may have. Raises LimitExceededError."""
+        self._left -= parts
+        if self._left < 0:
+            raise LimitExceededError(f"a request may have {MOST_PARTS} data points and other parts", "body")
+
+    @staticmethod
+    def resource(sent: bytes) -> int:
+        """A number for a resource, the same in every request."""
+        return _RESOURCES.of(sent, len(sent))
+
+    @staticmethod
+    def owner(number: int, resource: bytes, scope: bytes) -> Owner:
+        """See ``Owner``; ``number`` is that of the resource."""
+        return Owner(_OWNERS.of((number, scope), len(scope)), resource, scope)
+
+    def header(
+        self,
+        owner: Owner,
+        name: bytes,
+        unit: bytes,
+        kind: Kind,
+        suffix: str = "",
+        extra: tuple[str, str] = ("", ""),
+    ) -> Header:
+        """See ``Header``."""
+        parts = (owner.number, _short(name), _short(unit), kind.value, suffix, extra)
+        found = self._headers.get(parts)
+        if found is None:
+            number = _HEADERS.of(parts, len(parts[1]) + len(parts[2]))
+            found = self._headers[parts] = Header(_NUMBER.pack(number), owner, name, unit, kind, suffix, extra)
+        return found
+
+    def refuse(self, reason: str, points: int = 1) -> None:
+        """Count data points that are not kept."""
+        self.points += points
+        self.refused[reason] += points
+
+    def head(self, header: Header, own: bytes, time_ns: int, value: float) -> None:
+        """One data point, or the sample that stands for it: its attributes are fields ``ATTRIBUTES``."""
+        self.points += 1
+        if not np.isfinite(value):
+            self.refused["not-a-number"] += 1
+            return
+        self._add(self._heads, header, own, time_ns, value)
+
+    def more(self, header: Header, own: bytes, time_ns: int, value: float) -> None:
+        """A further sample of the data point before."""
+        if not np.isfinite(value):
+            self.parts += 1
+            return
+        self._add(self._rest, header, own, time_ns, value)
+
+    def kept(self, own: bytes) -> bool:
+        """Whether a data point with such attributes may be kept; one that may not is counted."""
+        if len(own) > MOST_OWN:
+            self.refuse("labels")
+            return False
+        return True
+
+    def _add(self, rows: "_Rows", header: Header, own: bytes, time_ns: int, value: float) -> None:
+        if not self.spans or self.spans[-1][1] is not header:
+            self.spans.append((len(self.keys), header))
+        rows.index.append(len(self.keys))
+        rows.time.append(time_ns)
+        rows.value.append(value)
+        self.keys.append(header.prefix + own)
+
+    def written(self) -> Written:
+        """Everything."""
+        heads = self._usual()
+        if self._heads.index:
+            more = self._heads.columns()
+            index, time, value = np.r_[heads[0], more[0]], np.r_[heads[1], more[1]], np.r_[heads[2], more[2]]
+            order = np.argsort(index, kind="stable")
+            heads = index[order], time[order], value[order]
+        return Written(
+            self.keys, heads, self._rest.columns(), self.points, +self.refused, self.stale, self.parts, self.spans
+        )
+
+    def _usual(self) -> Columns:
+        """The data points that ``places`` tell of; what is not finite is refused here."""
+        octets = np.frombuffer(self._data, np.uint8)
+        at = np.array(self.places, np.int64)
+        time = _fixed(octets, at)
+        bits = _fixed(octets, at + 9)
+        whole = octets[at + 8] == AS_INT
+        value = np.where(whole, bits.view(np.int64).astype(np.float64), bits.view(np.float64))
+        index = np.array(self.indexes, np.uint32)
+        finite = np.isfinite(value)
+        if not finite.all():
+            self.refused["not-a-number"] += int(np.count_nonzero(~finite))
+            index, time, value = index[finite], time[finite], value[finite]
+        return index, _milliseconds(time), value
+
+
+def _short(name: bytes) -> bytes:
+    return name if len(name) <= _LONGEST_NAME else blake2b(name).digest()
+
+
+AS_DOUBLE, AS_INT = 0x21, 0x31
+"""Tags of a data point's value."""
+_EIGHT = np.arange(8)
+
+
+def _fixed(octets: NDArray[np.uint8], at: Int64s) -> NDArray[np.uint64]:
+    """The eight bytes at each place, as a number."""
+    found: NDArray[np.uint64] = octets[at[:, None] + _EIGHT].view("<u8").ravel()
+    return found
+
+
+def _milliseconds(time_ns: NDArray[np.uint64]) -> Int64s:
+    """Nanoseconds to milliseconds; 0, which stands for no time, becomes -1."""
+    return np.where(time_ns == 0, -1, (time_ns // np.uint64(_MILLISECOND)).astype(np.int64))
+
+
+class _Rows:
+    """Samples that were read one after the other."""
+
+    def __init__(self) -> None:
+        self.index: list[int] = []
+        self.time: list[int] = []
+        self.value: list[float] = []
+
+    def columns(self) -> Columns:
+        """The arrays."""
+        time = np.array(self.time, np.uint64)
+        return np.array(self.index, np.uint32), _milliseconds(time), np.array(self.value, np.float64)
+
+
+def check_time(time_ns: int) -> int:
+    """A time as it may be sent: 64 bits without a sign. Raises InvalidRequestError."""
+    if not 0 <= time_ns < 2**64:
+        raise InvalidRequestError(f"timeUnixNano {time_ns} is no time", "body")
+    return time_ns

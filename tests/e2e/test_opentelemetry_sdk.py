@@ -1,0 +1,200 @@
+"""OpenTelemetry's own SDK against a real server, over HTTP and gRPC: set up by its environment variables alone."""
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.certificates import make
+from tests.e2e.support import API, Server, serving
+from tests.processes import running
+
+PYTHON = Path(__file__).parents[2] / ".venvs" / "opentelemetry" / "bin" / "python"
+SCRIPT = Path(__file__).parent / "sdk" / "otlp.py"
+WAYS = ("http/protobuf", "grpc")
+ROUNDS = 2
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not PYTHON.exists(), reason="the environment of the SDK is not built: make sdk"),
+]
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+def token(data: Path, role: str) -> str:
+    verb = ["key", "create", "--name", role, "--role", role, "--project", "lab", "--json", "--data", str(data)]
+    made = subprocess.run([sys.executable, "-m", "jobmeter", *verb], check=True, capture_output=True)
+    found: str = json.loads(made.stdout)["token"]
+    return found
+
+
+def export(endpoint: str, way: str, token: str, rounds: int, **environment: str) -> dict[str, list[Any]]:
+    """Run the program as a user does: nothing in it knows of Jobmeter."""
+    ours = ("OTEL_", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+    own = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    settings = {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint,
+        "OTEL_EXPORTER_OTLP_PROTOCOL": way,
+        "OTEL_EXPORTER_OTLP_HEADERS": f"authorization=Bearer%20{token}",
+        "OTEL_EXPORTER_OTLP_TIMEOUT": "30",
+        "OTEL_SERVICE_NAME": "trainer",
+    }
+    ran = subprocess.run(
+        [PYTHON, SCRIPT, way, str(rounds)],
+        env={**own, **settings, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    found: dict[str, list[Any]] = json.loads(ran.stdout)
+    return found
+
+
+class Told:
+    """A server with both ways in, and its keys."""
+
+    def __init__(self, server: Server, grpc: int) -> None:
+        self.server = server
+        self.endpoints = {
+            "http/protobuf": f"http://127.0.0.1:{server.port}",
+            "grpc": f"http://127.0.0.1:{grpc}",
+        }
+        self.writer, self.reader = token(server.data, "writer"), token(server.data, "reader")
+
+    def export(self, way: str, job: str, token: str, rounds: int = ROUNDS, **environment: str) -> dict[str, list[Any]]:
+        """Run the program for a job."""
+        resource = f"jobmeter.job.id={job},jobmeter.replica=worker-0,host.name=gpu-1"
+        return export(self.endpoints[way], way, token, rounds, OTEL_RESOURCE_ATTRIBUTES=resource, **environment)
+
+    def values(self, job: str, metric: str, **labels: str) -> list[float]:
+        """The raw samples of one series, in order, by OpenTSDB's API."""
+        tags = ",".join(f"{name}={value}" for name, value in {"job": job, **labels}.items())
+        since = int(time.time() * 1000) - 600_000
+        headers = {"Authorization": f"Bearer {self.reader}"}
+        line = f"none:{metric}{{{tags}}}"
+        reply = self.server.call("GET", "/api/query", headers=headers, start=since, ms="true", m=line)
+        lines = reply.json() if reply.status == 200 else []
+        assert len(lines) <= 1
+        return [value for line in lines for _, value in sorted(line["dps"].items(), key=lambda one: int(one[0]))]
+
+    def answer(self, job: str, metric: str) -> list[float]:
+        """The same by the native API: the values of the job's only replica, second by second."""
+        query: dict[str, Any] = {"since": "10m", "step": "1s", "statistic": "min", "by": "replica"}
+        headers = {"Authorization": f"Bearer {self.reader}"}
+        reply = self.server.call("GET", f"{API}/jobs/{job}/metrics", headers=headers, metric=metric, **query)
+        assert reply.status == 200, reply.body
+        (line,) = reply.json()["lines"]
+        assert line["replica"] == "worker-0"
+        return [value for _, value in line["points"]]
+
+
+@contextlib.contextmanager
+def told_server(folder: Path, **settings):
+    port = free_port()
+    with serving(folder / "data", "--otlp-grpc-port", str(port), **settings) as server:
+        yield Told(server, port)
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    with told_server(tmp_path_factory.mktemp("opentelemetry")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module", params=WAYS)
+def job(request, told):
+    """A job whose program has exported twice, by each way."""
+    name = f"train-{WAYS.index(request.param)}"
+    found = told.export(request.param, name, told.writer)
+    assert found == {"exported": [True] * (ROUNDS + 1), "logged": []}
+    return name
+
+
+def test_what_the_program_counted_is_what_is_kept(told, job):
+    # The program's end is the last export: it says the totals once more.
+    assert told.values(job, "steps", rank="0") == [10.0, 20.0, 20.0]
+    assert told.values(job, "steps", rank="1") == [5.0, 10.0, 10.0]
+    assert told.values(job, "queue") == [3.0, -1.0, -1.0]
+    assert told.values(job, "room.temperature") == [20.5, 21.25, 22.0]
+    assert told.values(job, "app.loss") == [1.0, 0.5, 0.5]
+
+
+def test_a_histogram_is_what_prometheus_has_for_it(told, job):
+    assert told.values(job, "step.time_count") == [4.0, 8.0, 8.0]
+    assert told.values(job, "step.time_sum") == pytest.approx([2.65, 5.3, 5.3])
+    for bound, count in {"0.1": 1.0, "0.5": 3.0, "+Inf": 4.0}.items():
+        assert told.values(job, "step.time_bucket", le=bound) == [count, 2 * count, 2 * count]
+
+
+def test_a_question_to_the_native_api_is_answered_with_it(told, job):
+    assert set(told.answer(job, "app.loss")) <= {1.0, 0.5}
+    assert told.answer(job, "app.loss")[-1] == 0.5
+    assert told.answer(job, "external.queue")[-1] == -1.0
+    body = told.server.call("GET", f"{API}/jobs/{job}").json()
+    assert (body["job"]["project"], [one["name"] for one in body["replicas"]]) == ("lab", ["worker-0"])
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_compressed_exports_are_taken(told, way):
+    name = f"gzip-{WAYS.index(way)}"
+    found = told.export(way, name, told.writer, 1, OTEL_EXPORTER_OTLP_COMPRESSION="gzip")
+    assert found["exported"] == [True, True]
+    assert told.values(name, "app.loss") == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_changes_are_refused_and_the_values_kept(told, way):
+    name = f"delta-{WAYS.index(way)}"
+    preference = {"OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE": "delta"}
+    assert told.export(way, name, told.writer, 1, **preference)["exported"] == [True, True]
+    assert told.values(name, "app.loss") == [1.0, 1.0]
+    assert told.values(name, "steps") == []
+    text = told.server.call("GET", "/metrics").body.decode()
+    counted = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    assert float(counted['jobmeter_ingest_samples_rejected_total{reason="delta"}']) >= 3
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_key_that_may_not_write_and_a_wrong_one_are_refused(told, way):
+    for token, words in ((told.reader, ("403", "PERMISSION_DENIED")), ("jm_wrong", ("401", "UNAUTHENTICATED"))):
+        found = told.export(way, "nobody", token, 1)
+        assert found["exported"] == [False, False]
+        assert any(word in line for word in words for line in found["logged"]), found["logged"]
+    assert told.values("nobody", "app.loss") == []
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_with_tls(tmp_path, way):
+    made = make(tmp_path)
+    port = free_port()
+    options = ("--tls-cert", str(made.certificate), "--tls-key", str(made.key), "--otlp-grpc-port", str(port))
+    with running(tmp_path / "data", *options) as server:
+        endpoint = server.url if way != "grpc" else f"https://127.0.0.1:{port}"
+        found = export(endpoint, way, str(server.admin["token"]), 1, OTEL_EXPORTER_OTLP_CERTIFICATE=str(made.ca))
+        assert found["exported"] == [True, True], found
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_exporter_that_is_told_to_come_again_loses_nothing(tmp_path, way):
+    """One export a second is taken; the SDK makes two at once, and sends again what was refused."""
+    limited = {"JOBMETER_RATE_LIMITS": "ExportMetrics=1:1"}
+    with told_server(tmp_path, environment=limited) as told:
+        found = told.export(way, "patient", told.writer, 1)
+        assert found["exported"] == [True, True], found
+        assert any("retrying" in line for line in found["logged"]), found
+        assert told.values("patient", "queue") == [3.0, 3.0]

@@ -1,0 +1,30 @@
+"""What ``/metrics`` shows of the store."""
+
+from jobmeter.model.time import SystemClock
+from jobmeter.server.telemetry import Telemetry
+from jobmeter.store.base import StoreStatistics
+
+
+def shown(statistics):
+    telemetry = Telemetry(SystemClock())
+    telemetry.watch(dict, lambda: statistics, lambda: 0, lambda: 0)
+    return telemetry.text().decode()
+
+
+def test_what_waits_in_the_journal_is_shown():
+    journal = {"rows": 7, "bytes": 280, "flushes": 3, "failures": 1}
+    text = shown(StoreStatistics(rows={"samples": 5}, bytes={"samples": 10}, journal=journal))
+    for line in (
+        "# TYPE jobmeter_journal_rows gauge",
+        "jobmeter_journal_rows 7.0",
+        "jobmeter_journal_bytes 280.0",
+        "jobmeter_journal_flushes_total 3.0",
+        "jobmeter_journal_failures_total 1.0",
+    ):
+        assert line in text.splitlines()
+
+
+def test_a_store_without_a_journal_shows_none():
+    text = shown(StoreStatistics(rows={"samples": 5}, bytes={"samples": 10}))
+    assert 'jobmeter_store_rows{table="samples"} 5.0' in text
+    assert "journal" not in text

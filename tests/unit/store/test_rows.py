@@ -1,0 +1,154 @@
+"""Rows on their way to the engine: put in order, each sample once."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.store.rows import GROUPS, LONG, SHORT, days_of, in_table, rows_of
+
+from jobmeter.model.batch import SampleBatch, SeriesKeys
+from jobmeter.model.series import Series
+from jobmeter.model.time import DAY, HOUR, TimeRange
+from jobmeter.store.clickhouse.known import Known
+from jobmeter.store.clickhouse.pending import Pending, Section, overlaid
+from jobmeter.store.clickhouse.rows import Rows, day_parts, joined, settled
+
+CLOSE = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 12), st.integers(0, 9).map(float)), min_size=1)
+CLOSE_GROUPS = st.lists(st.tuples(CLOSE, st.sampled_from([SHORT, LONG])), min_size=1, max_size=4)
+
+
+def last_written(groups):
+    kept = {}
+    for samples, retention in groups:
+        for number, time, value in samples:
+            kept[number // 3, number, time] = (value, days_of(retention))
+    return kept
+
+
+@given(st.one_of(GROUPS, CLOSE_GROUPS))
+def test_settled_rows_are_sorted_and_of_each_sample_the_last(groups):
+    table = settled([rows_of(samples, retention) for samples, retention in groups])
+    expected = [(*key, *kept) for key, kept in sorted(last_written(groups).items())]
+    assert in_table(table) == expected
+
+
+def test_long_runs_are_put_in_order_as_wholes():
+    first = [(number, at, float(number * at)) for number in (5, 1, 3) for at in range(0, 1000, 2)]
+    second = [(number, at, 7.0) for number in (3, 5) for at in range(1000, 1500)]
+    table = settled([rows_of(first, SHORT), rows_of(second, LONG)])
+    assert in_table(table) == [
+        (*key, *kept) for key, kept in sorted(last_written([(first, SHORT), (second, LONG)]).items())
+    ]
+
+
+def test_a_batch_becomes_runs():
+    series = [Series("gpu.power", job="a"), Series("gpu.power", job="b")]
+    index = np.array([1, 1, 0, 1], np.uint32)
+    time = np.array([3 * HOUR, 5 * HOUR + 1, 4 * HOUR, 3 * HOUR + 7], np.int64)
+    rows = Rows.of(SampleBatch(series, index, time, np.arange(4.0)), LONG)
+    a, b = (one.job_key for one in series)
+    assert rows.count.tolist() == [2, 1, 1]
+    assert rows.job.tolist() == [b, a, b]
+    assert joined([rows]).series.tolist() == [series[at].id for at in index]
+    assert rows.touched(3 * HOUR) == set()
+    assert rows.touched(5 * HOUR) == {(b, 3 * HOUR), (a, 4 * HOUR)}
+    assert rows.touched(9 * HOUR) == {(b, 3 * HOUR), (a, 4 * HOUR), (b, 5 * HOUR)}
+
+
+@given(st.lists(st.integers(0, 400), min_size=1, max_size=300), st.integers(1, 50), st.integers(1, 90))
+def test_parts_hold_every_row_once_and_few_days(days, rows, most):
+    time = np.array(days, np.int64) * DAY
+    places = np.arange(len(time))
+    parts = [places[chosen] for chosen in day_parts(time, rows, most)]
+    assert sorted(np.concatenate(parts).tolist()) == places.tolist()
+    for part in parts:
+        assert len(part) <= rows
+        assert len(np.unique(time[part])) <= most
+    order = np.concatenate(parts)
+    for day in set(days):
+        mine = order[time[order] == day * DAY]
+        assert (np.diff(mine) > 0).all()
+
+
+KEYS = SeriesKeys(np.array([1, 0, 1, 0], np.uint64), np.array([4, 1, 3, 2], np.uint64))
+
+
+@given(CLOSE_GROUPS, st.integers(0, 13), st.integers(0, 13))
+def test_what_waits_is_found(groups, low, high):
+    span = TimeRange(min(low, high), max(low, high))
+    pending = Pending([Section(rows_of(samples, retention)) for samples, retention in groups])
+    kept = {(number, time): value for (_, number, time), (value, _) in last_written(groups).items()}
+    expected = [
+        (index, time, kept[number, time])
+        for index, number in enumerate(KEYS.series.tolist())
+        for time in range(span.start_ms, span.end_ms)
+        if (number, time) in kept
+    ]
+    assert triples(pending.samples(KEYS, span)) == expected
+    expected = triples(pending.samples(KEYS, TimeRange(0, high)))
+    assert triples(pending.previous(KEYS, high)) == list({row[0]: row for row in expected}.values())
+    found: dict[int, tuple[int, int]] = {}
+    for job, first, last in pending.times([0, 5]):
+        known = found.get(job, (first, last))
+        found[job] = min(first, known[0]), max(last, known[1])
+    times = [time for number, time in kept if number // 3 == 0]
+    assert found == ({0: (min(times), max(times))} if times else {})
+
+
+@given(
+    st.dictionaries(st.tuples(st.integers(0, 3), st.integers(0, 9)), st.just(1.0)),
+    st.dictionaries(st.tuples(st.integers(0, 3), st.integers(0, 9)), st.just(2.0)),
+    st.integers(1, 5),
+)
+def test_what_waits_is_laid_over_what_is_read(below, over, size):
+    rows = sorted((*key, value) for key, value in below.items())
+    blocks = [columns(rows[at : at + size]) for at in range(0, len(rows), size)]
+    found = [
+        row
+        for block in overlaid(iter(blocks), columns(sorted((*k, v) for k, v in over.items())))
+        for row in triples(block)
+    ]
+    assert found == sorted((*key, value) for key, value in {**below, **over}.items())
+
+
+def columns(rows):
+    from jobmeter.model.batch import SampleColumns
+
+    index, time, value = zip(*rows, strict=True) if rows else ((), (), ())
+    return SampleColumns(np.array(index, np.uint32), np.array(time, np.int64), np.array(value, np.float64))
+
+
+def triples(found):
+    return list(zip(found.index.tolist(), found.time.tolist(), found.value.tolist(), strict=True))
+
+
+@given(
+    st.lists(
+        st.dictionaries(st.integers(1, 40).map(lambda n: n * 0x1_0000_1001 % 2**64), st.integers(-1, 5), max_size=40),
+        max_size=8,
+    )
+)
+def test_known_series_are_those_that_were_put(rounds):
+    known = Known()
+    truth: dict[int, int] = {}
+    for asked in rounds:
+        ids = np.array(list(asked), np.uint64)
+        days = np.array(list(asked.values()), np.int64)
+        older = known.older(ids, days)
+        assert older.tolist() == [at for at, (one, day) in enumerate(asked.items()) if truth.get(one, -1) < day]
+        known.put(ids[older], days[older])
+        truth.update({int(ids[at]): int(days[at]) for at in older})
+        assert len(known) == len(truth)
+
+
+def test_many_known_series_make_the_table_grow():
+    generator = np.random.default_rng(1)
+    known = Known()
+    ids = generator.integers(1, 2**64, 60_000, np.uint64)
+    for part in np.split(ids, 12):
+        assert len(known.older(part, np.full(5_000, 9))) == 5_000
+        known.put(part, np.full(5_000, 9))
+    assert len(known) == 60_000
+    assert not len(known.older(ids, np.full(60_000, 9)))
+    assert len(known.older(ids, np.full(60_000, 10))) == 60_000
+    known.clear()
+    assert len(known.older(ids[:10], np.zeros(10, np.int64))) == 10

@@ -1,0 +1,460 @@
+"""Both encodings against the classes that were generated from the published schema."""
+
+import base64
+import contextlib
+import itertools
+import json as plain_json
+import math
+import shutil
+from collections import Counter
+from typing import Any
+from unittest import mock
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.otlp import CUMULATIVE, DELTA, Request, add, as_json, fill, metric, points_of, request
+
+from jobmeter.errors import InvalidRequestError, LimitExceededError
+from jobmeter.kernel.otlp import scan
+from jobmeter.wire.otlp import json, protobuf
+from jobmeter.wire.otlp.answers import response, status
+from jobmeter.wire.otlp.values import attributes
+from jobmeter.wire.otlp.written import MOST_OWN, MOST_PARTS, Written
+
+T = 1_767_225_600_000
+NS = T * 1_000_000
+
+
+def in_python(data: bytes) -> Written:
+    """Without the compiled scan."""
+    with mock.patch.object(protobuf, "scan", return_value=None):
+        return protobuf.decode(data)
+
+
+DECODERS = [
+    (protobuf.decode, Request.SerializeToString),
+    (in_python, Request.SerializeToString),
+    (json.decode, as_json),
+]
+both = pytest.mark.parametrize(("decode", "encode"), DECODERS, ids=["protobuf", "python", "json"])
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+floats = st.floats(allow_nan=True)
+values: Any = st.recursive(
+    st.one_of(texts, st.booleans(), st.integers(-(2**63), 2**63 - 1), floats, st.binary(max_size=6)),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(texts, inner, max_size=3)),
+    max_leaves=4,
+)
+attribute_sets = st.dictionaries(texts, values, max_size=4)
+times = st.one_of(st.just(0), st.integers(1, 2**64 - 1), st.integers(NS - 10**12, NS + 10**12))
+flag = st.sampled_from([0, 0, 0, 1, 2, 3])
+
+
+@st.composite
+def numbers(draw: Any) -> Any:
+    kind = draw(st.sampled_from(["gauge", "sum"]))
+    made = metric(draw(texts), kind, draw(texts), temporality=draw(st.integers(0, 2)), monotonic=draw(st.booleans()))
+    for _ in range(draw(st.integers(0, 4))):
+        value = draw(st.one_of(st.none(), floats, st.integers(-(2**63), 2**63 - 1)))
+        add(made, draw(times), value, draw(flag))
+        point = getattr(made, kind).data_points[-1]
+        fill(point.attributes, draw(attribute_sets))
+        if draw(st.booleans()):
+            point.exemplars.add(as_double=1.0)
+        if draw(st.booleans()):
+            point.ClearField("start_time_unix_nano")
+    return made
+
+
+@st.composite
+def histograms(draw: Any) -> Any:
+    made = metric(draw(texts), "histogram", temporality=draw(st.sampled_from([CUMULATIVE, CUMULATIVE, DELTA])))
+    for _ in range(draw(st.integers(0, 3))):
+        bounds = sorted(draw(st.sets(st.floats(-1e9, 1e9), max_size=4)))
+        counts = draw(st.lists(st.integers(0, 2**40), min_size=len(bounds) + 1, max_size=len(bounds) + 1))
+        if draw(st.booleans()) and not bounds:
+            counts = []
+        point = made.histogram.data_points.add(time_unix_nano=draw(times), flags=draw(flag))
+        point.count = sum(counts) + (draw(st.integers(0, 1)) if counts else 5)
+        point.bucket_counts.extend(counts)
+        point.explicit_bounds.extend(bounds)
+        if draw(st.booleans()):
+            point.sum = draw(floats)
+        if draw(st.booleans()):
+            point.min = 1.0
+        fill(point.attributes, draw(attribute_sets))
+    return made
+
+
+@st.composite
+def others(draw: Any) -> Any:
+    kind = draw(st.sampled_from(["summary", "exponential_histogram"]))
+    made = metric(draw(texts), kind)
+    for _ in range(draw(st.integers(0, 3))):
+        point = getattr(made, kind).data_points.add(time_unix_nano=draw(times), flags=draw(flag), count=3)
+        fill(point.attributes, draw(attribute_sets))
+        if kind == "summary":
+            point.sum = draw(floats)
+            for _ in range(draw(st.integers(0, 3))):
+                point.quantile_values.add(quantile=draw(st.floats(0, 1)), value=draw(floats))
+    return made
+
+
+@st.composite
+def requests(draw: Any) -> Any:
+    message = Request()
+    for _ in range(draw(st.integers(0, 2))):
+        part = message.resource_metrics.add(schema_url=draw(texts))
+        fill(part.resource.attributes, draw(attribute_sets))
+        for _ in range(draw(st.integers(0, 2))):
+            scoped = part.scope_metrics.add()
+            if draw(st.booleans()):
+                scoped.scope.name, scoped.scope.version = draw(texts), draw(texts)
+                fill(scoped.scope.attributes, draw(attribute_sets))
+            scoped.metrics.extend(draw(st.lists(st.one_of(numbers(), histograms(), others()), max_size=3)))
+    return message
+
+
+def to_plain(value: Any) -> Any:
+    """An AnyValue as JSON has it."""
+    kind = value.WhichOneof("value")
+    if kind is None:
+        return None
+    inner = getattr(value, kind)
+    if kind == "array_value":
+        return [to_plain(one) for one in inner.values]
+    if kind == "kvlist_value":
+        return {one.key: to_plain(one.value) for one in inner.values}
+    return base64.b64encode(inner).decode() if kind == "bytes_value" else inner
+
+
+def to_text(value: Any) -> Any:
+    found = to_plain(value)
+    if found is None:
+        return ""
+    if isinstance(found, float) and not math.isfinite(found):
+        return "NaN" if math.isnan(found) else "Infinity" if found > 0 else "-Infinity"
+    return found
+
+
+def words(pairs: Any) -> dict[str, Any]:
+    found = {one.key: to_text(one.value) for one in pairs}
+    return {key: one for key, one in found.items() if one != ""}
+
+
+def millis(time_ns: int) -> int:
+    return time_ns // 1_000_000 if time_ns else -1
+
+
+def reason(one: Any, point: Any) -> str:
+    """Why a data point is not kept."""
+    kind = one.WhichOneof("data")
+    temporality = getattr(getattr(one, kind), "aggregation_temporality", CUMULATIVE)
+    if kind == "exponential_histogram":
+        return "exponential-histogram"
+    if temporality != CUMULATIVE:
+        return "delta" if temporality == DELTA else "temporality"
+    if point.flags & 1:
+        return "stale"
+    if kind in {"gauge", "sum"}:
+        value = point.WhichOneof("value")
+        return "no-value" if value is None else "" if math.isfinite(getattr(point, value)) else "not-a-number"
+    wrong = kind == "histogram" and point.bucket_counts and sum(point.bucket_counts) != point.count
+    return "buckets" if wrong else ""
+
+
+def further(one: Any, point: Any) -> list[Any]:
+    """(suffix, value, label) of the further samples of a data point."""
+    if one.WhichOneof("data") == "summary":
+        quantiles = [("", each.value, ("quantile", str(each.quantile))) for each in point.quantile_values]
+        return [("_sum", point.sum, None), *quantiles]
+    sums = [("_sum", point.sum, None)] if point.HasField("sum") else []
+    totals = itertools.accumulate(point.bucket_counts)
+    pairs = zip(point.explicit_bounds, totals, strict=False)
+    buckets = [("_bucket", total, ("le", str(bound))) for bound, total in pairs]
+    return [*sums, *buckets, ("_bucket", point.count, ("le", "+Inf"))]
+
+
+def wanted(message: Any) -> tuple[list[Any], list[Any], Counter[str], int]:
+    """(samples that stand for data points, further ones, refused by reason, stale), straight from the schema."""
+    heads: list[Any] = []
+    rest: list[Any] = []
+    refused: Counter[str] = Counter()
+    for resource, scope, one, point in points_of(message):
+        place = (words(resource.attributes), (scope.name, scope.version, words(scope.attributes)))
+        own, time = words(point.attributes), millis(point.time_unix_nano)
+        why = reason(one, point)
+        if why:
+            refused[why] += 1
+            continue
+        plain = one.WhichOneof("data") in {"gauge", "sum"}
+        suffix, value = ("", getattr(point, point.WhichOneof("value"))) if plain else ("_count", point.count)
+        heads.append((one.name + suffix if one.name else "", place, own, time, float(value)))
+        for suffix, value, label in [] if plain else further(one, point):
+            name = one.name + suffix if one.name else ""
+            rest.append((name, place, {**own, **dict([label] if label else [])}, time, float(value)))
+    stale = refused.pop("stale", 0)
+    return heads, [row for row in rest if math.isfinite(row[-1])], refused, stale
+
+
+def rows(written: Any, columns: Any) -> list[Any]:
+    found = []
+    for index, time, value in zip(*(column.tolist() for column in columns), strict=True):
+        one = written.describe(index)
+        found.append((one.name, (one.resource, one.scope), one.attributes, time, value))
+    return found
+
+
+def same(found: Any, expected: Any) -> bool:
+    """Whether texts are those of the values: what is no string is compared as JSON."""
+    if isinstance(expected, dict) and isinstance(found, dict):
+        return found.keys() == expected.keys() and all(same(found[key], expected[key]) for key in expected)
+    if isinstance(expected, list | tuple) and type(found) is type(expected):
+        return len(found) == len(expected) and all(map(same, found, expected))
+    if isinstance(found, str) and not isinstance(expected, str):
+        return bool(plain_json.loads(found) == plain_json.loads(plain_json.dumps(finite(expected))))
+    return bool(found == expected)
+
+
+def finite(value: Any) -> Any:
+    """JSON has no NaN: inside of a list or a map it is null."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, list):
+        return [finite(one) for one in value]
+    return {key: finite(one) for key, one in value.items()} if isinstance(value, dict) else value
+
+
+@both
+@settings(max_examples=80)
+@given(message=requests())
+def test_a_request_is_read_as_the_schema_says(decode, encode, message):
+    written = decode(encode(message))
+    heads, rest, refused, stale = wanted(message)
+    assert same(rows(written, written.heads), heads)
+    assert same(rows(written, written.rest), rest)
+    assert (written.refused, written.stale) == (refused, stale)
+    assert written.points == len(points_of(message)) == len(heads) + refused.total() + stale
+
+
+@settings(max_examples=40)
+@given(message=requests())
+def test_a_series_has_one_key_in_either_encoding_and_in_every_request(message):
+    first, again = protobuf.decode(message.SerializeToString()), protobuf.decode(message.SerializeToString())
+    alone = in_python(message.SerializeToString())
+    assert first.keys == again.keys == alone.keys == json.decode(as_json(message)).keys
+    known: dict[bytes, Any] = {}
+    for place, key in enumerate(first.keys):
+        assert known.setdefault(key, first.describe(place)) == first.describe(place)
+
+
+def outcome(decode: Any, body: bytes) -> Any:
+    """What a body is read as; None for one that is refused."""
+    try:
+        written = decode(body)
+    except InvalidRequestError:
+        return None
+    words = []
+    for at in range(len(written.keys)):
+        with contextlib.suppress(InvalidRequestError):
+            words.append((at, written.describe(at)))
+    columns = [column.tolist() for column in (*written.heads, *written.rest)]
+    return written.keys, columns, written.points, written.refused, written.stale, words
+
+
+@settings(max_examples=150)
+@given(message=requests(), data=st.data())
+def test_a_damaged_body_is_refused_or_read_but_never_a_failure(message, data):
+    """And alike with the compiled scan and without it."""
+    for encode in (Request.SerializeToString, as_json):
+        body = encode(message)
+        cut = body[: data.draw(st.integers(0, len(body)))]
+        changed = bytearray(body)
+        for _ in range(data.draw(st.integers(0, 4)) if body else 0):
+            changed[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
+        for damaged in (cut, bytes(changed)):
+            outcome(json.decode, damaged)
+            assert outcome(protobuf.decode, damaged) == outcome(in_python, damaged)
+
+
+@given(body=st.binary(max_size=200))
+def test_noise_is_refused_or_read_but_never_a_failure(body):
+    outcome(json.decode, body)
+    assert outcome(protobuf.decode, body) == outcome(in_python, body)
+
+
+def split_message(message: Any) -> bytes:
+    """The same, every field of a message being a message of its own, which is as legal."""
+    out = b""
+    for part in message.resource_metrics:
+        for scoped in part.scope_metrics:
+            for one in scoped.metrics:
+                only = Request()
+                added = only.resource_metrics.add(resource=part.resource)
+                added.scope_metrics.add(scope=scoped.scope).metrics.append(one)
+                out += only.SerializeToString()
+    return out
+
+
+@settings(max_examples=40)
+@given(message=requests())
+def test_requests_that_are_joined_are_one(message):
+    written = protobuf.decode(split_message(message))
+    heads, rest, _, _ = wanted(message)
+    assert same(rows(written, written.heads), heads)
+    assert same(rows(written, written.rest), rest)
+
+
+def gauge(count: int, **own: Any) -> Any:
+    made = metric("m")
+    for at in range(count):
+        add(made, NS + at, 1.0, **own)
+    return request({}, made)
+
+
+@both
+def test_the_later_of_two_samples_at_one_time_comes_later(decode, encode):
+    made = metric("m")
+    add(made, NS, 1.0, flags=2)
+    add(made, NS, 2.0)
+    add(made, NS, 3.0, flags=2)
+    assert decode(encode(request({}, made))).heads[2].tolist() == [1.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize("decode", [protobuf.decode, in_python])
+def test_what_is_encoded_in_an_unusual_way_is_read_alike(decode):
+    body = gauge(1, a="b").SerializeToString()
+    point = body[body.index(b"\x11") :]
+    attribute, rest = point[27:], point[:27]
+    turned = attribute + rest[18:] + rest[9:18] + rest[:9]  # the fields in another order
+    other = body[: -len(point)] + turned
+    written, usual = decode(other), decode(body)
+    assert written.keys == usual.keys
+    assert [column.tolist() for column in written.heads] == [column.tolist() for column in usual.heads]
+
+
+@both
+def test_long_attributes_are_read(decode, encode):
+    written = decode(encode(gauge(2, a="x" * 200, b="y" * 20_000)))
+    assert written.describe(1).attributes == {"a": "x" * 200, "b": "y" * 20_000}
+
+
+@both
+def test_attributes_without_end_are_refused_and_not_remembered(decode, encode):
+    made = metric("m")
+    add(made, NS, 1.0, a="x" * MOST_OWN)
+    add(made, NS, 1.0, a="x")
+    written = decode(encode(request({}, made)))
+    assert (len(written.keys), dict(written.refused)) == (1, {"labels": 1})
+
+
+@pytest.mark.parametrize("resource", [{f"a{at}": "x" for at in range(129)}, {"a": [[[[[[[[[[1]]]]]]]]]]}])
+def test_a_resource_out_of_bounds_is_refused_by_its_series(resource):
+    written = protobuf.decode(request(resource, metric("m")).SerializeToString())
+    assert written.points == 0
+    written = protobuf.decode(request(resource, add(metric("m"), NS, 1.0)).SerializeToString())
+    for _ in range(2):
+        with pytest.raises(InvalidRequestError) as error:
+            written.describe(0)
+        assert error.value.field == "labels"
+
+
+def test_an_attribute_that_is_there_twice_is_refused():
+    message = gauge(1, a="b")
+    fill(message.resource_metrics[0].scope_metrics[0].metrics[0].gauge.data_points[0].attributes, {"a": "c"})
+    with pytest.raises(InvalidRequestError, match="twice"):
+        protobuf.decode(message.SerializeToString()).describe(0)
+
+
+needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no compiler")
+
+
+@needs_compiler
+def test_the_compiled_scan_is_there():
+    """Otherwise the tests above compare Python with itself."""
+    assert scan(gauge(1).SerializeToString(), 10, 10) is not None
+
+
+@needs_compiler
+def test_the_compiled_scan_finds_no_more_than_it_may():
+    body = gauge(3, a="b").SerializeToString()
+    assert scan(body, 3, 10) is not None
+    assert scan(body, 2, 10) is None
+
+
+@pytest.mark.parametrize("unit", [b"\x0a\x00", b"\x0a\x02\x12\x00"])
+def test_a_body_of_very_many_parts_is_refused(unit):
+    with pytest.raises(LimitExceededError):
+        in_python(unit * (MOST_PARTS + 1))
+
+
+def test_a_body_of_very_many_data_points_is_refused():
+    made = gauge(1)
+    body = made.resource_metrics[0].scope_metrics[0].metrics[0].gauge.SerializeToString() * (MOST_PARTS + 1)
+    made.resource_metrics[0].scope_metrics[0].metrics[0].gauge.ParseFromString(body)
+    with pytest.raises(LimitExceededError):
+        protobuf.decode(made.SerializeToString())
+
+
+@pytest.mark.parametrize("body", [b"{" * 3_000_000, b" " * (65 * 2**20)])
+def test_json_of_very_many_parts_is_refused(body):
+    with pytest.raises(LimitExceededError):
+        json.decode(body)
+
+
+@pytest.mark.parametrize("body", [b'{"a":' * 100_000, b"[" * 100_000, b"[]", b"", b'{"resourceMetrics": 1}', b'"\xff"'])
+def test_json_of_another_form_is_refused(body):
+    with pytest.raises(InvalidRequestError):
+        json.decode(body)
+
+
+def test_json_as_it_is_written_by_hand():
+    """Numbers for texts and texts for numbers, nulls, names that nobody knows; names in snake_case are such."""
+    body = b"""{"resourceMetrics": [{"resource": null, "other": {"a": [1]}, "scopeMetrics": [{"metrics": [
+        {"name": "m", "gauge": {"dataPoints": [
+            {"timeUnixNano": 1767225600000000000, "asInt": 7, "attributes": [{"key": "n", "value": {"intValue": 5}}]},
+            {"timeUnixNano": "1767225600000000000", "asInt": "8", "as_double": 1, "flags": null},
+            {"timeUnixNano": "1767225600000000000", "asDouble": "9.5"},
+            {"timeUnixNano": "1767225600000000000", "asDouble": "NaN"}]}}]}]}]}"""
+    written = json.decode(body)
+    assert [column.tolist() for column in written.heads[1:]] == [[T, T, T], [7.0, 8.0, 9.5]]
+    assert written.describe(0).attributes == {"n": "5"}
+    assert dict(written.refused) == {"not-a-number": 1}
+
+
+@pytest.mark.parametrize(("rejected", "message"), [(0, ""), (3, "why"), (2**40, "ü"), (0, "a warning")])
+def test_a_response_is_what_the_schema_reads(rejected, message):
+    from google.protobuf import json_format
+    from tests.otlp import Response
+
+    for found in (
+        Response.FromString(response(rejected, message, json=False)),
+        json_format.Parse(response(rejected, message, json=True), Response()),
+    ):
+        assert found.partial_success.rejected_data_points == rejected
+        assert found.partial_success.error_message == message
+        assert found.HasField("partial_success") == bool(rejected or message)
+
+
+def test_a_status_is_what_the_schema_reads():
+    """Fields by https://github.com/googleapis/googleapis/blob/master/google/rpc/status.proto."""
+    from google.protobuf.any_pb2 import Any as Detail
+    from google.protobuf.duration_pb2 import Duration
+
+    assert status(3, "no") == b"\x08\x03\x12\x02no"
+    head, delay = b"\x08\x08\x12\x05later\x1a", Duration(seconds=1, nanos=500_000_000).SerializeToString()
+    told = status(8, "later", 1_500)
+    assert told.startswith(head)
+    detail = Detail.FromString(told[len(head) + 1 :])
+    assert detail.type_url == "type.googleapis.com/google.rpc.RetryInfo"
+    assert detail.value == b"\x0a" + bytes([len(delay)]) + delay
+    assert plain_json.loads(status(8, "later", 1_500, json=True)) == {
+        "code": 8,
+        "message": "later",
+        "details": [{"@type": detail.type_url, "retryDelay": "1.5s"}],
+    }
+
+
+def test_attributes_of_another_field_are_passed_over():
+    assert attributes(b"\x0a\x00\x12\x00", 0x0A) == {}
