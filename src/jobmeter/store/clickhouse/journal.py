@@ -26,6 +26,7 @@ from pathlib import Path
 from time import monotonic
 
 from jobmeter.errors import JobmeterError, ThrottledError, UnavailableError
+from jobmeter.model.time import DAY, MAX_TIME_MS
 from jobmeter.store.clickhouse import record
 from jobmeter.store.clickhouse.commit import Shared
 from jobmeter.store.clickhouse.failures import unavailable
@@ -42,13 +43,16 @@ Insert = Callable[[list[Rows]], None]
 class JournalLimits:
     """When rows go to the engine, and how many may wait.
 
-    A flush begins at ``flush_rows`` or when the oldest row has waited ``flush_seconds``. Past ``most_rows`` commits
-    wait, for ``wait_seconds`` at most. After a failure the next flush begins ``retry_seconds`` later.
+    A flush begins at ``flush_rows`` (where rows lie on many days, at ``day_rows`` for each of these, up to half of
+    ``most_rows``: the engine makes a file set of each day) or when the oldest row has waited ``flush_seconds``. Past
+    ``most_rows`` commits wait, for ``wait_seconds`` at most. After a failure the next flush begins ``retry_seconds``
+    later.
     """
 
     flush_rows: int = 1_000_000
+    day_rows: int = 100_000
     flush_seconds: float = 5.0
-    most_rows: int = 4_000_000
+    most_rows: int = 6_000_000
     wait_seconds: float = 30.0
     retry_seconds: float = 2.0
 
@@ -73,6 +77,7 @@ class Journal:
         self._bytes = 0
         self._fresh = 0  # rows that no flush has begun with
         self._oldest = 0.0  # when the first of these came
+        self._span = (MAX_TIME_MS, 0)  # of these, or a wider one
         self._crowded = False  # a commit waits for room
         self._failed: JobmeterError | None = None
         self._failures = 0
@@ -154,6 +159,7 @@ class Journal:
         with self._changed:
             if not self._fresh:
                 self._oldest = monotonic()
+            self._span = min(self._span[0], section.start_ms), max(self._span[1], section.end_ms)
             self._waiting.append(section)
             self._rows += len(section.rows)
             self._bytes += section.rows.bytes
@@ -187,6 +193,7 @@ class Journal:
         with self._writing, self._changed:
             sections = list(self._waiting)
             self._fresh = 0
+            self._span = (MAX_TIME_MS, 0)
             paths = self._segments.seal()
         try:
             self._remove()
@@ -251,9 +258,11 @@ class Journal:
     def _due(self) -> bool:
         if not self._fresh:
             return False
-        if self._crowded or self._fresh >= self._limits.flush_rows:
+        limits = self._limits
+        spread = min(limits.day_rows * ((self._span[1] - self._span[0]) // DAY), limits.most_rows // 2)
+        if self._crowded or self._fresh >= max(limits.flush_rows, spread):
             return True
-        return monotonic() - self._oldest >= self._limits.flush_seconds
+        return monotonic() - self._oldest >= limits.flush_seconds
 
     def _rest(self) -> None:
         with self._changed:
