@@ -90,13 +90,18 @@ class Totals:
                 self._known[_unpaged(question)] = (total, now_ms)
 
 
-def list_jobs(connection: sa.Connection, question: JobFilter, now_ms: int, totals: Totals) -> JobPage:
-    """See ``Registry.jobs``. Raises InvalidRequestError for a sort that is none of ``SORTS`` or a negative page."""
+def check(question: JobFilter, now_ms: int) -> None:
+    """Raises InvalidRequestError for a sort that is none of ``SORTS``, a negative page or a condition that is none."""
     if question.sort not in SORTS:
         raise InvalidRequestError(f"sort {question.sort[:64]!r} is none of {', '.join(SORTS)}", "sort")
     for field in ("offset", "limit"):
         if not 0 <= getattr(question, field) < 2**31:
             raise InvalidRequestError(f"{field} must be from 0 to 2147483647", field)
+    conditions(question.conditions, now_ms)
+
+
+def list_jobs(connection: sa.Connection, question: JobFilter, now_ms: int, totals: Totals) -> JobPage:
+    """See ``Registry.jobs``. The caller has checked the question."""
     if question.sort == "state":
         return _by_state(connection, question, now_ms, totals)
     branches = _branches(connection, question, now_ms)

@@ -10,11 +10,12 @@ from jobmeter.model.job import Allocation, Job, JobFilter, JobPage, JobSize, Job
 from jobmeter.model.record import Records
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import DAY, SECOND, TimeRange
-from jobmeter.registry import backup, events, groups, jobs, keys, listing, nodes, observe, projects, schema, sizes
+from jobmeter.registry import backup, changes, events, jobs, keys, nodes, observe, projects, schema, sizes
 from jobmeter.registry import records as recording
 from jobmeter.registry import rows as rows_
 from jobmeter.registry.base import Observation, Registry, StoredKey
 from jobmeter.registry.database import Database
+from jobmeter.registry.listings import Listings
 from jobmeter.registry.migrate import migrate
 from jobmeter.registry.recent import Recent
 
@@ -29,7 +30,7 @@ class SqlRegistry(Registry):
         """Take over a database and bring its tables up to date. ``retention`` serves projects without their own."""
         self._database = database
         self._retention = retention
-        self._totals = listing.Totals()
+        self._listings = Listings(database)
         self._heads: Recent[Sequence[sa.Row[Any]]] = Recent()
         self._views: Recent[list[JobView]] = Recent()
         self._counting = threading.Lock()
@@ -48,6 +49,7 @@ class SqlRegistry(Registry):
             happened = recording.merge_jobs(connection, project, prepared, now_ms) if prepared else []
             nodes.merge_nodes(connection, rows)
             dropped = events.add_events(connection, happened + told)
+            changes.tell(connection, recorded=((project, entry.record.job_id) for entry in prepared))
         self._written({record.job_id for record in records.jobs}, dropped)
         return len(records.jobs) + len(records.nodes) + len(records.events)
 
@@ -57,6 +59,7 @@ class SqlRegistry(Registry):
             with self._database.write() as connection:
                 happened = observe.observe(connection, observations, now_ms)
                 dropped = events.add_events(connection, happened)
+                changes.tell(connection, seen=((seen.project, seen.job) for seen in observations if seen.job))
             self._written({seen.job for seen in observations}, dropped)
 
     def events(self, question: EventFilter) -> EventPage:
@@ -87,8 +90,12 @@ class SqlRegistry(Registry):
 
     def jobs(self, question: JobFilter, now_ms: int) -> JobPage:
         """See ``Registry.jobs``."""
-        with self._database.read() as connection:
-            return listing.list_jobs(connection, question, now_ms, self._totals)
+        return self._listings.jobs(question, now_ms)
+
+    @property
+    def ready(self) -> bool:
+        """Whether listings are answered from memory now."""
+        return self._listings.ready
 
     def projects(self, names: frozenset[str] | None, now_ms: int) -> list[Project]:
         """See ``Registry.projects``."""
@@ -115,8 +122,7 @@ class SqlRegistry(Registry):
         self, projects: frozenset[str] | None, resource_group: str, span: TimeRange, now_ms: int
     ) -> list[JobView]:
         """See ``Registry.group_jobs``."""
-        with self._database.read() as connection:
-            return groups.group_views(connection, projects, resource_group, span, now_ms)
+        return self._listings.group_jobs(projects, resource_group, span, now_ms)
 
     def job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job]:
         """See ``Registry.job_head``."""
@@ -130,6 +136,7 @@ class SqlRegistry(Registry):
     def _written(self, changed: set[str], dropped: int = 0) -> None:
         with self._counting:
             self._events_dropped += dropped
+        self._listings.written()
         self._heads.written(changed)
         self._views.written(changed)
 
@@ -144,6 +151,7 @@ class SqlRegistry(Registry):
         """See ``Registry.delete_job``."""
         with self._database.write() as connection:
             found = jobs.forget_job(connection, project, job)
+            changes.tell(connection, recorded=[(project, job)])
         self._written({job})
         return found
 
@@ -204,4 +212,5 @@ class SqlRegistry(Registry):
 
     def close(self) -> None:
         """See ``Registry.close``."""
+        self._listings.close()
         self._database.close()

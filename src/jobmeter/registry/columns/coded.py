@@ -1,0 +1,69 @@
+"""Texts of which many rows have the same: each distinct one is kept once, and a row has its number."""
+
+from collections.abc import Callable, Iterable
+from typing import Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jobmeter.registry.columns.vector import Vector
+
+T = TypeVar("T", str, bytes)
+Mask = NDArray[np.bool_]
+
+
+class Coded(Generic[T]):
+    """One text a row; number 0 is ``absent``, what a row has that was never set."""
+
+    def __init__(self, absent: T, rows: int = 0) -> None:
+        """``rows`` says for how many rows to make room."""
+        self.values: list[T] = [absent]
+        self.size = 0
+        """How long the distinct texts are together."""
+        self._numbers: dict[T, int] = {absent: 0}
+        self._rows: Vector[np.int32] = Vector(np.int32, rows)
+        self._ranks: NDArray[np.int64] = np.zeros(0, np.int64)
+
+    def set(self, row: int, value: T) -> None:
+        """Give a row its text."""
+        number = self._numbers.get(value)
+        if number is None:
+            number = self._numbers[value] = len(self.values)
+            self.values.append(value)
+            self.size += len(value)
+        self._rows[row] = number
+
+    def of(self, row: int) -> T:
+        """The text of a row."""
+        return self.values[int(self._rows[row])]
+
+    def numbers(self, count: int) -> NDArray[np.int32]:
+        """The number of each of the first rows' texts."""
+        return self._rows.first(count)
+
+    def known(self, values: Iterable[T]) -> list[int]:
+        """The numbers of those of the texts that some row has, or had."""
+        return [number for value in values if (number := self._numbers.get(value)) is not None]
+
+    def among(self, numbers: Iterable[int], count: int) -> Mask:
+        """Which of the first rows have one of those texts."""
+        wanted = list(numbers)
+        if len(wanted) == 1:
+            return self.numbers(count) == wanted[0]
+        table = np.zeros(len(self.values), np.bool_)
+        table[wanted] = True
+        return table[self.numbers(count)]
+
+    def where(self, fits: Callable[[T], bool], count: int) -> Mask:
+        """Which of the first rows have a text that fits; each distinct one is looked at once."""
+        table = np.fromiter(map(fits, self.values), np.bool_, len(self.values))
+        return table[self.numbers(count)]
+
+    def ranks(self) -> NDArray[np.int64]:
+        """By number: where its text stands in the order of bytes."""
+        if len(self._ranks) != len(self.values):
+            # Code points and the bytes of UTF-8 have one order.
+            order = sorted(range(len(self.values)), key=self.values.__getitem__)
+            self._ranks = np.empty(len(order), np.int64)
+            self._ranks[order] = np.arange(len(order))
+        return self._ranks
