@@ -1,12 +1,16 @@
 """Texts of which many rows have the same: each distinct one is kept once, and a row has its number."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from jobmeter.registry.columns.heap import Heap
 from jobmeter.registry.columns.vector import Vector
+
+_FEW = 5_000
+"""More distinct texts than these are searched in one buffer."""
 
 T = TypeVar("T", str, bytes)
 Mask = NDArray[np.bool_]
@@ -23,6 +27,7 @@ class Coded(Generic[T]):
         self._numbers: dict[T, int] = {absent: 0}
         self._rows: Vector[np.int32] = Vector(np.int32, rows)
         self._ranks: NDArray[np.int64] = np.zeros(0, np.int64)
+        self._folded: Heap | None = None
 
     def set(self, row: int, value: T) -> None:
         """Give a row its text."""
@@ -31,6 +36,12 @@ class Coded(Generic[T]):
             number = self._numbers[value] = len(self.values)
             self.values.append(value)
             self.size += len(value)
+            if self._folded is not None:
+                self._folded.append(_folded(value))
+            elif len(self.values) > _FEW:
+                self._folded = Heap()
+                for known in self.values:
+                    self._folded.append(_folded(known))
         self._rows[row] = number
 
     def of(self, row: int) -> T:
@@ -49,15 +60,22 @@ class Coded(Generic[T]):
         """Which of the first rows have one of those texts."""
         wanted = list(numbers)
         if len(wanted) == 1:
-            return self.numbers(count) == wanted[0]
+            one: Mask = self.numbers(count) == wanted[0]
+            return one
         table = np.zeros(len(self.values), np.bool_)
         table[wanted] = True
-        return table[self.numbers(count)]
+        found: Mask = table[self.numbers(count)]
+        return found
 
-    def where(self, fits: Callable[[T], bool], count: int) -> Mask:
-        """Which of the first rows have a text that fits; each distinct one is looked at once."""
-        table = np.fromiter(map(fits, self.values), np.bool_, len(self.values))
-        return table[self.numbers(count)]
+    def holding(self, parts: Iterable[str]) -> Iterable[int]:
+        """The numbers of the texts that hold one of those folded parts, without regard to case."""
+        encoded = [part.encode("utf-8", "surrogatepass") for part in parts]
+        if self._folded is None:
+            return [n for n, value in enumerate(self.values) if any(part in _folded(value) for part in encoded)]
+        found = np.zeros(len(self.values), np.bool_)
+        for part in encoded:
+            found |= self._folded.holding(part)
+        return np.flatnonzero(found).tolist()
 
     def ranks(self) -> NDArray[np.int64]:
         """By number: where its text stands in the order of bytes."""
@@ -67,3 +85,7 @@ class Coded(Generic[T]):
             self._ranks = np.empty(len(order), np.int64)
             self._ranks[order] = np.arange(len(order))
         return self._ranks
+
+
+def _folded(value: str | bytes) -> bytes:
+    return (value if isinstance(value, str) else value.decode()).casefold().encode()

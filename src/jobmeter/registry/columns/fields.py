@@ -62,12 +62,17 @@ class Fields:
         column = self._columns.get(field)
         if column is None:
             return np.zeros(count, np.bool_)
-        if operator is not Operator.IN:
-            return column.where(lambda raw: bool(raw) and fits(raw, operator.value, values), count)
-        # What is equal is found by its JSON, without looking at each: a text, or a number as it is written.
-        equal = column.known(form for value in values if isinstance(value, str) for form in _forms(value))
-        odd = [number for number in self._odd[field] if fits(column.values[number], operator.value, values)]
-        return column.among(sorted({*equal, *odd}), count)
+        texts = [value for value in values if isinstance(value, str)]
+        sought: Iterable[int] = range(1, len(column.values))
+        found: list[int] = []
+        if operator is Operator.IN:
+            # What is equal is found by its JSON, without looking at each: a text, or a number as it is written.
+            found = column.known(form for value in texts for form in _forms(value))
+            sought = self._odd[field]
+        elif operator is Operator.CONTAINS:
+            sought = {*column.holding(texts), *self._odd[field]} - {0}
+        found += [number for number in sought if fits(column.values[number], operator.value, values)]
+        return column.among(sorted(set(found)), count)
 
     def _put(self, field: Field, row: int, value: bytes) -> None:
         if field in self._left:

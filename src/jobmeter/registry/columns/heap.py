@@ -1,5 +1,7 @@
 """Many short texts in one buffer: each has a number, and all that hold some part are found by looking through once."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -7,6 +9,9 @@ from jobmeter.registry.columns.vector import Vector
 
 _END = b"\xff"
 """Behind each text: no byte of UTF-8, so that nothing is found that begins in one text and ends in the next."""
+
+_DENSE = 3
+"""So many bytes of a part, the rarest, are compared everywhere, the others where these are."""
 
 
 class Heap:
@@ -36,26 +41,36 @@ class Heap:
 
     def holding(self, part: bytes) -> NDArray[np.bool_]:
         """By number: whether the text holds that part."""
-        found = np.zeros(self._count, np.bool_)
         if not part or not self._count:
-            found[:] = True
-            return found
-        places = self._places(part)
-        found[np.searchsorted(self._starts.first(self._count), places, "right") - 1] = True
-        return found
-
-    def _places(self, part: bytes) -> NDArray[np.intp]:
-        """Where the part begins: where its rarest byte is, as far as the others are beside it."""
+            return np.full(self._count, not part)
         buffer = np.frombuffer(self._buffer, np.uint8)
         often = self._frequencies(buffer)
-        first, *others = sorted(range(len(part)), key=lambda place: int(often[part[place]]))
-        places = np.flatnonzero(buffer == part[first]) - first
-        places = places[(places >= 0) & (places <= len(buffer) - len(part))]
-        for place in others:
+        order = sorted(range(len(part)), key=lambda place: int(often[part[place]]))
+        begins = self._begins(buffer, part, order[:_DENSE])
+        starts = self._starts.first(self._count)
+        if len(part) <= _DENSE and np.count_nonzero(begins) > self._count // 4:
+            found: NDArray[np.bool_] = np.bitwise_or.reduceat(begins.view(np.uint8), starts).view(np.bool_)
+            return found
+        places = np.flatnonzero(begins)
+        for place in order[_DENSE:]:
             if not len(places):
                 break
             places = places[buffer[places + place] == part[place]]
-        return places
+        found = np.zeros(self._count, np.bool_)
+        found[np.searchsorted(starts, places, "right") - 1] = True
+        return found
+
+    @staticmethod
+    def _begins(buffer: NDArray[np.uint8], part: bytes, places: Sequence[int]) -> NDArray[np.bool_]:
+        """Where the part may begin, as far as its bytes at those places tell."""
+        begins = np.zeros(len(buffer), np.bool_)
+        size = len(buffer) - len(part) + 1
+        if size > 0:
+            first, *others = places
+            np.equal(buffer[first : first + size], part[first], out=begins[:size])
+            for place in others:
+                begins[:size] &= buffer[place : place + size] == part[place]
+        return begins
 
     def _frequencies(self, buffer: NDArray[np.uint8]) -> NDArray[np.int64]:
         if len(buffer) > 2 * self._counted:

@@ -108,7 +108,7 @@ class Keeper:
             each = sa.select(jobs.c.name).distinct().order_by(jobs.c.name)
             numbers = {row.name: names.take(row.name) for row in self._rows(connection, each)}
             everything = sa.select(*_KNOWN).order_by(jobs.c.id)
-            table.load((Known(*row) for row in self._rows(connection, everything)), numbers)
+            table.load((Known._make(row) for row in self._rows(connection, everything)), numbers)
         for name in NAMES:
             table.names[name].settle()
         if not self._stopped.is_set():
@@ -149,7 +149,7 @@ def _apply(connection: sa.Connection, table: Table, changed: changes.Changed) ->
     seen = {(project, job) for project, ids in changed.seen.items() for job in ids} - recorded
     columns = tuple(jobs.c[name] for name in SEEN)
     recorded.update(table.see(row for row in _found(connection, columns, seen)))
-    known = [Known(*row) for row in _found(connection, _KNOWN, recorded)]
+    known = [Known._make(row) for row in _found(connection, _KNOWN, recorded)]
     table.put(known)
     table.drop(recorded - {(job.project, job.id) for job in known})
 

@@ -89,10 +89,12 @@ class Names:
         """Which of the first rows have one of those texts."""
         wanted = [number for text in texts if (number := self.number(text)) is not None]
         if len(wanted) == 1:
-            return self.numbers(count) == wanted[0]
+            one: Mask = self.numbers(count) == wanted[0]
+            return one
         table = np.zeros(max(1, len(self)), np.bool_)
         table[wanted] = True
-        return table[self.numbers(count)]
+        found: Mask = table[self.numbers(count)]
+        return found
 
     def holding(self, parts: Iterable[str], count: int) -> Mask:
         """Which of the first rows have a text that holds one of those folded parts, without regard to case."""

@@ -25,7 +25,7 @@ class Vector(Generic[N]):
     def __setitem__(self, row: int, value: int) -> None:
         if row >= len(self._held):
             self._reserve(row + 1)
-        self._held[row] = value  # type: ignore[call-overload]
+        self._held[row] = value
 
     def first(self, count: int) -> NDArray[N]:
         """The values of the first ``count`` rows, as a view."""

@@ -63,9 +63,12 @@ def living(table: Table, projects: frozenset[str] | None, group: str, span: Time
 
 def durations(table: Table, rows: NDArray[np.int32], now_ms: int) -> NDArray[np.int64]:
     """How long each of those jobs took, as ``conditions.duration`` has it."""
-    start, end = (table.sort_values(name, rows) for name in ("start_sort", "end_sort"))
-    length = np.maximum(np.where(end < 0, now_ms, end) - start, 0)
-    return np.where(start < 0, -1, length)
+    start, length = (table.sort_values(name, rows) for name in ("start_sort", "end_sort"))
+    length[length < 0] = now_ms
+    length -= start
+    np.maximum(length, 0, out=length)
+    length[start < 0] = -1
+    return length
 
 
 def state_ranks(table: Table, rows: NDArray[np.int32], now_ms: int) -> NDArray[np.int64]:
@@ -166,8 +169,7 @@ def _of_text(table: Table, one: Condition) -> Mask:
             return column.holding([value.casefold() for value in values], table.count)
         return column.among(values, table.count)
     if one.operator is Operator.CONTAINS:
-        parts = [value.casefold() for value in values]
-        return column.where(lambda text: any(part in text.casefold() for part in parts), table.count)
+        return column.among(column.holding(value.casefold() for value in values), table.count)
     return column.among(column.known(values), table.count)
 
 
