@@ -14,7 +14,8 @@ from jobmeter.registry import backup, changes, events, jobs, keys, nodes, observ
 from jobmeter.registry import records as recording
 from jobmeter.registry import rows as rows_
 from jobmeter.registry.base import Observation, Registry, StoredKey
-from jobmeter.registry.database import Database
+from jobmeter.registry.database import SQLITE, Database
+from jobmeter.registry.held import Held
 from jobmeter.registry.listings import Listings
 from jobmeter.registry.migrate import migrate
 from jobmeter.registry.recent import Recent
@@ -33,6 +34,7 @@ class SqlRegistry(Registry):
         self._listings = Listings(database)
         self._heads: Recent[Sequence[sa.Row[Any]]] = Recent()
         self._views: Recent[list[JobView]] = Recent()
+        self._held = Held(alone=database.kind == SQLITE)
         self._counting = threading.Lock()
         self._events_dropped = 0
         migrate(database)
@@ -50,6 +52,7 @@ class SqlRegistry(Registry):
             nodes.merge_nodes(connection, rows)
             dropped = events.add_events(connection, happened + told)
             changes.tell(connection, recorded=((project, entry.record.job_id) for entry in prepared))
+        self._held.forget((project, record.job_id) for record in records.jobs)
         self._written({record.job_id for record in records.jobs}, dropped)
         return len(records.jobs) + len(records.nodes) + len(records.events)
 
@@ -57,9 +60,10 @@ class SqlRegistry(Registry):
         """See ``Registry.observe``."""
         if observations:
             with self._database.write() as connection:
-                happened = observe.observe(connection, observations, now_ms)
+                happened, learned = observe.observe(connection, observations, now_ms, self._held)
                 dropped = events.add_events(connection, happened)
                 changes.tell(connection, seen=((seen.project, seen.job) for seen in observations if seen.job))
+            self._held.commit(learned)
             self._written({seen.job for seen in observations}, dropped)
 
     def events(self, question: EventFilter) -> EventPage:
@@ -152,6 +156,7 @@ class SqlRegistry(Registry):
         with self._database.write() as connection:
             found = jobs.forget_job(connection, project, job)
             changes.tell(connection, recorded=[(project, job)])
+        self._held.forget([(project, job)])
         self._written({job})
         return found
 
@@ -207,6 +212,7 @@ class SqlRegistry(Registry):
     def restore(self, directory: Path) -> None:
         """See ``Registry.restore``."""
         backup.restore(self._database, directory)
+        self._held.clear()
         self._heads.clear()
         self._views.clear()
 

@@ -43,7 +43,8 @@ def test_a_heap_finds_the_texts_that_hold_a_part(held: list[str], part: str) -> 
 @settings(max_examples=60)
 @given(batches=st.lists(texts, max_size=6), part=parts)
 def test_names_stand_in_the_order_of_bytes_however_they_come(batches: list[list[str]], part: str) -> None:
-    held, rows = Names(), []
+    held = Names()
+    rows: list[str] = []
     for number, batch in enumerate(batches):
         if number:
             numbers = held.add(batch)
