@@ -25,7 +25,6 @@ class Listings:
     def __init__(self, database: Database) -> None:
         """Nothing is read before the first listing or write: who manages keys needs no columns."""
         self._database = database
-        self._totals = listing.Totals()
         self._lock = threading.Lock()
         self._looked = False
         self._closed = False
@@ -44,7 +43,7 @@ class Listings:
             if page is not None:
                 return page
         with self._database.read() as connection:
-            page = listing.list_jobs(connection, question, now_ms, self._totals)
+            page = listing.list_jobs(connection, question, now_ms)
             if self._keeper is None and (not self._looked or page.total >= LARGE):
                 self._look(connection)
         return page

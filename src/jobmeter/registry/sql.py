@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from jobmeter.model.event import EventFilter, EventPage
 from jobmeter.model.job import Allocation, Job, JobFilter, JobPage, JobSize, JobView, Node, Project
@@ -20,9 +19,6 @@ from jobmeter.registry.listings import Listings
 from jobmeter.registry.migrate import migrate
 from jobmeter.registry.recent import Recent
 
-if TYPE_CHECKING:
-    import sqlalchemy as sa
-
 
 class SqlRegistry(Registry):
     """See ``Registry``. SQLite and PostgreSQL alike."""
@@ -32,7 +28,8 @@ class SqlRegistry(Registry):
         self._database = database
         self._retention = retention
         self._listings = Listings(database)
-        self._heads: Recent[Sequence[sa.Row[Any]]] = Recent()
+        self._heads: Recent[list[Job]] = Recent()
+        self._retentions: Recent[Retention] = Recent()
         self._views: Recent[list[JobView]] = Recent()
         self._held = Held(alone=database.kind == SQLITE)
         self._counting = threading.Lock()
@@ -130,12 +127,13 @@ class SqlRegistry(Registry):
 
     def job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job]:
         """See ``Registry.job_head``."""
-        rows, generation = self._heads.get(job, projects)
-        if rows is None:
+        asked = (projects, now_ms // SECOND)
+        heads, generation = self._heads.get(job, asked)
+        if heads is None:
             with self._database.read() as connection:
-                rows = jobs.job_rows(connection, projects, job)
-            self._heads.put(job, projects, rows, generation)
-        return [rows_.job_of(row, now_ms) for row in rows]
+                heads = [rows_.job_of(row, now_ms) for row in jobs.job_rows(connection, projects, job)]
+            self._heads.put(job, asked, heads, generation)
+        return list(heads)
 
     def _written(self, changed: set[str], dropped: int = 0) -> None:
         with self._counting:
@@ -167,13 +165,18 @@ class SqlRegistry(Registry):
 
     def retention(self, project: str) -> Retention:
         """See ``Registry.retention``."""
-        with self._database.read() as connection:
-            return nodes.project_retention(connection, project) or self._retention
+        kept, generation = self._retentions.get(project, None)
+        if kept is None:
+            with self._database.read() as connection:
+                kept = nodes.project_retention(connection, project) or self._retention
+            self._retentions.put(project, None, kept, generation)
+        return kept
 
     def set_retention(self, project: str, retention: Retention | None) -> None:
         """See ``Registry.set_retention``."""
         with self._database.write() as connection:
             nodes.set_project_retention(connection, project, retention)
+        self._retentions.written([project])
 
     def add_key(self, key: StoredKey) -> None:
         """See ``Registry.add_key``."""
@@ -215,6 +218,7 @@ class SqlRegistry(Registry):
         self._held.clear()
         self._heads.clear()
         self._views.clear()
+        self._retentions.clear()
 
     def close(self) -> None:
         """See ``Registry.close``."""

@@ -194,7 +194,7 @@ def test_each_server_sees_what_both_write_at_once(
         if number % 3 == 2 or number == len(steps) - 1:
             for question in QUESTIONS:
                 with plain._database.read() as connection:
-                    wanted = listing.list_jobs(connection, question, NOW, listing.Totals())
+                    wanted = listing.list_jobs(connection, question, NOW)
                 assert [one.jobs(question, NOW) for one in two] == [wanted, wanted], question
     assert all(one.ready for one in two)
 
