@@ -1,6 +1,6 @@
 """Texts of which many rows have the same: each distinct one is kept once, and a row has its number."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -31,6 +31,18 @@ class Coded(Generic[T]):
 
     def set(self, row: int, value: T) -> None:
         """Give a row its text."""
+        self._rows[row] = self.take(value)
+
+    def put(self, row: int, values: Iterable[T]) -> None:
+        """Give the rows from ``row`` on their texts."""
+        self._rows.put(row, [self.take(value) for value in values])
+
+    def set_at(self, rows: Sequence[int], numbers: Sequence[int]) -> None:
+        """Give rows, in ascending order, the texts of those numbers."""
+        self._rows.set_at(rows, numbers)
+
+    def take(self, value: T) -> int:
+        """The number of a text, which is kept from now on."""
         number = self._numbers.get(value)
         if number is None:
             number = self._numbers[value] = len(self.values)
@@ -42,7 +54,7 @@ class Coded(Generic[T]):
                 self._folded = Heap()
                 for known in self.values:
                     self._folded.append(_folded(known))
-        self._rows[row] = number
+        return number
 
     def of(self, row: int) -> T:
         """The text of a row."""

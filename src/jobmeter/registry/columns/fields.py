@@ -51,7 +51,25 @@ class Fields:
                     if field[0] == kind and field not in given:
                         column.set(row, b"")
             for field, value in given.items():
-                self._put(field, row, value)
+                number = self._number(field, value)
+                if number is not None:
+                    self._columns[field].set_at((row,), (number,))
+
+    def put(self, first: int, labels: Sequence[str | None], extra: Sequence[str | None]) -> None:
+        """As ``set``, for rows from ``first`` on that never had any."""
+        for kind, texts in (("labels", labels), ("extra", extra)):
+            self._known[kind].put(first, [hash(text) if text else 0 for text in texts])
+            found: dict[Field, tuple[list[int], list[int]]] = {}
+            for row, text in enumerate(texts, first):
+                for field, value in _read(kind, text):
+                    number = self._number(field, value)
+                    if number is not None:
+                        rows, numbers = found.setdefault(field, ([], []))
+                        rows.append(row)
+                        numbers.append(number)
+            for field, (rows, numbers) in found.items():
+                if field in self._columns:
+                    self._columns[field].set_at(rows, numbers)
 
     def keeps(self, field: Field) -> bool:
         """False where a question about that field must be put to the database."""
@@ -74,24 +92,27 @@ class Fields:
         found += [number for number in sought if fits(column.values[number], operator.value, values)]
         return column.among(sorted(set(found)), count)
 
-    def _put(self, field: Field, row: int, value: bytes) -> None:
-        if field in self._left:
-            return
+    def _number(self, field: Field, value: bytes) -> int | None:
+        """The number of a value in its field's column, which there is then; None for a field that is not kept."""
         column = self._columns.get(field)
         if column is None:
-            self._more = self._more or len(self._columns) >= MOST_FIELDS
-            if self._more:
-                return
+            if field in self._left or self._more:
+                return None
+            if len(self._columns) >= MOST_FIELDS:
+                self._more = True
+                return None
             column = self._columns[field] = Coded(b"", self._room)
             self._odd[field] = []
         before = len(column.values)
-        column.set(row, value)
-        if len(column.values) > before:
+        number = column.take(value)
+        if number == before:
             self._values += 1
             if is_odd(value):
-                self._odd[field].append(before)
-            if len(value) > MOST_BYTES or before * 2 > MOST_VALUES or self._values > MOST_VALUES:
+                self._odd[field].append(number)
+            if len(value) > MOST_BYTES or number * 2 > MOST_VALUES or self._values > MOST_VALUES:
                 self._leave(field)
+                return None
+        return number
 
     def _leave(self, field: Field) -> None:
         self._values -= len(self._columns.pop(field).values) - 1

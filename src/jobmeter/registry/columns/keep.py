@@ -106,34 +106,40 @@ class Keeper:
             table = Table(count + count // 8)
             names = table.names["name"]
             each = sa.select(jobs.c.name).distinct().order_by(jobs.c.name)
-            numbers = {row.name: names.take(row.name) for row in self._rows(connection, each)}
+            numbers = {row.name: names.take(row.name) for some in self._rows(connection, each) for row in some}
             everything = sa.select(*_KNOWN).order_by(jobs.c.id)
-            table.load((Known._make(row) for row in self._rows(connection, everything)), numbers)
+            for some in self._rows(connection, everything):
+                table.load([Known._make(row) for row in some], numbers)
         for name in NAMES:
             table.names[name].settle()
         if not self._stopped.is_set():
             with self._lock:
                 self._table, self._mark = table, mark
 
-    def _rows(self, connection: sa.Connection, question: sa.Select[Any]) -> Iterator[sa.Row[Any]]:
+    def _rows(self, connection: sa.Connection, question: sa.Select[Any]) -> Iterator[Sequence[sa.Row[Any]]]:
         result = connection.execution_options(yield_per=_CHUNK).execute(question)
         for some in result.partitions():
             if self._stopped.is_set():
                 return
-            yield from some
+            yield some
 
     def _current(self, connection: sa.Connection) -> Table | None:
         """The columns as that transaction sees the jobs. None where they have to be read anew."""
-        table, self._table = self._table, None
+        table = self._table
         if table is None:
             return None
-        # Whatever fails from here on leaves no columns that are half true.
-        changed, mark = changes.since(connection, self._mark)
-        if changed is None or table.wasteful:
-            self._due.set()
-            return None
-        _apply(connection, table, changed)
-        self._table, self._mark = table, mark
+        try:
+            changed, mark = changes.since(connection, self._mark)
+            if changed is None or table.wasteful:
+                self._table = None
+                self._due.set()
+                return None
+            _apply(connection, table, changed)
+        except BaseException:
+            # No columns rather than some that are half true.
+            self._table = None
+            raise
+        self._mark = mark
         return table
 
     @contextmanager

@@ -73,6 +73,10 @@ class Names:
         """Give a row the text of that number."""
         self._rows[row] = number
 
+    def put(self, row: int, numbers: Sequence[int]) -> None:
+        """Give the rows from ``row`` on the texts of those numbers."""
+        self._rows.put(row, numbers)
+
     def of(self, row: int) -> str:
         """The text of a row."""
         return self._texts[int(self._rows[row])].decode()

@@ -78,14 +78,20 @@ class Table:
             self.names["name"].set(row, numbers["name"][job.name])
             self._set(row, job)
 
-    def load(self, jobs: Iterable[Known], names: Mapping[str, int]) -> None:
-        """As ``put`` into a new table, for all jobs in the order of their ids; ``names`` gives the numbers of names."""
-        for job in jobs:
-            number = self.names["id"].take(job.id)
-            row = self._new_row(number)
-            self.names["id"].set(row, number)
-            self.names["name"].set(row, names[job.name])
-            self._set(row, job)
+    def load(self, jobs: Sequence[Known], names: Mapping[str, int]) -> None:
+        """As ``put`` into a new table, in the order of ids; ``names`` gives the numbers of names."""
+        columns = dict(zip(Known._fields, zip(*jobs, strict=True), strict=True))
+        first = self.count
+        numbers = [self.names["id"].take(job) for job in columns["id"]]
+        for number in numbers:
+            self._new_row(number)
+        self.names["id"].put(first, numbers)
+        self.names["name"].put(first, [names[name] for name in columns["name"]])
+        for name in (*TEXTS, *LONG):
+            self.texts[name].put(first, columns[name] if self.keeps(name) else [""] * len(jobs))
+        for name in TIMES:
+            self.times[name].put(first, [UNKNOWN if value is None else value for value in columns[name]])
+        self.fields.put(first, columns["labels"], columns["extra"])
 
     def see(self, seen: Iterable[Sequence[Any]]) -> list[Key]:
         """Take over ``SEEN`` of these jobs; gives the keys of those that there are not."""

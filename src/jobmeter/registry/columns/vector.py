@@ -1,5 +1,6 @@
 """Arrays that grow: one value a row, rows numbered from 0."""
 
+from collections.abc import Sequence
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -26,6 +27,16 @@ class Vector(Generic[N]):
         if row >= len(self._held):
             self._reserve(row + 1)
         self._held[row] = value
+
+    def put(self, row: int, values: Sequence[int]) -> None:
+        """Set the values of the rows from ``row`` on."""
+        self._reserve(row + len(values))
+        self._held[row : row + len(values)] = values
+
+    def set_at(self, rows: Sequence[int], values: Sequence[int]) -> None:
+        """Set the values of those rows, which are in ascending order."""
+        self._reserve(rows[-1] + 1)
+        self._held[np.asarray(rows)] = values
 
     def first(self, count: int) -> NDArray[N]:
         """The values of the first ``count`` rows, as a view."""
