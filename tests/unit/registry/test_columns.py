@@ -226,6 +226,16 @@ def test_who_missed_what_is_told_no_more_reads_everything_again(two: tuple[SqlRe
         assert registry.jobs(JobFilter(), NOW).total == 1
 
 
+def test_a_copy_that_is_brought_back_is_seen_by_every_server(
+    two: tuple[SqlRegistry, SqlRegistry], tmp_path: Path
+) -> None:
+    two[0].backup(tmp_path / "copy")
+    assert two[0].delete_job("p", "first")
+    assert [one.jobs(JobFilter(), NOW).total for one in two] == [0, 0]
+    two[1].restore(tmp_path / "copy")
+    assert [one.jobs(JobFilter(), NOW).total for one in two] == [1, 1]
+
+
 def test_old_words_of_changes_go(registry: SqlRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes, "KEEP_SECONDS", -10)
     for number in range(80):
