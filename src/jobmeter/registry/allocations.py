@@ -11,13 +11,17 @@ from jobmeter.registry.schema import allocations
 from jobmeter.registry.statements import chunks
 
 
-def merge_allocations(connection: sa.Connection, fresh: Sequence[tuple[DeviceKey, Interval]], gap_ms: int) -> None:
+def merge_allocations(
+    connection: sa.Connection, fresh: Sequence[tuple[DeviceKey, Interval]], gap_ms: int
+) -> list[Change]:
     """Join intervals with the stored ones of the same keys; writes nothing when they say nothing new.
+
+    Gives what changed.
 
     The caller has written the rows of the jobs in the same transaction: their locks keep others from the same keys.
     """
     if not fresh:
-        return
+        return []
     changes = join(_stored(connection, sorted({key for key, _ in fresh})), fresh, gap_ms)
     inserted = [_row(change) for change in changes if change.keep.row is None]
     widened = [
@@ -38,6 +42,7 @@ def merge_allocations(connection: sa.Connection, fresh: Sequence[tuple[DeviceKey
         connection.execute(_WIDEN, widened)
     if dropped:
         connection.execute(_DROP, dropped)
+    return changes
 
 
 def _stored(connection: sa.Connection, keys: Sequence[DeviceKey]) -> Mapping[DeviceKey, list[Interval]]:

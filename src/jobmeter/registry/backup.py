@@ -20,6 +20,7 @@ import msgspec
 import sqlalchemy as sa
 
 from jobmeter.errors import ConflictError, InvalidRequestError, UnavailableError
+from jobmeter.registry import changes
 from jobmeter.registry.database import SQLITE, Database
 from jobmeter.registry.migrate import HEAD, KNOWN, migrate
 from jobmeter.registry.schema import TABLES, allocations, events, jobs, keys, nodes
@@ -174,6 +175,7 @@ def _fill(database: Database, rows: Iterator[_Row]) -> None:
             if name not in tables:
                 raise InvalidRequestError(f"the backup has a table {name[:64]!r} that there is not", "directory")
             _insert(connection, tables[name], (row for _, row in group))
+        changes.tell(connection, everything=True)
         if database.kind != SQLITE:
             for table in (allocations, events):
                 highest = sa.select(sa.func.coalesce(sa.func.max(table.c.id), 0) + 1).scalar_subquery()

@@ -82,7 +82,7 @@ class Registry(Protocol):
         ...
 
     def jobs(self, question: JobFilter, now_ms: int) -> JobPage:
-        """One page of jobs; a total of 10,000 or more may be some seconds old.
+        """One page of jobs, and exactly how many there are: both as they are when asked, whoever wrote last.
 
         The state of a job that nobody recorded is derived: Running if sampled in the last 5 minutes, else Succeeded.
         """
@@ -130,7 +130,10 @@ class Registry(Protocol):
         ...
 
     def retention(self, project: str) -> Retention:
-        """How long a project's samples are kept: its own setting, else the server's."""
+        """How long a project's samples are kept: its own setting, else the server's.
+
+        What another process set may be seen a second late.
+        """
         ...
 
     def set_retention(self, project: str, retention: Retention | None) -> None:

@@ -68,7 +68,7 @@ def _condition(one: Condition, now_ms: int) -> _Found:
 
 
 def _of_text(one: Condition, text: sa.ColumnElement[str]) -> _Found:
-    values = _texts(one)
+    values = text_values(one)
     if one.operator is Operator.CONTAINS:
         return sa.or_(sa.false(), *(contains_folded(text, value) for value in values))
     return text.not_in(values) if one.operator is Operator.NOT_IN else text.in_(values)
@@ -78,7 +78,7 @@ def _of_node(one: Condition) -> _Found:
     if one.operator is Operator.CONTAINS:
         raise _wrong("a node is compared by its whole name")
     same_job = sa.and_(replicas.c.project == _column.project, replicas.c.job == _column.id)
-    there = sa.exists().where(same_job, replicas.c.node.in_(_texts(one)))
+    there = sa.exists().where(same_job, replicas.c.node.in_(text_values(one)))
     return sa.not_(there) if one.operator is Operator.NOT_IN else there
 
 
@@ -93,11 +93,11 @@ def _of_label(one: Condition, name: str) -> _Found:
 def _of_extra(one: Condition, dialect: str, key: str) -> _Found:
     values: Sequence[str | int | None]
     if one.operator is Operator.BETWEEN:
-        values = _numbers(one)
+        values = number_values(one)
     elif one.operator is Operator.CONTAINS:
-        values = [value.casefold() for value in _texts(one)]
+        values = [value.casefold() for value in text_values(one)]
     else:
-        values = _texts(one)
+        values = text_values(one)
     operator = "in" if one.operator is Operator.NOT_IN else one.operator.value
     fits = sa.func.jobmeter_meets(
         _column.extra, dialect, key, operator, msgspec.json.encode(values).decode(), type_=sa.Boolean()
@@ -110,7 +110,7 @@ def _of_number(one: Condition, number: sa.ColumnElement[int]) -> _Found:
     # A time that is not known is -1.
     known = number >= 0
     if one.operator is Operator.BETWEEN:
-        low, high = _numbers(one)
+        low, high = number_values(one)
         bounds = [known]
         if low is not None:
             bounds.append(number >= low)
@@ -119,7 +119,7 @@ def _of_number(one: Condition, number: sa.ColumnElement[int]) -> _Found:
         return sa.and_(*bounds)
     if one.operator is Operator.CONTAINS:
         raise _wrong(f"{_shown(one)} is a number: it contains nothing")
-    values = _numbers(one)
+    values = number_values(one)
     if None in values:
         raise _wrong(f"{_shown(one)} is compared with whole numbers")
     if one.operator is Operator.NOT_IN:
@@ -127,7 +127,8 @@ def _of_number(one: Condition, number: sa.ColumnElement[int]) -> _Found:
     return sa.and_(known, number.in_(values))
 
 
-def _texts(one: Condition) -> list[str]:
+def text_values(one: Condition) -> list[str]:
+    """The texts that a condition names, as they are stored. Raises InvalidRequestError for what is none."""
     if one.operator is Operator.BETWEEN:
         raise _wrong(f"{_shown(one)} is a text: it lies between nothing")
     if None in one.values:
@@ -135,7 +136,8 @@ def _texts(one: Condition) -> list[str]:
     return [clean(str(value)) for value in one.values]
 
 
-def _numbers(one: Condition) -> list[int | None]:
+def number_values(one: Condition) -> list[int | None]:
+    """The numbers that a condition names, within 64 bits. Raises InvalidRequestError for what is none."""
     if any(isinstance(value, str) for value in one.values):
         raise _wrong(f"{_shown(one)} is compared with whole numbers")
     return [max(-_INT64, min(value, _INT64)) if isinstance(value, int) else None for value in one.values]

@@ -12,6 +12,7 @@ replacement character.
 
 import sqlite3
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -81,17 +82,25 @@ def _label(labels: str | None, name: str) -> str | None:
 
 def _meets(extra: str | None, dialect: str, key: str, operator: str, values: str) -> bool:
     raw = _EXTRA.decode(extra).get(dialect, {}).get(key) if extra else None
-    if raw is None:
-        return False
-    value, given = msgspec.json.decode(raw), _VALUES.decode(values)
+    return raw is not None and fits(bytes(raw), operator, _VALUES.decode(values))
+
+
+def fits(raw: bytes, operator: str, given: Sequence[Any]) -> bool:
+    """Whether the JSON of a field fits: ``jobmeter_meets`` for one that is there, its values already folded."""
+    value = msgspec.json.decode(raw)
     if operator == "between":
         low, high = given
         return _is_number(value) and (low is None or value >= low) and (high is None or value <= high)
-    texts = _texts(value, bytes(raw))
+    texts = _texts(value, raw)
     if operator == "contains":
         folded = [text.casefold() for text in texts]
         return any(part in text for text in folded for part in given)
     return any(text in given for text in texts)
+
+
+def is_odd(raw: bytes) -> bool:
+    """Whether equality with a text cannot be told from the JSON alone: a list, or a text with an escape in it."""
+    return raw[:1] in b"[{" or b"\\" in raw
 
 
 def _texts(value: object, raw: bytes) -> list[str]:

@@ -11,6 +11,7 @@ from jobmeter.model.time import TimeRange
 from jobmeter.registry.jobs import natural
 from jobmeter.registry.rows import ALIVE_MS, allocation_of, job_of, replica_of
 from jobmeter.registry.schema import SAMPLED, allocations, jobs, projects, replicas
+from jobmeter.registry.statements import chunks
 
 _Key = tuple[str, str]
 
@@ -19,7 +20,25 @@ def group_views(
     connection: sa.Connection, names: frozenset[str] | None, group: str, span: TimeRange, now_ms: int
 ) -> list[JobView]:
     """See ``Registry.group_jobs``."""
-    conditions = _conditions(names, group, span)
+    return _views(connection, _conditions(names, group, span), span, now_ms)
+
+
+def views_of(connection: sa.Connection, keys: Iterable[_Key], span: TimeRange, now_ms: int) -> list[JobView]:
+    """As ``group_views``, for the jobs of those keys."""
+    ids: dict[str, list[str]] = defaultdict(list)
+    for project, job in keys:
+        ids[project].append(job)
+    return [
+        view
+        for project in sorted(ids)
+        for some in chunks(sorted(ids[project]))
+        for view in _views(connection, (jobs.c.project == project, jobs.c.id.in_(some)), span, now_ms)
+    ]
+
+
+def _views(
+    connection: sa.Connection, conditions: Sequence[sa.ColumnElement[bool]], span: TimeRange, now_ms: int
+) -> list[JobView]:
     heads = [job_of(row, now_ms) for row in connection.execute(sa.select(jobs).where(*conditions))]
     places = {(head.project, head.id): head for head in heads}
     members = _by_job(connection.execute(_parts(replicas, conditions)))

@@ -34,12 +34,14 @@ class Interval:
 class Change:
     """What joining means for the stored rows.
 
-    ``keep`` is new (``row`` None) or widens that row; the rows of ``drop`` went into it.
+    ``keep`` is new (``row`` None) or widens that row; the rows of ``drop`` went into it. ``newest`` says that no other
+    interval of the key begins after it.
     """
 
     key: DeviceKey
     keep: Interval
     drop: tuple[int, ...] = ()
+    newest: bool = True
 
 
 def join(
@@ -69,11 +71,11 @@ def join(
 def _changes(
     key: DeviceKey, current: Iterable[Interval], stored: Iterable[Interval], touched: set[int]
 ) -> Iterable[Change]:
-    before = set(stored)
+    before, last = set(stored), max((held.start for held in current), default=0)
     drop = touched - {held.row for held in current if held.row is not None}
     fresh = [held for held in current if held not in before]
     for number, held in enumerate(fresh):
-        yield Change(key, held, tuple(sorted(drop)) if number == 0 else ())
+        yield Change(key, held, tuple(sorted(drop)) if number == 0 else (), held.start == last)
 
 
 def _meet(one: Interval, other: Interval, gap_ms: int) -> bool:

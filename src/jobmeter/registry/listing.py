@@ -1,13 +1,12 @@
-"""One page of jobs out of a million: each filter and each order reads its own index.
+"""One page of jobs from the database: each filter and each order reads its own index.
 
 A filter with several members (projects, states, types, ...) becomes one *branch* for each combination, a question of
 equalities alone, which one index answers in order; the branches are disjoint, so their first rows are merged and
 their counts added. Where there would be too many branches, the database is asked in one piece. Keys are found first,
-whole rows are read for the page alone. Counting is what costs: a large total is remembered for a few seconds.
+whole rows are read for the page alone. A registry of very many jobs is listed from memory instead, see ``listings``.
 """
 
 import math
-import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -26,10 +25,6 @@ from jobmeter.registry.rows import ALIVE_MS, job_of
 from jobmeter.registry.schema import SAMPLED, jobs
 
 MAX_BRANCHES = 64
-LARGE_TOTAL = 10_000
-"""Totals from here on are remembered."""
-REMEMBER_MS = 10_000
-MOST_TOTALS = 1_000
 
 _Condition = sa.ColumnElement[bool]
 _column = jobs.c
@@ -68,53 +63,29 @@ class _Branch:
         return _Branch((*self.page, *other.page), (*self.counted, *other.counted), but_for)
 
 
-class Totals:
-    """How many jobs matched a question a moment ago, where there were many. Safe to use from any thread."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._known: dict[JobFilter, tuple[int, int]] = {}
-
-    def get(self, question: JobFilter, now_ms: int) -> int | None:
-        """The remembered number; None when it must be counted."""
-        with self._lock:
-            total, moment = self._known.get(_unpaged(question), (0, 0))
-        return total if 0 <= now_ms - moment < REMEMBER_MS else None
-
-    def put(self, question: JobFilter, now_ms: int, total: int) -> None:
-        """Remember a large number."""
-        if total >= LARGE_TOTAL:
-            with self._lock:
-                if len(self._known) >= MOST_TOTALS:
-                    self._known.clear()
-                self._known[_unpaged(question)] = (total, now_ms)
-
-
-def list_jobs(connection: sa.Connection, question: JobFilter, now_ms: int, totals: Totals) -> JobPage:
-    """See ``Registry.jobs``. Raises InvalidRequestError for a sort that is none of ``SORTS`` or a negative page."""
+def check(question: JobFilter, now_ms: int) -> None:
+    """Raises InvalidRequestError for a sort that is none of ``SORTS``, a negative page or a condition that is none."""
     if question.sort not in SORTS:
         raise InvalidRequestError(f"sort {question.sort[:64]!r} is none of {', '.join(SORTS)}", "sort")
     for field in ("offset", "limit"):
         if not 0 <= getattr(question, field) < 2**31:
             raise InvalidRequestError(f"{field} must be from 0 to 2147483647", field)
+    conditions(question.conditions, now_ms)
+
+
+def list_jobs(connection: sa.Connection, question: JobFilter, now_ms: int) -> JobPage:
+    """See ``Registry.jobs``. The caller has checked the question."""
     if question.sort == "state":
-        return _by_state(connection, question, now_ms, totals)
+        return _by_state(connection, question, now_ms)
     branches = _branches(connection, question, now_ms)
-    total = totals.get(question, now_ms)
-    if total is None:
-        total = sum(_count(connection, branch) for branch in branches)
-        totals.put(question, now_ms, total)
+    total = sum(_count(connection, branch) for branch in branches)
     if question.offset >= total or not question.limit:
         return JobPage([], total)
     rows = connection.execute(_page(question, branches, now_ms))
     return JobPage([job_of(row, now_ms) for row in rows], total)
 
 
-def _unpaged(question: JobFilter) -> JobFilter:
-    return msgspec.structs.replace(question, sort="created", descending=True, offset=0, limit=0)
-
-
-def _by_state(connection: sa.Connection, question: JobFilter, now_ms: int, totals: Totals) -> JobPage:
+def _by_state(connection: sa.Connection, question: JobFilter, now_ms: int) -> JobPage:
     # A derived state has no index to sort by, but each single state is one to filter by.
     found: list[Job] = []
     total = 0
@@ -127,7 +98,7 @@ def _by_state(connection: sa.Connection, question: JobFilter, now_ms: int, total
             offset=max(0, question.offset - total),
             limit=question.limit - len(found),
         )
-        page = list_jobs(connection, part, now_ms, totals)
+        page = list_jobs(connection, part, now_ms)
         found.extend(page.jobs)
         total += page.total
     return JobPage(found, total)

@@ -1,4 +1,4 @@
-"""What was read of jobs that are asked for again and again, kept for a second: every question needs some of it."""
+"""What was read of a job or project that is asked for again and again, kept for a second: each question needs it."""
 
 import threading
 import time

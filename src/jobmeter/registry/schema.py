@@ -137,6 +137,7 @@ replicas = Table(
     Column("last_sample", BigInteger),
     ForeignKeyConstraint(["project", "job"], ["jobs.project", "jobs.id"], ondelete="CASCADE"),
 )
+Index("replicas_node", replicas.c.node, replicas.c.project, replicas.c.job)
 
 allocations = Table(
     "allocations",
@@ -197,6 +198,17 @@ Index("events_job", events.c.job, events.c.time, events.c.id, events.c.project)
 Index("events_node", events.c.node, events.c.time, events.c.id, events.c.project)
 Index("events_project", events.c.project, events.c.time, events.c.id)
 
+# One row a transaction that wrote jobs, see ``changes``: never empty, and in no backup.
+job_changes = Table(
+    "job_changes",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("transaction", BigInteger, nullable=False),
+    Column("written", BigInteger, nullable=False),
+    Column("told", text, nullable=False),
+    sqlite_autoincrement=True,
+)
+
 keys = Table(
     "keys",
     metadata,
@@ -215,4 +227,4 @@ Index("keys_token", keys.c.token_hash, unique=True)
 Index("keys_access_key", keys.c.access_key_id, unique=True)
 
 TABLES = (projects, jobs, replicas, allocations, nodes, events, keys)
-"""Every table, those that others point at first."""
+"""Every table that a backup holds, those that others point at first."""

@@ -4,23 +4,22 @@ import threading
 from collections.abc import Iterable, Sequence
 from copy import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import cast
 
 from jobmeter.model.event import EventFilter, EventPage
 from jobmeter.model.job import Allocation, Job, JobFilter, JobPage, JobSize, JobView, Node, Project
 from jobmeter.model.record import Records
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import DAY, SECOND, TimeRange
-from jobmeter.registry import backup, events, groups, jobs, keys, listing, nodes, observe, projects, schema, sizes
+from jobmeter.registry import backup, changes, events, jobs, keys, nodes, observe, projects, schema, sizes
 from jobmeter.registry import records as recording
 from jobmeter.registry import rows as rows_
 from jobmeter.registry.base import Observation, Registry, StoredKey
-from jobmeter.registry.database import Database, NoDatabase
+from jobmeter.registry.database import SQLITE, Database, NoDatabase
+from jobmeter.registry.held import Held
+from jobmeter.registry.listings import Listings
 from jobmeter.registry.migrate import migrate
 from jobmeter.registry.recent import Recent
-
-if TYPE_CHECKING:
-    import sqlalchemy as sa
 
 
 class SqlRegistry(Registry):
@@ -30,9 +29,11 @@ class SqlRegistry(Registry):
         """Take over a database and bring its tables up to date. ``retention`` serves projects without their own."""
         self._database = database
         self._retention = retention
-        self._totals = listing.Totals()
-        self._heads: Recent[Sequence[sa.Row[Any]]] = Recent()
+        self._listings = Listings(database)
+        self._heads: Recent[list[Job]] = Recent()
+        self._retentions: Recent[Retention] = Recent()
         self._views: Recent[list[JobView]] = Recent()
+        self._held = Held(alone=database.kind == SQLITE)
         self._counting = threading.Lock()
         self._events_dropped = 0
         migrate(database)
@@ -49,6 +50,8 @@ class SqlRegistry(Registry):
             happened = recording.merge_jobs(connection, project, prepared, now_ms) if prepared else []
             nodes.merge_nodes(connection, rows)
             dropped = events.add_events(connection, happened + told)
+            changes.tell(connection, recorded=((project, entry.record.job_id) for entry in prepared))
+        self._held.forget((project, record.job_id) for record in records.jobs)
         self._written({record.job_id for record in records.jobs}, dropped)
         return len(records.jobs) + len(records.nodes) + len(records.events)
 
@@ -56,8 +59,10 @@ class SqlRegistry(Registry):
         """See ``Registry.observe``."""
         if observations:
             with self._database.write() as connection:
-                happened = observe.observe(connection, observations, now_ms)
+                happened, learned = observe.observe(connection, observations, now_ms, self._held)
                 dropped = events.add_events(connection, happened)
+                changes.tell(connection, seen=((seen.project, seen.job) for seen in observations if seen.job))
+            self._held.commit(learned)
             self._written({seen.job for seen in observations}, dropped)
 
     def events(self, question: EventFilter) -> EventPage:
@@ -88,8 +93,12 @@ class SqlRegistry(Registry):
 
     def jobs(self, question: JobFilter, now_ms: int) -> JobPage:
         """See ``Registry.jobs``."""
-        with self._database.read() as connection:
-            return listing.list_jobs(connection, question, now_ms, self._totals)
+        return self._listings.jobs(question, now_ms)
+
+    @property
+    def ready(self) -> bool:
+        """Whether listings are answered from memory now."""
+        return self._listings.ready
 
     def projects(self, names: frozenset[str] | None, now_ms: int) -> list[Project]:
         """See ``Registry.projects``."""
@@ -116,21 +125,22 @@ class SqlRegistry(Registry):
         self, projects: frozenset[str] | None, resource_group: str, span: TimeRange, now_ms: int
     ) -> list[JobView]:
         """See ``Registry.group_jobs``."""
-        with self._database.read() as connection:
-            return groups.group_views(connection, projects, resource_group, span, now_ms)
+        return self._listings.group_jobs(projects, resource_group, span, now_ms)
 
     def job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job]:
         """See ``Registry.job_head``."""
-        rows, generation = self._heads.get(job, projects)
-        if rows is None:
+        asked = (projects, now_ms // SECOND)
+        heads, generation = self._heads.get(job, asked)
+        if heads is None:
             with self._database.read() as connection:
-                rows = jobs.job_rows(connection, projects, job)
-            self._heads.put(job, projects, rows, generation)
-        return [rows_.job_of(row, now_ms) for row in rows]
+                heads = [rows_.job_of(row, now_ms) for row in jobs.job_rows(connection, projects, job)]
+            self._heads.put(job, asked, heads, generation)
+        return list(heads)
 
     def _written(self, changed: set[str], dropped: int = 0) -> None:
         with self._counting:
             self._events_dropped += dropped
+        self._listings.written()
         self._heads.written(changed)
         self._views.written(changed)
 
@@ -145,6 +155,8 @@ class SqlRegistry(Registry):
         """See ``Registry.delete_job``."""
         with self._database.write() as connection:
             found = jobs.forget_job(connection, project, job)
+            changes.tell(connection, recorded=[(project, job)])
+        self._held.forget([(project, job)])
         self._written({job})
         return found
 
@@ -155,13 +167,18 @@ class SqlRegistry(Registry):
 
     def retention(self, project: str) -> Retention:
         """See ``Registry.retention``."""
-        with self._database.read() as connection:
-            return nodes.project_retention(connection, project) or self._retention
+        kept, generation = self._retentions.get(project, None)
+        if kept is None:
+            with self._database.read() as connection:
+                kept = nodes.project_retention(connection, project) or self._retention
+            self._retentions.put(project, None, kept, generation)
+        return kept
 
     def set_retention(self, project: str, retention: Retention | None) -> None:
         """See ``Registry.set_retention``."""
         with self._database.write() as connection:
             nodes.set_project_retention(connection, project, retention)
+        self._retentions.written([project])
 
     def add_key(self, key: StoredKey) -> None:
         """See ``Registry.add_key``."""
@@ -200,15 +217,19 @@ class SqlRegistry(Registry):
     def restore(self, directory: Path) -> None:
         """See ``Registry.restore``."""
         backup.restore(self._database, directory)
+        self._held.clear()
         self._heads.clear()
         self._views.clear()
+        self._retentions.clear()
 
     def in_memory(self) -> Registry:
         """See ``Registry.in_memory``."""
         twin = copy(self)
         twin._database = cast("Database", NoDatabase())  # noqa: SLF001 - it is one of these
+        twin._listings = cast("Listings", NoDatabase())  # noqa: SLF001
         return twin
 
     def close(self) -> None:
         """See ``Registry.close``."""
+        self._listings.close()
         self._database.close()

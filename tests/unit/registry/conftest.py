@@ -135,6 +135,13 @@ def other_postgresql_url(postgresql: str) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
+def other_module_postgresql_url(postgresql: str) -> Iterator[str]:
+    """As ``module_postgresql_url``, a second one."""
+    with _fresh(postgresql) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
 def module_postgresql_url(postgresql: str) -> Iterator[str]:
     """As ``postgresql_url``, one for all tests of a module."""
     with _fresh(postgresql) as url:

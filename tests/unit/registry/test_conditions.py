@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from tests.registries import settle
 
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.job import Condition, Job, JobFilter, JobState, Operator
 from jobmeter.model.record import JobRecord, Records, ReplicaRecord
 from jobmeter.model.retention import Retention
+from jobmeter.registry import listings
 from jobmeter.registry.base import Observation, Registry
 from jobmeter.registry.open import open_registry
 
@@ -82,15 +84,20 @@ def fill(registry: Registry) -> None:
             )  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+@pytest.fixture(scope="module", params=["sqlite", "postgresql", "sqlite-columns", "postgresql-columns"])
 def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
-    if request.param == "sqlite":
+    kind, _, columns = request.param.partition("-")
+    if kind == "sqlite":
         url = f"sqlite:///{tmp_path_factory.mktemp('conditions') / 'registry.db'}"
     else:
-        url = request.getfixturevalue("module_postgresql_url")
+        url = request.getfixturevalue("other_module_postgresql_url" if columns else "module_postgresql_url")
     registry = open_registry(url, Retention())
     fill(registry)
-    yield registry
+    with pytest.MonkeyPatch.context() as patch:
+        if columns:
+            patch.setattr(listings, "LARGE", 0)
+            settle(registry)
+        yield registry
     registry.close()
 
 

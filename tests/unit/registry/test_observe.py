@@ -1,15 +1,22 @@
 """What samples prove, on both databases."""
 
 import threading
+from collections.abc import Iterator
 from itertools import permutations
+from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from jobmeter.model.event import EventFilter
 from jobmeter.model.job import AllocationSource, JobFilter, JobState
-from jobmeter.model.record import JobRecord, Records, ReplicaRecord
+from jobmeter.model.record import AllocationRecord, JobRecord, Records, ReplicaRecord
 from jobmeter.model.retention import Retention
 from jobmeter.registry.base import Observation, Registry
+from jobmeter.registry.database import Database
 from jobmeter.registry.open import open_registry
+from jobmeter.registry.sql import SqlRegistry
 
 NOW = 1_790_000_000_000
 MINUTE = 60_000
@@ -136,3 +143,59 @@ def test_two_writers_at_once_lose_nothing(url: str) -> None:
         assert [(a.start, a.end) for a in opened[0].allocations("default", f"j{job}")] == [(NOW, NOW + 29_500)]
     for registry in opened:
         registry.close()
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[tuple[SqlRegistry, SqlRegistry]]:
+    """Two registries that are told the same."""
+    first, second = (SqlRegistry(Database(f"sqlite:///{tmp_path / name}"), Retention()) for name in ("one", "two"))
+    yield first, second
+    first.close()
+    second.close()
+
+
+steps = st.lists(
+    st.tuples(st.sampled_from(("a", "b")), st.integers(0, 40), st.integers(0, 3), st.sampled_from(("gpu0", "gpu1"))),
+    max_size=6,
+)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(batches=st.lists(st.one_of(steps, st.sampled_from(("delete", "record"))), max_size=8))
+def test_what_is_remembered_of_devices_changes_nothing(
+    pair: tuple[SqlRegistry, SqlRegistry], batches: list[list[tuple[str, int, int, str]] | str]
+) -> None:
+    for job in "ab":
+        for one in pair:
+            one.delete_job("default", job)
+    for batch in batches:
+        pair[1]._held.clear()
+        for one in pair:
+            if batch == "delete":
+                one.delete_job("default", "a")
+            elif isinstance(batch, str):
+                held = AllocationRecord(replica="w", node="n", device="gpu0", start=NOW - 1000, source="import")
+                one.record("default", Records(jobs=[JobRecord(job_id="a", allocations=[held])]), NOW)
+            else:
+                one.observe(
+                    [
+                        seen(NOW + minute * MINUTE, NOW + (minute + long) * MINUTE, job=job, device=name)
+                        for job, minute, long, name in batch
+                    ],
+                    NOW,
+                )
+        for job in "ab":
+            wanted = EventFilter(jobs=(job,))
+            views, happened = zip(*((one.job(None, job, NOW), one.events(wanted)) for one in pair), strict=True)
+            assert views[0] == views[1]
+            assert happened[0] == happened[1]
+
+
+def test_a_row_that_went_behind_our_back_is_made_again(registry: Registry) -> None:
+    assert isinstance(registry, SqlRegistry)
+    for minute in range(3):
+        registry.observe([seen(NOW + minute * MINUTE, NOW + (minute + 1) * MINUTE, job="a", device="gpu0")], NOW)
+    with registry._database.write() as connection:
+        connection.exec_driver_sql("DELETE FROM allocations")
+    registry.observe([seen(NOW + 200_000, NOW + 240_000, job="a", device="gpu0")], NOW)
+    assert [(one.start, one.end) for one in registry.allocations("default", "a")] == [(NOW + 200_000, NOW + 240_000)]

@@ -11,11 +11,13 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from tests.registries import settle
 
 from jobmeter.errors import ConfigurationError, UnavailableError
-from jobmeter.model.job import JobFilter
+from jobmeter.model.job import Condition, JobFilter, Operator
 from jobmeter.model.record import JobRecord, Records
 from jobmeter.model.retention import Retention
+from jobmeter.registry import listings
 from jobmeter.registry.base import Registry
 from jobmeter.registry.database import Database
 from jobmeter.registry.migrate import HEAD, KNOWN
@@ -82,6 +84,33 @@ def test_a_database_of_the_first_version_is_brought_up_to_date(url: str) -> None
     assert [node.resource_group for node in registry.nodes(None)] == [""]
     registry.record("p", Records(jobs=[JobRecord(job_id="old", extra={"foas": {"a": 1}})]), 7)
     assert registry.job_head(None, "old", 7)[0].extra == {"foas": {"a": 1}}
+    registry.close()
+
+
+def test_a_database_of_the_second_version_is_brought_up_to_date(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = Database(url)
+    config = Config()
+    config.set_main_option("script_location", "jobmeter.registry:migrations")
+    with database.write() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0002")
+        connection.execute(
+            sa.text(
+                "INSERT INTO jobs (project, id, recorded, noticed, labels) "
+                "VALUES ('p', 'old', true, 5, '{\"a\":\"b\"}')"
+            )
+        )
+        connection.execute(
+            sa.text("INSERT INTO replicas (project, job, name, attempt, node) VALUES ('p', 'old', 'w', 0, 'n')")
+        )
+    database.close()
+    monkeypatch.setattr(listings, "LARGE", 0)
+    registry = open_registry(url, Retention())
+    settle(registry)
+    registry.record("p", Records(jobs=[JobRecord(job_id="new", labels={"a": "c"})]), 7)
+    for field, value, wanted in (("labels.a", "b", ["old"]), ("labels.a", "c", ["new"]), ("node", "n", ["old"])):
+        question = JobFilter(conditions=(Condition(field, Operator.IN, (value,)),))
+        assert [job.id for job in registry.jobs(question, 7).jobs] == wanted
     registry.close()
 
 

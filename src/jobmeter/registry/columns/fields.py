@@ -1,0 +1,139 @@
+"""Labels, and the fields of dialects, as columns: the JSON of each value, its distinct ones kept once."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+import numpy as np
+
+from jobmeter.model.job import Operator
+from jobmeter.registry.columns.coded import Coded, Mask
+from jobmeter.registry.columns.vector import Vector
+from jobmeter.registry.functions import fits, is_odd
+
+MOST_FIELDS = 200
+MOST_VALUES = 2_000_000
+"""Most distinct values of all fields together, and of those of one a half; a field with more is not kept."""
+MOST_BYTES = 512
+"""Longest value, in bytes of JSON; a field with a longer one is not kept."""
+
+Field = tuple[str, ...]
+"""``("labels", NAME)`` or ``("extra", DIALECT, KEY)``."""
+
+_LABELS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_EXTRA = msgspec.json.Decoder(dict[str, dict[str, msgspec.Raw]])
+
+
+class Fields:
+    """The values of every field by row. What it does not keep, it says."""
+
+    def __init__(self, rows: int = 0) -> None:
+        """``rows`` says for how many rows to make room."""
+        self._room = rows
+        self._columns: dict[Field, Coded[bytes]] = {}
+        self._odd: dict[Field, list[int]] = {}
+        self._left: set[Field] = set()
+        self._more = False
+        self._values = 0
+        self._known: dict[str, Vector[np.int64]] = {name: Vector(np.int64, rows) for name in ("labels", "extra")}
+
+    def set(self, row: int, labels: str | None, extra: str | None) -> None:
+        """Give a row its labels and its dialects' fields, as they are stored."""
+        for kind, text in (("labels", labels), ("extra", extra)):
+            digest = hash(text) if text else 0
+            known = self._known[kind]
+            before = known.first(row + 1)[row]
+            if before == digest:
+                continue
+            known[row] = digest
+            given = dict(_read(kind, text))
+            if before:
+                for field, column in self._columns.items():
+                    if field[0] == kind and field not in given:
+                        column.set(row, b"")
+            for field, value in given.items():
+                number = self._number(field, value)
+                if number is not None:
+                    self._columns[field].set_at((row,), (number,))
+
+    def put(self, first: int, labels: Sequence[str | None], extra: Sequence[str | None]) -> None:
+        """As ``set``, for rows from ``first`` on that never had any."""
+        for kind, texts in (("labels", labels), ("extra", extra)):
+            self._known[kind].put(first, [hash(text) if text else 0 for text in texts])
+            found: dict[Field, tuple[list[int], list[int]]] = {}
+            for row, text in enumerate(texts, first):
+                for field, value in _read(kind, text):
+                    number = self._number(field, value)
+                    if number is not None:
+                        rows, numbers = found.setdefault(field, ([], []))
+                        rows.append(row)
+                        numbers.append(number)
+            for field, (rows, numbers) in found.items():
+                if field in self._columns:
+                    self._columns[field].set_at(rows, numbers)
+
+    def keeps(self, field: Field) -> bool:
+        """False where a question about that field must be put to the database."""
+        return field in self._columns or not (self._more or field in self._left)
+
+    def meeting(self, field: Field, operator: Operator, values: Sequence[str | int | None], count: int) -> Mask:
+        """Which of the first rows have a value that fits; ``values`` as ``functions.fits`` takes them."""
+        column = self._columns.get(field)
+        if column is None:
+            return np.zeros(count, np.bool_)
+        texts = [value for value in values if isinstance(value, str)]
+        sought: Iterable[int] = range(1, len(column.values))
+        found: list[int] = []
+        if operator is Operator.IN:
+            # What is equal is found by its JSON, without looking at each: a text, or a number as it is written.
+            found = column.known(form for value in texts for form in _forms(value))
+            sought = self._odd[field]
+        elif operator is Operator.CONTAINS:
+            sought = {*column.holding(texts), *self._odd[field]} - {0}
+        found += [number for number in sought if fits(column.values[number], operator.value, values)]
+        return column.among(sorted(set(found)), count)
+
+    def _number(self, field: Field, value: bytes) -> int | None:
+        """The number of a value in its field's column, which there is then; None for a field that is not kept."""
+        column = self._columns.get(field)
+        if column is None:
+            if field in self._left or self._more:
+                return None
+            if len(self._columns) >= MOST_FIELDS:
+                self._more = True
+                return None
+            column = self._columns[field] = Coded(b"", self._room)
+            self._odd[field] = []
+        before = len(column.values)
+        number = column.take(value)
+        if number == before:
+            self._values += 1
+            if is_odd(value):
+                self._odd[field].append(number)
+            if len(value) > MOST_BYTES or number * 2 > MOST_VALUES or self._values > MOST_VALUES:
+                self._leave(field)
+                return None
+        return number
+
+    def _leave(self, field: Field) -> None:
+        self._values -= len(self._columns.pop(field).values) - 1
+        del self._odd[field]
+        self._left.add(field)
+
+
+def _read(kind: str, text: str | None) -> Iterator[tuple[Field, bytes]]:
+    if not text:
+        return
+    if kind == "labels":
+        for name, value in _LABELS.decode(text).items():
+            yield (kind, name), bytes(value)
+        return
+    for dialect, values in _EXTRA.decode(text).items():
+        for key, value in values.items():
+            yield (kind, dialect, key), bytes(value)
+
+
+def _forms(value: str) -> Iterable[bytes]:
+    yield msgspec.json.encode(value)
+    # No text is written like a number; what else is written bare is odd.
+    if value[:1] in "-0123456789" and value:
+        yield value.encode("utf-8", "surrogatepass")

@@ -1,0 +1,79 @@
+"""A page out of the rows that match, in order, without sorting the others: pure functions over arrays."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Rows = NDArray[np.int32]
+Key = Callable[[Rows], NDArray[np.int64]]
+"""What rows are sorted by: their numbers, smaller first."""
+
+_FEW = 2048
+"""So many rows are sorted whole."""
+_MANY = 50_000
+_SAMPLE = 10_000
+_MARGIN = 300
+"""How many of the sample a value may lie off: six times what chance does to the middle one of 10,000."""
+
+
+def page(rows: Rows, keys: Sequence[Key], *, descending: bool, offset: int, limit: int) -> Rows:
+    """The rows from ``offset`` on, ``limit`` at most, in the order of the keys, the first one first.
+
+    ``descending`` turns the order of every key. Time grows with the number of rows, not with the offset.
+    """
+    total = len(rows)
+    start, stop = min(offset, total), min(offset + limit, total)
+    if not descending:
+        return _window(rows, keys, start, stop)
+    return _window(rows, keys, total - stop, total - start)[::-1]
+
+
+def _window(rows: Rows, keys: Sequence[Key], start: int, stop: int) -> Rows:
+    """Those rows that stand from ``start`` to before ``stop`` in ascending order."""
+    if start >= stop:
+        return rows[:0]
+    if not keys:
+        return rows[start:stop]
+    values = keys[0](rows)
+    if len(rows) <= _FEW or stop - start > len(rows) // 2:
+        return rows[_order(values, rows, keys[1:])][start:stop]
+    if len(rows) > _MANY:
+        near, below = _near(values, start, stop)
+        if near is not None:
+            return _window(rows[near], keys, start - below, stop - below)
+    placed = np.partition(values, (start, stop - 1))
+    first, last = placed[start], placed[stop - 1]
+    begin = start - int(np.count_nonzero(values < first))
+    lowest = rows[values == first]
+    if first == last:
+        return _window(lowest, keys[1:], begin, begin + stop - start)
+    # Whole between the values of the page's ends, which many rows may share.
+    head = _window(lowest, keys[1:], begin, len(lowest))
+    within = (values > first) & (values < last)
+    middle = rows[within]
+    middle = middle[_order(values[within], middle, keys[1:])]
+    tail = _window(rows[values == last], keys[1:], 0, stop - start - len(head) - len(middle))
+    return np.concatenate((head, middle, tail))
+
+
+def _near(values: NDArray[np.int64], start: int, stop: int) -> tuple[NDArray[np.bool_] | None, int]:
+    """Which rows may stand in the window, as a sample of all lets expect, and how many come before those.
+
+    None where the sample misleads, or leaves too many: comparing all with two values takes a tenth of placing them.
+    """
+    step = len(values) // _SAMPLE
+    sample = np.sort(values[::step])
+    first = sample[max(0, start // step - _MARGIN)] if start // step > _MARGIN else values.min()
+    place = stop // step + 1 + _MARGIN
+    last = sample[place] if place < len(sample) else values.max()
+    near = (values >= first) & (values <= last)
+    below = int(np.count_nonzero(values < first))
+    within = int(np.count_nonzero(near))
+    if below > start or below + within < stop or within > len(values) // 2:
+        return None, 0
+    return near, below
+
+
+def _order(values: NDArray[np.int64], rows: Rows, others: Sequence[Key]) -> NDArray[np.intp]:
+    return np.lexsort((*(key(rows) for key in reversed(others)), values))

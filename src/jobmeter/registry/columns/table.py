@@ -1,0 +1,184 @@
+"""Every job as a row of columns: put there, changed, taken out, found by its key."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jobmeter.registry.columns.coded import Coded, Mask
+from jobmeter.registry.columns.fields import Fields
+from jobmeter.registry.columns.names import Names
+from jobmeter.registry.columns.vector import Vector
+
+TEXTS = ("project", "type", "user", "resource_group", "workspace", "status")
+LONG = ("command", "error")
+"""Texts that are kept as long as their distinct ones are few and short enough."""
+NAMES = ("id", "name")
+TIMES = ("created_sort", "start_sort", "end_sort", "updated", "last_sample")
+SEEN = ("project", "id", "status", *TIMES)
+"""What samples alone can change of a job that there is."""
+MOST_LONG_BYTES = 64 << 20
+UNKNOWN = -(2**63)
+"""A ``last_sample`` that there is not."""
+
+Key = tuple[str, str]
+
+
+class Known(NamedTuple):
+    """What is kept of one job: the columns of ``jobs`` by these names, texts of fields as JSON."""
+
+    project: str
+    id: str
+    name: str
+    type: str
+    user: str
+    resource_group: str
+    workspace: str
+    status: str
+    command: str
+    error: str
+    labels: str | None
+    extra: str | None
+    created_sort: int
+    start_sort: int
+    end_sort: int
+    updated: int
+    last_sample: int | None
+
+
+class Table:
+    """The columns. Used by one thread at a time."""
+
+    def __init__(self, rows: int = 0) -> None:
+        """``rows`` says for how many jobs to make room."""
+        self.count = 0
+        """How many rows there are, those of jobs that are gone included."""
+        self.texts = {name: Coded("", rows) for name in (*TEXTS, *LONG)}
+        self.names = {name: Names(rows) for name in NAMES}
+        self.times: dict[str, Vector[np.int64]] = {name: Vector(np.int64, rows) for name in TIMES}
+        self.fields = Fields(rows)
+        self._there: Vector[np.bool_] = Vector(np.bool_, rows)
+        self._free: list[int] = []
+        # By the number of an id: the first of its rows, from 1; the few further ones, of other projects, beside it.
+        self._firsts: Vector[np.int32] = Vector(np.int32, rows)
+        self._further: dict[int, list[int]] = {}
+
+    @property
+    def there(self) -> Mask:
+        """Which rows are those of a job."""
+        return self._there.first(self.count)
+
+    def put(self, jobs: Sequence[Known]) -> None:
+        """Make these jobs' rows say what is known of them now."""
+        numbers = {name: self.names[name].add(getattr(job, name) for job in jobs) for name in NAMES}
+        for job in jobs:
+            row = self._row_for(numbers["id"][job.id], job.project)
+            self.names["id"].set(row, numbers["id"][job.id])
+            self.names["name"].set(row, numbers["name"][job.name])
+            self._set(row, job)
+
+    def load(self, jobs: Sequence[Known], names: Mapping[str, int]) -> None:
+        """As ``put`` into a new table, in the order of ids; ``names`` gives the numbers of names."""
+        columns = dict(zip(Known._fields, zip(*jobs, strict=True), strict=True))
+        first = self.count
+        numbers = [self.names["id"].take(job) for job in columns["id"]]
+        for number in numbers:
+            self._new_row(number)
+        self.names["id"].put(first, numbers)
+        self.names["name"].put(first, [names[name] for name in columns["name"]])
+        for name in (*TEXTS, *LONG):
+            self.texts[name].put(first, columns[name] if self.keeps(name) else [""] * len(jobs))
+        for name in TIMES:
+            self.times[name].put(first, [UNKNOWN if value is None else value for value in columns[name]])
+        self.fields.put(first, columns["labels"], columns["extra"])
+
+    def see(self, seen: Iterable[Sequence[Any]]) -> list[Key]:
+        """Take over ``SEEN`` of these jobs; gives the keys of those that there are not."""
+        missing = []
+        status, times = self.texts["status"], [self.times[name] for name in TIMES]
+        for project, job, state, *values in seen:
+            row = self.row(project, job)
+            if row is None:
+                missing.append((project, job))
+                continue
+            status.set(row, state)
+            for column, value in zip(times, values, strict=True):
+                column[row] = UNKNOWN if value is None else value
+        return missing
+
+    def drop(self, keys: Iterable[Key]) -> None:
+        """Take these jobs out, as far as they are there."""
+        for project, job in keys:
+            row = self.row(project, job)
+            if row is None:
+                continue
+            number = int(self.names["id"].numbers(self.count)[row])
+            rest = [other for other in self._rows_of(number) if other != row]
+            self._firsts[number] = rest[0] + 1 if rest else 0
+            self._further.pop(number, None)
+            if rest[1:]:
+                self._further[number] = rest[1:]
+            self._there[row] = False
+            self._free.append(row)
+
+    def row(self, project: str, job: str) -> int | None:
+        """The row of a job; None when it is not there."""
+        number = self.names["id"].number(job)
+        if number is None:
+            return None
+        projects = self.texts["project"]
+        return next((row for row in self._rows_of(number) if projects.of(row) == project), None)
+
+    def keys(self, rows: Iterable[int]) -> list[Key]:
+        """Project and id of each row."""
+        return [(self.texts["project"].of(row), self.names["id"].of(row)) for row in rows]
+
+    @property
+    def wasteful(self) -> bool:
+        """Whether ids and names that no job has any more are the larger part of those that are kept."""
+        jobs = self.count - len(self._free)
+        return any(len(held) > 2 * jobs + 10_000 for held in self.names.values())
+
+    def keeps(self, name: str) -> bool:
+        """False for a text of ``LONG`` of which there was too much."""
+        return name not in LONG or self.texts[name].size <= MOST_LONG_BYTES
+
+    def sort_values(self, name: str, rows: NDArray[np.int32]) -> NDArray[np.int64]:
+        """What rows are sorted by, for any of the columns but ``LONG``."""
+        if name in self.times:
+            return self.times[name].first(self.count)[rows]
+        held: Coded[str] | Names = self.names[name] if name in self.names else self.texts[name]
+        return held.ranks()[held.numbers(self.count)[rows]]
+
+    def _row_for(self, number: int, project: str) -> int:
+        projects = self.texts["project"]
+        for row in self._rows_of(number):
+            if projects.of(row) == project:
+                return row
+        return self._new_row(number)
+
+    def _new_row(self, number: int) -> int:
+        row = self._free.pop() if self._free else self.count
+        self.count = max(self.count, row + 1)
+        if not self._firsts.first(number + 1)[number]:
+            self._firsts[number] = row + 1
+        else:
+            self._further.setdefault(number, []).append(row)
+        self._there[row] = True
+        return row
+
+    def _rows_of(self, number: int) -> list[int]:
+        first = int(self._firsts.first(number + 1)[number])
+        if not first:
+            return []
+        return [first - 1, *self._further.get(number, ())]
+
+    def _set(self, row: int, job: Known) -> None:
+        for name in (*TEXTS, *LONG):
+            # What is too much is forgotten for good: its column then says nothing.
+            self.texts[name].set(row, getattr(job, name) if self.keeps(name) else "")
+        for name in TIMES:
+            value = getattr(job, name)
+            self.times[name][row] = UNKNOWN if value is None else value
+        self.fields.set(row, job.labels, job.extra)
