@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.registry_data import DAY_MS, MODELS, NOW, PROJECTS, fill, job_name, project_of
-from benchmarks.rows import Row
+from benchmarks.row import Better, Row
 from jobmeter.model.event import EventFilter
 from jobmeter.model.job import Condition, JobFilter, JobState, Operator
 from jobmeter.model.record import JobRecord, Records
@@ -49,7 +49,7 @@ def _settle(registry: Registry) -> None:
 
 
 def _row(name: str, ask: _Ask, registry: Registry, rounds: int) -> Row:
-    row = Row(name, "ms", "lower")
+    row = Row(name, "ms", Better.LOWER)
     for _ in range(rounds):
         began = time.perf_counter()
         ask(registry)
@@ -150,8 +150,11 @@ def _conditions() -> Iterator[tuple[str, Condition]]:
 
 def writes(registry: Registry) -> list[Row]:
     """What a call that writes costs: records of 1,000 jobs, and observations of jobs, nodes and devices."""
-    record, observe = Row("record 1,000 jobs", "ms", "lower"), Row("observe 1,000 nodes x 8 devices", "ms", "lower")
-    again = Row("observe them again, later", "ms", "lower")
+    record, observe = (
+        Row("record 1,000 jobs", "ms", Better.LOWER),
+        Row("observe 1,000 nodes x 8 devices", "ms", Better.LOWER),
+    )
+    again = Row("observe them again, later", "ms", Better.LOWER)
     for turn in range(5):
         records = Records(
             jobs=[JobRecord(job_id=f"new-{turn}-{n}", name=f"new {n}", labels={"n": str(n)}) for n in range(1000)]
