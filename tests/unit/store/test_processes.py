@@ -84,7 +84,9 @@ def run_on_a_small_disk(disk: Path, verb: str, options: str = "") -> dict[str, A
 @pytest.mark.slow
 def test_a_full_disk_refuses_and_recovers(tmp_path):
     said = run_on_a_small_disk(tmp_path / "disk", "fill")
-    assert said["message"] == "the telemetry engine cannot keep samples now: the disk is full"
+    # Which of its writes finds no room, the samples or the marks of their hours, is chance.
+    assert said["message"].startswith("the telemetry engine cannot ")
+    assert said["message"].endswith(" now: the disk is full")
     assert said["readable"]
     assert said["whole"]
 
