@@ -3,7 +3,6 @@
 import argparse
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,8 +26,10 @@ def main() -> None:
     for run in range(options.runs):
         if options.runs > 1:
             print(f"run {run + 1} of {options.runs}", flush=True)
-        runs.append(_run(plan, options.only))
-        results.write(options.output, runs)
+        runs.append([])
+        for name in options.only or STAGES:
+            runs[-1] += _rows(plan, name)
+            results.write(options.output, runs)  # after each part: a run that breaks off leaves what it has
     print(show(runs))
     if options.markdown:
         print(f"\n{markdown(runs, results.versions(), results.machine())}")
@@ -36,12 +37,10 @@ def main() -> None:
         sys.exit(1)
 
 
-def _run(plan: Plan, only: Sequence[str]) -> list[Row]:
-    rows = list[Row]()
-    for name in only or STAGES:
-        begin = time.monotonic()
-        rows += STAGES[name](plan)
-        print(f"{name}: {time.monotonic() - begin:.0f} s", file=sys.stderr, flush=True)
+def _rows(plan: Plan, name: str) -> list[Row]:
+    begin = time.monotonic()
+    rows = STAGES[name](plan)
+    print(f"{name}: {time.monotonic() - begin:.0f} s", file=sys.stderr, flush=True)
     return rows
 
 

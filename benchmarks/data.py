@@ -55,9 +55,9 @@ class Data:
 
 
 def job_names(metric: str, job: str, replicas: int, gpus: int) -> list[Names]:
-    """The series of one metric of a job, replica by replica."""
+    """The series of one metric of a job, replica by replica, each on a node of its own."""
     return [
-        Names(metric, job, f"worker-{replica}", f"node-{replica}", f"gpu{device}")
+        Names(metric, job, f"worker-{replica}", f"node-{job}-{replica}", f"gpu{device}")
         for replica in range(replicas)
         for device in range(gpus)
     ]

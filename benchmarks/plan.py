@@ -19,6 +19,8 @@ class Plan:
     """How far back the longest question reaches."""
     start_samples: int = 0
     """Samples of the folder with which the start is measured, at least; 0: those that are there anyhow."""
+    tiers: bool = False
+    """Whether to wait until random values are rolled up too, a minute or two."""
     gentd26: Path | None = None
 
     def turns(self, everybody: Sequence[Someone]) -> Iterator[list[Someone]]:
@@ -34,4 +36,4 @@ def quick() -> Plan:
 
 def full() -> Plan:
     """What ``make bench-full`` does: longer rounds, a month of samples, the start with many."""
-    return Plan(rounds=5, seconds=4.0, agent_seconds=120.0, hours=24 * 30, start_samples=10_000_000)
+    return Plan(rounds=5, seconds=4.0, agent_seconds=120.0, hours=24 * 30, start_samples=10_000_000, tiers=True)

@@ -17,10 +17,10 @@ from benchmarks.questions import live, long, same
 from benchmarks.row import FASTER, HALF, MORE, PROMETHEUS, TENTH, Row, higher, lower
 from benchmarks.stages.busy import busy_rows
 from benchmarks.stages.export import export_rows
+from benchmarks.stages.importing import tier_rows
 from benchmarks.wrk import load
 
 LONG_JOB = "long"
-_TABLES = {"samples": "raw samples", "minutes": "roll-ups of 1 minute", "hours": "roll-ups of 1 hour"}
 
 
 def rows(plan: Plan) -> list[Row]:
@@ -45,7 +45,7 @@ def rows(plan: Plan) -> list[Row]:
         extra.add(ours.name, latency([ours.dialect(day.job)], plan.seconds).p50)
         asked += [extra, *busy_rows(everybody, day, plan), *_peaks(everybody)]
         asked += export_rows(everybody, day, plan)
-        tiers = _tiers(ours)
+        tiers = tier_rows(ours, "random walk")
         starts_full = _restart(everybody, day, far, plan)
     return [*asked, *loading, *tiers, starts, *starts_full, rest, *agent]
 
@@ -84,21 +84,6 @@ def _load(everybody: Sequence[Contestant], day: Data, far: Data, plan: Plan) -> 
 def _wait(ours: Jobmeter, day: Data, far: Data, plan: Plan) -> None:
     ours.wait_for_roll_ups(Asked(day.job, day.end_ms, 24, 300, "replica"), "minute")
     ours.wait_for_roll_ups(Asked(far.job, far.end_ms, plan.hours, 3600, "replica"), "hour")
-
-
-def _tiers(ours: Jobmeter) -> list[Row]:
-    """What the raw samples of these jobs and each roll-up tier of them take, told for a raw sample."""
-    result = []
-    status = ours.status()
-    for table, name in (
-        ("samples", "raw samples"),
-        ("minutes", "roll-ups of 1 minute"),
-        ("hours", "roll-ups of 1 hour"),
-    ):
-        row = lower(f"{name}, bytes a raw sample, random walk", "B")
-        row.add(ours.name, status["bytes"][table] / max(1, status["rows"]["samples"]))
-        result.append(row)
-    return result
 
 
 def _ask(everybody: Sequence[Contestant], day: Data, far: Data, plan: Plan) -> list[Row]:

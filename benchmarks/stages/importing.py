@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.contestant import Contestant, settled
+from benchmarks.contestant import Asked, Contestant, settled
 from benchmarks.data import Data, random_values
 from benchmarks.everybody import started
 from benchmarks.ours import Jobmeter
@@ -22,6 +22,8 @@ from benchmarks.plan import Plan
 from benchmarks.row import AS_MANY, NO_MORE, PROMETHEUS, Row, higher, lower
 
 HOURS = 24
+RANDOM = "random two-decimal values"
+_TABLES = {"samples": "raw samples", "minutes": "roll-ups of 1 minute", "hours": "roll-ups of 1 hour"}
 
 
 def rows(plan: Plan) -> list[Row]:
@@ -40,7 +42,12 @@ def rows(plan: Plan) -> list[Row]:
                 seconds = one.load(data)
                 rate.add(one.name, data.samples / seconds if seconds else None)
                 count[one.name] = count.get(one.name, 0) + data.samples
-        return [rate, *size_rows(everybody, count, "random two-decimal values"), *verb_rows(ours, now)]
+        result = [rate, *size_rows(everybody, count, RANDOM), *verb_rows(ours, now)]
+        if plan.tiers:
+            asked = Asked("import-0", now, HOURS, 3600, "replica", metric="gpu.power")
+            ours.wait_for_roll_ups(asked, "hour", 120)
+            result += tier_rows(ours, RANDOM)
+        return result
 
 
 def size_rows(everybody: Sequence[Contestant], count: dict[str, int], what: str) -> list[Row]:
@@ -51,6 +58,17 @@ def size_rows(everybody: Sequence[Contestant], count: dict[str, int], what: str)
         raw.add(one.name, size / count[one.name])
         everything.add(one.name, one.disk() / count[one.name])
     return [raw, everything]
+
+
+def tier_rows(ours: Jobmeter, what: str) -> list[Row]:
+    """What the raw samples of everything stored and each roll-up tier of them take, told for a raw sample."""
+    result = []
+    status = ours.status()
+    for table, name in _TABLES.items():
+        row = lower(f"{name}, bytes a raw sample, {what}", "B")
+        row.add(ours.name, status["bytes"][table] / max(1, status["rows"]["samples"]))
+        result.append(row)
+    return result
 
 
 def verb_rows(ours: Jobmeter, now_ms: int) -> list[Row]:

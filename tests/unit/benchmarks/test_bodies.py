@@ -17,7 +17,7 @@ NOW = 1_795_300_000_000
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_patched_frame_holds_the_new_times_and_values(packed):
-    names = job_names("gpu.power", "büro", 3, 8)
+    names = job_names("gpu.power", "train-1", 3, 8)
     template = native.NativeTemplate(names, packed=packed)
     for turn in range(3):
         values = np.round(np.random.default_rng(turn).random(len(names)) * 100, 2)

@@ -53,11 +53,12 @@ class Server:
             if self.asked % 3 == 0:
                 writer.write(b"HTTP/1.1 429 Too Many\r\nRetry-After: 0\r\nContent-Length: 2\r\n\r\n{}")
                 continue
-            (batch,) = decode(body).batches
-            self.kept[(batch.series[0].node, int(batch.time[0]))] = len(batch.value)
+            batches = decode(body).batches
+            for batch in batches:
+                self.kept[(batch.series[0].node, int(batch.time[0]))] = len(batch.value)
             if self.asked % 5 == 0:
                 break
-            answer = b'{"accepted": %d, "rejected": {}}' % len(batch.value)
+            answer = b'{"accepted": %d, "rejected": {}}' % sum(len(batch.value) for batch in batches)
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(answer), answer))
         writer.close()
 
@@ -66,6 +67,7 @@ class Server:
 def quickly(monkeypatch):
     monkeypatch.setattr(agents, "_REPORT", 0.05)
     monkeypatch.setattr(agents, "PATIENCE", 1e12)
+    monkeypatch.setattr(agents, "MOST_FRAMES", 2)
     monkeypatch.setattr("random.random", lambda: 0.0)
 
 
