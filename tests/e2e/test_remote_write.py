@@ -265,7 +265,7 @@ def test_what_node_exporter_says_is_a_measurement_of_the_node(told, exporter):
     since = int(time.time() * 1000) - 600_000
     query = f"none:node.cpu.time{{host={sender}-node,cpu=0,mode=idle}}"
     (line,) = server.call("GET", "/api/query", start=since, m=query).json()
-    assert 0 < idle - max(line["dps"].values()) < 120
+    assert 0 <= idle - max(line["dps"].values()) < 120  # a busy machine is never idle
 
 
 def test_what_is_no_number_is_counted(told):
