@@ -254,14 +254,18 @@ def test_what_node_exporter_says_is_a_measurement_of_the_node(told, exporter):
     with urlopen(f"http://127.0.0.1:{exporter}/metrics", timeout=10) as reply:
         lines = dict(line.rsplit(" ", 1) for line in reply.read().decode().splitlines() if not line.startswith("#"))
     total = float(lines["node_memory_MemTotal_bytes"])
-    assert {value for _, value in points(server, "node.memory.total", f"{sender}-node")} == {total}
+    # vmagent reads 2.5276502016e+10 as 25276502016.000004: its numbers are right but for the last bit.
+    exact = pytest.approx(total, rel=1e-15)
+    told_values = [value for _, value in points(server, "node.memory.total", f"{sender}-node")]
+    assert told_values
+    assert all(value == exact for value in told_values)
     found = server.call("GET", f"{API}/nodes/{sender}-node/metrics", metric="node.memory.total", since="10m").json()
-    assert total in {value for line in found["lines"] for _, value in line["points"]}
+    assert all(value == exact for line in found["lines"] for _, value in line["points"])
     idle = float(lines['node_cpu_seconds_total{cpu="0",mode="idle"}'])
     since = int(time.time() * 1000) - 600_000
     query = f"none:node.cpu.time{{host={sender}-node,cpu=0,mode=idle}}"
     (line,) = server.call("GET", "/api/query", start=since, m=query).json()
-    assert 0 < idle - max(line["dps"].values()) < 120
+    assert 0 <= idle - max(line["dps"].values()) < 120  # a busy machine is never idle
 
 
 def test_what_is_no_number_is_counted(told):
