@@ -20,7 +20,7 @@ from jobmeter.kernel.otlp import scan
 from jobmeter.wire.otlp import json, protobuf
 from jobmeter.wire.otlp.answers import response, status
 from jobmeter.wire.otlp.values import attributes
-from jobmeter.wire.otlp.written import MOST_OWN, MOST_PARTS, Written
+from jobmeter.wire.otlp.written import MOST_OWN, MOST_PARTS, Kind, Written
 
 T = 1_767_225_600_000
 NS = T * 1_000_000
@@ -332,6 +332,15 @@ def test_what_is_encoded_in_an_unusual_way_is_read_alike(decode):
     written, usual = decode(other), decode(body)
     assert written.keys == usual.keys
     assert [column.tolist() for column in written.heads] == [column.tolist() for column in usual.heads]
+
+
+@pytest.mark.parametrize("decode", [protobuf.decode, in_python])
+def test_a_gauge_is_none_the_more_a_counter_for_a_field_that_it_does_not_have(decode):
+    point = gauge(1).resource_metrics[0].scope_metrics[0].metrics[0].gauge.SerializeToString()
+    body = b"".join(bytes((tag, len(inner))) + inner for tag, inner in ((0x0A, b"m"), (0x2A, point + b"\x18\x01")))
+    for _ in range(3):
+        body = bytes((0x12 if _ < 2 else 0x0A, len(body))) + body
+    assert decode(body).describe(0).kind is Kind.GAUGE
 
 
 @both

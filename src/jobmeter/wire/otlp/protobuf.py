@@ -72,7 +72,7 @@ class _Walk:
     def scanned(self, found: Scanned) -> None:
         """All of it, where the compiled scan has found its metrics."""
         data = self._data
-        resources: dict[Span, tuple[int, bytes]] = {}
+        resources: dict[Span, tuple[bytes, bytes]] = {}
         owners: dict[Span, Owner] = {}
         points = found.own.tolist(), found.end.tolist()
         for row in found.rows:
@@ -94,11 +94,12 @@ class _Walk:
     def _plain(self, row: Row, named: Named, own: list[int], ends: list[int]) -> None:
         """A gauge or a sum, all of whose data points have the usual form."""
         into, data = self.into, self._data
-        reason = metric.refusal(row.temporality) if row.kind == _SUM else ""
+        summed = row.kind == _SUM
+        reason = metric.refusal(row.temporality) if summed else ""
         if reason:
             into.refuse(reason, row.points)
             return
-        header = named.header(into, Kind.COUNTER if row.monotonic else Kind.GAUGE)
+        header = named.header(into, Kind.COUNTER if summed and row.monotonic else Kind.GAUGE)
         prefix, keys, first = header.prefix, into.keys, row.first
         begins, stops = own[first : first + row.points], ends[first : first + row.points]
         into.spans.append((len(keys), header))
