@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from jobmeter.kernel.otlp import Row, Scanned, scan
 from jobmeter.wire.otlp import metric
 from jobmeter.wire.otlp.metric import Named, Point
+from jobmeter.wire.otlp.shapes import LEAST, Shape, Shapes
 from jobmeter.wire.otlp.usual import BEFORE, usual
 from jobmeter.wire.otlp.values import part
 from jobmeter.wire.otlp.written import (
@@ -38,6 +39,7 @@ _HISTOGRAM_ATTRIBUTES, _HISTOGRAM_FLAGS = 0x4A, 0x50
 _COUNTS, _COUNT_ALONE, _BOUNDS, _BOUND_ALONE = 0x32, 0x31, 0x3A, 0x39
 _QUANTILES, _QUANTILE, _QUANTILE_VALUE = 0x32, 0x09, 0x11
 _LONG = 128
+_SHAPES = Shapes()
 
 Span = tuple[int, int]
 
@@ -51,9 +53,16 @@ def decode(data: bytes) -> Written:
     scanned = scan(data, MOST_PARTS, MOST_OWN)
     if scanned is None:
         walk.request()
-    else:
+        return walk.into.written()
+    lasting = len(scanned.own) >= LEAST and scanned.plain
+    shape = _SHAPES.get(scanned.shape) if lasting else None
+    if shape is None:
         walk.scanned(scanned)
-    return walk.into.written()
+        if not lasting:
+            return walk.into.written()
+        shape = Shape.of(walk.into)
+        _SHAPES.put(scanned.shape, shape)
+    return shape.written(data)
 
 
 class _Walk:

@@ -226,7 +226,9 @@ class Builder:
 
     def written(self) -> Written:
         """Everything."""
-        heads = self._usual()
+        index, at = np.array(self.indexes, np.uint32), np.array(self.places, np.int64)
+        heads, odd = usual_columns(self._data, index, at)
+        self.refused["not-a-number"] += odd
         if self._heads.index:
             more = self._heads.columns()
             index, time, value = np.r_[heads[0], more[0]], np.r_[heads[1], more[1]], np.r_[heads[2], more[2]]
@@ -236,20 +238,22 @@ class Builder:
             self.keys, heads, self._rest.columns(), self.points, +self.refused, self.stale, self.parts, self.spans
         )
 
-    def _usual(self) -> Columns:
-        """The data points that ``places`` tell of; what is not finite is refused here."""
-        octets = np.frombuffer(self._data, np.uint8)
-        at = np.array(self.places, np.int64)
-        time = _fixed(octets, at)
-        bits = _fixed(octets, at + 9)
-        whole = octets[at + 8] == AS_INT
-        value = np.where(whole, bits.view(np.int64).astype(np.float64), bits.view(np.float64))
-        index = np.array(self.indexes, np.uint32)
-        finite = np.isfinite(value)
-        if not finite.all():
-            self.refused["not-a-number"] += int(np.count_nonzero(~finite))
-            index, time, value = index[finite], time[finite], value[finite]
-        return index, _milliseconds(time), value
+
+def usual_columns(data: bytes, index: Uint32s, at: Int64s) -> tuple[Columns, int]:
+    """Data points whose times begin at those places of a request, and how many more are not finite.
+
+    A tag and a value follow each time. ``index``: of which series they are.
+    """
+    octets = np.frombuffer(data, np.uint8)
+    time = _fixed(octets, at)
+    bits = _fixed(octets, at + 9)
+    whole = octets[at + 8] == AS_INT
+    value = np.where(whole, bits.view(np.int64).astype(np.float64), bits.view(np.float64))
+    finite = np.isfinite(value)
+    odd = len(finite) - int(np.count_nonzero(finite))
+    if odd:
+        index, time, value = index[finite], time[finite], value[finite]
+    return (index, _milliseconds(time), value), odd
 
 
 def _digest(name: bytes) -> bytes:
