@@ -53,7 +53,8 @@ def others_alike(data: bytes) -> bytes:
             point.time_unix_nano += 5 if point.time_unix_nano < 2**63 else -5
             if kind is not None:
                 setattr(point, kind, 77)
-    return message.SerializeToString()
+    changed: bytes = message.SerializeToString()
+    return changed
 
 
 DECODERS = [
