@@ -187,6 +187,8 @@ def test_with_tls(tmp_path, way):
         endpoint = server.url if way != "grpc" else f"https://127.0.0.1:{port}"
         found = export(endpoint, way, str(server.admin["token"]), 1, OTEL_EXPORTER_OTLP_CERTIFICATE=str(made.ca))
         assert found["exported"] == [True, True], found
+        assert server.stop() == 0
+        assert "Traceback" not in server.output()
 
 
 @pytest.mark.parametrize("way", WAYS)

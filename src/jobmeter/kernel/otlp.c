@@ -6,6 +6,8 @@
  * reads the message or says what is wrong with it. A metric whose data points are not all in the usual form (times, a
  * value, attributes and no more), or that is neither a gauge nor a sum, is told of as a whole.
  */
+#include <string.h>
+
 #include "common.h"
 
 enum { READ = 0, ODD = 1 };
@@ -33,6 +35,7 @@ typedef struct {
 
 typedef struct {
     const uint8_t *data;
+    uint8_t *shape;
     metric *metrics;
     int64_t metric_room, metric_count;
     int64_t *own, *own_end;
@@ -127,6 +130,13 @@ static inline int64_t usual(const scan *into, int64_t at, int64_t end) {
     return own;
 }
 
+/* Leave the times and the value of a data point out of the shape. */
+static inline void blank(const scan *into, int64_t begin, int64_t own) {
+    if (own - begin >= 27) memset(into->shape + begin + 1, 0, 8);
+    memset(into->shape + own - 17, 0, 8);
+    memset(into->shape + own - 8, 0, 8);
+}
+
 /* The data points of a gauge or a sum. */
 static int read_points(scan *into, metric *row) {
     reader from = {into->data, row->body, row->body_end};
@@ -141,6 +151,7 @@ static int read_points(scan *into, metric *row) {
                 if (into->point_count >= into->point_room) return ODD;
                 into->own[into->point_count] = own;
                 into->own_end[into->point_count++] = found.end;
+                blank(into, found.content, own);
                 row->count++;
             }
         } else if (found.tag == TEMPORALITY || found.tag == MONOTONIC) {
@@ -222,11 +233,13 @@ static int read_resource(scan *into, reader from) {
     return READ;
 }
 
-/* counts[0] and counts[1] become the numbers of metrics and of data points that were found. */
-EXPORTED int64_t jobmeter_otlp_scan(const char *data, int64_t size, int64_t most_own, void *metrics,
-                                    int64_t metric_room, int64_t *own, int64_t *own_end, int64_t point_room,
-                                    int64_t *counts) {
-    scan into = {(const uint8_t *)data, metrics, metric_room, 0, own, own_end, point_room, 0, most_own};
+/* shape, of the same size, becomes the data without the times and values of the data points that were found.
+ * counts[0] and counts[1] become the numbers of metrics and of data points. */
+EXPORTED int64_t jobmeter_otlp_metrics(const char *data, int64_t size, int64_t most_own, uint8_t *shape,
+                                       void *metrics, int64_t metric_room, int64_t *own, int64_t *own_end,
+                                       int64_t point_room, int64_t *counts) {
+    scan into = {(const uint8_t *)data, shape, metrics, metric_room, 0, own, own_end, point_room, 0, most_own};
+    memcpy(shape, data, (size_t)size);
     reader from = {into.data, 0, size};
     field found;
     while (from.at < from.end) {

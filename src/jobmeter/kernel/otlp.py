@@ -14,10 +14,10 @@ Int64s = NDArray[np.int64]
 _USUAL, _METRIC = 20, 8
 """Bytes of a data point in the usual form, and about those of a metric, at least."""
 _SIZE, _PLACE = ctypes.c_int64, ctypes.c_void_p
-_SCAN = getattr(LIBRARY, "jobmeter_otlp_scan", None)
+_SCAN = getattr(LIBRARY, "jobmeter_otlp_metrics", None)
 if _SCAN is not None:
     _SCAN.restype = _SIZE
-    _SCAN.argtypes = [ctypes.c_char_p, _SIZE, _SIZE, _PLACE, _SIZE, _PLACE, _PLACE, _SIZE, _PLACE]
+    _SCAN.argtypes = [ctypes.c_char_p, _SIZE, _SIZE, _PLACE, _PLACE, _SIZE, _PLACE, _PLACE, _SIZE, _PLACE]
 
 
 class Row(NamedTuple):
@@ -44,13 +44,31 @@ class Row(NamedTuple):
     plain: int
 
 
+_PLAIN = Row._fields.index("plain")
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Scanned:
-    """``rows`` in their order. The attributes of data point i lie at ``own[i]:end[i]``, behind its times and value."""
+    """What was found. The attributes of data point i lie at ``own[i]:end[i]``, behind its times and value.
 
-    rows: list[Row]
+    ``shape``: the request with zeros for the times and values of these data points. Two requests of the same shape
+    differ in nothing else, where all of their metrics are plain.
+    """
+
+    shape: bytes
+    metrics: Int64s
     own: Int64s
     end: Int64s
+
+    @property
+    def rows(self) -> list[Row]:
+        """The metrics, in their order."""
+        return list(map(Row._make, self.metrics.tolist()))
+
+    @property
+    def plain(self) -> bool:
+        """Whether all of the metrics are."""
+        return bool(self.metrics[:, _PLAIN].all())
 
 
 def scan(data: bytes, most: int, most_own: int) -> Scanned | None:
@@ -63,8 +81,9 @@ def scan(data: bytes, most: int, most_own: int) -> Scanned | None:
     metric_room, point_room = min(len(data) // _METRIC + 1, most), min(len(data) // _USUAL + 1, most)
     metrics = np.empty((metric_room, len(Row._fields)), np.int64)
     own, end, counts = np.empty(point_room, np.int64), np.empty(point_room, np.int64), np.zeros(2, np.int64)
-    places = (pointer(metrics), metric_room, pointer(own), pointer(end), point_room, pointer(counts))
+    shape = np.empty(len(data), np.uint8)
+    places = (pointer(shape), pointer(metrics), metric_room, pointer(own), pointer(end), point_room, pointer(counts))
     if _SCAN(data, len(data), most_own, *places):
         return None
     count, points = counts.tolist()
-    return Scanned(list(map(Row._make, metrics[:count].tolist())), own[:points], end[:points])
+    return Scanned(shape.tobytes(), metrics[:count], own[:points], end[:points])

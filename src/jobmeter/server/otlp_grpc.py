@@ -33,8 +33,9 @@ DOOR = "otlp-grpc"
 """The name in logs and in the server's own metrics."""
 THREADS = 16
 """Calls that are worked on at one time; each holds one message of at most ``BODY_BYTES``."""
-CALLS = 1_024
-"""Calls at one time, those that wait for a thread included; a further one is RESOURCE_EXHAUSTED."""
+CALLS = 4_096
+"""Calls at one time, those that wait for a thread included: that is many more senders than threads. A further one is
+RESOURCE_EXHAUSTED."""
 DRAIN_SECONDS = 30
 """Longest time that calls under way are given when the server stops."""
 _METADATA_BYTES = 16 * 1024

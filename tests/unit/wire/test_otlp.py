@@ -11,6 +11,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from google.protobuf.message import DecodeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.otlp import CUMULATIVE, DELTA, Request, add, as_json, fill, metric, points_of, request
@@ -19,8 +20,9 @@ from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.kernel.otlp import scan
 from jobmeter.wire.otlp import json, protobuf
 from jobmeter.wire.otlp.answers import response, status
+from jobmeter.wire.otlp.shapes import LEAST, Shape, Shapes
 from jobmeter.wire.otlp.values import attributes
-from jobmeter.wire.otlp.written import MOST_OWN, MOST_PARTS, Written
+from jobmeter.wire.otlp.written import MOST_OWN, MOST_PARTS, Builder, Kind, Written
 
 T = 1_767_225_600_000
 NS = T * 1_000_000
@@ -32,12 +34,36 @@ def in_python(data: bytes) -> Written:
         return protobuf.decode(data)
 
 
+def by_shape(data: bytes) -> Written:
+    """As a request that came before with other times and values."""
+    with mock.patch.object(protobuf, "LEAST", 0):
+        protobuf.decode(others_alike(data))
+        return protobuf.decode(data)
+
+
+def others_alike(data: bytes) -> bytes:
+    """The same request with other times and values of the same kinds."""
+    try:
+        message = Request.FromString(data)
+    except DecodeError:
+        return data
+    for _, _, one, point in points_of(message):
+        if one.WhichOneof("data") in {"gauge", "sum"}:
+            kind = point.WhichOneof("value")
+            point.time_unix_nano += 5 if point.time_unix_nano < 2**63 else -5
+            if kind is not None:
+                setattr(point, kind, 77)
+    changed: bytes = message.SerializeToString()
+    return changed
+
+
 DECODERS = [
     (protobuf.decode, Request.SerializeToString),
+    (by_shape, Request.SerializeToString),
     (in_python, Request.SerializeToString),
     (json.decode, as_json),
 ]
-both = pytest.mark.parametrize(("decode", "encode"), DECODERS, ids=["protobuf", "python", "json"])
+both = pytest.mark.parametrize(("decode", "encode"), DECODERS, ids=["protobuf", "shape", "python", "json"])
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 floats = st.floats(allow_nan=True)
@@ -276,6 +302,8 @@ def test_a_damaged_body_is_refused_or_read_but_never_a_failure(message, data):
         for damaged in (cut, bytes(changed)):
             outcome(json.decode, damaged)
             assert outcome(protobuf.decode, damaged) == outcome(in_python, damaged)
+            with mock.patch.object(protobuf, "LEAST", 0):  # after many others, some of the same shape
+                assert outcome(protobuf.decode, damaged) == outcome(in_python, damaged)
 
 
 @given(body=st.binary(max_size=200))
@@ -332,6 +360,15 @@ def test_what_is_encoded_in_an_unusual_way_is_read_alike(decode):
     written, usual = decode(other), decode(body)
     assert written.keys == usual.keys
     assert [column.tolist() for column in written.heads] == [column.tolist() for column in usual.heads]
+
+
+@pytest.mark.parametrize("decode", [protobuf.decode, in_python])
+def test_a_gauge_is_none_the_more_a_counter_for_a_field_that_it_does_not_have(decode):
+    point = gauge(1).resource_metrics[0].scope_metrics[0].metrics[0].gauge.SerializeToString()
+    body = b"".join(bytes((tag, len(inner))) + inner for tag, inner in ((0x0A, b"m"), (0x2A, point + b"\x18\x01")))
+    for _ in range(3):
+        body = bytes((0x12 if _ < 2 else 0x0A, len(body))) + body
+    assert decode(body).describe(0).kind is Kind.GAUGE
 
 
 @both
@@ -454,6 +491,36 @@ def test_a_status_is_what_the_schema_reads():
         "message": "later",
         "details": [{"@type": detail.type_url, "retryDelay": "1.5s"}],
     }
+
+
+@needs_compiler
+def test_the_next_request_of_a_sender_is_read_by_its_shape():
+    first, later = (protobuf.decode(gauge(LEAST, a="b").SerializeToString()) for _ in range(2))
+    assert first.keys is later.keys
+    made = gauge(LEAST, a="b")
+    for place, point in enumerate(made.resource_metrics[0].scope_metrics[0].metrics[0].gauge.data_points):
+        point.time_unix_nano, point.as_double = NS + place * 10**9, math.nan if place % 2 else float(place)
+    again = protobuf.decode(made.SerializeToString())
+    assert again.keys is first.keys
+    assert again.heads[0].tolist() == list(range(0, LEAST, 2))
+    assert again.heads[1].tolist() == [T + place * 1000 for place in range(0, LEAST, 2)]
+    assert again.heads[2].tolist() == [float(place) for place in range(0, LEAST, 2)]
+    assert again.refused == {"not-a-number": LEAST // 2}
+    whole = gauge(LEAST, a="b")
+    whole.resource_metrics[0].scope_metrics[0].metrics[0].gauge.data_points[3].as_int = 4
+    assert protobuf.decode(whole.SerializeToString()).keys is not first.keys
+
+
+def test_shapes_that_did_not_come_for_longest_are_forgotten(monkeypatch):
+    monkeypatch.setattr("jobmeter.wire.otlp.shapes._MOST_BYTES", 400)
+    shapes, one = Shapes(), Shape.of(Builder())
+    for text in (b"a" * 40, b"b" * 40, b"c" * 40, b"d" * 40, b"e" * 40):
+        shapes.put(text, one)
+    assert shapes.get(b"a" * 40) is one
+    shapes.put(b"f" * 40, one)
+    assert (shapes.get(b"a" * 40), shapes.get(b"b" * 40)) == (one, None)
+    shapes.put(b"g" * 60, one)
+    assert shapes.get(b"g" * 60) is None
 
 
 def test_attributes_of_another_field_are_passed_over():

@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from jobmeter.wire.otlp.written import Builder, Header, Kind, Owner
 
@@ -17,8 +18,7 @@ NO_VALUE = 1
 """The flag of a data point that says that there is no value."""
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
+class Named(NamedTuple):
     """The head of a metric."""
 
     owner: Owner
@@ -46,7 +46,7 @@ def refusal(temporality: int) -> str:
 
     Changes since the last export cannot be kept: one that is sent again, or lost, would make every later total wrong.
     """
-    return {CUMULATIVE: "", _DELTA: "delta"}.get(temporality, "temporality")
+    return "" if temporality == CUMULATIVE else "delta" if temporality == _DELTA else "temporality"
 
 
 def number(into: Builder, header: Header, own: bytes, time_ns: int, flags: int, value: float | None) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from jobmeter.kernel.otlp import Row, Scanned, scan
 from jobmeter.wire.otlp import metric
 from jobmeter.wire.otlp.metric import Named, Point
+from jobmeter.wire.otlp.shapes import LEAST, Shape, Shapes
 from jobmeter.wire.otlp.usual import BEFORE, usual
 from jobmeter.wire.otlp.values import part
 from jobmeter.wire.otlp.written import (
@@ -38,6 +39,7 @@ _HISTOGRAM_ATTRIBUTES, _HISTOGRAM_FLAGS = 0x4A, 0x50
 _COUNTS, _COUNT_ALONE, _BOUNDS, _BOUND_ALONE = 0x32, 0x31, 0x3A, 0x39
 _QUANTILES, _QUANTILE, _QUANTILE_VALUE = 0x32, 0x09, 0x11
 _LONG = 128
+_SHAPES = Shapes()
 
 Span = tuple[int, int]
 
@@ -51,9 +53,16 @@ def decode(data: bytes) -> Written:
     scanned = scan(data, MOST_PARTS, MOST_OWN)
     if scanned is None:
         walk.request()
-    else:
+        return walk.into.written()
+    lasting = len(scanned.own) >= LEAST and scanned.plain
+    shape = _SHAPES.get(scanned.shape) if lasting else None
+    if shape is None:
         walk.scanned(scanned)
-    return walk.into.written()
+        if not lasting:
+            return walk.into.written()
+        shape = Shape.of(walk.into)
+        _SHAPES.put(scanned.shape, shape)
+    return shape.written(data)
 
 
 class _Walk:
@@ -72,7 +81,7 @@ class _Walk:
     def scanned(self, found: Scanned) -> None:
         """All of it, where the compiled scan has found its metrics."""
         data = self._data
-        resources: dict[Span, tuple[int, bytes]] = {}
+        resources: dict[Span, tuple[bytes, bytes]] = {}
         owners: dict[Span, Owner] = {}
         points = found.own.tolist(), found.end.tolist()
         for row in found.rows:
@@ -94,11 +103,12 @@ class _Walk:
     def _plain(self, row: Row, named: Named, own: list[int], ends: list[int]) -> None:
         """A gauge or a sum, all of whose data points have the usual form."""
         into, data = self.into, self._data
-        reason = metric.refusal(row.temporality) if row.kind == _SUM else ""
+        summed = row.kind == _SUM
+        reason = metric.refusal(row.temporality) if summed else ""
         if reason:
             into.refuse(reason, row.points)
             return
-        header = named.header(into, Kind.COUNTER if row.monotonic else Kind.GAUGE)
+        header = named.header(into, Kind.COUNTER if summed and row.monotonic else Kind.GAUGE)
         prefix, keys, first = header.prefix, into.keys, row.first
         begins, stops = own[first : first + row.points], ends[first : first + row.points]
         into.spans.append((len(keys), header))

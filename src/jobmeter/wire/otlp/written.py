@@ -1,19 +1,19 @@
 """What a request brought, as columns, and how it is put together: both encodings write into the same ``Builder``."""
 
 import bisect
-import struct
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from hashlib import blake2b
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.batch import Float64s, Int64s, Uint32s
-from jobmeter.wire.otlp.numbers import Numbers
+from jobmeter.wire.otlp.numbers import WIDTH, Numbers
 from jobmeter.wire.otlp.values import attributes, utf8
 from jobmeter.wire.remote_write.scalar import fields
 
@@ -22,8 +22,6 @@ MOST_PARTS = 1_000_000
 ATTRIBUTES = 0x3A
 """The tag under which a key holds the attributes of a data point."""
 _RESOURCE_ATTRIBUTES, _SCOPE_NAME, _SCOPE_VERSION, _SCOPE_ATTRIBUTES = 0x0A, 0x0A, 0x12, 0x1A
-_NUMBER = struct.Struct("<Q")
-_PREFIX = _NUMBER.size
 _MILLISECOND = 1_000_000
 _RESOURCES, _OWNERS, _HEADERS = Numbers(), Numbers(), Numbers()
 _LONGEST_NAME = 1_024
@@ -64,7 +62,7 @@ Scope = tuple[str, str, Mapping[str, str]]
 class Owner:
     """Whose a metric is: a number for its resource and scope, the same in every request; and what they say."""
 
-    def __init__(self, number: int, resource: bytes, scope: bytes) -> None:
+    def __init__(self, number: bytes, resource: bytes, scope: bytes) -> None:
         self.number = number
         self._sent = resource, scope
         self._read: tuple[Mapping[str, str], Scope] | InvalidRequestError | None = None
@@ -82,8 +80,7 @@ class Owner:
         return self._read
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(NamedTuple):
     """What the series of one metric have in common. ``prefix`` stands for all of it, the same in every request."""
 
     prefix: bytes
@@ -120,7 +117,7 @@ class Written:
         header = self.spans[bisect.bisect_right(self.spans, at, key=lambda span: span[0]) - 1][1]
         if len(header.name) > _LONGEST_NAME or len(header.unit) > _LONGEST_NAME:
             raise InvalidRequestError(f"a name may have {_LONGEST_NAME} bytes", "metric")
-        own = attributes(self.keys[at][_PREFIX:], ATTRIBUTES)
+        own = attributes(self.keys[at][WIDTH:], ATTRIBUTES)
         if header.extra[0]:
             own[header.extra[0]] = header.extra[1]
         name = utf8(header.name, "metric")
@@ -158,7 +155,6 @@ class Builder:
         self._left = MOST_PARTS
         self._heads = _Rows()
         self._rest = _Rows()
-        self._headers: dict[tuple[object, ...], Header] = {}
 
     def count(self, parts: int = 1) -> None:
         """Take some of what a request may have. Raises LimitExceededError."""
@@ -167,12 +163,12 @@ class Builder:
             raise LimitExceededError(f"a request may have {MOST_PARTS} data points and other parts", "body")
 
     @staticmethod
-    def resource(sent: bytes) -> int:
+    def resource(sent: bytes) -> bytes:
         """A number for a resource, the same in every request."""
         return _RESOURCES.of(sent, len(sent))
 
     @staticmethod
-    def owner(number: int, resource: bytes, scope: bytes) -> Owner:
+    def owner(number: bytes, resource: bytes, scope: bytes) -> Owner:
         """See ``Owner``; ``number`` is that of the resource."""
         return Owner(_OWNERS.of((number, scope), len(scope)), resource, scope)
 
@@ -186,12 +182,12 @@ class Builder:
         extra: tuple[str, str] = ("", ""),
     ) -> Header:
         """See ``Header``."""
-        parts = (owner.number, _short(name), _short(unit), kind.value, suffix, extra)
-        found = self._headers.get(parts)
-        if found is None:
-            number = _HEADERS.of(parts, len(parts[1]) + len(parts[2]))
-            found = self._headers[parts] = Header(_NUMBER.pack(number), owner, name, unit, kind, suffix, extra)
-        return found
+        counts = kind is Kind.COUNTER
+        if len(name) + len(unit) > _LONGEST_NAME:
+            parts = (owner.number, _digest(name), _digest(unit), counts, suffix, extra)
+        else:
+            parts = (owner.number, name, unit, counts, suffix, extra)
+        return Header(_HEADERS.of(parts, len(parts[1]) + len(parts[2])), owner, name, unit, kind, suffix, extra)
 
     def refuse(self, reason: str, points: int = 1) -> None:
         """Count data points that are not kept."""
@@ -230,7 +226,9 @@ class Builder:
 
     def written(self) -> Written:
         """Everything."""
-        heads = self._usual()
+        index, at = np.array(self.indexes, np.uint32), np.array(self.places, np.int64)
+        heads, odd = usual_columns(self._data, index, at)
+        self.refused["not-a-number"] += odd
         if self._heads.index:
             more = self._heads.columns()
             index, time, value = np.r_[heads[0], more[0]], np.r_[heads[1], more[1]], np.r_[heads[2], more[2]]
@@ -240,24 +238,26 @@ class Builder:
             self.keys, heads, self._rest.columns(), self.points, +self.refused, self.stale, self.parts, self.spans
         )
 
-    def _usual(self) -> Columns:
-        """The data points that ``places`` tell of; what is not finite is refused here."""
-        octets = np.frombuffer(self._data, np.uint8)
-        at = np.array(self.places, np.int64)
-        time = _fixed(octets, at)
-        bits = _fixed(octets, at + 9)
-        whole = octets[at + 8] == AS_INT
-        value = np.where(whole, bits.view(np.int64).astype(np.float64), bits.view(np.float64))
-        index = np.array(self.indexes, np.uint32)
-        finite = np.isfinite(value)
-        if not finite.all():
-            self.refused["not-a-number"] += int(np.count_nonzero(~finite))
-            index, time, value = index[finite], time[finite], value[finite]
-        return index, _milliseconds(time), value
+
+def usual_columns(data: bytes, index: Uint32s, at: Int64s) -> tuple[Columns, int]:
+    """Data points whose times begin at those places of a request, and how many more are not finite.
+
+    A tag and a value follow each time. ``index``: of which series they are.
+    """
+    octets = np.frombuffer(data, np.uint8)
+    time = _fixed(octets, at)
+    bits = _fixed(octets, at + 9)
+    whole = octets[at + 8] == AS_INT
+    value = np.where(whole, bits.view(np.int64).astype(np.float64), bits.view(np.float64))
+    finite = np.isfinite(value)
+    odd = len(finite) - int(np.count_nonzero(finite))
+    if odd:
+        index, time, value = index[finite], time[finite], value[finite]
+    return (index, _milliseconds(time), value), odd
 
 
-def _short(name: bytes) -> bytes:
-    return name if len(name) <= _LONGEST_NAME else blake2b(name).digest()
+def _digest(name: bytes) -> bytes:
+    return blake2b(name).digest()
 
 
 AS_DOUBLE, AS_INT = 0x21, 0x31

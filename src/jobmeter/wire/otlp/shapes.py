@@ -1,0 +1,78 @@
+"""Requests that differ from earlier ones in times and values alone, as a sender's do: their keys are known already."""
+
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from jobmeter.model.batch import Int64s, Uint32s
+from jobmeter.wire.otlp.written import Builder, Header, Written, usual_columns
+
+LEAST = 64
+"""Data points of a request that is worth it."""
+_MOST_BYTES = 128 * 2**20
+_KEY_BYTES = 100
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shape:
+    """All of a request but times and values: see ``Written``; ``index`` and ``at`` as ``usual_columns`` has them."""
+
+    keys: list[bytes]
+    spans: Sequence[tuple[int, Header]]
+    index: Uint32s
+    at: Int64s
+    points: int
+    refused: Counter[str]
+
+    @classmethod
+    def of(cls, built: Builder) -> "Shape":
+        """That of a request all of whose data points have the usual form, or are refused for their metric."""
+        index, at = np.array(built.indexes, np.uint32), np.array(built.places, np.int64)
+        return cls(built.keys, built.spans, index, at, built.points, +built.refused)
+
+    def written(self, data: bytes) -> Written:
+        """A request of this shape."""
+        heads, odd = usual_columns(data, self.index, self.at)
+        refused = self.refused + Counter({"not-a-number": odd})
+        none = np.empty(0, np.uint32), np.empty(0, np.int64), np.empty(0, np.float64)
+        return Written(self.keys, heads, none, self.points, refused, 0, 0, self.spans)
+
+
+class Shapes:
+    """Shapes of requests, about 128 MiB at most: those that did not come for longest go first.
+
+    Safe for several threads.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: OrderedDict[bytes, Shape] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, text: bytes) -> Shape | None:
+        """The shape of a request with this text but for times and values."""
+        with self._lock:
+            found = self._known.get(text)
+            if found is not None:
+                self._known.move_to_end(text)
+            return found
+
+    def put(self, text: bytes, shape: Shape) -> None:
+        """Remember one."""
+        size = _size(text, shape)
+        if size > _MOST_BYTES // 4:
+            return
+        with self._lock:
+            if text in self._known:
+                return
+            self._known[text] = shape
+            self._bytes += size
+            while self._bytes > _MOST_BYTES:
+                self._bytes -= _size(*self._known.popitem(last=False))
+
+
+def _size(text: bytes, shape: Shape) -> int:
+    return 2 * len(text) + _KEY_BYTES * len(shape.keys)
