@@ -27,15 +27,15 @@ _SPARSE = 2
 class Texts(Sequence[bytes]):
     """Pieces of one text, as a sequence of bytes that are cut out when they are asked for.
 
-    ``begin`` and ``end``: int64[n], contiguous, within ``data``.
+    ``begin`` and ``end``: int64[n], within ``data``.
     """
 
     __slots__ = ("begin", "data", "end")
 
     def __init__(self, data: bytes, begin: Int64s, end: Int64s) -> None:
         self.data = data
-        self.begin = begin
-        self.end = end
+        self.begin = np.ascontiguousarray(begin, np.int64)
+        self.end = np.ascontiguousarray(end, np.int64)
 
     @classmethod
     def of(cls, texts: Sequence[bytes]) -> "Texts":
@@ -143,6 +143,9 @@ class CompiledTable:
 
     def _call(self, function: Function, texts: Texts) -> tuple[Int64s, int]:
         count = len(texts)
+        inside = len(texts.end) == count and bool((texts.begin >= 0).all() and (texts.begin <= texts.end).all())
+        if not inside or int(texts.end.max(initial=0)) > len(texts.data):
+            raise ValueError("a text lies outside of its data")
         numbers = np.empty(count, np.int64)
         wanted = (texts.data, pointer(texts.begin), pointer(texts.end), count, pointer(self._key))
         slots = (pointer(self._slots), len(self._slots))

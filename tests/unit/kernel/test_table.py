@@ -38,6 +38,16 @@ def test_very_many_texts_are_told_apart_in_any_order(make):
     assert table.find(Texts.of([text + b"!" for text in texts[:100]])).tolist() == [-1] * 100
 
 
+@pytest.mark.skipif(LIBRARY is None, reason="the kernel is not built here")
+@pytest.mark.parametrize(
+    ("begin", "end"), [([0], [4]), ([-1], [2]), ([2], [1]), ([0, 1], [1])], ids=["behind", "before", "turned", "uneven"]
+)
+def test_texts_outside_of_their_data_are_not_looked_up(begin, end):
+    table = new_table()
+    with pytest.raises(ValueError, match="outside"):
+        table.find(Texts(b"abc", np.array(begin), np.array(end)))
+
+
 def test_texts_are_cut_out_of_their_data():
     texts = Texts(b"abcdef", np.array([0, 2, 2]), np.array([2, 5, 2]))
     assert (list(texts), texts[1:], texts.take(np.array([1]))[0]) == ([b"ab", b"cde", b""], [b"cde", b""], b"cde")
