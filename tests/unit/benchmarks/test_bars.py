@@ -1,7 +1,6 @@
 """What a bar says: a benchmark whose arithmetic is wrong would praise what is slow."""
 
 import pytest
-
 from benchmarks.row import AS_MANY, FASTER, HALF, OURS, TENTH, VICTORIA, Row, higher, joined, lower, verdicts
 from benchmarks.show import bars, show
 
@@ -35,7 +34,9 @@ def test_what_has_no_peer_or_no_bar_is_not_judged():
     alone.add(VICTORIA, None)
     assert alone.met() is None
     assert figures(lower("memory", "MiB"), [1.0], [2.0]).met() is None
-    assert verdicts([[alone]]) == []
+    (verdict,) = verdicts([[alone]])
+    assert verdict.ratios == ()
+    assert "not measured" in bars([verdict], 1)[1]
 
 
 def test_each_run_is_judged_by_itself():
