@@ -166,10 +166,12 @@ class Contestant(ABC):
 
 def settled(everybody: Sequence[Contestant], quiet: float = 6.0, patience: float = 45.0) -> list[int]:
     """Each one's raw bytes once none has changed for ``quiet`` seconds, or as they are when ``patience`` ends."""
+    os.sync()  # what the file system has not placed yet takes no blocks
     last = [one.raw_bytes() for one in everybody]
     since, deadline = time.monotonic(), time.monotonic() + patience
     while time.monotonic() < min(since + quiet, deadline):
         time.sleep(1)
+        os.sync()
         now = [one.raw_bytes() for one in everybody]
         if now != last:
             last, since = now, time.monotonic()

@@ -108,11 +108,11 @@ class Verdict:
 
 
 def verdicts(runs: Sequence[Iterable[Row]]) -> list[Verdict]:
-    """What became of each bar that could be judged, over the runs."""
+    """What became of each bar, over the runs; one without a ratio could not be judged."""
     found: dict[str, tuple[Bar, list[float]]] = {}
     for rows in runs:
         for row in rows:
             ratio = row.ratio(row.bar.peer) if row.bar else None
-            if row.bar is not None and ratio is not None:
-                found.setdefault(row.name, (row.bar, []))[1].append(ratio)
+            if row.bar is not None:
+                found.setdefault(row.name, (row.bar, []))[1].extend([] if ratio is None else [ratio])
     return [Verdict(n, bar, sum(map(bar.passed, ratios)), tuple(ratios)) for n, (bar, ratios) in found.items()]

@@ -24,7 +24,7 @@ def bars(judged: Iterable[Verdict], runs: int) -> list[str]:
     """Which bars are met, a line each."""
     lines = ["bars (times better than the peer in the same run; what is asked for)"]
     for one in judged:
-        word = ("met" if one.met else "not met") if runs == 1 else f"met in {one.met} of {len(one.ratios)}"
+        word = _word(one, runs)
         ratios = ", ".join(f"{ratio:.2f}x" for ratio in one.ratios)
         wanted = f"{one.bar.text}: {'more than ' if one.bar.strict else ''}{one.bar.times:g}x {one.bar.peer}"
         lines.append(f"  {one.name:52} {word:14} {ratios:24} {wanted}")
@@ -46,9 +46,13 @@ def markdown(runs: Sequence[Sequence[Row]], versions: dict[str, str], machine: s
 def _bar(verdict: Verdict | None) -> str:
     if verdict is None:
         return ""
-    many = len(verdict.ratios)
-    word = ("met" if verdict.met else "not met") if many == 1 else f"met in {verdict.met} of {many}"
-    return f"{verdict.bar.text}: {word}"
+    return f"{verdict.bar.text}: {_word(verdict, len(verdict.ratios))}"
+
+
+def _word(verdict: Verdict, runs: int) -> str:
+    if not verdict.ratios:
+        return "not measured"
+    return ("met" if verdict.met else "not met") if runs == 1 else f"met in {verdict.met} of {len(verdict.ratios)}"
 
 
 def _rows(runs: Sequence[Sequence[Row]]) -> Sequence[Row]:

@@ -30,7 +30,7 @@ def compared(monkeypatch, tmp_path):
 
 
 def test_the_same_answer_passes_with_a_step_more_at_the_end(compared):
-    compared([[0.5, 0.6], [0.7, 0.8]], [[0.5, 0.6, 0.65], [0.7, 0.8, 0.65]])
+    compared([[0.5, 0.6], [0.7, 0.8]], [[0.4, 0.5, 0.6], [0.7, 0.7, 0.8]])
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_the_same_answer_passes_with_a_step_more_at_the_end(compared):
         ([[0.5], [0.7]], [[0.5]]),
         ([[0.5], [0.7]], [[], []]),
         ([[0.5] * 3, [0.7] * 3], [[0.5] * 6, [0.7] * 6]),
-        ([[0.5], [0.7]], [[0.5], [0.8]]),
+        ([[0.5, 0.6] * 6, [0.7, 0.8] * 6], [[0.5, 0.6] * 6, [0.8, 0.9] * 6]),
     ],
 )
 def test_another_answer_does_not(compared, mine, other):

@@ -34,7 +34,9 @@ def test_what_has_no_peer_or_no_bar_is_not_judged():
     alone.add(VICTORIA, None)
     assert alone.met() is None
     assert figures(lower("memory", "MiB"), [1.0], [2.0]).met() is None
-    assert verdicts([[alone]]) == []
+    (verdict,) = verdicts([[alone]])
+    assert verdict.ratios == ()
+    assert "not measured" in bars([verdict], 1)[1]
 
 
 def test_each_run_is_judged_by_itself():
