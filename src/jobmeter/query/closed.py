@@ -38,6 +38,14 @@ class _Part:
     size: int
 
 
+@dataclass(frozen=True, slots=True)
+class Trusted:
+    """A span of which the roll-ups hold every sample, at a revision of the store."""
+
+    span: TimeRange
+    revision: Hashable
+
+
 class ClosedBuckets:
     """Roll-up rows by (series, step), the least lately asked for going first. Safe to use from any thread.
 
@@ -56,7 +64,7 @@ class ClosedBuckets:
         return self._bytes
 
     def read(
-        self, keys: SeriesKeys, span: TimeRange, tier: Tier, step_ms: int, revision: Hashable, rows: ReadRows
+        self, keys: SeriesKeys, span: TimeRange, tier: Tier, step_ms: int, known: "Trusted", rows: ReadRows
     ) -> Iterator[BucketColumns]:
         """The buckets of ``step_ms`` over a span of one tier, in order of time; ``rows`` reads what is not known.
 
@@ -64,11 +72,11 @@ class ClosedBuckets:
         """
         whole = TimeRange(*_whole_steps(span, step_ms))
         if not whole.length_ms:
-            yield from self._ends(keys, span, tier, step_ms, revision, rows)
+            yield from self._ends(keys, span, tier, step_ms, known, rows)
             return
-        yield from self._ends(keys, TimeRange(span.start_ms, whole.start_ms), tier, step_ms, revision, rows)
-        yield self._whole(keys, whole, step_ms, revision, rows)
-        yield from self._ends(keys, TimeRange(whole.end_ms, span.end_ms), tier, step_ms, revision, rows)
+        yield from self._ends(keys, TimeRange(span.start_ms, whole.start_ms), tier, step_ms, known, rows)
+        yield self._whole(keys, whole, step_ms, known.revision, rows)
+        yield from self._ends(keys, TimeRange(whole.end_ms, span.end_ms), tier, step_ms, known, rows)
 
     def samples(self, keys: SeriesKeys, span: TimeRange, revision: Hashable, rows: ReadSamples) -> SampleColumns:
         """The raw samples of a span inside one ``stretch``; the whole of it is read where it is not known."""
@@ -100,7 +108,7 @@ class ClosedBuckets:
         return _inside(known.columns, known.span, span)
 
     def _ends(
-        self, keys: SeriesKeys, span: TimeRange, tier: Tier, step_ms: int, revision: Hashable, rows: ReadRows
+        self, keys: SeriesKeys, span: TimeRange, tier: Tier, step_ms: int, trusted: "Trusted", rows: ReadRows
     ) -> Iterator[BucketColumns]:
         length = HOUR if tier is Tier.MINUTE else DAY
         for start in range(floor_to(span.start_ms, length), span.end_ms, length):
@@ -109,10 +117,13 @@ class ClosedBuckets:
             if asked is None:
                 continue
             name = (id(keys), tier, start)
-            known = self._get(name, keys, revision)
-            # Only what the roll-ups are vouched for may be read: of the chunk, as much as the span holds so far.
+            known = self._get(name, keys, trusted.revision)
             if known is None or known.span.start_ms > asked.start_ms or known.span.end_ms < asked.end_ms:
-                known = self._put(name, keys, revision, asked, rows(asked))
+                # The start of a range moves on with every asking: what the next ones need is read with it.
+                whole = chunk.intersect(trusted.span) if len(keys) <= _FEW else None
+                if whole is None or whole.intersect(asked) != asked:
+                    whole = asked
+                known = self._put(name, keys, trusted.revision, whole, rows(whole))
             yield coarsen(_inside(known.columns, known.span, asked), step_ms)
 
     def _get(self, name: _Key, keys: SeriesKeys, revision: Hashable) -> _Part | None:

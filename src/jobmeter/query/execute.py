@@ -1,7 +1,7 @@
 """Runs questions: looks up what the asker may see, reads what the plan says, reduces it to lines."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import msgspec
@@ -19,6 +19,7 @@ from jobmeter.model.series import job_key
 from jobmeter.model.time import MAX_TIME_MS, SECOND, Clock, TimeRange
 from jobmeter.query import gather, series
 from jobmeter.query.closed import ClosedBuckets
+from jobmeter.query.closed_lines import ClosedLines, Part, Tables, ends, is_own, middle, woven
 from jobmeter.query.defaults import CORE_METRICS, default_step, job_end, life
 from jobmeter.query.frame import Frame, read
 from jobmeter.query.group import CapacityQuestion, GroupNodesQuestion, GroupQuestion, RequestsQuestion
@@ -27,7 +28,7 @@ from jobmeter.query.latest import WINDOW_MS, LatestValue, newest, values
 from jobmeter.query.layout import Layout, Layouts, lay_out
 from jobmeter.query.lines import Head, Ranks, natural, unit_of
 from jobmeter.query.logs import pages, selector_of
-from jobmeter.query.plan import check, check_by, metrics_of, sources
+from jobmeter.query.plan import check, check_by, hours_around, metrics_of, sources
 from jobmeter.query.readings import Readings, ReadingsQuestion, readings
 from jobmeter.query.reported import ReportedQuestion, reported
 from jobmeter.query.request import (
@@ -43,7 +44,7 @@ from jobmeter.query.request import (
 )
 from jobmeter.query.series import BucketsQuestion, LastQuestion, NamesQuestion, SamplesQuestion, SeriesQuestion
 from jobmeter.query.shape import Shape
-from jobmeter.query.source import Meter, Source, StoreSource
+from jobmeter.query.source import RAW_IS_QUICK, Meter, Source, StoreSource
 from jobmeter.query.summary import POINTS, JobSummary, summarize
 from jobmeter.query.table import Table, lines_of
 from jobmeter.registry.base import Registry
@@ -199,13 +200,11 @@ class Executor:
         meter = Meter(self._clock, self._limits)
         metrics = check(query, self._limits)
         asked = self._ask(query, scope, sources(metrics))
-        layout = asked.layout
-        columns = read(layout.shape, self._source, query.range, query.step_ms, meter)
-        frame = Frame(layout.shape, columns, asked.limits, query.step_ms)
+        tables = self._tables(query, metrics, asked, meter)
         lines = [
             one
             for metric in sorted(metrics, key=lambda metric: metric.name)
-            for one in _lines(metric, query, self._table(frame, metric, query, layout), layout)
+            for one in _lines(metric, query, tables[metric.name], asked.layout)
         ]
         points = sum(len(one.time) for one in lines)
         if points > self._limits.query_points:
@@ -215,6 +214,31 @@ class Executor:
             )
         tiers = tuple(sorted(meter.tiers))
         return MetricResult(query=query, lines=lines, samples=meter.rows, tiers=tiers, project=asked.project)
+
+    def _tables(self, query: MetricQuery, metrics: Sequence[Metric], asked: "_Asked", meter: Meter) -> Tables:
+        """The values of each metric by line; those of hours that are over are kept."""
+
+        def of(span: TimeRange) -> Tables:
+            columns = read(asked.layout.shape, self._source, span, query.step_ms, meter)
+            frame = Frame(asked.layout.shape, columns, asked.limits, query.step_ms)
+            return {metric.name: self._table(frame, metric, query, asked.layout) for metric in metrics}
+
+        layout, span = asked.layout, query.range
+        keeps = layout.lasting and span.length_ms > RAW_IS_QUICK and all(map(is_own, metrics))
+        revision = self._store.revision(layout.shape.jobs) if keeps else None
+        rolled = [] if revision is None else self._store.rolled(layout.shape.jobs, hours_around(span))
+        inside = middle(span, query.step_ms, rolled)
+        if inside is None:
+            return of(span)
+        name = query.metrics, query.step_ms, query.statistic, query.aggregate
+        part = self._kept.lines.get(
+            layout, name, inside, revision, lambda: Part(inside, of(inside), frozenset(meter.tiers))
+        )
+        if not part.fresh:
+            meter.count_kept(part.rows, part.tiers)
+        before, after = (of(end) if end.length_ms else None for end in ends(span, inside))
+        parts = [tables for tables in (before, part.tables, after) if tables is not None]
+        return {metric.name: woven([tables[metric.name] for tables in parts]) for metric in metrics}
 
     @staticmethod
     def _table(frame: Frame, metric: Metric, query: MetricQuery, layout: Layout) -> Table:
@@ -361,6 +385,7 @@ class Kept:
 
     layouts: Layouts
     closed: ClosedBuckets
+    lines: ClosedLines = field(default_factory=ClosedLines)
 
 
 @dataclass(frozen=True, slots=True)

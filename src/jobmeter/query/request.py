@@ -113,8 +113,8 @@ class Line(msgspec.Struct, frozen=True, eq=False):
 class MetricResult:
     """Lines sorted by (metric, replica in natural order, node, device in natural order). No line is empty.
 
-    ``samples`` is how many stored rows were read for it, ``tiers`` which sources they came from (``raw``, ``minute``,
-    ``hour``).
+    ``samples`` is how many stored rows were read for it, or values that an earlier question left; ``tiers`` tells which
+    sources they came from (``raw``, ``minute``, ``hour``).
     """
 
     query: MetricQuery

@@ -66,7 +66,8 @@ class Shape:
     ``members`` are the members of all entries, ``nodes`` the node that each was seen on last; ``member`` int64[k] is
     the position of each entry's; ``part`` int64[k] numbers the (metric, member, labels) that an entry belongs to, so
     that attempts of one replica share a number, and ``part_member`` gives the member of each such number. ``of_job``
-    bool[k] is False for what was measured for nobody. Nothing of it changes after construction.
+    bool[k] is False for what was measured for nobody; ``jobs`` are the job keys of all entries. Nothing of it changes
+    after construction.
     """
 
     __slots__ = (
@@ -76,6 +77,7 @@ class Shape:
         "_ranges",
         "_whole",
         "entries",
+        "jobs",
         "member",
         "members",
         "nodes",
@@ -111,6 +113,7 @@ class Shape:
         self.part_member: Int64s = np.array(owners, np.int64)
         self.of_job: NDArray[np.bool_] = np.array([bool(entry.series.job) for entry in self.entries], np.bool_)
         self._alone = {metric for metric, (at, end) in self._ranges.items() if len(set(member[at:end])) == end - at}
+        self.jobs = sorted({entry.series.job_key for entry in self.entries})
         self._whole = self._readable_at_once()
         self._in_order = self._whole is not None and bool(np.all(self._whole[0] == np.arange(len(self.entries))))
 

@@ -7,9 +7,9 @@ from typing import Protocol
 import numpy as np
 
 from jobmeter.errors import LimitExceededError, QueryTimeoutError
-from jobmeter.model.batch import BucketColumns, SampleColumns, SeriesKeys
+from jobmeter.model.batch import BucketColumns, Float64s, Int64s, SampleColumns, SeriesKeys
 from jobmeter.model.time import HOUR, Clock, TimeRange
-from jobmeter.query.closed import ClosedBuckets, stretch
+from jobmeter.query.closed import ClosedBuckets, Trusted, stretch
 from jobmeter.query.plan import Segment, hours_around, segments
 from jobmeter.query.reduce import NEVER, Bools, References, bucket, coarsen, growth, merge
 from jobmeter.query.spent import ACCOUNT, Spent
@@ -18,7 +18,7 @@ from jobmeter.store.base import ReadBudget, Store, Tier
 
 _NAMES = {None: "raw", Tier.MINUTE: "minute", Tier.HOUR: "hour"}
 _BUCKETS_A_POINT = 4
-_RAW_IS_QUICK = 2 * HOUR
+RAW_IS_QUICK = 2 * HOUR
 """Up to here the raw samples answer sooner than it takes to ask which hours are rolled up."""
 
 
@@ -53,6 +53,11 @@ class Meter:
         if rows:
             self.tiers.add(_NAMES[tier])
         self._check()
+
+    def count_kept(self, rows: int, tiers: frozenset[str]) -> None:
+        """Note values that were kept from an earlier question, and what they were made from. Raises as ``count``."""
+        self.count(rows, None)
+        self.tiers = (self.tiers - {_NAMES[None]}) | tiers
 
     def _check(self) -> None:
         if self.spent.rows > self.limits.query_rows:
@@ -116,15 +121,20 @@ class StoreSource:
         references: References | None = None,
     ) -> Iterator[Piece]:
         """See ``Source.pieces``."""
-        fits = span.length_ms > _RAW_IS_QUICK and any(step_ms % tier == 0 for tier in Tier)
+        last = None if counters is None or references is None else (counters, references.time, references.value)
+        recent = self._recent(keys, span, step_ms, last) if span.length_ms <= RAW_IS_QUICK else None
+        if recent is not None:
+            meter.count(int(recent.count.sum()), None)
+            yield Piece(span, None, recent)
+            return
+        fits = any(step_ms % tier == 0 for tier in Tier)
         jobs = np.unique(keys.job).tolist() if fits else []
         revision = self._store.revision(jobs) if fits else None
+        if revision is None and span.length_ms <= RAW_IS_QUICK:
+            fits = False
         rolled = self._store.rolled(jobs, hours_around(span)) if fits else []
         for segment in segments(span, step_ms, rolled) if fits else (Segment(span, None),):
-            recent = None
-            if segment.tier is None and counters is not None and references is not None:
-                last = references.time, references.value
-                recent = self._store.recent(keys, segment.span, step_ms, counters, *last)
+            recent = self._recent(keys, segment.span, step_ms, last) if segment.tier is None else None
             if recent is not None:
                 meter.count(int(recent.count.sum()), None)
                 yield Piece(segment.span, None, recent)
@@ -133,9 +143,16 @@ class StoreSource:
                     meter.count(len(block), None)
                     yield Piece(segment.span, None, block)
             else:
-                for rows in self._rolled_up(keys, segment.span, segment.tier, step_ms, revision, meter):
+                around = next(part for part in rolled if part.intersect(segment.span) is not None)
+                trusted = None if revision is None else Trusted(around, revision)
+                for rows in self._rolled_up(keys, segment.span, segment.tier, step_ms, trusted, meter):
                     meter.count(len(rows), segment.tier)
                     yield Piece(segment.span, segment.tier, rows)
+
+    def _recent(
+        self, keys: SeriesKeys, span: TimeRange, step_ms: int, last: "tuple[Bools, Int64s, Float64s] | None"
+    ) -> BucketColumns | None:
+        return None if last is None else self._store.recent(keys, span, step_ms, *last)
 
     def _raw(
         self, keys: SeriesKeys, span: TimeRange, rolled: Sequence[TimeRange], revision: Hashable | None, meter: Meter
@@ -155,15 +172,15 @@ class StoreSource:
                 yield found
 
     def _rolled_up(
-        self, keys: SeriesKeys, span: TimeRange, tier: Tier, step_ms: int, revision: Hashable | None, meter: Meter
+        self, keys: SeriesKeys, span: TimeRange, tier: Tier, step_ms: int, trusted: Trusted | None, meter: Meter
     ) -> Iterator[BucketColumns]:
         def rows(part: TimeRange) -> BucketColumns:
             return self._store.read_buckets(keys, part, tier, meter.budget())
 
-        if revision is None:
+        if trusted is None:
             yield rows(span)
         else:
-            yield from self._closed.read(keys, span, tier, step_ms, revision, rows)
+            yield from self._closed.read(keys, span, tier, step_ms, trusted, rows)
 
     def previous(self, keys: SeriesKeys, before_ms: int, meter: Meter) -> SampleColumns:
         """See ``Source.previous``."""

@@ -48,15 +48,14 @@ class Recalled:
         counters: NDArray[np.bool_],
         reference_time: Int64s,
         reference_value: Float64s,
-    ) -> BucketColumns:
+    ) -> BucketColumns | None:
         """See ``Store.recent``."""
-        found = None
-        if len(keys) <= MOST_SERIES:
-            found = self._store.window.buckets(
-                keys, span, step_ms, counters, reference_time, reference_value, MOST_SAMPLES
-            )
-        if found is None:
+        if len(keys) > MOST_SERIES:
             raise NotAtOnceError
+        last = reference_time.copy(), reference_value.copy()
+        found = self._store.window.buckets(keys, span, step_ms, counters, *last, MOST_SAMPLES)
+        if found is not None:
+            reference_time[:], reference_value[:] = last
         return found
 
     def previous(self, keys: SeriesKeys, before_ms: int, budget: ReadBudget) -> SampleColumns:  # noqa: ARG002

@@ -14,7 +14,7 @@ from jobmeter.model.batch import BucketColumns, Float64s, Int64s, SampleBatch, S
 from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import NamePart, Series
-from jobmeter.model.time import DAY, MAX_TIME_MS, MINUTE, SECOND, Clock, TimeRange, floor_to
+from jobmeter.model.time import DAY, HOUR, MAX_TIME_MS, MINUTE, SECOND, Clock, TimeRange, floor_to
 from jobmeter.store.base import LogSelector, ReadBudget, Selector, Store, StoreStatistics, Tier
 from jobmeter.store.window.recall import Recalled
 from jobmeter.store.window.window import Window
@@ -177,7 +177,9 @@ class WindowedStore:
     def roll_up(self, until_ms: int) -> int:
         """See ``Store.roll_up``."""
         # From here on samples before that time may touch what is rolled up; until it is known which, all of them do.
-        self._settled_ms = max(until_ms, 0 if self._settled_ms == MAX_TIME_MS else self._settled_ms)
+        # An earlier process rolled up no more than the hours that were over then.
+        before = floor_to(self._clock.now_ms(), HOUR) if self._settled_ms == MAX_TIME_MS else self._settled_ms
+        self._settled_ms = max(until_ms, before)
         hours = 1
         try:
             hours = self._engine.roll_up(until_ms)

@@ -1,0 +1,140 @@
+"""Values of hours that are over, joined to lines already and kept: of a long range only its ends are worked out again.
+
+What is kept was true at a revision of the store (``Store.revision``), for one layout of a job's series, and goes with
+either. Only metrics that are told of their own samples are kept: what is derived from others may be another thing in a
+part of a range than in the whole.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from jobmeter.model.catalog import Metric
+from jobmeter.model.time import HOUR, TimeRange, ceil_to, floor_to
+from jobmeter.query.layout import Layout
+from jobmeter.query.table import Table
+from jobmeter.store.base import Tier
+
+BOUND = 64 * 2**20
+"""Bytes that are kept at most."""
+_STRETCH = 4
+"""A part that was asked for is cut out of a kept one while that is no longer than this many times itself."""
+
+Tables = Mapping[str, Table]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """The tables of a part of a range by metric, made from ``tiers``; ``fresh``: just now."""
+
+    span: TimeRange
+    tables: Tables
+    tiers: frozenset[str]
+    fresh: bool = True
+
+    @property
+    def rows(self) -> int:
+        """How many values there are."""
+        return sum(map(len, self.tables.values()))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Kept:
+    layout: Layout
+    revision: Hashable
+    part: Part
+    size: int
+
+
+class ClosedLines:
+    """Tables by what was asked, the least lately asked for going first. Safe to use from any thread.
+
+    A layout is known by the very object: a question that is asked again is told in the same one.
+    """
+
+    def __init__(self, bound: int = BOUND) -> None:
+        self._bound = bound
+        self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def get(
+        self, layout: Layout, asked: Hashable, span: TimeRange, revision: Hashable, make: Callable[[], Part]
+    ) -> Part:
+        """The part of a question over a span of whole steps; ``asked`` is everything else that it depends on."""
+        name = (id(layout), asked)
+        with self._lock:
+            known = self._kept.get(name)
+        if known is not None and known.layout is layout and known.revision == revision:
+            covered = known.part.span
+            inside = covered.start_ms <= span.start_ms and span.end_ms <= covered.end_ms
+            if inside and covered.length_ms <= _STRETCH * span.length_ms:
+                return _cut(known.part, span)
+        part = make()
+        self._put(name, _Kept(layout, revision, part, _size(part)))
+        return part
+
+    def _put(self, name: Hashable, kept: _Kept) -> None:
+        with self._lock:
+            before = self._kept.pop(name, None)
+            self._bytes += kept.size - (before.size if before else 0)
+            self._kept[name] = kept
+            while self._bytes > self._bound and self._kept:
+                self._bytes -= self._kept.popitem(last=False)[1].size
+
+
+def is_own(metric: Metric) -> bool:
+    """True for a metric that is told of its own samples alone."""
+    return not (metric.ratio or metric.rate_of or metric.difference)
+
+
+def middle(span: TimeRange, step_ms: int, rolled: Sequence[TimeRange]) -> TimeRange | None:
+    """The longest part of a range in whole steps of hours that are rolled up, where that is worth keeping."""
+    if not any(step_ms % tier == 0 for tier in Tier):
+        return None
+    parts = [TimeRange(*_whole(inside, step_ms)) for one in rolled if (inside := one.intersect(span)) is not None]
+    longest = max(parts, key=lambda part: part.length_ms, default=None)
+    return longest if longest is not None and longest.length_ms >= max(HOUR, 2 * step_ms) else None
+
+
+def ends(span: TimeRange, inside: TimeRange) -> tuple[TimeRange, TimeRange]:
+    """What is before and what is after a part of a range; either may be empty."""
+    return TimeRange(span.start_ms, inside.start_ms), TimeRange(inside.end_ms, span.end_ms)
+
+
+def woven(tables: Sequence[Table]) -> Table:
+    """The rows of tables that follow each other in time, by owner; each of them is sorted."""
+    filled = [table for table in tables if len(table)]
+    if len(filled) < 2:
+        return filled[0] if filled else tables[0]
+    owners = max(int(table.owner[-1]) for table in filled) + 1
+    counts = [np.bincount(table.owner, minlength=owners) for table in filled]
+    total = np.sum(counts, axis=0)
+    first = np.cumsum(total) - total
+    size = int(total.sum())
+    owner, time, value = np.repeat(np.arange(owners), total), np.empty(size, np.int64), np.empty(size)
+    for table, count in zip(filled, counts, strict=True):
+        place = np.arange(len(table)) + np.repeat(first - (np.cumsum(count) - count), count)
+        time[place], value[place] = table.time, table.value
+        first = first + count
+    return Table(owner, time, value)
+
+
+def _whole(span: TimeRange, step_ms: int) -> tuple[int, int]:
+    start, end = ceil_to(span.start_ms, step_ms), floor_to(span.end_ms, step_ms)
+    return (start, end) if start < end else (span.start_ms, span.start_ms)
+
+
+def _cut(part: Part, span: TimeRange) -> Part:
+    tables = dict(part.tables)
+    for name, table in part.tables.items() if part.span != span else ():
+        inside = (table.time >= span.start_ms) & (table.time < span.end_ms)
+        tables[name] = Table(table.owner[inside], table.time[inside], table.value[inside])
+    return Part(span, tables, part.tiers, fresh=False)
+
+
+def _size(part: Part) -> int:
+    return 1_000 + sum(table.owner.nbytes + table.time.nbytes + table.value.nbytes for table in part.tables.values())
