@@ -15,6 +15,9 @@ NOTICEABLE_MS = 10 * SECOND
 """A live thing that went on for less than this waits for a quiet moment; where very many are live, for up to a minute.
 """
 _MANY = 1_000
+_SOME, _LATELY_SECONDS = 8, 0.25
+"""So many things that go on are told together, so many seconds after the ones before: requests that follow each other
+quickly would pay for a transaction each."""
 _LIVE_MS = MINUTE
 _MOST = 1_000_000
 
@@ -28,14 +31,19 @@ class _Known:
         self.waiting = Spans()
         self._told_things = 0
 
-    def urgent(self, seen: Seen, now_ms: int) -> Seen:
-        """What is to be told now; the rest waits, as far as it is news."""
+    def urgent(self, seen: Seen, now_ms: int, *, lately: bool = False) -> Seen:
+        """What is to be told now; the rest waits, as far as it is news.
+
+        ``lately``: the registry was told of something a moment ago, and hears of many that go on a moment later.
+        """
         self._fit()
         gone_on = seen.last - self.told.last[seen.thing]
         many = self._told_things // _MANY
         urgent = gone_on >= (min(NOTICEABLE_MS * (1 + many), MINUTE) if many else NOTICEABLE_MS)
         if not many:
             urgent |= (gone_on > 0) & (seen.last < now_ms - _LIVE_MS)
+        if lately and np.count_nonzero(urgent) >= _SOME:
+            urgent[:] = False
         # True of what was never seen, too.
         urgent |= seen.first < self.told.first[seen.thing]
         self.waiting.widen(seen.where(~urgent & (gone_on > 0)))
@@ -69,7 +77,8 @@ class Observer:
 
     A thing (job, replica, node, device) that is new, began earlier than known, or went on noticeably is told before
     ``observe`` returns; so is everything that lies in the past, where no later batch will tell. The rest is told by
-    ``flush``. Where more than a thousand things are known, up to a minute of what goes on waits for that, past or not:
+    ``flush``, and so are several things that go on a moment after others were told. Where more than a
+    thousand things are known, up to a minute of what goes on waits for that, past or not:
     a sender that catches up would otherwise pay a row of the registry for each sample.
     """
 
@@ -78,12 +87,14 @@ class Observer:
         self._clock = clock
         self._lock = threading.Lock()
         self._known = _Known()
+        self._told_at = -_LATELY_SECONDS
 
     def observe(self, batch: SampleBatch) -> None:
         """Tell of one batch. A failure of the registry passes through, and all of it is told again the next time."""
         with self._lock:
             known = self._current()
-            urgent = known.urgent(known.things.seen(batch), self._clock.now_ms())
+            lately = self._clock.monotonic() - self._told_at < _LATELY_SECONDS
+            urgent = known.urgent(known.things.seen(batch), self._clock.now_ms(), lately=lately)
         self._tell(known, urgent)
 
     def observe_lines(self, lines: Iterable[LogLine]) -> None:
@@ -123,6 +134,7 @@ class Observer:
         if not len(seen.thing):
             return
         self._registry.observe(known.things.observations(seen), self._clock.now_ms())
+        self._told_at = self._clock.monotonic()
         with self._lock:
             known.tell(seen)
 

@@ -88,6 +88,16 @@ class Pages:
         self.distance[cells] = time - self.base[pages]
         self.value[cells] = value
 
+    def rewrite_last(
+        self, pages: Int32s, time: Int64s, value: Float64s, chosen: NDArray[np.bool_]
+    ) -> NDArray[np.bool_]:
+        """Give the last sample of pages another value, where ``chosen`` and where it is of that time: bool[k]."""
+        there = chosen & (pages >= 0)
+        cells = pages.astype(np.int64) * PAGE + self.filled[pages] - 1
+        there &= self.base[pages] + self.distance[cells] == time
+        self.value[cells[there]] = value[there]
+        return there
+
     def write_new(self, time: Int64s, value: Float64s) -> tuple[int, int]:
         """Samples, ascending in time, in pages of their own: the first and the last of these, ``NO_PAGE`` for none."""
         if not len(time):
