@@ -18,6 +18,7 @@ from jobmeter.model.question import Asks
 from jobmeter.model.series import job_key
 from jobmeter.model.time import MAX_TIME_MS, SECOND, Clock, TimeRange
 from jobmeter.query import gather, series
+from jobmeter.query.answers import Answers, Witness
 from jobmeter.query.closed import ClosedBuckets
 from jobmeter.query.closed_lines import ClosedLines, Part, Tables, ends, is_own, middle, woven
 from jobmeter.query.defaults import CORE_METRICS, default_step, job_end, life
@@ -28,7 +29,7 @@ from jobmeter.query.latest import WINDOW_MS, LatestValue, newest, values
 from jobmeter.query.layout import Layout, Layouts, lay_out
 from jobmeter.query.lines import Head, Ranks, natural, unit_of
 from jobmeter.query.logs import pages, selector_of
-from jobmeter.query.plan import check, check_by, hours_around, metrics_of, sources
+from jobmeter.query.plan import bucket_count, check, check_by, hours_around, metrics_of, sources
 from jobmeter.query.readings import Readings, ReadingsQuestion, readings
 from jobmeter.query.reported import ReportedQuestion, reported
 from jobmeter.query.request import (
@@ -54,6 +55,8 @@ from jobmeter.store.base import LogSelector, ReadBudget, Store
 R = TypeVar("R")
 POINTS_AT_ONCE = 5_000
 """Points whose encoding takes a moment."""
+_SPARSE = 1.5
+"""How many more points there may be room for: a job seldom fills a range."""
 
 
 class Executor:
@@ -123,6 +126,21 @@ class Executor:
         twin = Executor(store, self._registry.in_memory(), self._clock, limits, kept=self._kept)
         twin._hurried = True
         return twin
+
+    def kept_answer(self, query: MetricQuery, witness: Witness) -> bytes | None:
+        """An answer that was kept by ``keep_answer`` and still holds. It spends what it cost when it was made.
+
+        Raises LimitExceededError or QueryTimeoutError as ``run`` would.
+        """
+        known = self._kept.answers.get(query, witness)
+        if known is None:
+            return None
+        Meter(self._clock, self._limits).count(known[1], None)
+        return known[0]
+
+    def keep_answer(self, query: MetricQuery, witness: Witness, answer: bytes, rows: int) -> None:
+        """Keep an encoded answer, for which so many rows were read; ``witness`` was taken before it was made."""
+        self._kept.answers.put(query, witness, answer, rows)
 
     def _reported(self, question: ReportedQuestion, scope: Scope) -> Any:  # noqa: ANN401 - as the question says
         return reported(self._store, self._limits, self._clock, self.head(question.ref, scope), question)
@@ -200,6 +218,8 @@ class Executor:
         meter = Meter(self._clock, self._limits)
         metrics = check(query, self._limits)
         asked = self._ask(query, scope, sources(metrics))
+        if self._hurried and self._may_be_long(query, asked.layout):
+            raise NotAtOnceError
         tables = self._tables(query, metrics, asked, meter)
         lines = [
             one
@@ -214,6 +234,23 @@ class Executor:
             )
         tiers = tuple(sorted(meter.tiers))
         return MetricResult(query=query, lines=lines, samples=meter.rows, tiers=tiers, project=asked.project)
+
+    def _may_be_long(self, query: MetricQuery, layout: Layout) -> bool:
+        """True when the answer could have more points than may be made at once."""
+        lines = len(layout.heads) * len(query.metrics)
+        return lines * bucket_count(query.range, query.step_ms) > _SPARSE * self._limits.query_points
+
+    def witness(self, query: MetricQuery, scope: Scope) -> Witness | None:
+        """What tells whether an answer to a question still holds; None for what is not answered from memory alone.
+
+        Raises as ``run`` for a job that is not there.
+        """
+        if not isinstance(query.subject, JobRef):
+            return None
+        asked = self._ask(query, scope, sources(metrics_of(query.metrics)))
+        keys = asked.layout.shape.keys if asked.layout.lasting else None
+        written = None if keys is None else self._store.written(keys, query.range.start_ms)
+        return None if written is None else Witness(asked.layout, asked.limits, written)
 
     def _tables(self, query: MetricQuery, metrics: Sequence[Metric], asked: "_Asked", meter: Meter) -> Tables:
         """The values of each metric by line; those of hours that are over are kept."""
@@ -386,6 +423,7 @@ class Kept:
     layouts: Layouts
     closed: ClosedBuckets
     lines: ClosedLines = field(default_factory=ClosedLines)
+    answers: Answers = field(default_factory=Answers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,6 +130,12 @@ class Shape:
         """True when no two entries of the metric tell of one member: there is nothing to join below members."""
         return metric in self._alone
 
+    @property
+    def keys(self) -> SeriesKeys | None:
+        """The keys of all entries, where they can be read together and are gauges; else None."""
+        whole = self._whole
+        return None if whole is None or whole[2].any() else whole[1]
+
     def reads(self, span: TimeRange) -> Iterator[Read]:
         """The reads that the entries need over a span; what is clipped is read within its clip alone."""
         if self._whole is not None:

@@ -145,6 +145,13 @@ class Store(Protocol):
         """
         ...
 
+    def written(self, keys: SeriesKeys, since_ms: int) -> int | None:
+        """A number that grows with every write to one of these series, where all they have since then is in memory.
+
+        None where it is not.
+        """
+        ...
+
     def read_buckets(self, keys: SeriesKeys, span: TimeRange, tier: Tier, budget: ReadBudget) -> BucketColumns:
         """Roll-up rows whose bucket start lies in ``span``. Only what ``rolled`` vouches for may be trusted."""
         ...

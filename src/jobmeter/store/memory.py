@@ -149,6 +149,9 @@ class MemoryStore:
     ) -> None:
         """See ``Store.recent``: no samples are kept in memory for it."""
 
+    def written(self, keys: SeriesKeys, since_ms: int) -> None:
+        """See ``Store.written``."""
+
     def read_buckets(self, keys: SeriesKeys, span: TimeRange, tier: Tier, budget: ReadBudget) -> BucketColumns:
         """See ``Store.read_buckets``; right at any time, whatever ``rolled`` says."""
         rows = [

@@ -129,6 +129,11 @@ class Interleaved(RuleBasedStateMachine):
         query = MetricQuery(subject=JobRef("j1"), metrics=(metric,), range=span, step_ms=step, by=by)
         expected = _plain(Executor(self.engine, self.registry, self.clock, Limits()).run(query, ALL))
         assert _plain(self.executor.run(query, ALL)) == expected
+        witness = self.executor.witness(query, ALL)
+        if witness is not None:
+            told = repr(expected).encode()
+            assert self.executor.kept_answer(query, witness) in {None, told}
+            self.executor.keep_answer(query, witness, told, 0)
         with contextlib.suppress(NotAtOnceError):
             assert _plain(self.hurried.run(query, ALL)) == expected
 

@@ -108,6 +108,9 @@ class ClickHouseStore:
     ) -> None:
         """See ``Store.recent``: no samples are kept in memory for it."""
 
+    def written(self, keys: SeriesKeys, since_ms: int) -> None:
+        """See ``Store.written``."""
+
     def read_buckets(self, keys: SeriesKeys, span: TimeRange, tier: Tier, budget: ReadBudget) -> BucketColumns:
         """See ``Store.read_buckets``."""
         return self._lookup.read_buckets(keys, span, tier, budget)

@@ -58,6 +58,10 @@ class Recalled:
             reference_time[:], reference_value[:] = last
         return found
 
+    def written(self, keys: SeriesKeys, since_ms: int) -> int | None:
+        """See ``Store.written``."""
+        return self._store.written(keys, since_ms)
+
     def previous(self, keys: SeriesKeys, before_ms: int, budget: ReadBudget) -> SampleColumns:  # noqa: ARG002
         """See ``Store.previous``."""
         found = self._store.window.previous(keys, before_ms)

@@ -30,6 +30,7 @@ class Rows:
         self.last = np.empty(_FIRST, np.int64)
         self.first_page = np.empty(_FIRST, np.int32)
         self.last_page = np.empty(_FIRST, np.int32)
+        self.written = np.zeros(_FIRST, np.int64)
         self._there = np.zeros(_FIRST, np.bool_)
 
     def __len__(self) -> int:
@@ -78,6 +79,6 @@ class Rows:
         self.generation += len(rows)
 
     def _grow(self) -> None:
-        for name in ("series", "job", "since", "last", "first_page", "last_page", "_there"):
+        for name in ("series", "job", "since", "last", "first_page", "last_page", "written", "_there"):
             column = getattr(self, name)
             setattr(self, name, np.concatenate([column, np.zeros_like(column)]))

@@ -140,6 +140,10 @@ class WindowedStore:
             reference_time[:], reference_value[:] = last
         return found
 
+    def written(self, keys: SeriesKeys, since_ms: int) -> int | None:
+        """See ``Store.written``."""
+        return self.window.written(keys, since_ms)
+
     def previous(self, keys: SeriesKeys, before_ms: int, budget: ReadBudget) -> SampleColumns:
         """See ``Store.previous``."""
         found = self.window.previous(keys, before_ms)

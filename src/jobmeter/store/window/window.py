@@ -40,6 +40,7 @@ class Window:
         self._rows = Rows()
         self._reads = Reader(self._pages, self._rows.first_page)
         self._lock = threading.Lock()
+        self._writes = 0
         self._found: OrderedDict[int, tuple[SeriesKeys, int, Int64s]] = OrderedDict()
 
     @property
@@ -73,7 +74,10 @@ class Window:
                 own = slice(bounds[at], bounds[at + 1])
                 if here[at] or not self._has_room(bounds[at + 1] - bounds[at], now_ms):
                     continue
-                self._replace(self._rows.add(job, series, since_ms), columns.time[own], columns.value[own])
+                row = self._rows.add(job, series, since_ms)
+                self._writes += 1
+                self._rows.written[row] = self._writes
+                self._replace(row, columns.time[own], columns.value[own])
 
     def write(self, keys: SeriesKeys, columns: SampleColumns, now_ms: int) -> None:
         """Add samples to those of the series that are here; ``columns`` may be in any order, the later row wins.
@@ -84,6 +88,8 @@ class Window:
         with self._lock:
             known, since = self._find(keys), self._rows.since
             index, time, value = columns.index, columns.time, columns.value
+            self._writes += 1
+            self._rows.written[known[known >= 0]] = self._writes
             recent = time >= keep_from
             if not recent.all():
                 old = np.zeros(len(keys), np.bool_)
@@ -132,6 +138,12 @@ class Window:
                 return None
             last = reference_time, reference_value
             return self._reader().buckets(rows, span, step_ms, counters, *last, most)
+
+    def written(self, keys: SeriesKeys, since_ms: int) -> int | None:
+        """The number of the last write to one of those series; None where one of them may not be here."""
+        with self._lock:
+            rows = self._inside(keys, since_ms)
+            return None if rows is None or not len(rows) else int(self._rows.written[rows].max())
 
     def previous(self, keys: SeriesKeys, before_ms: int) -> tuple[Int64s, Float64s] | None:
         """The last sample of each series before a time; None where one of them may not be here."""

@@ -1,0 +1,56 @@
+"""Encoded answers to questions about the newest samples, kept while nothing that they were made from has changed.
+
+A dashboard that several people look at, or that asks more often than samples come, asks the same thing again. Whether
+an answer still holds is known exactly: nobody wrote to its series (``Store.written``), and the registry and the store
+say the same of the job and its series (its ``Layout`` is the very same).
+"""
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from jobmeter.query.layout import Layout
+from jobmeter.query.request import MetricQuery
+
+BOUND = 32 * 2**20
+"""Bytes of answers that are kept at most."""
+_LARGEST = 256 * 2**10
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Witness:
+    """What an answer was made from: a layout, the limits of the job, and the last write to its series."""
+
+    layout: Layout
+    limits: dict[str, float]
+    written: int
+
+    def agrees(self, other: "Witness") -> bool:
+        """True when the same would be answered."""
+        return self.layout is other.layout and self.written == other.written and self.limits == other.limits
+
+
+class Answers:
+    """Answers by question, the least lately asked for going first. Safe to use from any thread."""
+
+    def __init__(self, bound: int = BOUND) -> None:
+        self._bound = bound
+        self._kept: OrderedDict[MetricQuery, tuple[Witness, bytes, int]] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def get(self, query: MetricQuery, witness: Witness) -> tuple[bytes, int] | None:
+        """The answer and how many rows were read for it, where it still holds."""
+        kept = self._kept.get(query)
+        return kept[1:] if kept is not None and kept[0].agrees(witness) else None
+
+    def put(self, query: MetricQuery, witness: Witness, answer: bytes, rows: int) -> None:
+        """Keep an answer for which so many rows were read. ``witness`` was taken before it was made."""
+        if len(answer) > _LARGEST:
+            return
+        with self._lock:
+            before = self._kept.pop(query, None)
+            self._bytes += len(answer) - (len(before[1]) if before else 0)
+            self._kept[query] = witness, answer, rows
+            while self._bytes > self._bound:
+                self._bytes -= len(self._kept.popitem(last=False)[1][1])
