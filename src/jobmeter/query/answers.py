@@ -1,8 +1,9 @@
-"""Encoded answers to questions about the newest samples, kept while nothing that they were made from has changed.
+"""Encoded answers, kept while nothing that they were made from has changed.
 
 A dashboard that several people look at, or that asks more often than samples come, asks the same thing again. Whether
 an answer still holds is known exactly: nobody wrote to its series (``Store.written``), and the registry and the store
-say the same of the job and its series (its ``Layout`` is the very same).
+say the same of the job and its series (its ``Layout`` is the very same). Series are counted while the hot window has
+them, up to a day after their last sample: so long at most may an answer outlive samples whose time is over.
 """
 
 import threading
@@ -12,9 +13,9 @@ from dataclasses import dataclass
 from jobmeter.query.layout import Layout
 from jobmeter.query.request import MetricQuery
 
-BOUND = 32 * 2**20
+BOUND = 64 * 2**20
 """Bytes of answers that are kept at most."""
-_LARGEST = 256 * 2**10
+_LARGEST = 2 * 2**20
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -241,7 +241,7 @@ class Executor:
         return lines * bucket_count(query.range, query.step_ms) > _SPARSE * self._limits.query_points
 
     def witness(self, query: MetricQuery, scope: Scope) -> Witness | None:
-        """What tells whether an answer to a question still holds; None for what is not answered from memory alone.
+        """What tells whether an answer to a question still holds; None where that cannot be told.
 
         Raises as ``run`` for a job that is not there.
         """
@@ -249,7 +249,7 @@ class Executor:
             return None
         asked = self._ask(query, scope, sources(metrics_of(query.metrics)))
         keys = asked.layout.shape.keys if asked.layout.lasting else None
-        written = None if keys is None else self._store.written(keys, query.range.start_ms)
+        written = None if keys is None else self._store.written(keys)
         return None if written is None else Witness(asked.layout, asked.limits, written)
 
     def _tables(self, query: MetricQuery, metrics: Sequence[Metric], asked: "_Asked", meter: Meter) -> Tables:

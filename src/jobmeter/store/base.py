@@ -145,11 +145,8 @@ class Store(Protocol):
         """
         ...
 
-    def written(self, keys: SeriesKeys, since_ms: int) -> int | None:
-        """A number that grows with every write to one of these series, where all they have since then is in memory.
-
-        None where it is not.
-        """
+    def written(self, keys: SeriesKeys) -> int | None:
+        """A number that grows with every write to one of these series, of whatever time; None where nobody counts them."""
         ...
 
     def read_buckets(self, keys: SeriesKeys, span: TimeRange, tier: Tier, budget: ReadBudget) -> BucketColumns:

@@ -149,7 +149,7 @@ class MemoryStore:
     ) -> None:
         """See ``Store.recent``: no samples are kept in memory for it."""
 
-    def written(self, keys: SeriesKeys, since_ms: int) -> None:
+    def written(self, keys: SeriesKeys) -> None:
         """See ``Store.written``."""
 
     def read_buckets(self, keys: SeriesKeys, span: TimeRange, tier: Tier, budget: ReadBudget) -> BucketColumns:

@@ -108,7 +108,7 @@ class ClickHouseStore:
     ) -> None:
         """See ``Store.recent``: no samples are kept in memory for it."""
 
-    def written(self, keys: SeriesKeys, since_ms: int) -> None:
+    def written(self, keys: SeriesKeys) -> None:
         """See ``Store.written``."""
 
     def read_buckets(self, keys: SeriesKeys, span: TimeRange, tier: Tier, budget: ReadBudget) -> BucketColumns:

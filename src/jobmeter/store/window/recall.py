@@ -58,9 +58,9 @@ class Recalled:
             reference_time[:], reference_value[:] = last
         return found
 
-    def written(self, keys: SeriesKeys, since_ms: int) -> int | None:
+    def written(self, keys: SeriesKeys) -> int | None:
         """See ``Store.written``."""
-        return self._store.written(keys, since_ms)
+        return self._store.written(keys)
 
     def previous(self, keys: SeriesKeys, before_ms: int, budget: ReadBudget) -> SampleColumns:  # noqa: ARG002
         """See ``Store.previous``."""

@@ -140,9 +140,9 @@ class WindowedStore:
             reference_time[:], reference_value[:] = last
         return found
 
-    def written(self, keys: SeriesKeys, since_ms: int) -> int | None:
+    def written(self, keys: SeriesKeys) -> int | None:
         """See ``Store.written``."""
-        return self.window.written(keys, since_ms)
+        return self.window.written(keys)
 
     def previous(self, keys: SeriesKeys, before_ms: int, budget: ReadBudget) -> SampleColumns:
         """See ``Store.previous``."""

@@ -139,11 +139,11 @@ class Window:
             last = reference_time, reference_value
             return self._reader().buckets(rows, span, step_ms, counters, *last, most)
 
-    def written(self, keys: SeriesKeys, since_ms: int) -> int | None:
-        """The number of the last write to one of those series; None where one of them may not be here."""
+    def written(self, keys: SeriesKeys) -> int | None:
+        """The number of the last write to one of those series, of whatever time; None where one of them is not here."""
         with self._lock:
-            rows = self._inside(keys, since_ms)
-            return None if rows is None or not len(rows) else int(self._rows.written[rows].max())
+            rows = self._find(keys)
+            return None if not len(rows) or int(rows.min()) < 0 else int(self._rows.written[rows].max())
 
     def previous(self, keys: SeriesKeys, before_ms: int) -> tuple[Int64s, Float64s] | None:
         """The last sample of each series before a time; None where one of them may not be here."""
