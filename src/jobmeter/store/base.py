@@ -146,7 +146,7 @@ class Store(Protocol):
         ...
 
     def written(self, keys: SeriesKeys) -> int | None:
-        """A number that grows with every write to one of these series, of whatever time; None where nobody counts them."""
+        """A number that grows with every write to one of these series, of any time; None where nobody counts."""
         ...
 
     def read_buckets(self, keys: SeriesKeys, span: TimeRange, tier: Tier, budget: ReadBudget) -> BucketColumns:
