@@ -121,7 +121,6 @@ class Filling:
         """Take in some more."""
         if self.interval == _FILL_SECONDS and not self._store.fill(FILLED_AT_ONCE):
             self.interval = _FILLED_SECONDS
-            passed = self._clock.monotonic() - self._began
-            _log.info(
-                "the newest samples of %d series were brought to memory in %.1f s", len(self._store.window), passed
-            )
+            passed, series = self._clock.monotonic() - self._began, len(self._store.window)
+            if series:
+                _log.info("the newest samples of %d series were brought to memory in %.1f s", series, passed)

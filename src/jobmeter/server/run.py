@@ -44,12 +44,12 @@ def run(settings: Settings, idle_exit: int, announce: Callable[[str], None]) -> 
         def listening() -> None:
             stack.enter_context(noted(settings.data, url, clock))
             application.start()
-            spare_collections()
             announce(f"Jobmeter listens at {url} (administrator's key: {key})")
             if lines is not None:
                 announce(_telnet(services, lines, stack))
             if start_grpc is not None:
                 announce(start_grpc(services))
+            spare_collections()
 
         def finished() -> bool:
             return 0 < idle_exit <= services.telemetry.idle_seconds()
