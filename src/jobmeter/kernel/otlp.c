@@ -8,10 +8,8 @@
  */
 #include <string.h>
 
-#include "common.h"
+#include "protobuf.h"
 
-enum { READ = 0, ODD = 1 };
-enum { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 };
 enum { FIRST = 0x0A, SECOND = 0x12 };
 enum { NAME = 0x0A, UNIT = 0x1A, GAUGE = 0x2A, SUM = 0x3A, HISTOGRAM = 0x4A, EXPONENTIAL = 0x52, SUMMARY = 0x5A };
 enum { DATA_POINT = 0x0A, TEMPORALITY = 0x10, MONOTONIC = 0x18 };
@@ -25,16 +23,6 @@ typedef struct {
 
 typedef struct {
     const uint8_t *data;
-    int64_t at, end;
-} reader;
-
-typedef struct {
-    uint64_t tag;
-    int64_t content, end;
-} field;
-
-typedef struct {
-    const uint8_t *data;
     uint8_t *shape;
     metric *metrics;
     int64_t metric_room, metric_count;
@@ -42,55 +30,6 @@ typedef struct {
     int64_t point_room, point_count;
     int64_t most_own;
 } scan;
-
-static inline int read_varint(reader *from, uint64_t *number) {
-    uint64_t sum = 0;
-    if (from->at < from->end && from->data[from->at] < 128) {
-        *number = from->data[from->at++];
-        return READ;
-    }
-    for (int shift = 0; shift < 70; shift += 7) {
-        if (from->at >= from->end) return ODD;
-        uint64_t byte = from->data[from->at++];
-        if (shift == 63 && byte > 1) return ODD;
-        sum |= (byte & 127) << shift;
-        if (byte < 128) {
-            *number = sum;
-            return READ;
-        }
-    }
-    return ODD;
-}
-
-/* The next field; the reader stands behind it afterwards. */
-static inline int read_field(reader *from, field *found) {
-    uint64_t size = 0;
-    if (read_varint(from, &found->tag)) return ODD;
-    if (found->tag < 8 || found->tag > UINT32_MAX) return ODD;
-    found->content = from->at;
-    switch (found->tag & 7) {
-    case VARINT:
-        if (read_varint(from, &size)) return ODD;
-        found->end = from->at;
-        return READ;
-    case BYTES:
-        if (read_varint(from, &size)) return ODD;
-        found->content = from->at;
-        break;
-    case FIXED64:
-        size = 8;
-        break;
-    case FIXED32:
-        size = 4;
-        break;
-    default:
-        return ODD;
-    }
-    if (size > (uint64_t)(from->end - from->at)) return ODD;
-    from->at += (int64_t)size;
-    found->end = from->at;
-    return READ;
-}
 
 /* The one field FIRST of a message, empty where there is none; ODD where there are several, or the rest is damaged. */
 static int head_of(reader from, int64_t *begin, int64_t *end) {
