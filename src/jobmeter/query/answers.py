@@ -42,8 +42,12 @@ class Answers:
 
     def get(self, query: MetricQuery, witness: Witness) -> tuple[bytes, int] | None:
         """The answer and how many rows were read for it, where it still holds."""
-        kept = self._kept.get(query)
-        return kept[1:] if kept is not None and kept[0].agrees(witness) else None
+        with self._lock:
+            kept = self._kept.get(query)
+            if kept is None or not kept[0].agrees(witness):
+                return None
+            self._kept.move_to_end(query)
+        return kept[1:]
 
     def put(self, query: MetricQuery, witness: Witness, answer: bytes, rows: int) -> None:
         """Keep an answer for which so many rows were read. ``witness`` was taken before it was made."""

@@ -68,6 +68,8 @@ class ClosedLines:
         name = (id(layout), asked)
         with self._lock:
             known = self._kept.get(name)
+            if known is not None:
+                self._kept.move_to_end(name)
         if known is not None and known.layout is layout and known.revision == revision:
             covered = known.part.span
             inside = covered.start_ms <= span.start_ms and span.end_ms <= covered.end_ms

@@ -17,7 +17,7 @@ INTERVAL_SECONDS = 60.0
 PRUNE_SECONDS = 6 * 3600.0
 FILLED_AT_ONCE = 256
 """Series that are read while writers wait."""
-_FILL_SECONDS, _FILLED_SECONDS = 0.01, 3_600.0
+_FILL_SECONDS, _RETRY_SECONDS, _FILLED_SECONDS = 0.01, 10.0, 3_600.0
 SETTLE_MS = 15 * MINUTE
 """An hour is rolled up when it has been over for this long: most late samples have come by then."""
 
@@ -116,11 +116,16 @@ class Filling:
         self._store = store
         self._clock = clock
         self._began = clock.monotonic()
+        self._filled = False
 
     def round(self) -> None:
-        """Take in some more."""
-        if self.interval == _FILL_SECONDS and not self._store.fill(FILLED_AT_ONCE):
-            self.interval = _FILLED_SECONDS
-            passed, series = self._clock.monotonic() - self._began, len(self._store.window)
-            if series:
-                _log.info("the newest samples of %d series were brought to memory in %.1f s", series, passed)
+        """Take in some more; after a failure, a while later."""
+        if self._filled:
+            return
+        self.interval = _RETRY_SECONDS
+        self._filled = not self._store.fill(FILLED_AT_ONCE)
+        self.interval = _FILLED_SECONDS if self._filled else _FILL_SECONDS
+        series = len(self._store.window)
+        if self._filled and series:
+            passed = self._clock.monotonic() - self._began
+            _log.info("the newest samples of %d series were brought to memory in %.1f s", series, passed)

@@ -5,12 +5,14 @@ import random
 import numpy as np
 import pytest
 
+from jobmeter.errors import UnavailableError
 from jobmeter.model.batch import SeriesKeys
 from jobmeter.model.series import Series
 from jobmeter.model.time import HOUR, MINUTE, SECOND, TimeRange, parse_time
 from jobmeter.store.base import ReadBudget, Selector, Store
 from jobmeter.store.memory import MemoryStore
 from jobmeter.store.window.store import WindowedStore
+from jobmeter.store.window.window import Window
 from jobmeter.testing.samples import FOREVER, batch_of, read_all
 from jobmeter.testing.store import StoreTests
 
@@ -172,3 +174,35 @@ def test_filling_stops_where_the_window_is_full_and_what_comes_meanwhile_is_kept
     assert store.window.bytes <= 60_000
     span = TimeRange(BEGIN - HOUR, BEGIN + 1)
     assert read_all(store, series, span) == read_all(engine, series, span)
+
+
+def test_series_that_could_not_be_read_are_filled_later() -> None:
+    class Failing(Engine):
+        fails = True
+
+        def read(self, *arguments, **named):
+            if self.fails:
+                raise UnavailableError("the engine does not answer")
+            return super().read(*arguments, **named)
+
+    engine = Failing()
+    one = gauge("worker-0")
+    engine.append(batch_of({(one, BEGIN - SECOND): 1.0}), FOREVER)
+    store = WindowedStore(engine, HandClock(BEGIN), length_ms=HOUR, bound=2**30)
+    with pytest.raises(UnavailableError):
+        store.fill(10)
+    engine.fails = False
+    assert store.fill(10) == 0
+    engine.reads = 0
+    assert read_all(store, [one], TimeRange(BEGIN - HOUR, BEGIN)) == {(one, BEGIN - SECOND): 1.0}
+    assert engine.reads == 0
+
+
+def test_lists_of_keys_that_never_come_again_take_bounded_memory(monkeypatch) -> None:
+    monkeypatch.setattr("jobmeter.store.window.window._MOST_KNOWN", 100)
+    window = Window(HOUR, 2**20)
+    lists = [SeriesKeys(np.arange(10, dtype=np.uint64), np.arange(10, dtype=np.uint64)) for _ in range(50)]
+    for keys in lists * 2:
+        assert window.missing(keys).all()
+    assert sum(len(keys) for keys, _, _ in window._found.values()) <= 100
+    assert window._known == sum(len(keys) for keys, _, _ in window._found.values())

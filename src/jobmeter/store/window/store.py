@@ -74,13 +74,15 @@ class WindowedStore:
             since = max(0, self._clock.now_ms() - self.window.length_ms)
             found = self._engine.find(Selector(since=since))
             self._unfilled = sorted(found, key=lambda one: (one.job_key, one.id), reverse=True)
-        chosen = [self._unfilled.pop() for _ in range(min(most, len(self._unfilled)))]
+        chosen = self._unfilled[-most:] if most else []
         keys = SeriesKeys.of(chosen)
         with self._appending:
             new = self.window.missing(keys)
             if new.any():
                 since = max(0, self._clock.now_ms() - self.window.length_ms)
                 self._adopt(SeriesKeys(keys.job[new], keys.series[new]), since)
+        # Only now: what could not be read is tried again.
+        del self._unfilled[len(self._unfilled) - len(chosen) :]
         if self.window.full:
             self._unfilled.clear()
         return len(self._unfilled)

@@ -14,7 +14,8 @@ from jobmeter.store.window.pages import FURTHEST, NO_PAGE, PAGE_BYTES, Pages, cu
 from jobmeter.store.window.read import Reader
 from jobmeter.store.window.rows import ROW_BYTES, Rows
 
-_MOST_KEYS = 10_000
+_MOST_KNOWN = 2_000_000
+"""Series in all the lists of keys whose rows are kept, 24 bytes each."""
 _SHORTEST_MS = MINUTE
 _NEARLY_FULL, _FULL = 0.85, 0.95
 """What of the bound may be in use before the window shrinks: the next batch needs room before it is known how much."""
@@ -42,6 +43,7 @@ class Window:
         self._lock = threading.Lock()
         self._writes = 0
         self._found: OrderedDict[int, tuple[SeriesKeys, int, Int64s]] = OrderedDict()
+        self._known = 0
 
     @property
     def bytes(self) -> int:
@@ -198,10 +200,13 @@ class Window:
         known = self._found.get(id(keys))
         if known is not None and known[0] is keys and known[1] == self._rows.generation:
             return known[2]
+        if known is not None:
+            self._known -= len(self._found.pop(id(keys))[0])
         rows = self._rows.find(keys)
         self._found[id(keys)] = (keys, self._rows.generation, rows)
-        while len(self._found) > _MOST_KEYS:
-            self._found.popitem(last=False)
+        self._known += len(keys)
+        while self._known > _MOST_KNOWN:
+            self._known -= len(self._found.popitem(last=False)[1][0])
         return rows
 
     def _write(self, rows: Int64s, time: Int64s, value: Float64s) -> None:

@@ -1,0 +1,40 @@
+"""After a start the window is filled quickly, and an engine that fails is left alone for a while."""
+
+import pytest
+from tests.fakes import SetClock
+
+from jobmeter.errors import UnavailableError
+from jobmeter.server.background import Filling
+from jobmeter.store.memory import MemoryStore
+from jobmeter.store.window.store import WindowedStore
+
+
+class _Store(WindowedStore):
+    def __init__(self, left):
+        super().__init__(MemoryStore(), SetClock(), length_ms=1_000, bound=2**20)
+        self.left = left
+
+    def fill(self, most):
+        found = self.left.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+
+def test_it_goes_on_at_once_while_something_is_left_and_then_rests():
+    filling = Filling(_Store([500, 200, 0]), SetClock())
+    waits = []
+    for _ in range(4):
+        waits.append(filling.interval)
+        filling.round()
+    assert max(waits[:3]) < 0.1
+    assert waits[3] > 60
+
+
+def test_a_failure_is_not_repeated_a_hundred_times_a_second():
+    filling = Filling(_Store([UnavailableError("no answer"), 100, 0]), SetClock())
+    with pytest.raises(UnavailableError):
+        filling.round()
+    assert filling.interval >= 5
+    filling.round()
+    assert filling.interval < 0.1
