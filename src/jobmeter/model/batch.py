@@ -12,6 +12,10 @@ Uint64s = NDArray[np.uint64]
 Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
 Uint32s = NDArray[np.uint32]
+Bools = NDArray[np.bool_]
+
+NEVER = -1
+"""The time of a sample that does not exist."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,3 +131,33 @@ class BucketColumns:
 
     def __len__(self) -> int:
         return len(self.time)
+
+
+@dataclass(slots=True, eq=False)
+class References:
+    """For each series the last sample so far: what the next increase of a counter is counted from.
+
+    ``time`` int64[k] ms (``NEVER`` for none), ``value`` float64[k]. Changed in place as pieces go by in order of time.
+    """
+
+    time: Int64s
+    value: Float64s
+
+    @classmethod
+    def none(cls, count: int) -> "References":
+        """No sample yet, for that many series."""
+        return cls(np.full(count, NEVER, np.int64), np.zeros(count))
+
+    def update(self, index: Uint32s, time: Int64s, value: Float64s) -> None:
+        """Take over the last sample of each series; the columns are sorted by (index, time)."""
+        ends = np.flatnonzero(np.append(index[1:] != index[:-1], np.ones(min(len(index), 1), np.bool_)))
+        self.time[index[ends]] = time[ends]
+        self.value[index[ends]] = value[ends]
+
+    def copy(self) -> "References":
+        """The same, to be changed by itself."""
+        return References(self.time.copy(), self.value.copy())
+
+    def become(self, other: "References") -> None:
+        """Take over everything of another one."""
+        self.time[:], self.value[:] = other.time, other.value

@@ -80,6 +80,12 @@ def ceil_to(time_ms: int, step_ms: int) -> int:
     return -(-time_ms // step_ms) * step_ms
 
 
+def whole_steps(span: TimeRange, step_ms: int) -> TimeRange:
+    """The epoch-aligned steps that a range holds as a whole; an empty one, at its start, where it holds none."""
+    start, end = ceil_to(span.start_ms, step_ms), floor_to(span.end_ms, step_ms)
+    return TimeRange(start, end) if start < end else TimeRange(span.start_ms, span.start_ms)
+
+
 def iso(time_ms: int) -> str:
     """``2026-11-20T15:33:56Z``, with milliseconds only where there are some."""
     moment = datetime.fromtimestamp(time_ms / 1000, tz=UTC)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 
 from jobmeter.model.batch import BucketColumns, SampleColumns, SeriesKeys
-from jobmeter.model.time import DAY, HOUR, MINUTE, TimeRange, ceil_to, floor_to
+from jobmeter.model.time import DAY, HOUR, MINUTE, TimeRange, floor_to, whole_steps
 from jobmeter.query.reduce import FIELDS, coarsen, empty, merge, take
 from jobmeter.store.base import Tier
 
@@ -70,7 +70,7 @@ class ClosedBuckets:
 
         The first and the last of them hold only what lies inside of the span.
         """
-        whole = TimeRange(*_whole_steps(span, step_ms))
+        whole = whole_steps(span, step_ms)
         if not whole.length_ms:
             yield from self._ends(keys, span, tier, step_ms, known, rows)
             return
@@ -168,11 +168,6 @@ def stretch(keys: SeriesKeys, span: TimeRange) -> TimeRange:
     length = HOUR if len(keys) <= _FEW else 5 * MINUTE
     start = floor_to(span.start_ms, length)
     return TimeRange(start, start + length)
-
-
-def _whole_steps(span: TimeRange, step_ms: int) -> tuple[int, int]:
-    start, end = ceil_to(span.start_ms, step_ms), floor_to(span.end_ms, step_ms)
-    return (start, end) if start < end else (span.start_ms, span.start_ms)
 
 
 def _outside(span: TimeRange, known: TimeRange) -> Iterator[TimeRange]:

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from jobmeter.model.catalog import Metric
-from jobmeter.model.time import HOUR, TimeRange, ceil_to, floor_to
+from jobmeter.model.time import HOUR, TimeRange, whole_steps
 from jobmeter.query.layout import Layout
+from jobmeter.query.reduce import weave
 from jobmeter.query.table import Table
 from jobmeter.store.base import Tier
 
@@ -97,7 +98,7 @@ def middle(span: TimeRange, step_ms: int, rolled: Sequence[TimeRange]) -> TimeRa
     """The longest part of a range in whole steps of hours that are rolled up, where that is worth keeping."""
     if not any(step_ms % tier == 0 for tier in Tier):
         return None
-    parts = [TimeRange(*_whole(inside, step_ms)) for one in rolled if (inside := one.intersect(span)) is not None]
+    parts = [whole_steps(inside, step_ms) for one in rolled if (inside := one.intersect(span)) is not None]
     longest = max(parts, key=lambda part: part.length_ms, default=None)
     return longest if longest is not None and longest.length_ms >= max(HOUR, 2 * step_ms) else None
 
@@ -112,22 +113,12 @@ def woven(tables: Sequence[Table]) -> Table:
     filled = [table for table in tables if len(table)]
     if len(filled) < 2:
         return filled[0] if filled else tables[0]
-    owners = max(int(table.owner[-1]) for table in filled) + 1
-    counts = [np.bincount(table.owner, minlength=owners) for table in filled]
-    total = np.sum(counts, axis=0)
-    first = np.cumsum(total) - total
-    size = int(total.sum())
-    owner, time, value = np.repeat(np.arange(owners), total), np.empty(size, np.int64), np.empty(size)
-    for table, count in zip(filled, counts, strict=True):
-        place = np.arange(len(table)) + np.repeat(first - (np.cumsum(count) - count), count)
+    total, places = weave([table.owner for table in filled])
+    size = sum(map(len, filled))
+    time, value = np.empty(size, np.int64), np.empty(size)
+    for table, place in zip(filled, places, strict=True):
         time[place], value[place] = table.time, table.value
-        first = first + count
-    return Table(owner, time, value)
-
-
-def _whole(span: TimeRange, step_ms: int) -> tuple[int, int]:
-    start, end = ceil_to(span.start_ms, step_ms), floor_to(span.end_ms, step_ms)
-    return (start, end) if start < end else (span.start_ms, span.start_ms)
+    return Table(np.repeat(np.arange(len(total)), total), time, value)
 
 
 def _cut(part: Part, span: TimeRange) -> Part:

@@ -6,13 +6,13 @@ from dataclasses import replace
 import msgspec
 import numpy as np
 
-from jobmeter.model.batch import BucketColumns, Int64s, SampleColumns, SeriesKeys
+from jobmeter.model.batch import Bools, BucketColumns, Int64s, References, SampleColumns, SeriesKeys
 from jobmeter.model.catalog import Metric
 from jobmeter.model.time import MINUTE, TimeRange
 from jobmeter.query.frame import Frame, in_order
 from jobmeter.query.lines import Head, unit_of
 from jobmeter.query.plan import sources
-from jobmeter.query.reduce import Bools, References, bucket, merge, take
+from jobmeter.query.reduce import bucket, merge, take
 from jobmeter.query.request import Statistic
 from jobmeter.query.shape import Shape
 from jobmeter.query.source import Meter, Source

@@ -5,40 +5,23 @@ with the same result, because each bucket's increase is counted from the last sa
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from jobmeter.model.batch import BucketColumns, Float64s, Int64s, SampleColumns, Uint32s
+from jobmeter.model.batch import (
+    NEVER,
+    Bools,
+    BucketColumns,
+    Float64s,
+    Int64s,
+    References,
+    SampleColumns,
+    Uint32s,
+)
 
-Bools = NDArray[np.bool_]
 Positions = NDArray[np.intp]
-
-NEVER = -1
-"""The time of a reference that does not exist."""
-
-
-@dataclass(slots=True, eq=False)
-class References:
-    """For each series the last sample so far: what the next increase of a counter is counted from.
-
-    ``time`` int64[k] ms (``NEVER`` for none), ``value`` float64[k]. Changed in place as pieces go by in order of time.
-    """
-
-    time: Int64s
-    value: Float64s
-
-    @classmethod
-    def none(cls, count: int) -> "References":
-        """No sample yet, for that many series."""
-        return cls(np.full(count, NEVER, np.int64), np.zeros(count))
-
-    def update(self, index: Uint32s, time: Int64s, value: Float64s) -> None:
-        """Take over the last sample of each series; the columns are sorted by (index, time)."""
-        ends = np.flatnonzero(_ends(index))
-        self.time[index[ends]] = time[ends]
-        self.value[index[ends]] = value[ends]
 
 
 def bucket(columns: SampleColumns, step_ms: int, counters: Bools, references: References) -> BucketColumns:
@@ -124,22 +107,33 @@ def _woven(parts: Sequence[BucketColumns]) -> BucketColumns:
 
     Where the parts follow each other in time, as they nearly always do, nothing is left to be sorted.
     """
-    series = max(int(part.index[-1]) for part in parts) + 1
-    counts = [np.bincount(part.index, minlength=series) for part in parts]
-    total = np.sum(counts, axis=0)
-    first = np.cumsum(total) - total
-    places = []
-    for part, count in zip(parts, counts, strict=True):
-        own = np.cumsum(count) - count
-        places.append(np.arange(len(part)) + np.repeat(first - own, count))
-        first = first + count
+    _, places = weave([part.index for part in parts])
+    size = sum(map(len, parts))
     columns = {}
     for name in FIELDS:
-        column = np.empty(int(total.sum()), getattr(parts[0], name).dtype)
+        column = np.empty(size, getattr(parts[0], name).dtype)
         for part, place in zip(parts, places, strict=True):
             column[place] = getattr(part, name)
         columns[name] = column
     return BucketColumns(**columns)
+
+
+def weave(owners: Sequence[Uint32s | Int64s]) -> tuple[Positions, list[Positions]]:
+    """Where the rows of several parts go so that all are by owner, those of an owner in the order of the parts.
+
+    Each part is sorted by owner and not empty. Gives how many rows each owner has in all, then the places of each
+    part's rows.
+    """
+    most = max(int(owner[-1]) for owner in owners) + 1
+    counts = [np.bincount(owner, minlength=most) for owner in owners]
+    total = np.sum(counts, axis=0)
+    first = np.cumsum(total) - total
+    places = []
+    for owner, count in zip(owners, counts, strict=True):
+        own = np.cumsum(count) - count
+        places.append(np.arange(len(owner)) + np.repeat(first - own, count))
+        first = first + count
+    return total, places
 
 
 def take(columns: BucketColumns, rows: Positions | Bools | slice) -> BucketColumns:
@@ -236,10 +230,3 @@ def is_sorted(*keys: NDArray[np.int64] | NDArray[np.uint32]) -> bool:
         if not undecided.any():
             return True
     return True
-
-
-def _ends(index: Uint32s) -> Bools:
-    """True where the next row is another series, and at the last row."""
-    ended = np.ones(len(index), np.bool_)
-    np.not_equal(index[1:], index[:-1], out=ended[:-1])
-    return ended

@@ -7,11 +7,11 @@ from typing import Protocol
 import numpy as np
 
 from jobmeter.errors import LimitExceededError, QueryTimeoutError
-from jobmeter.model.batch import BucketColumns, Float64s, Int64s, SampleColumns, SeriesKeys
+from jobmeter.model.batch import NEVER, Bools, BucketColumns, References, SampleColumns, SeriesKeys
 from jobmeter.model.time import HOUR, Clock, TimeRange
 from jobmeter.query.closed import ClosedBuckets, Trusted, stretch
 from jobmeter.query.plan import Segment, hours_around, segments
-from jobmeter.query.reduce import NEVER, Bools, References, bucket, coarsen, growth, merge
+from jobmeter.query.reduce import bucket, coarsen, growth, merge
 from jobmeter.query.spent import ACCOUNT, Spent
 from jobmeter.settings import Limits
 from jobmeter.store.base import ReadBudget, Store, Tier
@@ -121,7 +121,7 @@ class StoreSource:
         references: References | None = None,
     ) -> Iterator[Piece]:
         """See ``Source.pieces``."""
-        last = None if counters is None or references is None else (counters, references.time, references.value)
+        last = None if counters is None or references is None else (counters, references)
         recent = self._recent(keys, span, step_ms, last) if span.length_ms <= RAW_IS_QUICK else None
         if recent is not None:
             meter.count(int(recent.count.sum()), None)
@@ -150,7 +150,7 @@ class StoreSource:
                     yield Piece(segment.span, segment.tier, rows)
 
     def _recent(
-        self, keys: SeriesKeys, span: TimeRange, step_ms: int, last: "tuple[Bools, Int64s, Float64s] | None"
+        self, keys: SeriesKeys, span: TimeRange, step_ms: int, last: tuple[Bools, References] | None
     ) -> BucketColumns | None:
         return None if last is None else self._store.recent(keys, span, step_ms, *last)
 

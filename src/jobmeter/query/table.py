@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from jobmeter.model.batch import BucketColumns, Float64s, Int64s
+from jobmeter.model.batch import Bools, BucketColumns, Float64s, Int64s
 from jobmeter.model.catalog import Aggregate, Kind, Metric, Scope, find
 from jobmeter.query.frame import Frame
-from jobmeter.query.reduce import Bools, is_sorted, relabel, take
+from jobmeter.query.reduce import is_sorted, relabel, take
 from jobmeter.query.request import Statistic
 
 Labels = tuple[tuple[str, str], ...]

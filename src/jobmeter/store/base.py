@@ -6,10 +6,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-from jobmeter.model.batch import BucketColumns, Float64s, Int64s, SampleBatch, SampleColumns, SeriesKeys
+from jobmeter.model.batch import Bools, BucketColumns, References, SampleBatch, SampleColumns, SeriesKeys
 from jobmeter.model.event import Level
 from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.retention import Retention
@@ -133,15 +130,13 @@ class Store(Protocol):
         keys: SeriesKeys,
         span: TimeRange,
         step_ms: int,
-        counters: NDArray[np.bool_],
-        reference_time: Int64s,
-        reference_value: Float64s,
+        counters: Bools,
+        references: References,
     ) -> BucketColumns | None:
         """The samples of a span in buckets of ``step_ms``, where all of them are in memory; None where ``read`` is due.
 
-        ``counters`` bool[k] says which series have increases. ``reference_time`` int64[k] ms (-1: none) and
-        ``reference_value`` float64[k] are the last samples before, from which increases are counted; where an answer
-        is given they become the last samples of the span.
+        ``counters`` bool[k] says which series have increases. These are counted from ``references``, the last samples
+        before; where an answer is given they become the last samples of the span.
         """
         ...
 

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobmeter.kernel import window as kernel
-from jobmeter.model.batch import SampleColumns, SeriesKeys
+from jobmeter.model.batch import References, SampleColumns, SeriesKeys
 from jobmeter.model.time import TimeRange
-from jobmeter.query.reduce import FIELDS, References, bucket
+from jobmeter.query.reduce import FIELDS, bucket
 from jobmeter.store.window.window import Window
 
 pytestmark = pytest.mark.skipif(not kernel.AVAILABLE, reason="there is no compiled kernel")
@@ -55,7 +55,7 @@ def test_samples_and_buckets_are_those_of_the_slow_way(writes, start, length, st
         assert np.array_equal(getattr(found, name), getattr(columns, name))
     counters = np.array([True, False, True, False])
     ours, theirs = References.none(4), References.none(4)
-    made = window.buckets(keys, span, step, counters, ours.time, ours.value)
+    made = window.buckets(keys, span, step, counters, ours)
     assert made is not None
     wanted = bucket(columns, step, counters, theirs)
     for name in FIELDS:
@@ -78,8 +78,8 @@ def test_the_last_sample_before_a_time_is_that_of_the_slow_way(writes, before):
 
 def test_more_samples_than_asked_for_are_no_answer():
     window, keys, _ = _window([{(0, time): 1.0 for time in range(100)}])
-    last = np.full(4, -1, np.int64), np.zeros(4)
+    last = References.none(4)
     span, gauges = TimeRange(0, 1000), np.zeros(4, np.bool_)
-    assert window.buckets(keys, span, 10, gauges, *last, most=99) is None
-    assert window.buckets(keys, span, 10, gauges, *last, most=100) is not None
+    assert window.buckets(keys, span, 10, gauges, last, most=99) is None
+    assert window.buckets(keys, span, 10, gauges, last, most=100) is not None
     assert window.read(keys, span, most=99) is None

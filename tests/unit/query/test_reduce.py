@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobmeter.model.batch import BucketColumns, SampleColumns
-from jobmeter.query.reduce import FIELDS, References, bucket, coarsen, merge, take
+from jobmeter.model.batch import BucketColumns, References, SampleColumns
+from jobmeter.query.reduce import FIELDS, bucket, coarsen, merge, take
 
 COUNTERS = np.array([True, False, True])
 points = st.dictionaries(

@@ -4,10 +4,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
-from jobmeter.model.batch import BucketColumns, Float64s, Int64s, SampleBatch, SampleColumns, SeriesKeys
+from jobmeter.model.batch import Bools, BucketColumns, References, SampleBatch, SampleColumns, SeriesKeys
 from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import NamePart, Series
@@ -102,9 +99,8 @@ class ClickHouseStore:
         keys: SeriesKeys,
         span: TimeRange,
         step_ms: int,
-        counters: NDArray[np.bool_],
-        reference_time: Int64s,
-        reference_value: Float64s,
+        counters: Bools,
+        references: References,
     ) -> None:
         """See ``Store.recent``: no samples are kept in memory for it."""
 

@@ -4,14 +4,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jobmeter.kernel import window as kernel
-from jobmeter.model.batch import BucketColumns, Float64s, Int64s, SampleColumns
+from jobmeter.model.batch import NEVER, Bools, BucketColumns, Float64s, Int64s, References, SampleColumns
 from jobmeter.model.time import TimeRange
 from jobmeter.store.window.pages import NO_PAGE, Pages
 
 _ROOM = 10_000
 """Buckets for which room is made without knowing whether they are there."""
-NEVER = -1
-"""The time of a sample that does not exist."""
 
 
 class Reader:
@@ -44,9 +42,8 @@ class Reader:
         rows: Int64s,
         span: TimeRange,
         step_ms: int,
-        counters: NDArray[np.bool_],
-        reference_time: Int64s,
-        reference_value: Float64s,
+        counters: Bools,
+        references: References,
         most: int,
     ) -> BucketColumns | None:
         """The same in buckets; references move on. None where there are more than ``most`` samples. With the kernel."""
@@ -56,7 +53,7 @@ class Reader:
             samples, room = self.size(rows, span, step_ms)
             if samples > most:
                 return None
-        last = reference_time, reference_value
+        last = references.time, references.value
         found = kernel.bucket(self._at, rows, ends, step_ms, counters, last, (most, room))
         return None if found is None else BucketColumns(*found)
 

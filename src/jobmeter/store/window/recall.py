@@ -4,10 +4,9 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
 from jobmeter.errors import NotAtOnceError
-from jobmeter.model.batch import BucketColumns, Float64s, Int64s, SampleColumns, SeriesKeys
+from jobmeter.model.batch import Bools, BucketColumns, References, SampleColumns, SeriesKeys
 from jobmeter.model.series import Series
 from jobmeter.model.time import TimeRange
 from jobmeter.store.base import ReadBudget, Selector
@@ -45,18 +44,13 @@ class Recalled:
         keys: SeriesKeys,
         span: TimeRange,
         step_ms: int,
-        counters: NDArray[np.bool_],
-        reference_time: Int64s,
-        reference_value: Float64s,
+        counters: Bools,
+        references: References,
     ) -> BucketColumns | None:
         """See ``Store.recent``."""
         if len(keys) > MOST_SERIES:
             raise NotAtOnceError
-        last = reference_time.copy(), reference_value.copy()
-        found = self._store.window.buckets(keys, span, step_ms, counters, *last, MOST_SAMPLES)
-        if found is not None:
-            reference_time[:], reference_value[:] = last
-        return found
+        return self._store.window.buckets(keys, span, step_ms, counters, references, MOST_SAMPLES)
 
     def written(self, keys: SeriesKeys) -> int | None:
         """See ``Store.written``."""

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from jobmeter.errors import LimitExceededError
-from jobmeter.model.batch import BucketColumns, Float64s, Int64s, SampleBatch, SampleColumns, SeriesKeys
+from jobmeter.model.batch import Bools, BucketColumns, References, SampleBatch, SampleColumns, SeriesKeys
 from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import NamePart, Series
@@ -131,16 +130,11 @@ class WindowedStore:
         keys: SeriesKeys,
         span: TimeRange,
         step_ms: int,
-        counters: NDArray[np.bool_],
-        reference_time: Int64s,
-        reference_value: Float64s,
+        counters: Bools,
+        references: References,
     ) -> BucketColumns | None:
         """See ``Store.recent``."""
-        last = reference_time.copy(), reference_value.copy()
-        found = self.window.buckets(keys, span, step_ms, counters, *last)
-        if found is not None:
-            reference_time[:], reference_value[:] = last
-        return found
+        return self.window.buckets(keys, span, step_ms, counters, references)
 
     def written(self, keys: SeriesKeys) -> int | None:
         """See ``Store.written``."""

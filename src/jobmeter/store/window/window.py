@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from jobmeter.kernel import window as kernel
 from jobmeter.kernel.window import PAGE
-from jobmeter.model.batch import BucketColumns, Float64s, Int64s, SampleColumns, SeriesKeys
+from jobmeter.model.batch import Bools, BucketColumns, Float64s, Int64s, References, SampleColumns, SeriesKeys
 from jobmeter.model.time import DAY, MINUTE, TimeRange
 from jobmeter.store.window.pages import FURTHEST, NO_PAGE, PAGE_BYTES, Pages, cuts
 from jobmeter.store.window.read import Reader
@@ -125,21 +125,20 @@ class Window:
         keys: SeriesKeys,
         span: TimeRange,
         step_ms: int,
-        counters: NDArray[np.bool_],
-        reference_time: Int64s,
-        reference_value: Float64s,
+        counters: Bools,
+        references: References,
         most: int = MOST_AT_ONCE,
     ) -> BucketColumns | None:
-        """The same in buckets; see ``Store.recent``. None too where there are more than ``most`` samples.
-
-        Where it is None the references are of no use any more.
-        """
+        """The same in buckets; see ``Store.recent``. None too where there are more than ``most`` samples."""
         with self._lock:
             rows = self._inside(keys, span.start_ms)
             if rows is None or not kernel.AVAILABLE:
                 return None
-            last = reference_time, reference_value
-            return self._reader().buckets(rows, span, step_ms, counters, *last, most)
+            moved = references.copy()
+            found = self._reader().buckets(rows, span, step_ms, counters, moved, most)
+        if found is not None:
+            references.become(moved)
+        return found
 
     def written(self, keys: SeriesKeys) -> int | None:
         """The number of the last write to one of those series, of whatever time; None where one of them is not here."""

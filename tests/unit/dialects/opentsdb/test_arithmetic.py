@@ -20,9 +20,9 @@ from jobmeter.dialects.opentsdb.functions import AGGREGATORS, Missing
 from jobmeter.dialects.opentsdb.rate import RateOptions, rates
 from jobmeter.dialects.opentsdb.request import SubQuery
 from jobmeter.errors import InvalidRequestError, LimitExceededError
-from jobmeter.model.batch import SampleColumns
+from jobmeter.model.batch import References, SampleColumns
 from jobmeter.model.time import DAY, TimeRange
-from jobmeter.query.reduce import References, bucket
+from jobmeter.query.reduce import bucket
 
 _SPEC = importlib.util.spec_from_file_location("opentsdb_oracle", Path(__file__).parent / "oracle.py")
 assert _SPEC is not None

@@ -16,9 +16,9 @@ from jobmeter.dialects.opentsdb.tags import Tagged, View, split_tsuid, tagged, t
 from jobmeter.dialects.opentsdb.times import duration, moment, zone_of
 from jobmeter.errors import InvalidRequestError, JobmeterError, NotFoundError
 from jobmeter.ingest.receipt import Receipt
-from jobmeter.model.batch import SampleColumns
+from jobmeter.model.batch import References, SampleColumns
 from jobmeter.model.series import Series
-from jobmeter.query.reduce import References, bucket
+from jobmeter.query.reduce import bucket
 from jobmeter.query.series import (
     Buckets,
     BucketsQuestion,
