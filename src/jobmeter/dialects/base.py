@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from jobmeter.access.call import Call
 from jobmeter.access.limit import Rate
 from jobmeter.access.signatures import Scheme
-from jobmeter.errors import InvalidRequestError, JobmeterError
+from jobmeter.errors import InvalidRequestError, JobmeterError, NotFoundError
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.model.batch import SampleBatch
 from jobmeter.model.job import Job
@@ -321,6 +321,13 @@ class Routes:
                     return Match(operation, values), ()
                 methods.add(operation.method)
         return None, sorted(methods)
+
+    def match(self, call: Call) -> Match | None:
+        """The operation; None where the path is nobody's. Raises NotFoundError naming the methods that the path has."""
+        match, methods = self.find(call)
+        if match is None and methods:
+            raise NotFoundError(f"{call.method[:20]} is not allowed here", "method", ", ".join(methods))
+        return match
 
 
 _Shape = tuple[int, tuple[str, ...]]

@@ -90,14 +90,16 @@ def _of_label(one: Condition, name: str) -> _Found:
     return sa.and_(contains(sa.func.coalesce(_column.labels, ""), _key(name)), _of_text(one, label))
 
 
-def _of_extra(one: Condition, dialect: str, key: str) -> _Found:
-    values: Sequence[str | int | None]
+def extra_values(one: Condition) -> Sequence[str | int | None]:
+    """What a field of a vendor is compared with: bounds, else texts, folded where they are looked for inside of it."""
     if one.operator is Operator.BETWEEN:
-        values = number_values(one)
-    elif one.operator is Operator.CONTAINS:
-        values = [value.casefold() for value in text_values(one)]
-    else:
-        values = text_values(one)
+        return number_values(one)
+    values = text_values(one)
+    return [value.casefold() for value in values] if one.operator is Operator.CONTAINS else values
+
+
+def _of_extra(one: Condition, dialect: str, key: str) -> _Found:
+    values = extra_values(one)
     operator = "in" if one.operator is Operator.NOT_IN else one.operator.value
     fits = sa.func.jobmeter_meets(
         _column.extra, dialect, key, operator, msgspec.json.encode(values).decode(), type_=sa.Boolean()

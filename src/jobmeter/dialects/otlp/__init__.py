@@ -8,7 +8,7 @@ from jobmeter.dialects.base import Answer, Context, Gap, Match, Operation, Route
 from jobmeter.dialects.otlp import errors
 from jobmeter.dialects.otlp.gaps import GAPS
 from jobmeter.dialects.otlp.operations import OPERATIONS
-from jobmeter.errors import JobmeterError, NotFoundError
+from jobmeter.errors import JobmeterError
 
 
 class Otlp:
@@ -25,10 +25,7 @@ class Otlp:
 
     def match(self, call: Call) -> Match | None:
         """See ``Dialect.match``."""
-        match, methods = self._routes.find(call)
-        if match is None and methods:
-            raise NotFoundError(f"{call.method[:20]} is not allowed here", "method", ", ".join(methods))
-        return match
+        return self._routes.match(call)
 
     def render_error(self, call: Call, context: Context, error: JobmeterError) -> Answer:  # noqa: ARG002 - no ids
         """See ``Dialect.render_error``."""

@@ -10,7 +10,7 @@ from jobmeter.model.time import TimeRange
 from jobmeter.registry.columns.coded import Mask
 from jobmeter.registry.columns.names import Names
 from jobmeter.registry.columns.table import LONG, NAMES, TEXTS, Table
-from jobmeter.registry.conditions import number_values, text_values
+from jobmeter.registry.conditions import extra_values, number_values, text_values
 from jobmeter.registry.functions import clean
 from jobmeter.registry.rows import ALIVE_MS
 from jobmeter.registry.schema import SAMPLED
@@ -150,13 +150,7 @@ def _condition(table: Table, one: Condition, now_ms: int, nodes: Nodes) -> Mask:
 
 
 def _of_field(table: Table, one: Condition, field: tuple[str, ...]) -> Mask:
-    values: Sequence[str | int | None]
-    if one.operator is Operator.BETWEEN:
-        values = number_values(one)
-    elif one.operator is Operator.CONTAINS:
-        values = [value.casefold() for value in text_values(one)]
-    else:
-        values = text_values(one)
+    values = extra_values(one)
     operator = Operator.IN if one.operator is Operator.NOT_IN else one.operator
     return table.fields.meeting(field, operator, values, table.count)
 
