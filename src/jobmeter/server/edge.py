@@ -20,6 +20,8 @@ _access = logging.getLogger("jobmeter.access")
 
 WATCH_AFTER_SECONDS = 0.05
 """A request that takes longer is watched for a client that goes away."""
+AT_ONCE_BYTES = 16 * 1024
+"""Body beyond which reading it takes longer than the event loop may be held."""
 BODIES = 8
 """How many bodies of the largest size may be held at one time."""
 DROPPED = 2
@@ -129,11 +131,16 @@ class Edge:
 
 
 async def _answered(exchange: Exchange, visit: Visit) -> None:
-    answer = visit.at_once(exchange)
+    answer = visit.at_once(exchange) if _is_small(exchange) else None
     if answer is not None:
         await exchange.reply(answer)
     else:
         await _while_connected(exchange, visit.serve(exchange))
+
+
+def _is_small(exchange: Exchange) -> bool:
+    """True where what was sent is read in a moment: little of it, and not compressed."""
+    return exchange.held <= AT_ONCE_BYTES and not exchange.call.header("content-encoding")
 
 
 async def _refuse(door: Door, exchange: Exchange, error: JobmeterError) -> None:

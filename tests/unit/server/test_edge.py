@@ -194,3 +194,25 @@ def test_send_is_concurrent():
         return await asyncio.gather(*(send(edge, "GET", "/") for _ in range(50)))
 
     assert {reply.status for reply in asyncio.run(main())} == {200}
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "path"),
+    [
+        (b"", {}, b"at once"),
+        (b"x" * 16_384, {}, b"at once"),
+        (b"x" * 16_385, {}, b"a"),
+        (b"x", {"Content-Encoding": "gzip"}, b"a"),
+    ],
+)
+def test_only_what_is_read_in_a_moment_is_answered_on_the_event_loop(body, headers, path):
+    class QuickVisit(_Visit):
+        def at_once(self, exchange):
+            return Answer(200, b"at once")
+
+    class Quick(_Door):
+        def open(self, call):
+            return QuickVisit(self._serve, body_bytes=100_000)
+
+    edge = Edge((Quick("a", "/"),), Telemetry(SystemClock()), 100_000)
+    assert call(edge, "POST", "/", body, headers).body == path

@@ -191,10 +191,10 @@ class Journal:
     def _flush(self) -> None:
         """Insert what waits. The flushing lock is held."""
         with self._writing, self._changed:
+            paths = self._segments.seal()
             sections = list(self._waiting)
             self._fresh = 0
             self._span = (MAX_TIME_MS, 0)
-            paths = self._segments.seal()
         try:
             self._remove()
             if sections:

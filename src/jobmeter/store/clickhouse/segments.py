@@ -105,8 +105,8 @@ class Segments:
 
     def _end(self) -> None:
         if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+            file, self._file = self._file, -1  # closed, even where closing it fails
+            os.close(file)
 
     def _cut(self) -> None:
         """Take what a failed write left behind off the end, and write to another file from now on."""
