@@ -92,10 +92,13 @@ class Pages:
         self, pages: Int32s, time: Int64s, value: Float64s, chosen: NDArray[np.bool_]
     ) -> NDArray[np.bool_]:
         """Give the last sample of pages another value, where ``chosen`` and where it is of that time: bool[k]."""
-        there = chosen & (pages >= 0)
-        cells = pages.astype(np.int64) * PAGE + self.filled[pages] - 1
-        there &= self.base[pages] + self.distance[cells] == time
-        self.value[cells[there]] = value[there]
+        at = np.flatnonzero(chosen & (pages >= 0))
+        last = pages[at].astype(np.int64)
+        cells = last * PAGE + self.filled[last] - 1
+        same = self.base[last] + self.distance[cells] == time[at]
+        self.value[cells[same]] = value[at[same]]
+        there = np.zeros(len(pages), np.bool_)
+        there[at[same]] = True
         return there
 
     def write_new(self, time: Int64s, value: Float64s) -> tuple[int, int]:
