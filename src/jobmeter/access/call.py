@@ -25,6 +25,21 @@ class _Once(Generic[T]):
         return value
 
 
+def check_parameters(query: str) -> None:
+    """Raises ValueError when a query has too many parameters to be read."""
+    if query.count("&") >= _MOST_PARAMETERS:
+        raise ValueError(f"there are more than {_MOST_PARAMETERS} parameters")
+
+
+def read_parameters(query: str) -> tuple[tuple[str, str], ...]:
+    """Every parameter of a query, decoded form-style (``+`` is a space), in order. Raises ValueError for too many."""
+    check_parameters(query)
+    if "%" in query or "+" in query:
+        return tuple(parse_qsl(query, keep_blank_values=True, max_num_fields=_MOST_PARAMETERS))
+    parts = [part.partition("=") for part in query.split("&") if part]
+    return tuple((name, value) for name, _, value in parts)
+
+
 @dataclass(frozen=True)
 class Call:
     """One HTTP request.
@@ -52,12 +67,8 @@ class Call:
 
     @_Once
     def parameters(self) -> tuple[tuple[str, str], ...]:
-        """Every query parameter, decoded form-style (``+`` is a space), in order. Raises ValueError for too many."""
-        query = self.query
-        if "%" in query or "+" in query or query.count("&") >= _MOST_PARAMETERS:
-            return tuple(parse_qsl(query, keep_blank_values=True, max_num_fields=_MOST_PARAMETERS))
-        parts = [part.partition("=") for part in query.split("&") if part]
-        return tuple((name, value) for name, _, value in parts)
+        """Every query parameter; see ``read_parameters``."""
+        return read_parameters(self.query)
 
     @_Once
     def _parameters(self) -> dict[str, str]:

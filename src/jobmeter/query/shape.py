@@ -66,8 +66,8 @@ class Shape:
     ``members`` are the members of all entries, ``nodes`` the node that each was seen on last; ``member`` int64[k] is
     the position of each entry's; ``part`` int64[k] numbers the (metric, member, labels) that an entry belongs to, so
     that attempts of one replica share a number, and ``part_member`` gives the member of each such number. ``of_job``
-    bool[k] is False for what was measured for nobody; ``jobs`` are the job keys of all entries. Nothing of it changes
-    after construction.
+    bool[k] is False for what was measured for nobody; ``jobs`` are the job keys of all entries. ``keys`` are the keys
+    of all entries, where they can be read together and are gauges; else None. Nothing of it changes after construction.
     """
 
     __slots__ = (
@@ -78,6 +78,7 @@ class Shape:
         "_whole",
         "entries",
         "jobs",
+        "keys",
         "member",
         "members",
         "nodes",
@@ -115,6 +116,7 @@ class Shape:
         self._alone = {metric for metric, (at, end) in self._ranges.items() if len(set(member[at:end])) == end - at}
         self.jobs = sorted({entry.series.job_key for entry in self.entries})
         self._whole = self._readable_at_once()
+        self.keys = None if self._whole is None or self._whole[2].any() else self._whole[1]
         self._in_order = self._whole is not None and bool(np.all(self._whole[0] == np.arange(len(self.entries))))
 
     @property
@@ -129,12 +131,6 @@ class Shape:
     def alone(self, metric: str) -> bool:
         """True when no two entries of the metric tell of one member: there is nothing to join below members."""
         return metric in self._alone
-
-    @property
-    def keys(self) -> SeriesKeys | None:
-        """The keys of all entries, where they can be read together and are gauges; else None."""
-        whole = self._whole
-        return None if whole is None or whole[2].any() else whole[1]
 
     def reads(self, span: TimeRange) -> Iterator[Read]:
         """The reads that the entries need over a span; what is clipped is read within its clip alone."""

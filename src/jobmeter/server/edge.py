@@ -9,7 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
-from jobmeter.access.call import Call
+from jobmeter.access.call import Call, check_parameters
 from jobmeter.dialects.base import Answer
 from jobmeter.errors import InvalidRequestError, JobmeterError, NotFoundError
 from jobmeter.server.exchange import AsgiScope, ClientGoneError, Exchange, Receive, Room, Send, report
@@ -117,7 +117,7 @@ class Edge:
 
     def _find(self, call: Call) -> tuple[Door, Visit | JobmeterError]:
         try:
-            _ = call.parameters
+            check_parameters(call.query)
         except ValueError as error:
             return self._doors[-1], InvalidRequestError(f"the query cannot be read: {error}", "query")
         for door in self._doors:

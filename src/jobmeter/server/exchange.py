@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-import uuid
+import random
 import zlib
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from contextlib import suppress
@@ -28,6 +28,8 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 _NO_CONTENT = 204
+_NOT_VERSION, _VERSION_4 = ~(0xF000 << 64 | 0xC000 << 48), 0x4000 << 64 | 0x8000 << 48
+"""The bits of a UUID that say which kind it is (RFC 9562, sections 4.1 and 4.2), and what they are of a random one."""
 BODY_SECONDS = 30
 """Longest silence of a client that is sending a body."""
 DROP_SECONDS = 5.0
@@ -73,7 +75,7 @@ class Exchange:
     def __init__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         self.scope = scope
         self.receive = receive
-        self.request_id = str(uuid.uuid4()).upper()
+        self.request_id = new_request_id()
         self.status = 0
         self.held = 0
         self.call = _call(scope)
@@ -149,42 +151,45 @@ class Exchange:
         while (await self.receive())["type"] != "http.disconnect":
             pass
 
-    async def send(self, message: Message) -> None:
-        """Pass an ASGI message on; the first one gets the request id, and its status is kept.
-
-        A HEAD request gets the headers alone.
-        """
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
-            headers = list(message.get("headers", ()))
-            if not any(name.lower() == b"x-request-id" for name, _ in headers):
-                headers.append((b"x-request-id", self.request_id.encode()))
-            message = {**message, "headers": headers}
-        elif self.call.method == "HEAD":
-            message = {**message, "body": b""}
-        await self._send(message)
-
     async def reply(self, answer: Answer) -> None:
         """Send a whole answer."""
-        headers = [
-            *_encoded(answer.content_type, answer.headers),
-            *(() if answer.status == _NO_CONTENT else ((b"content-length", str(len(answer.body)).encode()),)),
-            *(((b"connection", b"close"),) if self._sending and self._one_at_a_time else ()),
-        ]
-        await self.send({"type": "http.response.start", "status": answer.status, "headers": headers})
-        await self.send({"type": "http.response.body", "body": answer.body})
+        headers = _encoded(answer.content_type, answer.headers)
+        if answer.status != _NO_CONTENT:
+            headers.append((b"content-length", b"%d" % len(answer.body)))
+        if self._sending and self._one_at_a_time:
+            headers.append((b"connection", b"close"))
+        await self._start(answer.status, headers)
+        await self._pass(answer.body, more=False)
 
     async def begin(self, content_type: str, headers: Sequence[tuple[str, str]]) -> None:
         """Begin an answer of unknown length; ``go_on`` and ``end`` follow."""
-        await self.send({"type": "http.response.start", "status": 200, "headers": _encoded(content_type, headers)})
+        await self._start(200, _encoded(content_type, headers))
 
     async def go_on(self, chunk: bytes) -> None:
         """Send a part of it."""
-        await self.send({"type": "http.response.body", "body": chunk, "more_body": True})
+        await self._pass(chunk, more=True)
 
     async def end(self) -> None:
         """Send its end."""
-        await self.send({"type": "http.response.body", "body": b""})
+        await self._pass(b"", more=False)
+
+    async def _start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        """Send the status and the headers, the request id among them."""
+        self.status = status
+        if not any(name == b"x-request-id" for name, _ in headers):
+            headers.append((b"x-request-id", self.request_id.encode()))
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+
+    async def _pass(self, chunk: bytes, *, more: bool) -> None:
+        """Send a part of the body; a HEAD request gets the headers alone."""
+        body = b"" if self.call.method == "HEAD" else chunk
+        await self._send({"type": "http.response.body", "body": body, "more_body": more})
+
+
+def new_request_id() -> str:
+    """A random UUID in capitals, as the vendors write theirs. It tells requests apart and keeps no secret."""
+    text = f"{random.getrandbits(128) & _NOT_VERSION | _VERSION_4:032X}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def _encoded(content_type: str, headers: Sequence[tuple[str, str]]) -> list[tuple[bytes, bytes]]:

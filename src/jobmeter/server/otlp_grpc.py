@@ -5,7 +5,6 @@ points are durable. A call that waits for a thread has not been read yet: what i
 """
 
 import logging
-import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import unquote
@@ -20,7 +19,7 @@ from jobmeter.dialects.otlp.forms import PROTOBUF
 from jobmeter.dialects.otlp.operations.export import BODY_BYTES
 from jobmeter.errors import ConfigurationError, JobmeterError
 from jobmeter.server.commands import perform
-from jobmeter.server.exchange import report
+from jobmeter.server.exchange import new_request_id, report
 from jobmeter.server.gate import allowed, authenticated
 from jobmeter.server.services import Services
 from jobmeter.wire.otlp.answers import status
@@ -91,7 +90,7 @@ class _Exchange:
     """A call that is being answered. See ``jobmeter.server.exchange.Answered``."""
 
     def __init__(self) -> None:
-        self.request_id = str(uuid.uuid4()).upper()
+        self.request_id = new_request_id()
         self.status = 0
 
 

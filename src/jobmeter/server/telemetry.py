@@ -1,9 +1,7 @@
 """Jobmeter's own metrics, in Prometheus text. No label names a project, a job or a key."""
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import TypeVar, cast
+from collections.abc import Callable, Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -18,7 +16,6 @@ from jobmeter.store.base import StoreStatistics
 
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
-T = TypeVar("T", Counter, Histogram)
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _WINDOW = {
@@ -48,7 +45,7 @@ class Telemetry:
         self._last_request = self._started
         self._lock = threading.Lock()
         self._in_flight = 0
-        self._children: dict[tuple[Counter | Histogram, tuple[str, ...]], Counter | Histogram] = {}
+        self._children: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
         self.rolled_until_ms: int | None = None
         self._requests = Counter("jobmeter_requests", "Requests answered.", ("door", "status"), registry=self._registry)
         self._durations = Histogram(
@@ -86,30 +83,32 @@ class Telemetry:
         in_flight = Gauge("jobmeter_requests_in_flight", "Requests under way.", registry=self._registry)
         in_flight.set_function(lambda: self._in_flight)
 
-    @contextmanager
-    def request(self, door: str, exchange: Answered) -> Iterator[None]:
-        """Count one request, by the status that it has at the end."""
-        began = self._clock.monotonic()
-        quiet = door in QUIET_DOORS
-        with self._lock:
-            self._in_flight += not quiet
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._in_flight -= not quiet
-            ended = self._clock.monotonic()
-            if not quiet:
-                self._last_request = ended
-            self._child(self._requests, door, str(exchange.status)).inc()
-            self._child(self._durations, door).observe(ended - began)
+    def request(self, door: str, exchange: Answered) -> "Request":
+        """A context that counts one request, by the status that it has at the end."""
+        return Request(self, door, exchange)
 
-    def _child(self, family: T, *labels: str) -> T:
-        """The metric of a family with those labels; the family's own look-up takes longer than counting does."""
-        known = self._children.get((family, labels))
+    def began(self, door: str) -> float:
+        """A request is under way; gives the moment. ``ended`` is called once for each."""
+        if door not in QUIET_DOORS:
+            with self._lock:
+                self._in_flight += 1
+        return self._clock.monotonic()
+
+    def ended(self, door: str, status: int, began: float) -> None:
+        """A request is over."""
+        moment = self._clock.monotonic()
+        if door not in QUIET_DOORS:
+            with self._lock:
+                self._in_flight -= 1
+            self._last_request = moment
+        # The families' own look-up takes longer than counting does.
+        known = self._children.get((door, status))
         if known is None:
-            known = self._children[family, labels] = family.labels(*labels)
-        return cast("T", known)
+            known = self._requests.labels(door, str(status)), self._durations.labels(door)
+            self._children[door, status] = known
+        requests, durations = known
+        requests.inc()
+        durations.observe(moment - began)
 
     def note_activity(self) -> None:
         """Something came that was no request: an idle server would not have got it."""
@@ -179,6 +178,24 @@ class Telemetry:
     def text(self) -> bytes:
         """Everything, in the Prometheus text format 0.0.4."""
         return generate_latest(self._registry)
+
+
+class Request:
+    """One request that is counted; see ``Telemetry.request``."""
+
+    __slots__ = ("_began", "_door", "_exchange", "_telemetry")
+
+    def __init__(self, telemetry: Telemetry, door: str, exchange: Answered) -> None:
+        self._telemetry = telemetry
+        self._door = door
+        self._exchange = exchange
+        self._began = 0.0
+
+    def __enter__(self) -> None:
+        self._began = self._telemetry.began(self._door)
+
+    def __exit__(self, *_: object) -> None:
+        self._telemetry.ended(self._door, self._exchange.status, self._began)
 
 
 class _Live(Collector):

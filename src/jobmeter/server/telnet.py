@@ -13,7 +13,6 @@ import contextlib
 import logging
 import socket
 import threading
-import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -32,6 +31,7 @@ from jobmeter.errors import (
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.model.batch import SampleBatch
 from jobmeter.model.series import DEFAULT_PROJECT
+from jobmeter.server.exchange import new_request_id
 from jobmeter.server.gate import allowed, authenticated
 from jobmeter.server.services import Services
 from jobmeter.wire.opentsdb.line import Command, LineReader, Wrong
@@ -132,7 +132,7 @@ class _Connection:
         self._pool = pool
         self._writer = writer
         self._client = client
-        self._id = str(uuid.uuid4()).upper()
+        self._id = new_request_id()
         self._token = services.settings.opentsdb_key
         self._principal: Principal | None = None
         self._reader = LineReader(Points(Writer(DEFAULT_PROJECT)))

@@ -69,6 +69,17 @@ def test_a_revoked_key_is_refused_at_once(stored):
     assert stored.call("GET", LIVE, key=key).status == 401
 
 
+def test_the_same_words_mean_what_they_mean_where_they_are_asked_and_to_whom(stored):
+    query = LIVE.partition("?")[2]
+    own = stored.key("reader", "default")
+    foreign = stored.key("reader", "elsewhere")
+    for _ in range(2):
+        assert stored.call("GET", LIVE, key=own).status == 200
+        assert stored.call("GET", LIVE, key=foreign).status == 404
+        refusal = stored.call("GET", f"/jobs/j1/latest?{query}")
+        assert (refusal.status, refusal.json()["error"]["field"]) == (400, "since")
+
+
 def test_refusals_are_the_same_at_once_as_on_a_thread(stored):
     wrong = LIVE.replace("5m", "0m")
     answers = [stored.call("GET", wrong) for _ in range(2)]

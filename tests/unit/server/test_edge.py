@@ -87,7 +87,7 @@ def test_a_bug_is_logged_and_told_nobody(caplog):
 
 def test_a_bug_after_the_answer_began_cuts_it_off():
     async def work(exchange):
-        await exchange.send({"type": "http.response.start", "status": 200, "headers": []})
+        await exchange.begin("text/plain", ())
         raise KeyError("half")
 
     with pytest.raises(JobmeterError):

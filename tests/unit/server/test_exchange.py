@@ -2,6 +2,7 @@ import asyncio
 import gzip
 import zlib
 from typing import Any
+from uuid import RFC_4122, UUID
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Answer
 from jobmeter.errors import InvalidRequestError, LimitExceededError, ThrottledError
-from jobmeter.server.exchange import ClientGoneError, Exchange, Room, decoded_body
+from jobmeter.server.exchange import ClientGoneError, Exchange, Room, decoded_body, new_request_id
 
 
 def _exchange(chunks=(b"",), target=b"/", headers=(), gone=False, sent=None):
@@ -175,3 +176,10 @@ def test_a_body_that_was_read_leaves_the_connection_open():
     asyncio.run(exchange.reply(Answer(400, b"no")))
     asyncio.run(exchange.drop_rest(20))
     assert b"connection" not in dict(sent[0]["headers"])
+
+
+def test_each_request_has_a_random_uuid_of_its_own_in_capitals():
+    ids = [new_request_id() for _ in range(1000)]
+    assert len(set(ids)) == 1000
+    assert all(one == str(UUID(one)).upper() for one in ids)
+    assert {(UUID(one).version, UUID(one).variant) for one in ids} == {(4, RFC_4122)}

@@ -204,5 +204,5 @@ def test_lists_of_keys_that_never_come_again_take_bounded_memory(monkeypatch) ->
     lists = [SeriesKeys(np.arange(10, dtype=np.uint64), np.arange(10, dtype=np.uint64)) for _ in range(50)]
     for keys in lists * 2:
         assert window.missing(keys).all()
-    assert sum(len(keys) for keys, _, _ in window._found.values()) <= 100
-    assert window._known == sum(len(keys) for keys, _, _ in window._found.values())
+    assert sum(len(one.keys) for one in window._found.values()) <= 100
+    assert window._known == sum(len(one.keys) for one in window._found.values())

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, cast
 
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.time import parse_duration, parse_time
@@ -30,6 +30,7 @@ class Arguments:
         """Raises InvalidRequestError for one that is unknown, or repeated where that means nothing."""
         table = {query.name: query for query in allowed}
         self._values: dict[str, list[str]] = {}
+        self._made: dict[Callable[[Arguments], object], object] = {}
         for name, value in given:
             query = table.get(name)
             if query is None:
@@ -41,6 +42,12 @@ class Arguments:
         for query in allowed:
             if query.required and not any(self._values.get(query.name, ())):
                 raise InvalidRequestError(f"{query.name} is required", query.name)
+
+    def once(self, make: Callable[["Arguments"], T]) -> T:
+        """What a function makes of them, made once: it must depend on nothing else, nor be changed afterwards."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        return cast("T", self._made[make])
 
     def text(self, name: str, default: str = "") -> str:
         """The value; the default when it is absent or empty."""

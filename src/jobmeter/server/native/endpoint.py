@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from jobmeter.access.call import Call
+from jobmeter.access.call import Call, read_parameters
 from jobmeter.access.principal import Principal
 from jobmeter.access.scope import Scope
 from jobmeter.access.signatures import TOKENS
@@ -22,6 +22,9 @@ from jobmeter.server.services import Services
 from jobmeter.server.turns import Turn, Waiting
 
 T = TypeVar("T")
+
+_QUERIES, _SHORT = 2_048, 1_024
+"""How many queries stay read, as people who look at one page ask the same, and how many characters those may have."""
 
 PROJECT = Query("project", "Only this project. Default: every project that the key may read.", example="default")
 
@@ -81,7 +84,7 @@ class Ask:
         return decoded_body(self.call, self.services.settings.limits.decoded_bytes)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Endpoint:
     """One route. ``path`` is below ``/api/jobmeter/v1``; ``action`` None needs no key.
 
@@ -125,7 +128,7 @@ def let_in(services: Services, endpoint: Endpoint, call: Call, request_id: str, 
     principal, scope = ANYBODY, NOTHING
     if endpoint.action is not None:
         principal = authenticated(services, call, request_id, TOKENS, endpoint.name)
-    arguments = Arguments(endpoint.queries, call.parameters)
+    arguments = _arguments(endpoint, call.query)
     named = path.get("project") or (arguments.text("project") if PROJECT in endpoint.queries else "")
     project = check_project(named) if named else None
     if endpoint.action is not None:
@@ -143,6 +146,18 @@ def let_in(services: Services, endpoint: Endpoint, call: Call, request_id: str, 
         path=path,
         spent=services.turns.account(),
     )
+
+
+def _arguments(endpoint: Endpoint, query: str) -> Arguments:
+    """The parameters of a query. Raises InvalidRequestError."""
+    return (_kept if len(query) <= _SHORT else _read)(endpoint, query)
+
+
+def _read(endpoint: Endpoint, query: str) -> Arguments:
+    return Arguments(endpoint.queries, read_parameters(query))
+
+
+_kept = lru_cache(_QUERIES)(_read)
 
 
 def in_turn(services: Services, endpoint: Endpoint, ask: Ask) -> "Answer | Stream | Waiting[Answer | Stream]":

@@ -1,6 +1,7 @@
 """``/jobs/{job}/metrics``, ``/jobs/{job}/latest`` and ``/nodes/{node}/metrics``."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -14,7 +15,7 @@ from jobmeter.model.time import HOUR, MAX_TIME_MS, TimeRange
 from jobmeter.query.defaults import CORE_METRICS, default_range, default_step
 from jobmeter.query.request import By, JobRef, Line, MetricQuery, MetricResult, NodeRef, Statistic
 from jobmeter.server.native import export
-from jobmeter.server.native.arguments import Query
+from jobmeter.server.native.arguments import Arguments, Query
 from jobmeter.server.native.bodies import LatestBody, LatestList, LineBody, MetricsBody, NodeMetricsBody, Points
 from jobmeter.server.native.endpoint import PROJECT, Ask, Endpoint, Stream
 from jobmeter.server.native.jobs import JOB_PATH, job_ref
@@ -50,48 +51,73 @@ def asked_metrics(given: Sequence[str]) -> tuple[str, ...]:
     return tuple(given)
 
 
-def _job_range(ask: Ask, job: Job, step_ms: int | None) -> TimeRange:
-    start, end, since = asked_times(ask)
-    return default_range(job, ask.services.clock.now_ms(), start=start, end=end, since=since, step_ms=step_ms)
-
-
 def _node_range(ask: Ask) -> TimeRange:
-    start, end, since = asked_times(ask)
+    start, end, since = asked_times(ask.arguments)
     end = min(ask.services.clock.now_ms() + 1, MAX_TIME_MS) if end is None else end
     return TimeRange(max(0, end - (since or HOUR)) if start is None else start, end)
 
 
-def asked_times(ask: Ask) -> tuple[int | None, int | None, int | None]:
+def asked_times(given: Arguments) -> tuple[int | None, int | None, int | None]:
     """Start and end in epoch milliseconds, and the milliseconds before the end, each as far as it is given."""
-    given = ask.arguments
     start, end, since = given.time("start"), given.time("end"), given.duration("since")
     if start is not None and since is not None:
         raise InvalidRequestError("start and since exclude each other", "since")
     return start, end, since
 
 
-def _job_metrics(ask: Ask) -> Answer | Stream:
-    given = ask.arguments
-    metrics = asked_metrics(given.texts("metric"))
-    job = ask.services.executor.head(job_ref(ask), ask.scope)
-    step_ms = given.duration("step")
-    span = _job_range(ask, job, step_ms)
-    query = MetricQuery(
-        subject=JobRef(job.id, job.project),
-        metrics=metrics,
-        range=span,
-        step_ms=step_ms or default_step(span),
+class _Wanted(NamedTuple):
+    """What is asked of a job, as far as the query says it."""
+
+    metrics: tuple[str, ...]
+    times: tuple[int | None, int | None, int | None]
+    step_ms: int | None
+    by: By
+    statistic: Statistic
+    aggregate: Aggregate | None
+    replicas: frozenset[str]
+    devices: frozenset[str]
+    answer: Callable[[MetricResult, str], Answer | Stream]
+
+    def of(self, job: Job, now_ms: int) -> MetricQuery:
+        """The question, asked of that job now."""
+        start, end, since = self.times
+        span = default_range(job, now_ms, start=start, end=end, since=since, step_ms=self.step_ms)
+        return MetricQuery(
+            subject=JobRef(job.id, job.project),
+            metrics=self.metrics,
+            range=span,
+            step_ms=self.step_ms or default_step(span),
+            by=self.by,
+            statistic=self.statistic,
+            aggregate=self.aggregate,
+            replicas=self.replicas,
+            devices=self.devices,
+        )
+
+
+def _wanted(given: Arguments) -> _Wanted:
+    return _Wanted(
+        metrics=asked_metrics(given.texts("metric")),
+        times=asked_times(given),
+        step_ms=given.duration("step"),
         by=given.choice("by", _JOB_BY, By.REPLICA),
         statistic=given.choice("statistic", _STATISTICS, Statistic.MEAN),
-        aggregate=_aggregate(ask),
+        aggregate=_aggregate(given),
         replicas=frozenset(given.texts("replica")),
         devices=frozenset(given.texts("device")),
+        answer=given.choice("format", _FORMATS, "json"),
     )
-    answer = given.choice("format", _FORMATS, "json")
-    if answer is _json:
+
+
+def _job_metrics(ask: Ask) -> Answer | Stream:
+    wanted = ask.arguments.once(_wanted)
+    executor = ask.services.executor
+    job = executor.head(job_ref(ask), ask.scope)
+    query = wanted.of(job, ask.services.clock.now_ms())
+    if wanted.answer is _json:
         return _kept(ask, query, job.id)
-    result: MetricResult = ask.services.executor.run(query, ask.scope)
-    return answer(result, job.id)
+    result: MetricResult = executor.run(query, ask.scope)
+    return wanted.answer(result, job.id)
 
 
 def _kept(ask: Ask, query: MetricQuery, name: str) -> Answer:
@@ -118,7 +144,7 @@ def _node_metrics(ask: Ask) -> Answer | Stream:
         step_ms=given.duration("step") or default_step(span),
         by=given.choice("by", _NODE_BY, By.NODE),
         statistic=given.choice("statistic", _STATISTICS, Statistic.MEAN),
-        aggregate=_aggregate(ask),
+        aggregate=_aggregate(given),
         devices=frozenset(given.texts("device")),
     )
     answer = given.choice("format", _FORMATS, "json")
@@ -126,8 +152,8 @@ def _node_metrics(ask: Ask) -> Answer | Stream:
     return answer(result, ask.path["node"])
 
 
-def _aggregate(ask: Ask) -> Aggregate | None:
-    return ask.arguments.choice("aggregate", _AGGREGATES, "mean") if ask.arguments.text("aggregate") else None
+def _aggregate(given: Arguments) -> Aggregate | None:
+    return given.choice("aggregate", _AGGREGATES, "mean") if given.text("aggregate") else None
 
 
 def _lines(lines: Sequence[Line]) -> list[LineBody]:

@@ -40,7 +40,7 @@ def _samples(ask: Ask) -> Stream:
     metrics = asked_metrics(given.texts("metric"))
     answer = given.choice("format", _FORMATS, "json")
     job = ask.services.executor.head(job_ref(ask), ask.scope)
-    start, end, since = asked_times(ask)
+    start, end, since = asked_times(ask.arguments)
     span = default_range(job, ask.services.clock.now_ms(), start=start, end=end, since=since)
     question = ReadingsQuestion(
         ref=JobRef(job.id, job.project),

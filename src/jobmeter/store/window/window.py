@@ -2,6 +2,7 @@
 
 import threading
 from collections import OrderedDict
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,15 @@ _SWEPT = 65_536
 """Rows that are swept at a time: nobody waits for longer than that takes."""
 
 
+class _Found(NamedTuple):
+    """Where the series of a list of keys are, as long as rows are where they were."""
+
+    keys: SeriesKeys
+    generation: int
+    rows: Int64s
+    whole: bool
+
+
 class Window:
     """The newest ``length_ms`` of every series that was written lately, in at most ``bound`` bytes.
 
@@ -42,7 +52,7 @@ class Window:
         self._reads = Reader(self._pages, self._rows.first_page)
         self._lock = threading.Lock()
         self._writes = 0
-        self._found: OrderedDict[int, tuple[SeriesKeys, int, Int64s]] = OrderedDict()
+        self._found: OrderedDict[int, _Found] = OrderedDict()
         self._known = 0
 
     @property
@@ -143,8 +153,8 @@ class Window:
     def written(self, keys: SeriesKeys) -> int | None:
         """The number of the last write to one of those series, of whatever time; None where one of them is not here."""
         with self._lock:
-            rows = self._find(keys)
-            return None if not len(rows) or int(rows.min()) < 0 else int(self._rows.written[rows].max())
+            rows, whole = self._look_up(keys)
+            return int(self._rows.written[rows].max()) if whole and len(rows) else None
 
     def previous(self, keys: SeriesKeys, before_ms: int) -> tuple[Int64s, Float64s] | None:
         """The last sample of each series before a time; None where one of them may not be here."""
@@ -184,8 +194,8 @@ class Window:
 
     def _inside(self, keys: SeriesKeys, start_ms: int) -> Int64s | None:
         """The rows of those series, when each of them has every sample since then; else None."""
-        rows = self._find(keys)
-        if len(rows) and (int(rows.min()) < 0 or int(self._rows.since[rows].max()) > start_ms):
+        rows, whole = self._look_up(keys)
+        if len(rows) and (not whole or int(self._rows.since[rows].max()) > start_ms):
             return None
         return rows
 
@@ -195,18 +205,26 @@ class Window:
         return self._reads
 
     def _find(self, keys: SeriesKeys) -> Int64s:
-        """The rows of those series, -1 for none; kept for the very same keys, as decoders and questions repeat them."""
+        """The rows of those series, -1 for none."""
+        return self._look_up(keys)[0]
+
+    def _look_up(self, keys: SeriesKeys) -> tuple[Int64s, bool]:
+        """The rows of those series, -1 for none, and whether there is one of each.
+
+        Both are kept for the very same keys, as decoders and questions repeat them.
+        """
         known = self._found.get(id(keys))
-        if known is not None and known[0] is keys and known[1] == self._rows.generation:
-            return known[2]
+        if known is not None and known.keys is keys and known.generation == self._rows.generation:
+            return known.rows, known.whole
         if known is not None:
-            self._known -= len(self._found.pop(id(keys))[0])
+            self._known -= len(self._found.pop(id(keys)).keys)
         rows = self._rows.find(keys)
-        self._found[id(keys)] = (keys, self._rows.generation, rows)
+        whole = not len(rows) or int(rows.min()) >= 0
+        self._found[id(keys)] = _Found(keys, self._rows.generation, rows, whole)
         self._known += len(keys)
         while self._known > _MOST_KNOWN:
-            self._known -= len(self._found.popitem(last=False)[1][0])
-        return rows
+            self._known -= len(self._found.popitem(last=False)[1].keys)
+        return rows, whole
 
     def _write(self, rows: Int64s, time: Int64s, value: Float64s) -> None:
         """Samples in the order of (row, time), each pair once."""
