@@ -25,8 +25,9 @@ from jobmeter.model.job import Replica
 from jobmeter.model.series import Series
 from jobmeter.model.time import HOUR, MINUTE, SECOND, TimeRange, floor_to
 from jobmeter.query.closed import ClosedBuckets
-from jobmeter.query.execute import Executor, Kept
+from jobmeter.query.execute import Executor
 from jobmeter.query.layout import Layouts
+from jobmeter.query.measure import Kept
 from jobmeter.query.request import By, JobRef, MetricQuery, MetricResult
 from jobmeter.query.source import StoreSource
 from jobmeter.settings import Limits
@@ -51,6 +52,10 @@ def _plain(result: MetricResult) -> list[tuple[Any, ...]]:
         (one.metric, one.replica, one.node, one.device, one.time.tolist(), np.round(one.value, 9).tolist())
         for one in result.lines
     ]
+
+
+def _told(result: MetricResult) -> bytes:
+    return repr(_plain(result)).encode()
 
 
 class Interleaved(RuleBasedStateMachine):
@@ -129,11 +134,7 @@ class Interleaved(RuleBasedStateMachine):
         query = MetricQuery(subject=JobRef("j1"), metrics=(metric,), range=span, step_ms=step, by=by)
         expected = _plain(Executor(self.engine, self.registry, self.clock, Limits()).run(query, ALL))
         assert _plain(self.executor.run(query, ALL)) == expected
-        witness = self.executor.witness(query, ALL)
-        if witness is not None:
-            told = repr(expected).encode()
-            assert self.executor.kept_answer(query, witness) in {None, told}
-            self.executor.keep_answer(query, witness, told, 0)
+        assert self.executor.encoded(query, ALL, _told) == repr(expected).encode()
         with contextlib.suppress(NotAtOnceError):
             assert _plain(self.hurried.run(query, ALL)) == expected
 

@@ -115,23 +115,9 @@ def _job_metrics(ask: Ask) -> Answer | Stream:
     job = executor.head(job_ref(ask), ask.scope)
     query = wanted.of(job, ask.services.clock.now_ms())
     if wanted.answer is _json:
-        return _kept(ask, query, job.id)
+        return Answer(200, executor.encoded(query, ask.scope, lambda result: _json(result, job.id).body))
     result: MetricResult = executor.run(query, ask.scope)
     return wanted.answer(result, job.id)
-
-
-def _kept(ask: Ask, query: MetricQuery, name: str) -> Answer:
-    """The answer as JSON: that of an earlier question where it still holds."""
-    executor = ask.services.executor
-    witness = executor.witness(query, ask.scope)
-    known = None if witness is None else executor.kept_answer(query, witness)
-    if known is not None:
-        return Answer(200, known)
-    result: MetricResult = executor.run(query, ask.scope)
-    answer = _json(result, name)
-    if witness is not None:
-        executor.keep_answer(query, witness, answer.body, result.samples)
-    return answer
 
 
 def _node_metrics(ask: Ask) -> Answer | Stream:

@@ -1,0 +1,68 @@
+"""Who a question is about: jobs and nodes, as far as the asker may see them."""
+
+from collections.abc import Sequence
+
+from jobmeter.access.scope import Scope
+from jobmeter.errors import InvalidRequestError, NotFoundError
+from jobmeter.model.job import Job, JobView, Node
+from jobmeter.model.time import Clock
+from jobmeter.query.request import JobRef, NodeRef
+from jobmeter.registry.base import Registry
+
+
+class Subjects:
+    """Jobs and nodes within a scope. Every method may be called from any thread.
+
+    A job, node or project outside of the scope is NotFoundError, as if it did not exist. An id that several visible
+    projects use is InvalidRequestError (field ``project``) until the question names one.
+    """
+
+    def __init__(self, registry: Registry, clock: Clock) -> None:
+        self._registry = registry
+        self._clock = clock
+
+    def head(self, ref: JobRef, scope: Scope) -> Job:
+        """The job itself, without its replicas and allocations. Raises as the class says."""
+        projects = projects_of(ref.project, scope)
+        found = self._registry.job_head(projects, ref.id, self._clock.now_ms())
+        return _only([job for job in found if scope.allows(job.project, job.id)], ref)
+
+    def view(self, ref: JobRef, scope: Scope) -> JobView:
+        """The job with its replicas and allocations. Raises as the class says."""
+        found = self._registry.job(projects_of(ref.project, scope), ref.id, self._clock.now_ms())
+        inside = {view.job.project: view for view in found if scope.allows(view.job.project, view.job.id)}
+        return inside[_only([view.job for view in inside.values()], ref).project]
+
+    def nodes(self, ref: NodeRef, scope: Scope) -> list[Node]:
+        """Every node of that name that the asker may see. Raises NotFoundError when there is none."""
+        if scope.job is not None:
+            raise NotFoundError(f"there is no node {ref.name!r}", "node", ref.name)
+        nodes = [
+            node
+            for node in self._registry.nodes(projects_of(ref.project, scope))
+            if ref.cluster in (None, node.cluster) and (node.name == ref.name or (not ref.name and ref.cluster))
+        ]
+        if not nodes:
+            what = f"node {ref.name!r}" if ref.name else f"cluster {ref.cluster!r}"
+            raise NotFoundError(f"there is no {what}", "node", ref.name)
+        return nodes
+
+    def nodes_of(self, project: str) -> Sequence[Node]:
+        """Every node of a project, whoever asks: those that a job there was on are told with the job."""
+        return self._registry.nodes(frozenset({project}))
+
+
+def projects_of(named: str | None, scope: Scope) -> frozenset[str] | None:
+    """The projects to look in: the named one, as far as the scope holds it, else all of the scope."""
+    if named is None:
+        return scope.projects
+    return frozenset({named}) if scope.projects is None else scope.projects & {named}
+
+
+def _only(jobs: Sequence[Job], ref: JobRef) -> Job:
+    if not jobs:
+        raise NotFoundError(f"there is no job {ref.id!r}", "job", ref.id)
+    if len(jobs) > 1:
+        projects = ", ".join(sorted(job.project for job in jobs))
+        raise InvalidRequestError(f"several projects have a job {ref.id!r} ({projects}): name one", "project")
+    return jobs[0]
