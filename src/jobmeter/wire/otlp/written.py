@@ -97,10 +97,11 @@ class Written:
     """What a request brought.
 
     ``keys``: what stands for the name and the attributes of each series: the same bytes are the same ones, in every
-    request. That of a sample that was not finite may be there too, without a sample. ``points`` is the number of data points. ``heads`` holds one sample for each data point that can be kept,
-    ``rest`` the further samples of histograms and summaries; the indexes of both are positions in ``keys``; values are
-    finite. ``refused`` counts the data points that are not kept, by reason; ``stale`` those that say that there is no
-    value; ``parts`` the samples of kept histograms and summaries that are no number.
+    request. That of a sample that was not finite may be there too, without a sample. ``points`` is the number of data
+    points. ``heads`` holds one sample for each data point that can be kept, ``rest`` the further samples of histograms
+    and summaries; the indexes of both are positions in ``keys``; values are finite. ``refused`` counts the data points
+    that are not kept, by reason; ``stale`` those that say that there is no value; ``parts`` the samples of kept
+    histograms and summaries that are no number.
     """
 
     keys: list[bytes]
