@@ -80,8 +80,10 @@ class Settings:
     otlp_grpc_port: int | None = None
     """Port for OpenTelemetry's metrics over gRPC, 0 for any free one (--otlp-grpc-port, JOBMETER_OTLP_GRPC_PORT); by
     default there is none. With TLS where ``tls_cert`` is set."""
-    window_seconds: int = 7_200
-    """How far back the newest samples are kept in memory, 0 for not at all (JOBMETER_WINDOW_SECONDS)."""
+    window_seconds: int | None = None
+    """How far back the newest samples are kept in memory, 0 for not at all (JOBMETER_WINDOW_SECONDS); by default 7,200
+    with the embedded engine, and not at all with an engine that other servers may write to: what they write would be
+    missing in this one's answers."""
     window_bytes: int = 2 * 2**30
     """Memory that they may take; when it is not enough the window shrinks (JOBMETER_WINDOW_BYTES)."""
     rate_limits: str = ""
