@@ -16,7 +16,7 @@ from jobmeter.model.job import Job, JobFilter, JobPage, JobSize, JobView, Node, 
 from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.question import Asks
 from jobmeter.model.series import job_key
-from jobmeter.model.time import MAX_TIME_MS, SECOND, Clock, TimeRange
+from jobmeter.model.time import HOUR, MAX_TIME_MS, SECOND, Clock, TimeRange
 from jobmeter.query import gather, series
 from jobmeter.query.answers import Answers, Witness
 from jobmeter.query.closed import ClosedBuckets
@@ -250,7 +250,9 @@ class Executor:
         asked = self._ask(query, scope, sources(metrics_of(query.metrics)))
         keys = asked.layout.shape.keys if asked.layout.lasting else None
         written = None if keys is None else self._store.written(keys)
-        return None if written is None else Witness(asked.layout, asked.limits, written)
+        if written is None:
+            return None
+        return Witness(asked.layout, asked.limits, written, self._clock.now_ms() // HOUR)
 
     def _tables(self, query: MetricQuery, metrics: Sequence[Metric], asked: "_Asked", meter: Meter) -> Tables:
         """The values of each metric by line; those of hours that are over are kept."""
