@@ -14,6 +14,7 @@ from jobmeter.model.catalog import Metric
 from jobmeter.model.event import EventFilter, EventPage
 from jobmeter.model.job import Job, JobFilter, JobPage, JobSize, JobView, Node, Project, ProjectsQuestion, SizesQuestion
 from jobmeter.model.log import LogLine, LogPage
+from jobmeter.model.order import natural
 from jobmeter.model.question import Asks
 from jobmeter.model.series import job_key
 from jobmeter.model.time import HOUR, MAX_TIME_MS, SECOND, Clock, TimeRange
@@ -27,7 +28,7 @@ from jobmeter.query.group import CapacityQuestion, GroupNodesQuestion, GroupQues
 from jobmeter.query.groups import Groups
 from jobmeter.query.latest import WINDOW_MS, LatestValue, newest, values
 from jobmeter.query.layout import Layout, Layouts, lay_out
-from jobmeter.query.lines import Head, Ranks, natural, unit_of
+from jobmeter.query.lines import Head, Ranks, unit_of
 from jobmeter.query.logs import pages, selector_of
 from jobmeter.query.plan import bucket_count, check, check_by, hours_around, metrics_of, sources
 from jobmeter.query.readings import Readings, ReadingsQuestion, readings
