@@ -19,7 +19,7 @@ from jobmeter.errors import ThrottledError, UnavailableError
 from jobmeter.model.batch import SeriesKeys
 from jobmeter.model.time import TimeRange
 from jobmeter.store.clickhouse.journal import Journal, JournalLimits
-from jobmeter.store.clickhouse.rows import settled
+from jobmeter.store.clickhouse.settled import settled
 
 LAZY = JournalLimits(flush_rows=10**9, flush_seconds=10**6, retry_seconds=0.01)
 SERIES = np.arange(1, 5, dtype=np.uint64)

@@ -9,7 +9,8 @@ from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.native import Column, encode, parts
 from jobmeter.store.clickhouse.pending import NOTHING, Pending
 from jobmeter.store.clickhouse.pool import Pool
-from jobmeter.store.clickhouse.rows import DAYS, Rows, Table, day_parts, joined, settled
+from jobmeter.store.clickhouse.rows import DAYS, Rows, Table, day_parts, joined
+from jobmeter.store.clickhouse.settled import settled
 
 _ROWS = 1 << 20
 _DAYS = 90

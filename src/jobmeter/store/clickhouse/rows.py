@@ -16,7 +16,6 @@ JobHour = tuple[int, int]
 """A job key and the start of an hour in milliseconds."""
 
 DAYS = ("raw_days", "minute_days", "hour_days")
-_LONG_RUN = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,63 +110,13 @@ def joined(group: Sequence[Rows]) -> Table:
         np.concatenate([np.repeat(rows.series, rows.count) for rows in group]),
         np.concatenate([rows.time for rows in group]),
         np.concatenate([rows.value for rows in group]),
-        tuple(np.repeat(_days(group, name), lengths) for name in DAYS),
+        tuple(np.repeat(days_of(group, name), lengths) for name in DAYS),
     )
 
 
-def settled(group: Sequence[Rows]) -> Table:
-    """The rows of a group sorted by (job, series, time); of each sample the row that came last.
-
-    Rows mostly come as runs that ascend in time: then whole runs are put in order and no row is compared with another
-    one but its neighbour.
-    """
-    job, series, count, time, value = (
-        np.concatenate([getattr(rows, name) for rows in group]) for name in ("job", "series", "count", "time", "value")
-    )
-    starts = np.cumsum(count) - count
-    order = np.lexsort((time[starts], series, job))
-    table = Table(
-        np.repeat(job[order], count[order]),
-        np.repeat(series[order], count[order]),
-        *_gathered(time, value, starts[order], count[order]),
-        tuple(_kept_days(group, name, order, count) for name in DAYS),
-    )
-    same = (table.series[1:] == table.series[:-1]) & (table.job[1:] == table.job[:-1])
-    if not (same & (table.time[1:] <= table.time[:-1])).any():
-        return table
-    return _each_once(joined(group))
-
-
-def _gathered(time: Int64s, value: Float64s, starts: Positions, count: Int64s) -> tuple[Int64s, Float64s]:
-    """The rows of runs, run after run."""
-    if len(time) >= _LONG_RUN * len(starts):
-        parts = [slice(start, start + length) for start, length in zip(starts.tolist(), count.tolist(), strict=True)]
-        return np.concatenate([time[part] for part in parts]), np.concatenate([value[part] for part in parts])
-    at = np.repeat(starts - (np.cumsum(count) - count), count) + np.arange(len(time))
-    return time[at], value[at]
-
-
-def _each_once(table: Table) -> Table:
-    """The rows in order, one by one; of equal samples the last."""
-    order = np.lexsort((table.time, table.series, table.job))
-    table = table.take(order)
-    again = (
-        (table.time[1:] == table.time[:-1])
-        & (table.series[1:] == table.series[:-1])
-        & (table.job[1:] == table.job[:-1])
-    )
-    return table.take(np.append(~again, True)) if again.any() else table
-
-
-def _days(group: Sequence[Rows], name: str) -> NDArray[np.uint16]:
+def days_of(group: Sequence[Rows], name: str) -> NDArray[np.uint16]:
+    """The days of a kind that each rows of a group are kept."""
     return np.fromiter((getattr(rows.retention, name) for rows in group), np.uint16, len(group))
-
-
-def _kept_days(group: Sequence[Rows], name: str, order: Positions, count: Int64s) -> NDArray[np.uint16]:
-    days = _days(group, name)
-    if (days == days[0]).all():
-        return np.full(int(count.sum()), days[0], np.uint16)
-    return np.repeat(np.repeat(days, [len(rows.count) for rows in group])[order], count[order])
 
 
 def day_parts(time: Int64s, rows: int, days: int) -> "Iterator[slice | Positions]":
@@ -176,12 +125,12 @@ def day_parts(time: Int64s, rows: int, days: int) -> "Iterator[slice | Positions
     Where it takes several parts, whole days stay together as far as they fit: the engine makes a file set of each day
     of each part.
     """
-    day = time // DAY
-    first = int(day.min())
-    span = int(day.max()) - first
+    first = int(time.min()) // DAY
+    span = int(time.max()) // DAY - first
     if not span or (span < days and len(time) <= rows):
         yield from (slice(start, start + rows) for start in range(0, len(time), rows))
         return
+    day = time // DAY
     # Sixteen bits are sorted by counting, many times as fast.
     number = (day - first).astype(np.uint16) if span < 1 << 16 else day
     order = np.argsort(number, kind="stable")

@@ -1,0 +1,82 @@
+"""Rows of many sections put in order at once (``settle.c``)."""
+
+import ctypes
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jobmeter.kernel.bind import PLACE, SIZE, bind
+from jobmeter.kernel.library import pointer
+
+Int64s = NDArray[np.int64]
+Float64s = NDArray[np.float64]
+Uint64s = NDArray[np.uint64]
+
+_COUNT = bind("jobmeter_settle_count", [PLACE] * 2)
+_PUT = bind("jobmeter_settle_place", [PLACE] * 2, SIZE)
+_SORT = bind("jobmeter_settle_sort", [PLACE, SIZE, PLACE], SIZE)
+_REPEAT = bind("jobmeter_settle_repeat", [PLACE, PLACE, SIZE, PLACE])
+AVAILABLE = _COUNT is not None
+
+
+class Runs(NamedTuple):
+    """Runs of one series each.
+
+    ``slots`` int64[k]: the place of each run's series; ``counts`` int64[k]: its rows, at least 1; ``time`` int64[n] and
+    ``value`` float64[n] of all rows, run after run.
+    """
+
+    slots: Int64s
+    counts: Int64s
+    time: Int64s
+    value: Float64s
+
+
+class Ordered(NamedTuple):
+    """Rows by slot, then by time, each pair once.
+
+    ``sizes`` int64[slots]: how many each slot has; ``time`` int64[n], ``value`` float64[n]; ``origin`` uint32[n]: in
+    which of the sections each was, where that was asked for.
+    """
+
+    sizes: Int64s
+    time: Int64s
+    value: Float64s
+    origin: "NDArray[np.uint32] | None"
+
+
+def settle(sections: Sequence[Runs], slots: int, *, origin: bool) -> Ordered:
+    """The rows of some sections in order; of rows of one slot and time the last. Every slot is below ``slots``."""
+    assert _COUNT and _PUT and _SORT  # noqa: S101, PT018 - callers look at AVAILABLE
+    held = [Runs(*map(np.ascontiguousarray, runs)) for runs in sections]
+    lengths = np.array([len(runs.slots) for runs in held], np.int64)
+    lists = [_addresses(column) for column in zip(*held, strict=True)]
+    given = (ctypes.c_void_p * 6)(len(held), lengths.ctypes.data, *(one.ctypes.data for one in lists))
+    sizes = np.zeros(slots, np.int64)
+    _COUNT(given, pointer(sizes))
+    ends = np.cumsum(sizes) - sizes
+    rows, largest = int(sizes.sum()), int(sizes.max(initial=0))
+    time, value = np.empty(rows, np.int64), np.empty(rows)
+    of = np.empty(rows, np.uint32) if origin else None
+    sizes[:] = 0
+    taken = (ctypes.c_void_p * 6)(
+        slots, ends.ctypes.data, sizes.ctypes.data, time.ctypes.data, value.ctypes.data,
+        None if of is None else of.ctypes.data,
+    )  # fmt: skip
+    if not _PUT(given, taken):
+        rows = _SORT(taken, largest, pointer(np.empty(3 * largest, np.int64)))
+    return Ordered(sizes, time[:rows], value[:rows], None if of is None else of[:rows])
+
+
+def repeated(numbers: Uint64s, sizes: Int64s) -> Uint64s:
+    """Each number so many times."""
+    assert _REPEAT  # noqa: S101 - callers look at AVAILABLE
+    out = np.empty(int(sizes.sum()), np.uint64)
+    _REPEAT(pointer(np.ascontiguousarray(numbers)), pointer(sizes), len(sizes), pointer(out))
+    return out
+
+
+def _addresses(arrays: Sequence[NDArray[np.generic]]) -> Uint64s:
+    return np.array([array.ctypes.data for array in arrays], np.uint64)
