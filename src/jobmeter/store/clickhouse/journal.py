@@ -27,7 +27,6 @@ from time import monotonic
 
 from jobmeter.errors import JobmeterError, ThrottledError, UnavailableError
 from jobmeter.model.time import DAY, MAX_TIME_MS
-from jobmeter.store.clickhouse import record
 from jobmeter.store.clickhouse.commit import Shared
 from jobmeter.store.clickhouse.failures import unavailable
 from jobmeter.store.clickhouse.pending import Pending, Section
@@ -144,16 +143,15 @@ class Journal:
             self._segments.close()
 
     def _keep(self, group: list[Rows]) -> None:
-        encoded = record.encode(group)
         self._wait_for_room(sum(map(len, group)))
         with self._writing:
             self._check_open()
             try:
-                self._segments.append(encoded)
+                self._segments.append(group)
             except OSError as error:
                 raise unavailable(str(error), "keep samples") from error
-            for rows in record.decode(encoded):
-                self._add(Section(rows))
+            for rows in group:
+                self._add(Section(rows.alone()))
 
     def _add(self, section: Section) -> None:
         with self._changed:

@@ -1,8 +1,9 @@
 """Samples with their keys, as runs of one series each: how they travel to disk."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,8 @@ from jobmeter.model.batch import Float64s, Int64s, SampleBatch, SeriesKeys, Uint
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import DAY, HOUR
 from jobmeter.store.clickhouse.order import Positions, run_starts
+
+T = TypeVar("T", bound=np.generic)
 
 JobHour = tuple[int, int]
 """A job key and the start of an hour in milliseconds."""
@@ -61,6 +64,10 @@ class Rows:
     def bytes(self) -> int:
         """Memory that the arrays take."""
         return 24 * len(self.count) + 16 * len(self.time)
+
+    def alone(self) -> "Rows":
+        """The same, so that no larger memory is held for them: their samples are not parts of other arrays."""
+        return replace(self, time=_alone(self.time), value=_alone(self.value))
 
     def starts(self) -> Positions:
         """Where each run begins."""
@@ -117,6 +124,10 @@ def joined(group: Sequence[Rows]) -> Table:
 def days_of(group: Sequence[Rows], name: str) -> NDArray[np.uint16]:
     """The days of a kind that each rows of a group are kept."""
     return np.fromiter((getattr(rows.retention, name) for rows in group), np.uint16, len(group))
+
+
+def _alone(array: NDArray[T]) -> NDArray[T]:
+    return array if array.base is None else array.copy()
 
 
 def day_parts(time: Int64s, rows: int, days: int) -> "Iterator[slice | Positions]":
