@@ -52,7 +52,7 @@ def test_a_segment_gives_back_what_it_was_made_of(records):
     parts = segment_of(records)
     assert all(len(part) % 8 == 0 for part in parts)
     rows = [one for groups in records for one in grouped(groups)]
-    found = scan(b"".join(parts) + bytes(64))
+    found = scan(b"".join(parts))
     assert (found.damaged, found.torn) == (0, 0)
     assert [len(part) for part in found.groups] == [len(part) for part in rows]
     assert [part.retention for part in found.groups] == [part.retention for part in rows]
@@ -87,7 +87,7 @@ def test_records_of_an_earlier_program_are_read():
     found = scan(record(b"JMJ1", old) + encode([new], Lists()) + record(b"JMJ1", old)[:-1])
     samples = [(7, 1000, 1.5), (7, 2000, 2.5), (3, 5, -1.0), (7, 3000, 3.5)]
     assert listed(found.groups) == listed([rows_of(samples)])
-    assert (found.damaged, found.torn) == (0, 24 + len(old) - 1 - 2)
+    assert (found.damaged, found.torn) == (0, 24 + len(old) - 1)
 
 
 def record(magic, body):
@@ -100,14 +100,14 @@ def test_a_segment_that_was_cut_off_gives_its_whole_records(records, data):
     parts = segment_of(records)
     segment = b"".join(parts)
     cut = data.draw(st.integers(0, len(segment)))
-    room = bytes(len(segment)) if data.draw(st.booleans()) else b""
-    left = segment[:cut] + room
+    # A file may have grown before what was written into it came to the disk.
+    left = segment[:cut] + bytes(data.draw(st.sampled_from([0, len(segment)])))
     whole, end = 0, 0
     while whole < len(parts) and left[end:].startswith(parts[whole]):
         end += len(parts[whole])
         whole += 1
     found = scan(left)
-    assert (found.damaged, found.torn) == (0, max(0, len(left.rstrip(b"\0")) - end))
+    assert (found.damaged, found.torn) == (0, len(left) - end)
     kept = [rows for groups in records[:whole] for rows in grouped(groups)]
     assert len(found.groups) == len(kept)
     if kept:
@@ -134,7 +134,7 @@ def test_a_damaged_record_is_told_of_and_costs_none_but_those_of_its_lists(recor
     if kept:
         assert listed(found.groups) == listed(kept)
     if hurt == len(parts) - 1:
-        assert (found.damaged, found.torn) == (0, len(bytes(broken).rstrip(b"\0")))
+        assert (found.damaged, found.torn) == (0, len(broken))
     else:
         assert found.damaged >= len(broken)
         assert (found.damaged > len(broken)) == (

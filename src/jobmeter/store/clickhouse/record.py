@@ -96,7 +96,7 @@ def encode(groups: Sequence[Rows], lists: Lists, at: int = 0) -> bytes:
 
 
 def scan(segment: bytes) -> Found:
-    """What is left of a segment, whatever happened to it. Zeros at its end are room that was not used."""
+    """What is left of a segment, whatever happened to it."""
     groups: list[Rows] = []
     lists: dict[int, SeriesKeys] = {}
     damaged, good, at = 0, 0, 0
@@ -119,7 +119,7 @@ def scan(segment: bytes) -> Found:
                     else:
                         groups.append(rows)
                 good = at
-    return Found(groups, damaged, max(0, len(segment.rstrip(b"\0")) - good))
+    return Found(groups, damaged, len(segment) - good)
 
 
 def _section(rows: Rows, number: int, held: bool) -> Iterator[bytes]:
