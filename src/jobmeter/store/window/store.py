@@ -257,9 +257,9 @@ class WindowedStore:
 
     def _late_jobs(self, batch: SampleBatch) -> set[int]:
         """The jobs with samples of a time that may be rolled up."""
-        late = batch.time < self._settled_ms
-        if not late.any():
+        if not len(batch) or int(batch.time.min()) >= self._settled_ms:
             return set()
+        late = batch.time < self._settled_ms
         job = batch.keys.job[batch.index[late]]
         # Rows come in runs of one job.
         return set(job[np.append(True, job[1:] != job[:-1])].tolist())
