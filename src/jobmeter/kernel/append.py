@@ -36,7 +36,8 @@ def append(
     moves on: pages given back, the first one never used, all.
     """
     assert _APPEND is not None  # noqa: S101 - callers look at AVAILABLE
-    index, time, value = map(np.ascontiguousarray, columns)
+    index = np.ascontiguousarray(columns[0], np.uint32)
+    time, value = np.ascontiguousarray(columns[1], np.int64), np.ascontiguousarray(columns[2], np.float64)
     left = np.empty(len(time), np.int64)
     count = _APPEND(
         places, pointer(stock), pointer(rows), pointer(index), pointer(time), pointer(value), len(time), keep_from,

@@ -50,7 +50,7 @@ class Ordered(NamedTuple):
 def settle(sections: Sequence[Runs], slots: int, *, origin: bool) -> Ordered:
     """The rows of some sections in order; of rows of one slot and time the last. Every slot is below ``slots``."""
     assert _COUNT and _PUT and _SORT  # noqa: S101, PT018 - callers look at AVAILABLE
-    held = [Runs(*map(np.ascontiguousarray, runs)) for runs in sections]
+    held = [_contiguous(runs) for runs in sections]
     lengths = np.array([len(runs.slots) for runs in held], np.int64)
     lists = [_addresses(column) for column in zip(*held, strict=True)]
     given = (ctypes.c_void_p * 6)(len(held), lengths.ctypes.data, *(one.ctypes.data for one in lists))
@@ -76,6 +76,12 @@ def repeated(numbers: Uint64s, sizes: Int64s) -> Uint64s:
     out = np.empty(int(sizes.sum()), np.uint64)
     _REPEAT(pointer(np.ascontiguousarray(numbers)), pointer(sizes), len(sizes), pointer(out))
     return out
+
+
+def _contiguous(runs: Runs) -> Runs:
+    slots, counts, time, value = runs
+    whole = np.ascontiguousarray
+    return Runs(whole(slots, np.int64), whole(counts, np.int64), whole(time, np.int64), whole(value, np.float64))
 
 
 def _addresses(arrays: Sequence[NDArray[np.generic]]) -> Uint64s:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.store.rows import GROUPS, LONG, days_of, listed, rows_of
 
+from jobmeter.model.batch import SeriesKeys
 from jobmeter.model.retention import Retention
 from jobmeter.store.clickhouse.record import AGAIN_BYTES, HEAD_BYTES, Lists, encode, scan
 
@@ -37,13 +38,14 @@ MIXED = st.one_of(RECORDS, AGAIN.map(repeated))
 
 def segment_of(records):
     """The records of a segment, as its writer makes them."""
-    lists, known, parts = Lists(), {}, []
+    lists, known = Lists(), dict[tuple[bytes, bytes], SeriesKeys]()
+    parts = list[bytes]()
     for groups in records:
         group = [
             replace(rows, keys=known.setdefault((rows.job.tobytes(), rows.series.tobytes()), rows.keys))
             for rows in grouped(groups)
         ]
-        parts.append(encode(group, lists, sum(map(len, parts))))
+        parts.append(encode(group, lists, len(b"".join(parts))))
     return parts
 
 

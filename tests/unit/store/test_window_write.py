@@ -27,7 +27,7 @@ def window_after(writes, bound, adopted):
     for turn, write in enumerate(writes):
         index = np.array([at for at, _ in write], np.uint32)
         time = np.array([BEGIN + at for _, at in write], np.int64)
-        window.write(KEYS, SampleColumns(index, time, np.arange(len(write)) + 1000.0 * turn), BEGIN)
+        window.write(KEYS, SampleColumns(index, time, np.arange(len(write), dtype=np.float64) + 1000 * turn), BEGIN)
     return window
 
 
