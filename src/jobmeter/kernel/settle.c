@@ -7,6 +7,28 @@
 
 #include "common.h"
 
+/* Numbers each pair of a job and a series, from 0 in the order in which they first came. slots: int32[mask + 1], a power
+   of two above count, filled with -1; key: two numbers that nobody can guess, the second one odd. first gets where each
+   pair came first, number the number of each. Gives how many there are. */
+EXPORTED int64_t jobmeter_settle_number(
+    const uint64_t *job, const uint64_t *series, int64_t count, const uint64_t *key, int32_t *slots, int64_t mask,
+    int64_t *first, int64_t *number) {
+    int64_t known = 0;
+    for (int64_t at = 0; at < count; at++) {
+        uint64_t mixed = (series[at] ^ key[0]) * key[1];
+        mixed = (mixed ^ (mixed >> 32) ^ job[at]) * key[1];
+        int64_t slot = (int64_t)(mixed >> 32) & mask;
+        while (slots[slot] >= 0 && (series[first[slots[slot]]] != series[at] || job[first[slots[slot]]] != job[at]))
+            slot = (slot + 1) & mask;
+        if (slots[slot] < 0) {
+            first[known] = at;
+            slots[slot] = (int32_t)known++;
+        }
+        number[at] = slots[slot];
+    }
+    return known;
+}
+
 /* The sections, one element of each array for each; slots: int64[k], the place of the series of each run. */
 struct Sections {
     int64_t size;

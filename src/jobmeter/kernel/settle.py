@@ -1,6 +1,7 @@
 """Rows of many sections put in order at once (``settle.c``)."""
 
 import ctypes
+import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -18,6 +19,8 @@ _COUNT = bind("jobmeter_settle_count", [PLACE] * 2)
 _PUT = bind("jobmeter_settle_place", [PLACE] * 2, SIZE)
 _SORT = bind("jobmeter_settle_sort", [PLACE, SIZE, PLACE], SIZE)
 _REPEAT = bind("jobmeter_settle_repeat", [PLACE, PLACE, SIZE, PLACE])
+_NUMBER = bind("jobmeter_settle_number", [PLACE, PLACE, SIZE, PLACE, PLACE, SIZE, PLACE, PLACE], SIZE)
+_KEY = np.frombuffer(os.urandom(16), np.uint64) | np.uint64(1)
 AVAILABLE = _COUNT is not None
 
 
@@ -66,15 +69,30 @@ def settle(sections: Sequence[Runs], slots: int, *, origin: bool) -> Ordered:
         None if of is None else of.ctypes.data,
     )  # fmt: skip
     if not _PUT(given, taken):
-        rows = _SORT(taken, largest, pointer(np.empty(3 * largest, np.int64)))
+        room = np.empty(3 * largest, np.int64)  # named: it must outlive the call
+        rows = _SORT(taken, largest, pointer(room))
     return Ordered(sizes, time[:rows], value[:rows], None if of is None else of[:rows])
+
+
+def numbered(job: Uint64s, series: Uint64s) -> tuple[Int64s, Int64s]:
+    """Where each pair comes first, in that order, and for each pair which of those it is."""
+    assert _NUMBER  # noqa: S101 - callers look at AVAILABLE
+    count = len(job)
+    first, number = np.empty(count, np.int64), np.empty(count, np.int64)
+    slots = np.full(1 << (2 * count).bit_length(), -1, np.int32)
+    job, series = np.ascontiguousarray(job, np.uint64), np.ascontiguousarray(series, np.uint64)
+    known = _NUMBER(
+        pointer(job), pointer(series), count, pointer(_KEY), pointer(slots), len(slots) - 1, pointer(first),
+        pointer(number),
+    )  # fmt: skip
+    return first[:known], number
 
 
 def repeated(numbers: Uint64s, sizes: Int64s) -> Uint64s:
     """Each number so many times."""
     assert _REPEAT  # noqa: S101 - callers look at AVAILABLE
-    out = np.empty(int(sizes.sum()), np.uint64)
-    _REPEAT(pointer(np.ascontiguousarray(numbers)), pointer(sizes), len(sizes), pointer(out))
+    numbers, out = np.ascontiguousarray(numbers, np.uint64), np.empty(int(sizes.sum()), np.uint64)
+    _REPEAT(pointer(numbers), pointer(sizes), len(sizes), pointer(out))
     return out
 
 

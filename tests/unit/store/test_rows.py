@@ -71,6 +71,20 @@ def test_long_runs_are_put_in_order_as_wholes():
     ]
 
 
+def test_many_rows_against_the_order_of_time_are_sorted():
+    """Room for sorting that many is memory of its own, which must be there until the end."""
+    count = 200_000
+    keys = SeriesKeys(np.array([1], np.uint64), np.array([4], np.uint64))
+    time = np.arange(count, 0, -1, dtype=np.int64)
+    group = [Rows(keys, np.array([count]), time, time / 4, kept) for kept in (SHORT, LONG)]
+    group.append(Rows(keys, np.array([2]), np.array([7, 7]), np.array([0.5, 0.75]), SHORT))
+    table = settled(group)
+    assert table.time.tolist() == list(range(1, count + 1))
+    assert [at for at, value in enumerate(table.value.tolist(), 1) if value != at / 4] == [7]
+    assert table.value[6] == 0.75
+    assert set(np.flatnonzero(table.days[0] == SHORT.raw_days).tolist()) == {6}
+
+
 def test_a_batch_becomes_runs():
     series = [Series("gpu.power", job="a"), Series("gpu.power", job="b")]
     index = np.array([1, 1, 0, 1], np.uint32)

@@ -155,14 +155,16 @@ class Journal:
 
     def _add(self, section: Section) -> None:
         with self._changed:
-            if not self._fresh:
+            first = not self._fresh
+            if first:
                 self._oldest = monotonic()
             self._span = min(self._span[0], section.start_ms), max(self._span[1], section.end_ms)
             self._waiting.append(section)
             self._rows += len(section.rows)
             self._bytes += section.rows.bytes
             self._fresh += len(section.rows)
-            self._changed.notify_all()
+            if first or self._due():
+                self._changed.notify_all()
 
     def _wait_for_room(self, rows: int) -> None:
         deadline = monotonic() + self._limits.wait_seconds

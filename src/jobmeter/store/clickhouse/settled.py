@@ -35,12 +35,13 @@ def _ordered(lists: Sequence[SeriesKeys]) -> tuple[SeriesKeys, list[Int64s]]:
     """All keys of some lists in order, each once; of each list the places of its own among them."""
     job = np.concatenate([keys.job for keys in lists])
     series = np.concatenate([keys.series for keys in lists])
+    first, number = kernel.numbered(job, series)
+    job, series = job[first], series[first]
     order = np.lexsort((series, job))
-    job, series = job[order], series[order]
-    first = np.append(True, (series[1:] != series[:-1]) | (job[1:] != job[:-1]))
-    places = np.empty(len(order), np.int64)
-    places[order] = np.cumsum(first) - 1
-    return SeriesKeys(job[first], series[first]), np.split(places, np.cumsum([len(keys) for keys in lists])[:-1])
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    places = np.split(place[number], np.cumsum([len(keys) for keys in lists])[:-1])
+    return SeriesKeys(job[order], series[order]), places
 
 
 def _days_of_rows(group: Sequence[Rows], name: str, rows: kernel.Ordered) -> NDArray[np.uint16]:
