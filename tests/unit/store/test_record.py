@@ -22,6 +22,10 @@ AGAIN = st.lists(
 """The same two series in each group, at one time or at two."""
 
 
+def encoded(groups, lists, at=0):
+    return b"".join(encode(groups, lists, at))
+
+
 def grouped(groups):
     return [rows_of(samples, retention) for samples, retention in groups]
 
@@ -45,7 +49,7 @@ def segment_of(records):
             replace(rows, keys=known.setdefault((rows.job.tobytes(), rows.series.tobytes()), rows.keys))
             for rows in grouped(groups)
         ]
-        parts.append(encode(group, lists, len(b"".join(parts))))
+        parts.append(encoded(group, lists, len(b"".join(parts))))
     return parts
 
 
@@ -72,9 +76,9 @@ def test_records_are_laid_out_as_documented():
         + struct.pack("<ddd", 1.5, 2.5, -1.0)
         + struct.pack("<II", 2, 1)
     )
-    assert encode([first], lists) == record(b"JMJ2", body)
+    assert encoded([first], lists) == record(b"JMJ2", body)
     body = struct.pack("<IIHHHHQ", 2, 2, *days_of(LONG), 6, 1) + struct.pack("<q", 9) + struct.pack("<dd", 0.5, 0.25)
-    assert encode([second], lists, 200) == record(b"JMJ2", body)
+    assert encoded([second], lists, 200) == record(b"JMJ2", body)
 
 
 def test_records_of_an_earlier_program_are_read():
@@ -86,7 +90,7 @@ def test_records_of_an_earlier_program_are_read():
         + struct.pack("<II", 2, 1)
     )
     new = rows_of([(7, 3000, 3.5)])
-    found = scan(record(b"JMJ1", old) + encode([new], Lists()) + record(b"JMJ1", old)[:-1])
+    found = scan(record(b"JMJ1", old) + encoded([new], Lists()) + record(b"JMJ1", old)[:-1])
     samples = [(7, 1000, 1.5), (7, 2000, 2.5), (3, 5, -1.0), (7, 3000, 3.5)]
     assert listed(found.groups) == listed([rows_of(samples)])
     assert (found.damaged, found.torn) == (0, 24 + len(old) - 1)
@@ -150,14 +154,14 @@ def names_of(rows):
 
 def test_a_list_is_written_again_before_damage_could_take_much_with_it():
     rows, lists = rows_of([(1, 1, 1.0)]), Lists()
-    held = [len(encode([rows], lists, at)) for at in (0, 100, AGAIN_BYTES - 1, AGAIN_BYTES, AGAIN_BYTES + 100)]
+    held = [len(encoded([rows], lists, at)) for at in (0, 100, AGAIN_BYTES - 1, AGAIN_BYTES, AGAIN_BYTES + 100)]
     assert held == [80, 64, 64, 80, 64]
 
 
 def test_values_that_look_like_a_record_are_not_taken_for_one():
-    inner = encode([rows_of([(1, 1, 1.0)])], Lists())
+    inner = encoded([rows_of([(1, 1, 1.0)])], Lists())
     rows = rows_of([(2, at, 0.0) for at in range(len(inner) // 8)])
-    disguised = encode([replace(rows, value=_values(inner))], Lists())
+    disguised = encoded([replace(rows, value=_values(inner))], Lists())
     for broken in (disguised[:-8], disguised[:HEAD_BYTES] + b"\xff" + disguised[HEAD_BYTES + 1 :]):
         assert scan(broken).groups == []
 

@@ -29,14 +29,17 @@ import re
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 from zlib import crc32
 
 import numpy as np
+from numpy.typing import NDArray
 
 from jobmeter.model.batch import Int64s, SeriesKeys
 from jobmeter.model.retention import Retention
 from jobmeter.store.clickhouse.rows import Rows
 
+Piece = bytes | memoryview
 MAGIC, OLD_MAGIC = b"JMJ2", b"JMJ1"
 _HEAD = struct.Struct("<4sIQI")
 _CHECK = struct.Struct("<I")
@@ -82,17 +85,17 @@ class Lists:
         return self._last, True
 
 
-def encode(groups: Sequence[Rows], lists: Lists, at: int = 0) -> bytes:
-    """One record of some groups of rows, for a place of the segment that has these lists.
+def encode(groups: Sequence[Rows], lists: Lists, at: int = 0) -> list[Piece]:
+    """One record of some groups of rows, in pieces, for a place of the segment that has these lists.
 
-    Where the record does not get there the lists are of no use any more.
+    Where the record does not get there the lists are of no use any more. Large pieces are the memory of the rows.
     """
     parts = [part for rows in groups for part in _section(rows, *lists.number(rows.keys, at))]
     check = 0
     for part in parts:
         check = crc32(part, check)
     head = _HEAD.pack(MAGIC, len(groups), sum(map(len, parts)), check)
-    return b"".join([head, _CHECK.pack(crc32(head)), *parts])
+    return [head + _CHECK.pack(crc32(head)), *parts]
 
 
 def scan(segment: bytes) -> Found:
@@ -122,7 +125,7 @@ def scan(segment: bytes) -> Found:
     return Found(groups, damaged, len(segment) - good)
 
 
-def _section(rows: Rows, number: int, held: bool) -> Iterator[bytes]:
+def _section(rows: Rows, number: int, held: bool) -> Iterator[Piece]:
     runs, kept = len(rows.count), rows.retention
     together = bool((rows.time == rows.time[0]).all())
     single = runs == len(rows)
@@ -130,13 +133,17 @@ def _section(rows: Rows, number: int, held: bool) -> Iterator[bytes]:
     yield _SECTION.pack(runs, len(rows), kept.raw_days, kept.minute_days, kept.hour_days, form)
     yield _NUMBER.pack(number)
     if held:
-        yield rows.job.astype("<u8", copy=False).tobytes()
-        yield rows.series.astype("<u8", copy=False).tobytes()
-    yield rows.time[: 1 if together else None].astype("<i8", copy=False).tobytes()
-    yield rows.value.astype("<f8", copy=False).tobytes()
+        yield _memory(rows.job, "<u8")
+        yield _memory(rows.series, "<u8")
+    yield _memory(rows.time[: 1 if together else None], "<i8")
+    yield _memory(rows.value, "<f8")
     if not single:
         count = rows.count.astype("<u4").tobytes()
         yield count + bytes(-len(count) % 8)
+
+
+def _memory(array: NDArray[Any], kind: str) -> memoryview:
+    return memoryview(np.ascontiguousarray(array, kind)).cast("B")
 
 
 def _length(segment: bytes, at: int) -> int | None:

@@ -3,14 +3,15 @@
 import logging
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from jobmeter.store.clickhouse.failures import unavailable
-from jobmeter.store.clickhouse.record import Lists, encode, scan
+from jobmeter.store.clickhouse.record import Lists, Piece, encode, scan
 from jobmeter.store.clickhouse.rows import Rows
 
 _log = logging.getLogger(__name__)
+_LARGE = 2**18
 _NAME = re.compile(r"(\d{16})\.(journal|damaged)")
 
 
@@ -69,13 +70,14 @@ class Segments:
             self._begin()
         try:
             record = encode(group, self._lists, self._size)
-            _write(self._file, record)
+            for part in _joined(record):
+                _write(self._file, part)
             os.fdatasync(self._file)
         except BaseException:
             # Whatever it was: the next record may not name a list that only this one would have held.
             self._cut()
             raise
-        self._size += len(record)
+        self._size += sum(map(len, record))
 
     def seal(self) -> list[Path]:
         """End the file that is being written. Gives all that are ended and still there, oldest first."""
@@ -127,8 +129,21 @@ class Segments:
         self._end()
 
 
-def _write(file: int, record: bytes) -> None:
-    left = memoryview(record)
+def _joined(pieces: Iterable[Piece]) -> Iterator[Piece]:
+    """The same bytes in fewer pieces: small ones are copied, which costs less than to write them singly."""
+    small: list[Piece] = []
+    for piece in pieces:
+        if len(piece) < _LARGE:
+            small.append(piece)
+        else:
+            yield b"".join(small)
+            yield piece
+            small = []
+    yield b"".join(small)
+
+
+def _write(file: int, part: Piece) -> None:
+    left = memoryview(part)
     while left:
         left = left[os.write(file, left) :]
 
