@@ -143,7 +143,7 @@ def _section(rows: Rows, number: int, held: bool) -> Iterator[Piece]:
 
 
 def _memory(array: NDArray[Any], kind: str) -> memoryview:
-    return memoryview(np.ascontiguousarray(array, kind)).cast("B")
+    return np.ascontiguousarray(array, kind).data.cast("B")
 
 
 def _length(segment: bytes, at: int) -> int | None:
