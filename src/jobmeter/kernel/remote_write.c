@@ -32,6 +32,12 @@ static inline int read_sample(const uint8_t *data, const field *part, int64_t se
     reader inside = {data, part->content, part->end};
     uint64_t value = 0, time = 0;
     field one;
+    if (inside.end - inside.at > 10 && data[inside.at] == 0x09 && data[inside.at + 9] == 0x10) {
+        /* As all senders write it. */
+        value = load_64(data + inside.at + 1);
+        inside.at += 10;
+        if (read_varint(&inside, &time)) return ODD;
+    }
     while (inside.at < inside.end) {
         if (read_field(&inside, &one)) return ODD;
         if (one.tag == 0x09) {
@@ -54,12 +60,25 @@ static inline int read_sample(const uint8_t *data, const field *part, int64_t se
     return READ;
 }
 
+/* What nearly all label fields are: of one tag, with a length of one byte. */
+static inline void pass_short_fields(reader *from, uint8_t tag) {
+    int64_t at = from->at;
+    while (from->end - at >= 2 && from->data[at] == tag) {
+        const int64_t next = at + 2 + from->data[at + 1];
+        if (from->data[at + 1] >= 128 || next > from->end) break;
+        at = next;
+    }
+    from->at = at;
+}
+
 /* A series of 1.0: label fields, one after the other, are its name. */
 static int read_series_1(const uint8_t *data, const field *part, int64_t *begin, int64_t *end, rows *to) {
     reader inside = {data, part->content, part->end};
     int64_t series = to->counts[SERIES];
     field one;
     *begin = *end = part->content;
+    pass_short_fields(&inside, 0x0A);
+    *end = inside.at;
     while (inside.at < inside.end) {
         int result = read_field(&inside, &one);
         if (result) return result;

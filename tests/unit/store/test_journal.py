@@ -13,13 +13,14 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from tests.unit.store.rows import in_table, rows_of
+from tests.unit.store.rows import LONG, in_table, rows_of
 
 from jobmeter.errors import ThrottledError, UnavailableError
 from jobmeter.model.batch import SeriesKeys
 from jobmeter.model.time import TimeRange
 from jobmeter.store.clickhouse.journal import Journal, JournalLimits
-from jobmeter.store.clickhouse.rows import settled
+from jobmeter.store.clickhouse.rows import Rows
+from jobmeter.store.clickhouse.settled import settled
 
 LAZY = JournalLimits(flush_rows=10**9, flush_seconds=10**6, retry_seconds=0.01)
 SERIES = np.arange(1, 5, dtype=np.uint64)
@@ -330,6 +331,11 @@ class Lives(RuleBasedStateMachine):
         self.journal.commit(rows_of(rows))
         self.kept.update({(series, time): value for series, time, value in rows})
 
+    @rule(time=st.integers(0, 5), values=st.lists(st.integers(0, 99).map(float), min_size=4, max_size=4))
+    def commit_the_same_series_again(self, time, values):
+        self.journal.commit(Rows(KEYS, np.ones(4, np.int64), np.full(4, time), np.array(values), LONG))
+        self.kept.update({(series, time): value for series, value in zip(SERIES.tolist(), values, strict=True)})
+
     @rule(rows=st.lists(st.tuples(st.integers(1, 4), st.integers(0, 5), st.just(-1.0)), min_size=1), sync=st.booleans())
     def commit_to_a_full_disk(self, rows, sync):
         def refuse(*_):
@@ -337,8 +343,12 @@ class Lives(RuleBasedStateMachine):
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(os, "fdatasync" if sync else "write", refuse)
-            with pytest.raises(UnavailableError):
-                self.journal.commit(rows_of(rows))
+            for group in (
+                rows_of(rows),
+                Rows(KEYS, np.ones(4, np.int64), np.zeros(4, np.int64), np.full(4, -1.0), LONG),
+            ):
+                with pytest.raises(UnavailableError):
+                    self.journal.commit(group)
 
     @rule()
     def flush(self):

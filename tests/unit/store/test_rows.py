@@ -1,16 +1,21 @@
 """Rows on their way to the engine: put in order, each sample once."""
 
+from dataclasses import replace
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.store.rows import GROUPS, LONG, SHORT, days_of, in_table, rows_of
 
+from jobmeter.kernel import settle as kernel
 from jobmeter.model.batch import SampleBatch, SeriesKeys
 from jobmeter.model.series import Series
 from jobmeter.model.time import DAY, HOUR, TimeRange
 from jobmeter.store.clickhouse.known import Known
 from jobmeter.store.clickhouse.pending import Pending, Section, overlaid
-from jobmeter.store.clickhouse.rows import Rows, day_parts, joined, settled
+from jobmeter.store.clickhouse.rows import Rows, day_parts, joined
+from jobmeter.store.clickhouse.settled import settled
 
 CLOSE = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 12), st.integers(0, 9).map(float)), min_size=1)
 CLOSE_GROUPS = st.lists(st.tuples(CLOSE, st.sampled_from([SHORT, LONG])), min_size=1, max_size=4)
@@ -24,11 +29,37 @@ def last_written(groups):
     return kept
 
 
+def sharing(group):
+    """The same rows; those whose runs are of the same series have the very same list of these."""
+    lists: dict[tuple[bytes, bytes], SeriesKeys] = {}
+    return [
+        replace(rows, keys=lists.setdefault((rows.job.tobytes(), rows.series.tobytes()), rows.keys)) for rows in group
+    ]
+
+
+@pytest.mark.parametrize("compiled", [True, False])
 @given(st.one_of(GROUPS, CLOSE_GROUPS))
-def test_settled_rows_are_sorted_and_of_each_sample_the_last(groups):
-    table = settled([rows_of(samples, retention) for samples, retention in groups])
+def test_settled_rows_are_sorted_and_of_each_sample_the_last(compiled, groups):
+    with pytest.MonkeyPatch.context() as patch:
+        if not compiled:
+            patch.setattr(kernel, "AVAILABLE", False)
+        table = settled(sharing([rows_of(samples, retention) for samples, retention in groups]))
     expected = [(*key, *kept) for key, kept in sorted(last_written(groups).items())]
     assert in_table(table) == expected
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 40), min_size=3, max_size=3), min_size=1, max_size=60),
+    st.lists(st.booleans(), min_size=60, max_size=60),
+)
+def test_the_same_series_again_and_again_are_put_in_order_by_counting(times, longer):
+    """What scrapers send: the same list in each request, mostly later than before, now and then late or again."""
+    groups = []
+    for turn, (moments, kept_longer) in enumerate(zip(times, longer, strict=False)):
+        samples = [(number, 20 * turn + at, float(turn)) for number, at in zip((6, 2, 4), moments, strict=True)]
+        groups.append((samples, LONG if kept_longer else SHORT))
+    table = settled(sharing([rows_of(samples, retention) for samples, retention in groups]))
+    assert in_table(table) == [(*key, *kept) for key, kept in sorted(last_written(groups).items())]
 
 
 def test_long_runs_are_put_in_order_as_wholes():
@@ -38,6 +69,20 @@ def test_long_runs_are_put_in_order_as_wholes():
     assert in_table(table) == [
         (*key, *kept) for key, kept in sorted(last_written([(first, SHORT), (second, LONG)]).items())
     ]
+
+
+def test_many_rows_against_the_order_of_time_are_sorted():
+    """Room for sorting that many is memory of its own, which must be there until the end."""
+    count = 200_000
+    keys = SeriesKeys(np.array([1], np.uint64), np.array([4], np.uint64))
+    time = np.arange(count, 0, -1, dtype=np.int64)
+    group = [Rows(keys, np.array([count]), time, time / 4, kept) for kept in (SHORT, LONG)]
+    group.append(Rows(keys, np.array([2]), np.array([7, 7]), np.array([0.5, 0.75]), SHORT))
+    table = settled(group)
+    assert table.time.tolist() == list(range(1, count + 1))
+    assert [at for at, value in enumerate(table.value.tolist(), 1) if value != at / 4] == [7]
+    assert table.value[6] == 0.75
+    assert set(np.flatnonzero(table.days[0] == SHORT.raw_days).tolist()) == {6}
 
 
 def test_a_batch_becomes_runs():

@@ -27,7 +27,6 @@ from time import monotonic
 
 from jobmeter.errors import JobmeterError, ThrottledError, UnavailableError
 from jobmeter.model.time import DAY, MAX_TIME_MS
-from jobmeter.store.clickhouse import record
 from jobmeter.store.clickhouse.commit import Shared
 from jobmeter.store.clickhouse.failures import unavailable
 from jobmeter.store.clickhouse.pending import Pending, Section
@@ -102,12 +101,12 @@ class Journal:
         except JobmeterError as error:
             _log.warning("what the journal held waits for the telemetry engine: %s", error.message)
 
-    def commit(self, rows: Rows) -> None:
+    def commit(self, *group: Rows) -> None:
         """See ``Keeper.commit``.
 
         Raises ThrottledError when too much waits for the engine, UnavailableError when the disk or the engine fails.
         """
-        self._shared.commit(rows)
+        self._shared.commit(*group)
 
     def pending(self) -> Pending:
         """See ``Keeper.pending``."""
@@ -144,27 +143,28 @@ class Journal:
             self._segments.close()
 
     def _keep(self, group: list[Rows]) -> None:
-        encoded = record.encode(group)
         self._wait_for_room(sum(map(len, group)))
         with self._writing:
             self._check_open()
             try:
-                self._segments.append(encoded)
+                self._segments.append(group)
             except OSError as error:
                 raise unavailable(str(error), "keep samples") from error
-            for rows in record.decode(encoded):
-                self._add(Section(rows))
+            for rows in group:
+                self._add(Section(rows.alone()))
 
     def _add(self, section: Section) -> None:
         with self._changed:
-            if not self._fresh:
+            first = not self._fresh
+            if first:
                 self._oldest = monotonic()
             self._span = min(self._span[0], section.start_ms), max(self._span[1], section.end_ms)
             self._waiting.append(section)
             self._rows += len(section.rows)
             self._bytes += section.rows.bytes
             self._fresh += len(section.rows)
-            self._changed.notify_all()
+            if first or self._due():
+                self._changed.notify_all()
 
     def _wait_for_room(self, rows: int) -> None:
         deadline = monotonic() + self._limits.wait_seconds

@@ -1,11 +1,12 @@
 """The journal's records: what one sync to disk makes durable, as bytes.
 
 A record is a head, then one section for each group of rows that it holds. Numbers are little-endian, and every section
-begins at a multiple of eight bytes.
+begins at a multiple of eight bytes. Whoever sends the same series again and again has their keys written once: further
+sections name the list. A list is known from its record on to the end of its segment, and nowhere else.
 
 | head | |
 |---|---|
-| 4 bytes | ``JMJ1`` |
+| 4 bytes | ``JMJ2`` |
 | u32 | sections |
 | u64 | bytes of all sections |
 | u32 | CRC-32 of these bytes |
@@ -14,27 +15,43 @@ begins at a multiple of eight bytes.
 | section | |
 |---|---|
 | u32, u32 | runs ``k``, rows ``n`` |
-| u16, u16, u16, u16 | days that raw samples, minutes, hours are kept; 0 |
-| u64[k], u64[k] | job key and series id of each run |
-| i64[n], f64[n] | time in milliseconds and value of each row |
-| u32[k] | rows of each run; then zeros up to a multiple of eight bytes |
+| u16, u16, u16, u16 | days that raw samples, minutes, hours are kept; form: 1 keys, 2 single, 4 together |
+| u64 | number of the list |
+| u64[k], u64[k] | with ``keys``: job key and series id of each run, which are the list of that number from now on |
+| i64[n], f64[n] | time in milliseconds and value of each row; with ``together`` one time for all of them |
+| u32[k] | rows of each run, then zeros up to a multiple of eight bytes; with ``single`` nothing: each has one |
+
+Records of an earlier program, ``JMJ1``, are read too: their sections have 0 as the form and no number, and hold keys,
+all times and all counts.
 """
 
+import re
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 from zlib import crc32
 
 import numpy as np
+from numpy.typing import NDArray
 
+from jobmeter.model.batch import Int64s, SeriesKeys
 from jobmeter.model.retention import Retention
 from jobmeter.store.clickhouse.rows import Rows
 
-MAGIC = b"JMJ1"
+Piece = bytes | memoryview
+MAGIC, OLD_MAGIC = b"JMJ2", b"JMJ1"
 _HEAD = struct.Struct("<4sIQI")
 _CHECK = struct.Struct("<I")
-_SECTION = struct.Struct("<IIHHHxx")
+_SECTION = struct.Struct("<IIHHHH")
+_NUMBER = struct.Struct("<Q")
+_KEYS, _SINGLE, _TOGETHER = 1, 2, 4
+_OLD = _KEYS
+"""The form of a section before there were forms."""
 HEAD_BYTES = _HEAD.size + _CHECK.size
+_ANY_MAGIC = re.compile(b"JMJ[12]")
+AGAIN_BYTES = 2 * 2**20
+"""A list is written again when so much lies between: a damaged record takes no more than that with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +59,8 @@ class Found:
     """What a segment holds.
 
     ``groups``: the rows of its whole records, in order. ``damaged`` bytes lie before a whole record and are none:
-    something else than this program wrote there, or the disk lost it. ``torn`` bytes lie behind the last whole record:
-    a write that was cut off and that nobody was told of.
+    something else than this program wrote there, or the disk lost it; or they name a list that was lost so. ``torn``
+    bytes lie behind the last whole record: a write that was cut off and that nobody was told of.
     """
 
     groups: list[Rows]
@@ -51,39 +68,43 @@ class Found:
     torn: int
 
 
-def encode(groups: Sequence[Rows]) -> bytes:
-    """One record of some groups of rows."""
-    parts: list[bytes] = []
-    for rows in groups:
-        count = rows.count.astype("<u4").tobytes()
-        kept = rows.retention
-        parts += [
-            _SECTION.pack(len(rows.count), len(rows), kept.raw_days, kept.minute_days, kept.hour_days),
-            rows.job.astype("<u8", copy=False).tobytes(),
-            rows.series.astype("<u8", copy=False).tobytes(),
-            rows.time.astype("<i8", copy=False).tobytes(),
-            rows.value.astype("<f8", copy=False).tobytes(),
-            count,
-            bytes(-len(count) % 8),
-        ]
+class Lists:
+    """The lists of series that a segment holds so far, for its writer."""
+
+    def __init__(self) -> None:
+        self._held: dict[int, tuple[SeriesKeys, int, int]] = {}  # by identity; the list, its number, where it is
+        self._last = 0
+
+    def number(self, keys: SeriesKeys, at: int) -> tuple[int, bool]:
+        """The number of a list for a record at a place of the segment, and whether the record has to hold the list."""
+        held = self._held.get(id(keys))
+        if held is not None and at - held[2] < AGAIN_BYTES:
+            return held[1], False
+        self._last += 1
+        self._held[id(keys)] = keys, self._last, at
+        return self._last, True
+
+
+def encode(groups: Sequence[Rows], lists: Lists, at: int = 0) -> list[Piece]:
+    """One record of some groups of rows, in pieces, for a place of the segment that has these lists.
+
+    Where the record does not get there the lists are of no use any more. Large pieces are the memory of the rows.
+    """
+    parts = [part for rows in groups for part in _section(rows, *lists.number(rows.keys, at))]
     check = 0
     for part in parts:
         check = crc32(part, check)
     head = _HEAD.pack(MAGIC, len(groups), sum(map(len, parts)), check)
-    return b"".join([head, _CHECK.pack(crc32(head)), *parts])
-
-
-def decode(record: bytes) -> list[Rows]:
-    """The groups of one whole record; their arrays are views into it."""
-    _, sections, _, _ = _HEAD.unpack_from(record)
-    return list(_sections(record, HEAD_BYTES, sections))
+    return [head + _CHECK.pack(crc32(head)), *parts]
 
 
 def scan(segment: bytes) -> Found:
     """What is left of a segment, whatever happened to it."""
     groups: list[Rows] = []
+    lists: dict[int, SeriesKeys] = {}
     damaged, good, at = 0, 0, 0
-    while (at := segment.find(MAGIC, at)) >= 0:
+    while (head := _ANY_MAGIC.search(segment, at)) is not None:
+        at = head.start()
         size = _length(segment, at)
         if size is None:
             at += 1
@@ -95,9 +116,34 @@ def scan(segment: bytes) -> Found:
             at += size
             if _whole(record):
                 damaged += at - size - good
-                groups += decode(record)
+                for length, rows in _sections(record, lists):
+                    if rows is None:
+                        damaged += length
+                    else:
+                        groups.append(rows)
                 good = at
     return Found(groups, damaged, len(segment) - good)
+
+
+def _section(rows: Rows, number: int, held: bool) -> Iterator[Piece]:
+    runs, kept = len(rows.count), rows.retention
+    together = bool((rows.time == rows.time[0]).all())
+    single = runs == len(rows)
+    form = _KEYS * held | _SINGLE * single | _TOGETHER * together
+    yield _SECTION.pack(runs, len(rows), kept.raw_days, kept.minute_days, kept.hour_days, form)
+    yield _NUMBER.pack(number)
+    if held:
+        yield _memory(rows.job, "<u8")
+        yield _memory(rows.series, "<u8")
+    yield _memory(rows.time[: 1 if together else None], "<i8")
+    yield _memory(rows.value, "<f8")
+    if not single:
+        count = rows.count.astype("<u4").tobytes()
+        yield count + bytes(-len(count) % 8)
+
+
+def _memory(array: NDArray[Any], kind: str) -> memoryview:
+    return np.ascontiguousarray(array, kind).data.cast("B")
 
 
 def _length(segment: bytes, at: int) -> int | None:
@@ -115,16 +161,38 @@ def _whole(record: bytes) -> bool:
     return crc32(memoryview(record)[HEAD_BYTES:]) == check
 
 
-def _sections(record: bytes, at: int, sections: int) -> Iterator[Rows]:
+def _sections(record: bytes, lists: dict[int, SeriesKeys]) -> Iterator[tuple[int, Rows | None]]:
+    """The bytes and the rows of each section; None for rows of a list that is not there."""
+    magic, sections, _, _ = _HEAD.unpack_from(record)
+    at = HEAD_BYTES
     for _ in range(sections):
-        runs, rows, raw, minute, hour = _SECTION.unpack_from(record, at)
+        begin = at
+        runs, rows, raw, minute, hour, form = _SECTION.unpack_from(record, at)
         at += _SECTION.size
-        job = np.frombuffer(record, "<u8", runs, at)
-        series = np.frombuffer(record, "<u8", runs, at + 8 * runs)
-        at += 16 * runs
-        time = np.frombuffer(record, "<i8", rows, at)
-        value = np.frombuffer(record, "<f8", rows, at + 8 * rows)
-        at += 16 * rows
-        count = np.frombuffer(record, "<u4", runs, at).astype(np.int64)
-        at += -(-4 * runs // 8) * 8
-        yield Rows(job, series, count, time, value, Retention(raw_days=raw, minute_days=minute, hour_days=hour))
+        number = 0
+        if magic == OLD_MAGIC:
+            form = _OLD
+        else:
+            (number,) = _NUMBER.unpack_from(record, at)
+            at += _NUMBER.size
+        if form & _KEYS:
+            pair = (np.frombuffer(record, "<u8", runs, at), np.frombuffer(record, "<u8", runs, at + 8 * runs))
+            lists[number] = SeriesKeys(*pair)
+            at += 16 * runs
+        time, at = _times(record, at, rows, together=bool(form & _TOGETHER))
+        value = np.frombuffer(record, "<f8", rows, at)
+        at += 8 * rows
+        count = np.ones(runs, np.int64)
+        if not form & _SINGLE:
+            count = np.frombuffer(record, "<u4", runs, at).astype(np.int64)
+            at += -(-4 * runs // 8) * 8
+        kept = Retention(raw_days=raw, minute_days=minute, hour_days=hour)
+        keys = lists.get(number)
+        there = keys is not None and len(keys) == runs
+        yield at - begin, Rows(keys, count, time, value, kept) if keys is not None and there else None
+
+
+def _times(record: bytes, at: int, rows: int, *, together: bool) -> tuple[Int64s, int]:
+    """The times of the rows that begin at a place, and where they end."""
+    stored = np.frombuffer(record, "<i8", 1 if together else rows, at)
+    return (np.full(rows, stored[0]) if together else stored), at + stored.nbytes

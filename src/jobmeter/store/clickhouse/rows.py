@@ -1,34 +1,35 @@
 """Samples with their keys, as runs of one series each: how they travel to disk."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from jobmeter.model.batch import Float64s, Int64s, SampleBatch, Uint64s
+from jobmeter.model.batch import Float64s, Int64s, SampleBatch, SeriesKeys, Uint64s
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import DAY, HOUR
 from jobmeter.store.clickhouse.order import Positions, run_starts
+
+T = TypeVar("T", bound=np.generic)
 
 JobHour = tuple[int, int]
 """A job key and the start of an hour in milliseconds."""
 
 DAYS = ("raw_days", "minute_days", "hour_days")
-_LONG_RUN = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
     """``n`` samples in ``k`` runs, in the order in which they count: a later row replaces an earlier one.
 
-    ``job``, ``series``: uint64[k]; ``count``: int64[k], the samples of each run, at least 1. ``time``: int64[n] ms;
-    ``value``: float64[n].
+    ``keys``: of each run; the very same object wherever the same list of series came again. ``count``: int64[k], the
+    samples of each run, at least 1. ``time``: int64[n] ms; ``value``: float64[n].
     """
 
-    job: Uint64s
-    series: Uint64s
+    keys: SeriesKeys
     count: Int64s
     time: Int64s
     value: Float64s
@@ -40,17 +41,35 @@ class Rows:
     @classmethod
     def of(cls, batch: SampleBatch, retention: Retention) -> "Rows":
         """The rows of a batch that has some."""
-        index = batch.index
+        index, keys = batch.index, batch.keys
+        if len(index) == len(keys) and not int(index[0]) and (index[1:] > index[:-1]).all():
+            # A sample of each series, in their order, as nearly all requests have it.
+            return cls(keys, np.ones(len(index), np.int64), batch.time, batch.value, retention)
         starts = run_starts(index)
         chosen = index[starts]
-        keys = batch.keys
         count = np.diff(starts, append=len(index))
-        return cls(keys.job[chosen], keys.series[chosen], count, batch.time, batch.value, retention)
+        if len(chosen) != len(keys) or int(chosen[0]) or (chosen[1:] != chosen[:-1] + np.uint32(1)).any():
+            keys = SeriesKeys(keys.job[chosen], keys.series[chosen])
+        return cls(keys, count, batch.time, batch.value, retention)
+
+    @property
+    def job(self) -> Uint64s:
+        """uint64[k]: the job key of each run."""
+        return self.keys.job
+
+    @property
+    def series(self) -> Uint64s:
+        """uint64[k]: the series id of each run."""
+        return self.keys.series
 
     @property
     def bytes(self) -> int:
         """Memory that the arrays take."""
         return 24 * len(self.count) + 16 * len(self.time)
+
+    def alone(self) -> "Rows":
+        """The same, so that no larger memory is held for them: their samples are not parts of other arrays."""
+        return replace(self, time=_alone(self.time), value=_alone(self.value))
 
     def starts(self) -> Positions:
         """Where each run begins."""
@@ -100,63 +119,17 @@ def joined(group: Sequence[Rows]) -> Table:
         np.concatenate([np.repeat(rows.series, rows.count) for rows in group]),
         np.concatenate([rows.time for rows in group]),
         np.concatenate([rows.value for rows in group]),
-        tuple(np.repeat(_days(group, name), lengths) for name in DAYS),
+        tuple(np.repeat(days_of(group, name), lengths) for name in DAYS),
     )
 
 
-def settled(group: Sequence[Rows]) -> Table:
-    """The rows of a group sorted by (job, series, time); of each sample the row that came last.
-
-    Rows mostly come as runs that ascend in time: then whole runs are put in order and no row is compared with another
-    one but its neighbour.
-    """
-    job, series, count, time, value = (
-        np.concatenate([getattr(rows, name) for rows in group]) for name in ("job", "series", "count", "time", "value")
-    )
-    starts = np.cumsum(count) - count
-    order = np.lexsort((time[starts], series, job))
-    table = Table(
-        np.repeat(job[order], count[order]),
-        np.repeat(series[order], count[order]),
-        *_gathered(time, value, starts[order], count[order]),
-        tuple(_kept_days(group, name, order, count) for name in DAYS),
-    )
-    same = (table.series[1:] == table.series[:-1]) & (table.job[1:] == table.job[:-1])
-    if not (same & (table.time[1:] <= table.time[:-1])).any():
-        return table
-    return _each_once(joined(group))
-
-
-def _gathered(time: Int64s, value: Float64s, starts: Positions, count: Int64s) -> tuple[Int64s, Float64s]:
-    """The rows of runs, run after run."""
-    if len(time) >= _LONG_RUN * len(starts):
-        parts = [slice(start, start + length) for start, length in zip(starts.tolist(), count.tolist(), strict=True)]
-        return np.concatenate([time[part] for part in parts]), np.concatenate([value[part] for part in parts])
-    at = np.repeat(starts - (np.cumsum(count) - count), count) + np.arange(len(time))
-    return time[at], value[at]
-
-
-def _each_once(table: Table) -> Table:
-    """The rows in order, one by one; of equal samples the last."""
-    order = np.lexsort((table.time, table.series, table.job))
-    table = table.take(order)
-    again = (
-        (table.time[1:] == table.time[:-1])
-        & (table.series[1:] == table.series[:-1])
-        & (table.job[1:] == table.job[:-1])
-    )
-    return table.take(np.append(~again, True)) if again.any() else table
-
-
-def _days(group: Sequence[Rows], name: str) -> NDArray[np.uint16]:
+def days_of(group: Sequence[Rows], name: str) -> NDArray[np.uint16]:
+    """The days of a kind that each rows of a group are kept."""
     return np.fromiter((getattr(rows.retention, name) for rows in group), np.uint16, len(group))
 
 
-def _kept_days(group: Sequence[Rows], name: str, order: Positions, count: Int64s) -> NDArray[np.uint16]:
-    days = _days(group, name)
-    if (days == days[0]).all():
-        return np.full(int(count.sum()), days[0], np.uint16)
-    return np.repeat(np.repeat(days, [len(rows.count) for rows in group])[order], count[order])
+def _alone(array: NDArray[T]) -> NDArray[T]:
+    return array if array.base is None else array.copy()
 
 
 def day_parts(time: Int64s, rows: int, days: int) -> "Iterator[slice | Positions]":
@@ -165,12 +138,12 @@ def day_parts(time: Int64s, rows: int, days: int) -> "Iterator[slice | Positions
     Where it takes several parts, whole days stay together as far as they fit: the engine makes a file set of each day
     of each part.
     """
-    day = time // DAY
-    first = int(day.min())
-    span = int(day.max()) - first
+    first = int(time.min()) // DAY
+    span = int(time.max()) // DAY - first
     if not span or (span < days and len(time) <= rows):
         yield from (slice(start, start + rows) for start in range(0, len(time), rows))
         return
+    day = time // DAY
     # Sixteen bits are sorted by counting, many times as fast.
     number = (day - first).astype(np.uint16) if span < 1 << 16 else day
     order = np.argsort(number, kind="stable")

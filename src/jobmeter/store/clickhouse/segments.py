@@ -3,14 +3,15 @@
 import logging
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from jobmeter.store.clickhouse.failures import unavailable
-from jobmeter.store.clickhouse.record import scan
+from jobmeter.store.clickhouse.record import Lists, Piece, encode, scan
 from jobmeter.store.clickhouse.rows import Rows
 
 _log = logging.getLogger(__name__)
+_LARGE = 2**18
 _NAME = re.compile(r"(\d{16})\.(journal|damaged)")
 
 
@@ -24,6 +25,7 @@ class Segments:
         self._folder = folder
         self._file = -1
         self._size = 0
+        self._lists = Lists()
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
             _sync(folder.parent)
@@ -58,7 +60,7 @@ class Segments:
             _log.warning("%d bytes at the end of %s were cut off when they were written", found.torn, path)
         return found.groups
 
-    def append(self, record: bytes) -> None:
+    def append(self, group: Sequence[Rows]) -> None:
         """Write a record; on return it is on disk. When it fails nothing of the record is left, as far as possible.
 
         Raises OSError. A file on which a write or a sync failed is not written again: what the system says of it
@@ -67,12 +69,15 @@ class Segments:
         if self._file < 0:
             self._begin()
         try:
-            _write(self._file, record)
+            record = encode(group, self._lists, self._size)
+            for part in _joined(record):
+                _write(self._file, part)
             os.fdatasync(self._file)
-        except OSError:
+        except BaseException:
+            # Whatever it was: the next record may not name a list that only this one would have held.
             self._cut()
             raise
-        self._size += len(record)
+        self._size += sum(map(len, record))
 
     def seal(self) -> list[Path]:
         """End the file that is being written. Gives all that are ended and still there, oldest first."""
@@ -96,6 +101,7 @@ class Segments:
         path = self._folder / f"{self._number:016d}.journal"
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._size = 0
+        self._lists = Lists()
         self._full.append(path)
         try:
             _sync(self._folder)
@@ -106,6 +112,7 @@ class Segments:
     def _end(self) -> None:
         if self._file >= 0:
             file, self._file = self._file, -1  # closed, even where closing it fails
+            self._lists = Lists()
             os.close(file)
 
     def _cut(self) -> None:
@@ -122,8 +129,21 @@ class Segments:
         self._end()
 
 
-def _write(file: int, record: bytes) -> None:
-    left = memoryview(record)
+def _joined(pieces: Iterable[Piece]) -> Iterator[Piece]:
+    """The same bytes in fewer pieces: small ones are copied, which costs less than to write them singly."""
+    small: list[Piece] = []
+    for piece in pieces:
+        if len(piece) < _LARGE:
+            small.append(piece)
+        else:
+            yield b"".join(small)
+            yield piece
+            small = []
+    yield b"".join(small)
+
+
+def _write(file: int, part: Piece) -> None:
+    left = memoryview(part)
     while left:
         left = left[os.write(file, left) :]
 

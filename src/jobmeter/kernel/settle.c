@@ -1,0 +1,154 @@
+/* Rows of many sections put in order at once: by the place of their series, then by time, of equal ones the last.
+ *
+ * A section has runs of one series each. Every run is copied behind those of its series that came before; only series
+ * whose rows do not ascend then are sorted.
+ */
+#include <string.h>
+
+#include "common.h"
+
+/* Numbers each pair of a job and a series, from 0 in the order in which they first came. slots: int32[mask + 1], a power
+   of two above count, filled with -1; key: two numbers that nobody can guess, the second one odd. first gets where each
+   pair came first, number the number of each. Gives how many there are. */
+EXPORTED int64_t jobmeter_settle_number(
+    const uint64_t *job, const uint64_t *series, int64_t count, const uint64_t *key, int32_t *slots, int64_t mask,
+    int64_t *first, int64_t *number) {
+    int64_t known = 0;
+    for (int64_t at = 0; at < count; at++) {
+        uint64_t mixed = (series[at] ^ key[0]) * key[1];
+        mixed = (mixed ^ (mixed >> 32) ^ job[at]) * key[1];
+        int64_t slot = (int64_t)(mixed >> 32) & mask;
+        while (slots[slot] >= 0 && (series[first[slots[slot]]] != series[at] || job[first[slots[slot]]] != job[at]))
+            slot = (slot + 1) & mask;
+        if (slots[slot] < 0) {
+            first[known] = at;
+            slots[slot] = (int32_t)known++;
+        }
+        number[at] = slots[slot];
+    }
+    return known;
+}
+
+/* The sections, one element of each array for each; slots: int64[k], the place of the series of each run. */
+struct Sections {
+    int64_t size;
+    const int64_t *runs;
+    const int64_t *const *slots;
+    const int64_t *const *counts;
+    const int64_t *const *time;
+    const uint64_t *const *value;
+};
+
+/* Rows in order: of slot s those from ends[s] - sizes[s] to ends[s]. origin: of which section each is, or none. */
+struct Ordered {
+    int64_t slots;
+    int64_t *ends;
+    int64_t *sizes;
+    int64_t *time;
+    uint64_t *value;
+    uint32_t *origin;
+};
+
+/* sizes: int64[slots], zeros. */
+EXPORTED void jobmeter_settle_count(const struct Sections *from, int64_t *sizes) {
+    for (int64_t section = 0; section < from->size; section++)
+        for (int64_t run = 0; run < from->runs[section]; run++)
+            sizes[from->slots[section][run]] += from->counts[section][run];
+}
+
+/* Puts all rows into their slots, in the order in which they came. ends holds where each slot begins, and becomes where
+   it ends. Gives 1 where the rows of every slot ascend. */
+EXPORTED int64_t jobmeter_settle_place(const struct Sections *from, struct Ordered *to) {
+    int64_t ascend = 1;
+    for (int64_t section = 0; section < from->size; section++) {
+        const int64_t *time = from->time[section];
+        const uint64_t *value = from->value[section];
+        for (int64_t run = 0; run < from->runs[section]; run++) {
+            const int64_t slot = from->slots[section][run], count = from->counts[section][run];
+            const int64_t at = to->ends[slot];
+            int64_t wrong = 0;
+            for (int64_t row = 0; row < count; row++) {
+                to->time[at + row] = time[row];
+                to->value[at + row] = value[row];
+            }
+            for (int64_t row = 1; row < count; row++) wrong |= time[row] <= time[row - 1];
+            /* The end of a slot that is empty is where the one before it ends. */
+            if (wrong || (at > 0 && to->sizes[slot] > 0 && time[0] <= to->time[at - 1])) ascend = 0;
+            if (to->origin) for (int64_t row = 0; row < count; row++) to->origin[at + row] = (uint32_t)section;
+            to->ends[slot] += count;
+            to->sizes[slot] += count;
+            time += count;
+            value += count;
+        }
+    }
+    return ascend;
+}
+
+/* Stable, from the bottom up: order becomes that of the times. */
+static int64_t *sorted(const int64_t *time, int64_t size, int64_t *order, int64_t *spare) {
+    for (int64_t at = 0; at < size; at++) order[at] = at;
+    for (int64_t width = 1; width < size; width *= 2) {
+        for (int64_t low = 0; low < size; low += 2 * width) {
+            int64_t middle = low + width < size ? low + width : size;
+            int64_t high = low + 2 * width < size ? low + 2 * width : size;
+            int64_t left = low, right = middle;
+            for (int64_t at = low; at < high; at++) {
+                int first = left < middle && (right >= high || time[order[left]] <= time[order[right]]);
+                spare[at] = first ? order[left++] : order[right++];
+            }
+        }
+        int64_t *held = order;
+        order = spare;
+        spare = held;
+    }
+    return order;
+}
+
+static void gather(uint64_t *numbers, int64_t size, const int64_t *order, uint64_t *spare) {
+    for (int64_t at = 0; at < size; at++) spare[at] = numbers[order[at]];
+    memcpy(numbers, spare, (size_t)size * sizeof *spare);
+}
+
+/* Sorts the slots that do not ascend, keeps of equal rows the last, and closes the gaps: sizes and ends become those of
+   what is left. room: int64[3 * the largest size]. Gives how many rows are left. */
+EXPORTED int64_t jobmeter_settle_sort(struct Ordered *rows, int64_t largest, int64_t *room) {
+    int64_t out = 0;
+    uint64_t *spare = (uint64_t *)(room + 2 * largest);
+    for (int64_t slot = 0; slot < rows->slots; slot++) {
+        const int64_t size = rows->sizes[slot], begin = rows->ends[slot] - size;
+        int64_t *time = rows->time + begin;
+        uint64_t *value = rows->value + begin;
+        uint32_t *origin = rows->origin ? rows->origin + begin : 0;
+        int64_t wrong = 0;
+        for (int64_t row = 1; row < size; row++) wrong |= time[row] <= time[row - 1];
+        if (wrong) {
+            const int64_t *order = sorted(time, size, room, room + largest);
+            gather((uint64_t *)time, size, order, spare);
+            gather(value, size, order, spare);
+            if (origin) {
+                uint32_t *few = (uint32_t *)spare;
+                for (int64_t row = 0; row < size; row++) few[row] = origin[order[row]];
+                memcpy(origin, few, (size_t)size * sizeof *few);
+            }
+        }
+        const int64_t first = out;
+        for (int64_t row = 0; row < size; row++) {
+            if (row + 1 < size && time[row + 1] == time[row]) continue;
+            rows->time[out] = time[row];
+            rows->value[out] = value[row];
+            if (origin) rows->origin[out] = origin[row];
+            out++;
+        }
+        rows->sizes[slot] = out - first;
+        rows->ends[slot] = out;
+    }
+    return out;
+}
+
+/* Each number as often as its slot has rows. */
+EXPORTED void jobmeter_settle_repeat(const uint64_t *numbers, const int64_t *sizes, int64_t slots, uint64_t *out) {
+    for (int64_t slot = 0; slot < slots; slot++) {
+        const uint64_t number = numbers[slot];
+        for (int64_t row = 0; row < sizes[slot]; row++) *out++ = number;
+    }
+}
