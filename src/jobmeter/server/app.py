@@ -2,7 +2,8 @@
 
 import logging
 from collections.abc import Sequence
-from contextlib import ExitStack
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 
 from jobmeter.access.audit import Audit
@@ -76,14 +77,22 @@ def build(settings: Settings, clock: Clock | None = None) -> Application:
     Raises ConfigurationError or UnavailableError when one of them cannot be.
     """
     clock = clock or SystemClock()
-    with ExitStack() as opened:
+    with ExitStack() as opened, ThreadPoolExecutor(1, "jobmeter-open") as aside:
+        # The engine takes as long to start as the rest of the program takes to load: both at one time.
+        opening = aside.submit(open_store, settings.store_dsn, clock)
+        opened.callback(_close, opening)
         registry = open_registry(settings.registry_url, settings.retention)
         opened.callback(registry.close)
-        store = _windowed(open_store(settings.store_dsn, clock), settings, clock)
-        opened.callback(store.close)
+        dialects()
+        store = _windowed(opening.result(), settings, clock)
         application = assemble(settings, clock, registry, store)
         opened.pop_all()
     return application
+
+
+def _close(opening: Future[Store]) -> None:
+    with suppress(JobmeterError):
+        opening.result().close()
 
 
 def assemble(settings: Settings, clock: Clock, registry: Registry, store: Store) -> Application:
