@@ -23,6 +23,7 @@ from jobmeter.server.background import Background, Filling, Pruning, RollUps, Wo
 from jobmeter.server.dialect_door import DialectDoor
 from jobmeter.server.edge import Door, Edge
 from jobmeter.server.exchange import AsgiScope, Receive, Send
+from jobmeter.server.memory import Tidying
 from jobmeter.server.native.door import NativeDoor
 from jobmeter.server.root import HealthDoor, RootDoor
 from jobmeter.server.services import Lanes, Services
@@ -132,7 +133,7 @@ def assemble(settings: Settings, clock: Clock, registry: Registry, store: Store)
         *(DialectDoor(dialect, services) for dialect in dialects()),
         RootDoor(services, dialects()),
     ]
-    works: list[Work] = [RollUps(store, clock, telemetry), Pruning(registry, clock)]
+    works: list[Work] = [RollUps(store, clock, telemetry), Pruning(registry, clock), Tidying()]
     if isinstance(store, WindowedStore):
         works.append(Filling(store, clock))
     background = [Background(work, telemetry) for work in works]
