@@ -2,7 +2,8 @@
 
 import logging
 from collections.abc import Sequence
-from contextlib import ExitStack
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 
 from jobmeter.access.audit import Audit
@@ -22,6 +23,7 @@ from jobmeter.server.background import Background, Filling, Leased, Pruning, Rol
 from jobmeter.server.dialect_door import DialectDoor
 from jobmeter.server.edge import Door, Edge
 from jobmeter.server.exchange import AsgiScope, Receive, Send
+from jobmeter.server.memory import Tidying
 from jobmeter.server.native.door import NativeDoor
 from jobmeter.server.root import HealthDoor, RootDoor
 from jobmeter.server.services import Lanes, Services
@@ -77,14 +79,22 @@ def build(settings: Settings, clock: Clock | None = None) -> Application:
     Raises ConfigurationError or UnavailableError when one of them cannot be.
     """
     clock = clock or SystemClock()
-    with ExitStack() as opened:
+    with ExitStack() as opened, ThreadPoolExecutor(1, "jobmeter-open") as aside:
+        # The engine takes as long to start as the rest of the program takes to load: both at one time.
+        opening = aside.submit(open_store, settings.store_dsn, clock)
+        opened.callback(_close, opening)
         registry = open_registry(settings.registry_url, settings.retention)
         opened.callback(registry.close)
-        store = _windowed(open_store(settings.store_dsn, clock), settings, clock)
-        opened.callback(store.close)
+        dialects()
+        store = _windowed(opening.result(), settings, clock)
         application = assemble(settings, clock, registry, store, shared=is_shared(settings.store_dsn))
         opened.pop_all()
     return application
+
+
+def _close(opening: Future[Store]) -> None:
+    with suppress(JobmeterError):
+        opening.result().close()
 
 
 def assemble(
@@ -130,7 +140,11 @@ def assemble(
         RootDoor(services, dialects()),
     ]
     rolling = RollUps(store, clock, telemetry)
-    works: list[Work] = [Leased(rolling, registry, clock) if shared else rolling, Pruning(registry, clock)]
+    works: list[Work] = [
+        Leased(rolling, registry, clock) if shared else rolling,
+        Pruning(registry, clock),
+        Tidying(),
+    ]
     if isinstance(store, WindowedStore):
         works.append(Filling(store, clock))
     background = [Background(work, telemetry) for work in works]

@@ -59,10 +59,13 @@ def run(settings: Settings, idle_exit: int, announce: Callable[[str], None]) -> 
 
 
 def spare_collections() -> None:
-    """What was made until now stays: the collector of cycles need not look at it with every few hundred requests."""
-    gc.collect()
+    """What was made until now stays: the collector of cycles need not look at it with every few hundred requests.
+
+    The little of it that is garbage stays too: to look for it takes longer than what a first request may wait.
+    """
     gc.freeze()
     gc.set_threshold(*_COLLECTED)
+    gc.enable()
 
 
 def _telnet(services: Services, bound: socket.socket, stack: ExitStack) -> str:

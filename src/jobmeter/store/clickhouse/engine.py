@@ -2,8 +2,12 @@
 
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
+
+from jobmeter.errors import JobmeterError
 from jobmeter.model.batch import Bools, BucketColumns, References, SampleBatch, SampleColumns, SeriesKeys
 from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.retention import Retention
@@ -70,6 +74,17 @@ class ClickHouseStore:
         self._log_writer = LogWriter(write)
         self._log_reader = LogReader(read, self._reader)
         self._maintenance = Maintenance(write, target, self._ledger, self._catalog, self._roller, self._keeper)
+        if target.path is not None:
+            self._warm()
+
+    def _warm(self) -> None:
+        """Ask for nothing: an engine that was just started takes many times as long for its first statements."""
+        keys, span = SeriesKeys(np.zeros(1, np.uint64), np.zeros(1, np.uint64)), TimeRange(0, 1)
+        with suppress(JobmeterError):  # whoever asks for something will be told
+            self.find(Selector(jobs=(0,)))
+            for _ in self.read(keys, span, ReadBudget()):
+                pass
+            self.read_buckets(keys, span, Tier.HOUR, ReadBudget())
 
     def _opened_keeper(self, target: Target, pool: Pool) -> Keeper:
         if target.path is None:
