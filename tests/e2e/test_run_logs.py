@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from tests.e2e.support import API, Server
+from tests.processes import API, ServerProcess
 
 PROGRAM = """
 import sys, time
@@ -24,7 +24,7 @@ sys.exit(3)
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    made = Server(tmp_path_factory.mktemp("logs") / "data").start()
+    made = ServerProcess(tmp_path_factory.mktemp("logs") / "data").start()
     yield made
     made.stop()
 
@@ -156,7 +156,7 @@ sys.stderr.write("\\n")
 
 @pytest.mark.slow
 def test_a_server_that_is_killed_loses_no_line_and_doubles_none(tmp_path):
-    server = Server(tmp_path / "data").start()
+    server = ServerProcess(tmp_path / "data").start()
     port = server.port
     code = PROGRAM.format(count=300, pause=0.03)
     call = command(tmp_path / "run", f"http://127.0.0.1:{port}", server.token, "killed", *python(code))
@@ -165,7 +165,7 @@ def test_a_server_that_is_killed_loses_no_line_and_doubles_none(tmp_path):
         for _ in range(2):
             server.kill()
             time.sleep(1)
-            server.arguments = ("--port", str(port))
+            server.options = ("--port", str(port))
             server.start()
             time.sleep(1.5)
         out, err = process.communicate(timeout=120)
