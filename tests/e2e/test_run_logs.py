@@ -67,7 +67,8 @@ def test_both_streams_arrive_with_their_lines(server, tmp_path):
 
 
 def test_replicas_are_told_apart_and_the_verb_names_them(server, tmp_path):
-    code = "import os; print('I am', os.environ['RANK'])"
+    # Each in one piece: pieces of replicas that write at once come between each other.
+    code = "import os, sys; sys.stdout.write(f\"I am {os.environ['RANK']}\\n\")"
     done = run(server, tmp_path, "many", *python(code), options=["--replicas", "3", "--quiet"])
     assert sorted(done.stdout.decode().splitlines()) == ["I am 0", "I am 1", "I am 2"]
     url = f"http://127.0.0.1:{server.port}"
