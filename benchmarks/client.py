@@ -118,7 +118,9 @@ def post_all(where: Post, lanes: Sequence[Sequence[bytes]], seconds: float | Non
 
     Gives how many bodies were acknowledged and how long that took. ``seconds``: no body is begun later than that.
     """
-    barrier, messages = threading.Barrier(len(lanes) + 1), [[where.encode(body) for body in lane] for lane in lanes]
+    # A connection that is refused must not leave the others waiting.
+    barrier = threading.Barrier(len(lanes) + 1, timeout=60)
+    messages = [[where.encode(body) for body in lane] for lane in lanes]
 
     def run(lane: Sequence[bytes]) -> int:
         with Connection(where.port) as connection:

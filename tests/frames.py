@@ -1,4 +1,4 @@
-"""The native wire format written down once more, from its description alone: what the tests send."""
+"""The native wire format, written from its documentation and nothing else: what tests send and compare with."""
 
 import json
 import struct
@@ -6,30 +6,80 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import zstandard
+
+from jobmeter.model.series import Series
+
 FRAMES = "application/vnd.jobmeter.frames"
-_NAMES = ("metric", "project", "cluster", "node", "device", "job", "replica", "attempt")
+_NAMES = ("metric", "project", "cluster", "node", "device", "job", "replica")
+
+Points = Sequence[tuple[int, float]]
+"""(time in ms, value)."""
+Row = tuple[Series, Points]
+Named = tuple[Mapping[str, str], Points]
+"""The names of a series, and its samples."""
 
 
-def samples(series: Sequence[tuple[Mapping[str, str], Sequence[tuple[int, float]]]]) -> bytes:
-    """A frame of samples: names of each series, and its (time in ms, value) pairs."""
-    points = [point for _, own in series for point in own]
-    payload = struct.pack("<II", len(series), len(points))
-    for names, _ in series:
-        parts = [names.get(name, "0" if name == "attempt" else "") for name in _NAMES]
-        text = b"".join(struct.pack("<H", len(part.encode())) + part.encode() for part in parts)
-        payload += struct.pack("<I", len(text)) + text
-    payload += struct.pack(f"<{len(series)}I", *(len(own) for _, own in series))
-    payload += struct.pack(f"<{len(points)}q", *(time for time, _ in points))
-    payload += struct.pack(f"<{len(points)}d", *(value for _, value in points))
-    return frame(1, payload)
+def row(
+    metric: str, points: Points, job: str = "job", replica: str = "worker-0", project: str = "", **names: Any
+) -> Row:
+    """A series, by default of no project, which then is the key's own, and its samples."""
+    return Series(metric, project=project, job=job, replica=replica, **names), points
+
+
+def text(value: str) -> bytes:
+    data = value.encode()
+    return struct.pack("<H", len(data)) + data
+
+
+def descriptor(series: Series | Mapping[str, str], project: str | None = None) -> bytes:
+    if isinstance(series, Series):
+        names = {name: str(getattr(series, name)) for name in (*_NAMES, "attempt")}
+        labels = series.labels
+    else:
+        names, labels = {"attempt": "0", **series}, ()
+    if project is not None:
+        names["project"] = project
+    parts = [names.get(name, "") for name in (*_NAMES, "attempt")]
+    return b"".join(map(text, [*parts, *(part for label in labels for part in label)]))
+
+
+def payload(rows: Sequence[Row] | Sequence[Named]) -> bytes:
+    """What a frame of samples holds."""
+    points = [point for _, own in rows for point in own]
+    out = struct.pack("<II", len(rows), len(points))
+    for series, _ in rows:
+        described = descriptor(series)
+        out += struct.pack("<I", len(described)) + described
+    out += struct.pack(f"<{len(rows)}I", *(len(own) for _, own in rows))
+    out += struct.pack(f"<{len(points)}q", *(time for time, _ in points))
+    return out + struct.pack(f"<{len(points)}d", *(value for _, value in points))
+
+
+def samples(rows: Sequence[Row] | Sequence[Named]) -> bytes:
+    """A frame of samples."""
+    return frame(payload(rows), codec=1)
 
 
 def records(body: Any) -> bytes:
     """A frame of job and node records."""
-    return frame(2, json.dumps(body).encode())
+    return frame(json.dumps(body).encode(), kind=2, codec=1)
 
 
-def frame(kind: int, payload: bytes) -> bytes:
-    sent = zlib.compress(payload)
-    head = struct.pack("<2sBBB3xIII", b"JM", 1, kind, 1, len(sent), len(payload), zlib.crc32(sent))
-    return head + sent
+def frame(payload: bytes, kind: int = 1, codec: int = 0, **header: object) -> bytes:
+    """A frame around a payload; ``codec`` 0 is none, 1 zlib, 2 zstandard. ``header`` says some fields otherwise."""
+    packed = payload
+    if codec:
+        packed = zlib.compress(payload) if codec == 1 else zstandard.ZstdCompressor().compress(payload)
+    fields: dict[str, object] = {
+        "magic": b"JM",
+        "version": 1,
+        "kind": kind,
+        "codec": codec,
+        "zero": b"\0\0\0",
+        "sent": len(packed),
+        "size": len(payload),
+        "checksum": zlib.crc32(packed),
+        **header,
+    }
+    return struct.pack("<2sBBB3sIII", *fields.values()) + packed

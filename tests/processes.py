@@ -1,5 +1,6 @@
-"""Real server processes for tests: started on a free port, stopped by their own pid."""
+"""Real server processes for tests: started on a free port, asked over a socket, stopped by their own pid."""
 
+import http.client
 import json
 import os
 import signal
@@ -7,42 +8,66 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
-from jobmeter.client.transport import API, Response, Transport
+from jobmeter.client.transport import Transport
 from tests.frames import FRAMES
 
+API = "/api/jobmeter/v1"
 START_SECONDS = 120.0
 
 
+@dataclass
+class Reply:
+    """An answer as it came."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
 class ServerProcess:
-    """``jobmeter serve`` on a data folder."""
+    """``jobmeter serve`` on a data folder, as a user starts it."""
 
     def __init__(self, data: Path, *options: str, environment: Mapping[str, str] | None = None) -> None:
         self.data = data
         self.log = data.with_name(f"{data.name}.log")
-        own = {name: value for name, value in os.environ.items() if not name.startswith("JOBMETER_")}
+        self.options = options
+        self._environment = {**_own_environment(), **(environment or {})}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> "ServerProcess":
+        """Start it, once more where it has ended; returns when it listens."""
         with self.log.open("ab") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "jobmeter", "serve", "--data", str(data), "--port", "0", *options],
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "jobmeter", "serve", "--data", str(self.data), "--port", "0", *self.options],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env={**own, **(environment or {})},
+                env=self._environment,
+                start_new_session=True,
             )
-
-    def wait(self) -> "ServerProcess":
-        """Return when it listens."""
         latest = time.monotonic() + START_SECONDS
-        while time.monotonic() < latest:
-            if self.process.poll() is not None:
-                break
+        while time.monotonic() < latest and self.process.poll() is None:
             if (self.data / "server.json").exists() and self.note["pid"] == self.process.pid:
                 return self
             time.sleep(0.05)
+        self.kill()
         raise AssertionError(f"the server did not start: {self.output()}")
+
+    @property
+    def process(self) -> "subprocess.Popen[bytes]":
+        """That of the last start."""
+        assert self._process is not None
+        return self._process
 
     @property
     def note(self) -> dict[str, Any]:
@@ -54,25 +79,50 @@ class ServerProcess:
         return str(self.note["url"])
 
     @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2].strip("/"))
+
+    @property
     def admin(self) -> dict[str, Any]:
         key: dict[str, Any] = json.loads((self.data / "admin.key").read_text())
         return key
 
+    @cached_property
+    def token(self) -> str:
+        """That of calls: the administrator's, unless a test gives another."""
+        return str(self.admin["token"])
+
     def transport(self, **options: Any) -> Transport:
-        return Transport(self.url, self.admin["token"], **options)
+        return Transport(self.url, self.token, **options)
 
-    def request(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Response:
-        """A call of the native API as the administrator."""
-        content = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        transport = self.transport()
+    def call(
+        self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None, **query: Any
+    ) -> Reply:
+        """One request on a connection of its own, with ``token`` unless ``headers`` say otherwise."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
-            return transport.request(method, API + path, content, headers)
+            target = path + (f"?{urlencode(query, doseq=True)}" if query else "")
+            credential = {"Authorization": f"Bearer {self.token}"}
+            connection.request(method, target, body or None, {**credential, **(headers or {})})
+            answer = connection.getresponse()
+            return Reply(answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read())
         finally:
-            transport.close()
+            connection.close()
 
-    def ingest(self, body: bytes) -> dict[str, Any]:
-        receipt: dict[str, Any] = json.loads(self.request("POST", "/ingest", body, {"Content-Type": FRAMES}).body)
-        return receipt
+    def request(self, method: str, path: str, body: Any = None) -> Reply:
+        """A call of the native API that succeeds."""
+        reply = self.call(method, API + path, b"" if body is None else json.dumps(body).encode())
+        assert reply.status < 300, (reply.status, reply.body)
+        return reply
+
+    def ingest(self, body: bytes) -> Reply:
+        return self.call("POST", f"{API}/ingest", body, {"Content-Type": FRAMES})
+
+    def kill(self) -> None:
+        """SIGKILL to it and what it started: no chance to tidy up."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(60)
 
     def stop(self, number: int = signal.SIGTERM, seconds: float = 60.0) -> int:
         """Send a signal and wait for the end; gives the exit status."""
@@ -89,17 +139,18 @@ def running(data: Path, *options: str, environment: Mapping[str, str] | None = N
     """A server that listens, killed at the end when it still runs."""
     server = ServerProcess(data, *options, environment=environment)
     try:
-        yield server.wait()
+        yield server.start()
     finally:
         if server.process.poll() is None:
-            server.process.kill()
-        server.process.wait(60)
+            server.kill()
+
+
+def _own_environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("JOBMETER_")}
 
 
 def run_cli(*arguments: str, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """One ``jobmeter`` command to its end."""
-    own = {name: value for name, value in os.environ.items() if not name.startswith("JOBMETER_")}
     command: Sequence[str] = [sys.executable, "-m", "jobmeter", *arguments]
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=180, check=False, env={**own, **(environment or {})}
-    )
+    own = {**_own_environment(), **(environment or {})}
+    return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False, env=own)

@@ -49,17 +49,16 @@ def _measure(
     bodies, connections = shape
     value = np.round(np.random.default_rng(5).random(len(senders[0])), 2)
     start = time.time_ns() // 1_000_000 // STEP_MS * STEP_MS - (plan.rounds * bodies + 1) * STEP_MS
-    for one in everybody:
-        templates = [one.template(series) for series in senders]
-        where = one.written()
-        for turn in range(plan.rounds + 1):
-            first = 0 if turn == 0 else 1 + (turn - 1) * bodies
-            times = [start + (first + one) * STEP_MS for one in range(bodies if turn else 1)]
+    prepared = [(one.name, one.written(), [one.template(series) for series in senders]) for one in everybody]
+    for turn in range(plan.rounds + 1):
+        first = 0 if turn == 0 else 1 + (turn - 1) * bodies
+        times = [start + (first + number) * STEP_MS for number in range(bodies if turn else 1)]
+        for name, where, templates in prepared if turn % 2 == 0 else reversed(prepared):
             sent = [template.patch(stamp, value) for stamp in times for template in templates]
             lanes = [sent[lane::connections] for lane in range(min(connections, len(sent)))]
             count, seconds = post_all(where, lanes, ROUND_SECONDS if turn else None)
             if turn:
-                row.add(one.name, count * len(value) / seconds)
+                row.add(name, count * len(value) / seconds)
 
 
 def _series(first: int, count: int) -> list[Names]:

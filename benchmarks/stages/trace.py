@@ -44,12 +44,14 @@ def rows(plan: Plan) -> list[Row]:
 
 def _lines(table: pa.Table) -> list[bytes]:
     """The table as VictoriaMetrics' JSON import takes it, a line a series."""
-    ordered = table.sort_by([("metric", "ascending"), ("replica", "ascending"), ("time", "ascending")])
-    metric, replica = (np.array(ordered[name].to_pylist(), object) for name in ("metric", "replica"))
-    device, time_ms, value = ordered["device"].to_pylist(), ordered["time"].to_numpy(), ordered["value"].to_numpy()
-    starts = np.flatnonzero(np.append(True, (metric[1:] != metric[:-1]) | (replica[1:] != replica[:-1])))
+    names = ("metric", "replica", "device")
+    ordered = table.sort_by([(name, "ascending") for name in (*names, "time")])
+    metric, replica, device = (np.array(ordered[name].to_pylist(), object) for name in names)
+    time_ms, value = ordered["time"].to_numpy(), ordered["value"].to_numpy()
+    changed = [column[1:] != column[:-1] for column in (metric, replica, device)]
+    starts = np.flatnonzero(np.append(True, np.logical_or.reduce(changed)))
     lines = []
     for start, end in zip(starts, np.append(starts[1:], len(metric)), strict=True):
-        names = Names(metric[start], "gentd26", replica[start], "", str(device[start]))
-        lines.append(json_line(names, time_ms[start:end], value[start:end]))
+        series = Names(metric[start], "gentd26", replica[start], "", str(device[start]))
+        lines.append(json_line(series, time_ms[start:end], value[start:end]))
     return lines

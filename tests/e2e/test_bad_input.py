@@ -9,22 +9,23 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.support import API, Server, Written, frame, samples, samples_payload, serving
+from tests.frames import frame, payload, row, samples
+from tests.processes import API, ServerProcess, running
 
 NOW = int(time.time() * 1000)
-GOOD = Written("gpu.utilization", [(NOW - 1000, 0.5)], node="n1", device="gpu0", job="good")
+GOOD = row("gpu.utilization", [(NOW - 1000, 0.5)], node="n1", device="gpu0", job="good")
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with serving(tmp_path_factory.mktemp("bad") / "data") as running:
-        assert running.ingest(samples(GOOD)).json()["accepted"] == 1
-        yield running
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with running(tmp_path_factory.mktemp("bad") / "data") as made:
+        assert made.ingest(samples([GOOD])).json()["accepted"] == 1
+        yield made
 
 
 def bad(**changes) -> bytes:
     values = {"metric": "gpu.utilization", "points": [(NOW, 0.5)], "node": "n1", "device": "gpu0", "job": "bad"}
-    return samples(Written(**{**values, **changes}))
+    return samples([row(**{**values, **changes})])
 
 
 BODIES = {
@@ -32,9 +33,9 @@ BODIES = {
     "truncated": (bad()[:-3], "body"),
     "trailing bytes": (bad() + b"x", "body"),
     "unknown version": (b"JM\x09" + bad()[3:], "body"),
-    "unknown kind": (frame(samples_payload([GOOD]), kind=77), "body"),
+    "unknown kind": (frame(payload([GOOD]), kind=77), "body"),
     "unknown codec": (bad()[:4] + b"\x09" + bad()[5:], "body"),
-    "broken compression": (frame(b"")[:20] + b"\x00" * 9, "body"),
+    "broken compression": (frame(b"", codec=1)[:20] + b"\x00" * 9, "body"),
     "wrong checksum": (bad()[:16] + b"\0\0\0\0" + bad()[20:], "body"),
     "a bomb": (struct.pack("<2sBBB3xIII", b"JM", 1, 1, 1, 4, 2**32 - 1, 0) + b"abcd", "body"),
     "a million series that are not there": (frame(struct.pack("<II", 1_000_000, 0)), "body"),
@@ -55,12 +56,12 @@ BODIES = {
         frame(json.dumps({"jobs": [{"job_id": "bad", "start": [1]}]}).encode(), kind=2),
         "start",
     ),
-    "good and bad together": (samples(GOOD) + bad(metric="nobody.knows"), "metric"),
+    "good and bad together": (samples([GOOD]) + bad(metric="nobody.knows"), "metric"),
 }
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_ingest_refuses_and_keeps_nothing(server: Server, name: str) -> None:
+def test_ingest_refuses_and_keeps_nothing(server: ServerProcess, name: str) -> None:
     body, field = BODIES[name]
     reply = server.ingest(body)
     assert reply.status in {400, 413}, reply.body
@@ -72,15 +73,15 @@ def test_ingest_refuses_and_keeps_nothing(server: Server, name: str) -> None:
     assert server.call("GET", f"{API}/jobs/bad").status == 404
 
 
-def test_a_sample_from_the_future_is_counted_not_kept(server: Server) -> None:
-    reply = server.ingest(samples(Written("app.x", [(NOW + 3_600_000, 1.0), (NOW, 2.0)], job="future")))
+def test_a_sample_from_the_future_is_counted_not_kept(server: ServerProcess) -> None:
+    reply = server.ingest(samples([row("app.x", [(NOW + 3_600_000, 1.0), (NOW, 2.0)], job="future")]))
     assert reply.status == 200
     assert reply.json()["accepted"] == 1
     assert reply.json()["rejected"] == {"future": 1}
 
 
-def test_a_sample_older_than_the_retention_is_counted_not_kept(server: Server) -> None:
-    reply = server.ingest(samples(Written("app.x", [(NOW - 400 * 86_400_000, 1.0)], job="past")))
+def test_a_sample_older_than_the_retention_is_counted_not_kept(server: ServerProcess) -> None:
+    reply = server.ingest(samples([row("app.x", [(NOW - 400 * 86_400_000, 1.0)], job="past")]))
     assert reply.status == 200
     assert reply.json()["rejected"] == {"expired": 1}
     assert server.call("GET", f"{API}/jobs/past").status == 404
@@ -105,7 +106,7 @@ QUESTIONS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
-def test_a_question_that_cannot_be_meant_names_its_field(server: Server, name: str) -> None:
+def test_a_question_that_cannot_be_meant_names_its_field(server: ServerProcess, name: str) -> None:
     query, field = QUESTIONS[name]
     reply = server.call("GET", f"{API}/jobs/good/metrics", **query)
     assert reply.status == 400, reply.body
@@ -125,7 +126,7 @@ VENDOR: dict[str, tuple[str, dict[str, Any], int, str, str]] = {
 
 
 @pytest.mark.parametrize("name", VENDOR)
-def test_pai_dlc_refuses_in_its_own_form(server: Server, name: str) -> None:
+def test_pai_dlc_refuses_in_its_own_form(server: ServerProcess, name: str) -> None:
     job, query, status, code, field = VENDOR[name]
     reply = server.call("GET", f"/api/v1/jobs/{job}/metrics", **query)
     assert reply.status == status, reply.body
@@ -137,7 +138,7 @@ def test_pai_dlc_refuses_in_its_own_form(server: Server, name: str) -> None:
 
 
 def test_a_body_larger_than_the_limit_is_413(tmp_path: Path) -> None:
-    with serving(tmp_path / "data", environment={"JOBMETER_LIMIT_BODY_BYTES": "10000"}) as small:
+    with running(tmp_path / "data", environment={"JOBMETER_LIMIT_BODY_BYTES": "10000"}) as small:
         reply = small.ingest(b"JM" + b"x" * 20_000)
         assert reply.status == 413
         assert reply.json()["error"]["code"] == "limit_exceeded"

@@ -79,7 +79,7 @@ def stored(tmp_path_factory):
             }
             for job in (JOB, OTHER, FOREIGN)
         ]
-        receipt = server.ingest(records({"jobs": jobs}) + samples(series))
+        receipt = server.ingest(records({"jobs": jobs}) + samples(series)).json()
         assert receipt["rejected"] == {}
         made = json.loads(server.request("POST", "/keys", {"name": "ours", "role": "reader", "project": "ours"}).body)
         yield server, made, frame, end_ms

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.support import API, Server, Written, samples
+from tests.frames import row, samples
+from tests.processes import API, ServerProcess
 
 KILLS = 8
 PER_REQUEST = 50
@@ -17,7 +18,7 @@ PER_REQUEST = 50
 class Sender(threading.Thread):
     """Sends batch after batch until the server is gone; keeps which were acknowledged."""
 
-    def __init__(self, server: Server, base: int, worker: int, first: int) -> None:
+    def __init__(self, server: ServerProcess, base: int, worker: int, first: int) -> None:
         super().__init__()
         self.server, self.base, self.worker, self.number = server, base, worker, first
         self.acknowledged: list[int] = []
@@ -38,14 +39,14 @@ class Sender(threading.Thread):
 def batch(base: int, worker: int, number: int) -> bytes:
     """50 samples, a second apart, that nobody else sends; the value says which batch and place it is."""
     points = [(base + (number * PER_REQUEST + i) * 1000, number + i / 100) for i in range(PER_REQUEST)]
-    return samples(Written("app.number", points, job="crash", replica=f"worker-{worker}"))
+    return samples([row("app.number", points, job="crash", replica=f"worker-{worker}")])
 
 
 @pytest.mark.slow
 def test_every_acknowledged_sample_survives_kill_9_once(tmp_path: Path) -> None:
     generator = random.Random(11)
     base = int(time.time() * 1000) // 3_600_000 * 3_600_000 - 48 * 3_600_000
-    server = Server(tmp_path / "data")
+    server = ServerProcess(tmp_path / "data")
     acknowledged: dict[int, list[int]] = {0: [], 1: []}
     next_number = {0: 0, 1: 0}
     for _ in range(KILLS):
@@ -69,7 +70,7 @@ def test_every_acknowledged_sample_survives_kill_9_once(tmp_path: Path) -> None:
         server.stop()
 
 
-def check(server: Server, base: int, worker: int, numbers: list[int]) -> None:
+def check(server: ServerProcess, base: int, worker: int, numbers: list[int]) -> None:
     """Each acknowledged sample counts once and has its value."""
     span: dict[str, Any] = {"start": base, "end": base + (max(numbers) + 1) * PER_REQUEST * 1000}
     found = {}

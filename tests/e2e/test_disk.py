@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.support import API, Written, samples, serving
+from tests.frames import row, samples
+from tests.processes import API, running
 
 
 def mounted(where: Path, *options: str) -> bool:
@@ -33,7 +34,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def body(number: int, count: int = 1000) -> bytes:
     now = int(time.time() * 1000) // 1000 * 1000
     points = [(now - i * 1000, i / 7) for i in range(count)]
-    return samples(Written("app.number", points, job=f"job-{number}"))
+    return samples([row("app.number", points, job=f"job-{number}")])
 
 
 def counted(server, number: int) -> int:
@@ -47,7 +48,7 @@ def counted(server, number: int) -> int:
 
 @pytest.mark.slow
 def test_a_full_disk_is_refused_clearly_and_recovers(small_disk: Path) -> None:
-    with serving(small_disk / "data") as server:
+    with running(small_disk / "data") as server:
         assert server.ingest(body(1)).status == 200
         filler = small_disk / "filler"
         with filler.open("wb") as file:

@@ -18,7 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 import urllib3
 
-from tests.e2e.support import API, Server, Written, frame, samples, serving
+from tests.frames import frame, row, samples
+from tests.processes import API, ServerProcess, running
 
 SERIES, EACH = 16, 60_000
 START = (int(time.time()) - 4 * 3600) * 1000
@@ -26,7 +27,7 @@ VALUES = np.round(np.random.default_rng(4).random((SERIES, EACH)), 6)
 
 
 def _many() -> bytes:
-    """A payload of 960,000 samples; the small ones of ``support`` are written value by value."""
+    """A payload of 960,000 samples; those of ``tests.frames`` are written value by value."""
     out = struct.pack("<II", SERIES, SERIES * EACH)
     for at in range(SERIES):
         texts = ("gpu.utilization", "", "", "n1", f"gpu{at}", "big", "worker-0", "0")
@@ -37,12 +38,12 @@ def _many() -> bytes:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     data = tmp_path_factory.mktemp("export") / "data"
     data.mkdir(mode=0o700)
     settings = {"JOBMETER_QUERY_BUDGETS": "exports=1", "JOBMETER_LIMIT_EXPORT_ROWS": str(SERIES * EACH + 10)}
-    with serving(data, environment={**settings, "JOBMETER_LIMIT_BODY_BYTES": str(2**24)}) as made:
-        assert made.ingest(frame(_many())).json()["rejected"] == {}
+    with running(data, environment={**settings, "JOBMETER_LIMIT_BODY_BYTES": str(2**24)}) as made:
+        assert made.ingest(frame(_many(), codec=1)).json()["rejected"] == {}
         yield made
 
 
@@ -50,7 +51,7 @@ def _path(form: str, job: str = "big") -> str:
     return f"{API}/jobs/{job}/samples?metric=gpu.utilization&since=1d&format={form}"
 
 
-def test_every_sample_comes_out_as_it_went_in(server: Server) -> None:
+def test_every_sample_comes_out_as_it_went_in(server: ServerProcess) -> None:
     table = pacsv.read_csv(io.BytesIO(server.call("GET", _path("csv")).body))
     assert table.column_names == ["time", "replica", "device", "value"]
     assert table.num_rows == SERIES * EACH
@@ -63,7 +64,7 @@ def test_every_sample_comes_out_as_it_went_in(server: Server) -> None:
     assert np.array_equal(stored["value"].to_numpy(), table["value"].to_numpy())
 
 
-def test_a_client_that_hangs_up_frees_what_it_held(server: Server) -> None:
+def test_a_client_that_hangs_up_frees_what_it_held(server: ServerProcess) -> None:
     for _ in range(3):
         with socket.create_connection(("127.0.0.1", server.port)) as line:
             asked = f"GET {_path('json')} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {server.token}\r\n\r\n"
@@ -80,22 +81,20 @@ def test_a_client_that_hangs_up_frees_what_it_held(server: Server) -> None:
         assert time.monotonic() < latest
 
 
-def _metrics(server: Server) -> str:
+def _metrics(server: ServerProcess) -> str:
     return server.call("GET", "/metrics").body.decode()
 
 
 @pytest.fixture(scope="module")
-def larger(server: Server) -> Server:
+def larger(server: ServerProcess) -> ServerProcess:
     """With more samples than one export may have."""
     points = [(START + 200 * at, 0.5) for at in range(EACH, EACH + 20)]
-    body = samples(
-        *(Written("gpu.utilization", points, job="big", node="n1", device=f"gpu{at}") for at in range(SERIES))
-    )
+    body = samples([row("gpu.utilization", points, job="big", node="n1", device=f"gpu{at}") for at in range(SERIES)])
     assert server.ingest(body).status == 200
     return server
 
 
-def test_an_answer_that_cannot_be_completed_is_cut_off(larger: Server) -> None:
+def test_an_answer_that_cannot_be_completed_is_cut_off(larger: ServerProcess) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", larger.port, timeout=60)
     connection.request("GET", _path("csv"), headers={"Authorization": f"Bearer {larger.token}"})
     answer = connection.getresponse()
@@ -105,7 +104,7 @@ def test_an_answer_that_cannot_be_completed_is_cut_off(larger: Server) -> None:
     connection.close()
 
 
-def test_the_command_line_keeps_no_part_for_the_whole(larger: Server, tmp_path: Path) -> None:
+def test_the_command_line_keeps_no_part_for_the_whole(larger: ServerProcess, tmp_path: Path) -> None:
     file = tmp_path / "big.csv"
     end = START + 200 * EACH
     whole = _metrics_command(larger, file, "--end", str(end), "--since", "1d")
@@ -120,7 +119,7 @@ def test_the_command_line_keeps_no_part_for_the_whole(larger: Server, tmp_path: 
 _RAW = ("metrics", "big", "--metric", "gpu.utilization", "--raw")
 
 
-def _metrics_command(server: Server, file: Path, *more: str) -> subprocess.CompletedProcess[bytes]:
+def _metrics_command(server: ServerProcess, file: Path, *more: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
         [sys.executable, "-m", "jobmeter", *_RAW, "--output", str(file), *more],
         env={**os.environ, "JOBMETER_SERVER": f"http://127.0.0.1:{server.port}", "JOBMETER_KEY": server.token},
@@ -131,7 +130,7 @@ def _metrics_command(server: Server, file: Path, *more: str) -> subprocess.Compl
 
 
 @pytest.mark.parametrize("size", [2**24 + 1, 30 * 2**20, 100 * 2**20])
-def test_a_body_that_is_too_large_gets_its_answer(server: Server, size: int) -> None:
+def test_a_body_that_is_too_large_gets_its_answer(server: ServerProcess, size: int) -> None:
     headers = {"Authorization": f"Bearer {server.token}"}
     url = f"http://127.0.0.1:{server.port}{API}/ingest"
     reply = urllib3.request("POST", url, body=b"x" * size, headers=headers, retries=False)
@@ -146,7 +145,7 @@ def test_a_body_that_is_too_large_gets_its_answer(server: Server, size: int) -> 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
 @pytest.mark.parametrize("options", [(), ("-H", "Expect:"), ("-H", "Transfer-Encoding: chunked")])
 def test_curl_gets_the_answer_to_a_body_that_is_too_large(
-    server: Server, tmp_path: Path, options: tuple[str, ...]
+    server: ServerProcess, tmp_path: Path, options: tuple[str, ...]
 ) -> None:
     file = tmp_path / "body"
     file.write_bytes(b"x" * 40 * 2**20)

@@ -14,8 +14,7 @@ import pandas as pd
 import pytest
 
 from jobmeter.model.catalog import by_dialect_name
-from tests.e2e.support import Written, samples
-from tests.frames import records
+from tests.frames import records, row, samples
 from tests.processes import running
 
 ROOT = Path(__file__).parents[2]
@@ -96,7 +95,7 @@ def stored(tmp_path_factory):
         end_ms = int(time.time() * 1000) // 60_000 * 60_000 - 60_000
         frame = _samples(end_ms)
         written = [
-            Written(
+            row(
                 metric,
                 list(zip(own["time"], own["value"], strict=True)),
                 JOB,
@@ -108,14 +107,14 @@ def stored(tmp_path_factory):
         ]
         delay = METRICS["delay"]
         sample = [(second * 1000, float(value)) for second, (value, _) in SAMPLE.items()]
-        written.append(Written(delay, sample, "ss2", "tm-0", project=PROJECT))
+        written.append(row(delay, sample, "ss2", "tm-0", project=PROJECT))
         written += [
-            Written(delay, [(end_ms - 60_000, 7.0)], job, "tm-0", project=project)
+            row(delay, [(end_ms - 60_000, 7.0)], job, "tm-0", project=project)
             for job, project in (("daily-2", PROJECT), ("stopped", PROJECT), ("hidden", "other"))
         ]
         modes = {"user": 0.6, "idle": 1.0, "iowait": 0.4}
         written += [
-            Written(
+            row(
                 "node.cpu.time",
                 [(end_ms - 120_000 + at * STEP_MS, 100 + used * (index + 1) * at * 5) for at in range(24)],
                 job="",
@@ -131,8 +130,8 @@ def stored(tmp_path_factory):
         nodes = [{"name": f"n{index}", "cluster": "d6wx"} for index in range(2)]
         for body in ({"jobs": _jobs(end_ms), "nodes": nodes},):
             server.ingest(records(body))
-        receipt = server.ingest(samples(*written))
-        assert receipt["accepted"] == sum(len(one.points) for one in written), receipt
+        receipt = server.ingest(samples(written)).json()
+        assert receipt["accepted"] == sum(len(points) for _, points in written), receipt
         yield server, frame, end_ms
 
 

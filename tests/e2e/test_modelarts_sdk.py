@@ -142,7 +142,7 @@ class Stored:
                 [(self.start_ms, 0.5)],
             ),
         ]
-        receipt = server.ingest(records({"jobs": jobs}) + samples(series))
+        receipt = server.ingest(records({"jobs": jobs}) + samples(series)).json()
         assert receipt["rejected"] == {}, receipt
         assert receipt["records"] == len(jobs)
 
@@ -492,7 +492,7 @@ def test_the_logs(stored, sdk):
 
 def test_what_may_be_done_with_a_job(stored, sdk):
     record = {"job_id": "doomed", "state": "Running", "start": stored.start_ms, "replicas": ["worker-0"]}
-    assert stored.server.ingest(records({"jobs": [record]}))["records"] == 1
+    assert stored.server.ingest(records({"jobs": [record]})).json()["records"] == 1
     described, stopped, twice, deleted, gone = sdk(
         stored.ask("ChangeTrainingJobDescription", "doomed", body={"description": "é"}),
         stored.ask("StopTrainingJob", "doomed", body={"action_type": "terminate"}),

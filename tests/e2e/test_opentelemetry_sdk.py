@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from tests.certificates import make
-from tests.e2e.support import API, Server, serving
-from tests.processes import running
+from tests.processes import API, ServerProcess, running
 
 PYTHON = Path(__file__).parents[2] / ".venvs" / "opentelemetry" / "bin" / "python"
 SCRIPT = Path(__file__).parent / "sdk" / "otlp.py"
@@ -68,7 +67,7 @@ def export(endpoint: str, way: str, token: str, rounds: int, **environment: str)
 class Told:
     """A server with both ways in, and its keys."""
 
-    def __init__(self, server: Server, grpc: int) -> None:
+    def __init__(self, server: ServerProcess, grpc: int) -> None:
         self.server = server
         self.endpoints = {
             "http/protobuf": f"http://127.0.0.1:{server.port}",
@@ -106,7 +105,7 @@ class Told:
 @contextlib.contextmanager
 def told_server(folder: Path, **settings):
     port = free_port()
-    with serving(folder / "data", "--otlp-grpc-port", str(port), **settings) as server:
+    with running(folder / "data", "--otlp-grpc-port", str(port), **settings) as server:
         yield Told(server, port)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.support import serving
+from tests.processes import running
 
 COLLECTD = shutil.which("collectd") or shutil.which("collectd", path="/usr/sbin:/usr/local/sbin")
 PLUGINS = Path("/usr/lib/collectd")
@@ -54,9 +54,9 @@ def server(tmp_path_factory):
     made = subprocess.run(command, check=True, capture_output=True)
     token = json.loads(made.stdout)["token"]
     port = free_port()
-    with serving(data, "--opentsdb-port", str(port), environment={"JOBMETER_OPENTSDB_KEY": token}) as running:
-        running.token = token
-        yield running, port
+    with running(data, "--opentsdb-port", str(port), environment={"JOBMETER_OPENTSDB_KEY": token}) as started:
+        started.token = token
+        yield started, port
 
 
 def query(server, metric, **more):

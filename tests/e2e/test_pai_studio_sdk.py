@@ -128,7 +128,7 @@ def stored(tmp_path_factory):
             for name in ("worker-0", "worker-1")
         ]
         body = {"jobs": [*jobs, training], "nodes": nodes, "events": events}
-        receipt = server.ingest(records(body) + samples([*series, *more]))
+        receipt = server.ingest(records(body) + samples([*series, *more])).json()
         assert receipt["rejected"] == {}
         foreign = {"job_id": "secret", "user": "spy", "resource_group": GROUP, "project": "other", "state": "Running"}
         hidden = {**foreign, "job_id": "hidden", "resource_group": "rg-other", "workspace": "w-other"}

@@ -18,7 +18,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from tests.e2e.support import API, Server, serving
+from tests.processes import API, ServerProcess, running
 
 pytestmark = pytest.mark.slow
 
@@ -116,7 +116,7 @@ def scraped(sender: str, endpoint: int, exporter: int) -> list[dict[str, object]
 
 
 def start_prometheus(
-    folder: Path, server: Server, scrapes: list[dict[str, object]]
+    folder: Path, server: ServerProcess, scrapes: list[dict[str, object]]
 ) -> contextlib.AbstractContextManager[None]:
     settings = {
         "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
@@ -140,7 +140,7 @@ def start_prometheus(
 
 
 def start_vmagent(
-    folder: Path, server: Server, scrapes: list[dict[str, object]]
+    folder: Path, server: ServerProcess, scrapes: list[dict[str, object]]
 ) -> contextlib.AbstractContextManager[None]:
     settings = {"global": {"scrape_interval": "1s", "scrape_timeout": "1s"}, "scrape_configs": scrapes}
     (folder / "vmagent.yml").write_text(json.dumps(settings))
@@ -160,7 +160,7 @@ def start_vmagent(
 STARTS = {"prometheus": start_prometheus, "vmagent": start_vmagent}
 
 
-def points(server: Server, metric: str, host: str) -> list[tuple[int, float]]:
+def points(server: ServerProcess, metric: str, host: str) -> list[tuple[int, float]]:
     """The raw samples of one series, by OpenTSDB's API."""
     since = int(time.time() * 1000) - 600_000
     reply = server.call("GET", "/api/query", start=since, ms="true", m=f"none:{metric}{{host={host}}}")
@@ -181,9 +181,9 @@ def exporter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with serving(tmp_path_factory.mktemp("remote") / "data") as running:
-        yield running
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with running(tmp_path_factory.mktemp("remote") / "data") as made:
+        yield made
 
 
 @pytest.fixture(scope="module", params=SENDERS)

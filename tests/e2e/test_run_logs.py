@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from tests.e2e.support import API, Server
+from tests.processes import API, ServerProcess
 
 PROGRAM = """
 import sys, time
@@ -24,7 +24,7 @@ sys.exit(3)
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    made = Server(tmp_path_factory.mktemp("logs") / "data").start()
+    made = ServerProcess(tmp_path_factory.mktemp("logs") / "data").start()
     yield made
     made.stop()
 
@@ -67,7 +67,8 @@ def test_both_streams_arrive_with_their_lines(server, tmp_path):
 
 
 def test_replicas_are_told_apart_and_the_verb_names_them(server, tmp_path):
-    code = "import os; print('I am', os.environ['RANK'])"
+    # Each in one piece: pieces of replicas that write at once come between each other.
+    code = "import os, sys; sys.stdout.write(f\"I am {os.environ['RANK']}\\n\")"
     done = run(server, tmp_path, "many", *python(code), options=["--replicas", "3", "--quiet"])
     assert sorted(done.stdout.decode().splitlines()) == ["I am 0", "I am 1", "I am 2"]
     url = f"http://127.0.0.1:{server.port}"
@@ -156,7 +157,7 @@ sys.stderr.write("\\n")
 
 @pytest.mark.slow
 def test_a_server_that_is_killed_loses_no_line_and_doubles_none(tmp_path):
-    server = Server(tmp_path / "data").start()
+    server = ServerProcess(tmp_path / "data").start()
     port = server.port
     code = PROGRAM.format(count=300, pause=0.03)
     call = command(tmp_path / "run", f"http://127.0.0.1:{port}", server.token, "killed", *python(code))
@@ -165,7 +166,7 @@ def test_a_server_that_is_killed_loses_no_line_and_doubles_none(tmp_path):
         for _ in range(2):
             server.kill()
             time.sleep(1)
-            server.arguments = ("--port", str(port))
+            server.options = ("--port", str(port))
             server.start()
             time.sleep(1.5)
         out, err = process.communicate(timeout=120)

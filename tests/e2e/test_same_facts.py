@@ -14,7 +14,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.e2e.support import API, Reply, Server, Written, samples, serving
+from tests.frames import Row, row, samples
+from tests.processes import API, Reply, ServerProcess, running
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +32,7 @@ Facts = dict[tuple[str, int], float]
 """Value by (replica, start of the minute in ms)."""
 
 
-def _series(name: str, replica: int, gpu: int | None, draw: np.random.Generator) -> Written:
+def _series(name: str, replica: int, gpu: int | None, draw: np.random.Generator) -> Row:
     moments = range(START, END, 15_000)
     if name in RATES:
         values = np.cumsum(draw.integers(1, 10**7, len(moments))).astype(float)
@@ -40,17 +41,17 @@ def _series(name: str, replica: int, gpu: int | None, draw: np.random.Generator)
     else:
         low, high = GAUGES[name]
         values = np.round(low + draw.random(len(moments)) * (high - low), 2)
-    return Written(
+    return row(
         name,
         list(zip(moments, values.tolist(), strict=True)),
         JOB,
         f"worker-{replica}",
-        f"node-{replica}",
-        "" if gpu is None else f"gpu{gpu}",
+        node=f"node-{replica}",
+        device="" if gpu is None else f"gpu{gpu}",
     )
 
 
-def _stored() -> list[Written]:
+def _stored() -> list[Row]:
     draw = np.random.default_rng(7)
     names = [*GAUGES, *RATES, DELAY]
     return [
@@ -64,7 +65,7 @@ def _stored() -> list[Written]:
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory):
     written = _stored()
-    rows = [(one.metric, one.replica, one.device, at, value) for one in written for at, value in one.points]
+    rows = [(one.metric, one.replica, one.device, at, value) for one, points in written for at, value in points]
     frame = pd.DataFrame(rows, columns=["metric", "replica", "device", "time", "value"])
     record = {
         "job_id": JOB,
@@ -78,13 +79,13 @@ def stored(tmp_path_factory):
         "limits": LIMITS,
         "replicas": [{"name": f"worker-{at}", "node": f"node-{at}"} for at in range(2)],
     }
-    running = {**record, "job_id": "stream", "name": "stream", "state": "Running", "end": None}
-    with serving(tmp_path_factory.mktemp("facts") / "data") as server:
-        for each in (record, running):
+    alive = {**record, "job_id": "stream", "name": "stream", "state": "Running", "end": None}
+    with running(tmp_path_factory.mktemp("facts") / "data") as server:
+        for each in (record, alive):
             body = {name: value for name, value in each.items() if value is not None}
             assert server.call("POST", f"{API}/jobs", json.dumps(body).encode()).status == 200
-        live = [Written(one.metric, one.points, "stream", one.replica) for one in written if one.metric == DELAY]
-        assert server.ingest(samples(*written, *live)).status == 200
+        live = [row(one.metric, points, "stream", one.replica) for one, points in written if one.metric == DELAY]
+        assert server.ingest(samples([*written, *live])).status == 200
         yield server, frame
 
 
@@ -111,7 +112,7 @@ def _iso(text: str) -> int:
     return round(datetime.fromisoformat(text).timestamp() * 1000)
 
 
-def _native(server: Server, metric: str) -> Facts:
+def _native(server: ServerProcess, metric: str) -> Facts:
     body = _ok(
         server.call("GET", f"{API}/jobs/{JOB}/metrics", metric=metric, start=START, end=END, step="1m", by="replica")
     )
@@ -134,7 +135,7 @@ def _span() -> dict[str, Any]:
     return {"StartTime": first, "EndTime": last}
 
 
-def _dlc(server: Server, metric: str) -> Facts:
+def _dlc(server: ServerProcess, metric: str) -> Facts:
     name, factor = DLC[metric]
     body = _ok(server.call("GET", f"/api/v1/jobs/{JOB}/metrics", MetricType=name, TimeStep="1m", **_span()))
     return {
@@ -144,7 +145,7 @@ def _dlc(server: Server, metric: str) -> Facts:
     }
 
 
-def _studio(server: Server, metric: str) -> Facts:
+def _studio(server: ServerProcess, metric: str) -> Facts:
     name, factor = DLC[metric]
     path = f"/api/v1/trainingjobs/{JOB}/instancemetrics"
     body = _ok(server.call("GET", path, MetricType=name, TimeStep="1m", **_span()))
@@ -164,7 +165,7 @@ CMS = {
 }
 
 
-def _cms(server: Server, metric: str) -> Facts:
+def _cms(server: ServerProcess, metric: str) -> Facts:
     name, factor = CMS[metric]
     body = _ok(
         server.call(
@@ -192,7 +193,7 @@ MODELARTS = {
 }
 
 
-def _modelarts(server: Server, metric: str) -> Facts:
+def _modelarts(server: ServerProcess, metric: str) -> Facts:
     name, factor = MODELARTS[metric]
     found: Facts = {}
     for replica in ("worker-0", "worker-1"):
@@ -202,7 +203,7 @@ def _modelarts(server: Server, metric: str) -> Facts:
     return found
 
 
-def _baseten(server: Server, metric: str) -> Facts:
+def _baseten(server: ServerProcess, metric: str) -> Facts:
     body = _ok(
         server.call(
             "GET",
@@ -222,13 +223,13 @@ def _baseten(server: Server, metric: str) -> Facts:
     return {key: float(np.mean(values)) for key, values in found.items()}
 
 
-def _opentsdb(server: Server, metric: str) -> Facts:
+def _opentsdb(server: ServerProcess, metric: str) -> Facts:
     query = f"avg:1m-avg:{metric}{{job={JOB},replica=*}}"
     body = _ok(server.call("GET", "/api/query", start=START, end=END - 1, m=query, ms="true"))
     return {(one["tags"]["replica"], int(at)): value for one in body for at, value in one["dps"].items()}
 
 
-WAYS: dict[str, tuple[Callable[[Server, str], Facts], tuple[str, ...]]] = {
+WAYS: dict[str, tuple[Callable[[ServerProcess, str], Facts], tuple[str, ...]]] = {
     "native": (_native, (*GAUGES, *RATES, DELAY)),
     "pai-dlc": (_dlc, tuple(DLC)),
     "pai-studio": (_studio, tuple(DLC)),

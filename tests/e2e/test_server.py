@@ -109,7 +109,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
 
 
 def test_an_idle_server_leaves_and_health_checks_do_not_keep_it(tmp_path):
-    server = ServerProcess(tmp_path / "data", "--idle-exit", "2", *MEMORY).wait()
+    server = ServerProcess(tmp_path / "data", "--idle-exit", "2", *MEMORY).start()
     try:
         url = server.url
         latest = time.monotonic() + 60
@@ -222,7 +222,7 @@ def test_exports_arrive_whole_over_a_socket(tmp_path):
     now = int(time.time() * 1000) // 1000 * 1000
     points = [(now - 1000 * n, float(n)) for n in range(3000)]
     with running(tmp_path / "data", *MEMORY) as server:
-        assert server.ingest(samples([(_CPU, points)]))["accepted"] == 3000
+        assert server.ingest(samples([(_CPU, points)])).json()["accepted"] == 3000
         path = f"/jobs/j1/metrics?metric=cpu.usage&step=1s&start={now - 3_600_000}&end={now + 1}"
         rows = server.request("GET", f"{path}&format=csv").body.decode().splitlines()
         assert rows[0] == "time,replica,device,value"

@@ -29,5 +29,8 @@ LIBRARY = load()
 
 
 def pointer(array: NDArray[np.generic]) -> ctypes.c_void_p:
-    """Where the array's numbers begin. The array must be contiguous, and must outlive the call."""
-    return ctypes.c_void_p(array.ctypes.data)
+    """Where the array's numbers begin. The array must be contiguous; it lives for as long as what this gives."""
+    place = ctypes.c_void_p(array.ctypes.data)
+    # Else an array that is made in the very call would be gone before the function begins.
+    place.array = array  # type: ignore[attr-defined]
+    return place

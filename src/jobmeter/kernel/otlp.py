@@ -1,23 +1,19 @@
 """Where the metrics and data points of an OTLP request lie, found in one pass (``otlp.c``)."""
 
-import ctypes
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from jobmeter.kernel.library import LIBRARY, pointer
+from jobmeter.kernel.bind import DATA, PLACE, SIZE, bind
+from jobmeter.kernel.library import pointer
 
 Int64s = NDArray[np.int64]
 
 _USUAL, _METRIC = 20, 8
 """Bytes of a data point in the usual form, and about those of a metric, at least."""
-_SIZE, _PLACE = ctypes.c_int64, ctypes.c_void_p
-_SCAN = getattr(LIBRARY, "jobmeter_otlp_metrics", None)
-if _SCAN is not None:
-    _SCAN.restype = _SIZE
-    _SCAN.argtypes = [ctypes.c_char_p, _SIZE, _SIZE, _PLACE, _PLACE, _SIZE, _PLACE, _PLACE, _SIZE, _PLACE]
+_SCAN = bind("jobmeter_otlp_metrics", [DATA, SIZE, SIZE, PLACE, PLACE, SIZE, PLACE, PLACE, SIZE, PLACE], SIZE)
 
 
 class Row(NamedTuple):

@@ -5,9 +5,9 @@ import ctypes
 import numpy as np
 from numpy.typing import NDArray
 
-from jobmeter.kernel.library import LIBRARY, pointer
+from jobmeter.kernel.bind import PLACE, SIZE, bind
+from jobmeter.kernel.library import pointer
 
-AVAILABLE = LIBRARY is not None
 PAGE = 64
 """Samples in a page."""
 
@@ -39,25 +39,27 @@ def pages_of(
     return (ctypes.c_void_p * len(arrays))(*(array.ctypes.data for array in arrays))
 
 
+_ROWS = [PLACE, SIZE, PLACE]
+_MEASURE = bind("jobmeter_window_measure", [*_ROWS, *[SIZE] * 3, *[PLACE] * 2])
+_READ = bind("jobmeter_window_read", [*_ROWS, *[SIZE] * 3, *[PLACE] * 3])
+_BUCKET = bind("jobmeter_window_bucket", [*_ROWS, *[SIZE] * 3, *[PLACE] * 3, *[SIZE] * 2, *[PLACE] * 3], SIZE)
+_PREVIOUS = bind("jobmeter_window_previous", [*_ROWS, SIZE, *[PLACE] * 2])
+AVAILABLE = None not in (_MEASURE, _READ, _BUCKET, _PREVIOUS)
+
+
 def measure(pages: Pages, rows: Int64s, start: int, end: int, step: int) -> tuple[int, int]:
     """How many samples the rows have in a span, and how many buckets of ``step`` these make."""
-    assert LIBRARY is not None  # noqa: S101 - callers look at AVAILABLE
+    assert _MEASURE is not None  # noqa: S101 - callers look at AVAILABLE
     samples, buckets = ctypes.c_int64(), ctypes.c_int64()
-    LIBRARY.jobmeter_window_measure(
-        pages, ctypes.c_int64(len(rows)), pointer(rows), ctypes.c_int64(start), ctypes.c_int64(end),
-        ctypes.c_int64(step), ctypes.byref(samples), ctypes.byref(buckets),
-    )  # fmt: skip
+    _MEASURE(pages, len(rows), pointer(rows), start, end, step, ctypes.byref(samples), ctypes.byref(buckets))
     return samples.value, buckets.value
 
 
 def read(pages: Pages, rows: Int64s, start: int, end: int, size: int) -> Samples:
     """The ``size`` samples of the rows in a span, by their place in ``rows``, then by time."""
-    assert LIBRARY is not None  # noqa: S101 - callers look at AVAILABLE
+    assert _READ is not None  # noqa: S101 - callers look at AVAILABLE
     index, time, value = np.empty(size, np.uint32), np.empty(size, np.int64), np.empty(size)
-    LIBRARY.jobmeter_window_read(
-        pages, ctypes.c_int64(len(rows)), pointer(rows), ctypes.c_int64(start), ctypes.c_int64(end),
-        ctypes.c_int64(size), pointer(index), pointer(time), pointer(value),
-    )  # fmt: skip
+    _READ(pages, len(rows), pointer(rows), start, end, size, pointer(index), pointer(time), pointer(value))
     return index, time, value
 
 
@@ -74,10 +76,10 @@ def bucket(
 
     ``bounds``: None where there are more samples or more buckets than that; references are of no use then.
     """
-    assert LIBRARY is not None  # noqa: S101 - callers look at AVAILABLE
+    assert _BUCKET is not None  # noqa: S101 - callers look at AVAILABLE
     room = bounds[1]
     index, whole, real = np.empty(room, np.uint32), np.empty((5, room), np.int64), np.empty((6, room))
-    size = _bucket(
+    size = _BUCKET(
         pages, len(rows), rows.ctypes.data, *span, step, counters.ctypes.data, references[0].ctypes.data,
         references[1].ctypes.data, *bounds, index.ctypes.data, whole.ctypes.data, real.ctypes.data,
     )  # fmt: skip
@@ -93,18 +95,7 @@ def bucket(
 
 def previous(pages: Pages, rows: Int64s, before: int) -> tuple[Int64s, Float64s]:
     """The time (-1: none) and the value of the last sample of each row before a time."""
-    assert LIBRARY is not None  # noqa: S101 - callers look at AVAILABLE
+    assert _PREVIOUS is not None  # noqa: S101 - callers look at AVAILABLE
     time, value = np.empty(len(rows), np.int64), np.zeros(len(rows))
-    LIBRARY.jobmeter_window_previous(
-        pages, ctypes.c_int64(len(rows)), pointer(rows), ctypes.c_int64(before), pointer(time), pointer(value)
-    )
+    _PREVIOUS(pages, len(rows), pointer(rows), before, pointer(time), pointer(value))
     return time, value
-
-
-if LIBRARY is not None:
-    _bucket = LIBRARY.jobmeter_window_bucket
-    _bucket.restype = ctypes.c_int64
-    _whole, _where = ctypes.c_int64, ctypes.c_void_p
-    _bucket.argtypes = [
-        _where, _whole, _where, _whole, _whole, _whole, _where, _where, _where, _whole, _whole, _where, _where, _where,
-    ]  # fmt: skip

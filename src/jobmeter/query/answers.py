@@ -14,8 +14,10 @@ from jobmeter.query.layout import Layout
 from jobmeter.query.request import MetricQuery
 
 BOUND = 64 * 2**20
-"""Bytes of answers that are kept at most."""
+"""Bytes of answers that are kept at most, with their questions."""
 _LARGEST = 2 * 2**20
+_QUESTION, _NAME = 2_000, 150
+"""What a question takes, about, and each name in it: many answers are shorter."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,8 +44,11 @@ class Answers:
     def __init__(self, bound: int = BOUND) -> None:
         self._bound = bound
         self._kept: OrderedDict[MetricQuery, tuple[Witness, bytes, int]] = OrderedDict()
-        self._bytes = 0
+        self.bytes = 0
         self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._kept)
 
     def get(self, query: MetricQuery, witness: Witness) -> tuple[bytes, int] | None:
         """The answer and how many rows were read for it, where it still holds."""
@@ -60,7 +65,14 @@ class Answers:
             return
         with self._lock:
             before = self._kept.pop(query, None)
-            self._bytes += len(answer) - (len(before[1]) if before else 0)
+            self.bytes += size_of(query, answer) - (size_of(query, before[1]) if before else 0)
             self._kept[query] = witness, answer, rows
-            while self._bytes > self._bound:
-                self._bytes -= len(self._kept.popitem(last=False)[1][1])
+            while self.bytes > self._bound:
+                oldest, (_, text, _) = self._kept.popitem(last=False)
+                self.bytes -= size_of(oldest, text)
+
+
+def size_of(query: MetricQuery, answer: bytes) -> int:
+    """Memory that a kept answer takes, about."""
+    names = len(query.metrics) + len(query.replicas) + len(query.devices) + len(query.labels)
+    return len(answer) + _QUESTION + _NAME * names

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from tests import native_writer as write
+from tests import frames as write
 from tests.fakes import NOW, WRITER, FakeRegistry, SetClock
 
 from jobmeter.access.principal import Principal, Role
@@ -219,9 +219,9 @@ def test_a_key_without_a_project_may_name_any(house):
 
 
 def test_a_body_is_taken_whole_or_not_at_all(house):
-    good = write.frame(write.samples([(USAGE, [(NOW, 1.0)])]), codec=2)
+    good = write.frame(write.payload([(USAGE, [(NOW, 1.0)])]), codec=2)
     record = write.frame(b'{"jobs":[{"job_id":"j1"}]}', kind=2)
-    bad = write.frame(write.samples([(USAGE, [(NOW + 1, float("nan"))])]))
+    bad = write.frame(write.payload([(USAGE, [(NOW + 1, float("nan"))])]))
     forbidden = write.frame(b'{"jobs":[{"job_id":"j1","project":"b b"}]}', kind=2)
     for body in (good + record + bad, bad + good, good + forbidden, good + record + b"JM"):
         with pytest.raises(InvalidRequestError):
@@ -249,14 +249,14 @@ def test_an_event_of_another_project_is_refused_with_all_the_rest(house):
 
 
 def test_a_later_frame_wins_over_an_earlier_one(house):
-    body = b"".join(write.frame(write.samples([(USAGE, [(NOW, value)])])) for value in (1.0, 2.0, 3.0))
+    body = b"".join(write.frame(write.payload([(USAGE, [(NOW, value)])])) for value in (1.0, 2.0, 3.0))
     house.funnel.frames(body, WRITER)
     assert house.stored() == {NOW: 3.0}
 
 
 def test_a_project_key_writes_to_its_project(house):
     key = Principal(id="k", name="w", role=Role.WRITER, project="team")
-    unnamed = write.samples([(Series("cpu.usage", project="", job="j"), [(NOW, 1.0)])])
+    unnamed = write.payload([(Series("cpu.usage", project="", job="j"), [(NOW, 1.0)])])
     house.funnel.frames(write.frame(unnamed), key)
     assert house.stored(Series("cpu.usage", project="team", job="j")) == {NOW: 1.0}
 

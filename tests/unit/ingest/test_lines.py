@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from tests import native_writer as write
+from tests import frames as write
 from tests.fakes import NOW, WRITER, FakeRegistry, SetClock
 
 from jobmeter.access.principal import Principal, Role
@@ -67,7 +67,7 @@ def test_lines_are_kept_and_make_their_job_known(house):
 
 
 def test_a_body_may_mix_lines_with_samples_and_records(house):
-    sample = write.frame(write.samples([(Series("cpu.usage", job="j1"), [(NOW, 1.0)])]))
+    sample = write.frame(write.payload([(Series("cpu.usage", job="j1"), [(NOW, 1.0)])]))
     record = write.frame(b'{"jobs":[{"job_id":"j1"}]}', kind=2)
     receipt = house.funnel.frames(sample + logs_frame([line("x")]) + record + logs_frame([line("y")]), WRITER)
     assert (receipt.accepted, receipt.records, receipt.lines) == (1, 1, 2)

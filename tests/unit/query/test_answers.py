@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from jobmeter.model.time import TimeRange
-from jobmeter.query.answers import Answers, Witness
+from jobmeter.query.answers import Answers, Witness, size_of
 from jobmeter.query.layout import lay_out
 from jobmeter.query.lines import Ranks
 from jobmeter.query.request import By, JobRef, MetricQuery
@@ -17,8 +17,11 @@ def _query(start: int) -> MetricQuery:
     return MetricQuery(subject=JobRef("j1"), metrics=("gpu.power",), range=TimeRange(start, 100), step_ms=10)
 
 
+ONE = size_of(_query(0), b"0123456789")
+
+
 def test_the_answer_that_was_not_asked_for_longest_goes_first():
-    answers = Answers(bound=30)
+    answers = Answers(bound=3 * ONE)
     for start in range(3):
         answers.put(_query(start), WITNESS, b"0123456789", 1)
     assert answers.get(_query(0), WITNESS) == (b"0123456789", 1)
@@ -40,8 +43,17 @@ def test_a_write_another_layout_another_limit_and_another_hour_each_end_an_answe
 
 
 def test_an_answer_that_is_put_again_counts_once():
-    answers = Answers(bound=25)
+    answers = Answers(bound=5 * ONE // 2)
     for _ in range(5):
         answers.put(_query(0), WITNESS, b"0123456789", 1)
     answers.put(_query(1), WITNESS, b"0123456789", 1)
     assert answers.get(_query(0), WITNESS) is not None
+
+
+def test_short_answers_to_long_questions_are_bounded_too():
+    answers = Answers(bound=1_000_000)
+    for start in range(2_000):
+        names = frozenset(f"worker-{start}-{number}" for number in range(start % 100))
+        answers.put(replace(_query(start % 100), replicas=names), WITNESS, b"{}", 1)
+        assert answers.bytes <= 1_000_000
+    assert 0 < len(answers) <= 500

@@ -320,3 +320,25 @@ def test_texts_that_no_job_has_any_more_are_forgotten(url: str, monkeypatch: pyt
     assert held is not None
     assert len(held.texts["user"].values) < 30
     registry.close()
+
+
+def test_a_bug_in_keeping_columns_is_told_and_the_database_answers(
+    url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(listings, "LARGE", 0)
+    registry = SqlRegistry(Database(url), Retention())
+    registry.record("p", Records(jobs=[JobRecord(job_id="j")]), NOW)
+    settle(registry)
+    keeper = registry._listings._keeper
+    assert keeper is not None
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(changes, "since", broken)
+    keeper.written()
+    keeper._thread.join(60)
+    assert not keeper._thread.is_alive()
+    assert "listings are answered by the database from now on" in caplog.text
+    assert (registry.ready, registry.jobs(JobFilter(), NOW).total) == (False, 1)
+    registry.close()

@@ -5,8 +5,8 @@ import threading
 
 import numpy as np
 import pytest
-from tests import native_writer
 from tests.fakes import WRITER
+from tests.frames import frame, payload
 from tests.prometheus import HEADERS_1, request_1, snappy
 from tests.serving import serving
 
@@ -38,7 +38,7 @@ def send(server, door):
     match door:
         case "native":
             rows = [(Series("cpu.usage", job=door), [(now_ms, 1.0)])]
-            return server.ingest(native_writer.frame(native_writer.samples(rows)))
+            return server.ingest(frame(payload(rows)))
         case "remote write":
             body = snappy(request_1([([("__name__", "up"), ("instance", "n")], [(1.0, now_ms)])]))
             return server.raw("POST", "/api/v1/write", body, {**HEADERS_1, **bearer})
@@ -96,5 +96,5 @@ def test_a_request_for_several_projects_is_not_kept_in_part(held):
     before = funnel.queue_bytes
     now_ms = held.clock.now_ms()
     rows = [(Series("cpu.usage", project=name, job="j"), [(now_ms, 1.0)]) for name in ("one", "two")]
-    assert held.ingest(native_writer.frame(native_writer.samples(rows))).status == 429
+    assert held.ingest(frame(payload(rows))).status == 429
     assert funnel.queue_bytes == before

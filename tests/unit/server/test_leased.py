@@ -4,6 +4,7 @@ import logging
 import threading
 from contextlib import ExitStack
 from pathlib import Path
+from typing import cast
 
 import pytest
 from tests.fakes import SetClock
@@ -92,7 +93,7 @@ def test_a_long_round_keeps_its_lease(servers) -> None:
     first, second, clock = servers
     work, other, counting = Slow(), Slow(), Counting(first)
     other.free.set()
-    one, two = Leased(work, counting, clock, length_ms=20), Leased(other, second, clock)
+    one, two = Leased(work, cast("Registry", counting), clock, length_ms=20), Leased(other, second, clock)
     thread = threading.Thread(target=one.round)
     thread.start()
     for _ in range(10):
@@ -108,7 +109,7 @@ def test_a_server_that_does_not_renew_loses_its_lease_and_says_so(servers, caplo
     first, second, clock = servers
     work, other, counting = Slow(), Slow(), Counting(first)
     other.free.set()
-    one, two = Leased(work, counting, clock, length_ms=20), Leased(other, second, clock)
+    one, two = Leased(work, cast("Registry", counting), clock, length_ms=20), Leased(other, second, clock)
     with caplog.at_level(logging.WARNING, "jobmeter.server"):
         thread = threading.Thread(target=one.round)
         thread.start()

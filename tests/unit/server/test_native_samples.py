@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.asgi import send
-from tests.e2e.support import Written, samples
 from tests.fakes import NOW
-from tests.frames import records
+from tests.frames import records, row, samples
 from tests.serving import BASE, serving
 
 from jobmeter.errors import JobmeterError, UnavailableError
@@ -35,11 +34,13 @@ BYTES = [(NOW - 300_000 + 1_000 * at, 2.0**40 + at) for at in range(20)]
 @pytest.fixture
 def stored(server):
     body = records({"jobs": [{"job_id": "j1", "start": NOW - 600_000}]}) + samples(
-        Written("gpu.utilization", GPU, job="j1", node="n1", device="gpu0"),
-        Written("gpu.utilization", OTHER, job="j1", node="n1", device="gpu1"),
-        Written("network.receive", BYTES, job="j1", node="n1", labels=(("device", 'e"0,'), ("side", "a b"))),
-        Written("network.receive", BYTES[:5], job="j1", node="n2", attempt=3),
-        Written("node.load1", [(NOW - 1000, 1.5)], job="", replica="", node="n1"),
+        [
+            row("gpu.utilization", GPU, job="j1", node="n1", device="gpu0"),
+            row("gpu.utilization", OTHER, job="j1", node="n1", device="gpu1"),
+            row("network.receive", BYTES, job="j1", node="n1", labels=(("device", 'e"0,'), ("side", "a b"))),
+            row("network.receive", BYTES[:5], job="j1", node="n2", attempt=3),
+            row("node.load1", [(NOW - 1000, 1.5)], job="", replica="", node="n1"),
+        ]
     )
     assert server.ingest(body).json()["rejected"] == {}
     return server
@@ -112,7 +113,7 @@ def test_several_metrics_and_those_behind_a_metric_are_named(stored):
     rows = _rows(_get(stored, "metric=gpu.utilization,network.receive&format=csv").body)
     assert next(iter(rows[0])) == "metric"
     assert {row["metric"] for row in rows} == {"gpu.utilization", "network.receive"}
-    body = samples(Written("cpu.time", [(NOW - 5_000, 3.0), (NOW - 4_000, 4.5)], job="j1", node="n1"))
+    body = samples([row("cpu.time", [(NOW - 5_000, 3.0), (NOW - 4_000, 4.5)], job="j1", node="n1")])
     assert stored.ingest(body).status == 200
     rows = _rows(_get(stored, "metric=cpu.usage&format=csv").body)
     assert [(row["metric"], row["value"]) for row in rows] == [("cpu.time", "3"), ("cpu.time", "4.5")]
@@ -130,7 +131,7 @@ def test_a_device_measured_for_nobody_counts_while_the_job_had_it(server):
     again = {**held, "start": GPU[20][0], "end": GPU[22][0]}
     job = {"job_id": "j1", "start": GPU[0][0], "replicas": [{"name": "worker-1"}], "allocations": [held, again]}
     body = records({"jobs": [job], "nodes": [{"name": "n1"}]}) + samples(
-        Written("gpu.utilization", GPU, job="", replica="", node="n1", device="gpu0")
+        [row("gpu.utilization", GPU, job="", replica="", node="n1", device="gpu0")]
     )
     assert server.ingest(body).json()["rejected"] == {}
     rows = _rows(_get(server, "metric=gpu.utilization&format=csv").body)
@@ -166,7 +167,7 @@ def test_what_is_wrong_is_named(stored, query, status, field):
 def test_more_rows_than_allowed_are_refused(tmp_path, form):
     made = serving(tmp_path / "data", limits=replace(Limits(), export_rows=100))
     made.ingest(
-        samples(Written("gpu.utilization", GPU, job="j1"), Written("gpu.utilization", OTHER, device="gpu1", job="j1"))
+        samples([row("gpu.utilization", GPU, job="j1"), row("gpu.utilization", OTHER, device="gpu1", job="j1")])
     )
     reply = _get(made, f"metric=gpu.utilization&format={form}")
     assert (reply.status, reply.json()["error"]["code"]) == (400, "limit_exceeded")
@@ -196,7 +197,7 @@ class _Endless(MemoryStore):
 def endless(tmp_path):
     store = _Endless()
     made = serving(tmp_path / "data", store, query_budgets="exports=1,concurrent=2")
-    made.ingest(samples(Written("gpu.utilization", GPU[:1], job="j1")))
+    made.ingest(samples([row("gpu.utilization", GPU[:1], job="j1")]))
     yield made, store
     made.application.close()
 

@@ -9,8 +9,8 @@ from unittest import mock
 
 import pytest
 from tests.asgi import send
-from tests.e2e.support import Written, samples
 from tests.fakes import NOW
+from tests.frames import row, samples
 from tests.serving import BASE, serving
 
 from jobmeter.access.budget import Budget
@@ -168,7 +168,7 @@ class _Slow(MemoryStore):
 def test_the_slow_questions_of_one_key_leave_the_server_to_others(tmp_path):
     store = _Slow()
     made = serving(tmp_path / "data", store)
-    made.ingest(samples(Written("gpu.utilization", POINTS, job="j1")))
+    made.ingest(samples([row("gpu.utilization", POINTS, job="j1")]))
     greedy, other = made.key("reader"), made.key("reader")
     target = f"{BASE}/jobs/j1/metrics?metric=gpu.utilization"
 
@@ -207,7 +207,7 @@ def test_the_slow_questions_of_one_key_leave_connections_to_others(tmp_path, mon
     store = _Connected(monkeypatch)
     made = serving(tmp_path / "data", store)
     for job in ("slow", "quick"):
-        made.ingest(samples(Written("gpu.utilization", POINTS, job=job)))
+        made.ingest(samples([row("gpu.utilization", POINTS, job=job)]))
     greedy, other = made.key("reader"), made.key("reader")
 
     def ask(key, job):
@@ -232,7 +232,7 @@ def test_the_slow_questions_of_one_key_leave_connections_to_others(tmp_path, mon
 @pytest.fixture
 def spending(tmp_path):
     made = serving(tmp_path / "data", query_budgets="rows=150")
-    made.ingest(samples(Written("gpu.utilization", POINTS, job="j1")))
+    made.ingest(samples([row("gpu.utilization", POINTS, job="j1")]))
     yield made
     made.application.close()
 
@@ -247,7 +247,7 @@ def test_a_key_that_has_spent_its_rows_waits_and_others_do_not(spending):
     assert refused.headers["retry-after"] == "21"
     assert spending.call("GET", target, key=spending.key("reader")).status == 200
     # Writing is no question.
-    assert spending.ingest(samples(Written("gpu.utilization", POINTS, job="j2"))).status == 200
+    assert spending.ingest(samples([row("gpu.utilization", POINTS, job="j2")])).status == 200
     spending.clock.time_ms += 21_000
     assert spending.call("GET", target).status == 200
     assert 'jobmeter_access_refused_total{reason="budget"} 2.0' in spending.raw("GET", "/metrics").body.decode()
@@ -272,7 +272,7 @@ def test_exports_and_every_dialect_spend_from_the_same_budget(spending):
 
 def test_the_questions_of_one_request_share_its_budget(tmp_path):
     made = serving(tmp_path / "data", limits=replace(Limits(), query_rows=250))
-    made.ingest(samples(Written("gpu.utilization", POINTS, job="j1")))
+    made.ingest(samples([row("gpu.utilization", POINTS, job="j1")]))
     headers = {"Authorization": f"Bearer {made.admin.token}"}
     parts = [f"start={NOW - 200_000}&end={NOW}", *["m=avg:gpu.utilization"] * 2]
     assert made.raw("GET", f"/api/query?{'&'.join(parts)}", headers=headers).status == 200
@@ -296,7 +296,7 @@ def test_the_questions_of_one_request_share_its_budget(tmp_path):
 )
 def test_a_question_that_is_too_large_is_refused_in_the_askers_words(tmp_path, method, target, status, named):
     made = serving(tmp_path / "data", limits=replace(Limits(), query_rows=50))
-    made.ingest(samples(Written("gpu.utilization", POINTS, job="j1")))
+    made.ingest(samples([row("gpu.utilization", POINTS, job="j1")]))
     headers = {"Authorization": f"Bearer {made.admin.token}"}
     reply = made.raw(method, target, b"{}" if method == "POST" else b"", headers)
     assert (reply.status, named in reply.body.decode()) == (status, True), reply.body

@@ -240,6 +240,16 @@ def test_series_that_could_not_be_read_are_filled_later() -> None:
     assert engine.reads == 0
 
 
+def test_what_is_known_of_the_roll_ups_of_many_jobs_takes_bounded_memory(monkeypatch) -> None:
+    monkeypatch.setattr("jobmeter.store.window.store._MOST_ROLLED", 500)
+    windowed = WindowedStore(MemoryStore(), HandClock(BEGIN), length_ms=HOUR, bound=2**20)
+    jobs = list(range(1, 101))
+    for number in range(50):
+        span = TimeRange(BEGIN - number * HOUR, BEGIN)
+        assert windowed.rolled(jobs, span) == windowed.rolled(jobs, span) == windowed.known_rolled(jobs, span)
+        assert sum(len(name[1]) for name in windowed._rolled) <= 500
+
+
 def test_lists_of_keys_that_never_come_again_take_bounded_memory(monkeypatch) -> None:
     monkeypatch.setattr("jobmeter.store.window.window._MOST_KNOWN", 100)
     window = Window(HOUR, 2**20)

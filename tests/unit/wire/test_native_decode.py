@@ -9,7 +9,7 @@ import pytest
 import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests import native_writer as write
+from tests import frames as write
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.sample import Sample
@@ -39,13 +39,13 @@ points = st.lists(st.tuples(st.integers(-(2**63), 2**63 - 1), st.floats(allow_na
 frames = st.lists(st.tuples(series, points), max_size=4)
 
 ONE = Series("cpu.usage", job="j", replica="worker-0")
-BODY = write.frame(write.samples([(ONE, [(1_000, 1.5), (2_000, 2.5)])]))
+BODY = write.frame(write.payload([(ONE, [(1_000, 1.5), (2_000, 2.5)])]))
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(frames, st.sampled_from([0, 1, 2])), min_size=1, max_size=3))
 def test_what_was_written_is_read(written):
-    body = b"".join(write.frame(write.samples(rows), codec=codec) for rows, codec in written)
+    body = b"".join(write.frame(write.payload(rows), codec=codec) for rows, codec in written)
     decoded = decode(body)
     assert decoded.records == []
     for batch, (rows, _) in zip(decoded.batches, written, strict=True):
@@ -74,7 +74,7 @@ def test_a_list_of_series_that_comes_again_is_the_same_in_its_project(sent):
     for rows, project in sent:
         unnamed = [(replace(one, project=""), samples) for one, samples in rows]
         for _ in range(2):
-            (batch,) = decode(write.frame(write.samples(unnamed)), project).batches
+            (batch,) = decode(write.frame(write.payload(unnamed)), project).batches
             assert {one.project for one in batch.series} <= {project}
             assert [batch.series[at] for at in batch.index] == [
                 replace(one, project=project) for one, samples in rows for _ in samples
@@ -84,7 +84,7 @@ def test_a_list_of_series_that_comes_again_is_the_same_in_its_project(sent):
 
 
 def test_series_that_are_known_do_not_hide_damage_behind_them():
-    payload = write.samples([(ONE, [(1_000, 1.5), (2_000, 2.5)])])
+    payload = write.payload([(ONE, [(1_000, 1.5), (2_000, 2.5)])])
     decode(write.frame(payload))
     for odd in (payload + bytes(4), payload[:-4]):
         with pytest.raises(InvalidRequestError):
@@ -97,7 +97,7 @@ def test_series_that_are_known_do_not_hide_damage_behind_them():
 @settings(max_examples=150, deadline=None)
 @given(st.data(), st.sampled_from([0, 1, 2]))
 def test_damage_is_always_an_invalid_request(data, codec):
-    body = write.frame(write.samples([(ONE, [(1_000, 1.5)]), (Series("cpu.limit"), [])]), codec=codec)
+    body = write.frame(write.payload([(ONE, [(1_000, 1.5)]), (Series("cpu.limit"), [])]), codec=codec)
     if data.draw(st.booleans()):
         damaged = body[: data.draw(st.integers(0, len(body) - 1))]
     else:
@@ -120,7 +120,7 @@ def test_any_payload_under_a_right_checksum_is_read_or_refused(payload, kind, co
 @settings(deadline=None)
 @given(st.data())
 def test_a_changed_payload_under_a_right_checksum_is_read_or_refused(data):
-    payload = bytearray(write.samples([(ONE, [(1_000, 1.5), (2_000, 2.5)])]))
+    payload = bytearray(write.payload([(ONE, [(1_000, 1.5), (2_000, 2.5)])]))
     for _ in range(data.draw(st.integers(1, 4))):
         payload[data.draw(st.integers(0, len(payload) - 1))] = data.draw(st.integers(0, 255))
     with suppress(InvalidRequestError):
@@ -197,7 +197,7 @@ def test_an_empty_project_is_the_key_s_own():
 
 
 def test_counts_must_add_up():
-    payload = bytearray(write.samples([(ONE, [(1_000, 1.5)]), (Series("cpu.limit"), [(1_000, 1.0)])]))
+    payload = bytearray(write.payload([(ONE, [(1_000, 1.5)]), (Series("cpu.limit"), [(1_000, 1.0)])]))
     counts = len(payload) - 2 * 16 - 8
     payload[counts] = 2
     with pytest.raises(InvalidRequestError) as caught:
@@ -206,7 +206,7 @@ def test_counts_must_add_up():
 
 
 def test_counts_that_overflow_are_refused():
-    payload = bytearray(write.samples([(ONE, []), (Series("cpu.limit"), [])]))
+    payload = bytearray(write.payload([(ONE, []), (Series("cpu.limit"), [])]))
     payload[-8:] = struct.pack("<II", 2**32 - 1, 1)
     with pytest.raises(InvalidRequestError):
         decode(write.frame(bytes(payload)))
@@ -232,7 +232,7 @@ def test_a_stream_that_hides_its_size_is_stopped_at_the_declared_one():
 
 
 def test_a_stream_that_hides_its_size_is_read_when_it_is_right():
-    payload = write.samples([(ONE, [(1_000, 1.5)])])
+    payload = write.payload([(ONE, [(1_000, 1.5)])])
     packed = zstandard.ZstdCompressor(write_content_size=False).compress(payload)
     header = struct.pack("<2sBBB3sIII", b"JM", 1, 1, 2, b"\0\0\0", len(packed), len(payload), zlib.crc32(packed))
     assert decode(header + packed).batches[0].value.tolist() == [1.5]
@@ -240,7 +240,7 @@ def test_a_stream_that_hides_its_size_is_read_when_it_is_right():
 
 def test_bytes_after_a_compressed_stream_are_refused():
     for codec, packer in ((1, zlib.compress), (2, zstandard.ZstdCompressor().compress)):
-        payload = write.samples([(ONE, [(1_000, 1.5)])])
+        payload = write.payload([(ONE, [(1_000, 1.5)])])
         packed = packer(payload) + b"x"
         header = struct.pack(
             "<2sBBB3sIII", b"JM", 1, 1, codec, b"\0\0\0", len(packed), len(payload), zlib.crc32(packed)

@@ -96,6 +96,10 @@ class Keeper:
                         self._current(connection)
             except UnavailableError as error:
                 _log.warning("listings are answered by the database for now: %s", error.message)
+            except Exception:  # noqa: BLE001 - a bug must neither end in silence nor read everything again and again
+                self._table = None
+                _log.exception("listings are answered by the database from now on")
+                return
             self._due.wait(_CATCH_UP_SECONDS)
             self._due.clear()
 

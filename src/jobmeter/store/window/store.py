@@ -21,6 +21,8 @@ from jobmeter.store.window.window import Window
 
 _DEFAULT = Retention()
 _MOST_LATE = 100_000
+_MOST_ROLLED = 1_000_000
+"""Job keys in all questions of what is rolled up whose answers are kept."""
 _TOGETHER = 1_024
 """Series whose samples are copied out of the window while writers wait."""
 
@@ -47,6 +49,7 @@ class WindowedStore:
         self._turns = 0
         self._unfilled: list[Series] | None = None
         self._late: dict[int, int] = {}
+        self._rolled_jobs = 0
         self._rolled: dict[tuple[Hashable, tuple[int, ...], TimeRange], list[TimeRange]] = {}
 
     def append(self, batch: SampleBatch, retention: Retention = _DEFAULT) -> None:
@@ -170,9 +173,11 @@ class WindowedStore:
         known = self._rolled.get(name)
         if known is None:
             known = self._engine.rolled(jobs, span)
-            if len(self._rolled) >= self._jobs:
+            if len(self._rolled) >= self._jobs or self._rolled_jobs >= _MOST_ROLLED:
                 self._rolled.clear()
+                self._rolled_jobs = 0
             self._rolled[name] = known
+            self._rolled_jobs += len(jobs)
         return known
 
     def known_rolled(self, jobs: Sequence[int], span: TimeRange) -> list[TimeRange] | None:
