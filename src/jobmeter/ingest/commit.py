@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from jobmeter.errors import JobmeterError, ThrottledError, UnavailableError
-from jobmeter.ingest.join import join
 from jobmeter.model.batch import SampleBatch
 from jobmeter.model.log import LogLine
 from jobmeter.model.retention import Retention
@@ -154,22 +153,21 @@ class GroupCommit(Generic[T]):
 class Committer(GroupCommit[SampleBatch]):
     """Appends batches, in each of which a series is listed once.
 
-    ``kept`` is called with every batch that the store has kept, before its senders are told; when it fails, they fail.
+    ``kept`` is called with the batches that the store has kept, before their senders are told; they fail when it fails.
     """
 
     def __init__(
         self,
         store: Store,
-        kept: Callable[[SampleBatch], None],
+        kept: Callable[[Sequence[SampleBatch]], None],
         idle: Callable[[], None],
         *,
         queue_bytes: int = 256 * 2**20,
         group_rows: int = 2_000_000,
     ) -> None:
         def keep(batches: Sequence[SampleBatch], retention: Retention) -> None:
-            batch = batches[0] if len(batches) == 1 else join(batches)
-            store.append(batch, retention)
-            kept(batch)
+            store.append_all(batches, retention)
+            kept(batches)
 
         super().__init__(keep, _of_batch, idle, what="samples", queue_bytes=queue_bytes, group_rows=group_rows)
 

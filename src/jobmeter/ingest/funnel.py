@@ -46,7 +46,7 @@ class Funnel:
         self._retentions = Retentions(registry, clock)
         self._series = KnownSeries(clock, limits.project_series)
         self._observer = Observer(registry, clock)
-        self._committer = Committer(store, self._observer.observe, self._observer.flush)
+        self._committer = Committer(store, self._observer.observe_all, self._observer.flush)
         self._log_committer = LogCommitter(store, self._observer.observe_lines)
 
     @property

@@ -1,11 +1,11 @@
 """What the registry must hear of samples: what is new at once, what merely goes on now and then."""
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from jobmeter.ingest.things import NEVER, Seen, Spans, Thing, Things
+from jobmeter.ingest.things import NEVER, Seen, Spans, Thing, Things, merged
 from jobmeter.model.batch import Int64s, SampleBatch
 from jobmeter.model.log import LogLine
 from jobmeter.model.time import MINUTE, SECOND, Clock
@@ -91,10 +91,15 @@ class Observer:
 
     def observe(self, batch: SampleBatch) -> None:
         """Tell of one batch. A failure of the registry passes through, and all of it is told again the next time."""
+        self.observe_all((batch,))
+
+    def observe_all(self, batches: Sequence[SampleBatch]) -> None:
+        """The same for several batches."""
         with self._lock:
             known = self._current()
             lately = self._clock.monotonic() - self._told_at < _LATELY_SECONDS
-            urgent = known.urgent(known.things.seen(batch), self._clock.now_ms(), lately=lately)
+            seen = merged([known.things.seen(batch) for batch in batches])
+            urgent = known.urgent(seen, self._clock.now_ms(), lately=lately)
         self._tell(known, urgent)
 
     def observe_lines(self, lines: Iterable[LogLine]) -> None:

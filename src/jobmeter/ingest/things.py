@@ -1,5 +1,6 @@
 """What samples are of (a replica on a device of a node), by small numbers."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -38,6 +39,17 @@ class Seen(NamedTuple):
     def where(self, chosen: NDArray[np.bool_]) -> "Seen":
         """Some of them."""
         return Seen(self.thing[chosen], self.first[chosen], self.last[chosen])
+
+
+def merged(parts: Sequence[Seen]) -> Seen:
+    """Each thing of any of them once, from when to when it was seen in all of them."""
+    if len(parts) == 1:
+        return parts[0]
+    thing, places = np.unique(np.concatenate([part.thing for part in parts]), return_inverse=True)
+    first, last = np.full(len(thing), NEVER), np.full(len(thing), -NEVER)
+    np.minimum.at(first, places, np.concatenate([part.first for part in parts]))
+    np.maximum.at(last, places, np.concatenate([part.last for part in parts]))
+    return Seen(thing, first, last)
 
 
 class Spans:

@@ -18,9 +18,13 @@ NEVER = -1
 """The time of a sample that does not exist."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class SeriesKeys:
-    """Which series to read: ``job`` and ``series`` are uint64[k], pair by pair, each pair once."""
+    """Which series to read: ``job`` and ``series`` are uint64[k], pair by pair, each pair once.
+
+    Whoever asks for or writes the same series again and again has the very same object for it: what follows from it may
+    be kept by it.
+    """
 
     job: Uint64s
     series: Uint64s

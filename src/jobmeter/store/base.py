@@ -105,6 +105,10 @@ class Store(Protocol):
         """
         ...
 
+    def append_all(self, batches: Sequence[SampleBatch], retention: Retention = ...) -> None:
+        """The same as ``append`` for each of them, in their order, and all of them durable at once."""
+        ...
+
     def find(self, selector: Selector) -> list[Series]:
         """The series that match, in no order. Raises LimitExceededError past ``selector.limit``."""
         ...

@@ -78,6 +78,11 @@ class MemoryStore:
                 self._forget(key)
             self._mark(touched)
 
+    def append_all(self, batches: Sequence[SampleBatch], retention: Retention = _RETENTION) -> None:
+        """See ``Store.append_all``."""
+        for batch in batches:
+            self.append(batch, retention)
+
     def _mark(self, touched: set[tuple[_Key, int]]) -> None:
         """Mark hours, and for counters the next hour with samples too: its first increase counts from what came."""
         for key, hour in touched:

@@ -1,7 +1,7 @@
 """What the funnel takes, what it refuses and how, and that a refusal leaves nothing behind."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -334,13 +334,13 @@ class GatedStore(MemoryStore):
         self.sizes: list[int] = []
         self.failure: Exception | None = None
 
-    def append(self, batch: SampleBatch, retention: Retention = KEEP) -> None:
+    def append_all(self, batches: Sequence[SampleBatch], retention: Retention = KEEP) -> None:
         self.entered.set()
         assert self.gate.wait(30)
-        self.sizes.append(len(batch))
+        self.sizes.append(sum(map(len, batches)))
         if self.failure is not None and len(self.sizes) > 1:
             raise self.failure
-        super().append(batch, retention)
+        super().append_all(batches, retention)
 
 
 def _senders(committer: Committer, values: list[float], errors: list[UnavailableError]) -> list[threading.Thread]:

@@ -180,3 +180,20 @@ def test_another_roster_changes_nothing(monkeypatch):
     observer.observe(batch([(at, NOW) for at in range(len(SERIES))]))
     told = [(seen.project, seen.job, seen.replica, seen.node, seen.device) for seen in registry.observations]
     assert len(told) == len(set(told)) == 6
+
+
+ROWS = st.lists(st.tuples(st.integers(0, len(SERIES) - 1), moments), min_size=1, max_size=8)
+
+
+@given(st.lists(ROWS, min_size=1, max_size=4))
+def test_several_batches_are_told_as_one_would_be(parts):
+    told = []
+    for split in (True, False):
+        registry = FakeRegistry()
+        observer = Observer(registry, SetClock())
+        rows = [[(at, NOW + moment) for at, moment in part] for part in parts]
+        observer.observe_all(
+            [batch(part) for part in rows] if split else [batch([row for part in rows for row in part])]
+        )
+        told.append(take(registry))
+    assert told[0] == told[1]

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from hypothesis import strategies as st
 
+from jobmeter.model.batch import SeriesKeys
 from jobmeter.model.retention import Retention
 from jobmeter.store.clickhouse.rows import Rows, Table, joined
 
@@ -25,7 +26,13 @@ def rows_of(samples: Sequence[Sample], retention: Retention = LONG) -> Rows:
     series = np.array([numbers[at] for at in starts], np.uint64)
     count = np.diff([*starts, len(samples)]).astype(np.int64)
     time = np.array([time for _, time, _ in samples], np.int64)
-    return Rows(series // 3, series, count, time, np.array([value for _, _, value in samples], np.float64), retention)
+    return Rows(
+        SeriesKeys(series // 3, series),
+        count,
+        time,
+        np.array([value for _, _, value in samples], np.float64),
+        retention,
+    )
 
 
 def listed(groups: Iterable[Rows]) -> list[tuple[int, int, int, float, tuple[int, ...]]]:

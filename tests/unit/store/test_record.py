@@ -77,7 +77,7 @@ def test_a_damaged_record_is_told_of_and_costs_no_other_one(records, data):
 def test_values_that_look_like_a_record_are_not_taken_for_one():
     inner = encode([rows_of([(1, 1, 1.0)])])
     rows = rows_of([(2, at, 0.0) for at in range(len(inner) // 8)])
-    disguised = encode([type(rows)(rows.job, rows.series, rows.count, rows.time, _values(inner), rows.retention)])
+    disguised = encode([type(rows)(rows.keys, rows.count, rows.time, _values(inner), rows.retention)])
     for broken in (disguised[:-8], disguised[:HEAD_BYTES] + b"\xff" + disguised[HEAD_BYTES + 1 :]):
         assert scan(broken).groups == []
 

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Collection, Iterator, Sequence
 from itertools import product
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -48,17 +49,23 @@ class Catalog:
         self._exclusive = target.exclusive
         self._lock = threading.Lock()
         self._known = Known()
+        # Lists that come again and again: the day up to which the descriptors of all of their series are written.
+        self._listed: WeakKeyDictionary[SeriesKeys, int] = WeakKeyDictionary()
         self._since = clock.monotonic()
 
     def ensure(self, batch: SampleBatch, retention: Retention) -> None:
         """Make sure that the descriptors of a batch's series are kept."""
         keys = batch.keys
-        days = _last_days(batch)
+        last_day = int(batch.time.max()) // DAY
         with self._lock:
             self._forget_old()
+            if self._listed.get(keys, -1) >= last_day:
+                return
+            days = _last_days(batch)
             missing = self._known.older(keys.series, days)
-        if not len(missing):
-            return
+            if not len(missing):
+                self._listed[keys] = int(days.min())
+                return
         for part in pieces(missing.tolist(), 50_000):
             self._insert(batch.series, part, keys, days.tolist(), retention)
         with self._lock:
@@ -68,7 +75,7 @@ class Catalog:
     def forget(self) -> None:
         """Forget which descriptors were written, because some were deleted."""
         with self._lock:
-            self._known.clear()
+            self._clear()
 
     def find(self, selector: Selector) -> list[Series]:
         """See ``Store.find``."""
@@ -102,8 +109,12 @@ class Catalog:
     def _forget_old(self) -> None:
         stale = not self._exclusive and self._clock.monotonic() - self._since > _FRESH_SECONDS
         if stale or len(self._known) > _KNOWN:
-            self._known.clear()
+            self._clear()
             self._since = self._clock.monotonic()
+
+    def _clear(self) -> None:
+        self._known.clear()
+        self._listed.clear()
 
     def _insert(
         self,

@@ -21,8 +21,8 @@ _COLUMNS = ["job", "series", "time", "value", *DAYS]
 class Keeper(Protocol):
     """What keeps samples. Safe for any number of threads."""
 
-    def commit(self, rows: Rows) -> None:
-        """Return when the rows are on disk; raise when they may not be."""
+    def commit(self, *group: Rows) -> None:
+        """Return when all of the rows, which count in this order, are on disk; raise when they may not be."""
         ...
 
     def pending(self) -> Pending:
@@ -48,8 +48,8 @@ class Keeper(Protocol):
 class _Ticket:
     """One caller's rows on their way."""
 
-    def __init__(self, rows: Rows) -> None:
-        self.rows = rows
+    def __init__(self, group: Sequence[Rows]) -> None:
+        self.group = group
         self.turn = threading.Event()
         self.done = False
         self.error: Exception | None = None
@@ -64,9 +64,9 @@ class Shared:
         self._waiting: list[_Ticket] = []
         self._busy = False
 
-    def commit(self, rows: Rows) -> None:
+    def commit(self, *group: Rows) -> None:
         """Return when the rows are kept; raise what ``keep`` raised."""
-        ticket = _Ticket(rows)
+        ticket = _Ticket(group)
         with self._lock:
             self._waiting.append(ticket)
             if self._busy:
@@ -85,7 +85,7 @@ class Shared:
             group, self._waiting = self._waiting, []
         error: Exception | None = UnavailableError("keeping the samples was interrupted")
         try:
-            self._keep([ticket.rows for ticket in group])
+            self._keep([rows for ticket in group for rows in ticket.group])
             error = None
         except Exception as caught:  # noqa: BLE001 - every waiter raises it for itself
             error = caught
@@ -112,12 +112,12 @@ class Committer:
         self._pool = pool
         self._shared = Shared(self._insert)
 
-    def commit(self, rows: Rows) -> None:
+    def commit(self, *group: Rows) -> None:
         """See ``Keeper.commit``."""
-        if len(rows) >= _ALONE:
-            self._insert([rows])
+        if sum(map(len, group)) >= _ALONE:
+            self._insert(group)
         else:
-            self._shared.commit(rows)
+            self._shared.commit(*group)
 
     def pending(self) -> Pending:
         """See ``Keeper.pending``: nothing ever is."""
@@ -133,7 +133,7 @@ class Committer:
     def close(self) -> None:
         """See ``Keeper.close``."""
 
-    def _insert(self, group: list[Rows]) -> None:
+    def _insert(self, group: Sequence[Rows]) -> None:
         table = joined(group)
         with translated("keep samples"), self._pool.client() as client:
             for block in _blocks(table):

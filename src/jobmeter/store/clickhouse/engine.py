@@ -80,7 +80,15 @@ class ClickHouseStore:
 
     def append(self, batch: SampleBatch, retention: Retention = Retention()) -> None:  # noqa: B008 - it is frozen
         """See ``Store.append``."""
-        self._writer.append(batch, retention)
+        self._writer.append((batch,), retention)
+
+    def append_all(
+        self,
+        batches: Sequence[SampleBatch],
+        retention: Retention = Retention(),  # noqa: B008 - it is frozen
+    ) -> None:
+        """See ``Store.append_all``."""
+        self._writer.append(batches, retention)
 
     def find(self, selector: Selector) -> list[Series]:
         """See ``Store.find``."""

@@ -102,12 +102,12 @@ class Journal:
         except JobmeterError as error:
             _log.warning("what the journal held waits for the telemetry engine: %s", error.message)
 
-    def commit(self, rows: Rows) -> None:
+    def commit(self, *group: Rows) -> None:
         """See ``Keeper.commit``.
 
         Raises ThrottledError when too much waits for the engine, UnavailableError when the disk or the engine fails.
         """
-        self._shared.commit(rows)
+        self._shared.commit(*group)
 
     def pending(self) -> Pending:
         """See ``Keeper.pending``."""

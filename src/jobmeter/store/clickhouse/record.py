@@ -27,6 +27,7 @@ from zlib import crc32
 
 import numpy as np
 
+from jobmeter.model.batch import SeriesKeys
 from jobmeter.model.retention import Retention
 from jobmeter.store.clickhouse.rows import Rows
 
@@ -127,4 +128,6 @@ def _sections(record: bytes, at: int, sections: int) -> Iterator[Rows]:
         at += 16 * rows
         count = np.frombuffer(record, "<u4", runs, at).astype(np.int64)
         at += -(-4 * runs // 8) * 8
-        yield Rows(job, series, count, time, value, Retention(raw_days=raw, minute_days=minute, hour_days=hour))
+        yield Rows(
+            SeriesKeys(job, series), count, time, value, Retention(raw_days=raw, minute_days=minute, hour_days=hour)
+        )

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from jobmeter.model.batch import Float64s, Int64s, SampleBatch, Uint64s
+from jobmeter.model.batch import Float64s, Int64s, SampleBatch, SeriesKeys, Uint64s
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import DAY, HOUR
 from jobmeter.store.clickhouse.order import Positions, run_starts
@@ -23,12 +23,11 @@ _LONG_RUN = 64
 class Rows:
     """``n`` samples in ``k`` runs, in the order in which they count: a later row replaces an earlier one.
 
-    ``job``, ``series``: uint64[k]; ``count``: int64[k], the samples of each run, at least 1. ``time``: int64[n] ms;
-    ``value``: float64[n].
+    ``keys``: of each run; the very same object wherever the same list of series came again. ``count``: int64[k], the
+    samples of each run, at least 1. ``time``: int64[n] ms; ``value``: float64[n].
     """
 
-    job: Uint64s
-    series: Uint64s
+    keys: SeriesKeys
     count: Int64s
     time: Int64s
     value: Float64s
@@ -41,11 +40,23 @@ class Rows:
     def of(cls, batch: SampleBatch, retention: Retention) -> "Rows":
         """The rows of a batch that has some."""
         index = batch.index
+        keys = batch.keys
         starts = run_starts(index)
         chosen = index[starts]
-        keys = batch.keys
         count = np.diff(starts, append=len(index))
-        return cls(keys.job[chosen], keys.series[chosen], count, batch.time, batch.value, retention)
+        if len(chosen) != len(keys) or int(chosen[0]) or (chosen[1:] != chosen[:-1] + np.uint32(1)).any():
+            keys = SeriesKeys(keys.job[chosen], keys.series[chosen])
+        return cls(keys, count, batch.time, batch.value, retention)
+
+    @property
+    def job(self) -> Uint64s:
+        """uint64[k]: the job key of each run."""
+        return self.keys.job
+
+    @property
+    def series(self) -> Uint64s:
+        """uint64[k]: the series id of each run."""
+        return self.keys.series
 
     @property
     def bytes(self) -> int:

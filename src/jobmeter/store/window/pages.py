@@ -32,14 +32,15 @@ class Pages:
         self.base = np.empty(size, np.int64)
         self.filled = np.empty(size, np.int32)
         self.following = np.empty(size, np.int32)
-        self._free = np.empty(size, np.int32)
-        self._returned = 0
-        self._fresh = 0
+        self.free = np.empty(size, np.int32)
+        # How many were given back (they lie in ``free``), the first one that was never used, and how many there are.
+        self.stock = np.array([0, 0, size], np.int64)
 
     @property
     def left(self) -> int:
         """How many pages are free."""
-        return self._returned + self.size - self._fresh
+        returned, fresh, size = self.stock.tolist()
+        return int(returned + size - fresh)
 
     @property
     def used(self) -> int:
@@ -48,19 +49,20 @@ class Pages:
 
     def take(self, count: int) -> Int32s:
         """That many pages, which must be ``left``, with nothing in them and nothing after them."""
-        again = min(count, self._returned)
-        fresh = np.arange(self._fresh, self._fresh + count - again, dtype=np.int32)
-        self._returned -= again
-        self._fresh += len(fresh)
-        pages = np.concatenate([self._free[self._returned : self._returned + again], fresh])
+        returned, unused, _ = self.stock.tolist()
+        again = min(count, returned)
+        fresh = np.arange(unused, unused + count - again, dtype=np.int32)
+        self.stock[:2] = returned - again, unused + len(fresh)
+        pages = np.concatenate([self.free[returned - again : returned], fresh])
         self.following[pages] = NO_PAGE
         self.filled[pages] = 0
         return pages
 
     def give_back(self, pages: Int32s) -> None:
         """Let others have these pages."""
-        self._free[self._returned : self._returned + len(pages)] = pages
-        self._returned += len(pages)
+        returned = int(self.stock[0])
+        self.free[returned : returned + len(pages)] = pages
+        self.stock[0] = returned + len(pages)
 
     def chain(self, page: int) -> Iterator[int]:
         """A page and those that follow it."""

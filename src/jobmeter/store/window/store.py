@@ -49,20 +49,28 @@ class WindowedStore:
 
     def append(self, batch: SampleBatch, retention: Retention = _DEFAULT) -> None:
         """See ``Store.append``."""
+        self.append_all((batch,), retention)
+
+    def append_all(self, batches: Sequence[SampleBatch], retention: Retention = _DEFAULT) -> None:
+        """See ``Store.append_all``."""
         with self._appending:
-            late = self._late_jobs(batch)
+            late = set[int]().union(*map(self._late_jobs, batches))
             # First what is stale goes: a series that comes back after a day is new here, and its descriptors too.
             self._sweep()
-            self._take_in(batch)
+            for batch in batches:
+                self._take_in(batch)
             self._turn(late)
             try:
-                self._engine.append(batch, retention)
+                self._engine.append_all(batches, retention)
             except BaseException:
-                self.window.drop(batch.keys)  # nobody knows what of it is in the engine
+                for batch in batches:
+                    self.window.drop(batch.keys)  # nobody knows what of it is in the engine
                 raise
             finally:
                 self._turn(late)
-            self.window.write(batch.keys, SampleColumns(batch.index, batch.time, batch.value), self._clock.now_ms())
+            now_ms = self._clock.now_ms()
+            for batch in batches:
+                self.window.write(batch.keys, SampleColumns(batch.index, batch.time, batch.value), now_ms)
 
     def fill(self, most: int) -> int:
         """Take in some of the series that the engine has samples of inside of the window; gives how many are left.
@@ -249,8 +257,12 @@ class WindowedStore:
 
     def _late_jobs(self, batch: SampleBatch) -> set[int]:
         """The jobs with samples of a time that may be rolled up."""
-        late = np.unique(batch.index[batch.time < self._settled_ms])
-        return {batch.series[at].job_key for at in late.tolist()}
+        late = batch.time < self._settled_ms
+        if not late.any():
+            return set()
+        job = batch.keys.job[batch.index[late]]
+        # Rows come in runs of one job.
+        return set(job[np.append(True, job[1:] != job[:-1])].tolist())
 
     def _turn(self, jobs: Collection[int]) -> None:
         """What was known of the roll-ups of these jobs is so no longer."""

@@ -14,6 +14,7 @@ from jobmeter.model.time import DAY, MINUTE, TimeRange
 from jobmeter.store.window.pages import FURTHEST, NO_PAGE, PAGE_BYTES, Pages, cuts
 from jobmeter.store.window.read import Reader
 from jobmeter.store.window.rows import ROW_BYTES, Rows
+from jobmeter.store.window.write import Writer
 
 _MOST_KNOWN = 2_000_000
 """Series in all the lists of keys whose rows are kept, 24 bytes each."""
@@ -50,6 +51,7 @@ class Window:
         self._pages = Pages(max(bound // PAGE_BYTES, 4))
         self._rows = Rows()
         self._reads = Reader(self._pages, self._rows.first_page)
+        self._appends = Writer(self._pages, self._rows)
         self._lock = threading.Lock()
         self._writes = 0
         self._found: OrderedDict[int, _Found] = OrderedDict()
@@ -98,23 +100,14 @@ class Window:
         """
         keep_from = now_ms - self.length_ms
         with self._lock:
-            known, since = self._find(keys), self._rows.since
-            index, time, value = columns.index, columns.time, columns.value
+            known = self._find(keys)
             self._writes += 1
             self._rows.written[known[known >= 0]] = self._writes
-            recent = time >= keep_from
-            if not recent.all():
-                old = np.zeros(len(keys), np.bool_)
-                old[index[~recent]] = True
-                stale = known[old & (known >= 0)]
-                since[stale] = np.maximum(since[stale], keep_from)
-                index, time, value = index[recent], time[recent], value[recent]
-            rows = known[index]
-            keep = (rows >= 0) & (time >= since[rows])
-            if not keep.all():
-                rows, time, value = rows[keep], time[keep], value[keep]
-            if len(rows):
-                self._write(*in_order(rows, time, value))
+            if self._appends.first_page is not self._rows.first_page:
+                self._appends = Writer(self._pages, self._rows)  # the rows grew, and moved
+            rest = self._appends.append(known, columns, keep_from)
+            if len(rest):
+                self._write_any(known, rest, keep_from)
             self._shrink(now_ms)
 
     def read(
@@ -225,6 +218,23 @@ class Window:
         while self._known > _MOST_KNOWN:
             self._known -= len(self._found.popitem(last=False)[1].keys)
         return rows, whole
+
+    def _write_any(self, known: Int64s, columns: SampleColumns, keep_from: int) -> None:
+        """Samples of any age and order; ``known``: the rows of their series, -1 for none."""
+        index, time, value, since = columns.index, columns.time, columns.value, self._rows.since
+        recent = time >= keep_from
+        if not recent.all():
+            old = np.zeros(len(known), np.bool_)
+            old[index[~recent]] = True
+            stale = known[old & (known >= 0)]
+            since[stale] = np.maximum(since[stale], keep_from)
+            index, time, value = index[recent], time[recent], value[recent]
+        rows = known[index]
+        keep = (rows >= 0) & (time >= since[rows])
+        if not keep.all():
+            rows, time, value = rows[keep], time[keep], value[keep]
+        if len(rows):
+            self._write(*in_order(rows, time, value))
 
     def _write(self, rows: Int64s, time: Int64s, value: Float64s) -> None:
         """Samples in the order of (row, time), each pair once."""

@@ -1,0 +1,73 @@
+/* Adding samples to pages: what jobmeter.store.window.pages keeps. */
+#include "common.h"
+
+#define PAGE 64
+#define NO_PAGE (-1)
+
+/* As in window.c, but to be written, with the pages that were given back, and what is known of each row. */
+struct Places {
+    int32_t *distance;
+    double *value;
+    int64_t *base;
+    int32_t *next;
+    int32_t *filled;
+    const int32_t *free;
+    int32_t *first_page;
+    int32_t *last_page;
+    int64_t *last;
+    const int64_t *since;
+};
+
+/* How many pages were given back, which is the first that was never used, and how many there are. */
+struct Stock {
+    int64_t returned, fresh, size;
+};
+
+static int32_t take(const struct Places *to, struct Stock *stock) {
+    int32_t page;
+    if (stock->returned > 0) page = to->free[--stock->returned];
+    else if (stock->fresh < stock->size) page = (int32_t)stock->fresh++;
+    else return NO_PAGE;
+    to->next[page] = NO_PAGE;
+    to->filled[page] = 0;
+    return page;
+}
+
+/* The page in which the next sample of a row belongs; NO_PAGE where that takes more than this. */
+static inline int32_t page_for(const struct Places *to, struct Stock *stock, int64_t row, int64_t time) {
+    int32_t page = to->last_page[row];
+    if (page >= 0 && time - to->base[page] > INT32_MAX) return NO_PAGE;
+    if (page >= 0 && to->filled[page] < PAGE) return page;
+    int32_t following = take(to, stock);
+    if (following < 0) return NO_PAGE;
+    to->base[following] = time;
+    if (page >= 0) to->next[page] = following;
+    else to->first_page[row] = following;
+    to->last_page[row] = following;
+    return following;
+}
+
+/* rows: by index, the row of a series, below 0 where it has none. Samples of no row, and those before its since, are
+   passed over. left gets the positions of those that do not follow all others of their row, are before keep_from, or
+   find no room; gives how many these are. */
+EXPORTED int64_t jobmeter_window_append(
+    const struct Places *to, struct Stock *stock, const int64_t *rows, const uint32_t *index, const int64_t *time,
+    const double *value, int64_t count, int64_t keep_from, int64_t *left) {
+    int64_t over = 0;
+    for (int64_t at = 0; at < count; at++) {
+        int64_t row = rows[index[at]], when = time[at];
+        if (row < 0) continue;
+        if (when >= keep_from && when < to->since[row]) continue;
+        int32_t page = NO_PAGE;
+        if (when >= keep_from && when > to->last[row]) page = page_for(to, stock, row, when);
+        if (page < 0) {
+            left[over++] = at;
+            continue;
+        }
+        int64_t cell = (int64_t)page * PAGE + to->filled[page]++;
+        to->distance[cell] = (int32_t)(when - to->base[page]);
+        to->value[cell] = value[at];
+        to->last[row] = when;
+    }
+    return over;
+}

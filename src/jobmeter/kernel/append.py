@@ -1,0 +1,45 @@
+"""Adding samples to pages (``append.c``): those that follow all others of their series, which nearly all do."""
+
+import ctypes
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jobmeter.kernel.bind import PLACE, SIZE, bind
+from jobmeter.kernel.library import pointer
+
+Int64s = NDArray[np.int64]
+Places = ctypes.Array[ctypes.c_void_p]
+"""``struct Places`` of the library: where its arrays lie."""
+
+_APPEND = bind("jobmeter_window_append", [PLACE] * 6 + [SIZE] * 2 + [PLACE], SIZE)
+AVAILABLE = _APPEND is not None
+
+
+def places_of(arrays: Sequence[NDArray[np.generic]]) -> Places:
+    """The arrays as the library takes them, in its order. They must outlive it, and none of them may be moved."""
+    return (ctypes.c_void_p * len(arrays))(*(array.ctypes.data for array in arrays))
+
+
+def append(
+    places: Places,
+    stock: Int64s,
+    rows: Int64s,
+    columns: tuple[NDArray[np.uint32], Int64s, NDArray[np.float64]],
+    keep_from: int,
+) -> Int64s:
+    """Add the samples of ``columns`` (index, time, value) to their rows; ``rows`` int64[k] by index, -1 for none.
+
+    Samples of no row, and those from before which a row does not vouch, are passed over. Gives the positions of those
+    that are left over: before ``keep_from``, no newer than the last of their row, or without room. ``stock`` int64[3]
+    moves on: pages given back, the first one never used, all.
+    """
+    assert _APPEND is not None  # noqa: S101 - callers look at AVAILABLE
+    index, time, value = map(np.ascontiguousarray, columns)
+    left = np.empty(len(time), np.int64)
+    count = _APPEND(
+        places, pointer(stock), pointer(rows), pointer(index), pointer(time), pointer(value), len(time), keep_from,
+        pointer(left),
+    )  # fmt: skip
+    return left[:count]

@@ -1,0 +1,49 @@
+"""Adding to the window in one pass, against the way that looks at everything in arrays."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobmeter.kernel import append as kernel
+from jobmeter.model.batch import SampleColumns, SeriesKeys
+from jobmeter.model.time import TimeRange
+from jobmeter.store.window.window import Window
+
+SERIES = 4
+KEYS = SeriesKeys(np.zeros(SERIES, np.uint64), np.arange(1, SERIES + 1, dtype=np.uint64))
+BEGIN = 2**41
+LENGTH = 2**33
+TIMES = st.one_of(st.integers(0, 300), st.sampled_from([-LENGTH - 5, -7, 2**31 + 1, 2**32 + 3]))
+WRITES = st.lists(st.lists(st.tuples(st.integers(0, SERIES - 1), TIMES), min_size=1, max_size=150), max_size=6)
+
+pytestmark = pytest.mark.skipif(not kernel.AVAILABLE, reason="there is no compiled kernel")
+
+
+def window_after(writes, bound, adopted):
+    window = Window(LENGTH, bound)
+    some = SeriesKeys(KEYS.job[:adopted], KEYS.series[:adopted])
+    window.adopt(some, SampleColumns.empty(), BEGIN - LENGTH)
+    for turn, write in enumerate(writes):
+        index = np.array([at for at, _ in write], np.uint32)
+        time = np.array([BEGIN + at for _, at in write], np.int64)
+        window.write(KEYS, SampleColumns(index, time, np.arange(len(write)) + 1000.0 * turn), BEGIN)
+    return window
+
+
+@given(WRITES, st.sampled_from([2**20, 6_000]), st.integers(0, SERIES))
+def test_one_pass_and_arrays_keep_the_same(writes, bound, adopted):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernel, "AVAILABLE", False)
+        slow = window_after(writes, bound, adopted)
+    quick = window_after(writes, bound, adopted)
+    assert quick.missing(KEYS).tolist() == slow.missing(KEYS).tolist()
+    for at in range(SERIES):
+        own = SeriesKeys(KEYS.job[at : at + 1], KEYS.series[at : at + 1])
+        assert quick.written(own) == slow.written(own)
+        for start in (BEGIN - LENGTH, BEGIN - 7, BEGIN, BEGIN + 100):
+            found, expected = (one.read(own, TimeRange(start, BEGIN + 2**34)) for one in (quick, slow))
+            assert (found is None) == (expected is None)
+            if found is not None and expected is not None:
+                assert found.time.tolist() == expected.time.tolist()
+                assert found.value.tolist() == expected.value.tolist()
