@@ -46,14 +46,14 @@ class GroupCommit(Generic[T]):
     ``keep`` is called in that thread with what arrived; when it fails, all its senders fail. ``measure`` gives the
     memory (bytes) and the rows of something. ``queue_bytes`` bounds what may wait (a request that finds the queue empty
     is always taken), ``group_rows`` what one call may hold. ``idle`` is called when nothing came for a second, and at
-    the end. ``what`` names it in messages.
+    the end, and again while it says that there is more to do. ``what`` names it in messages.
     """
 
     def __init__(
         self,
         keep: Callable[[Sequence[T], Retention], None],
         measure: Callable[[T], tuple[int, int]],
-        idle: Callable[[], None],
+        idle: Callable[[], bool],
         *,
         what: str,
         queue_bytes: int,
@@ -169,7 +169,8 @@ class GroupCommit(Generic[T]):
 
     def _rest(self) -> None:
         try:
-            self._idle()
+            while self._idle() and (self._closed or not self._waiting):
+                pass
         except JobmeterError as error:
             _LOG.warning("what the registry was to hear waits: %s", error.message)
 
@@ -211,7 +212,7 @@ class Committer(GroupCommit[SampleBatch]):
         self,
         store: Store,
         kept: Callable[[Sequence[SampleBatch]], None],
-        idle: Callable[[], None],
+        idle: Callable[[], bool],
         *,
         queue_bytes: int = 256 * 2**20,
         group_rows: int = 2_000_000,
@@ -251,5 +252,6 @@ def _of_lines(lines: Sequence[LogLine]) -> tuple[int, int]:
     return sum(len(line.text) + _LINE_BYTES for line in lines), len(lines)
 
 
-def _nothing() -> None:
+def _nothing() -> bool:
     """There is nothing to do while nothing comes."""
+    return False

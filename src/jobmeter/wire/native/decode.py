@@ -20,7 +20,7 @@ from jobmeter.model.batch import SampleBatch
 from jobmeter.model.log import LogLine
 from jobmeter.model.record import Records, decode_records
 from jobmeter.model.roster import listed
-from jobmeter.model.series import DEFAULT_PROJECT, MAX_LABELS, Series, check_series
+from jobmeter.model.series import DEFAULT_PROJECT, MAX_LABELS, Series, at_place, check_series
 from jobmeter.settings import Limits
 from jobmeter.wire.native.logs import decode_lines
 from jobmeter.wire.native.sections import SECTIONS, Section
@@ -39,6 +39,8 @@ _SHORT = struct.Struct("<H")
 _FIELDS = 8  # metric, project, cluster, node, device, job, replica, attempt
 _MAX_DESCRIPTOR = 64 * 1024
 _CACHED_SERIES = 262_144
+_CACHED_METRICS, _CACHED_PLACES = 4_096, 65_536
+_ANY_METRIC = _SHORT.pack(1) + b"m"
 _MOMENT = 256 * 1024
 """Bytes of a frame that are unpacked in a moment."""
 
@@ -238,6 +240,26 @@ def _descriptors(payload: bytes, count: int, project: str) -> tuple[list[Series]
 @lru_cache(maxsize=_CACHED_SERIES)
 def descriptor(project: str, data: bytes) -> Series:
     """The series that a descriptor names; an empty project is ``project``. The same bytes are read once."""
+    end = _SHORT.size + int.from_bytes(data[: _SHORT.size], "little")
+    try:
+        # Many metrics are of one place: what follows the metric is read and checked once.
+        return at_place(_metric(data[_SHORT.size : end]), _place(project, data[end:]))
+    except (InvalidRequestError, UnicodeDecodeError):
+        return _series(project, data)  # which says what is wrong with the whole
+
+
+@lru_cache(maxsize=_CACHED_METRICS)
+def _metric(text: bytes) -> str:
+    return check_series(Series(text.decode())).metric
+
+
+@lru_cache(maxsize=_CACHED_PLACES)
+def _place(project: str, rest: bytes) -> Series:
+    """The series of some metric whose descriptor goes on like that."""
+    return _series(project, _ANY_METRIC + rest)
+
+
+def _series(project: str, data: bytes) -> Series:
     texts = _texts(data)
     if len(texts) < _FIELDS or len(texts) % 2 or len(texts) > _FIELDS + 2 * MAX_LABELS:
         raise InvalidRequestError(
