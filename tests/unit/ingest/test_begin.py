@@ -115,7 +115,7 @@ def test_a_store_that_fails_fails_for_all_who_wait_and_the_next_is_kept(funnel, 
     funnel.frames(body(NOW - 9_000, 1.0), WRITER)
     store.failure = UnavailableError("the disk is full")
 
-    async def both() -> list[Receipt | BaseException]:
+    async def both():
         coming = [funnel.begin(body(NOW - n, 2.0), WRITER) for n in range(2)]
         return await asyncio.gather(*coming, return_exceptions=True)
 
@@ -136,7 +136,7 @@ def test_who_sends_again_and_again_together_is_kept_together(funnel, store):
 def test_who_went_away_does_not_keep_the_others_from_their_answer(funnel, store):
     funnel.frames(body(NOW - 9_000, 0.0), WRITER)
 
-    async def one_leaves() -> Receipt:
+    async def one_leaves():
         leaving, staying = (asyncio.ensure_future(funnel.begin(body(NOW - n, 1.0), WRITER)) for n in range(2))
         await asyncio.sleep(0)
         leaving.cancel()
