@@ -124,6 +124,11 @@ class FakeRegistry:
         else:
             self.retentions[project] = retention
 
+    def take_lease(self, name: str, owner: str, now_ms: int, until_ms: int) -> bool:
+        return True
+
+    def give_back_lease(self, name: str, owner: str) -> None: ...
+
     def add_key(self, key: StoredKey) -> None: ...
 
     def keys(self, projects: frozenset[str] | None = None) -> list[StoredKey]:

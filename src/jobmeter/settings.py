@@ -80,17 +80,20 @@ class Settings:
     otlp_grpc_port: int | None = None
     """Port for OpenTelemetry's metrics over gRPC, 0 for any free one (--otlp-grpc-port, JOBMETER_OTLP_GRPC_PORT); by
     default there is none. With TLS where ``tls_cert`` is set."""
-    window_seconds: int = 7_200
-    """How far back the newest samples are kept in memory, 0 for not at all (JOBMETER_WINDOW_SECONDS)."""
+    window_seconds: int | None = None
+    """How far back the newest samples are kept in memory, 0 for not at all (JOBMETER_WINDOW_SECONDS); by default 7,200
+    with the embedded engine, and not at all with an engine that other servers may write to: what they write would be
+    missing in this one's answers."""
     window_bytes: int = 2 * 2**30
     """Memory that they may take; when it is not enough the window shrinks (JOBMETER_WINDOW_BYTES)."""
     rate_limits: str = ""
     """Calls a second of one key, by operation: ``GetJobMetrics=50:100,*=200`` is 50 a second, 100 of them at once,
     and 200 of every other one (JOBMETER_RATE_LIMITS); by default none is limited."""
     query_budgets: str = ""
-    """What each key may ask: ``rows=2000000000,seconds=600,concurrent=12,exports=2`` is so many stored rows and seconds
+    """What each key may ask: ``rows=2000000000,seconds=600,concurrent=4,exports=2`` is so many stored rows and seconds
     of work a minute, and so many questions and raw exports at one time (JOBMETER_QUERY_BUDGETS); by default rows and
-    seconds are not limited, and it is 12 questions and 2 exports."""
+    seconds are not limited, and it is 4 questions and 2 exports. A question may hold one of the engine's 8
+    connections."""
     retention: Retention = field(default_factory=Retention)
     """Days to keep raw samples, minutes, hours (JOBMETER_RETENTION_RAW_DAYS, _MINUTE_DAYS, _HOUR_DAYS)."""
     limits: Limits = field(default_factory=Limits)

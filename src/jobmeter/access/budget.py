@@ -19,11 +19,15 @@ _MINUTE = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What one key may ask: ``rows`` and ``seconds`` a minute, 0 without a limit; the others at one time."""
+    """What one key may ask: ``rows`` and ``seconds`` a minute, 0 without a limit; the others at one time.
+
+    Half of the connections that the store has for reading are ``concurrent`` by default: a question holds one of them
+    at a time, so whatever one key asks, as many are left to the others.
+    """
 
     rows: int = 0
     seconds: int = 0
-    concurrent: int = 12
+    concurrent: int = 4
     exports: int = 2
 
 
@@ -68,7 +72,7 @@ class Allowance:
 
 
 def parse_budget(text: str) -> Budget:
-    """A budget from ``rows=2000000000,seconds=600,concurrent=12,exports=2``, every part of which may be left out.
+    """A budget from ``rows=2000000000,seconds=600,concurrent=4,exports=2``, every part of which may be left out.
 
     Raises ConfigurationError.
     """
@@ -77,7 +81,7 @@ def parse_budget(text: str) -> Budget:
         name, _, number = (piece.strip() for piece in part.partition("="))
         if name not in Budget.__dataclass_fields__ or name in values or not _whole(number):
             raise ConfigurationError(
-                f"query budget {part.strip()[:64]!r} is not like rows=2000000000, seconds=600, concurrent=12"
+                f"query budget {part.strip()[:64]!r} is not like rows=2000000000, seconds=600, concurrent=4"
             )
         values[name] = int(number)
     return Budget(**values)

@@ -1,32 +1,6 @@
 /* Times and values as the JSON text [[time,value],[time,value]], a list for each line. */
 #include "common.h"
-
-#include <string.h>
-
-static const char PAIRS[] =
-    "00010203040506070809101112131415161718192021222324252627282930313233343536373839404142434445464748495051525354555657"
-    "585960616263646566676869707172737475767778798081828384858687888990919293949596979899";
-
-static char *put_number(char *out, int64_t number) {
-    char digits[20];
-    int first = 20;
-    uint64_t rest = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
-    while (rest >= 100) {
-        uint64_t pair = rest % 100;
-        rest /= 100;
-        first -= 2;
-        memcpy(digits + first, PAIRS + 2 * pair, 2);
-    }
-    if (rest >= 10) {
-        first -= 2;
-        memcpy(digits + first, PAIRS + 2 * rest, 2);
-    } else {
-        digits[--first] = (char)('0' + rest);
-    }
-    if (number < 0) *out++ = '-';
-    memcpy(out, digits + first, (size_t)(20 - first));
-    return out + (20 - first);
-}
+#include "digits.h"
 
 /* values is the JSON list of all values, without spaces; the points of line n are those from bounds[n] to bounds[n + 1].
    ends gets where the text of each line ends in out. Gives the length of the text; -1 when values are not so many, or

@@ -2,8 +2,8 @@
 
 A dashboard that several people look at, or that asks more often than samples come, asks the same thing again. Whether
 an answer still holds is known exactly: nobody wrote to its series (``Store.written``), and the registry and the store
-say the same of the job and its series (its ``Layout`` is the very same). Series are counted while the hot window has
-them, up to a day after their last sample: so long at most may an answer outlive samples whose time is over.
+say the same of the job and its series (its ``Layout`` is the very same). Samples whose time is over go without a write:
+an answer holds to the end of the hour in which it was made, and outlives them by no more than that.
 """
 
 import threading
@@ -20,15 +20,20 @@ _LARGEST = 2 * 2**20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Witness:
-    """What an answer was made from: a layout, the limits of the job, and the last write to its series."""
+    """What an answer was made from: a layout, the limits of the job, and the last write to its series.
+
+    ``hour``: in which hour since the epoch that was so.
+    """
 
     layout: Layout
     limits: dict[str, float]
     written: int
+    hour: int
 
     def agrees(self, other: "Witness") -> bool:
         """True when the same would be answered."""
-        return self.layout is other.layout and self.written == other.written and self.limits == other.limits
+        same_time = self.written == other.written and self.hour == other.hour
+        return same_time and self.layout is other.layout and self.limits == other.limits
 
 
 class Answers:

@@ -12,6 +12,7 @@ from jobmeter.errors import LimitExceededError, NotAtOnceError
 from jobmeter.model.event import EventFilter, EventPage
 from jobmeter.model.job import Job, JobFilter, JobPage, JobSize, Node, Project, ProjectsQuestion, SizesQuestion
 from jobmeter.model.log import LogLine, LogPage
+from jobmeter.model.order import natural
 from jobmeter.model.question import Asks
 from jobmeter.model.series import job_key
 from jobmeter.model.time import MAX_TIME_MS, SECOND, Clock, TimeRange
@@ -23,7 +24,6 @@ from jobmeter.query.group import CapacityQuestion, GroupNodesQuestion, GroupQues
 from jobmeter.query.groups import Groups
 from jobmeter.query.latest import WINDOW_MS, LatestValue, newest, values
 from jobmeter.query.layout import Layouts
-from jobmeter.query.lines import natural
 from jobmeter.query.logs import pages, selector_of
 from jobmeter.query.measure import Kept, Measurements
 from jobmeter.query.plan import check_by, metrics_of, sources

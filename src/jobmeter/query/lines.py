@@ -1,6 +1,5 @@
 """Which members share a line of the answer, and what the line is called."""
 
-import re
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -9,10 +8,9 @@ import numpy as np
 from jobmeter.model.batch import Int64s
 from jobmeter.model.catalog import Kind, Metric
 from jobmeter.model.job import JobView
+from jobmeter.model.order import natural
 from jobmeter.query.request import By, Statistic
 from jobmeter.query.shape import Member, Shape
-
-_DIGITS = re.compile(r"(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +67,6 @@ def unit_of(metric: Metric, statistic: Statistic) -> str:
 
 
 @lru_cache(maxsize=65_536)
-def natural(name: str) -> tuple[tuple[int, int, str], ...]:
-    """A key that sorts numbers in names by their value: ``worker-2`` before ``worker-10``."""
-    parts = _DIGITS.split(name)
-    return tuple((0, int(part), part) if part.isdecimal() else (1, 0, part) for part in parts if part)
-
-
 def sort_key(head: Head) -> tuple[object, ...]:
     """By replica, node and device, each in natural order."""
     return natural(head.replica), natural(head.node), natural(head.device)

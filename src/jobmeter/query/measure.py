@@ -14,7 +14,7 @@ from jobmeter.errors import LimitExceededError, NotAtOnceError
 from jobmeter.model.batch import Float64s, Int64s
 from jobmeter.model.catalog import Metric
 from jobmeter.model.job import JobView, Node
-from jobmeter.model.time import Clock, TimeRange
+from jobmeter.model.time import HOUR, Clock, TimeRange
 from jobmeter.query import gather
 from jobmeter.query.answers import Answers, Witness
 from jobmeter.query.closed import ClosedBuckets
@@ -182,7 +182,9 @@ class Measurements:
         """What tells whether an answer still holds; None where that cannot be told. Taken before the answer is made."""
         keys = asked.layout.shape.keys if asked.layout.lasting else None
         written = None if keys is None or not isinstance(query.subject, JobRef) else self._store.written(keys)
-        return None if written is None else Witness(asked.layout, asked.limits, written)
+        if written is None:
+            return None
+        return Witness(asked.layout, asked.limits, written, self._clock.now_ms() // HOUR)
 
     def _tables(self, query: MetricQuery, metrics: Sequence[Metric], asked: Asked, meter: Meter) -> Tables:
         """The values of each metric by line; those of hours that are over are kept."""

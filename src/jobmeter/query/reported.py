@@ -8,10 +8,10 @@ import numpy as np
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.batch import Float64s, Int64s, SampleColumns, SeriesKeys
 from jobmeter.model.job import Job
+from jobmeter.model.order import natural
 from jobmeter.model.question import Asks
 from jobmeter.model.series import Series, job_key
 from jobmeter.model.time import SECOND, Clock, TimeRange
-from jobmeter.query.lines import natural
 from jobmeter.query.request import JobRef
 from jobmeter.query.source import Meter
 from jobmeter.settings import Limits

@@ -13,11 +13,11 @@ import numpy as np
 from jobmeter.model.batch import Float64s, Int64s
 from jobmeter.model.catalog import CATALOG
 from jobmeter.model.job import Job, JobState, JobView, Replica
+from jobmeter.model.order import natural
 from jobmeter.model.time import MINUTE, TimeRange
 from jobmeter.query.frame import Frame
 from jobmeter.query.gather import owner_of
 from jobmeter.query.group import Amounts, Usage
-from jobmeter.query.lines import natural
 from jobmeter.query.request import Statistic
 from jobmeter.query.table import lines_of
 

@@ -140,6 +140,14 @@ class Registry(Protocol):
         """Give a project a setting of its own, or take it back."""
         ...
 
+    def take_lease(self, name: str, owner: str, now_ms: int, until_ms: int) -> bool:
+        """Take a lease until a time, or keep it for longer; False while another owner has it."""
+        ...
+
+    def give_back_lease(self, name: str, owner: str) -> None:
+        """Let go of a lease; nothing happens where another owner has it."""
+        ...
+
     def add_key(self, key: StoredKey) -> None:
         """Keep a new key."""
         ...

@@ -7,8 +7,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from jobmeter.model.job import JobView
+from jobmeter.model.order import natural
 from jobmeter.model.time import TimeRange
-from jobmeter.registry.jobs import natural
 from jobmeter.registry.rows import ALIVE_MS, allocation_of, job_of, replica_of
 from jobmeter.registry.schema import SAMPLED, allocations, jobs, projects, replicas
 from jobmeter.registry.statements import chunks

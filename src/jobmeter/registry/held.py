@@ -14,8 +14,8 @@ from jobmeter.model.job import AllocationSource
 from jobmeter.registry.base import Observation
 from jobmeter.registry.intervals import GAP_MS, Change, DeviceKey, Interval
 
-MOST = 200_000
-"""Most devices that are remembered, and most replicas."""
+MOST = 400_000
+"""Most devices and replicas that are remembered; when there are more all are forgotten."""
 
 JobKey = tuple[str, str]
 _Device = tuple[str, str, str]
@@ -86,28 +86,32 @@ class Held:
         if not self._alone:
             return
         with self._lock:
-            self._count += len(learned.running) + len(learned.ends)
-            if self._count > 4 * MOST:
-                self._intervals.clear()
-                self._running.clear()
-                self._count = 0
             for (job, device), interval in learned.ends.items():
-                self._intervals.setdefault(job, {})[device] = interval
+                own = self._intervals.setdefault(job, {})
+                self._count += device not in own
+                own[device] = interval
             for job, replica in learned.running:
-                self._running.setdefault(job, set()).add(replica)
+                members = self._running.setdefault(job, set())
+                self._count += replica not in members
+                members.add(replica)
+            if self._count > MOST:
+                self._clear()
 
     def forget(self, jobs: Iterable[JobKey]) -> None:
         """Those jobs were written otherwise, or deleted."""
         with self._lock:
             for job in jobs:
-                self._intervals.pop(job, None)
-                self._running.pop(job, None)
+                self._count -= len(self._intervals.pop(job, ())) + len(self._running.pop(job, ()))
 
     def clear(self) -> None:
         """Forget everything."""
         with self._lock:
-            self._intervals.clear()
-            self._running.clear()
+            self._clear()
+
+    def _clear(self) -> None:
+        self._intervals.clear()
+        self._running.clear()
+        self._count = 0
 
     def _written(self, connection: sa.Connection, moved: dict[tuple[JobKey, _Device], Interval]) -> bool:
         """Write longer intervals; False where a row was not there any more, as it was remembered."""

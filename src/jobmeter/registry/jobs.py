@@ -1,12 +1,12 @@
 """Read one job, with or without what belongs to it, and forget it."""
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
 from jobmeter.model.job import Allocation, Job, JobView
+from jobmeter.model.order import natural
 from jobmeter.registry.events import forget_events
 from jobmeter.registry.rows import allocation_of, job_of, replica_of
 from jobmeter.registry.schema import allocations, jobs, replicas
@@ -45,12 +45,6 @@ def _view(connection: sa.Connection, head: Job, now_ms: int) -> JobView:
     members = [replica_of(row, head, now_ms) for row in connection.execute(_parts(replicas, head))]
     members.sort(key=lambda member: (natural(member.name), member.attempt))
     return JobView(job=head, replicas=members, allocations=job_allocations(connection, head))
-
-
-def natural(name: str) -> list[tuple[int, int, str]]:
-    """A key that sorts ``worker-2`` before ``worker-10``."""
-    pieces = re.findall(r"[0-9]+|[^0-9]+", name)
-    return [(0, int(piece), piece) if piece[0] in "0123456789" else (1, 0, piece) for piece in pieces]
 
 
 def _parts(table: sa.Table, head: Job) -> sa.Select[Any]:

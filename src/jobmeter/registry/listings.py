@@ -1,5 +1,6 @@
 """Who answers a listing: the columns in memory where there are many jobs, else the database."""
 
+import itertools
 import threading
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 LARGE = 10_000
 """So many jobs have columns in memory, about 250 bytes each; the database lists fewer fast enough."""
+LOOK_EVERY = 1_000
+"""At one listing or write of so many it is looked whether there are that many by now."""
 
 
 class Listings:
@@ -26,7 +29,7 @@ class Listings:
         """Nothing is read before the first listing or write: who manages keys needs no columns."""
         self._database = database
         self._lock = threading.Lock()
-        self._looked = False
+        self._calls = itertools.count()
         self._closed = False
         self._keeper: Keeper | None = None
 
@@ -44,7 +47,7 @@ class Listings:
                 return page
         with self._database.read() as connection:
             page = listing.list_jobs(connection, question, now_ms)
-            if self._keeper is None and (not self._looked or page.total >= LARGE):
+            if self._keeper is None and (page.total >= LARGE or self._due()):
                 self._look(connection)
         return page
 
@@ -63,7 +66,7 @@ class Listings:
         """Jobs were written."""
         if self._keeper is not None:
             self._keeper.written()
-        elif not self._looked:
+        elif self._due():
             with self._database.read() as connection:
                 self._look(connection)
 
@@ -74,9 +77,11 @@ class Listings:
         if self._keeper is not None:
             self._keeper.close()
 
+    def _due(self) -> bool:
+        return next(self._calls) % LOOK_EVERY == 0
+
     def _look(self, connection: sa.Connection) -> None:
         many = connection.execute(sa.select(sa.literal(1)).select_from(jobs).limit(1).offset(LARGE)).first()
-        self._looked = True
         if many is None:
             return
         # NumPy is for those who have many jobs.

@@ -8,9 +8,9 @@ from alembic.runtime.migration import MigrationContext
 from jobmeter.errors import ConfigurationError
 from jobmeter.registry.database import POSTGRESQL, Database
 
-HEAD = "0003"
+HEAD = "0004"
 """The newest migration."""
-KNOWN = frozenset({"0001", "0002", HEAD})
+KNOWN = frozenset({"0001", "0002", "0003", HEAD})
 """Every migration of this program."""
 _LOCK = 0x6A6F626D
 """The number of PostgreSQL's advisory lock that migrations hold."""

@@ -226,5 +226,14 @@ keys = Table(
 Index("keys_token", keys.c.token_hash, unique=True)
 Index("keys_access_key", keys.c.access_key_id, unique=True)
 
+# Who does alone what of several servers one may do at a time, until when; in no backup.
+leases = Table(
+    "leases",
+    metadata,
+    Column("name", text, primary_key=True),
+    Column("owner", text, nullable=False),
+    Column("until", BigInteger, nullable=False),
+)
+
 TABLES = (projects, jobs, replicas, allocations, nodes, events, keys)
 """Every table that a backup holds, those that others point at first."""

@@ -11,7 +11,7 @@ from jobmeter.model.job import Allocation, Job, JobFilter, JobPage, JobSize, Job
 from jobmeter.model.record import Records
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import DAY, SECOND, TimeRange
-from jobmeter.registry import backup, changes, events, jobs, keys, nodes, observe, projects, schema, sizes
+from jobmeter.registry import backup, changes, events, jobs, keys, leases, nodes, observe, projects, schema, sizes
 from jobmeter.registry import records as recording
 from jobmeter.registry import rows as rows_
 from jobmeter.registry.base import Observation, Registry, StoredKey
@@ -179,6 +179,16 @@ class SqlRegistry(Registry):
         with self._database.write() as connection:
             nodes.set_project_retention(connection, project, retention)
         self._retentions.written([project])
+
+    def take_lease(self, name: str, owner: str, now_ms: int, until_ms: int) -> bool:
+        """See ``Registry.take_lease``."""
+        with self._database.write() as connection:
+            return leases.take(connection, name, owner, now_ms, until_ms)
+
+    def give_back_lease(self, name: str, owner: str) -> None:
+        """See ``Registry.give_back_lease``."""
+        with self._database.write() as connection:
+            leases.give_back(connection, name, owner)
 
     def add_key(self, key: StoredKey) -> None:
         """See ``Registry.add_key``."""

@@ -18,7 +18,7 @@ from jobmeter.model.time import SECOND, Clock, SystemClock
 from jobmeter.query.execute import Executor
 from jobmeter.registry.base import Registry
 from jobmeter.registry.open import open_registry
-from jobmeter.server.background import Background, Filling, Pruning, RollUps, Work
+from jobmeter.server.background import Background, Filling, Leased, Pruning, RollUps, Work
 from jobmeter.server.dialect_door import DialectDoor
 from jobmeter.server.edge import Door, Edge
 from jobmeter.server.exchange import AsgiScope, Receive, Send
@@ -30,7 +30,7 @@ from jobmeter.server.turns import Seats, Turns
 from jobmeter.server.work import Lane
 from jobmeter.settings import Settings
 from jobmeter.store.base import Store, StoreStatistics
-from jobmeter.store.registry import open_store
+from jobmeter.store.registry import is_shared, open_store
 from jobmeter.store.window.store import WindowedStore
 
 _log = logging.getLogger("jobmeter.server")
@@ -38,6 +38,7 @@ _log = logging.getLogger("jobmeter.server")
 READ_THREADS, WRITE_THREADS, CONTROL_THREADS = 16, 16, 4
 WAITING = 512
 NONCES, AUDIT = "nonces", "audit.log"
+WINDOW_SECONDS = 7_200
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +82,18 @@ def build(settings: Settings, clock: Clock | None = None) -> Application:
         opened.callback(registry.close)
         store = _windowed(open_store(settings.store_dsn, clock), settings, clock)
         opened.callback(store.close)
-        application = assemble(settings, clock, registry, store)
+        application = assemble(settings, clock, registry, store, shared=is_shared(settings.store_dsn))
         opened.pop_all()
     return application
 
 
-def assemble(settings: Settings, clock: Clock, registry: Registry, store: Store) -> Application:
-    """The application on a store and a registry that are open already; ``Application.close`` closes them."""
+def assemble(
+    settings: Settings, clock: Clock, registry: Registry, store: Store, *, shared: bool = False
+) -> Application:
+    """The application on a store and a registry that are open already; ``Application.close`` closes them.
+
+    ``shared``: other servers may work on the same ones.
+    """
     budget = parse_budget(settings.query_budgets)
     vault = Vault.load(settings)
     telemetry = Telemetry(clock)
@@ -123,7 +129,8 @@ def assemble(settings: Settings, clock: Clock, registry: Registry, store: Store)
         *(DialectDoor(dialect, services) for dialect in dialects()),
         RootDoor(services, dialects()),
     ]
-    works: list[Work] = [RollUps(store, clock, telemetry), Pruning(registry, clock)]
+    rolling = RollUps(store, clock, telemetry)
+    works: list[Work] = [Leased(rolling, registry, clock) if shared else rolling, Pruning(registry, clock)]
     if isinstance(store, WindowedStore):
         works.append(Filling(store, clock))
     background = [Background(work, telemetry) for work in works]
@@ -132,9 +139,22 @@ def assemble(settings: Settings, clock: Clock, registry: Registry, store: Store)
 
 def _windowed(engine: Store, settings: Settings, clock: Clock) -> Store:
     """The engine with a hot window in front, unless there is to be none."""
-    if not settings.window_seconds:
+    seconds, shared = settings.window_seconds, is_shared(settings.store_dsn)
+    if seconds is None:
+        seconds = 0 if shared else WINDOW_SECONDS
+        if shared:
+            _log.info(
+                "the newest samples are not kept in memory, as other servers may write to the same engine; "
+                "if none does, JOBMETER_WINDOW_SECONDS=%d makes questions about them quick",
+                WINDOW_SECONDS,
+            )
+    elif seconds and shared:
+        _log.warning(
+            "the newest samples are kept in memory: answers lack what another server writes to the same engine"
+        )
+    if not seconds:
         return engine
-    return WindowedStore(engine, clock, length_ms=settings.window_seconds * SECOND, bound=settings.window_bytes)
+    return WindowedStore(engine, clock, length_ms=seconds * SECOND, bound=settings.window_bytes)
 
 
 def _watch(services: Services) -> None:

@@ -1,11 +1,13 @@
 """What a server does without being asked: roll-ups, filling its memory, and deleting events that nothing keeps."""
 
 import logging
+import secrets
 import threading
+from contextlib import suppress
 from typing import Protocol
 
 from jobmeter.errors import JobmeterError
-from jobmeter.model.time import MINUTE, Clock
+from jobmeter.model.time import MINUTE, SECOND, Clock
 from jobmeter.registry.base import Registry
 from jobmeter.server.telemetry import Telemetry
 from jobmeter.store.base import Store
@@ -18,6 +20,8 @@ PRUNE_SECONDS = 6 * 3600.0
 FILLED_AT_ONCE = 256
 """Series that are read while writers wait."""
 _FILL_SECONDS, _RETRY_SECONDS, _FILLED_SECONDS = 0.01, 10.0, 3_600.0
+LEASE_MS = 5 * MINUTE
+"""How long a server that died keeps others from its work: longer than clocks of servers differ."""
 SETTLE_MS = 15 * MINUTE
 """An hour is rolled up when it has been over for this long: most late samples have come by then."""
 
@@ -87,6 +91,69 @@ class RollUps:
         """Roll up what is due."""
         until_ms = self._clock.now_ms() - SETTLE_MS
         self._telemetry.rolled(self._store.roll_up(until_ms), until_ms)
+
+
+class Leases(Protocol):
+    """Where servers on one registry tell each other who is at it; see ``Registry``."""
+
+    def take_lease(self, name: str, owner: str, now_ms: int, until_ms: int) -> bool:
+        """See ``Registry.take_lease``."""
+        ...
+
+    def give_back_lease(self, name: str, owner: str) -> None:
+        """See ``Registry.give_back_lease``."""
+        ...
+
+
+class Leased:
+    """See ``Work``: one that of several servers on one registry only one does at a time.
+
+    Whoever begins a round takes a lease, which it renews until the round is over. A server that dies holds it for
+    ``LEASE_MS`` at most, by the clocks of the others. A server that cannot reach the registry for as long as that may
+    still be at work while another one begins.
+    """
+
+    def __init__(self, work: Work, leases: Leases, clock: Clock, length_ms: int = LEASE_MS) -> None:
+        self.name = work.name
+        self._work = work
+        self._leases = leases
+        self._clock = clock
+        self._length_ms = length_ms
+        self._owner = secrets.token_hex(8)
+
+    @property
+    def interval(self) -> float:
+        """See ``Work.interval``."""
+        return self._work.interval
+
+    def round(self) -> None:
+        """Do it, unless another server is at it."""
+        if not self._take():
+            return
+        over = threading.Event()
+        renewing = threading.Thread(target=self._renew, args=(over,), name=f"jobmeter-{self.name}-lease", daemon=True)
+        renewing.start()
+        try:
+            self._work.round()
+        finally:
+            over.set()
+            renewing.join()
+            with suppress(JobmeterError):  # it ends by itself
+                self._leases.give_back_lease(self.name, self._owner)
+
+    def _take(self) -> bool:
+        now_ms = self._clock.now_ms()
+        return self._leases.take_lease(self.name, self._owner, now_ms, now_ms + self._length_ms)
+
+    def _renew(self, over: threading.Event) -> None:
+        while not over.wait(self._length_ms / SECOND / 4):
+            try:
+                held = self._take()
+            except JobmeterError as error:
+                _log.warning("the lease of %s was not renewed: %s", self.name, error.message)
+                continue
+            if not held:
+                _log.error("another server began with %s while this one is at it", self.name)
 
 
 class Pruning:

@@ -22,6 +22,11 @@ def open_store(dsn: str, clock: Clock) -> Store:
     )
 
 
+def is_shared(dsn: str) -> bool:
+    """Whether other servers may use the same engine at the same time."""
+    return dsn.partition("://")[0] == "clickhousedb"
+
+
 def _clickhouse(dsn: str, clock: Clock) -> Store:
     from jobmeter.store.clickhouse import ClickHouseStore, parse_dsn
 

@@ -10,7 +10,7 @@ from jobmeter.query.request import By, JobRef, MetricQuery
 from jobmeter.query.shape import Shape
 
 LAYOUT = lay_out(Shape([]), By.JOB, Ranks.of(None), lasting=True)
-WITNESS = Witness(LAYOUT, {}, 7)
+WITNESS = Witness(LAYOUT, {}, 7, 1)
 
 
 def _query(start: int) -> MetricQuery:
@@ -26,15 +26,16 @@ def test_the_answer_that_was_not_asked_for_longest_goes_first():
     assert [answers.get(_query(start), WITNESS) is not None for start in range(4)] == [True, False, True, True]
 
 
-def test_a_write_another_layout_and_another_limit_each_end_an_answer():
+def test_a_write_another_layout_another_limit_and_another_hour_each_end_an_answer():
     answers = Answers()
     answers.put(_query(0), WITNESS, b"x", 1)
     others = (
         replace(WITNESS, written=8),
+        replace(WITNESS, hour=2),
         replace(WITNESS, limits={"cpu": 1.0}),
         replace(WITNESS, layout=lay_out(Shape([]), By.JOB, Ranks.of(None), lasting=True)),
     )
-    assert [answers.get(_query(0), other) for other in others] == [None, None, None]
+    assert [answers.get(_query(0), other) for other in others] == [None] * 4
     assert answers.get(_query(0), WITNESS) == (b"x", 1)
 
 

@@ -210,3 +210,34 @@ def test_memory_is_bounded(bound):
     assert executor.run(query, ALL).lines
     assert closed.bytes <= bound
     assert bool(closed.bytes) == bool(bound)
+
+
+def test_an_encoded_answer_outlives_samples_whose_time_is_over_by_an_hour_at_most():
+    """Nobody writes to a job that has ended: what the engine then lets go of is told by no write."""
+    engine, registry, clock = MemoryStore(), FakeRegistry(), SetClock()
+    registry.add_job(running_job())
+    store = WindowedStore(engine, clock, length_ms=8 * HOUR, bound=2**26)
+    executor = Executor(store, registry, clock, Limits())
+    series = _series("memory.usage", 0, 0)
+    store.append(batch_of({(series, START + at * MINUTE): float(at) for at in range(100)}), FOREVER)
+    span = TimeRange(START, START + 2 * HOUR)
+    query = MetricQuery(subject=JobRef("j1"), metrics=("memory.usage",), range=span, step_ms=HOUR, by=By.REPLICA)
+
+    made: list[bytes] = []
+
+    def encode(result: MetricResult) -> bytes:
+        made.append(_told(result))
+        return made[-1]
+
+    def ask() -> list[bytes]:
+        """Two answers; what is made for them is in ``made``."""
+        made.clear()
+        return [executor.encoded(query, ALL, encode) for _ in range(2)]
+
+    first = ask()
+    assert (first[0], len(made)) == (first[1], 1)
+    engine.delete_job(series.job_key)  # as the engine does it by itself, when their time is over
+    assert (ask(), len(made)) == (first, 0)
+    clock.time_ms += HOUR
+    ask()
+    assert len(made) == 1

@@ -280,3 +280,43 @@ def test_a_small_registry_keeps_no_columns(tmp_path: Path) -> None:
     assert not registry.ready
     assert "registry-columns" not in {thread.name for thread in threading.enumerate()}
     registry.close()
+
+
+def test_a_registry_that_grows_while_it_is_asked_for_little_gets_columns(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listings, "LARGE", 10)
+    monkeypatch.setattr(listings, "LOOK_EVERY", 3)
+    registry = SqlRegistry(Database(url), Retention())
+    few = JobFilter(conditions=(Condition("user", Operator.IN, ("nobody",)),))
+    registry.jobs(few, NOW)
+    for number in range(12):
+        registry.record("p", Records(jobs=[JobRecord(job_id=f"j{number}")]), NOW)
+    assert registry.jobs(few, NOW).total == 0
+    pause = threading.Event()
+    for _ in range(1000):
+        if registry.ready:
+            break
+        registry.jobs(few, NOW)
+        pause.wait(0.01)
+    assert registry.ready
+    assert registry.jobs(JobFilter(), NOW).total == 12
+    registry.close()
+
+
+def test_texts_that_no_job_has_any_more_are_forgotten(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listings, "LARGE", 0)
+    monkeypatch.setattr(table, "_SPARE", 5)
+    registry = SqlRegistry(Database(url), Retention())
+    registry.record("p", Records(jobs=[JobRecord(job_id="j")]), NOW)
+    settle(registry)
+    for number in range(60):
+        registry.record("p", Records(jobs=[JobRecord(job_id="j", user=f"user-{number}")]), NOW)
+        asked = JobFilter(users=frozenset({f"user-{number}"}))
+        assert registry.jobs(asked, NOW).total == 1
+    settle(registry)
+    assert registry._listings._keeper is not None
+    held = registry._listings._keeper._table
+    assert held is not None
+    assert len(held.texts["user"].values) < 30
+    registry.close()

@@ -18,6 +18,7 @@ from tests.frames import records
 from tests.serving import BASE, serving
 
 from jobmeter.errors import JobmeterError, UnavailableError
+from jobmeter.kernel import rows
 from jobmeter.model.batch import SampleColumns
 from jobmeter.model.series import Series
 from jobmeter.query.readings import Readings
@@ -322,6 +323,17 @@ def _which(row):
     labels = row["labels"] if isinstance(row["labels"], dict) else json.loads(row["labels"])
     assert labels == {"a": 'x"y,\\', "b": "é"}
     return 2
+
+
+@pytest.mark.skipif(not rows.AVAILABLE, reason="there is no compiled kernel")
+@given(_POINTS, st.data())
+def test_the_kernel_and_arrow_write_the_same_bytes(points, data):
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(points)), max_size=4)))
+    for form in (raw.csv, raw.json):
+        compiled = b"".join(form(_readings(points, cuts), "j").chunks)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(rows, "AVAILABLE", False)
+            assert b"".join(form(_readings(points, cuts), "j").chunks) == compiled
 
 
 @given(st.lists(st.integers(0, 30), max_size=12), st.integers(1, 10))

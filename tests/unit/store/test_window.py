@@ -1,5 +1,6 @@
 """The hot window keeps the store's contract: wide, tiny, and starved of memory."""
 
+import contextlib
 import random
 
 import numpy as np
@@ -114,6 +115,47 @@ def test_the_last_hour_does_not_ask_the_engine() -> None:
     assert engine.reads == 0
     assert len(read_all(store, [one], TimeRange(BEGIN, clock.now))) == 399
     assert engine.reads == 1
+
+
+@pytest.mark.parametrize("failing", [False, True])
+def test_a_series_that_is_looked_for_while_it_is_written_first_is_found_afterwards(*, failing: bool) -> None:
+    selector = Selector(jobs=(gauge("worker-0").job_key,))
+
+    class Asked(MemoryStore):
+        """Somebody asks for the job's series just before new ones can be seen."""
+
+        def append(self, *arguments, **named):
+            store.find(selector)
+            super().append(*arguments, **named)
+            if failing:
+                raise UnavailableError("the connection was lost")
+
+    store = WindowedStore(Asked(), HandClock(BEGIN), length_ms=HOUR, bound=2**30)
+    wanted = set()
+    for number in range(3):
+        wanted.add(gauge(f"worker-{number}"))
+        with pytest.raises(UnavailableError) if failing else contextlib.nullcontext():
+            store.append(batch_of({(gauge(f"worker-{number}"), BEGIN): 1.0}), FOREVER)
+        assert set(store.find(selector)) == wanted
+        assert store.found(selector) == store.find(selector)
+
+
+def test_a_list_of_series_that_is_as_old_as_a_new_series_is_not_kept() -> None:
+    selector = Selector(jobs=(gauge("worker-0").job_key,))
+
+    class Slow(MemoryStore):
+        """New series come while an answer is on its way."""
+
+        def find(self, *arguments):
+            found = super().find(*arguments)
+            if not found:
+                store.append(batch_of({(gauge("worker-0"), BEGIN): 1.0}), FOREVER)
+            return found
+
+    store = WindowedStore(Slow(), HandClock(BEGIN), length_ms=HOUR, bound=2**30)
+    assert store.find(selector) == []
+    assert store.found(selector) is None
+    assert store.find(selector) == [gauge("worker-0")]
 
 
 def test_what_was_there_before_the_start_is_taken_in() -> None:

@@ -12,7 +12,7 @@ from unittest import mock
 
 import pytest
 from google.protobuf.message import DecodeError
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.otlp import CUMULATIVE, DELTA, Request, add, as_json, fill, metric, points_of, request
 
@@ -264,12 +264,19 @@ def test_a_request_is_read_as_the_schema_says(decode, encode, message):
     assert written.points == len(points_of(message)) == len(heads) + refused.total() + stale
 
 
+def keys_of(written: Written) -> list[bytes]:
+    """The keys that samples have: what was not finite may have left one, or not."""
+    return [written.keys[at] for at in sorted({*written.heads[0].tolist(), *written.rest[0].tolist()})]
+
+
 @settings(max_examples=40)
 @given(message=requests())
+@example(message=request({}, add(add(metric("m"), NS, math.inf, a="b"), NS, 1.0)))
 def test_a_series_has_one_key_in_either_encoding_and_in_every_request(message):
     first, again = protobuf.decode(message.SerializeToString()), protobuf.decode(message.SerializeToString())
-    alone = in_python(message.SerializeToString())
-    assert first.keys == again.keys == alone.keys == json.decode(as_json(message)).keys
+    alone, text = in_python(message.SerializeToString()), json.decode(as_json(message))
+    assert first.keys == again.keys == alone.keys
+    assert keys_of(first) == keys_of(text)
     known: dict[bytes, Any] = {}
     for place, key in enumerate(first.keys):
         assert known.setdefault(key, first.describe(place)) == first.describe(place)
@@ -402,6 +409,40 @@ def test_an_attribute_that_is_there_twice_is_refused():
     fill(message.resource_metrics[0].scope_metrics[0].metrics[0].gauge.data_points[0].attributes, {"a": "c"})
     with pytest.raises(InvalidRequestError, match="twice"):
         protobuf.decode(message.SerializeToString()).describe(0)
+
+
+HUGE = "1" + "0" * 400
+
+
+@pytest.mark.parametrize(
+    ("kind", "point"),
+    [
+        ("gauge", {"asInt": HUGE}),
+        ("gauge", {"asInt": str(2**63)}),
+        ("sum", {"asInt": str(-(2**63) - 1)}),
+        ("histogram", {"count": HUGE}),
+        ("histogram", {"count": "-5"}),
+        ("histogram", {"count": HUGE, "bucketCounts": [HUGE], "explicitBounds": []}),
+        ("histogram", {"count": "1", "bucketCounts": ["2", "-1"], "explicitBounds": [1.0]}),
+        ("summary", {"count": HUGE}),
+        ("gauge", {"timeUnixNano": HUGE, "asInt": 1}),
+        ("gauge", {"timeUnixNano": -1, "asInt": 1}),
+    ],
+)
+def test_a_number_of_json_that_no_field_can_hold_is_refused(kind, point):
+    whole = {"dataPoints": [{"timeUnixNano": str(NS), **point}], "aggregationTemporality": 2}
+    metrics = [{"name": "m", kind: whole}]
+    body = plain_json.dumps({"resourceMetrics": [{"scopeMetrics": [{"metrics": metrics}]}]}).encode()
+    with pytest.raises(InvalidRequestError, match="64 bits") as error:
+        json.decode(body)
+    assert error.value.field == "body"
+
+
+@pytest.mark.parametrize("whole", [2**63 - 1, -(2**63)])
+def test_the_largest_numbers_are_read_alike(whole):
+    message = request({}, add(metric("m"), NS, whole))
+    found = [decode(encode(message)).heads[2].tolist() for decode, encode in DECODERS]
+    assert found == [[float(whole)]] * len(found)
 
 
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no compiler")

@@ -18,6 +18,14 @@ def asked_range(arguments: Arguments, now_ms: int, back_ms: int) -> TimeRange:
     return ordered_range(start, end)
 
 
+def times(arguments: Arguments) -> tuple[int | None, int | None]:
+    """StartTime and EndTime, each None where it is not given. Raises as ``ordered_range``."""
+    start, end = arguments.time("StartTime"), arguments.time("EndTime")
+    if start is not None and end is not None:
+        ordered_range(start, end)
+    return start, end
+
+
 def ordered_range(start_ms: int, end_ms: int) -> TimeRange:
     """From the one to the other. Raises InvalidRequestError (EndTime) when they are the wrong way round."""
     if end_ms < start_ms:

@@ -11,9 +11,9 @@ from jobmeter.dialects.foas.metric_json import Asked, MetricJson
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.batch import BucketColumns, Float64s
 from jobmeter.model.job import Job
+from jobmeter.model.order import natural
 from jobmeter.model.question import Asks
 from jobmeter.model.series import Series, job_key
-from jobmeter.query.lines import natural
 from jobmeter.query.plan import bucket_count
 from jobmeter.query.reduce import take
 from jobmeter.query.request import Statistic

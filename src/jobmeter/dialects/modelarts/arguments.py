@@ -10,9 +10,9 @@ from jobmeter.dialects.base import Context
 from jobmeter.dialects.modelarts.errors import INVALID_JSON, INVALID_QUERY, RefusedError
 from jobmeter.errors import InvalidRequestError, NotFoundError
 from jobmeter.model.job import JobView
+from jobmeter.model.order import natural
 from jobmeter.model.series import DEFAULT_PROJECT, check_project
 from jobmeter.model.time import parse_time
-from jobmeter.query.lines import natural
 from jobmeter.query.request import JobRef
 
 T = TypeVar("T")

@@ -12,9 +12,9 @@ from jobmeter.dialects.modelarts.arguments import tasks_of
 from jobmeter.dialects.modelarts.flavors import flavor_info, flavor_type
 from jobmeter.dialects.modelarts.names import NAME, PHASES
 from jobmeter.model.job import Job, JobState, JobView, Replica
+from jobmeter.model.order import natural
 from jobmeter.model.time import SECOND
 from jobmeter.query.defaults import job_end
-from jobmeter.query.lines import natural
 
 PARTS = ("kind", "metadata", "status", "algorithm", "tasks", "spec", "endpoints", "ftjob_config")
 DEFAULT_WORKSPACE = "0"

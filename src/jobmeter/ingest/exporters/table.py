@@ -19,6 +19,8 @@ from jobmeter.model.roster import Roster, SeriesList, current, listed
 from jobmeter.model.time import MAX_TIME_MS
 
 _MOST = 500_000
+_MOST_BYTES = 512 * 2**20
+"""Of all keys together: a sender chooses how long they are."""
 _UNKNOWN = -1
 _REASONS = ("name", "labels")
 """Why a series is not kept; its number is below ``_UNKNOWN``, in this order."""
@@ -95,8 +97,9 @@ class _Known:
 class Places:
     """Places of series, kept between requests. Safe for several threads.
 
-    Half a million keys at most are known at a time, of all projects together; then all are forgotten. What a list of
-    keys means as a whole is kept too, up to a million keys; lists that did not come for longest go first.
+    Half a million keys at most, and 512 MiB of them, are known at a time, of all projects together; then all are
+    forgotten. What a list of keys means as a whole is kept too, up to a million keys; lists that did not come for
+    longest go first.
     """
 
     def __init__(self, place: Place = place) -> None:
@@ -162,7 +165,8 @@ class Places:
     def _of(self, names: _Names) -> _Known:
         roster = current()
         known = self._known.get(names)
-        full = sum(len(known.table) for known in self._known.values()) > _MOST
+        tables = [known.table for known in self._known.values()]
+        full = sum(map(len, tables)) > _MOST or sum(table.size for table in tables) > _MOST_BYTES
         if full or (known is not None and known.roster is not roster):
             # Numbers of keys begin anew, so that what is kept by them is of no use.
             self._known.clear()

@@ -19,6 +19,8 @@ TIMES = ("created_sort", "start_sort", "end_sort", "updated", "last_sample")
 SEEN = ("project", "id", "status", *TIMES)
 """What samples alone can change of a job that there is."""
 MOST_LONG_BYTES = 64 << 20
+_SPARE = 10_000
+"""Texts that no job has any more, which are not worth reading everything anew."""
 UNKNOWN = -(2**63)
 """A ``last_sample`` that there is not."""
 
@@ -136,9 +138,10 @@ class Table:
 
     @property
     def wasteful(self) -> bool:
-        """Whether ids and names that no job has any more are the larger part of those that are kept."""
-        jobs = self.count - len(self._free)
-        return any(len(held) > 2 * jobs + 10_000 for held in self.names.values())
+        """Whether texts that no job has any more are the larger part of those of some column that are kept."""
+        most = 2 * (self.count - len(self._free)) + _SPARE
+        counts = [*map(len, self.names.values()), *(len(self.texts[name].values) for name in TEXTS)]
+        return max(counts) > most
 
     def keeps(self, name: str) -> bool:
         """False for a text of ``LONG`` of which there was too much."""

@@ -1,7 +1,7 @@
 """Raw readings as CSV, JSON lines and Parquet, piece by piece, by columns: no Python object for a sample.
 
-What is the same for every sample of a series is made a text once, and joined to times and values by Arrow; the bytes
-of the joined texts, which lie one after the other, are the answer.
+What is the same for every sample of a series is made a text once, and written beside times and values by the kernel.
+Without it Arrow joins them; the bytes of the joined texts, which lie one after the other, are the answer.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from jobmeter.kernel import rows as kernel
 from jobmeter.model.batch import SampleColumns
 from jobmeter.query.readings import Readings
 from jobmeter.query.shape import Entry
@@ -114,6 +115,20 @@ def _quoted(text: str) -> str:
 
 def _texts(found: Readings, before: Texts, between: Texts, after: Texts) -> Generator[bytes]:
     """For each sample: what stands before its time, between time and value, and after the value, of its series."""
+    if kernel.AVAILABLE:
+        yield from _lines(found, kernel.Lines(list(zip(before, between, after, strict=True))))
+    else:
+        yield from _joined_texts(found, before, between, after)
+
+
+def _lines(found: Readings, lines: kernel.Lines) -> Generator[bytes]:
+    for block in found.blocks:
+        yield from lines.add(block.index, block.time, block.value)
+    yield lines.rest()
+
+
+def _joined_texts(found: Readings, before: Texts, between: Texts, after: Texts) -> Generator[bytes]:
+    """The same by Arrow."""
     parts = [_part(texts) for texts in (before, between, after)]
     for block in batches(found.blocks, ROWS):
         index: Any = pa.array(block.index)

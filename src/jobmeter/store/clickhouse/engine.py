@@ -26,6 +26,7 @@ from jobmeter.store.clickhouse.target import Target
 from jobmeter.store.clickhouse.writer import Writer
 
 _READERS = 8
+"""One key may hold half of them: ``jobmeter.access.budget.Budget.concurrent``."""
 _WRITERS = 4
 
 

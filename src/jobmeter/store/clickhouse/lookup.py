@@ -10,7 +10,7 @@ from jobmeter.model.time import DAY, HOUR, TimeRange, floor_to
 from jobmeter.store.base import ReadBudget, Tier
 from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.ledger import Ledger
-from jobmeter.store.clickhouse.order import Order, Positions, last_of_each
+from jobmeter.store.clickhouse.order import Order, Positions, latest
 from jobmeter.store.clickhouse.pending import Pending
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.reader import KEYS, Columns, Meter, Reader, key_parameters
@@ -65,8 +65,8 @@ class Lookup:
         meter = Meter.of(budget)
         order = Order.of(keys)
         sql = (
-            f"SELECT series, time, {_BUCKET} FROM {_TABLES[tier]} WHERE {KEYS} AND {_SPAN} "
-            "ORDER BY job, series, time, _block_number"
+            f"SELECT series, time, {_BUCKET}, _block_number FROM {_TABLES[tier]} WHERE {KEYS} AND {_SPAN} "
+            "ORDER BY job, series, time"
         )
         blocks: list[Columns] = []
         for some in key_pieces(order.keys):
@@ -74,8 +74,8 @@ class Lookup:
             blocks += self._reader.blocks(sql, parameters, meter)
         if not blocks:
             return _buckets([np.empty(0, np.uint32), *(np.empty(0, kind) for kind in _BUCKET_TYPES[1:])])
-        columns = [np.concatenate(column) for column in zip(*blocks, strict=True)]
-        keep = last_of_each(columns[0], columns[1])
+        *columns, block = [np.concatenate(column) for column in zip(*blocks, strict=True)]
+        keep = latest(columns[0], columns[1], block)
         if keep is not None:
             columns = [column[keep] for column in columns]
         columns[0] = order.index_of(columns[0], keys)

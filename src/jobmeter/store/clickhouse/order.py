@@ -57,6 +57,19 @@ def last_of_each(index: NDArray[np.generic], time: NDArray[np.int64]) -> NDArray
     return np.append(~again, True)
 
 
+def latest(index: NDArray[np.generic], time: NDArray[np.int64], block: NDArray[np.uint64]) -> Positions | None:
+    """Where the row of the highest block of each run of equal (index, time) is; None when every row is the only one.
+
+    Rows of equal (index, time) follow one another, in any order of their blocks.
+    """
+    single = last_of_each(index, time)
+    if single is None:
+        return None
+    ends = np.flatnonzero(single)
+    run = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=-1))
+    return np.lexsort((block, run))[ends]
+
+
 def by_index(columns: SampleColumns) -> SampleColumns:
     """The rows sorted by index; rows of one index stay in their order."""
     order = np.argsort(columns.index, kind="stable")

@@ -14,7 +14,7 @@ from jobmeter.model.batch import Float64s, Int64s, SampleColumns, SeriesKeys, Ui
 from jobmeter.model.time import TimeRange
 from jobmeter.store.base import ReadBudget
 from jobmeter.store.clickhouse.failures import translated
-from jobmeter.store.clickhouse.order import Order, by_index, last_of_each
+from jobmeter.store.clickhouse.order import Order, by_index, latest
 from jobmeter.store.clickhouse.pending import Pending, overlaid
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.sql import key_pieces
@@ -103,12 +103,12 @@ class Reader:
         parameters = key_parameters(keys) | {"start": span.start_ms, "end": span.end_ms}
         for block in self.blocks(_READ, parameters, meter):
             columns = block if held is None else [np.concatenate(pair) for pair in zip(held, block, strict=True)]
-            keep = last_of_each(columns[0], columns[1])
+            keep = latest(columns[0], columns[1], columns[3])
             if keep is not None:
                 columns = [column[keep] for column in columns]
             held = [column[-1:] for column in columns]
             if len(columns[0]) > 1:
-                series, time, value = (column[:-1] for column in columns)
+                series, time, value = (column[:-1] for column in columns[:3])
                 yield series, time, value
         if held is not None:
             yield held[0], held[1], held[2]
@@ -160,10 +160,11 @@ def key_parameters(keys: SeriesKeys) -> dict[str, Any]:
 
 
 KEYS = "job IN {jobs:Array(UInt64)} AND series IN {ids:Array(UInt64)}"
-# The virtual column orders what was written twice: a part's lowest block number. Parts never overlap in it, and inside
-# one part a sample is there once.
+# The virtual column says which of what was written twice is the later: a part's lowest block number. Parts never meet
+# in it, and inside one part a sample is there once. The engine reads in the table's own order; sorting by the block too
+# would take it twice the time.
 _SPAN = "time >= {start:Int64} AND time < {end:Int64}"
-_READ = f"SELECT series, time, value FROM samples WHERE {KEYS} AND {_SPAN} ORDER BY job, series, time, _block_number"
+_READ = f"SELECT series, time, value, _block_number FROM samples WHERE {KEYS} AND {_SPAN} ORDER BY job, series, time"
 _COUNT = f"SELECT series, count() FROM samples WHERE {KEYS} AND {_SPAN} GROUP BY series"
 
 

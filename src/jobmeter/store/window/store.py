@@ -1,5 +1,6 @@
 """An engine with a hot window in front: the same contract, the newest samples without asking the engine."""
 
+import itertools
 import threading
 from collections.abc import Collection, Hashable, Iterator, Sequence
 from dataclasses import replace
@@ -36,12 +37,13 @@ class WindowedStore:
         self._engine = engine
         self._clock = clock
         self.window = Window(length_ms, bound)
-        self._found: dict[Hashable, list[Series]] = {}
+        self._found: dict[Hashable, tuple[int, list[Series]]] = {}
         self._jobs = jobs
         self._appending = threading.Lock()
         self._swept_ms = 0
         self._generation = 0
         self._settled_ms = MAX_TIME_MS
+        self._numbers = itertools.count(1)
         self._turns = 0
         self._unfilled: list[Series] | None = None
         self._late: dict[int, int] = {}
@@ -57,7 +59,7 @@ class WindowedStore:
             late = set[int]().union(*map(self._late_jobs, batches))
             # First what is stale goes: a series that comes back after a day is new here, and its descriptors too.
             self._sweep()
-            self._take_in(batches)
+            new = self._take_in(batches)
             self._turn(late)
             try:
                 self._engine.append_all(batches, retention)
@@ -67,6 +69,9 @@ class WindowedStore:
                 raise
             finally:
                 self._turn(late)
+                if new:
+                    # Only now: who looked for series meanwhile may have found none of these.
+                    self._forget_found()
             now_ms = self._clock.now_ms()
             for batch in batches:
                 self.window.write(batch.keys, SampleColumns(batch.index, batch.time, batch.value), now_ms)
@@ -104,15 +109,16 @@ class WindowedStore:
             return known
         generation = self._generation
         series = self._engine.find(_lasting(selector))
-        if selector.jobs is not None and generation == self._generation:
+        if selector.jobs is not None:
             if len(self._found) >= self._jobs:
                 self._found.clear()
-            self._found[_name_of(selector)] = series
+            self._found[_name_of(selector)] = generation, series
         return series
 
     def found(self, selector: Selector) -> list[Series] | None:
         """What ``find`` gives, where it was found before; else None."""
-        return self._found.get(_name_of(selector))
+        generation, known = self._found.get(_name_of(selector), (-1, None))
+        return known if generation == self._generation else None
 
     def names(self, selector: Selector, part: NamePart, prefix: str = "") -> list[str]:
         """See ``Store.names``."""
@@ -183,7 +189,9 @@ class WindowedStore:
 
     def revision(self, jobs: Sequence[int]) -> Hashable:
         """See ``Store.revision``: it differs after every roll-up, and after samples of hours that may be rolled up."""
-        return self._turns, *(self._late.get(job, 0) for job in jobs)
+        # The jobs first: where all of them begin anew meanwhile, the turn that they belong to is another already.
+        late = [self._late.get(job, 0) for job in jobs]
+        return self._turns, *late
 
     def roll_up(self, until_ms: int) -> int:
         """See ``Store.roll_up``."""
@@ -196,7 +204,7 @@ class WindowedStore:
             hours = self._engine.roll_up(until_ms)
         finally:
             if hours:
-                self._turns += 1
+                self._turns = next(self._numbers)
         return hours
 
     def last_times(self, jobs: Sequence[int]) -> dict[int, tuple[int, int]]:
@@ -218,8 +226,8 @@ class WindowedStore:
                 self._engine.delete_job(job)
             finally:
                 self._turn({job})
-            self.window.drop_job(job)
-            self._forget_found()
+                self.window.drop_job(job)
+                self._forget_found()
 
     def statistics(self) -> StoreStatistics:
         """See ``Store.statistics``."""
@@ -234,23 +242,26 @@ class WindowedStore:
     def restore(self, directory: Path) -> None:
         """See ``Store.restore``."""
         self._engine.restore(directory)
-        self._turns += 1
+        self._turns = next(self._numbers)
+        self._forget_found()
 
     def close(self) -> None:
         """See ``Store.close``."""
         self._engine.close()
 
-    def _take_in(self, batches: Sequence[SampleBatch]) -> None:
+    def _take_in(self, batches: Sequence[SampleBatch]) -> bool:
         """Bring series that the window does not hold into it, with what the engine has of the window's time.
 
         The engine is asked once for those of all batches: a question takes some milliseconds, whatever it is about.
+        False where there are none.
         """
         since = max(0, self._clock.now_ms() - self.window.length_ms)
+        found = False
         job, series = list[Uint64s](), list[Uint64s]()
         for batch in batches:
             new = self.window.missing(batch.keys)
             if new.any():
-                self._forget_found()
+                found = True
                 live = np.zeros(len(new), bool)
                 live[batch.index[batch.time >= since]] = True
                 new &= live
@@ -259,6 +270,7 @@ class WindowedStore:
         if sum(map(len, series)):
             ids, first = np.unique(np.concatenate(series), return_index=True)
             self._adopt(SeriesKeys(np.concatenate(job)[first], ids), since, self._clock.now_ms())
+        return found
 
     def _adopt(self, keys: SeriesKeys, since_ms: int, now_ms: int | None = None) -> None:
         """Nobody appends meanwhile. See ``Window.adopt``."""
@@ -284,10 +296,10 @@ class WindowedStore:
     def _turn(self, jobs: Collection[int]) -> None:
         """What was known of the roll-ups of these jobs is so no longer."""
         if len(self._late) + len(jobs) > _MOST_LATE:
-            self._turns += 1
+            self._turns = next(self._numbers)
             self._late.clear()
         for job in jobs:
-            self._late[job] = self._late.get(job, 0) + 1
+            self._late[job] = next(self._numbers)
 
     def _forget_found(self) -> None:
         self._generation += 1

@@ -195,8 +195,9 @@ class Window:
                 gone = self._rows.last[rows] < now_ms - DAY
                 self._remove(rows[gone])
                 self._expire(rows[~gone], now_ms - self.length_ms)
-        if self.bytes < self._bound // 2:
-            self.length_ms = min(self._asked_ms, self.length_ms * 2)
+        with self._lock:
+            if self.bytes < self._bound // 2:
+                self.length_ms = min(self._asked_ms, self.length_ms * 2)
 
     def _inside(self, keys: SeriesKeys, start_ms: int) -> Int64s | None:
         """The rows of those series, when each of them has every sample since then; else None."""

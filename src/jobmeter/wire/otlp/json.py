@@ -15,7 +15,7 @@ import msgspec
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.wire.otlp import metric, values
 from jobmeter.wire.otlp.metric import Named, Point
-from jobmeter.wire.otlp.written import ATTRIBUTES, Builder, Header, Kind, Owner, Written, check_time
+from jobmeter.wire.otlp.written import ATTRIBUTES, Builder, Header, Kind, Owner, Written, check_signed, check_unsigned
 
 _ATTRIBUTE, _NAME, _VERSION, _SCOPE_ATTRIBUTE = 0x0A, 0x0A, 0x12, 0x1A
 
@@ -186,7 +186,8 @@ def _metric(into: Builder, owner: Owner, one: Metric) -> None:
         _numbers(into, named.header(into, Kind.COUNTER if one.sum.is_monotonic else Kind.GAUGE), points)
     elif one.histogram is not None:
         for point in _summed(into, one.histogram):
-            counts, bounds = point.bucket_counts or (), point.explicit_bounds or ()
+            counts = [check_unsigned(count, "bucketCounts") for count in point.bucket_counts or ()]
+            bounds = point.explicit_bounds or ()
             metric.histogram(into, named, _point(point, point.count, point.sum), counts, bounds)
     elif one.exponential_histogram is not None:
         into.refuse("exponential-histogram", len(_counted(into, one.exponential_histogram)))
@@ -216,12 +217,16 @@ def _numbers(into: Builder, header: Header, points: Sequence[NumberPoint]) -> No
     for point in points:
         value = point.as_double
         if point.as_int is not None:
-            value = float(point.as_int)
-        metric.number(into, header, _own(point), check_time(point.time_unix_nano or 0), point.flags or 0, value)
+            value = float(check_signed(point.as_int, "asInt"))
+        metric.number(into, header, _own(point), _time(point), point.flags or 0, value)
 
 
 def _point(point: DataPoint, count: int | None, total: float | None) -> Point:
-    return Point(_own(point), check_time(point.time_unix_nano or 0), point.flags or 0, count or 0, total)
+    return Point(_own(point), _time(point), point.flags or 0, check_unsigned(count or 0, "count"), total)
+
+
+def _time(point: DataPoint) -> int:
+    return check_unsigned(point.time_unix_nano or 0, "timeUnixNano")
 
 
 def _own(point: DataPoint) -> bytes:

@@ -133,7 +133,7 @@ def encode_bool(value: bool) -> bytes:
 def encode_int(value: int) -> bytes:
     """See ``encode_string``. Raises InvalidRequestError for more than 64 bits."""
     if not -(2**63) <= value < 2**63:
-        raise InvalidRequestError(f"intValue {value} has more than 64 bits", "labels")
+        raise InvalidRequestError("intValue has more than 64 bits", "labels")
     return bytes((_INT,)) + number(value % 2**64)
 
 

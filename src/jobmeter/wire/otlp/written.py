@@ -97,10 +97,11 @@ class Written:
     """What a request brought.
 
     ``keys``: what stands for the name and the attributes of each series: the same bytes are the same ones, in every
-    request. ``points`` is the number of data points. ``heads`` holds one sample for each data point that can be kept,
-    ``rest`` the further samples of histograms and summaries; the indexes of both are positions in ``keys``; values are
-    finite. ``refused`` counts the data points that are not kept, by reason; ``stale`` those that say that there is no
-    value; ``parts`` the samples of kept histograms and summaries that are no number.
+    request. That of a sample that was not finite may be there too, without a sample. ``points`` is the number of data
+    points. ``heads`` holds one sample for each data point that can be kept, ``rest`` the further samples of histograms
+    and summaries; the indexes of both are positions in ``keys``; values are finite. ``refused`` counts the data points
+    that are not kept, by reason; ``stale`` those that say that there is no value; ``parts`` the samples of kept
+    histograms and summaries that are no number.
     """
 
     keys: list[bytes]
@@ -290,8 +291,17 @@ class _Rows:
         return np.array(self.index, np.uint32), _milliseconds(time), np.array(self.value, np.float64)
 
 
-def check_time(time_ns: int) -> int:
-    """A time as it may be sent: 64 bits without a sign. Raises InvalidRequestError."""
-    if not 0 <= time_ns < 2**64:
-        raise InvalidRequestError(f"timeUnixNano {time_ns} is no time", "body")
-    return time_ns
+def check_unsigned(number: int, field: str) -> int:
+    """A number as it may be sent: 64 bits without a sign. Raises InvalidRequestError."""
+    return _within(number, 0, 2**64, field)
+
+
+def check_signed(number: int, field: str) -> int:
+    """The same of 64 bits with a sign."""
+    return _within(number, -(2**63), 2**63, field)
+
+
+def _within(number: int, lowest: int, end: int, field: str) -> int:
+    if not lowest <= number < end:
+        raise InvalidRequestError(f"{field} has more than 64 bits, or a sign that it may not have", "body")
+    return number

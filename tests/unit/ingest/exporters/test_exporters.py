@@ -256,6 +256,15 @@ def test_what_is_known_is_bounded(monkeypatch):
     assert sum(len(known.table) for known in places._known.values()) <= 3
 
 
+def test_long_keys_are_bounded_by_their_bytes_whether_they_are_kept_or_not(monkeypatch):
+    monkeypatch.setattr("jobmeter.ingest.exporters.table._MOST_BYTES", 10_000)
+    places = Places()
+    for at in range(40):
+        _, refused, _ = batch(places, [([("__name__", f"m{at}"), ("a", "x" * 1_000)], 1.0, T)], f"p{at % 3}")
+        assert refused == {"labels": 1}
+        assert sum(known.table.size for known in places._known.values()) <= 10_000 + 2_000
+
+
 def test_lists_of_keys_are_known_again_as_a_whole_and_bounded(monkeypatch):
     monkeypatch.setattr("jobmeter.ingest.exporters.table._MOST_LISTED", 10)
     places = Places()

@@ -15,9 +15,9 @@ from jobmeter.dialects.baseten.names import CACHE_METRICS, METRICS, NODE_METRICS
 from jobmeter.dialects.baseten.operations.common import JOB_PARAMETERS, JOB_PATH, RATE, answer, job_ref
 from jobmeter.model.catalog import CATALOG, Scope
 from jobmeter.model.job import Job, JobView
+from jobmeter.model.order import natural
 from jobmeter.model.time import MAX_TIME_MS, SECOND, TimeRange, iso
 from jobmeter.query.defaults import default_range, default_step, life
-from jobmeter.query.lines import natural
 from jobmeter.query.request import By, JobQuestion, Line, MetricQuery
 
 Points = list[dict[str, Any]]

@@ -3,6 +3,7 @@
 from jobmeter.access.call import Call
 from jobmeter.dialects.alibaba.answers import answer
 from jobmeter.dialects.alibaba.arguments import Arguments
+from jobmeter.dialects.alibaba.ranges import times
 from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask
 from jobmeter.dialects.pai_studio.operations.common import (
     PAGES,
@@ -11,7 +12,6 @@ from jobmeter.dialects.pai_studio.operations.common import (
     page,
     replica_of,
 )
-from jobmeter.errors import InvalidRequestError
 from jobmeter.model.event import Event, EventFilter
 from jobmeter.model.time import iso
 from jobmeter.query.request import JobQuestion, JobRef
@@ -36,9 +36,7 @@ def list_training_job_instance_events(call: Call, context: Context) -> Steps:
 def _events(arguments: Arguments, context: Context, instance: str) -> Steps:
     ref = JobRef(arguments.required("TrainingJobId"))
     asked = page(arguments)
-    start, end = arguments.time("StartTime"), arguments.time("EndTime")
-    if start is not None and end is not None and end < start:
-        raise InvalidRequestError("EndTime must not be earlier than StartTime", "EndTime")
+    start, end = times(arguments)
     view = yield from ask(JobQuestion(ref))
     found = yield from ask(
         EventFilter(

@@ -3,9 +3,9 @@
 from jobmeter.access.call import Call
 from jobmeter.dialects.alibaba.answers import answer
 from jobmeter.dialects.alibaba.arguments import Arguments
+from jobmeter.dialects.alibaba.ranges import times
 from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask
 from jobmeter.dialects.pai_studio.operations.common import PAGES, TIME, TRAINING_JOB, page, replica_of
-from jobmeter.errors import InvalidRequestError
 from jobmeter.query.request import JobQuestion, JobRef, LogQuestion
 
 _NS = 1_000_000
@@ -16,9 +16,7 @@ def list_training_job_logs(call: Call, context: Context) -> Steps:
     arguments = Arguments(call, context)
     ref = JobRef(arguments.required("TrainingJobId"))
     asked = page(arguments)
-    start, end = arguments.time("StartTime"), arguments.time("EndTime")
-    if start is not None and end is not None and end < start:
-        raise InvalidRequestError("EndTime must not be earlier than StartTime", "EndTime")
+    start, end = times(arguments)
     view = yield from ask(JobQuestion(ref))
     instance = arguments.text("InstanceId") or arguments.text("WorkerId")
     found = yield from ask(

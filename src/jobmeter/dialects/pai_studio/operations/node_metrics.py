@@ -16,9 +16,9 @@ from jobmeter.dialects.pai_studio.names import (
 )
 from jobmeter.dialects.pai_studio.operations.common import TIME
 from jobmeter.errors import InvalidRequestError
+from jobmeter.model.order import natural
 from jobmeter.model.time import HOUR, MINUTE, SECOND
 from jobmeter.query.group import GroupNode, GroupNodesQuestion
-from jobmeter.query.lines import natural
 from jobmeter.query.request import By, GroupRef, Line, MetricQuery
 
 DEFAULT_STEP_MS = 5 * MINUTE

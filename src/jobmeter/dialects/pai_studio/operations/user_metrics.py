@@ -14,9 +14,9 @@ from jobmeter.dialects.alibaba.arguments import Arguments
 from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask
 from jobmeter.dialects.pai_studio.names import job_type, kilobytes, megabytes_text, percent_text, whole
 from jobmeter.dialects.pai_studio.operations.common import page
+from jobmeter.model.order import natural
 from jobmeter.model.time import MINUTE, SECOND, TimeRange
 from jobmeter.query.group import Amounts, GroupQuestion, Usage
-from jobmeter.query.lines import natural
 from jobmeter.query.request import GroupRef
 
 DEFAULT_STEP_MS = 5 * MINUTE

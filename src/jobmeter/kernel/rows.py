@@ -1,0 +1,73 @@
+"""Samples as lines of text, without a Python object for each (``rows.c``)."""
+
+from collections.abc import Generator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jobmeter.kernel.bind import DATA, PLACE, SIZE, bind
+from jobmeter.kernel.library import pointer
+
+PIECE = 512 * 1024
+"""Bytes of one piece of text, about."""
+_MORE = 64
+"""What a time and a value take at most, and what is copied beyond the end of a text."""
+_POWERS = -292, 325
+"""Powers of ten that numbers are multiplied with: the lowest, and the end."""
+_ROWS = bind("jobmeter_rows", [*[PLACE] * 3, SIZE, DATA, PLACE, SIZE, PLACE, PLACE, SIZE, PLACE], SIZE)
+AVAILABLE = _ROWS is not None
+
+
+class Lines:
+    """Lines of samples, a piece after the other.
+
+    ``texts``: for each index of a sample what stands before its time, between time and value, and after the value. A
+    value is told in the fewest digits that read as the same number. Not safe for several threads.
+    """
+
+    def __init__(self, texts: Sequence[tuple[str, str, str]]) -> None:
+        parts = [part.encode() for text in texts for part in text]
+        self._text = b"".join(parts) + bytes(_MORE)
+        self._edges = np.zeros(len(parts) + 1, np.int64)
+        np.cumsum([len(part) for part in parts], out=self._edges[1:])
+        self._most = len(texts)
+        self._longest = int(np.diff(self._edges[::3]).max(initial=0))
+        self._powers = _powers()
+        self._out = np.empty(max(PIECE, self._longest + _MORE), np.uint8)
+        self._used = np.zeros(1, np.int64)
+
+    def add(self, index: NDArray[np.uint32], time: NDArray[np.int64], value: NDArray[np.float64]) -> Generator[bytes]:
+        """Write some samples, giving pieces that are full meanwhile."""
+        assert _ROWS is not None  # noqa: S101 - callers look at AVAILABLE
+        index, time = np.ascontiguousarray(index, np.uint32), np.ascontiguousarray(time, np.int64)
+        value = np.ascontiguousarray(value, np.float64)
+        if not len(index) == len(time) == len(value) or int(index.max(initial=0)) >= max(self._most, 1):
+            raise ValueError("the columns of the samples do not fit each other")
+        first, count = 0, len(index)
+        while first < count:
+            first += _ROWS(
+                pointer(index[first:]), pointer(time[first:]), pointer(value[first:]), count - first,
+                self._text, pointer(self._edges), self._longest, pointer(self._powers),
+                pointer(self._out), len(self._out), pointer(self._used),
+            )  # fmt: skip
+            if first < count:
+                yield self.rest()
+
+    def rest(self) -> bytes:
+        """What was written and not given yet."""
+        text = self._out[: int(self._used[0])].tobytes()
+        self._used[0] = 0
+        return text
+
+
+def _powers() -> NDArray[np.uint64]:
+    """The first 128 bits of each power of ten, rounded up, the lower half of them first."""
+    words: list[int] = []
+    for exponent in range(*_POWERS):
+        # Where the highest bit lies: the logarithm to base 2, rounded down.
+        highest = (exponent * 1741647) >> 19
+        above = 10 ** max(exponent, 0) << max(127 - highest, 0)
+        below = 10 ** max(-exponent, 0) << max(highest - 127, 0)
+        power = -(-above // below)
+        words += (power & (1 << 64) - 1, power >> 64)
+    return np.array(words, np.uint64)

@@ -1,0 +1,12 @@
+"""The order in which people expect names."""
+
+import re
+
+_DIGITS = re.compile(r"([0-9]+)")
+
+
+def natural(name: str) -> tuple[tuple[int, int, str], ...]:
+    """A key that sorts numbers in names by their value: ``worker-2`` before ``worker-10``."""
+    # Every second piece is a number.
+    pieces = enumerate(_DIGITS.split(name))
+    return tuple((0, int(piece), piece) if at % 2 else (1, 0, piece) for at, piece in pieces if piece)

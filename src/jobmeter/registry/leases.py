@@ -1,0 +1,22 @@
+"""Leases: what of several servers one may do at a time, by a row that names its owner until a time."""
+
+import sqlalchemy as sa
+
+from jobmeter.registry.schema import leases
+from jobmeter.registry.statements import insert
+
+
+def take(connection: sa.Connection, name: str, owner: str, now_ms: int, until_ms: int) -> bool:
+    """See ``Registry.take_lease``. One statement: of two that come at once the later one sees what the first wrote."""
+    wanted = insert(connection, leases).values(name=name, owner=owner, until=until_ms)
+    taken = wanted.on_conflict_do_update(
+        index_elements=[leases.c.name],
+        set_={"owner": owner, "until": until_ms},
+        where=sa.or_(leases.c.owner == owner, leases.c.until <= now_ms),
+    )
+    return connection.execute(taken.returning(leases.c.name)).first() is not None
+
+
+def give_back(connection: sa.Connection, name: str, owner: str) -> None:
+    """See ``Registry.give_back_lease``."""
+    connection.execute(sa.delete(leases).where(leases.c.name == name, leases.c.owner == owner))

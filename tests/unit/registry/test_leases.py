@@ -1,0 +1,46 @@
+"""Leases: one owner at a time, taken over when their time is over."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+from jobmeter.model.retention import Retention
+from jobmeter.registry.base import Registry
+from jobmeter.registry.open import open_registry
+
+
+def test_a_lease_has_one_owner_until_its_time_is_over(registry: Registry) -> None:
+    assert registry.take_lease("roll-up", "a", 100, 200)
+    assert not registry.take_lease("roll-up", "b", 199, 299)
+    assert registry.take_lease("prune", "b", 199, 299)
+    assert registry.take_lease("roll-up", "a", 199, 299)
+    assert not registry.take_lease("roll-up", "b", 298, 398)
+    assert registry.take_lease("roll-up", "b", 299, 399)
+    assert not registry.take_lease("roll-up", "a", 300, 400)
+
+
+def test_a_lease_that_is_given_back_is_free_at_once(registry: Registry) -> None:
+    assert registry.take_lease("roll-up", "a", 100, 200)
+    registry.give_back_lease("roll-up", "b")
+    assert not registry.take_lease("roll-up", "b", 150, 250)
+    registry.give_back_lease("roll-up", "a")
+    registry.give_back_lease("roll-up", "a")
+    assert registry.take_lease("roll-up", "b", 150, 250)
+
+
+def test_of_servers_that_ask_at_once_one_gets_it(url: str) -> None:
+    servers = [open_registry(url, Retention()) for _ in range(4)]
+    together = threading.Barrier(len(servers))
+
+    def take(number: int) -> list[bool]:
+        taken = []
+        for time in range(0, 1_000, 100):
+            together.wait(60)
+            taken.append(servers[number].take_lease("roll-up", f"server-{number}", time, time + 100))
+        return taken
+
+    with ThreadPoolExecutor(len(servers)) as pool:
+        found = list(pool.map(take, range(len(servers))))
+    # At the very end of one time each may be the next: the one that was there, too.
+    assert [sum(at) for at in zip(*found, strict=True)] == [1] * 10
+    for server in servers:
+        server.close()

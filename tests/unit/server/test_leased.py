@@ -1,0 +1,175 @@
+"""Several servers on one registry and one engine: one of them rolls up, and none trusts its memory unless told to."""
+
+import logging
+import threading
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from tests.fakes import SetClock
+
+from jobmeter.errors import UnavailableError
+from jobmeter.model.retention import Retention
+from jobmeter.model.time import HOUR
+from jobmeter.registry.base import Registry
+from jobmeter.registry.open import open_registry
+from jobmeter.server import app
+from jobmeter.server.background import Leased
+from jobmeter.settings import Settings, load
+from jobmeter.store.memory import MemoryStore
+from jobmeter.store.window.store import WindowedStore
+
+
+class Slow:
+    """Work that goes on until it is let go."""
+
+    name, interval = "roll-up", 60.0
+
+    def __init__(self) -> None:
+        self.begun, self.free = threading.Event(), threading.Event()
+        self.rounds = 0
+
+    def round(self) -> None:
+        self.rounds += 1
+        self.begun.set()
+        assert self.free.wait(60)
+
+
+class Counting:
+    """A registry that tells when a lease was renewed."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+        self.failing = False
+        self.asked = threading.Semaphore(0)
+
+    def take_lease(self, name: str, owner: str, now_ms: int, until_ms: int) -> bool:
+        try:
+            if self.failing:
+                raise UnavailableError("the registry is away")
+            return self.registry.take_lease(name, owner, now_ms, until_ms)
+        finally:
+            self.asked.release()
+
+    def give_back_lease(self, name: str, owner: str) -> None:
+        self.registry.give_back_lease(name, owner)
+
+    def asked_twice(self) -> None:
+        while self.asked.acquire(blocking=False):
+            pass
+        for _ in range(2):
+            assert self.asked.acquire(timeout=60)
+
+
+@pytest.fixture
+def servers(tmp_path: Path):
+    """Two registries on one database, and the clock of all."""
+    with ExitStack() as stack:
+        both = [open_registry(f"sqlite:///{tmp_path / 'registry.db'}", Retention()) for _ in range(2)]
+        for one in both:
+            stack.callback(one.close)
+        yield *both, SetClock()
+
+
+def test_one_server_works_and_the_others_wait_for_the_end_of_its_round(servers) -> None:
+    first, second, clock = servers
+    work, other = Slow(), Slow()
+    other.free.set()
+    one, two = Leased(work, first, clock), Leased(other, second, clock)
+    thread = threading.Thread(target=one.round)
+    thread.start()
+    assert work.begun.wait(60)
+    two.round()
+    assert other.rounds == 0
+    work.free.set()
+    thread.join()
+    two.round()
+    one.round()
+    assert (work.rounds, other.rounds, one.name, one.interval) == (2, 1, "roll-up", 60.0)
+
+
+def test_a_long_round_keeps_its_lease(servers) -> None:
+    first, second, clock = servers
+    work, other, counting = Slow(), Slow(), Counting(first)
+    other.free.set()
+    one, two = Leased(work, counting, clock, length_ms=20), Leased(other, second, clock)
+    thread = threading.Thread(target=one.round)
+    thread.start()
+    for _ in range(10):
+        clock.time_ms += 15
+        counting.asked_twice()
+        two.round()
+    assert other.rounds == 0
+    work.free.set()
+    thread.join()
+
+
+def test_a_server_that_does_not_renew_loses_its_lease_and_says_so(servers, caplog) -> None:
+    first, second, clock = servers
+    work, other, counting = Slow(), Slow(), Counting(first)
+    other.free.set()
+    one, two = Leased(work, counting, clock, length_ms=20), Leased(other, second, clock)
+    with caplog.at_level(logging.WARNING, "jobmeter.server"):
+        thread = threading.Thread(target=one.round)
+        thread.start()
+        assert work.begun.wait(60)
+        counting.failing = True
+        counting.asked_twice()
+        clock.time_ms += 30
+        two.round()
+        assert other.rounds == 1
+        second.take_lease("roll-up", "a third one", clock.time_ms, clock.time_ms + 1_000)
+        counting.failing = False
+        counting.asked_twice()
+        work.free.set()
+        thread.join()
+    told = {record.getMessage() for record in caplog.records}
+    assert "the lease of roll-up was not renewed: the registry is away" in told
+    assert "another server began with roll-up while this one is at it" in told
+    assert not second.take_lease("roll-up", "b", clock.time_ms, clock.time_ms + 1)
+
+
+def test_a_server_that_died_is_followed_when_its_time_is_over(servers) -> None:
+    first, second, clock = servers
+    first.take_lease("roll-up", "a server that is no more", clock.time_ms, clock.time_ms + 1_000)
+    work = Slow()
+    work.free.set()
+    leased = Leased(work, second, clock)
+    leased.round()
+    assert work.rounds == 0
+    clock.time_ms += 1_000
+    leased.round()
+    assert work.rounds == 1
+
+
+@pytest.mark.parametrize(
+    ("store", "told", "seconds", "said"),
+    [
+        ("", None, 7_200, ""),
+        ("", "0", 0, ""),
+        ("", "60", 60, ""),
+        ("clickhousedb://u@h:8123/d", None, 0, "are not kept in memory, as other servers may write"),
+        ("clickhousedb://u@h:8123/d", "0", 0, ""),
+        ("clickhousedb://u@h:8123/d", "3600", 3_600, "answers lack what another server writes"),
+    ],
+)
+def test_memory_is_trusted_where_nobody_else_writes_or_the_operator_says_so(
+    tmp_path: Path, monkeypatch, caplog, store: str, told: str | None, seconds: int, said: str
+) -> None:
+    monkeypatch.setattr(app, "open_store", lambda dsn, clock: MemoryStore())
+    environment = {"JOBMETER_DATA": str(tmp_path), "JOBMETER_STORE": store} | (
+        {} if told is None else {"JOBMETER_WINDOW_SECONDS": told}
+    )
+    with caplog.at_level(logging.INFO, "jobmeter.server"):
+        made = app.build(load(environment), SetClock())
+    kept = made.services.store
+    assert (kept.window.length_ms // 1_000 if isinstance(kept, WindowedStore) else 0) == seconds
+    about_memory = [record.getMessage() for record in caplog.records if "memory" in record.getMessage()]
+    assert [said in one for one in about_memory] == ([True] if said else [])
+    assert any(isinstance(one._work, Leased) for one in made.background) == bool(store)
+    made.close()
+
+
+def test_the_window_is_two_hours_by_default(tmp_path: Path) -> None:
+    assert Settings(data=tmp_path).window_seconds is None
+    assert app.WINDOW_SECONDS * 1_000 == 2 * HOUR
