@@ -1,10 +1,12 @@
 """Group commit: requests that arrive while an append runs share the next one, and its one sync to disk."""
 
+import asyncio
 import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -23,6 +25,7 @@ _NUMBER_BYTES = 24
 _LINE_BYTES = 250
 _RETRY_AFTER_MS = 1_000
 _IDLE_SECONDS = 1.0
+_GATHER_SECONDS = 0.002
 
 
 T = TypeVar("T")
@@ -34,7 +37,7 @@ class _Member(Generic[T]):
     retention: Retention
     cost: int
     rows: int
-    done: "Future[None]" = field(default_factory=Future)
+    done: "Future[None] | asyncio.Future[None]" = field(default_factory=Future)
 
 
 class GroupCommit(Generic[T]):
@@ -43,14 +46,14 @@ class GroupCommit(Generic[T]):
     ``keep`` is called in that thread with what arrived; when it fails, all its senders fail. ``measure`` gives the
     memory (bytes) and the rows of something. ``queue_bytes`` bounds what may wait (a request that finds the queue empty
     is always taken), ``group_rows`` what one call may hold. ``idle`` is called when nothing came for a second, and at
-    the end. ``what`` names it in messages.
+    the end, and again while it says that there is more to do. ``what`` names it in messages.
     """
 
     def __init__(
         self,
         keep: Callable[[Sequence[T], Retention], None],
         measure: Callable[[T], tuple[int, int]],
-        idle: Callable[[], None],
+        idle: Callable[[], bool],
         *,
         what: str,
         queue_bytes: int,
@@ -64,6 +67,7 @@ class GroupCommit(Generic[T]):
         self._group_rows = group_rows
         self._waiting: deque[_Member[T]] = deque()
         self._waiting_bytes = 0
+        self._awaited = 1
         self._closed = False
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name=f"jobmeter-commit-{what}", daemon=True)
@@ -85,14 +89,18 @@ class GroupCommit(Generic[T]):
         Raises ThrottledError when the queue is full, and what the store raised when it failed: then nothing of it may
         be taken as kept.
         """
-        cost, rows = self._measure(content)
-        member = _Member(content, retention, cost, rows)
-        with self._changed:
-            self._check(cost)
-            self._waiting.append(member)
-            self._waiting_bytes += cost
-            self._changed.notify()
+        member = _Member(content, retention, *self._measure(content))
+        self._put(member)
         member.done.result()
+
+    def begin(self, content: T, retention: Retention) -> "asyncio.Future[None]":
+        """As ``append``, without waiting: what is given is done when it is durable, or has what the store raised.
+
+        Belongs to the event loop that runs. Raises ThrottledError when the queue is full.
+        """
+        done = asyncio.get_running_loop().create_future()
+        self._put(_Member(content, retention, *self._measure(content), done))
+        return done
 
     def close(self) -> None:
         """Refuse what comes from now on, keep what waits, and end the thread."""
@@ -100,6 +108,14 @@ class GroupCommit(Generic[T]):
             self._closed = True
             self._changed.notify()
         self._thread.join()
+
+    def _put(self, member: _Member[T]) -> None:
+        with self._changed:
+            self._check(member.cost)
+            self._waiting.append(member)
+            self._waiting_bytes += member.cost
+            if len(self._waiting) == 1 or len(self._waiting) >= self._awaited:
+                self._changed.notify()
 
     def _check(self, cost: int) -> None:
         if self._closed:
@@ -112,14 +128,24 @@ class GroupCommit(Generic[T]):
             with self._changed:
                 if not self._waiting and not self._closed:
                     self._changed.wait(_IDLE_SECONDS)
+                self._gather()
                 group = self._take()
                 ended = self._closed and not group
             if group:
                 self._commit(group)
+                self._awaited = len(group) + len(self._waiting)
             else:
                 self._rest()
             if ended:
                 return
+
+    def _gather(self) -> None:
+        """Wait a moment for as many as there were the last time, in the group and behind it.
+
+        Who was told is likely to send again: groups that take turns become one that costs half as much.
+        """
+        if 0 < len(self._waiting) < self._awaited and not self._closed:
+            self._changed.wait(_GATHER_SECONDS)
 
     def _take(self) -> list[_Member[T]]:
         group: list[_Member[T]] = []
@@ -137,17 +163,43 @@ class GroupCommit(Generic[T]):
         try:
             self._keep([member.content for member in group], group[0].retention)
         except Exception as error:  # noqa: BLE001  # every member waits for an answer, whatever went wrong
-            for member in group:
-                member.done.set_exception(error)
-            return
-        for member in group:
-            member.done.set_result(None)
+            _tell([member.done for member in group], error)
+        else:
+            _tell([member.done for member in group], None)
 
     def _rest(self) -> None:
         try:
-            self._idle()
+            while self._idle() and (self._closed or not self._waiting):
+                pass
         except JobmeterError as error:
             _LOG.warning("what the registry was to hear waits: %s", error.message)
+
+
+def _tell(waiting: Sequence["Future[None] | asyncio.Future[None]"], error: Exception | None) -> None:
+    """Let those who wait go on. An event loop is woken once for all of its own: each time costs more than the rest."""
+    loops: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
+    for one in waiting:
+        if isinstance(one, Future):
+            _settle(one, error)
+        else:
+            loops.setdefault(one.get_loop(), []).append(one)
+    for loop, own in loops.items():
+        # A loop that is closed has nobody left who waits.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(_settle_all, own, error)
+
+
+def _settle_all(waiting: Sequence["asyncio.Future[None]"], error: Exception | None) -> None:
+    for one in waiting:
+        if not one.done():
+            _settle(one, error)
+
+
+def _settle(one: "Future[None] | asyncio.Future[None]", error: Exception | None) -> None:
+    if error is None:
+        one.set_result(None)
+    else:
+        one.set_exception(error)
 
 
 class Committer(GroupCommit[SampleBatch]):
@@ -160,7 +212,7 @@ class Committer(GroupCommit[SampleBatch]):
         self,
         store: Store,
         kept: Callable[[Sequence[SampleBatch]], None],
-        idle: Callable[[], None],
+        idle: Callable[[], bool],
         *,
         queue_bytes: int = 256 * 2**20,
         group_rows: int = 2_000_000,
@@ -200,5 +252,6 @@ def _of_lines(lines: Sequence[LogLine]) -> tuple[int, int]:
     return sum(len(line.text) + _LINE_BYTES for line in lines), len(lines)
 
 
-def _nothing() -> None:
+def _nothing() -> bool:
     """There is nothing to do while nothing comes."""
+    return False

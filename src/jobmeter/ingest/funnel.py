@@ -1,6 +1,6 @@
 """The one way in: check everything, keep it durably, tell the registry, acknowledge."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from jobmeter.access.decide import write_project
 from jobmeter.access.principal import Principal
-from jobmeter.errors import LimitExceededError
+from jobmeter.errors import LimitExceededError, NotAtOnceError
 from jobmeter.ingest.check import check_shape, check_times, check_values
 from jobmeter.ingest.commit import Committer, LogCommitter
 from jobmeter.ingest.join import join, numbered, select, series_of, used
@@ -73,6 +73,19 @@ class Funnel:
         receipt = self._keep(parts, rejected, count)
         return replace(receipt, lines=self._keep_lines(logs), rejected_lines=rejected_lines)
 
+    def begin(self, body: bytes, principal: Principal) -> Awaitable[Receipt]:
+        """Take a body as ``frames`` does, and do not wait: the receipt comes when what it took is durable.
+
+        To be called, and what it gives awaited, on an event loop's thread. Raises as ``frames``, and NotAtOnceError
+        where anything needs more than a moment: series that were not seen lately, records, log lines, several projects.
+        """
+        batch = decode(body, write_project(principal, None), self._limits, known=True).batches
+        parts, rejected = self._check(join(batch), principal, at_once=True)
+        if len(parts) != 1:
+            raise NotAtOnceError
+        ((part, retention),) = parts
+        return _receipt(self._committer.begin(part, retention), len(part), rejected)
+
     def samples(self, batch: SampleBatch, principal: Principal) -> Receipt:
         """Take samples whose series name their projects. Raises as ``frames``."""
         check_shape(batch)
@@ -99,7 +112,9 @@ class Funnel:
         self._log_committer.close()
         self._committer.close()
 
-    def _check(self, batch: SampleBatch, principal: Principal) -> tuple[list[_Part], dict[str, int]]:
+    def _check(
+        self, batch: SampleBatch, principal: Principal, *, at_once: bool = False
+    ) -> tuple[list[_Part], dict[str, int]]:
         if len(batch.series) > self._limits.request_series:
             raise LimitExceededError(
                 f"a request may name {self._limits.request_series} series, this one names {len(batch.series)}", "series"
@@ -110,15 +125,15 @@ class Funnel:
             write_project(principal, project)
         check_times(batch)
         check_values(batch, known.lowest, known.highest, known.floor, known.ceiling)
-        return self._drop(own)
+        return self._drop(own, at_once=at_once)
 
-    def _drop(self, own: Sequence[tuple[str, SampleBatch]]) -> tuple[list[_Part], dict[str, int]]:
+    def _drop(self, own: Sequence[tuple[str, SampleBatch]], *, at_once: bool) -> tuple[list[_Part], dict[str, int]]:
         """The samples that are neither too far ahead nor too old, by project, and the count of the others."""
         now_ms = self._clock.now_ms()
         counts = {"future": 0, "expired": 0}
         parts: list[_Part] = []
         for project, part in own:
-            retention = self._retentions.of(project)
+            retention = self._retentions.known(project) if at_once else self._retentions.of(project)
             latest = now_ms + self._limits.future_seconds * SECOND
             earliest = now_ms - retention.raw_days * DAY
             kept = part
@@ -170,6 +185,11 @@ class Funnel:
     def _record(self, groups: dict[str, Records]) -> int:
         now_ms = self._clock.now_ms()
         return sum(self._registry.record(project, records, now_ms) for project, records in groups.items())
+
+
+async def _receipt(kept: Awaitable[None], accepted: int, rejected: dict[str, int]) -> Receipt:
+    await kept
+    return Receipt(accepted=accepted, rejected=rejected)
 
 
 def _by_project(batch: SampleBatch, known: Facts) -> list[tuple[str, SampleBatch]]:

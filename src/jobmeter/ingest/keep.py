@@ -2,6 +2,7 @@
 
 import threading
 
+from jobmeter.errors import NotAtOnceError
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import Clock
 from jobmeter.registry.base import Registry
@@ -22,13 +23,24 @@ class Retentions:
     def of(self, project: str) -> Retention:
         """That of a project."""
         now = self._clock.monotonic()
-        with self._lock:
-            found = self._known.get(project)
-        if found is not None and 0 <= now - found[0] < _SECONDS:
-            return found[1]
+        found = self._fresh(project, now)
+        if found is not None:
+            return found
         retention = self._registry.retention(project)
         with self._lock:
             if len(self._known) >= _MOST:
                 self._known.clear()
             self._known[project] = now, retention
         return retention
+
+    def known(self, project: str) -> Retention:
+        """The same. NotAtOnceError where the registry would have to be asked."""
+        found = self._fresh(project, self._clock.monotonic())
+        if found is None:
+            raise NotAtOnceError
+        return found
+
+    def _fresh(self, project: str, now: float) -> Retention | None:
+        with self._lock:
+            found = self._known.get(project)
+        return found[1] if found is not None and 0 <= now - found[0] < _SECONDS else None

@@ -18,6 +18,8 @@ _MANY = 1_000
 _SOME, _LATELY_SECONDS = 8, 0.25
 """So many things that go on are told together, so many seconds after the ones before: requests that follow each other
 quickly would pay for a transaction each."""
+_TOGETHER = 2_000
+"""So many that waited are told in one transaction, some 50 ms: samples that arrive meanwhile wait for its end."""
 _LIVE_MS = MINUTE
 _MOST = 1_000_000
 
@@ -117,11 +119,12 @@ class Observer:
             urgent = known.urgent(Seen(numbers, times[:, 0], times[:, 1]), self._clock.now_ms())
         self._tell(known, urgent)
 
-    def flush(self) -> None:
-        """Tell what waits."""
+    def flush(self) -> bool:
+        """Tell what waits, as much of it as takes a moment; True while more of it does."""
         with self._lock:
             known = self._known
-            waiting = known.waiting.all()
+            everything = known.waiting.all()
+            waiting = everything.part(_TOGETHER)
             known.waiting.forget(waiting.thing)
         try:
             self._tell(known, waiting)
@@ -129,6 +132,7 @@ class Observer:
             with self._lock:
                 self._known.wait(known, waiting)
             raise
+        return len(waiting.thing) < len(everything.thing)
 
     def forget(self, project: str, job: str) -> None:
         """Take it that the registry no longer knows a job: the next sample of it makes it known again."""

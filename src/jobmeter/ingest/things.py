@@ -36,6 +36,10 @@ class Seen(NamedTuple):
     first: Int64s
     last: Int64s
 
+    def part(self, most: int) -> "Seen":
+        """The first of them, so many at most."""
+        return Seen(self.thing[:most], self.first[:most], self.last[:most])
+
     def where(self, chosen: NDArray[np.bool_]) -> "Seen":
         """Some of them."""
         return Seen(self.thing[chosen], self.first[chosen], self.last[chosen])

@@ -43,8 +43,9 @@ class NamePart(StrEnum):
 class _Kept:
     """Room for what is worked out once: a series is looked up and written again and again."""
 
-    __slots__ = ("_hash", "_id")
+    __slots__ = ("_checked", "_hash", "_id")
 
+    _checked: bool
     _hash: int
     _id: int
 
@@ -162,6 +163,8 @@ def check_project(value: str, field: str = "project") -> str:
 
 def check_series(series: Series) -> Series:
     """The series, when each of its names is legal. Raises InvalidRequestError naming the first that is not."""
+    if hasattr(series, "_checked"):
+        return series
     if not _METRIC.fullmatch(series.metric):
         raise InvalidRequestError(f"metric {series.metric[:MAX_NAME]!r} is not a metric name", "metric")
     check_project(series.project)
@@ -174,6 +177,24 @@ def check_series(series: Series) -> Series:
     if not 0 <= series.attempt < 2**31:
         raise InvalidRequestError(f"attempt {series.attempt} is not between 0 and 2^31", "attempt")
     _check_labels(series.labels)
+    object.__setattr__(series, "_checked", True)
+    return series
+
+
+def at_place(metric: str, place: Series) -> Series:
+    """Another metric of the same replica, device and labels; both of them of series that were checked."""
+    series = Series(
+        metric,
+        place.project,
+        place.cluster,
+        place.node,
+        place.device,
+        place.job,
+        place.replica,
+        place.attempt,
+        place.labels,
+    )
+    object.__setattr__(series, "_checked", True)
     return series
 
 

@@ -12,7 +12,7 @@ from jobmeter.dialects.base import Answer, Context, Dialect, Match, Run
 from jobmeter.errors import JobmeterError, NotAtOnceError
 from jobmeter.query.spent import Spent
 from jobmeter.server.commands import perform
-from jobmeter.server.exchange import Exchange, decoded_body
+from jobmeter.server.exchange import AT_ONCE_BYTES, Exchange, decoded_body
 from jobmeter.server.gate import allowed, authenticated, within_budget
 from jobmeter.server.services import Services
 from jobmeter.server.turns import Waiting, in_turn
@@ -27,6 +27,7 @@ class PlainVisit:
 
     body_bytes: int
     serve: Callable[[Exchange], Awaitable[None]]
+    at_once_bytes: int = AT_ONCE_BYTES
 
     def at_once(self, exchange: Exchange) -> Answer | None:
         """See ``Visit.at_once``."""
@@ -34,6 +35,8 @@ class PlainVisit:
 
 class DialectVisit:
     """See ``jobmeter.server.edge.Visit``. What was begun at once is gone on with on a thread."""
+
+    at_once_bytes = AT_ONCE_BYTES
 
     def __init__(self, dialect: Dialect, services: Services, match: Match) -> None:
         self.body_bytes = match.operation.body_bytes

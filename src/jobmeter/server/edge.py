@@ -20,8 +20,6 @@ _access = logging.getLogger("jobmeter.access")
 
 WATCH_AFTER_SECONDS = 0.05
 """A request that takes longer is watched for a client that goes away."""
-AT_ONCE_BYTES = 16 * 1024
-"""Body beyond which reading it takes longer than the event loop may be held."""
 BODIES = 8
 """How many bodies of the largest size may be held at one time."""
 DROPPED = 2
@@ -36,9 +34,15 @@ class Visit(Protocol):
         """Largest body, as sent."""
         ...
 
-    def at_once(self, exchange: Exchange) -> Answer | None:
+    @property
+    def at_once_bytes(self) -> int:
+        """Largest body, as sent, with which ``at_once`` is tried."""
+        ...
+
+    def at_once(self, exchange: Exchange) -> Answer | Awaitable[Answer] | None:
         """The answer, where it takes a moment and nothing has to be waited for; else None, and ``serve`` is next.
 
+        What may be awaited is begun and goes on by itself, whether or not the client stays: its answer comes later.
         Called on the event loop's thread, with the body read. May raise JobmeterError.
         """
         ...
@@ -131,16 +135,16 @@ class Edge:
 
 
 async def _answered(exchange: Exchange, visit: Visit) -> None:
-    answer = visit.at_once(exchange) if _is_small(exchange) else None
-    if answer is not None:
-        await exchange.reply(answer)
-    else:
+    answer = visit.at_once(exchange) if _is_small(exchange, visit) else None
+    if answer is None:
         await _while_connected(exchange, visit.serve(exchange))
+    else:
+        await exchange.reply(answer if isinstance(answer, Answer) else await answer)
 
 
-def _is_small(exchange: Exchange) -> bool:
+def _is_small(exchange: Exchange, visit: Visit) -> bool:
     """True where what was sent is read in a moment: little of it, and not compressed."""
-    return exchange.held <= AT_ONCE_BYTES and not exchange.call.header("content-encoding")
+    return exchange.held <= visit.at_once_bytes and not exchange.call.header("content-encoding")
 
 
 async def _refuse(door: Door, exchange: Exchange, error: JobmeterError) -> None:

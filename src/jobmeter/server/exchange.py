@@ -30,6 +30,8 @@ Send = Callable[[Message], Awaitable[None]]
 _NO_CONTENT = 204
 _NOT_VERSION, _VERSION_4 = ~(0xF000 << 64 | 0xC000 << 48), 0x4000 << 64 | 0x8000 << 48
 """The bits of a UUID that say which kind it is (RFC 9562, sections 4.1 and 4.2), and what they are of a random one."""
+AT_ONCE_BYTES = 16 * 1024
+"""Body beyond which reading it takes longer than the event loop may be held."""
 BODY_SECONDS = 30
 """Longest silence of a client that is sending a body."""
 DROP_SECONDS = 5.0

@@ -109,6 +109,10 @@ class Store(Protocol):
         """The same as ``append`` for each of them, in their order, and all of them durable at once."""
         ...
 
+    def unwritten(self, keys: SeriesKeys) -> Bools:
+        """bool[k]: the series that certainly have no samples, as far as that is known without looking for any."""
+        ...
+
     def find(self, selector: Selector) -> list[Series]:
         """The series that match, in no order. Raises LimitExceededError past ``selector.limit``."""
         ...

@@ -92,6 +92,10 @@ class MemoryStore:
                 following = samples[_place(samples, hour + HOUR) :][:1]
                 self._stale.update((key[0], floor_to(time, HOUR)) for time, _ in following)
 
+    def unwritten(self, keys: SeriesKeys) -> Bools:
+        """See ``Store.unwritten``: it does not say."""
+        return np.zeros(len(keys), np.bool_)
+
     def find(self, selector: Selector) -> list[Series]:
         """See ``Store.find``."""
         with self._lock:

@@ -83,6 +83,29 @@ class StoreTests(LogTests, ABC):
         expected = {(one, int(time)): value for time, value in zip(times, values.tolist(), strict=True)}
         assert read_all(store, [one], slot.span) == expected
 
+    def test_new_series_of_several_batches_at_once_are_all_kept(self, store: Store, slot: Slot) -> None:
+        one, two, three = (slot.gauge(f"worker-{n}") for n in range(3))
+        rows = [
+            {(one, slot.start): 1.0, (two, slot.start): 2.0},
+            {(two, slot.start): 3.0, (two, slot.start + 1000): 4.0, (three, slot.start): 5.0},
+            {(one, slot.start + 1000): 6.0},
+        ]
+        store.append_all([batch_of(part) for part in rows], FOREVER)
+        expected = {key: value for part in rows for key, value in part.items()}
+        assert read_all(store, [one, two, three], slot.span) == expected
+        assert {series.replica for series in store.find(Selector(jobs=(one.job_key,)))} >= {one.replica, three.replica}
+
+    def test_no_series_that_has_samples_is_called_unwritten(self, store: Store, slot: Slot) -> None:
+        series = [slot.gauge(f"worker-{n}") for n in range(4)]
+        for count in range(4):
+            told = store.unwritten(SeriesKeys.of(series))
+            assert not told[:count].any()
+            store.append(batch_of({(series[count], slot.start): 1.0}), FOREVER)
+        store.delete_job(series[0].job_key)
+        store.append(batch_of({(series[1], slot.start): 2.0}), FOREVER)
+        assert not store.unwritten(SeriesKeys.of(series))[1]
+        assert read_all(store, series, slot.span) == {(series[1], slot.start): 2.0}
+
     def test_the_last_write_wins_in_any_grouping(self, store: Store, slot: Slot) -> None:
         one, two = slot.gauge("worker-0"), slot.gauge("worker-1")
         first = {(series, slot.start + at * 1000): float(at) for series in (one, two) for at in range(100)}

@@ -372,7 +372,7 @@ def _first(store: GatedStore, committer: Committer) -> threading.Thread:
 def test_requests_that_arrive_while_an_append_runs_share_the_next_in_order():
     store = GatedStore()
     errors: list[UnavailableError] = []
-    committer = Committer(store, lambda _: None, lambda: None)
+    committer = Committer(store, lambda _: None, lambda: False)
     threads = [_first(store, committer), *_senders(committer, [1.0, 2.0, 3.0], errors)]
     store.gate.set()
     for thread in threads:
@@ -388,7 +388,7 @@ def test_a_joined_append_that_fails_fails_for_all_its_members():
     store = GatedStore()
     errors: list[UnavailableError] = []
     store.failure = UnavailableError("the disk is full")
-    committer = Committer(store, lambda _: None, lambda: None)
+    committer = Committer(store, lambda _: None, lambda: False)
     threads = [_first(store, committer), *_senders(committer, [1.0, 2.0], errors)]
     store.gate.set()
     for thread in threads:
@@ -400,7 +400,7 @@ def test_a_joined_append_that_fails_fails_for_all_its_members():
 def test_a_full_queue_throttles_and_closing_drains_it():
     store = GatedStore()
     errors: list[UnavailableError] = []
-    committer = Committer(store, lambda _: None, lambda: None, queue_bytes=1_000)
+    committer = Committer(store, lambda _: None, lambda: False, queue_bytes=1_000)
     threads = [_first(store, committer), *_senders(committer, [1.0], errors)]
     with pytest.raises(ThrottledError) as caught:
         committer.append(batch((USAGE, NOW, 2.0)), Retention())

@@ -197,3 +197,20 @@ def test_several_batches_are_told_as_one_would_be(parts):
         )
         told.append(take(registry))
     assert told[0] == told[1]
+
+
+def test_very_many_that_wait_are_told_in_parts():
+    registry, clock = FakeRegistry(), SetClock()
+    observer = Observer(registry, clock)
+    series = [Series("cpu.usage", job=f"j{n}", node="n1") for n in range(5_000)]
+    index = np.arange(len(series), dtype=np.uint32)
+    for time in (NOW - 2_000, NOW - 1_000):
+        observer.observe(SampleBatch(series, index, np.full(len(series), time), np.ones(len(series))))
+    told = len(registry.observations)
+    parts = 1
+    while observer.flush():
+        parts += 1
+    assert parts == 3
+    assert len(registry.observations) == told + len(series)
+    assert {one.last_ms for one in registry.observations[told:]} == {NOW - 1_000}
+    assert not observer.flush()

@@ -1,4 +1,4 @@
-"""What memory knows is answered on the event loop; whatever it does not know, and every change, takes a thread."""
+"""What memory knows is answered on the event loop; what it does not know, and what changes more, takes a thread."""
 
 import pytest
 from tests.fakes import NOW
@@ -52,6 +52,17 @@ def test_new_samples_are_in_the_next_answer_at_once(stored, turns):
     assert line["points"][-1][0] >= NOW - 300_000
     assert stored.call("GET", LIVE).json()["samples"] == 61
     assert turns.count("read") <= 1
+
+
+def test_samples_of_series_that_came_before_take_no_thread(stored, turns):
+    series = {"metric": "gpu.utilization", "job": "j1", "replica": "worker-0", "node": "n1", "device": "gpu0"}
+    reply = stored.ingest(samples([(series, [(NOW - 1_000, 1.0)])]))
+    assert (reply.status, reply.json()) == (200, {"accepted": 1, "records": 0, "rejected": {}})
+    assert stored.ingest(samples([(series, [(NOW - 900, 7.0)])])).status == 400
+    assert turns == []
+    assert stored.ingest(samples([({**series, "device": "gpu1"}, [(NOW - 1_000, 1.0)])])).status == 200
+    assert turns == ["write"]
+    assert stored.call("GET", LIVE).json()["samples"] == 62
 
 
 def test_a_new_series_and_a_new_job_are_seen(stored, turns):

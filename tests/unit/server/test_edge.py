@@ -18,6 +18,7 @@ from jobmeter.server.work import Lane
 class _Visit:
     serve: object
     body_bytes: int = 100
+    at_once_bytes: int = 16 * 1024
 
     def at_once(self, exchange):
         return None

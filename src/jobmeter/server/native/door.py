@@ -4,7 +4,7 @@ Endpoints are found by the table itself: a framework's routing and response obje
 framework describes the API (``jobmeter.server.native.openapi``).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -14,7 +14,7 @@ from jobmeter.errors import JobmeterError, NotAtOnceError, NotFoundError
 from jobmeter.server import turns
 from jobmeter.server.dialect_door import PlainVisit
 from jobmeter.server.edge import Visit
-from jobmeter.server.exchange import Exchange
+from jobmeter.server.exchange import AT_ONCE_BYTES, Exchange
 from jobmeter.server.native import (
     catalog,
     events,
@@ -35,6 +35,8 @@ from jobmeter.server.services import Services
 
 BASE = "/api/jobmeter/v1"
 SMALL_BODY = 64 * 1024
+BEGUN_BYTES = 64 * 1024
+"""Body beyond which reading samples takes longer than the event loop may be held, even if they need no parsing."""
 
 ENDPOINTS: Sequence[Endpoint] = (
     *jobs.ENDPOINTS,
@@ -57,18 +59,21 @@ class NativeVisit:
 
     def __init__(self, services: Services, endpoint: Endpoint, path: Mapping[str, str], body_bytes: int) -> None:
         self.body_bytes = body_bytes
+        self.at_once_bytes = AT_ONCE_BYTES if endpoint.begin is None else BEGUN_BYTES
         self._services = services
         self._endpoint = endpoint
         self._path = path
         self._ask: Ask | None = None
 
-    def at_once(self, exchange: Exchange) -> Answer | None:
+    def at_once(self, exchange: Exchange) -> Answer | Awaitable[Answer] | None:
         """See ``Visit.at_once``."""
-        services = self._services.at_once
-        if services is None or not self._endpoint.quick:
+        services, begin = self._services.at_once, self._endpoint.begin
+        if services is None or not (self._endpoint.quick or begin):
             return None
         try:
             ask = self._ask = let_in(services, self._endpoint, exchange.call, exchange.request_id, self._path)
+            if begin is not None:
+                return begin(ask)
             result = services.turns.at_once(ask.principal.id, ask.spent, lambda: work(self._endpoint, ask))
         except NotAtOnceError:
             return None

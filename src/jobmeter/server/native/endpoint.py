@@ -1,6 +1,6 @@
 """What an endpoint of our own API is: its documentation and the function that answers it, in one row."""
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any, Literal, TypeVar
@@ -88,7 +88,8 @@ class Ask:
 class Endpoint:
     """One route. ``path`` is below ``/api/jobmeter/v1``; ``action`` None needs no key.
 
-    ``quick``: it only asks, so that it may be tried at once first (``Services.at_once``).
+    ``quick``: it only asks, so that it may be tried at once first (``Services.at_once``). ``begin``: so may this, on
+    the event loop's thread; what it gives is gone on with elsewhere and awaited. NotAtOnceError: ``work`` is to do it.
 
     ``work`` runs on a thread of ``lane`` once the caller is let in; a msgspec structure that it gives is answered as
     JSON. ``answer`` documents that structure, ``body`` that of the request.
@@ -113,6 +114,7 @@ class Endpoint:
     other_types: Sequence[str] = ()
     lane: Literal["read", "write", "control"] = "read"
     quick: bool = False
+    begin: Callable[[Ask], Awaitable[Answer]] | None = None
 
     @property
     def asks(self) -> bool:

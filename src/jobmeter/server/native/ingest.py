@@ -1,8 +1,12 @@
 """``/ingest``: samples, log lines and records in the native wire format."""
 
+from collections.abc import Awaitable
+
 import msgspec
 
+from jobmeter.dialects.base import Answer
 from jobmeter.errors import InvalidRequestError
+from jobmeter.ingest.receipt import Receipt
 from jobmeter.server.native.endpoint import Ask, Endpoint
 
 FRAMES = "application/vnd.jobmeter.frames"
@@ -19,12 +23,29 @@ class Ingested(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def _ingest(ask: Ask) -> Ingested:
+    _check(ask)
+    return _told(ask, ask.services.funnel.frames(ask.call.body, ask.principal))
+
+
+def _begin(ask: Ask) -> Awaitable[Answer]:
+    """As ``_ingest``; NotAtOnceError where something is new."""
+    _check(ask)
+    return _finish(ask, ask.services.funnel.begin(ask.call.body, ask.principal))
+
+
+async def _finish(ask: Ask, coming: Awaitable[Receipt]) -> Answer:
+    return Answer(200, msgspec.json.encode(_told(ask, await coming)))
+
+
+def _check(ask: Ask) -> None:
     kind = ask.call.header("content-type").partition(";")[0].strip().lower()
     if kind != FRAMES:
         raise InvalidRequestError(f"Content-Type must be {FRAMES}, it is {kind[:100]!r}", "Content-Type")
     if ask.call.header("content-encoding", "identity").lower() != "identity":
         raise InvalidRequestError("frames carry their own compression", "Content-Encoding")
-    receipt = ask.services.funnel.frames(ask.call.body, ask.principal)
+
+
+def _told(ask: Ask, receipt: Receipt) -> Ingested:
     ask.services.telemetry.ingested(receipt)
     return Ingested(receipt.accepted, receipt.records, receipt.rejected, receipt.lines, receipt.rejected_lines)
 
@@ -43,6 +64,7 @@ ENDPOINTS = (
             "each sample and each line counts once."
         ),
         work=_ingest,
+        begin=_begin,
         answer=Ingested,
         body_text="Frames.",
         body_type=FRAMES,

@@ -106,6 +106,10 @@ class ClickHouseStore:
         """See ``Store.append_all``."""
         self._writer.append(batches, retention)
 
+    def unwritten(self, keys: SeriesKeys) -> Bools:
+        """See ``Store.unwritten``."""
+        return self._catalog.unwritten(keys.series)
+
     def find(self, selector: Selector) -> list[Series]:
         """See ``Store.find``."""
         return self._catalog.find(selector)

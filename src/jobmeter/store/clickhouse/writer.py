@@ -23,8 +23,7 @@ class Writer:
         batches = [batch for batch in batches if len(batch)]
         if not batches:
             return
-        for batch in batches:
-            self._catalog.ensure(batch, retention)
+        self._catalog.ensure(batches, retention)
         group = [Rows.of(batch, retention) for batch in batches]
         intent = self._ledger.intent()
         touched = _touched(group, intent)

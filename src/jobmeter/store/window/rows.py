@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from jobmeter.model.batch import Int64s, SeriesKeys
+from jobmeter.model.batch import Int64s, SeriesKeys, Uint64s
 from jobmeter.store.window.pages import NO_PAGE
 
 ROW_BYTES = 150
@@ -69,6 +69,25 @@ class Rows:
         self._there[row] = True
         self.generation += 1
         return row
+
+    def add_all(self, job: Uint64s, series: Uint64s, since_ms: int) -> Int64s:
+        """Rows for different series that have none, without samples: int64[k]."""
+        count = len(series)
+        again = self._free[len(self._free) - min(count, len(self._free)) :]
+        del self._free[len(self._free) - len(again) :]
+        fresh = range(self._end, self._end + count - len(again))
+        self._end += len(fresh)
+        while self._end > len(self.job):
+            self._grow()
+        numbers = [*again, *fresh]
+        self._places.update(zip(series.tolist(), numbers, strict=True))
+        rows = np.array(numbers, np.int64)
+        self.series[rows], self.job[rows] = series, job
+        self.since[rows], self.last[rows] = since_ms, _NEVER
+        self.first_page[rows] = self.last_page[rows] = NO_PAGE
+        self._there[rows] = True
+        self.generation += count
+        return rows
 
     def remove(self, rows: Int64s) -> None:
         """Forget these series; their pages are the caller's to give back."""

@@ -10,7 +10,7 @@ from typing import cast
 import numpy as np
 
 from jobmeter.errors import LimitExceededError
-from jobmeter.model.batch import Bools, BucketColumns, References, SampleBatch, SampleColumns, SeriesKeys
+from jobmeter.model.batch import Bools, BucketColumns, References, SampleBatch, SampleColumns, SeriesKeys, Uint64s
 from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import NamePart, Series
@@ -62,7 +62,7 @@ class WindowedStore:
             late = set[int]().union(*map(self._late_jobs, batches))
             # First what is stale goes: a series that comes back after a day is new here, and its descriptors too.
             self._sweep()
-            new = [self._take_in(batch) for batch in batches]
+            new = self._take_in(batches)
             self._turn(late)
             try:
                 self._engine.append_all(batches, retention)
@@ -72,7 +72,7 @@ class WindowedStore:
                 raise
             finally:
                 self._turn(late)
-                if any(new):
+                if new:
                     # Only now: who looked for series meanwhile may have found none of these.
                     self._forget_found()
             now_ms = self._clock.now_ms()
@@ -100,6 +100,10 @@ class WindowedStore:
         if self.window.full:
             self._unfilled.clear()
         return len(self._unfilled)
+
+    def unwritten(self, keys: SeriesKeys) -> Bools:
+        """See ``Store.unwritten``."""
+        return self._engine.unwritten(keys)
 
     def find(self, selector: Selector) -> list[Series]:
         """See ``Store.find``. The list is shared: callers leave it as it is."""
@@ -250,24 +254,38 @@ class WindowedStore:
         """See ``Store.close``."""
         self._engine.close()
 
-    def _take_in(self, batch: SampleBatch) -> bool:
+    def _take_in(self, batches: Sequence[SampleBatch]) -> bool:
         """Bring series that the window does not hold into it, with what the engine has of the window's time.
 
+        The engine is asked once for those of all batches: a question takes some milliseconds, whatever it is about.
         False where there are none.
         """
-        new = self.window.missing(batch.keys)
-        if not new.any():
-            return False
         since = max(0, self._clock.now_ms() - self.window.length_ms)
-        live = np.zeros(len(new), bool)
-        live[batch.index[batch.time >= since]] = True
-        new &= live
-        if new.any():
-            self._adopt(SeriesKeys(batch.keys.job[new], batch.keys.series[new]), since, self._clock.now_ms())
-        return True
+        found = False
+        job, series = list[Uint64s](), list[Uint64s]()
+        for batch in batches:
+            new = self.window.missing(batch.keys)
+            if new.any():
+                found = True
+                live = np.zeros(len(new), bool)
+                live[batch.index[batch.time >= since]] = True
+                new &= live
+                job.append(batch.keys.job[new])
+                series.append(batch.keys.series[new])
+        if sum(map(len, series)):
+            ids, first = np.unique(np.concatenate(series), return_index=True)
+            self._adopt(SeriesKeys(np.concatenate(job)[first], ids), since, self._clock.now_ms())
+        return found
 
     def _adopt(self, keys: SeriesKeys, since_ms: int, now_ms: int | None = None) -> None:
         """Nobody appends meanwhile. See ``Window.adopt``."""
+        new = self._engine.unwritten(keys)
+        if new.any():
+            fresh = SeriesKeys(keys.job[new], keys.series[new])
+            self.window.adopt(fresh, SampleColumns.empty(), since_ms, now_ms)
+            keys = SeriesKeys(keys.job[~new], keys.series[~new])
+        if not len(keys):
+            return
         found = SampleColumns.joined(list(self._engine.read(keys, TimeRange(since_ms, MAX_TIME_MS), ReadBudget())))
         self.window.adopt(keys, found, since_ms, now_ms)
 

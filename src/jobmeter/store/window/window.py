@@ -83,6 +83,8 @@ class Window:
         """
         bounds = np.searchsorted(columns.index, np.arange(len(keys) + 1)).tolist()
         with self._lock:
+            if not len(columns) and self._adopt_empty(keys, since_ms):
+                return
             here = self._rows.find(keys) >= 0
             for at, (job, series) in enumerate(zip(keys.job.tolist(), keys.series.tolist(), strict=True)):
                 own = slice(bounds[at], bounds[at + 1])
@@ -92,6 +94,17 @@ class Window:
                 self._writes += 1
                 self._rows.written[row] = self._writes
                 self._replace(row, columns.time[own], columns.value[own])
+
+    def _adopt_empty(self, keys: SeriesKeys, since_ms: int) -> bool:
+        """Take those of the series in that are not here, without samples; False where there may be no room."""
+        new = self._rows.find(keys) < 0
+        count = int(np.count_nonzero(new))
+        if self.bytes + count * (PAGE_BYTES + ROW_BYTES) > self._bound * _NEARLY_FULL:
+            return False
+        rows = self._rows.add_all(keys.job[new], keys.series[new], since_ms)
+        self._writes += 1
+        self._rows.written[rows] = self._writes
+        return True
 
     def write(self, keys: SeriesKeys, columns: SampleColumns, now_ms: int) -> None:
         """Add samples to those of the series that are here; ``columns`` may be in any order, the later row wins.

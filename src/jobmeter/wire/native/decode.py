@@ -15,12 +15,12 @@ from functools import lru_cache
 import numpy as np
 import zstandard
 
-from jobmeter.errors import InvalidRequestError, LimitExceededError
+from jobmeter.errors import InvalidRequestError, LimitExceededError, NotAtOnceError
 from jobmeter.model.batch import SampleBatch
 from jobmeter.model.log import LogLine
 from jobmeter.model.record import Records, decode_records
 from jobmeter.model.roster import listed
-from jobmeter.model.series import DEFAULT_PROJECT, MAX_LABELS, Series, check_series
+from jobmeter.model.series import DEFAULT_PROJECT, MAX_LABELS, Series, at_place, check_series
 from jobmeter.settings import Limits
 from jobmeter.wire.native.logs import decode_lines
 from jobmeter.wire.native.sections import SECTIONS, Section
@@ -39,6 +39,10 @@ _SHORT = struct.Struct("<H")
 _FIELDS = 8  # metric, project, cluster, node, device, job, replica, attempt
 _MAX_DESCRIPTOR = 64 * 1024
 _CACHED_SERIES = 262_144
+_CACHED_METRICS, _CACHED_PLACES = 4_096, 65_536
+_ANY_METRIC = _SHORT.pack(1) + b"m"
+_MOMENT = 256 * 1024
+"""Bytes of a frame that are unpacked in a moment."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,10 +60,13 @@ class _Frame:
     payload: bytes
 
 
-def decode(body: bytes, project: str = DEFAULT_PROJECT, limits: Limits | None = None) -> Decoded:
+def decode(
+    body: bytes, project: str = DEFAULT_PROJECT, limits: Limits | None = None, *, known: bool = False
+) -> Decoded:
     """The frames of a whole body; ``project`` is what an empty project of a descriptor or of a stream means.
 
-    Times and values are taken as they are: what they may be is for ``jobmeter.ingest`` to say.
+    Times and values are taken as they are: what they may be is for ``jobmeter.ingest`` to say. ``known``: only what
+    takes a moment, samples of lists of series that came before; NotAtOnceError for anything else.
     """
     allowed = limits or Limits()
     if len(body) > allowed.body_bytes:
@@ -68,20 +75,20 @@ def decode(body: bytes, project: str = DEFAULT_PROJECT, limits: Limits | None = 
         raise InvalidRequestError("the body is empty: at least one frame is needed", "body")
     decoded = Decoded([], [], [])
     series = 0
-    for frame in _frames(body, allowed):
+    for frame in _frames(body, allowed, known=known):
         if frame.kind == RECORDS:
             decoded.records.append(_records(frame.payload))
             continue
         if frame.kind == LOGS:
             decoded.lines.extend(decode_lines(frame.payload, project, allowed.request_lines - len(decoded.lines)))
             continue
-        batch = _samples(frame.payload, project, allowed.request_series - series)
+        batch = _samples(frame.payload, project, allowed.request_series - series, known=known)
         series += len(batch.series)
         decoded.batches.append(batch)
     return decoded
 
 
-def _frames(body: bytes, limits: Limits) -> Iterator[_Frame]:
+def _frames(body: bytes, limits: Limits, *, known: bool) -> Iterator[_Frame]:
     at, unpacked = 0, 0
     while at < len(body):
         if len(body) - at < _HEADER.size:
@@ -89,6 +96,8 @@ def _frames(body: bytes, limits: Limits) -> Iterator[_Frame]:
         magic, version, kind, codec, zero, sent, size, checksum = _HEADER.unpack_from(body, at)
         _check_header(magic, version, kind, codec, zero)
         _check_sizes(sent, size, limits.decoded_bytes - unpacked)
+        if known and (kind != SAMPLES or size > _MOMENT):
+            raise NotAtOnceError
         at += _HEADER.size
         if sent > len(body) - at:
             raise InvalidRequestError(
@@ -171,7 +180,7 @@ def _records(payload: bytes) -> Records:
         raise InvalidRequestError("a frame of records is not UTF-8", "records") from error
 
 
-def _samples(payload: bytes, project: str, series_left: int) -> SampleBatch:
+def _samples(payload: bytes, project: str, series_left: int, *, known: bool) -> SampleBatch:
     if len(payload) < _COUNTS.size:
         raise InvalidRequestError("a frame of samples is shorter than its two counts", "frame")
     series_count, sample_count = _COUNTS.unpack_from(payload)
@@ -186,7 +195,7 @@ def _samples(payload: bytes, project: str, series_left: int) -> SampleBatch:
             f"a frame of {len(payload)} bytes cannot hold {series_count} series and {sample_count} samples", "frame"
         )
     at = len(payload) - columns
-    section = _section(payload, at, series_count, project)
+    section = _section(payload, at, series_count, project, known=known)
     counts = np.frombuffer(payload, "<u4", series_count, at)
     if int(counts.sum(dtype=np.uint64)) != sample_count:
         raise InvalidRequestError(f"the counts of the series do not add up to {sample_count}", "series")
@@ -197,12 +206,14 @@ def _samples(payload: bytes, project: str, series_left: int) -> SampleBatch:
     return listed(section.series, np.repeat(places, counts), times, values)
 
 
-def _section(payload: bytes, end: int, count: int, project: str) -> Section:
+def _section(payload: bytes, end: int, count: int, project: str, *, known: bool) -> Section:
     """The series of a frame, whose descriptors reach to ``end``."""
     data = payload[: _LENGTH.size] + payload[_COUNTS.size : end]
-    known = SECTIONS.find(project, data)
-    if known is not None:
-        return known
+    found = SECTIONS.find(project, data)
+    if found is not None:
+        return found
+    if known:
+        raise NotAtOnceError
     series, at = _descriptors(payload, count, project)
     if at != end:
         raise InvalidRequestError(
@@ -229,6 +240,26 @@ def _descriptors(payload: bytes, count: int, project: str) -> tuple[list[Series]
 @lru_cache(maxsize=_CACHED_SERIES)
 def descriptor(project: str, data: bytes) -> Series:
     """The series that a descriptor names; an empty project is ``project``. The same bytes are read once."""
+    end = _SHORT.size + int.from_bytes(data[: _SHORT.size], "little")
+    try:
+        # Many metrics are of one place: what follows the metric is read and checked once.
+        return at_place(_metric(data[_SHORT.size : end]), _place(project, data[end:]))
+    except (InvalidRequestError, UnicodeDecodeError):
+        return _series(project, data)  # which says what is wrong with the whole
+
+
+@lru_cache(maxsize=_CACHED_METRICS)
+def _metric(text: bytes) -> str:
+    return check_series(Series(text.decode())).metric
+
+
+@lru_cache(maxsize=_CACHED_PLACES)
+def _place(project: str, rest: bytes) -> Series:
+    """The series of some metric whose descriptor goes on like that."""
+    return _series(project, _ANY_METRIC + rest)
+
+
+def _series(project: str, data: bytes) -> Series:
     texts = _texts(data)
     if len(texts) < _FIELDS or len(texts) % 2 or len(texts) > _FIELDS + 2 * MAX_LABELS:
         raise InvalidRequestError(
