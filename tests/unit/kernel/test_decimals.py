@@ -11,6 +11,7 @@ from jobmeter.kernel.decimals import Decimals, Split, plainly
 COMPILED = pytest.mark.skipif(decimals._decimals is None, reason="there is no compiled kernel")
 DECIMALS = st.builds(lambda number, digits: number / 10**digits, st.integers(-(2**53), 2**53), st.integers(0, 17))
 VALUES = st.one_of(DECIMALS, st.floats(), st.sampled_from([0.0, -0.0, 2.0**53, -(2.0**53), 5e-324, 1e22, 0.1 + 0.2]))
+SERIES = np.repeat(np.arange(10, dtype=np.uint64), 100)
 ROWS = st.lists(st.tuples(st.integers(0, 3), VALUES), max_size=200)
 
 
@@ -80,6 +81,3 @@ def test_decimals_become_numbers(split):
     assert not rest.any()
     assert np.array_equal(number / 10.0 ** digits.astype(np.int64), value)
     assert number.max() <= 10_100
-
-
-SERIES = np.repeat(np.arange(10, dtype=np.uint64), 100)

@@ -211,10 +211,10 @@ def back_up_as_before(folder: str, target: str) -> None:
 
 def write_as_before(folder: str, target: str) -> None:
     """Leave a store, and a backup of it, of the program that kept samples and roll-ups as doubles only."""
-    target_, before = parse_dsn(f"chdb://{folder}"), MIGRATIONS[:2]
+    target_ = parse_dsn(f"chdb://{folder}")
     first = pool.connect(target_, None)
     migrate.create_database(first, target_)
-    migrate.MIGRATIONS = before
+    vars(migrate)["MIGRATIONS"] = MIGRATIONS[:2]
     client = pool.connect(target_, target_.database)
     migrate.migrate(client, target_, SystemClock())
     key, days = (AS_BEFORE.job_key, AS_BEFORE.id), (36_500,) * len(DAYS)
