@@ -19,6 +19,16 @@ POSTGRESQL = "postgresql"
 BUSY_MS = 15_000
 """How long a writer waits for another process to finish its transaction."""
 CONNECTIONS = 8
+_PRAGMAS = (
+    "journal_mode = WAL",
+    # A transaction that was acknowledged survives a power cut, which WAL with NORMAL does not promise.
+    "synchronous = FULL",
+    "foreign_keys = ON",
+    "cache_size = -32768",
+    # The log is brought over after 256 KiB and cut back then; by default it stays at 4 MiB and more.
+    "wal_autocheckpoint = 64",
+    "journal_size_limit = 65536",
+)
 _FAILURES = (exc.OperationalError, exc.InterfaceError, exc.InternalError, exc.TimeoutError, OSError)
 
 
@@ -134,8 +144,7 @@ def _make_file(path: Path) -> None:
 
 
 def _prepare(connection: sqlite3.Connection, _record: object) -> None:
-    # FULL: a transaction that was acknowledged survives a power cut, which WAL with NORMAL does not promise.
-    for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON", "cache_size = -32768"):
+    for pragma in _PRAGMAS:
         connection.execute(f"PRAGMA {pragma}")
     install(connection)
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
-from tests import native_writer as write
+from tests import frames as write
 from tests.fakes import NOW, WRITER, FakeRegistry, SetClock
 
 from jobmeter.errors import InvalidRequestError, NotAtOnceError, ThrottledError, UnavailableError
@@ -56,7 +56,7 @@ def funnel(store):
 
 
 def body(time_ms: int, value: float, *, codec: int = 0, series: Sequence[Series] = (USAGE, LIMIT)) -> bytes:
-    return write.frame(write.samples([(one, [(time_ms, value)]) for one in series]), codec=codec)
+    return write.frame(write.payload([(one, [(time_ms, value)]) for one in series]), codec=codec)
 
 
 def begun(funnel: Funnel, *bodies: bytes) -> list[Receipt]:

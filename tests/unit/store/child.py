@@ -20,7 +20,9 @@ from jobmeter.model.log import LogLine
 from jobmeter.model.series import Series
 from jobmeter.model.time import HOUR, SystemClock, TimeRange, parse_time
 from jobmeter.store.base import LogSelector, ReadBudget, Selector, Store, Tier
-from jobmeter.store.clickhouse import maintenance
+from jobmeter.store.clickhouse import maintenance, migrate, parse_dsn, pool
+from jobmeter.store.clickhouse.migrations import MIGRATIONS
+from jobmeter.store.clickhouse.rows import DAYS
 from jobmeter.store.registry import open_store
 from jobmeter.testing.samples import FOREVER, batch_of, brute_buckets, read_all, stored_buckets
 
@@ -33,6 +35,8 @@ SPAN = TimeRange(START, START + 1000 * HOUR)
 LINES = [
     LogLine(time_ns=START * 1_000_000 + at, text=f"line {at}", job="logged", replica="worker-0") for at in range(500)
 ]
+AS_BEFORE = Series("gpu.power", job="before", replica="worker-0")
+AS_BEFORE_VALUES = [0.25, -0.0, 3.0, 2.0**40, 2.0**-10, 7.5, -1.25, 0.0] * 60
 JOBS = tuple(one.job_key for one in SERIES)
 
 
@@ -205,6 +209,53 @@ def back_up_as_before(folder: str, target: str) -> None:
     say()
 
 
+def write_as_before(folder: str, target: str) -> None:
+    """Leave a store, and a backup of it, of the program that kept samples and roll-ups as doubles only."""
+    target_ = parse_dsn(f"chdb://{folder}")
+    first = pool.connect(target_, None)
+    migrate.create_database(first, target_)
+    vars(migrate)["MIGRATIONS"] = MIGRATIONS[:2]
+    client = pool.connect(target_, target_.database)
+    migrate.migrate(client, target_, SystemClock())
+    key, days = (AS_BEFORE.job_key, AS_BEFORE.id), (36_500,) * len(DAYS)
+    rows = [(*key, START + at * 15_000, value, *days) for at, value in enumerate(AS_BEFORE_VALUES)]
+    client.insert("samples", rows, ["job", "series", "time", "value", *DAYS])
+    for table, step, kept in (("minutes", 60_000, DAYS[1:]), ("hours", HOUR, DAYS[2:])):
+        client.command(
+            f"INSERT INTO {table} (job, series, time, count, sum, minimum, maximum, first, first_time, last, last_time,"
+            f" {', '.join(kept)}) SELECT job, series, intDiv(time, {step}) * {step} AS at, count(), sum(value),"
+            " min(value), max(value), argMin(value, time), min(time), argMax(value, time), max(time),"
+            f" {', '.join(f'max({name})' for name in kept)} FROM samples GROUP BY job, series, at"
+        )
+    client.command(f"INSERT INTO progress VALUES ('done', {START + 3 * HOUR}), ('intent', {START + 3 * HOUR})")
+    for name, tables in maintenance._PARTS:
+        listed = ", ".join(f"TABLE {target_.database}.{table}" for table in tables)
+        client.command(f"BACKUP {listed} TO File('{target}/{name}')")
+    say()
+    os._exit(0)
+
+
+def read_as_before(folder: str, source: str) -> None:
+    """Open what ``write_as_before`` left, or restore its backup; read it, and roll it up again with a sample more."""
+    store = open_folder(folder)
+    if source:
+        store.restore(Path(source))
+    kept = {(AS_BEFORE, START + at * 15_000): value for at, value in enumerate(AS_BEFORE_VALUES)}
+    say(same=_same(store, kept), trusted=store.rolled((AS_BEFORE.job_key,), SPAN) != [])
+    late = {(AS_BEFORE, START + 7): 0.125, (AS_BEFORE, START + 15_000): 12.5}
+    store.append(batch_of(late), FOREVER)
+    store.roll_up(START + 3 * HOUR)
+    say(same=_same(store, kept | late))
+    store.close()
+
+
+def _same(store: Store, kept: dict[tuple[Series, int], float]) -> bool:
+    one = [AS_BEFORE]
+    return read_all(store, one, SPAN) == kept and all(
+        stored_buckets(store, one, SPAN, tier) == brute_buckets(kept, one, SPAN, tier) for tier in Tier
+    )
+
+
 def restore(folder: str, source: str) -> None:
     """Restore into an empty store, and try to again."""
     store = open_folder(folder)
@@ -249,6 +300,8 @@ VERBS: dict[str, Callable[..., None]] = {
     "back_up": back_up,
     "back_up_as_before": back_up_as_before,
     "restore": restore,
+    "write_as_before": write_as_before,
+    "read_as_before": read_as_before,
     "attempt": attempt,
 }
 

@@ -285,6 +285,9 @@ def test_every_statement_of_the_schema_is_understood_by_the_engine(chdb_store, d
         assert text.count("ON CLUSTER 'main'") == len(statements)
         assert "ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/telemetry/samples', '{replica}')" in text
         assert "Distributed('main', 'telemetry', 'samples_local', job)" in text
+        # Where rows lie the codec is named; the table that spreads them has the column alone.
+        assert "ALTER TABLE samples_local ON CLUSTER 'main' ADD COLUMN IF NOT EXISTS digits UInt8 CODEC" in text
+        assert "ALTER TABLE samples ON CLUSTER 'main' ADD COLUMN IF NOT EXISTS digits UInt8\n" in text
 
 
 def test_a_block_is_laid_out_as_documented():

@@ -138,6 +138,13 @@ def test_a_backup_from_before_there_were_log_lines_is_restored(tmp_path):
     assert restored["bare"]
 
 
+def test_what_an_older_program_left_is_read_and_rolled_up_as_it_was(tmp_path):
+    run("write_as_before", tmp_path / "store", tmp_path / "backup")
+    expected = [{"same": True, "trusted": True}, {"same": True}]
+    assert run("read_as_before", tmp_path / "store", "") == expected
+    assert run("read_as_before", tmp_path / "copy", tmp_path / "backup") == expected
+
+
 def test_a_store_of_a_newer_program_is_refused(tmp_path):
     said = run("from_the_future", tmp_path / "store")[0]
     assert said["error"] == "ConfigurationError"

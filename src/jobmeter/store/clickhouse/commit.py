@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from jobmeter.errors import UnavailableError
+from jobmeter.kernel.decimals import Decimals
 from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.native import Column, encode, parts
 from jobmeter.store.clickhouse.pending import NOTHING, Pending
@@ -16,7 +17,7 @@ _ROWS = 1 << 20
 _DAYS = 90
 _ALONE = 100_000
 _SORTED = {"optimize_on_insert": 0}
-_COLUMNS = ["job", "series", "time", "value", *DAYS]
+_COLUMNS = ["job", "series", "time", "value", "number", "digits", *DAYS]
 
 
 class Keeper(Protocol):
@@ -112,6 +113,7 @@ class Committer:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._shared = Shared(self._insert)
+        self._decimals = Decimals()
 
     def commit(self, *group: Rows) -> None:
         """See ``Keeper.commit``."""
@@ -137,7 +139,7 @@ class Committer:
     def _insert(self, group: Sequence[Rows]) -> None:
         table = joined(group)
         with translated("keep samples"), self._pool.client() as client:
-            for block in _blocks(table):
+            for block in _blocks(table, self._decimals):
                 client.raw_insert("samples", _COLUMNS, encode(block), fmt="Native")
 
 
@@ -146,16 +148,19 @@ class Flusher:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
+        self._decimals = Decimals()
 
     def __call__(self, group: list[Rows]) -> None:
         """Durable on return."""
         table = settled(group)
         with translated("keep samples"), self._pool.client() as client:
-            for block in _blocks(table):
+            for block in _blocks(table, self._decimals):
                 client.raw_insert("samples", _COLUMNS, parts(block), fmt="Native", settings=_SORTED)
 
 
-def _blocks(table: Table) -> Iterator[Sequence[Column]]:
+def _blocks(table: Table, decimals: Decimals) -> Iterator[Sequence[Column]]:
     """Blocks of bounded length that touch a bounded number of days, each sample's rows in order."""
     for chosen in day_parts(table.time, _ROWS, _DAYS):
-        yield list(zip(_COLUMNS, table.take(chosen).columns(), strict=True))
+        some = table.take(chosen)
+        split = decimals.split(some.series, some.value)
+        yield list(zip(_COLUMNS, [some.job, some.series, some.time, *split, *some.days], strict=True))

@@ -63,11 +63,11 @@ class Ledger:
 
     def raise_intent(self, until_ms: int) -> None:
         """Say that hours before ``until_ms`` are about to be rolled up."""
-        self._write_progress("intent", until_ms)
+        self._write_progress({"intent": until_ms})
 
     def raise_done(self, until_ms: int) -> None:
         """Say that hours before ``until_ms`` are rolled up."""
-        self._write_progress("done", until_ms)
+        self._write_progress({"done": until_ms})
 
     def mark_before(self, touched: Iterable[JobHour]) -> None:
         """Mark what is about to be written. Durable on return."""
@@ -124,9 +124,7 @@ class Ledger:
             self._standing.clear()
             self._open.clear()
         self._progress = self._select_progress()
-        for name in ("done", "intent"):
-            if name not in self._progress:
-                self._write_progress(name, now_hour)
+        self._write_progress({name: now_hour for name in ("done", "intent") if name not in self._progress})
         if self._exclusive:
             for mark in self._read_marks(None):
                 self._standing.setdefault((mark.job, mark.hour), set()).add(mark.id)
@@ -139,14 +137,18 @@ class Ledger:
             rows = client.query("SELECT name, max(value) FROM progress GROUP BY name", settings=self._read_settings)
         return {str(name): int(value) for name, value in rows.result_rows}
 
-    def _write_progress(self, name: str, value: int) -> None:
+    def _write_progress(self, values: dict[str, int]) -> None:
+        if not values:
+            return
         with translated("note how far roll-ups are"), self._pool.client() as client:
             client.command(
-                "INSERT INTO progress SELECT {name:String}, {value:Int64}",
-                parameters={"name": name, "value": value},
+                "INSERT INTO progress SELECT name, value "
+                "FROM system.one ARRAY JOIN {names:Array(String)} AS name, {values:Array(Int64)} AS value",
+                parameters={"names": list(values), "values": list(values.values())},
                 settings=self._write_settings,
             )
-        self._progress = self._progress | {name: max(value, self._progress.get(name, 0))}
+        higher = {name: max(value, self._progress.get(name, 0)) for name, value in values.items()}
+        self._progress = self._progress | higher
 
     def _insert(self, marks: Sequence[Mark], cleared: int) -> None:
         if not marks:

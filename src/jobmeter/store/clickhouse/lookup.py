@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from jobmeter.model.batch import BucketColumns, Float64s, Int64s, SampleColumns, SeriesKeys
 from jobmeter.model.time import DAY, HOUR, TimeRange, floor_to
 from jobmeter.store.base import ReadBudget, Tier
+from jobmeter.store.clickhouse.decimals import FIRST, LAST, MAXIMUM, MINIMUM, SUM, VALUE
 from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.ledger import Ledger
 from jobmeter.store.clickhouse.order import Order, Positions, latest
@@ -17,7 +18,7 @@ from jobmeter.store.clickhouse.reader import KEYS, Columns, Meter, Reader, key_p
 from jobmeter.store.clickhouse.sql import key_pieces, pieces
 
 _TABLES = {Tier.MINUTE: "minutes", Tier.HOUR: "hours"}
-_BUCKET = "count, sum, minimum, maximum, first, first_time, last, last_time, increase, elapsed"
+_BUCKET = f"count, {SUM}, {MINIMUM}, {MAXIMUM}, {FIRST}, first_time, {LAST}, last_time, increase, elapsed"
 _BUCKET_TYPES = (
     np.uint64,
     np.int64,
@@ -34,11 +35,11 @@ _BUCKET_TYPES = (
 )
 _SPAN = "time >= {start:Int64} AND time < {end:Int64}"
 _LAST_RAW = (
-    "SELECT series, max(time), argMax(value, (time, _block_number)) FROM samples "
+    f"SELECT series, max(time), argMax({VALUE}, (time, _block_number)) FROM samples "
     f"WHERE {KEYS} AND {_SPAN} GROUP BY series"
 )
 _LAST_HOUR = (
-    "SELECT series, max(last_time), argMax(last, (last_time, _block_number)) FROM hours "
+    f"SELECT series, max(last_time), argMax({LAST}, (last_time, _block_number)) FROM hours "
     f"WHERE {KEYS} AND {_SPAN} GROUP BY series"
 )
 _ANYTHING = (

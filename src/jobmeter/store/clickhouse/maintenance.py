@@ -119,7 +119,7 @@ class Maintenance:
     def _run(self, doing: str, verb: str, preposition: str, folder: Path, tables: Sequence[str]) -> None:
         names = sorted({name for table in tables for name in (table, self._stored(table))})
         listed = ", ".join(f"TABLE {self._target.database}.{name}" for name in names)
-        options = " SETTINGS allow_non_empty_tables = 1" if verb == "RESTORE" else ""
+        options = " SETTINGS allow_non_empty_tables = 1, allow_different_table_def = 1" if verb == "RESTORE" else ""
         place = str(folder).replace("\\", "\\\\").replace("'", "\\'")
         with translated(doing), self._pool.client() as client:
             client.command(f"{verb} {listed}{on_cluster(self._target)} {preposition} File('{place}'){options}")

@@ -40,11 +40,15 @@ def migrate(client: Client, target: Target, clock: Clock) -> int:
                 f"{target.name} has schema {newest}, this program knows up to {MIGRATIONS[-1][0]}: upgrade Jobmeter"
             )
         missing = [migration for migration in MIGRATIONS if migration[0] not in applied]
-        for number, name, statements in missing:
+        for _, _, statements in missing:
             for statement in statements(target):
                 client.command(statement)
+        if missing:
+            # All at once: each insert makes the files of a part, and what was not noted may run again.
+            noted = {"numbers": [number for number, _, _ in missing], "names": [name for _, name, _ in missing]}
             client.command(
-                "INSERT INTO migrations SELECT {number:UInt32}, {name:String}, {applied:Int64}",
-                parameters={"number": number, "name": name, "applied": clock.now_ms()},
+                "INSERT INTO migrations SELECT number, name, {applied:Int64} "
+                "FROM system.one ARRAY JOIN {numbers:Array(UInt32)} AS number, {names:Array(String)} AS name",
+                parameters=noted | {"applied": clock.now_ms()},
             )
     return len(missing)

@@ -13,6 +13,7 @@ from jobmeter.errors import LimitExceededError, QueryTimeoutError
 from jobmeter.model.batch import Float64s, Int64s, SampleColumns, SeriesKeys, Uint64s
 from jobmeter.model.time import TimeRange
 from jobmeter.store.base import ReadBudget
+from jobmeter.store.clickhouse.decimals import VALUE
 from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.order import Order, by_index, latest
 from jobmeter.store.clickhouse.pending import Pending, overlaid
@@ -164,7 +165,7 @@ KEYS = "job IN {jobs:Array(UInt64)} AND series IN {ids:Array(UInt64)}"
 # in it, and inside one part a sample is there once. The engine reads in the table's own order; sorting by the block too
 # would take it twice the time.
 _SPAN = "time >= {start:Int64} AND time < {end:Int64}"
-_READ = f"SELECT series, time, value, _block_number FROM samples WHERE {KEYS} AND {_SPAN} ORDER BY job, series, time"
+_READ = f"SELECT series, time, {VALUE}, _block_number FROM samples WHERE {KEYS} AND {_SPAN} ORDER BY job, series, time"
 _COUNT = f"SELECT series, count() FROM samples WHERE {KEYS} AND {_SPAN} GROUP BY series"
 
 

@@ -4,6 +4,8 @@
 series; the same text narrows every table, since all have the columns ``job`` and ``series``.
 """
 
+from jobmeter.store.clickhouse.decimals import ALIKE, FIRST, LAST, MAXIMUM, MINIMUM, STORED, SUM, VALUE, stored
+
 SCOPE_JOBS = "job IN {jobs:Array(UInt64)}"
 SCOPE_SHARE = "series % {shares:UInt64} = {share:UInt64}"
 
@@ -18,11 +20,11 @@ _COUNTERS = "series IN (SELECT series FROM series WHERE metric IN {counters:Arra
 # The last sample of each counter before the span, from the hours: nearly all are found within a day; for the others,
 # and only for those that have samples now, the rest is searched.
 _REFERENCES = f"""
-SELECT job, series, argMax(last, at) AS reference, max(at.1) AS reference_time, 1 AS known FROM (
-  SELECT job, series, last, (last_time, _block_number) AS at FROM hours
+SELECT job, series, argMax(closed, at) AS reference, max(at.1) AS reference_time, 1 AS known FROM (
+  SELECT job, series, {LAST} AS closed, (last_time, _block_number) AS at FROM hours
   WHERE time >= {{start:Int64}} - 86400000 AND time < {{start:Int64}} AND {_COUNTERS} AND @scope
   UNION ALL
-  SELECT job, series, last, (last_time, _block_number) AS at FROM hours
+  SELECT job, series, {LAST} AS closed, (last_time, _block_number) AS at FROM hours
   WHERE time < {{start:Int64}} - 86400000 AND @scope AND (job, series) IN (
     SELECT job, series FROM samples WHERE {_SPAN} AND {_COUNTERS} AND @scope
   ) AND (job, series) NOT IN (
@@ -40,35 +42,45 @@ SELECT job, series, time FROM (
   WHERE {_SPAN} AND @scope GROUP BY job, series, time
 ) AS new USING (job, series, time) WHERE kept > found"""
 
-_MINUTES = f"""
-INSERT INTO minutes (job, series, time, count, sum, minimum, maximum, first, first_time, last, last_time, increase,
-  elapsed, minute_days, hour_days)
-SELECT job, series, intDiv(moment, 60000) * 60000 AS time, count(), sum(value), min(value), max(value),
-  argMin(value, moment), min(moment), argMax(value, moment), max(moment), sum(growth), sum(passed),
-  max(minute_days), max(hour_days)
+_MINUTE_BUCKETS = f"""
+SELECT job, series, intDiv(moment, 60000) * 60000 AS bucket, count() AS n, sum(measured) AS total,
+  min(measured) AS lowest, max(measured) AS highest, argMin(measured, moment) AS opened, min(moment) AS opened_at,
+  argMax(measured, moment) AS closed, max(moment) AS closed_at, sum(growth) AS grown, sum(took) AS passed,
+  max(minute_days) AS minute_kept, max(hour_days) AS hour_kept, max(digits) AS places, min(is_number) AS whole
 FROM (
-  SELECT job, series, time AS moment, value, minute_days, hour_days, {_COUNTERS} AS counter,
+  SELECT job, series, time AS moment, measured, digits, is_number, minute_days, hour_days, {_COUNTERS} AS counter,
     lagInFrame(time, 1, if(known = 1, reference_time, time)) OVER w AS before,
-    lagInFrame(value, 1, if(known = 1, reference, value)) OVER w AS base,
-    multiIf(counter = 0, 0., value < base, value, value - base) AS growth,
-    if(counter = 0, 0, moment - before) AS passed
-  FROM (SELECT job, series, time, value, minute_days, hour_days FROM samples FINAL WHERE {_SPAN} AND @scope) AS raw
+    lagInFrame(measured, 1, if(known = 1, reference, measured)) OVER w AS base,
+    multiIf(counter = 0, 0., measured < base, measured, measured - base) AS growth,
+    if(counter = 0, 0, moment - before) AS took
+  FROM (
+    SELECT job, series, time, {VALUE} AS measured, digits, number != 0 OR value = 0 AS is_number, minute_days, hour_days
+    FROM samples FINAL WHERE {_SPAN} AND @scope
+  ) AS raw
   LEFT JOIN ({_REFERENCES}) AS references USING (job, series)
   WINDOW w AS (PARTITION BY job, series ORDER BY time ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)
 )
 WHERE @keep
-GROUP BY job, series, time
+GROUP BY job, series, bucket"""
+_MINUTES = f"""
+INSERT INTO minutes ({STORED}, minute_days, hour_days){stored(_MINUTE_BUCKETS, "minute_kept, hour_kept")}
 {_LIMITS}"""
 
-_HOURS = f"""
-INSERT INTO hours (job, series, time, count, sum, minimum, maximum, first, first_time, last, last_time, increase,
-  elapsed, hour_days)
-SELECT job, series, intDiv(minute, 3600000) * 3600000 AS time, sum(count), sum(sum), min(minimum), max(maximum),
-  argMin(first, minute), min(first_time), argMax(last, minute), max(last_time), sum(increase), sum(elapsed),
-  max(hour_days)
-FROM (SELECT *, time AS minute FROM minutes FINAL WHERE {_SPAN} AND @scope)
+_HOUR_BUCKETS = f"""
+SELECT job, series, intDiv(minute, 3600000) * 3600000 AS bucket, sum(count) AS n, sum(summed) AS total,
+  min(least_of) AS lowest, max(most_of) AS highest, argMin(began, minute) AS opened, min(first_time) AS opened_at,
+  argMax(ended, minute) AS closed, max(last_time) AS closed_at, sum(increase) AS grown, sum(elapsed) AS passed,
+  max(hour_days) AS hour_kept, max(if(scale IN (0, {ALIKE}), 0, scale - 1)) AS places,
+  min(scale NOT IN (0, {ALIKE})) AS whole
+FROM (
+  SELECT job, series, time AS minute, count, {SUM} AS summed, {MINIMUM} AS least_of, {MAXIMUM} AS most_of,
+    {FIRST} AS began, {LAST} AS ended, first_time, last_time, increase, elapsed, scale, hour_days
+  FROM minutes FINAL WHERE {_SPAN} AND @scope
+)
 WHERE @keep
-GROUP BY job, series, time
+GROUP BY job, series, bucket"""
+_HOURS = f"""
+INSERT INTO hours ({STORED}, hour_days){stored(_HOUR_BUCKETS, "hour_kept")}
 {_LIMITS}"""
 
 _KEEP_MINUTES = f"(job, series, intDiv(moment, 3600000) * 3600000) NOT IN ({_FADED})"

@@ -65,6 +65,21 @@ def create(table: Table, target: Target) -> list[str]:
     ]
 
 
+def alter(
+    table: str, target: Target, change: str, codec: str = "", *, spread: bool = True, sharded: bool = True
+) -> list[str]:
+    """The statements that change a table.
+
+    ``codec`` goes only where the rows lie; ``spread`` says whether the change concerns the table that spreads them,
+    too. ``sharded`` is False for tables that are on every node.
+    """
+    local = stored_name(table, target) if sharded else table
+    changes = [f"ALTER TABLE {local}{on_cluster(target)} {change} {codec}".rstrip()]
+    if spread and local != table:
+        changes.append(f"ALTER TABLE {table}{on_cluster(target)} {change}")
+    return changes
+
+
 def _create(table: Table, name: str, engine: str, clause: str) -> str:
     settings = [*table.settings]
     if table.durable:

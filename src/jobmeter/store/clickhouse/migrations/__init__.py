@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from jobmeter.store.clickhouse.migrations import m0001_samples, m0002_logs
+from jobmeter.store.clickhouse.migrations import m0001_samples, m0002_logs, m0003_decimals
 from jobmeter.store.clickhouse.target import Target
 
 Statements = Callable[[Target], list[str]]
@@ -10,5 +10,6 @@ Statements = Callable[[Target], list[str]]
 MIGRATIONS: Sequence[tuple[int, str, Statements]] = (
     (1, "samples", m0001_samples.statements),
     (2, "logs", m0002_logs.statements),
+    (3, "decimals", m0003_decimals.statements),
 )
 """Number, name and statements of each change, ascending from 1 without a gap."""

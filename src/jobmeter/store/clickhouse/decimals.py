@@ -1,0 +1,66 @@
+"""How values lie in the tables, and the expressions that read and write them.
+
+A sample is ``number / 10^digits``; where ``number`` is 0 it is ``value``: 0 itself, and what is no decimal number. The
+quotient is the double that was written, bit for bit: that was tried before (``jobmeter.kernel.decimals``).
+
+A roll-up row lies in one of three ways. ``scale`` n + 1: numbers with n digits, ``low`` the minimum and the others as
+what they are above it, which mostly is little. ``scale`` ``ALIKE``: all its samples are ``minimum``. ``scale`` 0:
+doubles as they are. Rows of before there were numbers have 0 in the new columns, and read as they did.
+"""
+
+ALIKE = 255
+_EXACT = 2.0**51
+"""Below it the sum of n doubles of at most 2^51 / n^2 is less than half a unit away from the sum of the numbers."""
+
+VALUE = "if(number = 0, value, number / intExp10(digits))"
+
+_ALIKE = f"scale = {ALIKE}"
+_POWER = "intExp10(scale - 1)"
+
+
+def _bucket(column: str, above: str) -> str:
+    return f"multiIf(scale = 0, {column}, {_ALIKE}, minimum, (low + {above}) / {_POWER})"
+
+
+SUM = f"multiIf(scale = 0, sum, {_ALIKE}, minimum * count, (excess + toInt64(count) * low) / {_POWER})"
+MINIMUM = f"if(scale = 0 OR {_ALIKE}, minimum, low / {_POWER})"
+MAXIMUM = _bucket("maximum", "rise")
+FIRST = _bucket("first", "opening")
+LAST = _bucket("last", "closing")
+
+STORED = (
+    "job, series, time, count, scale, low, rise, opening, closing, excess, "
+    "sum, minimum, maximum, first, last, first_time, last_time, increase, elapsed"
+)
+"""The columns that ``stored`` gives, but for those of the days."""
+
+
+def stored(buckets: str, days: str) -> str:
+    """A SELECT of ``STORED`` and ``days`` from one of buckets.
+
+    That one gives ``job, series, bucket, n, total, lowest, highest, opened, opened_at, closed, closed_at, grown,
+    passed`` and the days; ``places``, the digits of its samples, and ``whole``, whether these are all numbers.
+    """
+
+    def number(name: str) -> str:
+        return f"toInt64(round(if(fits, {name}, 0.) * power))"
+
+    def double(name: str) -> str:
+        return f"if(fits OR alike, 0., {name})"
+
+    def is_number(name: str) -> str:
+        return f"round({name} * power) / power = {name}"
+
+    ends = " AND ".join(is_number(name) for name in ("lowest", "highest", "opened", "closed"))
+    return f"""
+SELECT job, series, bucket, n, multiIf(fits, toUInt8(places + 1), alike, toUInt8({ALIKE}), toUInt8(0)), bottom,
+  {number("highest")} - bottom, {number("opened")} - bottom, {number("closed")} - bottom,
+  {number("total")} - toInt64(n) * bottom,
+  {double("total")}, if(fits, 0., lowest), {double("highest")}, {double("opened")}, {double("closed")},
+  opened_at, closed_at, grown, passed, {days}
+FROM (
+  SELECT *, toFloat64(intExp10(places)) AS power, {number("lowest")} AS bottom,
+    whole AND greatest(abs(lowest), abs(highest)) * power * n * n < {_EXACT:.1f} AND {ends} AS fits,
+    NOT fits AND lowest = highest AND lowest * n = total AS alike
+  FROM ({buckets})
+)"""
