@@ -8,6 +8,7 @@ an answer holds to the end of the hour in which it was made, and outlives them b
 
 import threading
 from collections import OrderedDict
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 from jobmeter.query.layout import Layout
@@ -24,17 +25,19 @@ _QUESTION, _NAME = 2_000, 150
 class Witness:
     """What an answer was made from: a layout, the limits of the job, and the last write to its series.
 
-    ``hour``: in which hour since the epoch that was so.
+    ``hour``: in which hour since the epoch that was so. ``revision``: that of roll-ups, where the answer may be made of
+    them: it tells which tiers it comes from.
     """
 
     layout: Layout
     limits: dict[str, float]
     written: int
     hour: int
+    revision: Hashable = None
 
     def agrees(self, other: "Witness") -> bool:
         """True when the same would be answered."""
-        same_time = self.written == other.written and self.hour == other.hour
+        same_time = self.written == other.written and self.hour == other.hour and self.revision == other.revision
         return same_time and self.layout is other.layout and self.limits == other.limits
 
 

@@ -184,7 +184,8 @@ class Measurements:
         written = None if keys is None or not isinstance(query.subject, JobRef) else self._store.written(keys)
         if written is None:
             return None
-        return Witness(asked.layout, asked.limits, written, self._clock.now_ms() // HOUR)
+        revision = self._store.revision(asked.layout.shape.jobs) if query.range.length_ms > RAW_IS_QUICK else None
+        return Witness(asked.layout, asked.limits, written, self._clock.now_ms() // HOUR, revision)
 
     def _tables(self, query: MetricQuery, metrics: Sequence[Metric], asked: Asked, meter: Meter) -> Tables:
         """The values of each metric by line; those of hours that are over are kept."""

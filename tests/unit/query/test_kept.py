@@ -241,3 +241,26 @@ def test_an_encoded_answer_outlives_samples_whose_time_is_over_by_an_hour_at_mos
     clock.time_ms += HOUR
     ask()
     assert len(made) == 1
+
+
+def test_an_encoded_answer_tells_of_the_tiers_that_there_are():
+    engine, registry, clock = MemoryStore(), FakeRegistry(), SetClock()
+    registry.add_job(running_job())
+    store = WindowedStore(engine, clock, length_ms=HOUR, bound=2**26)
+    executor = Executor(store, registry, clock, Limits())
+    series = _series("memory.usage", 0, 0)
+    store.append(batch_of({(series, START + at * MINUTE): float(at) for at in range(360)}), FOREVER)
+    query = MetricQuery(
+        subject=JobRef("j1"),
+        metrics=("memory.usage",),
+        range=TimeRange(START, START + 6 * HOUR),
+        step_ms=HOUR,
+        by=By.REPLICA,
+    )
+
+    def tiers() -> bytes:
+        return executor.encoded(query, ALL, lambda result: " ".join(result.tiers).encode())
+
+    assert tiers() == b"raw"
+    store.roll_up(START + 6 * HOUR)
+    assert b"hour" in tiers()
