@@ -165,11 +165,14 @@ class Contestant(ABC):
 
 
 def settled(everybody: Sequence[Contestant], quiet: float = 6.0, patience: float = 45.0) -> list[int]:
-    """Each one's raw bytes once none has changed for ``quiet`` seconds, or as they are when ``patience`` ends."""
+    """Each one's raw bytes once none has changed for ``quiet`` seconds, or as they are when ``patience`` ends.
+
+    Who has none has not written them down yet.
+    """
     os.sync()  # what the file system has not placed yet takes no blocks
     last = [one.raw_bytes() for one in everybody]
     since, deadline = time.monotonic(), time.monotonic() + patience
-    while time.monotonic() < min(since + quiet, deadline):
+    while time.monotonic() < (min(since + quiet, deadline) if all(last) else deadline):
         time.sleep(1)
         os.sync()
         now = [one.raw_bytes() for one in everybody]

@@ -55,7 +55,7 @@ def size_rows(everybody: Sequence[Contestant], count: dict[str, int], what: str)
     raw = lower(f"bytes a raw sample, {what}", "B", NO_MORE)
     everything = lower(f"whole folder a raw sample, {what}", "B")
     for one, size in zip(everybody, settled(everybody), strict=True):
-        raw.add(one.name, size / count[one.name])
+        raw.add(one.name, size / count[one.name] if size else None)
         everything.add(one.name, one.disk() / count[one.name])
     return [raw, everything]
 
