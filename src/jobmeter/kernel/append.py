@@ -33,11 +33,13 @@ def append(
 
     Samples of no row, and those from before which a row does not vouch, are passed over. Gives the positions of those
     that are left over: before ``keep_from``, no newer than the last of their row, or without room. ``stock`` int64[3]
-    moves on: pages given back, the first one never used, all.
+    moves on: pages given back, the first one never used, all. Raises IndexError for an index beyond ``rows``.
     """
     assert _APPEND is not None  # noqa: S101 - callers look at AVAILABLE
     index = np.ascontiguousarray(columns[0], np.uint32)
     time, value = np.ascontiguousarray(columns[1], np.int64), np.ascontiguousarray(columns[2], np.float64)
+    if len(index) and int(index.max()) >= len(rows):
+        raise IndexError(f"a sample of series {int(index.max())}, and there are {len(rows)}")
     left = np.empty(len(time), np.int64)
     count = _APPEND(
         places, pointer(stock), pointer(rows), pointer(index), pointer(time), pointer(value), len(time), keep_from,

@@ -51,9 +51,14 @@ class Ordered(NamedTuple):
 
 
 def settle(sections: Sequence[Runs], slots: int, *, origin: bool) -> Ordered:
-    """The rows of some sections in order; of rows of one slot and time the last. Every slot is below ``slots``."""
+    """The rows of some sections in order; of rows of one slot and time the last.
+
+    Raises IndexError for a slot of ``slots`` or more, ValueError where runs and rows do not belong together.
+    """
     assert _COUNT and _PUT and _SORT  # noqa: S101, PT018 - callers look at AVAILABLE
     held = [_contiguous(runs) for runs in sections]
+    for runs in held:
+        _check(runs, slots)
     lengths = np.array([len(runs.slots) for runs in held], np.int64)
     lists = [_addresses(column) for column in zip(*held, strict=True)]
     given = (ctypes.c_void_p * 6)(len(held), lengths.ctypes.data, *(one.ctypes.data for one in lists))
@@ -100,6 +105,15 @@ def _contiguous(runs: Runs) -> Runs:
     slots, counts, time, value = runs
     whole = np.ascontiguousarray
     return Runs(whole(slots, np.int64), whole(counts, np.int64), whole(time, np.int64), whole(value, np.float64))
+
+
+def _check(runs: Runs, slots: int) -> None:
+    """The library writes where they say."""
+    if len(runs.slots) and not (int(runs.slots.min()) >= 0 and int(runs.slots.max()) < slots):
+        raise IndexError(f"a run of a slot that is none of {slots}")
+    whole = len(runs.slots) == len(runs.counts) and len(runs.time) == len(runs.value) == int(runs.counts.sum())
+    if not whole or (len(runs.counts) and int(runs.counts.min()) < 1):
+        raise ValueError("the rows of runs are others than the rows that there are")
 
 
 def _addresses(arrays: Sequence[NDArray[np.generic]]) -> Uint64s:

@@ -1,0 +1,35 @@
+"""What the library writes lies in the arrays that it was given, whatever it is handed."""
+
+import numpy as np
+import pytest
+
+from jobmeter.kernel import append, settle
+from jobmeter.model.batch import SampleColumns
+from jobmeter.store.window.pages import Pages
+from jobmeter.store.window.rows import Rows
+from jobmeter.store.window.write import Writer
+
+pytestmark = pytest.mark.skipif(not append.AVAILABLE, reason="the compiled library is off")
+
+
+def test_a_sample_of_no_series_is_an_error() -> None:
+    writer = Writer(Pages(4), Rows())
+    columns = SampleColumns(np.array([0, 2], np.uint32), np.array([1, 2]), np.array([1.0, 2.0]))
+    with pytest.raises(IndexError, match="series 2"):
+        writer.append(np.array([-1, -1]), columns, 0)
+
+
+@pytest.mark.parametrize(
+    ("slots", "counts", "error"),
+    [
+        ([0, 3], [1, 2], IndexError),
+        ([0, -1], [1, 2], IndexError),
+        ([0, 1], [1, 3], ValueError),
+        ([0, 1], [4, -1], ValueError),
+        ([0, 1], [3], ValueError),
+    ],
+)
+def test_runs_that_do_not_fit_their_rows_are_an_error(slots, counts, error) -> None:
+    runs = settle.Runs(np.array(slots), np.array(counts), np.array([1, 2, 3]), np.array([1.0, 2.0, 3.0]))
+    with pytest.raises(error):
+        settle.settle([runs], 2, origin=False)
