@@ -1,14 +1,18 @@
-"""``python -m benchmarks.growth``: the same questions while the number of stored samples grows to 10^8.
+"""``python -m benchmarks.growth``: the same questions to servers that store 10^6, 10^7 and 10^8 samples.
 
-One job of 128 GPUs goes on all the time and is asked for; all other samples belong to jobs beside it. ``flat`` says
-that the median at the largest size is at most a fifth above that at the smallest: less is noise on a shared machine.
+Each size has a server of its own. All run at once and are asked in turns, so that a machine that is slower for a while
+is so for each of them. One job of 128 GPUs goes on all the time and is asked for; all other samples belong to jobs
+beside it. ``flat`` says that the ratio of the largest to the smallest, the median over the rounds, is at most a fifth
+above one: less is noise on a shared machine.
 """
 
 import argparse
+import contextlib
 import json
+import statistics
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +21,7 @@ from benchmarks.client import Latency, Request, answer, latency
 from benchmarks.contestant import Asked
 from benchmarks.data import HOUR_MS, Data, utilization
 from benchmarks.ours import API, Jobmeter
-from benchmarks.processes import folder_bytes, resident_megabytes
+from benchmarks.processes import resident_megabytes
 from benchmarks.questions import live, long
 
 LIVE = "live"
@@ -25,7 +29,7 @@ JOB_HOURS = 6
 PAGE = 50
 SMALL_JOBS, SMALL_HOURS = 60, 0.1
 """Jobs that are there from the beginning, so that a page of the list is full at each size."""
-ROUNDS = 5
+ROUNDS = 9
 SERIES = 128
 SPREAD_DAYS = 14
 """The jobs beside it ended within this time."""
@@ -34,28 +38,40 @@ LATEST = Path(__file__).parent / "results" / "growth.json"
 
 
 @dataclass(frozen=True)
+class Grown:
+    """A server that is full, and the job that it is asked for."""
+
+    ours: Jobmeter
+    asked: Data
+    samples: int
+    jobs: int
+
+
+@dataclass(frozen=True)
 class Size:
-    """What was measured with so many samples stored: milliseconds by question."""
+    """What was measured with so many samples stored: by question, what each round took."""
 
     samples: int
     jobs: int
-    times: dict[str, Latency]
+    times: dict[str, list[Latency]]
     memory: float
     disk: int
 
 
 def main() -> None:
-    """Grow and measure."""
+    """Fill, ask, judge."""
     options = _options()
-    sizes = list[Size]()
-    with Jobmeter() as ours:
-        for size in grow(ours, options.samples, options.seconds):
-            sizes.append(size)
-            print(text(size), flush=True)
+    with contextlib.ExitStack() as running:
+        grown = [grow(running.enter_context(Jobmeter()), size) for size in sorted(options.samples)]
+        for one in grown:
+            settle(one)
+        sizes = measure(grown, options.seconds)
+    for size in sizes:
+        print(text(size))
     judged = flat(sizes)
     for question, ratio in judged.items():
         word = "flat" if ratio <= NOISE else "NOT flat"
-        print(f"{question}: {ratio:.2f} times the median at {sizes[0].samples:,} samples: {word}")
+        print(f"{question}: {ratio:.2f} times as long as with {sizes[0].samples:,} samples: {word}")
     LATEST.parent.mkdir(parents=True, exist_ok=True)
     body = {"machine": results.machine(), "sizes": [_plain(size) for size in sizes], "ratios": judged}
     LATEST.write_text(json.dumps(body, indent=1))
@@ -63,33 +79,65 @@ def main() -> None:
         sys.exit(1)
 
 
-def grow(ours: Jobmeter, sizes: Sequence[int], seconds: float) -> Iterator[Size]:
-    """Fill the server up to each size in turn and ask it."""
-    now = time.time_ns() // 1_000_000
+def grow(ours: Jobmeter, size: int) -> Grown:
+    """Fill a server up to a size."""
+    now, begin = time.time_ns() // 1_000_000, time.perf_counter()
     asked = utilization(now, 25, LIVE)
-    begin = time.perf_counter()
     ours.load(asked)
     stored, jobs = asked.samples, 1
     while jobs <= SMALL_JOBS:
         stored, jobs = stored + _load(ours, _beside(now, jobs, SMALL_HOURS)), jobs + 1
-    for size in sorted(sizes):
-        while stored < size:
-            hours = min(JOB_HOURS, (size - stored) / SERIES / 240)
-            stored, jobs = stored + _load(ours, _beside(now, jobs, max(hours, 1 / 240))), jobs + 1
-        print(f"{stored:,} samples after {time.perf_counter() - begin:.0f} s", file=sys.stderr, flush=True)
-        _settle(ours, asked)
-        yield Size(stored, jobs, _times(ours, asked, seconds), resident_megabytes(ours.pid), _disk(ours))
+    while stored < size:
+        hours = min(JOB_HOURS, (size - stored) / SERIES / 240)
+        stored, jobs = stored + _load(ours, _beside(now, jobs, max(hours, 1 / 240))), jobs + 1
+    print(f"{stored:,} samples in {time.perf_counter() - begin:.0f} s", file=sys.stderr, flush=True)
+    return Grown(ours, asked, stored, jobs)
+
+
+def settle(grown: Grown) -> None:
+    """Until roll-ups have caught up: their tables do not grow for longer than a round of them takes to come."""
+    asked = grown.asked
+    grown.ours.wait_for_roll_ups(Asked(asked.job, asked.end_ms, 24, 300, "replica"), "minute")
+    last, since, deadline = -1, time.monotonic(), time.monotonic() + 900
+    while time.monotonic() < min(since + 75, deadline):
+        rows = grown.ours.status()["rows"]
+        now = rows["minutes"] + rows["hours"]
+        if now != last:
+            last, since = now, time.monotonic()
+        time.sleep(3)
+
+
+def measure(grown: Sequence[Grown], seconds: float) -> list[Size]:
+    """Ask all of them in turns; the order alternates."""
+    all_questions = [_questions(one) for one in grown]
+    rounds: list[dict[str, list[Latency]]] = [{} for _ in grown]
+    for questions in all_questions:
+        for requests in questions.values():
+            answer(requests[0])  # the first answer may have to find things
+    places = list(range(len(grown)))
+    for turn in range(ROUNDS):
+        for name in all_questions[0]:
+            for place in places if turn % 2 == 0 else reversed(places):
+                asked = latency(all_questions[place][name], seconds / ROUNDS)
+                rounds[place].setdefault(name, []).append(asked)
+    return [
+        Size(one.samples, one.jobs, times, resident_megabytes(one.ours.pid), one.ours.disk())
+        for one, times in zip(grown, rounds, strict=True)
+    ]
 
 
 def flat(sizes: Sequence[Size]) -> dict[str, float]:
-    """By question: the median at the last size over that at the first."""
+    """By question: how many times as long the last size takes as the first, the median over the rounds."""
     first, last = sizes[0].times, sizes[-1].times
-    return {question: last[question].p50 / first[question].p50 for question in first}
+    return {
+        question: statistics.median(after.p50 / before.p50 for before, after in zip(times, last[question], strict=True))
+        for question, times in first.items()
+    }
 
 
 def text(size: Size) -> str:
     """A line of the table."""
-    times = "  ".join(f"{name} {one.p50:.2f}/{one.p99:.2f}" for name, one in size.times.items())
+    times = "  ".join(f"{name} {_middle(rounds)}" for name, rounds in size.times.items())
     return (
         f"{size.samples:>13,} samples, {size.jobs:,} jobs: {times}  (ms, p50/p99); "
         f"{size.memory:,.0f} MiB, {size.disk / 2**20:,.0f} MiB on disk"
@@ -107,39 +155,24 @@ def _load(ours: Jobmeter, data: Data) -> int:
     return data.samples
 
 
-def _times(ours: Jobmeter, asked: Data, seconds: float) -> dict[str, Latency]:
-    """Of the quietest of some rounds: what goes on beside it on the machine is not what is measured."""
-    end = asked.end_ms
-    questions: dict[str, list[Request]] = {
+def _questions(grown: Grown) -> dict[str, list[Request]]:
+    ours, end = grown.ours, grown.asked.end_ms
+    return {
         "live": ours.requests(live(LIVE, end)),
         "job list": [ours.request(f"{API}/jobs?limit={PAGE}&offset={at}") for at in range(SMALL_JOBS - PAGE)],
         "day": ours.requests(long(LIVE, end, 24, 300, "replica")),
         "two weeks": ours.requests(long(LIVE, end, 24 * SPREAD_DAYS, 3600, "replica")),
     }
-    for requests in questions.values():
-        answer(requests[0])  # the first answer may have to find things
-    rounds = [{name: latency(all_, seconds / ROUNDS) for name, all_ in questions.items()} for _ in range(ROUNDS)]
-    return {name: min((one[name] for one in rounds), key=lambda found: found.p50) for name in questions}
 
 
-def _settle(ours: Jobmeter, asked: Data) -> None:
-    """Until roll-ups have caught up: their tables do not grow for a while longer than a round of them takes to come."""
-    ours.wait_for_roll_ups(Asked(asked.job, asked.end_ms, 24, 300, "replica"), "minute")
-    last, since, deadline = -1, time.monotonic(), time.monotonic() + 600
-    while time.monotonic() < min(since + 75, deadline):
-        rows = ours.status()["rows"]
-        now = rows["minutes"] + rows["hours"]
-        if now != last:
-            last, since = now, time.monotonic()
-        time.sleep(3)
-
-
-def _disk(ours: Jobmeter) -> int:
-    return folder_bytes(ours.data_folder)
+def _middle(rounds: Sequence[Latency]) -> str:
+    """The medians of the rounds' medians and 99ths of 100."""
+    p50, p99 = (statistics.median(found) for found in ([one.p50 for one in rounds], [one.p99 for one in rounds]))
+    return f"{p50:.2f}/{p99:.2f}"
 
 
 def _plain(size: Size) -> dict[str, object]:
-    return {**vars(size), "times": {name: vars(one) for name, one in size.times.items()}}
+    return {**vars(size), "times": {name: [vars(one) for one in rounds] for name, rounds in size.times.items()}}
 
 
 def _sizes(given: str) -> list[int]:
@@ -150,7 +183,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.growth", description=__doc__)
     add = parser.add_argument
     add("--samples", type=_sizes, default=[10**6, 10**7, 10**8], metavar="LIST", help="sizes (1e6,1e7,1e8)")
-    add("--seconds", type=float, default=5.0, help="how long each question is asked (5)")
+    add("--seconds", type=float, default=9.0, help="how long each question is asked (9)")
     add("--check", action="store_true", help="exit with 1 when the live question or the job list is not flat")
     return parser.parse_args()
 

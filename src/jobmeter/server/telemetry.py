@@ -18,6 +18,12 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_TABLES = {
+    "rows": "Rows stored.",
+    "bytes": "Bytes on disk.",
+    "parts": "Parts on disk that questions read.",
+    "merges": "Merges of parts under way.",
+}
 _WINDOW = {
     "series": "Series whose newest samples are in memory.",
     "bytes": "Memory that these samples take.",
@@ -232,14 +238,12 @@ class _Live(Collector):
         found = self._statistics()
         if found is None:
             return
-        rows = GaugeMetricFamily("jobmeter_store_rows", "Rows stored.", labels=("table",))
-        sizes = GaugeMetricFamily("jobmeter_store_bytes", "Bytes on disk.", labels=("table",))
-        for table, count in found.rows.items():
-            rows.add_metric((table,), count)
-        for table, size in found.bytes.items():
-            sizes.add_metric((table,), size)
-        yield rows
-        yield sizes
+        for what, text in _TABLES.items():
+            family = GaugeMetricFamily(f"jobmeter_store_{what}", text, labels=("table",))
+            counts: Mapping[str, int] = getattr(found, what)
+            for table, value in counts.items():
+                family.add_metric((table,), value)
+            yield family
         for what, value in found.window.items():
             yield GaugeMetricFamily(f"jobmeter_window_{what}", _WINDOW[what], value)
         for what, text in _JOURNAL.items():

@@ -78,7 +78,8 @@ class StoreStatistics:
     """Sizes for operators: rows and bytes on disk by table (``samples``, ``minutes``, ``hours``, ``series``, ``logs``).
 
     ``window`` tells of the samples in memory, empty where there are none: ``series``, ``bytes``, and the ``seconds``
-    that they reach back. ``journal`` tells of samples that are durable and on their way into the engine, empty where
+    that they reach back. ``parts`` and ``merges``, by table where the engine has such: parts on disk that questions
+    read, merges under way. ``journal`` tells of samples that are durable and on their way into the engine, empty where
     there are none: ``rows`` and ``bytes`` that wait, ``flushes`` and ``failures`` since the start.
     """
 
@@ -86,6 +87,8 @@ class StoreStatistics:
     bytes: dict[str, int]
     window: dict[str, int] = field(default_factory=dict)
     journal: dict[str, int] = field(default_factory=dict)
+    parts: dict[str, int] = field(default_factory=dict)
+    merges: dict[str, int] = field(default_factory=dict)
 
 
 class Store(Protocol):

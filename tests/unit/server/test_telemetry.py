@@ -24,6 +24,12 @@ def test_what_waits_in_the_journal_is_shown():
         assert line in text.splitlines()
 
 
+def test_parts_and_merges_are_shown_by_table():
+    text = shown(StoreStatistics(rows={"samples": 5}, bytes={"samples": 10}, parts={"samples": 3}, merges={"hours": 1}))
+    assert 'jobmeter_store_parts{table="samples"} 3.0' in text
+    assert 'jobmeter_store_merges{table="hours"} 1.0' in text
+
+
 def test_a_store_without_a_journal_shows_none():
     text = shown(StoreStatistics(rows={"samples": 5}, bytes={"samples": 10}))
     assert 'jobmeter_store_rows{table="samples"} 5.0' in text

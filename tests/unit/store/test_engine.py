@@ -147,6 +147,15 @@ def test_while_the_engine_fails_no_hour_is_trusted_that_may_follow_a_late_one(ch
     assert chdb_store.statistics().journal["failures"] >= 2
 
 
+def test_parts_are_counted_by_table(chdb_store):
+    slot = Slot()
+    assert set(chdb_store.statistics().parts.values()) == {0}
+    chdb_store.append(batch_of({(slot.counter(), slot.start): 1.0}), FOREVER)
+    found = chdb_store.statistics()
+    assert (found.parts["samples"], found.rows["samples"], found.parts["minutes"]) == (1, 1, 0)
+    assert found.merges.keys() == found.parts.keys()
+
+
 def test_roll_ups_made_in_shares_are_the_same(chdb_store, monkeypatch):
     monkeypatch.setattr(rollups, "_ROWS", 700)
     slot = Slot()

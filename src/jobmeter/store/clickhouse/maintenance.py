@@ -64,20 +64,31 @@ class Maintenance:
         journal = self._keeper.statistics()
         with suppress(JobmeterError):
             self._keeper.settle()
-        source = (
-            f"clusterAllReplicas('{self._target.cluster}', system.parts)" if self._target.cluster else "system.parts"
+        stored = self._by_table("parts", ("sum(rows)", "sum(bytes_on_disk)", "count()"), "AND active")
+        merging = self._by_table("merges", ("count()",))
+        return StoreStatistics(
+            rows={table: counts[0] for table, counts in stored.items()},
+            bytes={table: counts[1] for table, counts in stored.items()},
+            parts={table: counts[2] for table, counts in stored.items()},
+            merges={table: counts[0] for table, counts in merging.items()},
+            journal=journal,
         )
+
+    def _by_table(self, source: str, counted: Sequence[str], condition: str = "") -> dict[str, list[int]]:
+        """What a table of the engine about its tables tells of each of ours, zeros where it tells nothing."""
+        read = f"system.{source}"
+        if self._target.cluster:
+            read = f"clusterAllReplicas('{self._target.cluster}', {read})"
         names = {stored_name(table, self._target): table for table in _DATA}
         with translated("count its rows"), self._pool.client() as client:
             found = client.query(
-                f"SELECT table, sum(rows), sum(bytes_on_disk) FROM {source} "
-                "WHERE active AND database = currentDatabase() AND table IN {tables:Array(String)} GROUP BY table",
+                f"SELECT table, {', '.join(counted)} FROM {read} WHERE database = currentDatabase() {condition} "
+                "AND table IN {tables:Array(String)} GROUP BY table",
                 parameters={"tables": list(names)},
             ).result_rows
-        rows, sizes = dict.fromkeys(_DATA, 0), dict.fromkeys(_DATA, 0)
-        for table, count, size in found:
-            rows[names[table]], sizes[names[table]] = int(count), int(size)
-        return StoreStatistics(rows=rows, bytes=sizes, journal=journal)
+        counts = dict.fromkeys(_DATA, [0] * len(counted))
+        counts.update({names[table]: [int(one) for one in row] for table, *row in found})
+        return counts
 
     def backup(self, directory: Path) -> None:
         """See ``Store.backup``. The folder is one of the machine that the engine runs on."""
