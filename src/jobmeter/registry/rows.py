@@ -18,7 +18,7 @@ from jobmeter.model.record import (
     limits_of,
     record_time,
 )
-from jobmeter.model.time import MINUTE, iso
+from jobmeter.model.time import MAX_TIME_MS, MINUTE, iso
 from jobmeter.registry.schema import SAMPLED
 
 ALIVE_MS = 5 * MINUTE
@@ -182,6 +182,13 @@ def node_of(row: sa.Row[Any]) -> Node:
 def _checkpoints(text: str) -> list[Checkpoint]:
     # A job is asked for again and again, and thousands of checkpoints take milliseconds to read.
     return msgspec.json.decode(text, type=list[Checkpoint])
+
+
+def told_until(status: str, last_sample: int | None, now_ms: int) -> int:
+    """The moment from which on the state that is told by samples may be another one."""
+    if _state(status, last_sample, now_ms) is not JobState.RUNNING or status != SAMPLED or last_sample is None:
+        return MAX_TIME_MS
+    return last_sample + ALIVE_MS
 
 
 def _state(status: str, last_sample: int | None, now_ms: int) -> JobState:

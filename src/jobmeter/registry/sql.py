@@ -10,7 +10,7 @@ from jobmeter.model.event import EventFilter, EventPage
 from jobmeter.model.job import Allocation, Job, JobFilter, JobPage, JobSize, JobView, Node, Project
 from jobmeter.model.record import Records
 from jobmeter.model.retention import Retention
-from jobmeter.model.time import DAY, SECOND, TimeRange
+from jobmeter.model.time import DAY, TimeRange
 from jobmeter.registry import backup, changes, events, jobs, keys, leases, nodes, observe, projects, schema, sizes
 from jobmeter.registry import records as recording
 from jobmeter.registry import rows as rows_
@@ -19,7 +19,7 @@ from jobmeter.registry.database import SQLITE, Database, NoDatabase
 from jobmeter.registry.held import Held
 from jobmeter.registry.listings import Listings
 from jobmeter.registry.migrate import migrate
-from jobmeter.registry.recent import Recent
+from jobmeter.registry.recent import ALONE_SECONDS, SHARED_SECONDS, Recent, Told
 
 
 class SqlRegistry(Registry):
@@ -30,10 +30,12 @@ class SqlRegistry(Registry):
         self._database = database
         self._retention = retention
         self._listings = Listings(database)
-        self._heads: Recent[list[Job]] = Recent()
+        # One process serves a SQLite database: nobody else writes its jobs.
+        alone = database.kind == SQLITE
+        self._heads: Recent[list[Job]] = Recent(ALONE_SECONDS if alone else SHARED_SECONDS)
         self._retentions: Recent[Retention] = Recent()
-        self._views: Recent[list[JobView]] = Recent()
-        self._held = Held(alone=database.kind == SQLITE)
+        self._views: Recent[list[JobView]] = Recent(ALONE_SECONDS if alone else SHARED_SECONDS)
+        self._held = Held(alone=alone)
         self._counting = threading.Lock()
         self._events_dropped = 0
         migrate(database)
@@ -112,13 +114,12 @@ class SqlRegistry(Registry):
 
     def job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView]:
         """See ``Registry.job``."""
-        # Whether a job that nobody recorded still runs depends on the moment: a second is fine enough for that.
-        asked = (projects, now_ms // SECOND)
-        views, generation = self._views.get(job, asked)
+        views, generation = self._views.get(job, projects, now_ms)
         if views is None:
             with self._database.read() as connection:
-                views = jobs.job_views(connection, projects, job, now_ms)
-            self._views.put(job, asked, views, generation)
+                told = jobs.job_views(connection, projects, job, now_ms)
+            self._views.put(job, projects, told, generation)
+            views = told.answer
         return list(views)
 
     def group_jobs(
@@ -129,12 +130,12 @@ class SqlRegistry(Registry):
 
     def job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job]:
         """See ``Registry.job_head``."""
-        asked = (projects, now_ms // SECOND)
-        heads, generation = self._heads.get(job, asked)
+        heads, generation = self._heads.get(job, projects, now_ms)
         if heads is None:
             with self._database.read() as connection:
-                heads = [rows_.job_of(row, now_ms) for row in jobs.job_rows(connection, projects, job)]
-            self._heads.put(job, asked, heads, generation)
+                told = jobs.job_heads(connection, projects, job, now_ms)
+            self._heads.put(job, projects, told, generation)
+            heads = told.answer
         return list(heads)
 
     def _written(self, changed: set[str], dropped: int = 0) -> None:
@@ -167,11 +168,11 @@ class SqlRegistry(Registry):
 
     def retention(self, project: str) -> Retention:
         """See ``Registry.retention``."""
-        kept, generation = self._retentions.get(project, None)
+        kept, generation = self._retentions.get(project, None, 0)
         if kept is None:
             with self._database.read() as connection:
                 kept = nodes.project_retention(connection, project) or self._retention
-            self._retentions.put(project, None, kept, generation)
+            self._retentions.put(project, None, Told(kept), generation)
         return kept
 
     def set_retention(self, project: str, retention: Retention | None) -> None:

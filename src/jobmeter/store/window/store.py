@@ -16,6 +16,7 @@ from jobmeter.model.retention import Retention
 from jobmeter.model.series import NamePart, Series
 from jobmeter.model.time import DAY, HOUR, MAX_TIME_MS, MINUTE, SECOND, Clock, TimeRange, floor_to
 from jobmeter.store.base import LogSelector, ReadBudget, Selector, Store, StoreStatistics, Tier
+from jobmeter.store.window.lists import Lists
 from jobmeter.store.window.recall import Recalled
 from jobmeter.store.window.window import Window
 
@@ -39,11 +40,10 @@ class WindowedStore:
         self._engine = engine
         self._clock = clock
         self.window = Window(length_ms, bound)
-        self._found: dict[Hashable, tuple[int, list[Series]]] = {}
+        self._lists = Lists(jobs)
         self._jobs = jobs
         self._appending = threading.Lock()
         self._swept_ms = 0
-        self._generation = 0
         self._settled_ms = MAX_TIME_MS
         self._numbers = itertools.count(1)
         self._turns = 0
@@ -74,7 +74,7 @@ class WindowedStore:
                 self._turn(late)
                 if new:
                     # Only now: who looked for series meanwhile may have found none of these.
-                    self._forget_found()
+                    self._lists.forget(new)
             now_ms = self._clock.now_ms()
             for batch in batches:
                 self.window.write(batch.keys, SampleColumns(batch.index, batch.time, batch.value), now_ms)
@@ -110,18 +110,15 @@ class WindowedStore:
         known = self.found(selector)
         if known is not None:
             return known
-        generation = self._generation
+        moment = self._lists.moment
         series = self._engine.find(_lasting(selector))
         if selector.jobs is not None:
-            if len(self._found) >= self._jobs:
-                self._found.clear()
-            self._found[_name_of(selector)] = generation, series
+            self._lists.put(_name_of(selector), selector.jobs, series, moment)
         return series
 
     def found(self, selector: Selector) -> list[Series] | None:
         """What ``find`` gives, where it was found before; else None."""
-        generation, known = self._found.get(_name_of(selector), (-1, None))
-        return known if generation == self._generation else None
+        return self._lists.get(_name_of(selector))
 
     def names(self, selector: Selector, part: NamePart, prefix: str = "") -> list[str]:
         """See ``Store.names``."""
@@ -232,7 +229,7 @@ class WindowedStore:
             finally:
                 self._turn({job})
                 self.window.drop_job(job)
-                self._forget_found()
+                self._lists.forget((job,))
 
     def statistics(self) -> StoreStatistics:
         """See ``Store.statistics``."""
@@ -248,25 +245,25 @@ class WindowedStore:
         """See ``Store.restore``."""
         self._engine.restore(directory)
         self._turns = next(self._numbers)
-        self._forget_found()
+        self._lists.clear()
 
     def close(self) -> None:
         """See ``Store.close``."""
         self._engine.close()
 
-    def _take_in(self, batches: Sequence[SampleBatch]) -> bool:
+    def _take_in(self, batches: Sequence[SampleBatch]) -> set[int]:
         """Bring series that the window does not hold into it, with what the engine has of the window's time.
 
         The engine is asked once for those of all batches: a question takes some milliseconds, whatever it is about.
-        False where there are none.
+        Gives their jobs.
         """
         since = max(0, self._clock.now_ms() - self.window.length_ms)
-        found = False
+        jobs = set[int]()
         job, series = list[Uint64s](), list[Uint64s]()
         for batch in batches:
             new = self.window.missing(batch.keys)
             if new.any():
-                found = True
+                jobs.update(np.unique(batch.keys.job[new]).tolist())
                 live = np.zeros(len(new), bool)
                 live[batch.index[batch.time >= since]] = True
                 new &= live
@@ -275,7 +272,7 @@ class WindowedStore:
         if sum(map(len, series)):
             ids, first = np.unique(np.concatenate(series), return_index=True)
             self._adopt(SeriesKeys(np.concatenate(job)[first], ids), since, self._clock.now_ms())
-        return found
+        return jobs
 
     def _adopt(self, keys: SeriesKeys, since_ms: int, now_ms: int | None = None) -> None:
         """Nobody appends meanwhile. See ``Window.adopt``."""
@@ -305,10 +302,6 @@ class WindowedStore:
             self._late.clear()
         for job in jobs:
             self._late[job] = next(self._numbers)
-
-    def _forget_found(self) -> None:
-        self._generation += 1
-        self._found.clear()
 
     def _sweep(self) -> None:
         now = self._clock.now_ms()
