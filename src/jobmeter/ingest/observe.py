@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from jobmeter.ingest.things import NEVER, Seen, Spans, Thing, Things, merged
+from jobmeter.ingest.things import NEVER, NOTHING, Seen, Spans, Thing, Things, merged
 from jobmeter.model.batch import Int64s, SampleBatch
 from jobmeter.model.log import LogLine
 from jobmeter.model.time import MINUTE, SECOND, Clock
@@ -20,6 +20,9 @@ _SOME, _LATELY_SECONDS = 8, 0.25
 quickly would pay for a transaction each."""
 _TOGETHER = 2_000
 """So many that waited are told in one transaction, some 50 ms: samples that arrive meanwhile wait for its end."""
+_ALONG = 500
+"""So many that waited longest are told along with one that has to be told: a transaction for each of very many things
+would cost ten times as much, and what is kept of a job is read again after each."""
 _LIVE_MS = MINUTE
 _MOST = 1_000_000
 
@@ -33,8 +36,8 @@ class _Known:
         self.waiting = Spans()
         self._told_things = 0
 
-    def urgent(self, seen: Seen, now_ms: int, *, lately: bool = False) -> Seen:
-        """What is to be told now; the rest waits, as far as it is news.
+    def urgent(self, seen: Seen, now_ms: int, *, lately: bool = False) -> tuple[Seen, Seen]:
+        """What of this is to be told now, and what is told along with it; the rest waits, as far as it is news.
 
         ``lately``: the registry was told of something a moment ago, and hears of many that go on a moment later.
         """
@@ -46,10 +49,22 @@ class _Known:
             urgent |= (gone_on > 0) & (seen.last < now_ms - _LIVE_MS)
         if lately and np.count_nonzero(urgent) >= _SOME:
             urgent[:] = False
+        due = bool(many and urgent.any())
         # True of what was never seen, too.
         urgent |= seen.first < self.told.first[seen.thing]
         self.waiting.widen(seen.where(~urgent & (gone_on > 0)))
-        return seen.where(urgent)
+        return seen.where(urgent), self._longest_waiting() if due else NOTHING
+
+    def _longest_waiting(self) -> Seen:
+        """Those of which the registry heard longest ago, as many as are told along; they wait no longer."""
+        waiting = self.waiting.all()
+        if len(waiting.thing) > _ALONG:
+            heard = self.told.last[waiting.thing]
+            longest = np.zeros(len(heard), bool)
+            longest[np.argpartition(heard, _ALONG)[:_ALONG]] = True
+            waiting = waiting.where(longest)
+        self.waiting.forget(waiting.thing)
+        return waiting
 
     def tell(self, seen: Seen) -> None:
         """Take it that the registry knows this."""
@@ -101,8 +116,8 @@ class Observer:
             known = self._current()
             lately = self._clock.monotonic() - self._told_at < _LATELY_SECONDS
             seen = merged([known.things.seen(batch) for batch in batches])
-            urgent = known.urgent(seen, self._clock.now_ms(), lately=lately)
-        self._tell(known, urgent)
+            urgent, along = known.urgent(seen, self._clock.now_ms(), lately=lately)
+        self._tell(known, urgent, along)
 
     def observe_lines(self, lines: Iterable[LogLine]) -> None:
         """The same for log lines: they tell of jobs and replicas alone, since they do not name a node's cluster."""
@@ -116,8 +131,8 @@ class Observer:
         with self._lock:
             known = self._current()
             numbers = np.array([known.things.number(thing) for thing in spans], np.int64)
-            urgent = known.urgent(Seen(numbers, times[:, 0], times[:, 1]), self._clock.now_ms())
-        self._tell(known, urgent)
+            urgent, along = known.urgent(Seen(numbers, times[:, 0], times[:, 1]), self._clock.now_ms())
+        self._tell(known, urgent, along)
 
     def flush(self) -> bool:
         """Tell what waits, as much of it as takes a moment; True while more of it does."""
@@ -126,12 +141,7 @@ class Observer:
             everything = known.waiting.all()
             waiting = everything.part(_TOGETHER)
             known.waiting.forget(waiting.thing)
-        try:
-            self._tell(known, waiting)
-        except BaseException:
-            with self._lock:
-                self._known.wait(known, waiting)
-            raise
+        self._tell(known, NOTHING, waiting)
         return len(waiting.thing) < len(everything.thing)
 
     def forget(self, project: str, job: str) -> None:
@@ -139,10 +149,17 @@ class Observer:
         with self._lock:
             self._known.forget(self._known.things.of_job(project, job))
 
-    def _tell(self, known: _Known, seen: Seen) -> None:
+    def _tell(self, known: _Known, urgent: Seen, waited: Seen) -> None:
+        """Tell of both; what waited before waits on where that fails."""
+        seen = merged([part for part in (urgent, waited) if len(part.thing)])
         if not len(seen.thing):
             return
-        self._registry.observe(known.things.observations(seen), self._clock.now_ms())
+        try:
+            self._registry.observe(known.things.observations(seen), self._clock.now_ms())
+        except BaseException:
+            with self._lock:
+                self._known.wait(known, waited)
+            raise
         self._told_at = self._clock.monotonic()
         with self._lock:
             known.tell(seen)

@@ -45,8 +45,14 @@ class Seen(NamedTuple):
         return Seen(self.thing[chosen], self.first[chosen], self.last[chosen])
 
 
+NOTHING = Seen(*(np.empty(0, np.int64) for _ in Seen._fields))
+"""None of them."""
+
+
 def merged(parts: Sequence[Seen]) -> Seen:
     """Each thing of any of them once, from when to when it was seen in all of them."""
+    if not parts:
+        return NOTHING
     if len(parts) == 1:
         return parts[0]
     thing, places = np.unique(np.concatenate([part.thing for part in parts]), return_inverse=True)

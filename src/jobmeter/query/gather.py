@@ -1,6 +1,7 @@
 """Which series answer a question: those of the job itself, and those of devices that it had."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -69,7 +70,8 @@ def of_job(
     ``own`` are the job's series; ``nodes`` gives the nodes of its project when they are needed.
     """
     entries = [Entry(series, member_of(series), series.replica) for series in own]
-    if not _missing(view, own, devices := of_devices(names), EVER):
+    devices, measured = of_devices(names), _measured(own)
+    if all(measured(name, who) for who in devices_of(view) for name in devices):
         return entries, True
     entries.extend(_lent(store, view, own, devices, span, limits, nodes))
     return entries, False
@@ -129,6 +131,16 @@ def of_devices(names: frozenset[str]) -> frozenset[str]:
     """The names of those metrics that describe a device."""
     metrics = (find(name) for name in names)
     return frozenset(metric.name for metric in metrics if metric is not None and metric.scope is Scope.DEVICE)
+
+
+def devices_of(view: JobView) -> AbstractSet[Member]:
+    """The devices that replicas of a job had at any time: what may have been measured for nobody is of these."""
+    latest = _latest(view, EVER)
+    return {
+        Member("", one.replica, one.cluster, one.node, one.device)
+        for one in view.allocations
+        if one.start < (latest if one.end is None else one.end)
+    }
 
 
 def owner_of(job: Job) -> str:
@@ -227,22 +239,26 @@ def _owned(member: Member, job: Job) -> Member:
 
 def _missing(view: JobView, own: Sequence[Series], wanted: frozenset[str], span: TimeRange) -> _Missing:
     """The (metric, device of a replica) that the job has no series of its own for, and when it had the device."""
-    by_node = {(series.metric, series.node, series.device) for series in own}
-    # An import may name a replica's device without its node.
-    by_replica = {(series.metric, series.replica, series.device) for series in own if not series.node}
+    measured = _measured(own)
     return {
         (name, who): clips
         for who, clips in _times(view, span).items()
         for name in sorted(wanted)
-        if (name, who.node, who.device) not in by_node and (name, who.replica, who.device) not in by_replica
+        if not measured(name, who)
     }
+
+
+def _measured(own: Sequence[Series]) -> Callable[[str, Member], bool]:
+    """Tells whether a job has series of its own of a metric of a device."""
+    by_node = {(series.metric, series.node, series.device) for series in own}
+    # An import may name a replica's device without its node.
+    by_replica = {(series.metric, series.replica, series.device) for series in own if not series.node}
+    return lambda name, who: (name, who.node, who.device) in by_node or (name, who.replica, who.device) in by_replica
 
 
 def _times(view: JobView, span: TimeRange) -> dict[Member, list[TimeRange]]:
     """When each device of each replica was the job's, inside or around the span; what several sources say is joined."""
-    latest = span.end_ms
-    if view.job.state.finished and view.job.end is not None:
-        latest = min(latest, view.job.end + 1)
+    latest = _latest(view, span)
     times: dict[Member, list[TimeRange]] = {}
     for one in sorted(view.allocations, key=lambda allocation: allocation.start):
         end = latest if one.end is None else one.end
@@ -254,6 +270,13 @@ def _times(view: JobView, span: TimeRange) -> dict[Member, list[TimeRange]]:
         else:
             clips.append(TimeRange(one.start, end))
     return times
+
+
+def _latest(view: JobView, span: TimeRange) -> int:
+    """Until when a device is the job's of which nobody says that it was given back."""
+    if view.job.state.finished and view.job.end is not None:
+        return min(span.end_ms, view.job.end + 1)
+    return span.end_ms
 
 
 def _places(members: Iterable[Member], nodes: Callable[[], Sequence[Node]]) -> tuple[tuple[str, str], ...]:

@@ -3,6 +3,7 @@
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,9 +11,10 @@ import numpy as np
 from jobmeter.model.batch import Int64s
 from jobmeter.model.job import JobView
 from jobmeter.model.series import Series
+from jobmeter.query.gather import devices_of
 from jobmeter.query.lines import Head, Ranks, assign, sort_key
 from jobmeter.query.request import By
-from jobmeter.query.shape import Shape
+from jobmeter.query.shape import Member, Shape
 
 MOST_ENTRIES = 2_000_000
 """How many entries are kept in all layouts together, some hundred bytes each."""
@@ -52,14 +54,17 @@ def _is_apart(shape: Shape, metric: str, line: Int64s) -> bool:
 class _Known:
     view: JobView
     own: Sequence[Series]
+    ranks: Ranks
+    devices: AbstractSet[Member]
     layout: Layout
 
 
 class Layouts:
     """The layouts of jobs by what was asked. Safe to use from any thread.
 
-    A layout holds while the registry says the same of the job's replicas and devices, and the store gives the very same
-    list of its series: a store that cannot know what others write makes a new list, and so a new layout, each time.
+    One that lasts holds while the registry tells of the same devices and ranks, whatever it says of times, and the
+    store gives the very same list of the job's series: a store that cannot know what others write makes a new list, and
+    so a new layout, each time.
     """
 
     def __init__(self, most: int = MOST_ENTRIES) -> None:
@@ -71,12 +76,15 @@ class Layouts:
     def get(self, key: Hashable, view: JobView, own: Sequence[Series], make: Callable[[], Layout]) -> Layout:
         """The layout of that job's series for what ``key`` stands for, made by ``make`` where it is not known."""
         known = self._known.get(key)
-        if known is not None and known.own is own and _same(known.view, view):
-            known.view = view  # the next comparison is one of identity
-            return known.layout
+        if known is not None and known.own is own:
+            if known.view is view:
+                return known.layout
+            if known.ranks == Ranks.of(view) and known.devices == devices_of(view):
+                known.view = view  # the next comparison is one of identity
+                return known.layout
         layout = make()
         if layout.lasting:
-            self._put(key, _Known(view, own, layout))
+            self._put(key, _Known(view, own, Ranks.of(view), devices_of(view), layout))
         return layout
 
     def _put(self, key: Hashable, known: _Known) -> None:
@@ -86,7 +94,3 @@ class Layouts:
             self._known[key] = known
             while self._entries > self._most and len(self._known) > 1:
                 self._entries -= len(self._known.popitem(last=False)[1].layout.shape.entries)
-
-
-def _same(one: JobView, other: JobView) -> bool:
-    return one is other or (one.replicas == other.replicas and one.allocations == other.allocations)

@@ -54,11 +54,26 @@ class Model:
         for thing, times in seen.items():
             if thing not in urgent and times[1] > self.told[thing][1]:
                 widen(self.waiting, thing, times)
-        self.tell(urgent)
+        if len(self.told) < self.many or not any(self.is_due(thing, times) for thing, times in urgent.items()):
+            self.tell(urgent)
+            return
+        along, self.waiting = self.waiting, {}
+        for thing, times in along.items():
+            widen(urgent, thing, times)
+        try:
+            self.tell(urgent)
+        except UnavailableError:
+            self.waiting = along
+            raise
 
     def is_urgent(self, thing, times):
         if thing not in self.told or times[0] < self.told[thing][0]:
             return True
+        return self.is_due(thing, times)
+
+    def is_due(self, thing, times):
+        if thing not in self.told:
+            return False
         gone_on = times[1] - self.told[thing][1]
         if len(self.told) >= self.many:
             return gone_on >= min(NOTICEABLE_MS * (1 + len(self.told) // self.many), MINUTE)
@@ -180,6 +195,31 @@ def test_another_roster_changes_nothing(monkeypatch):
     observer.observe(batch([(at, NOW) for at in range(len(SERIES))]))
     told = [(seen.project, seen.job, seen.replica, seen.node, seen.device) for seen in registry.observations]
     assert len(told) == len(set(told)) == 6
+
+
+def test_of_many_things_those_told_longest_ago_are_told_along_with_one_that_has_to_be(monkeypatch):
+    monkeypatch.setattr("jobmeter.ingest.observe._MANY", 2)
+    monkeypatch.setattr("jobmeter.ingest.observe._ALONG", 2)
+    registry, clock = FakeRegistry(), SetClock()
+    observer = Observer(registry, clock)
+    series = [Series("cpu.usage", job=f"j{n}", node="n1") for n in range(5)]
+
+    def see(*rows):
+        index = np.array([job for job, _ in rows], np.uint32)
+        time = np.array([NOW + second * SECOND for _, second in rows], np.int64)
+        observer.observe(SampleBatch(series, index, time, np.ones(len(rows))))
+        told = {(int(one.job[1:]), (one.last_ms - NOW) // SECOND) for one in registry.observations if one.job}
+        registry.observations.clear()
+        return told
+
+    # Two at the beginning: how many things there are is known by then.
+    assert see((0, 0), (1, 3)) == {(0, 0), (1, 3)}
+    assert see((2, 2), (3, 1), (4, 4)) == {(2, 2), (3, 1), (4, 4)}
+    assert see(*((job, 5) for job in range(5))) == set()
+    assert see((4, 90)) == {(4, 90), (0, 5), (3, 5)}
+    assert see((4, 91)) == set()
+    assert see((4, 180)) == {(4, 180), (1, 5), (2, 5)}
+    assert see((4, 270)) == {(4, 270)}
 
 
 ROWS = st.lists(st.tuples(st.integers(0, len(SERIES) - 1), moments), min_size=1, max_size=8)

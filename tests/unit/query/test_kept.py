@@ -21,7 +21,7 @@ from tests.fakes import NOW, FakeRegistry, SetClock, running_job
 from jobmeter.access.scope import Scope
 from jobmeter.errors import NotAtOnceError
 from jobmeter.model.catalog import CATALOG
-from jobmeter.model.job import Replica
+from jobmeter.model.job import Allocation, Replica
 from jobmeter.model.series import Series
 from jobmeter.model.time import HOUR, MINUTE, SECOND, TimeRange, floor_to
 from jobmeter.query.closed import ClosedBuckets
@@ -122,6 +122,46 @@ class Interleaved(RuleBasedStateMachine):
         replicas = [Replica(name="worker-1", rank=rank, attempt=attempt)]
         self.registry.views["default", "j1"] = msgspec.structs.replace(view, replicas=replicas)
 
+    @rule(node=st.integers(0, 3), device=st.integers(0, 1), start=st.integers(0, 6 * 60), value=st.integers(0, 9))
+    def write_for_nobody(self, node: int, device: int, start: int, value: int) -> None:
+        series = Series("gpu.utilization", node=f"n{node}", device=f"gpu{device}")
+        self.store.append(batch_of({(series, START + start * MINUTE): value / 10}), FOREVER)
+
+    @rule(
+        node=st.integers(0, 3),
+        device=st.integers(0, 1),
+        start=st.integers(0, 60),
+        length=st.one_of(st.none(), st.integers(0, 300)),
+        rank=st.one_of(st.none(), st.integers(0, 3)),
+        others=st.booleans(),
+    )
+    def allocate(
+        self, node: int, device: int, start: int, length: int | None, rank: int | None, *, others: bool
+    ) -> None:
+        """A device of worker-1, at its beginning for no time; it may go on from where it was."""
+        begin = START + start * MINUTE
+        one = Allocation(
+            replica="worker-1",
+            node=f"n{node}",
+            device=f"gpu{device}",
+            start=begin,
+            end=None if length is None else begin + length * MINUTE,
+            rank=rank,
+        )
+        view = self.registry.views["default", "j1"]
+        kept = [held for held in view.allocations if others and (held.node, held.device) != (one.node, one.device)]
+        self.registry.views["default", "j1"] = msgspec.structs.replace(view, allocations=[*kept, one])
+
+    @precondition(lambda self: self.registry.views["default", "j1"].allocations)
+    @rule(length=st.integers(0, 300))
+    def go_on(self, length: int) -> None:
+        view = self.registry.views["default", "j1"]
+        last = view.allocations[-1]
+        longer = msgspec.structs.replace(last, end=max(last.end or 0, last.start + length * MINUTE))
+        self.registry.views["default", "j1"] = msgspec.structs.replace(
+            view, allocations=[*view.allocations[:-1], longer]
+        )
+
     @rule(
         metric=st.sampled_from(METRICS),
         by=st.sampled_from([By.JOB, By.REPLICA, By.DEVICE]),
@@ -152,6 +192,37 @@ def test_any_order_of_writes_roll_ups_and_questions():
             max_examples=100, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )
+
+
+def test_a_device_that_goes_on_does_not_change_what_is_known_of_a_jobs_series_and_a_new_one_does():
+    engine, registry, clock = MemoryStore(), FakeRegistry(), SetClock()
+    registry.add_job(running_job())
+    layouts = Layouts()
+    store = WindowedStore(engine, clock, length_ms=8 * HOUR, bound=2**26)
+    executor = Executor(store, registry, clock, Limits(), kept=Kept(layouts, ClosedBuckets()))
+    own = _series("gpu.utilization", 1, 0)
+    other = Series("gpu.utilization", node=own.node, device="gpu1")
+    store.append(batch_of({(one, START + at * MINUTE): 0.5 for one in (own, other) for at in range(60)}), FOREVER)
+    span = TimeRange(START, START + HOUR)
+    query = MetricQuery(subject=JobRef("j1"), metrics=("gpu.utilization",), range=span, step_ms=HOUR, by=By.DEVICE)
+
+    def ask(*devices: tuple[str, int]) -> tuple[list[str], list[object]]:
+        view = registry.views["default", "j1"]
+        registry.views["default", "j1"] = msgspec.structs.replace(
+            view,
+            allocations=[
+                Allocation(replica="worker-1", node=own.node, device=device, start=START, end=START + minutes * MINUTE)
+                for device, minutes in devices
+            ],
+        )
+        lines = executor.run(query, ALL).lines
+        return [one.device for one in lines], [known.layout for known in layouts._known.values()]
+
+    assert ask(("gpu0", 1)) == ask(("gpu0", 50))
+    # Seen once, and so for no time: then for some.
+    assert ask(("gpu0", 50), ("gpu1", 0))[0] == ["gpu0"]
+    assert ask(("gpu0", 50), ("gpu1", 50))[0] == ["gpu0", "gpu1"]
+    assert ask(("gpu0", 50), ("gpu1", 0))[0] == ["gpu0"]
 
 
 def test_what_is_kept_is_not_read_again():
