@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from jobmeter.errors import JobmeterError, ThrottledError, UnavailableError
@@ -37,7 +37,7 @@ class _Member(Generic[T]):
     retention: Retention
     cost: int
     rows: int
-    done: "Future[None] | asyncio.Future[None]" = field(default_factory=Future)
+    done: "Future[None] | asyncio.Future[None]"
 
 
 class GroupCommit(Generic[T]):
@@ -89,15 +89,19 @@ class GroupCommit(Generic[T]):
         Raises ThrottledError when the queue is full, and what the store raised when it failed: then nothing of it may
         be taken as kept.
         """
-        member = _Member(content, retention, *self._measure(content))
-        self._put(member)
-        member.done.result()
+        self.submit(content, retention).result()
 
-    def begin(self, content: T, retention: Retention) -> "asyncio.Future[None]":
+    def submit(self, content: T, retention: Retention) -> Future[None]:
         """As ``append``, without waiting: what is given is done when it is durable, or has what the store raised.
 
-        Belongs to the event loop that runs. Raises ThrottledError when the queue is full.
+        Raises ThrottledError when the queue is full.
         """
+        done = Future[None]()
+        self._put(_Member(content, retention, *self._measure(content), done))
+        return done
+
+    def begin(self, content: T, retention: Retention) -> "asyncio.Future[None]":
+        """As ``submit``, for the event loop that runs. Raises ThrottledError when the queue is full."""
         done = asyncio.get_running_loop().create_future()
         self._put(_Member(content, retention, *self._measure(content), done))
         return done

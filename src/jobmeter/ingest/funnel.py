@@ -16,7 +16,7 @@ from jobmeter.ingest.keep import Retentions
 from jobmeter.ingest.known import Facts, KnownSeries
 from jobmeter.ingest.lines import by_project, prepared
 from jobmeter.ingest.observe import Observer
-from jobmeter.ingest.receipt import Receipt
+from jobmeter.ingest.receipt import Coming, Receipt
 from jobmeter.model.batch import SampleBatch
 from jobmeter.model.log import LogLine
 from jobmeter.model.record import Records
@@ -55,7 +55,11 @@ class Funnel:
         return self._committer.waiting_bytes + self._log_committer.waiting_bytes
 
     def frames(self, body: bytes, principal: Principal) -> Receipt:
-        """Take a body of the native wire format.
+        """Take a body of the native wire format. Raises as ``submit``, and what the receipt raises that it gives."""
+        return self.submit(body, principal).wait()
+
+    def submit(self, body: bytes, principal: Principal) -> Coming:
+        """Take a body of the native wire format. Its records are durable on return, and all of it with the receipt.
 
         Raises InvalidRequestError (LimitExceededError for what is too large), ForbiddenError, ThrottledError or
         UnavailableError; then the same bytes may be sent again.
@@ -69,14 +73,20 @@ class Funnel:
             self._committer.admit(part)
         for lines, _ in logs:
             self._log_committer.admit(lines)
-        count = sum(self._record(groups) for groups in grouped)
-        receipt = self._keep(parts, rejected, count)
-        return replace(receipt, lines=self._keep_lines(logs), rejected_lines=rejected_lines)
+        receipt = Receipt(
+            accepted=sum(len(part) for part, _ in parts),
+            records=sum(self._record(groups) for groups in grouped),
+            rejected=rejected,
+            lines=sum(len(lines) for lines, _ in logs),
+            rejected_lines=rejected_lines,
+        )
+        kept = [self._committer.submit(*part) for part in parts]
+        return Coming(receipt, kept + [self._log_committer.submit(*part) for part in logs])
 
     def begin(self, body: bytes, principal: Principal) -> Awaitable[Receipt]:
-        """Take a body as ``frames`` does, and do not wait: the receipt comes when what it took is durable.
+        """Take a body as ``submit`` does, in a moment; the receipt comes when what it took is durable.
 
-        To be called, and what it gives awaited, on an event loop's thread. Raises as ``frames``, and NotAtOnceError
+        To be called, and what it gives awaited, on an event loop's thread. Raises as ``submit``, and NotAtOnceError
         where anything needs more than a moment: series that were not seen lately, records, log lines, several projects.
         """
         batch = decode(body, write_project(principal, None), self._limits, known=True).batches
@@ -92,12 +102,16 @@ class Funnel:
         parts, rejected = self._check(numbered(batch), principal)
         for part, _ in parts:
             self._committer.admit(part)
-        return self._keep(parts, rejected, 0)
+        for part, retention in parts:
+            self._committer.append(part, retention)
+        return Receipt(accepted=sum(len(part) for part, _ in parts), rejected=rejected)
 
     def logs(self, lines: Sequence[LogLine], principal: Principal) -> Receipt:
         """Take log lines that name their projects. Raises as ``frames``."""
         parts, rejected = self._check_lines(lines, principal)
-        return Receipt(lines=self._keep_lines(parts), rejected_lines=rejected)
+        for own, retention in parts:
+            self._log_committer.append(own, retention)
+        return Receipt(lines=sum(len(own) for own, _ in parts), rejected_lines=rejected)
 
     def records(self, records: Records, principal: Principal) -> int:
         """Take records; gives their number. A job or an event that names no project is for the key's own."""
@@ -146,11 +160,6 @@ class Funnel:
                 parts.append((kept, retention))
         return parts, {reason: count for reason, count in counts.items() if count}
 
-    def _keep(self, parts: Sequence[_Part], rejected: dict[str, int], records: int) -> Receipt:
-        for part, retention in parts:
-            self._committer.append(part, retention)
-        return Receipt(accepted=sum(len(part) for part, _ in parts), records=records, rejected=rejected)
-
     def _check_lines(self, lines: Sequence[LogLine], principal: Principal) -> tuple[list[_LogPart], dict[str, int]]:
         """The lines that are neither too far ahead nor too old, by project, and the count of the others."""
         now_ms = self._clock.now_ms()
@@ -166,11 +175,6 @@ class Funnel:
             if kept:
                 parts.append((kept, retention))
         return parts, {reason: count for reason, count in counts.items() if count}
-
-    def _keep_lines(self, parts: Sequence[_LogPart]) -> int:
-        for lines, retention in parts:
-            self._log_committer.append(lines, retention)
-        return sum(len(lines) for lines, _ in parts)
 
     def _by_project(self, records: Records, principal: Principal) -> dict[str, Records]:
         groups: dict[str, Records] = {}

@@ -1,5 +1,8 @@
 """What a sender is told."""
 
+import asyncio
+from collections.abc import Generator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 
@@ -17,3 +20,29 @@ class Receipt:
     rejected: dict[str, int] = field(default_factory=dict)
     lines: int = 0
     rejected_lines: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Coming:
+    """A receipt that is true once everything in ``kept`` is done: what awaiting it gives, on any event loop.
+
+    Where that fails, so does waiting for it.
+    """
+
+    receipt: Receipt
+    kept: Sequence[Future[None]]
+
+    def wait(self) -> Receipt:
+        """The receipt when it is true; blocks until then."""
+        for one in self.kept:
+            one.result()
+        return self.receipt
+
+    def __await__(self) -> Generator[object, None, Receipt]:
+        return self._arrived().__await__()
+
+    async def _arrived(self) -> Receipt:
+        for one in self.kept:
+            # Who does not wait any more does not keep what was taken from being kept.
+            await asyncio.shield(asyncio.wrap_future(one))
+        return self.receipt

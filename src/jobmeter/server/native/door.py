@@ -4,7 +4,7 @@ Endpoints are found by the table itself: a framework's routing and response obje
 framework describes the API (``jobmeter.server.native.openapi``).
 """
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -30,7 +30,7 @@ from jobmeter.server.native import (
     status,
     streaming,
 )
-from jobmeter.server.native.endpoint import Ask, Endpoint, Stream, in_turn, let_in, work
+from jobmeter.server.native.endpoint import Ask, Endpoint, Result, Stream, in_turn, let_in, work
 from jobmeter.server.services import Services
 
 BASE = "/api/jobmeter/v1"
@@ -83,13 +83,13 @@ class NativeVisit:
         """See ``Visit.serve``."""
         services = self._services
         lane = getattr(services.lanes, self._endpoint.lane)
-        result: Answer | Stream = await turns.in_turn(services.turns, lane, partial(self._work, exchange), _unwanted)
+        result: Result = await turns.in_turn(services.turns, lane, partial(self._work, exchange), _unwanted)
         if isinstance(result, Stream):
             await streaming.send(result, services.lanes, lane, exchange)
         else:
-            await exchange.reply(result)
+            await exchange.reply(result if isinstance(result, Answer) else await result)
 
-    def _work(self, exchange: Exchange) -> "Answer | Stream | turns.Waiting[Answer | Stream]":
+    def _work(self, exchange: Exchange) -> Result | turns.Waiting[Result]:
         services = self._services
         if self._ask is not None:
             ask = replace(self._ask, services=services)
@@ -99,7 +99,7 @@ class NativeVisit:
 
 
 def _unwanted(result: object) -> None:
-    if isinstance(result, Stream):
+    if isinstance(result, Stream | Coroutine):
         result.close()
 
 

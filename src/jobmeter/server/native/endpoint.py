@@ -56,6 +56,9 @@ class Stream:
             self.over()
 
 
+Result = Answer | Stream | Awaitable[Answer]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
     """A call to an endpoint, after it was let in: who asks, what they may see, and what they ask for."""
@@ -92,7 +95,8 @@ class Endpoint:
     the event loop's thread; what it gives is gone on with elsewhere and awaited. NotAtOnceError: ``work`` is to do it.
 
     ``work`` runs on a thread of ``lane`` once the caller is let in; a msgspec structure that it gives is answered as
-    JSON. ``answer`` documents that structure, ``body`` that of the request.
+    JSON, and an answer that is yet to come is awaited on the event loop's thread. ``answer`` documents that structure,
+    ``body`` that of the request.
     """
 
     name: str
@@ -100,7 +104,7 @@ class Endpoint:
     path: str
     action: str | None
     summary: str
-    work: Callable[[Ask], msgspec.Struct | Answer | Stream]
+    work: Callable[[Ask], msgspec.Struct | Result]
     answer: type[msgspec.Struct]
     answer_type: str = "application/json"
     text: str = ""
@@ -162,14 +166,14 @@ def _read(endpoint: Endpoint, query: str) -> Arguments:
 _kept = lru_cache(_QUERIES)(_read)
 
 
-def in_turn(services: Services, endpoint: Endpoint, ask: Ask) -> "Answer | Stream | Waiting[Answer | Stream]":
+def in_turn(services: Services, endpoint: Endpoint, ask: Ask) -> Result | Waiting[Result]:
     """The answer to whoever was let in; or what has to wait for its turn."""
     if not endpoint.asks:
         return work(endpoint, ask)
     return services.turns.begin(ask.principal.id, ask.spent, partial(_in_turn, endpoint, ask))
 
 
-def _in_turn(endpoint: Endpoint, ask: Ask, turn: Turn) -> Answer | Stream:
+def _in_turn(endpoint: Endpoint, ask: Ask, turn: Turn) -> Result:
     lasting = False
     try:
         result = turn.work(partial(work, endpoint, ask))
@@ -197,7 +201,7 @@ def _accounted(stream: Stream, turn: Turn) -> Stream:
     return replace(stream, chunks=chunks(), over=over)
 
 
-def work(endpoint: Endpoint, ask: Ask) -> Answer | Stream:
+def work(endpoint: Endpoint, ask: Ask) -> Result:
     """The answer to whoever was let in."""
     result = endpoint.work(ask)
     return Answer(200, msgspec.json.encode(result)) if isinstance(result, msgspec.Struct) else result

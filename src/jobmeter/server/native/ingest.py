@@ -22,9 +22,10 @@ class Ingested(msgspec.Struct, frozen=True, omit_defaults=True):
     rejected_lines: dict[str, int] = {}
 
 
-def _ingest(ask: Ask) -> Ingested:
+def _ingest(ask: Ask) -> Awaitable[Answer]:
+    """Reads the body; the thread is free again while that is kept, so that many new series share what keeping costs."""
     _check(ask)
-    return _told(ask, ask.services.funnel.frames(ask.call.body, ask.principal))
+    return _finish(ask, ask.services.funnel.submit(ask.call.body, ask.principal))
 
 
 def _begin(ask: Ask) -> Awaitable[Answer]:
