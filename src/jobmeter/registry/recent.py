@@ -13,7 +13,7 @@ ALONE_SECONDS = 60.0
 """How long something is kept where no other process writes it."""
 SHARED_SECONDS = 1.0
 """How long where others may."""
-MOST_PARTS = 2_000_000
+MOST_PARTS = 500_000
 """How many rows of the database are kept in all answers together, some hundred bytes each."""
 
 T = TypeVar("T")
