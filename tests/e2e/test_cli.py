@@ -188,10 +188,15 @@ def test_a_pipe_that_closes_early_is_no_failure():
 @pytest.mark.parametrize("how", ["q", "interrupt"])
 def test_top_on_a_terminal_is_live_until_q_or_an_interrupt(reach, job, how):
     api, token = reach
-    command = [sys.executable, "-m", "jobmeter", "top", "--interval", "200ms"]
+    # Whoever runs the tests in the background has them ignore interrupts.
+    command = ["env", "--default-signal=INT", sys.executable, "-m", "jobmeter", "top", "--interval", "200ms"]
     environment = {**os.environ, "JOBMETER_SERVER": api.transport.server, "JOBMETER_KEY": token, "TERM": "xterm"}
     screen, program = pty.openpty()
-    with subprocess.Popen(command, env=environment, stdin=program, stdout=program, stderr=program) as process:
+    with (
+        subprocess.Popen(command, env=environment, stdin=program, stdout=program, stderr=program) as process,
+        contextlib.ExitStack() as leaving,
+    ):
+        leaving.callback(process.kill)
         os.close(program)
         shown = b""
         while shown.count(b"3.00 cores") < 2:
@@ -203,6 +208,7 @@ def test_top_on_a_terminal_is_live_until_q_or_an_interrupt(reach, job, how):
         with contextlib.suppress(OSError):  # how a terminal says that its program has left
             while more := os.read(screen, 65_536):
                 shown += more
+        process.wait(30)
     os.close(screen)
     assert process.returncode == 0
     assert b"train-1" in shown
