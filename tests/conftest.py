@@ -1,6 +1,7 @@
 """Fixtures for every test."""
 
 import os
+import signal
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
 settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("repeat", settings.get_profile("search"), derandomize=True, database=None)
 settings.load_profile("repeat" if os.environ.get("CI") else "search")
+
+# A shell has what it starts in the background ignore these, and so would all that tests start and interrupt.
+for _ignored in (signal.SIGINT, signal.SIGQUIT):
+    if signal.getsignal(_ignored) is signal.SIG_IGN:
+        signal.signal(_ignored, signal.default_int_handler if _ignored is signal.SIGINT else signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")

@@ -188,8 +188,7 @@ def test_a_pipe_that_closes_early_is_no_failure():
 @pytest.mark.parametrize("how", ["q", "interrupt"])
 def test_top_on_a_terminal_is_live_until_q_or_an_interrupt(reach, job, how):
     api, token = reach
-    # Whoever runs the tests in the background has them ignore interrupts.
-    command = ["env", "--default-signal=INT", sys.executable, "-m", "jobmeter", "top", "--interval", "200ms"]
+    command = [sys.executable, "-m", "jobmeter", "top", "--interval", "200ms"]
     environment = {**os.environ, "JOBMETER_SERVER": api.transport.server, "JOBMETER_KEY": token, "TERM": "xterm"}
     screen, program = pty.openpty()
     with (

@@ -240,8 +240,7 @@ def test_truss_follows_a_running_job(stored):
     ours, theirs = pty.openpty()
     ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 120, 200, 0, 0))
     process = subprocess.Popen(
-        # Whoever runs the tests in the background has them ignore interrupts.
-        ["env", "--default-signal=INT", TRUSS, "train", "metrics", "--job-id", RUNNING],
+        [TRUSS, "train", "metrics", "--job-id", RUNNING],
         env={**_environment(stored), "TERM": "xterm"},
         stdin=theirs,
         stdout=theirs,
