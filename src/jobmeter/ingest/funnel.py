@@ -35,8 +35,9 @@ _LogPart = tuple[list[LogLine], Retention]
 class Funnel:
     """Takes samples, log lines and records for the store and the registry.
 
-    Every method may be called from any thread and returns when what it took is durable. A request is taken as a whole
-    or, with an error, not at all; what is too far ahead or too old for its project is left out and counted.
+    Every method may be called from any thread, and returns when what it took is durable or gives a receipt that comes
+    then. A request is taken as a whole or, with an error, not at all; what is too far ahead or too old for its project
+    is left out and counted.
     """
 
     def __init__(self, store: Store, registry: Registry, clock: Clock, limits: Limits) -> None:
@@ -53,10 +54,6 @@ class Funnel:
     def queue_bytes(self) -> int:
         """About how much memory the requests take that wait to be written."""
         return self._committer.waiting_bytes + self._log_committer.waiting_bytes
-
-    def frames(self, body: bytes, principal: Principal) -> Receipt:
-        """Take a body of the native wire format. Raises as ``submit``, and what the receipt raises that it gives."""
-        return self.submit(body, principal).wait()
 
     def submit(self, body: bytes, principal: Principal) -> Coming:
         """Take a body of the native wire format. Its records are durable on return, and all of it with the receipt.
@@ -97,21 +94,19 @@ class Funnel:
         return _receipt(self._committer.begin(part, retention), len(part), rejected)
 
     def samples(self, batch: SampleBatch, principal: Principal) -> Receipt:
-        """Take samples whose series name their projects. Raises as ``frames``."""
+        """Take samples whose series name their projects. Raises as ``submit``."""
         check_shape(batch)
         parts, rejected = self._check(numbered(batch), principal)
         for part, _ in parts:
             self._committer.admit(part)
-        for part, retention in parts:
-            self._committer.append(part, retention)
-        return Receipt(accepted=sum(len(part) for part, _ in parts), rejected=rejected)
+        receipt = Receipt(accepted=sum(len(part) for part, _ in parts), rejected=rejected)
+        return Coming(receipt, [self._committer.submit(*part) for part in parts]).wait()
 
     def logs(self, lines: Sequence[LogLine], principal: Principal) -> Receipt:
-        """Take log lines that name their projects. Raises as ``frames``."""
+        """Take log lines that name their projects. Raises as ``submit``."""
         parts, rejected = self._check_lines(lines, principal)
-        for own, retention in parts:
-            self._log_committer.append(own, retention)
-        return Receipt(lines=sum(len(own) for own, _ in parts), rejected_lines=rejected)
+        receipt = Receipt(lines=sum(len(own) for own, _ in parts), rejected_lines=rejected)
+        return Coming(receipt, [self._log_committer.submit(*part) for part in parts]).wait()
 
     def records(self, records: Records, principal: Principal) -> int:
         """Take records; gives their number. A job or an event that names no project is for the key's own."""

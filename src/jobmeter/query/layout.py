@@ -73,18 +73,18 @@ class Layouts:
         self._known: OrderedDict[Hashable, _Known] = OrderedDict()
         self._entries = 0
 
-    def get(self, key: Hashable, view: JobView, own: Sequence[Series], make: Callable[[], Layout]) -> Layout:
+    def get(self, key: Hashable, view: JobView, own: Sequence[Series], make: Callable[[Ranks], Layout]) -> Layout:
         """The layout of that job's series for what ``key`` stands for, made by ``make`` where it is not known."""
         known = self._known.get(key)
-        if known is not None and known.own is own:
-            if known.view is view:
-                return known.layout
-            if known.ranks == Ranks.of(view) and known.devices == devices_of(view):
-                known.view = view  # the next comparison is one of identity
-                return known.layout
-        layout = make()
+        if known is not None and known.own is own and known.view is view:
+            return known.layout
+        ranks, devices = Ranks.of(view), devices_of(view)
+        if known is not None and known.own is own and (known.ranks, known.devices) == (ranks, devices):
+            known.view = view  # the next comparison is one of identity
+            return known.layout
+        layout = make(ranks)
         if layout.lasting:
-            self._put(key, _Known(view, own, Ranks.of(view), devices_of(view), layout))
+            self._put(key, _Known(view, own, ranks, devices, layout))
         return layout
 
     def _put(self, key: Hashable, known: _Known) -> None:

@@ -124,7 +124,7 @@ class Measurements:
         job = view.job
         own = gather.series_of_job(self._store, job, names, span, self._limits)
 
-        def make() -> Layout:
+        def make(ranks: Ranks) -> Layout:
             entries, lasting = gather.of_job(
                 self._store,
                 view,
@@ -134,7 +134,7 @@ class Measurements:
                 self._limits,
                 lambda: self._subjects.nodes_of(job.project),
             )
-            return lay_out(Shape(narrowing.keep(entries)), by, Ranks.of(view), lasting=lasting)
+            return lay_out(Shape(narrowing.keep(entries)), by, ranks, lasting=lasting)
 
         layout = self._kept.layouts.get((job.project, job.id, names, by, narrowing), view, own, make)
         return Asked(job.project, layout, job.limits)

@@ -68,18 +68,18 @@ def begun(funnel: Funnel, *bodies: bytes) -> list[Receipt]:
 
 @pytest.mark.parametrize("codec", [0, 1, 2])
 def test_a_list_of_series_that_came_before_needs_no_thread(funnel, store, codec):
-    funnel.frames(body(NOW - 2_000, 1.0), WRITER)
+    funnel.submit(body(NOW - 2_000, 1.0), WRITER).wait()
     (receipt,) = begun(funnel, body(NOW - 1_000, 2.0, codec=codec))
     assert receipt == Receipt(accepted=2)
     assert store.values(USAGE) == store.values(LIMIT) == {NOW - 2_000: 1.0, NOW - 1_000: 2.0}
 
 
 def test_whatever_is_new_or_more_takes_a_thread_and_nothing_of_it_is_kept(funnel, store):
-    funnel.frames(body(NOW - 2_000, 1.0), WRITER)
+    funnel.submit(body(NOW - 2_000, 1.0), WRITER).wait()
     known = body(NOW - 1_000, 2.0)
     elsewhere = Series("cpu.usage", project="other", job="j1")
     mixed = body(NOW, 1.0, series=(USAGE, elsewhere))
-    funnel.frames(mixed, WRITER)
+    funnel.submit(mixed, WRITER).wait()
     record = write.frame(b'{"jobs":[{"job_id":"j1"}]}', kind=2)
     new = body(NOW - 1_000, 2.0, series=(LIMIT, USAGE))
     late = body(NOW - 400 * DAY, 2.0)
@@ -91,10 +91,10 @@ def test_whatever_is_new_or_more_takes_a_thread_and_nothing_of_it_is_kept(funnel
 
 
 def test_what_is_wrong_is_refused_as_on_a_thread(funnel, store):
-    funnel.frames(body(NOW - 2_000, 1.0), WRITER)
+    funnel.submit(body(NOW - 2_000, 1.0), WRITER).wait()
     for bad in (body(NOW, float("nan")), body(-1, 1.0), body(NOW, 1.0)[:-1]):
         with pytest.raises(InvalidRequestError) as there:
-            funnel.frames(bad, WRITER)
+            funnel.submit(bad, WRITER).wait()
         with pytest.raises(InvalidRequestError) as here:
             begun(funnel, bad)
         assert (here.value.field, here.value.message) == (there.value.field, there.value.message)
@@ -104,7 +104,7 @@ def test_what_is_wrong_is_refused_as_on_a_thread(funnel, store):
 def test_retention_that_was_not_asked_for_lately_takes_a_thread(store):
     clock = SetClock()
     funnel = Funnel(store, FakeRegistry(), clock, Limits())
-    funnel.frames(body(NOW - 2_000, 1.0), WRITER)
+    funnel.submit(body(NOW - 2_000, 1.0), WRITER).wait()
     clock.time_ms += 5_000
     with pytest.raises(NotAtOnceError):
         begun(funnel, body(NOW, 1.0))
@@ -112,7 +112,7 @@ def test_retention_that_was_not_asked_for_lately_takes_a_thread(store):
 
 
 def test_a_store_that_fails_fails_for_all_who_wait_and_the_next_is_kept(funnel, store):
-    funnel.frames(body(NOW - 9_000, 1.0), WRITER)
+    funnel.submit(body(NOW - 9_000, 1.0), WRITER).wait()
     store.failure = UnavailableError("the disk is full")
 
     async def both():
@@ -126,7 +126,7 @@ def test_a_store_that_fails_fails_for_all_who_wait_and_the_next_is_kept(funnel, 
 
 
 def test_who_sends_again_and_again_together_is_kept_together(funnel, store):
-    funnel.frames(body(NOW - 9_000, 0.0), WRITER)
+    funnel.submit(body(NOW - 9_000, 0.0), WRITER).wait()
     for turn in range(5):
         assert len(begun(funnel, *[body(NOW - 8_000 + 10 * turn + n, 1.0) for n in range(8)])) == 8
     assert len(store.values(USAGE)) == 41
@@ -134,7 +134,7 @@ def test_who_sends_again_and_again_together_is_kept_together(funnel, store):
 
 
 def test_who_went_away_does_not_keep_the_others_from_their_answer(funnel, store):
-    funnel.frames(body(NOW - 9_000, 0.0), WRITER)
+    funnel.submit(body(NOW - 9_000, 0.0), WRITER).wait()
 
     async def one_leaves():
         leaving, staying = (asyncio.ensure_future(funnel.begin(body(NOW - n, 1.0), WRITER)) for n in range(2))
@@ -146,7 +146,7 @@ def test_who_went_away_does_not_keep_the_others_from_their_answer(funnel, store)
 
 
 def test_a_full_queue_throttles(funnel):
-    funnel.frames(body(NOW - 9_000, 0.0), WRITER)
+    funnel.submit(body(NOW - 9_000, 0.0), WRITER).wait()
     funnel._committer._queue_bytes = 1
     bodies = [body(NOW - n, 1.0) for n in range(50)]
 

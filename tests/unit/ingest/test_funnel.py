@@ -225,9 +225,9 @@ def test_a_body_is_taken_whole_or_not_at_all(house):
     forbidden = write.frame(b'{"jobs":[{"job_id":"j1","project":"b b"}]}', kind=2)
     for body in (good + record + bad, bad + good, good + forbidden, good + record + b"JM"):
         with pytest.raises(InvalidRequestError):
-            house.funnel.frames(body, WRITER)
+            house.funnel.submit(body, WRITER).wait()
         assert house.is_empty()
-    receipt = house.funnel.frames(good + record, WRITER)
+    receipt = house.funnel.submit(good + record, WRITER).wait()
     assert (receipt.accepted, receipt.records) == (1, 1)
     assert house.stored() == {NOW: 1.0}
 
@@ -250,14 +250,14 @@ def test_an_event_of_another_project_is_refused_with_all_the_rest(house):
 
 def test_a_later_frame_wins_over_an_earlier_one(house):
     body = b"".join(write.frame(write.payload([(USAGE, [(NOW, value)])])) for value in (1.0, 2.0, 3.0))
-    house.funnel.frames(body, WRITER)
+    house.funnel.submit(body, WRITER).wait()
     assert house.stored() == {NOW: 3.0}
 
 
 def test_a_project_key_writes_to_its_project(house):
     key = Principal(id="k", name="w", role=Role.WRITER, project="team")
     unnamed = write.payload([(Series("cpu.usage", project="", job="j"), [(NOW, 1.0)])])
-    house.funnel.frames(write.frame(unnamed), key)
+    house.funnel.submit(write.frame(unnamed), key).wait()
     assert house.stored(Series("cpu.usage", project="team", job="j")) == {NOW: 1.0}
 
 

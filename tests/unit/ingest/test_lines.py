@@ -69,13 +69,13 @@ def test_lines_are_kept_and_make_their_job_known(house):
 def test_a_body_may_mix_lines_with_samples_and_records(house):
     sample = write.frame(write.payload([(Series("cpu.usage", job="j1"), [(NOW, 1.0)])]))
     record = write.frame(b'{"jobs":[{"job_id":"j1"}]}', kind=2)
-    receipt = house.funnel.frames(sample + logs_frame([line("x")]) + record + logs_frame([line("y")]), WRITER)
+    receipt = house.funnel.submit(sample + logs_frame([line("x")]) + record + logs_frame([line("y")]), WRITER).wait()
     assert (receipt.accepted, receipt.records, receipt.lines) == (1, 1, 2)
     assert [one.text for one in house.lines()] == ["x", "y"]
 
 
 def test_lines_without_a_project_are_the_keys_own(house):
-    house.funnel.frames(logs_frame([line(project="")]), TEAM)
+    house.funnel.submit(logs_frame([line(project="")]), TEAM).wait()
     assert [one.project for one in house.lines("team")] == ["team"]
 
 
@@ -126,7 +126,7 @@ def test_what_is_wrong_is_named_and_nothing_of_the_request_is_kept(house, wrong,
 
 def test_a_damaged_frame_behind_good_ones_leaves_nothing(house):
     with pytest.raises(InvalidRequestError):
-        house.funnel.frames(logs_frame([line()]) + write.frame(b'{"streams":[{"job":"j1"}]}', kind=3), WRITER)
+        house.funnel.submit(logs_frame([line()]) + write.frame(b'{"streams":[{"job":"j1"}]}', kind=3), WRITER).wait()
     assert house.is_empty()
 
 
