@@ -9,6 +9,7 @@ from pathlib import Path
 from benchmarks import results
 from benchmarks.install import look
 from benchmarks.plan import Plan, full, quick
+from benchmarks.processes import leave_when_told
 from benchmarks.row import Row, verdicts
 from benchmarks.show import markdown, show
 from benchmarks.stages import STAGES
@@ -20,6 +21,7 @@ TRACE = Path("../shared/data/gentd26")
 def main() -> None:
     """Run what was asked for."""
     options = _options()
+    leave_when_told()
     look(install=options.install)
     plan = replace(full() if options.full else quick(), gentd26=options.gentd26)
     runs = list[list[Row]]()

@@ -21,7 +21,7 @@ from benchmarks.client import Latency, Request, answer, latency
 from benchmarks.contestant import Asked
 from benchmarks.data import HOUR_MS, Data, utilization
 from benchmarks.ours import API, Jobmeter
-from benchmarks.processes import resident_megabytes
+from benchmarks.processes import leave_when_told, resident_megabytes
 from benchmarks.questions import live, long
 
 LIVE = "live"
@@ -61,6 +61,7 @@ class Size:
 def main() -> None:
     """Fill, ask, judge."""
     options = _options()
+    leave_when_told()
     with contextlib.ExitStack() as running:
         grown = [grow(running.enter_context(Jobmeter()), size) for size in sorted(options.samples)]
         for one in grown:

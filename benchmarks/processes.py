@@ -15,6 +15,11 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 _PATIENCE = 120.0
 
 
+def leave_when_told() -> None:
+    """Have this program end by leaving its ``with`` blocks when it is told to: what it started ends with it."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+
+
 def free_port() -> int:
     """A port that nobody listens on now."""
     with socket.socket() as listener:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from multiprocessing.process import BaseProcess
 
 from benchmarks.ours import Jobmeter
+from benchmarks.processes import leave_when_told
 from benchmarks.soak import agents, readers
 from benchmarks.soak.check import found
 from benchmarks.soak.fleet import Fleet
@@ -28,6 +29,7 @@ HEAD_START = 3.0
 def main() -> None:
     """Run it."""
     options = _options()
+    leave_when_told()
     fleet = Fleet(options.nodes, options.gpus, options.metrics, options.interval)
     print(
         f"{fleet.nodes:,} nodes x {fleet.gpus} GPUs x {fleet.metrics} metrics every {fleet.interval:g} s: "

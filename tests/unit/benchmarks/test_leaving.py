@@ -1,0 +1,25 @@
+"""A benchmark that is told to end leaves nothing behind."""
+
+import signal
+import subprocess
+import sys
+
+PROGRAM = """
+import contextlib, time
+from benchmarks.processes import leave_when_told
+leave_when_told()
+with contextlib.ExitStack() as started:
+    started.callback(print, "what was started has ended", flush=True)
+    print("ready", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_what_was_started_ends_with_a_program_that_is_told_to():
+    command = [sys.executable, "-c", PROGRAM]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout.read() == "what was started has ended\n"
+    assert process.returncode == 128 + signal.SIGTERM
