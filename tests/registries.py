@@ -1,9 +1,9 @@
-"""Registries with few jobs that behave as with many."""
+"""What tests of registries share."""
 
 import threading
 
 from jobmeter.model.job import JobFilter
-from jobmeter.registry.base import Registry
+from jobmeter.registry.base import Observation, Registry
 from jobmeter.registry.sql import SqlRegistry
 
 
@@ -17,3 +17,9 @@ def settle(registry: Registry) -> None:
             return
         pause.wait(0.01)
     raise AssertionError("the columns were not read within ten seconds")
+
+
+def seen(first_ms: int, last_ms: int, **names: object) -> Observation:
+    """That samples of a replica on a node were seen from one moment to another; names may be others, or empty."""
+    given = {"project": "default", "job": "j", "replica": "w", "attempt": 0, "cluster": "", "node": "n", "device": ""}
+    return Observation(**{**given, **names}, first_ms=first_ms, last_ms=last_ms)  # type: ignore[arg-type]

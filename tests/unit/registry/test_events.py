@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.registries import seen
 
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.event import Event, EventFilter, EventSource, Level
@@ -15,14 +16,12 @@ from jobmeter.model.record import EventRecord, JobRecord, Records, ReplicaRecord
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import DAY
 from jobmeter.registry import events as events_module
-from jobmeter.registry.base import Observation, Registry
+from jobmeter.registry.base import Registry
 
 NOW = 1_790_000_000_000
 STATE = frozenset({EventSource.STATE})
 TOLD = EventRecord(time=NOW, job="j", reason="Pulled", message="Image größe pulled")
-SEEN = Observation(
-    project="default", job="j", replica="w", attempt=0, cluster="", node="n", device="", first_ms=NOW, last_ms=NOW + 5
-)
+SEEN = seen(NOW, NOW + 5)
 
 
 def put(registry: Registry, *records: JobRecord, now: int = NOW) -> None:

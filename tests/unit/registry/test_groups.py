@@ -3,11 +3,11 @@
 import random
 
 import pytest
+from tests.registries import seen
 
 from jobmeter.model.job import JobState
 from jobmeter.model.record import AllocationRecord, JobRecord, Records, ReplicaRecord
 from jobmeter.model.time import MINUTE, TimeRange
-from jobmeter.registry.base import Observation
 
 NOW = 1_767_225_600_000
 SPAN = TimeRange(NOW - 10 * MINUTE, NOW - 5 * MINUTE)
@@ -39,18 +39,8 @@ def test_a_job_is_told_where_its_life_meets_the_range(registry, fields, there):
 def test_what_only_samples_tell_of_lives_on_for_five_minutes(registry, before_ms, there):
     registry.record("p", Records(jobs=[JobRecord(job_id="j1", resource_group="rg")]), NOW)
     last = SPAN.start_ms - before_ms
-    seen = Observation(
-        project="p",
-        job="j1",
-        replica="a",
-        attempt=0,
-        cluster="",
-        node="n",
-        device="",
-        first_ms=last - MINUTE,
-        last_ms=last,
-    )
-    registry.observe([seen], NOW)
+    told = seen(last - MINUTE, last, project="p", job="j1", replica="a")
+    registry.observe([told], NOW)
     assert bool(registry.group_jobs(None, "rg", SPAN, NOW)) is there
 
 

@@ -8,23 +8,19 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.registries import seen
 
 from jobmeter.model.event import EventFilter
 from jobmeter.model.job import AllocationSource, JobFilter, JobState
 from jobmeter.model.record import AllocationRecord, JobRecord, Records, ReplicaRecord
 from jobmeter.model.retention import Retention
-from jobmeter.registry.base import Observation, Registry
+from jobmeter.registry.base import Registry
 from jobmeter.registry.database import Database
 from jobmeter.registry.open import open_registry
 from jobmeter.registry.sql import SqlRegistry
 
 NOW = 1_790_000_000_000
 MINUTE = 60_000
-
-
-def seen(first: int, last: int, **names: object) -> Observation:
-    given = {"project": "default", "job": "j", "replica": "w", "attempt": 0, "cluster": "", "node": "n", "device": ""}
-    return Observation(**{**given, **names}, first_ms=first, last_ms=last)  # type: ignore[arg-type]
 
 
 def test_samples_make_job_replica_node_and_allocation(registry: Registry) -> None:

@@ -1,8 +1,10 @@
 """Which projects there are, on both databases."""
 
+from tests.registries import seen
+
 from jobmeter.model.job import JobSize
 from jobmeter.model.record import JobRecord, NodeRecord, Records, ReplicaRecord
-from jobmeter.registry.base import Observation, Registry
+from jobmeter.registry.base import Registry
 
 NOW = 1_790_000_000_000
 
@@ -32,18 +34,8 @@ def test_only_the_named_ones(registry):
 
 
 def test_samples_alone_make_a_project(registry):
-    seen = Observation(
-        project="p-1",
-        job="j",
-        replica="",
-        attempt=0,
-        cluster="",
-        node="",
-        device="",
-        first_ms=NOW - 9000,
-        last_ms=NOW - 4000,
-    )
-    registry.observe([seen], NOW)
+    told = seen(NOW - 9000, NOW - 4000, project="p-1", replica="", node="")
+    registry.observe([told], NOW)
     (found,) = registry.projects(None, NOW)
     assert (found.name, found.created, found.latest.id) == ("p-1", NOW - 9000, "j")
 

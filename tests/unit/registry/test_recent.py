@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.registries import seen
 
 from jobmeter.errors import NotAtOnceError
 from jobmeter.model.job import JobState, JobView
@@ -11,23 +12,13 @@ from jobmeter.model.record import JobRecord, Records, ReplicaRecord
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import MINUTE, SECOND
 from jobmeter.registry import recent
-from jobmeter.registry.base import Observation, Registry
+from jobmeter.registry.base import Registry
 from jobmeter.registry.open import open_registry
 from jobmeter.registry.recent import Recent, Told
 from jobmeter.registry.rows import ALIVE_MS
 
 NOW = 1_900_000_000_000
-SEEN = Observation(
-    project="default",
-    job="job",
-    replica="worker-0",
-    attempt=0,
-    cluster="",
-    node="node-1",
-    device="gpu0",
-    first_ms=NOW,
-    last_ms=NOW,
-)
+SEEN = seen(NOW, NOW, job="job", replica="worker-0", node="node-1", device="gpu0")
 
 
 def states(view: JobView) -> tuple[JobState, JobState | None]:

@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import msgspec
 import pytest
+from tests.registries import seen
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.job import AllocationSource, Checkpoint, Job, JobState, JobView
 from jobmeter.model.record import AllocationRecord, CheckpointRecord, JobRecord, NodeRecord, Records, ReplicaRecord
-from jobmeter.registry.base import Observation, Registry
+from jobmeter.registry.base import Registry
 
 NOW = 1_790_000_000_000
 HELD = AllocationRecord(replica="w", node="n", device="gpu0", start=NOW - 100, source="scheduler")
@@ -245,10 +246,8 @@ def test_an_allocation_that_nobody_ended_ends_with_its_job(registry: Registry) -
 def test_nodes_are_described_and_seen(registry: Registry) -> None:
     told = Records(nodes=[NodeRecord(name="n1", info={"cores": 8}), NodeRecord(name="n1", cluster="c2")])
     assert registry.record("default", told, NOW) == 2
-    seen = Observation(
-        project="default", job="", replica="", attempt=0, cluster="", node="n1", device="", first_ms=5, last_ms=NOW + 9
-    )
-    registry.observe([seen], NOW)
+    alone = seen(5, NOW + 9, job="", replica="", node="n1")
+    registry.observe([alone], NOW)
     registry.record("default", Records(nodes=[NodeRecord(name="n1")]), NOW)
     assert [(n.name, n.cluster, n.first_seen, n.last_seen, n.info) for n in registry.nodes(None)] == [
         ("n1", "", 5, NOW + 9, {"cores": 8}),
@@ -315,18 +314,8 @@ def test_what_a_job_holds_is_bounded_in_all_records_together(registry: Registry)
 def test_a_job_knows_when_its_record_was_last_written(registry: Registry) -> None:
     put(registry, JobRecord(job_id="j", name="a"), now=NOW)
     put(registry, JobRecord(job_id="j", name="a"), now=NOW + 5)
-    seen = Observation(
-        project="default",
-        job="j",
-        replica="w",
-        attempt=0,
-        cluster="",
-        node="",
-        device="",
-        first_ms=NOW,
-        last_ms=NOW + 9,
-    )
-    registry.observe([seen, replace(seen, job="i")], NOW + 9)
+    told = seen(NOW, NOW + 9, node="")
+    registry.observe([told, replace(told, job="i")], NOW + 9)
     assert [view(registry, job).job.updated for job in ("j", "i")] == [NOW + 5, None]
 
 
