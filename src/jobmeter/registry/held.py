@@ -76,6 +76,11 @@ class Held:
         for change in changes:
             key, interval = change.key, change.keep
             place = (key.project, key.job), (key.replica, key.node, key.device)
+            if change.newest and interval.row is None:
+                # What was remembered has another behind it now, which it may reach when it gets longer.
+                self._forget_device(*place)
+                learned.ends.pop(place, None)
+                continue
             known = learned.ends.get(place) or self._intervals.get(place[0], {}).get(place[1])
             newest = known is None or interval.start >= known.start
             if interval.row is not None and newest and change.newest:
@@ -107,6 +112,10 @@ class Held:
         """Forget everything."""
         with self._lock:
             self._clear()
+
+    def _forget_device(self, job: JobKey, device: _Device) -> None:
+        with self._lock:
+            self._count -= self._intervals.get(job, {}).pop(device, None) is not None
 
     def _clear(self) -> None:
         self._intervals.clear()

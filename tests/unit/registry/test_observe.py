@@ -187,6 +187,18 @@ def test_what_is_remembered_of_devices_changes_nothing(
             assert happened[0] == happened[1]
 
 
+def test_an_earlier_interval_that_comes_to_reach_a_later_one_is_joined_with_it(registry: Registry) -> None:
+    def see(*minutes: int) -> list[tuple[int, int]]:
+        registry.observe([seen(NOW + at * MINUTE, NOW + at * MINUTE, job="a", device="gpu0") for at in minutes], NOW)
+        found = [(one.start, one.end or 0) for one in registry.allocations("default", "a")]
+        return [((start - NOW) // MINUTE, (end - NOW) // MINUTE) for start, end in found]
+
+    assert see(0) == [(0, 0)]
+    assert see(3) == [(0, 3)]
+    assert see(10, 36) == [(0, 3), (10, 10), (36, 36)]
+    assert see(6) == [(0, 10), (36, 36)]
+
+
 def test_a_row_that_went_behind_our_back_is_made_again(registry: Registry) -> None:
     assert isinstance(registry, SqlRegistry)
     for minute in range(3):
