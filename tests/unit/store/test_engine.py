@@ -152,7 +152,8 @@ def test_parts_are_counted_by_table(chdb_store):
     chdb_store.append(batch_of({(slot.counter(), slot.start): 1.0}), FOREVER)
     found = chdb_store.statistics()
     assert found.parts["samples"] > 0
-    assert {table for table, count in found.parts.items() if count} == {table for table, n in found.rows.items() if n}
+    # A part of which everything was deleted has no rows and is one all the same.
+    assert {table for table, count in found.parts.items() if count} >= {table for table, n in found.rows.items() if n}
     assert found.merges.keys() == found.parts.keys()
 
 

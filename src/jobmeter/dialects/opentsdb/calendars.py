@@ -29,7 +29,8 @@ class Unit(StrEnum):
 _FIXED = {Unit.SECOND: SECOND, Unit.MINUTE: MINUTE, Unit.HOUR: HOUR}
 _LEAST = {Unit.DAY: DAY, Unit.WEEK: 7 * DAY, Unit.MONTH: 28 * DAY, Unit.YEAR: 365 * DAY}
 _FIRST_YEAR = 1970
-_LAST_YEAR = 2101
+_END_MS = 253_370_764_800_000
+"""The year 9999, the last that calendars here have: an interval that would end later ends with it."""
 
 
 def edges(start_ms: int, end_ms: int, every: int, unit: Unit, zone: ZoneInfo) -> Int64s:
@@ -59,23 +60,22 @@ def _from(origin: datetime, start_ms: int, end_ms: int, every: int, unit: Unit) 
     found: list[int] = []
     step = 0
     while not found or found[-1] < end_ms:
-        moment = _step(origin, step, unit)
-        if moment is None:
-            break
-        found.append(_ms(moment))
+        try:
+            found.append(_ms(_step(origin, step, unit)))
+        except (OverflowError, ValueError):
+            found.append(_END_MS)
         step += every
     return np.array(found, np.int64)
 
 
-def _step(origin: datetime, count: int, unit: Unit) -> datetime | None:
-    """The wall clock's time of an interval; None beyond what is stored anyway."""
+def _step(origin: datetime, count: int, unit: Unit) -> datetime:
+    """The wall clock's time of an interval. Raises OverflowError or ValueError after the year 9999."""
     if unit is Unit.DAY:
         return origin + timedelta(days=count)
     if unit is Unit.WEEK:
         return origin - timedelta(days=(origin.weekday() + 1) % 7) + timedelta(weeks=count)
     months = count if unit is Unit.MONTH else 12 * count
-    year = origin.year + months // 12
-    return origin.replace(year=year, month=months % 12 + 1) if year <= _LAST_YEAR else None
+    return origin.replace(year=origin.year + months // 12, month=months % 12 + 1)
 
 
 def _around(found: Int64s, start_ms: int, end_ms: int) -> Int64s:

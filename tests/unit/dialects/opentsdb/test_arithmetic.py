@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from jobmeter.dialects.opentsdb.aggregate import aggregate
@@ -279,9 +279,11 @@ def test_intervals_of_a_calendar_follow_the_clocks_of_the_zone(unit, every, star
     st.integers(0, 4_000_000_000_000),
     st.integers(1, 400 * DAY),
     st.sampled_from(list(Unit)),
-    st.integers(1, 30),
+    st.one_of(st.integers(1, 30), st.integers(1, 10**12)),
     st.sampled_from(["UTC", "Asia/Kabul", "America/Los_Angeles"]),
 )
+@example(3_786_911_999_989, 1, Unit.YEAR, 22, "Asia/Kabul")
+@example(0, 1, Unit.DAY, 10**12, "UTC")
 def test_intervals_of_a_calendar_cover_the_range(start, length, unit, every, zone):
     end = min(start + length, 4_102_444_800_000)
     try:
