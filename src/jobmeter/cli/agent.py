@@ -14,6 +14,7 @@ from jobmeter.cli.run import checked_interval, node_name
 from jobmeter.client.transport import Transport
 from jobmeter.collect.agent import Agent
 from jobmeter.collect.base import Place
+from jobmeter.collect.clock import SampleClock
 from jobmeter.collect.spool import Spool
 from jobmeter.errors import ConfigurationError, InvalidRequestError
 from jobmeter.model.series import check_name
@@ -74,7 +75,9 @@ def command(  # noqa: PLR0913 - one for each option
     interval_ms = checked_interval(interval, _SHORTEST_INTERVAL_MS)
     data = Path(os.environ.get("JOBMETER_DATA") or default_data_directory(os.environ))
     transport = Transport(server, key, ca_file=ca_file)
-    agent = Agent(place, lambda: transport, SystemClock(), _spool(spool or data / "spool" / "agent"), interval_ms)
+    agent = Agent(
+        place, lambda: transport, SampleClock(SystemClock()), _spool(spool or data / "spool" / "agent"), interval_ms
+    )
     if once:
         if not agent.once():
             raise ConfigurationError(f"the samples were not delivered, they are kept: {agent.last_error}")

@@ -14,6 +14,7 @@ import click
 
 from jobmeter.client.transport import Transport
 from jobmeter.collect.base import Place
+from jobmeter.collect.clock import SampleClock
 from jobmeter.collect.launch.plan import Plan, job_name, new_job_id
 from jobmeter.collect.launch.session import Session
 from jobmeter.collect.spool import Spool
@@ -59,7 +60,7 @@ def command(  # noqa: PLR0913 - one for each option
 ) -> None:
     """Run COMMAND as a job and measure it. The exit status is the command's."""
     logging.getLogger("jobmeter").addHandler(logging.NullHandler())  # what matters is said in one line below
-    clock = SystemClock()
+    clock = SampleClock(SystemClock())
     shown = name or job_name(words)
     plan = Plan(
         job=_checked(check_job_id, job_id, "--job-id") if job_id else new_job_id(shown, clock),

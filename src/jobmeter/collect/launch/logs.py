@@ -1,6 +1,5 @@
 """What the replicas wrote, as log lines for the server: gathered, bounded, and put into the outbox."""
 
-import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -43,7 +42,7 @@ class LogSender:
     have in common with the samples. A line says so, and ``dropped`` counts.
     """
 
-    def __init__(self, plan: Plan, place: Place, outbox: Outbox, *, now_ns: Callable[[], int] = time.time_ns) -> None:
+    def __init__(self, plan: Plan, place: Place, outbox: Outbox, *, now_ns: Callable[[], int]) -> None:
         self.sent = 0
         self.dropped = 0
         self._plan = plan

@@ -9,6 +9,7 @@ from threading import Event, Thread
 from jobmeter.collect.base import Owner, Place, Samples
 from jobmeter.collect.cgroup.paths import Groups, Hierarchies, groups_of
 from jobmeter.collect.cgroup.reader import GroupReader
+from jobmeter.collect.clock import SampleClock
 from jobmeter.collect.cost import Cost
 from jobmeter.collect.deliver import Delivery, Requester
 from jobmeter.collect.discover.member import Member, Source
@@ -32,7 +33,6 @@ from jobmeter.collect.spool import Spool
 from jobmeter.collect.worker import Worker
 from jobmeter.errors import JobmeterError
 from jobmeter.model.job import JobState
-from jobmeter.model.time import Clock
 
 _PROC = "/proc"
 _RAMP_MS = (100, 300)
@@ -93,7 +93,7 @@ class Session:
         plan: Plan,
         place: Place,
         connect: Callable[[], Requester],
-        clock: Clock,
+        clock: SampleClock,
         *,
         spool: Spool | None,
         say: Callable[[str], None],
@@ -109,7 +109,7 @@ class Session:
         self._children = Children()
         self._hierarchies = Hierarchies()
         self._outbox = Outbox(spool)
-        self._logs = LogSender(plan, place, self._outbox) if plan.logs else None
+        self._logs = LogSender(plan, place, self._outbox, now_ns=clock.now_ns) if plan.logs else None
         self._output = Output(self._logs.take) if self._logs else None
         self._delivery = Delivery(self._outbox, lambda: self._connected(connect), clock)
         self._family = Family(plan.job)
@@ -230,7 +230,7 @@ class Session:
         self._finish_output()
         stop.set()
         ticking.join(timeout=10.0)
-        return loop.tick(whatever=True)
+        return loop.tick(whatever=True) or self._clock.now_ms()
 
     def _look(self, pid: int) -> None:
         stat = read_stat(_PROC, pid)
@@ -244,7 +244,7 @@ class Session:
         """Take in the final figures of a replica's first process, or of an orphan that came to us."""
         root = self._roots.get(ended.pid)
         if root:
-            root.life.end = self._clock.now_ms()
+            root.life.end = max(self._clock.now_ms(), root.life.start)
             root.life.exit_code = ended.status
         look = self._looks.pop(ended.pid, None)
         if look is None or look.owner is None:
