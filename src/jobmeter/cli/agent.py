@@ -50,7 +50,7 @@ _LONGEST_GROUP = 256
     metavar="FILE",
     help="Certificates, in PEM, by which to know the server.",
 )
-@click.option("--once", is_flag=True, help="Measure once, deliver, and leave with 1 when that failed.")
+@click.option("--once", is_flag=True, help="Measure once, deliver, and leave; status 1 unless the server took it.")
 def command(  # noqa: PLR0913 - one for each option
     *,
     server: str,
@@ -79,8 +79,8 @@ def command(  # noqa: PLR0913 - one for each option
         place, lambda: transport, SampleClock(SystemClock()), _spool(spool or data / "spool" / "agent"), interval_ms
     )
     if once:
-        if not agent.once():
-            raise ConfigurationError(f"the samples were not delivered, they are kept: {agent.last_error}")
+        if problem := agent.once():
+            raise ConfigurationError(problem)
         return
     stop = Event()
 

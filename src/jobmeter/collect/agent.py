@@ -51,16 +51,19 @@ class Agent:
         self._loop.tick(whatever=True)
         return self._finish()
 
-    def once(self) -> bool:
-        """Measure once; True when it was delivered."""
+    def once(self) -> str:
+        """Measure once; why not everything was delivered, empty when it was."""
         self._delivery.start()
         self._loop.tick(whatever=True)
-        return self._finish()
-
-    @property
-    def last_error(self) -> str:
-        """Why the last attempt to deliver failed, empty after one that worked."""
-        return self._delivery.last_error
+        delivery = self._delivery
+        if not self._finish():
+            return f"the samples were not delivered, they are kept: {delivery.last_error}"
+        if delivery.set_aside:
+            return f"the server refused a part, it is set aside: {delivery.set_aside}"
+        if not delivery.acknowledged:
+            reasons = ", ".join(f"{count} {reason}" for reason, count in delivery.refused.items()) or "no reason given"
+            return f"the server took no sample: {reasons}"
+        return ""
 
     def _finish(self) -> bool:
         delivered = self._delivery.flush(_FLUSH_SECONDS)
