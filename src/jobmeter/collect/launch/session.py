@@ -40,6 +40,7 @@ _RAMP_MS = (100, 300)
 _ENDING = frozenset({1, 2, 3, 15})
 """The signals by which somebody stops a job: HUP, INT, QUIT, TERM."""
 _KILLED = 128 + 9
+_TICKS = os.sysconf("SC_CLK_TCK")
 _QUIET_SECONDS = 1.5
 """How long the end may wait for the server without a word."""
 
@@ -78,6 +79,7 @@ class _LastLook:
     key: Key
     io: tuple[float, float] | None
     owner: Owner | None
+    waited_seconds: float
 
 
 class Session:
@@ -238,7 +240,9 @@ class Session:
             return
         root = self._roots.get(pid)
         member = root.member if root else self._collectors.table.member_of(pid)
-        self._looks[pid] = _LastLook(stat.key, read_io(_PROC, pid), member.owner if member else None)
+        self._looks[pid] = _LastLook(
+            stat.key, read_io(_PROC, pid), member.owner if member else None, stat.waited_ticks / _TICKS
+        )
 
     def _ended(self, ended: Exit) -> None:
         """Take in the final figures of a replica's first process, or of an orphan that came to us."""
@@ -252,7 +256,9 @@ class Session:
         # Until its exec a process is a copy of this one: a peak that is not above ours says nothing of the command.
         peak = ended.memory_peak if ended.memory_peak > self._own_peak else 0.0
         groups = next((other.groups for other in self._roots.values() if other.member.owner == look.owner), {})
-        self._collectors.jobs.ended(Ended(look.key, look.owner, ended.cpu_seconds, peak, look.io, groups))
+        self._collectors.jobs.ended(
+            Ended(look.key, look.owner, ended.cpu_seconds, peak, look.io, groups, look.waited_seconds)
+        )
 
     def _watch(self, samples: Samples) -> None:
         for series, _, value in samples:

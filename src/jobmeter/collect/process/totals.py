@@ -1,9 +1,13 @@
-"""Sums of counters over things that come and go, which never fall.
+"""Sums of the counters of processes that come and go, which never fall and are never more than was used.
 
 The counters of a process hold those of the children that it has waited for. So when a child is gone, what it had used
 shows up in its parent, unless the parent did not wait for it (it ended first, or ignores its children): then it would
-be lost. Each update compares what the children that are gone had used with how much their parent grew, and keeps the
-rest.
+be lost. Each update compares what the children that are gone had used with how much their parent took over, and keeps
+the rest.
+
+Processes are read one after the other, so a parent may be read before it waits for a child, and the child after it.
+What a living parent has not taken over is therefore kept one update later. A process that was missing and is back, or
+whose final figures come late, is not counted twice.
 """
 
 from collections import defaultdict
@@ -15,14 +19,28 @@ K = TypeVar("K", bound=Hashable)
 O = TypeVar("O", bound=Hashable)  # noqa: E741
 Values = tuple[float, ...]
 
+_REMEMBERED = 4_096
+"""How many processes that are gone are remembered, in case that they are not."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reading(Generic[K, O]):
-    """What one thing has counted so far, whom it works for, and the thing that will take over its counts."""
+    """What one process has counted so far, whom it works for, and the process that will take over its counts.
+
+    ``waited`` is the part of ``values`` that was taken over from children; None where that is not known.
+    """
 
     owner: O
     values: Values
     parent: K | None = None
+    waited: Values | None = None
+
+
+@dataclass(slots=True)
+class _Kept:
+    """What was kept of processes that were missing together."""
+
+    values: Values
 
 
 class Totals(Generic[K, O]):
@@ -30,7 +48,10 @@ class Totals(Generic[K, O]):
 
     def __init__(self, width: int) -> None:
         self._zero: Values = (0.0,) * width
+        self._before: dict[K, Reading[K, O]] = {}
         self._last: dict[K, Reading[K, O]] = {}
+        self._missing: dict[K, Reading[K, O]] = {}
+        self._settled: dict[K, tuple[Reading[K, O], _Kept]] = {}
         self._gone: dict[O, Values] = {}
         self._foreign: dict[K, Values] = {}
         self._highest: dict[O, Values] = {}
@@ -42,20 +63,21 @@ class Totals(Generic[K, O]):
 
     def update(self, live: Mapping[K, Reading[K, O]], ended: Mapping[K, Reading[K, O]] | None = None) -> None:
         """Take in what there is now. ``ended`` are final counts of things that were waited for since the last call."""
-        now = {**live, **ended} if ended else live
-        for parent, lost in self._lost(now).items():
-            grown = _subtract(now[parent].values, self._last[parent].values)
-            for owner, values in lost.items():
-                taken = _least(values, grown)
-                grown = _subtract(grown, taken)
-                self._keep(owner, _subtract(values, taken))
-                if owner != now[parent].owner:
-                    self._keep(owner, taken)
-                    self._foreign[parent] = _add(self._foreign.get(parent, self._zero), taken)
-        for key, reading in (ended or {}).items():
+        final = ended or {}
+        now = {**live, **final}
+        for key in now.keys() & self._settled.keys():
+            self._take_back(key)
+        again = {key: reading for key, reading in self._missing.items() if key not in now}
+        self._settle(again, self._before, now, final, last_chance=True)
+        fresh = {key: reading for key, reading in self._last.items() if key not in now}
+        self._missing = self._settle(fresh, self._last, now, final, last_chance=False)
+        for key, reading in final.items():
             self._keep(reading.owner, _subtract(reading.values, self._foreign.pop(key, self._zero)))
-        self._last = {key: reading for key, reading in live.items() if not ended or key not in ended}
-        self._foreign = {key: values for key, values in self._foreign.items() if key in self._last}
+        self._before = self._last
+        self._last = {key: reading for key, reading in live.items() if key not in final}
+        self._foreign = {
+            key: values for key, values in self._foreign.items() if key in self._last or key in self._missing
+        }
 
     def totals(self) -> dict[O, Values]:
         """The sums of every owner that was ever seen and not forgotten. None of them is lower than it ever was."""
@@ -78,35 +100,82 @@ class Totals(Generic[K, O]):
             self._floors.pop(owner, None)
             self._highest.pop(owner, None)
 
-    def _lost(self, now: Mapping[K, Reading[K, O]]) -> dict[K, dict[O, Values]]:
-        """What the things that are gone had counted, by the nearest ancestor that is still there and by owner.
-
-        What has no such ancestor is kept at once.
-        """
-        lost: defaultdict[K, dict[O, Values]] = defaultdict(dict)
-        for key, reading in self._last.items():
-            if key in now:
-                continue
-            values = _subtract(reading.values, self._foreign.pop(key, self._zero))
-            heir = self._heir(reading, now)
-            if heir is None:
-                self._keep(reading.owner, values)
+    def _settle(
+        self,
+        gone: Mapping[K, Reading[K, O]],
+        base: Mapping[K, Reading[K, O]],
+        now: Mapping[K, Reading[K, O]],
+        final: Mapping[K, Reading[K, O]],
+        *,
+        last_chance: bool,
+    ) -> dict[K, Reading[K, O]]:
+        """Keep what the processes that are gone had counted and nobody took over since ``base``; those to ask again."""
+        by_heir: defaultdict[K | None, list[K]] = defaultdict(list)
+        for key, reading in gone.items():
+            by_heir[_heir(reading, base, now)].append(key)
+        waiting: dict[K, Reading[K, O]] = {}
+        for heir, keys in by_heir.items():
+            taken = self._zero if heir is None else _subtract(_waited(now[heir]), _waited(base[heir]))
+            lost = self._zero
+            for key in keys:
+                lost = _add(lost, self._own(key, gone[key]))
+            certain = last_chance or heir is None or heir in final or _least(lost, taken) == lost
+            if certain:
+                self._divide(keys, gone, None if heir is None else (heir, now[heir].owner), taken)
             else:
-                lost[heir][reading.owner] = _add(lost[heir].get(reading.owner, self._zero), values)
-        return lost
+                waiting.update((key, gone[key]) for key in keys)
+        return waiting
 
-    def _heir(self, reading: Reading[K, O], now: Mapping[K, Reading[K, O]]) -> K | None:
-        parent = reading.parent
-        steps = len(self._last)
-        while parent is not None and parent in self._last and steps:
-            if parent in now:
-                return parent
-            parent = self._last[parent].parent
-            steps -= 1
-        return None
+    def _divide(
+        self, keys: Iterable[K], gone: Mapping[K, Reading[K, O]], heir: tuple[K, O] | None, taken: Values
+    ) -> None:
+        by_owner: defaultdict[O, list[K]] = defaultdict(list)
+        for key in keys:
+            by_owner[gone[key].owner].append(key)
+        for owner, own in by_owner.items():
+            lost = self._zero
+            for key in own:
+                lost = _add(lost, self._own(key, gone[key]))
+                self._foreign.pop(key, None)
+            found = _least(lost, taken)
+            taken = _subtract(taken, found)
+            kept = _Kept(_subtract(lost, found))
+            self._keep(owner, kept.values)
+            self._settled.update((key, (gone[key], kept)) for key in own)
+            if heir is not None and owner != heir[1]:
+                self._keep(owner, found)
+                self._foreign[heir[0]] = _add(self._foreign.get(heir[0], self._zero), found)
+        for key in list(self._settled)[: max(len(self._settled) - _REMEMBERED, 0)]:
+            del self._settled[key]
+
+    def _take_back(self, key: K) -> None:
+        """What was kept of a process that is back is in its own counters."""
+        reading, kept = self._settled.pop(key)
+        back = _least(reading.values, kept.values)
+        kept.values = _subtract(kept.values, back)
+        self._gone[reading.owner] = _subtract(self._gone.get(reading.owner, self._zero), back)
+
+    def _own(self, key: K, reading: Reading[K, O]) -> Values:
+        return _subtract(reading.values, self._foreign.get(key, self._zero))
 
     def _keep(self, owner: O, values: Values) -> None:
         self._gone[owner] = _add(self._gone.get(owner, self._zero), values)
+
+
+def _heir(reading: Reading[K, O], base: Mapping[K, Reading[K, O]], now: Mapping[K, Reading[K, O]]) -> K | None:
+    """The nearest ancestor that is still there; None where there is none."""
+    parent = reading.parent
+    steps = len(base)
+    while parent is not None and parent in base and steps:
+        if parent in now:
+            return parent
+        parent = base[parent].parent
+        steps -= 1
+    return None
+
+
+def _waited(reading: Reading[K, O]) -> Values:
+    return reading.values if reading.waited is None else reading.waited
 
 
 def _add(left: Values, right: Values) -> Values:
