@@ -6,13 +6,13 @@ be lost. Each update compares what the children that are gone had used with how 
 the rest.
 
 Processes are read one after the other, so a parent may be read before it waits for a child, and the child after it.
-What a living parent has not taken over is therefore kept one update later. A process that was missing and is back, or
-whose final figures come late, is not counted twice.
+What a living ancestor has not taken over is therefore kept at the second update in which it has not. A process that was
+missing and is back, or whose final figures come late, is not counted twice.
 """
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -36,6 +36,15 @@ class Reading(Generic[K, O]):
     waited: Values | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Missing(Generic[K, O]):
+    """A process that is gone: what it had counted, with everything that was read then, and who was asked for it."""
+
+    reading: Reading[K, O]
+    base: Mapping[K, Reading[K, O]]
+    heir: K | None = None
+
+
 @dataclass(slots=True)
 class _Kept:
     """What was kept of processes that were missing together."""
@@ -48,9 +57,8 @@ class Totals(Generic[K, O]):
 
     def __init__(self, width: int) -> None:
         self._zero: Values = (0.0,) * width
-        self._before: dict[K, Reading[K, O]] = {}
         self._last: dict[K, Reading[K, O]] = {}
-        self._missing: dict[K, Reading[K, O]] = {}
+        self._missing: dict[K, _Missing[K, O]] = {}
         self._settled: dict[K, tuple[Reading[K, O], _Kept]] = {}
         self._gone: dict[O, Values] = {}
         self._foreign: dict[K, Values] = {}
@@ -67,13 +75,11 @@ class Totals(Generic[K, O]):
         now = {**live, **final}
         for key in now.keys() & self._settled.keys():
             self._take_back(key)
-        again = {key: reading for key, reading in self._missing.items() if key not in now}
-        self._settle(again, self._before, now, final, last_chance=True)
-        fresh = {key: reading for key, reading in self._last.items() if key not in now}
-        self._missing = self._settle(fresh, self._last, now, final, last_chance=False)
+        gone = {key: missing for key, missing in self._missing.items() if key not in now}
+        gone |= {key: _Missing(reading, self._last) for key, reading in self._last.items() if key not in now}
+        self._missing = self._settle(gone, now, final)
         for key, reading in final.items():
             self._keep(reading.owner, _subtract(reading.values, self._foreign.pop(key, self._zero)))
-        self._before = self._last
         self._last = {key: reading for key, reading in live.items() if key not in final}
         self._foreign = {
             key: values for key, values in self._foreign.items() if key in self._last or key in self._missing
@@ -101,47 +107,45 @@ class Totals(Generic[K, O]):
             self._highest.pop(owner, None)
 
     def _settle(
-        self,
-        gone: Mapping[K, Reading[K, O]],
-        base: Mapping[K, Reading[K, O]],
-        now: Mapping[K, Reading[K, O]],
-        final: Mapping[K, Reading[K, O]],
-        *,
-        last_chance: bool,
-    ) -> dict[K, Reading[K, O]]:
-        """Keep what the processes that are gone had counted and nobody took over since ``base``; those to ask again."""
-        by_heir: defaultdict[K | None, list[K]] = defaultdict(list)
-        for key, reading in gone.items():
-            by_heir[_heir(reading, base, now)].append(key)
-        waiting: dict[K, Reading[K, O]] = {}
-        for heir, keys in by_heir.items():
-            taken = self._zero if heir is None else _subtract(_waited(now[heir]), _waited(base[heir]))
+        self, gone: dict[K, _Missing[K, O]], now: Mapping[K, Reading[K, O]], final: Mapping[K, Reading[K, O]]
+    ) -> dict[K, _Missing[K, O]]:
+        """Keep what the processes that are gone had counted and nobody took over; those that wait for an answer."""
+        together: defaultdict[tuple[K | None, int], list[K]] = defaultdict(list)
+        for key, missing in gone.items():
+            together[self._heir(missing, now), id(missing.base)].append(key)
+        waiting: dict[K, _Missing[K, O]] = {}
+        for (heir, _), keys in together.items():
+            if heir is None:
+                self._divide(keys, gone, None, self._zero)
+                continue
+            base = gone[keys[0]].base
+            taken = _subtract(_waited(now[heir]), _waited(base[heir]) if heir in base else self._zero)
             lost = self._zero
             for key in keys:
-                lost = _add(lost, self._own(key, gone[key]))
-            certain = last_chance or heir is None or heir in final or _least(lost, taken) == lost
-            if certain:
-                self._divide(keys, gone, None if heir is None else (heir, now[heir].owner), taken)
+                lost = _add(lost, self._own(key, gone[key].reading))
+            asked = all(gone[key].heir == heir for key in keys)
+            if asked or heir in final or _least(lost, taken) == lost:
+                self._divide(keys, gone, (heir, now[heir].owner), taken)
             else:
-                waiting.update((key, gone[key]) for key in keys)
+                waiting.update((key, replace(gone[key], heir=heir)) for key in keys)
         return waiting
 
     def _divide(
-        self, keys: Iterable[K], gone: Mapping[K, Reading[K, O]], heir: tuple[K, O] | None, taken: Values
+        self, keys: Iterable[K], gone: Mapping[K, _Missing[K, O]], heir: tuple[K, O] | None, taken: Values
     ) -> None:
         by_owner: defaultdict[O, list[K]] = defaultdict(list)
         for key in keys:
-            by_owner[gone[key].owner].append(key)
+            by_owner[gone[key].reading.owner].append(key)
         for owner, own in by_owner.items():
             lost = self._zero
             for key in own:
-                lost = _add(lost, self._own(key, gone[key]))
+                lost = _add(lost, self._own(key, gone[key].reading))
                 self._foreign.pop(key, None)
             found = _least(lost, taken)
             taken = _subtract(taken, found)
             kept = _Kept(_subtract(lost, found))
             self._keep(owner, kept.values)
-            self._settled.update((key, (gone[key], kept)) for key in own)
+            self._settled.update((key, (gone[key].reading, kept)) for key in own)
             if heir is not None and owner != heir[1]:
                 self._keep(owner, found)
                 self._foreign[heir[0]] = _add(self._foreign.get(heir[0], self._zero), found)
@@ -155,23 +159,21 @@ class Totals(Generic[K, O]):
         kept.values = _subtract(kept.values, back)
         self._gone[reading.owner] = _subtract(self._gone.get(reading.owner, self._zero), back)
 
+    def _heir(self, missing: _Missing[K, O], now: Mapping[K, Reading[K, O]]) -> K | None:
+        """The nearest ancestor that is still there; None where there is none."""
+        parent = missing.reading.parent if missing.heir is None else missing.heir
+        steps = len(missing.base) + len(self._last)
+        while parent is not None and parent not in now and steps:
+            known = missing.base.get(parent) or self._last.get(parent)
+            parent = known.parent if known else None
+            steps -= 1
+        return parent
+
     def _own(self, key: K, reading: Reading[K, O]) -> Values:
         return _subtract(reading.values, self._foreign.get(key, self._zero))
 
     def _keep(self, owner: O, values: Values) -> None:
         self._gone[owner] = _add(self._gone.get(owner, self._zero), values)
-
-
-def _heir(reading: Reading[K, O], base: Mapping[K, Reading[K, O]], now: Mapping[K, Reading[K, O]]) -> K | None:
-    """The nearest ancestor that is still there; None where there is none."""
-    parent = reading.parent
-    steps = len(base)
-    while parent is not None and parent in base and steps:
-        if parent in now:
-            return parent
-        parent = base[parent].parent
-        steps -= 1
-    return None
 
 
 def _waited(reading: Reading[K, O]) -> Values:
