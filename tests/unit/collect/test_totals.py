@@ -159,9 +159,11 @@ class Adopting:
         self.totals: Totals[int, str] = Totals(1)
         self.hidden: set[int] = set()
         self.was_hidden: set[int] = set()
+        self.parents: set[int] = set()
         self.seen: list[tuple[float, float]] = []
 
     def spawn(self, parent):
+        self.parents.add(parent)
         self.parent[self.next] = parent
         self.own[self.next] = self.waited[self.next] = 0.0
         self.next += 1
@@ -205,11 +207,11 @@ class Adopting:
             self.burn(process, float(step.amount))
         elif step.action in {"end", "ignored"} and process != 0:
             self.end(process, ignored=step.action == "ignored", late=step.amount % 4)
-        elif step.action == "hide" and process not in self.was_hidden:
-            self.hidden.add(process)
+        elif step.action == "hide" and process not in self.was_hidden | self.parents:
+            self.hidden.add(process)  # a parent that cannot be read is not distinguishable from one that ended
         elif step.action == "look":
             self.look()
-        elif step.action == "torn" and process != 0:
+        elif step.action == "torn" and process != 0 and process not in self.was_hidden:
             # The older half is read before this process burns and ends, the others after that.
             first = list(self.read(alive[: len(alive) // 2 + 1]).items())
             self.burn(process, 1.0)
