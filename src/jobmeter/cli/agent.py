@@ -16,6 +16,7 @@ from jobmeter.collect.agent import Agent
 from jobmeter.collect.base import Place
 from jobmeter.collect.clock import SampleClock
 from jobmeter.collect.spool import Spool
+from jobmeter.collect.text import valid_text
 from jobmeter.errors import ConfigurationError, InvalidRequestError
 from jobmeter.model.series import check_name
 from jobmeter.model.time import SystemClock
@@ -106,7 +107,7 @@ def _spool(directory: Path) -> Spool | None:
 def _group(name: str) -> str:
     if len(name) > _LONGEST_GROUP:
         raise click.UsageError(f"--resource-group may have {_LONGEST_GROUP} characters")
-    return name.strip()
+    return valid_text(name.strip())
 
 
 def _checked(name: str, option: str) -> str:

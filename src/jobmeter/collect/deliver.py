@@ -115,12 +115,11 @@ class Delivery:
             while not self._stopping.is_set():
                 try:
                     batch = self._outbox.peek(MAX_BODY, 1 if self._careful_until else 2**31)
-                except OSError as error:
+                    if batch is None:
+                        break
+                    self._attempt(batch)
+                except Exception as error:  # noqa: BLE001 - the thread has to live, whatever the disk or a body does
                     self._failed(error)
-                    continue
-                if batch is None:
-                    break
-                self._attempt(batch)
 
     def _attempt(self, batch: Batch) -> None:
         try:

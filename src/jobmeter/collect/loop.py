@@ -81,7 +81,10 @@ class Loop:
             self._watch(samples)
         self._keep(samples)
         for source in self._sources:
-            self.keep_records(source.records(now_ms))
+            try:
+                self.keep_records(source.records(now_ms))
+            except Exception:  # noqa: BLE001 - a source may fail in any way and must not take others along
+                _log.exception("records cannot be made")
         return now_ms
 
     def _own(self, now_ms: int, outcomes: dict[str, Outcome]) -> Samples:
