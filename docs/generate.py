@@ -96,6 +96,9 @@ _SCOPES = {
 }
 
 
+_COLUMNS = ("metric", "unit", "read in", "kind", "joined by", "on a node", "bounds", "what", "in other APIs")
+
+
 def catalog_page() -> str:
     """Every metric, by scope."""
     parts = [

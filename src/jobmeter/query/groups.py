@@ -1,14 +1,13 @@
 """Answers questions about resource groups: one question of the registry, two of the store, whatever their size."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from jobmeter.access.scope import Scope
 from jobmeter.errors import LimitExceededError, NotFoundError
-from jobmeter.model.batch import References, SeriesKeys
+from jobmeter.model.batch import References, SampleColumns, SeriesKeys
 from jobmeter.model.job import JobFilter, JobView, Node
 from jobmeter.model.time import DAY, HOUR, MAX_TIME_MS, Clock, TimeRange, ceil_to
 from jobmeter.query import gather
@@ -192,9 +191,8 @@ class Groups:
         shape = self._shape(views, TimeRange(0, span.end_ms), LIMITS, projects)
         keys = SeriesKeys.of([entry.series for entry in shape.entries])
         last = self._source.previous(keys, span.end_ms, Meter(self._clock, self._limits))
-        last = replace(
-            last, **{name: getattr(last, name)[np.argsort(last.index)] for name in ("index", "time", "value")}
-        )
+        order = np.argsort(last.index)
+        last = SampleColumns(last.index[order], last.time[order], last.value[order])
         gauges = np.zeros(len(keys), np.bool_)
         return Readings(Frame(shape, bucket(last, _WHOLE_MS, gauges, References.none(len(keys))), {}))
 
