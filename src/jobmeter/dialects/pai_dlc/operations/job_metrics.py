@@ -65,9 +65,9 @@ OPERATIONS = (
         ),
         text=(
             "One metric of a job, a line for each pod: `{JobId, PodMetrics: [{PodId, Metrics: [{Time, Value}]}], "
-            "RequestId}`. `Time` is the start of the step in milliseconds. Utilisations are percent (0 to 100), rates "
-            "MB/s (10^6 bytes). A GPU metric of a pod joins its devices. Steps without samples and pods without any "
-            "are absent."
+            "RequestId}`. `Time` is the start of the step in milliseconds. Utilisations are percent (above 100 where "
+            "more was used than is allowed), rates MB/s (10^6 bytes), none below 0. A GPU metric of a pod joins its "
+            "devices. Steps without samples and pods without any are absent."
         ),
     ),
 )

@@ -82,7 +82,7 @@ OPERATIONS = (
         text=(
             "One metric of a training job, a line for each instance: `{InstanceMetrics: [{InstanceId, NodeName, "
             "Metrics: [{Time, Value}]}], RequestId}`. `Time` is the start of the step as ISO 8601 text; utilisations "
-            "are percent (0 to 100), rates MB/s (10^6 bytes). Instances without samples are absent."
+            "are percent, rates MB/s (10^6 bytes), none below 0. Instances without samples are absent."
         ),
     ),
 )
