@@ -9,7 +9,6 @@ from jobmeter.model.time import SystemClock
 from jobmeter.server.telemetry import Telemetry
 from jobmeter.store.base import StoreStatistics
 
-
 PROMTOOL = shutil.which("promtool")
 
 
