@@ -180,15 +180,17 @@ class Groups:
         columns = read(shape, self._source, span, _WHOLE_MS, Meter(self._clock, self._limits))
         readings = Readings(Frame(shape, columns, {}))
 
-        def earlier(some: Sequence[int]) -> Readings:
-            return self._last_limits([views[at] for at in some], span, projects)
+        def earlier(some: Sequence[int], which: Sequence[str]) -> Readings:
+            return self._last([views[at] for at in some], span, which, projects)
 
         inventory = Inventory(self._registry.nodes(projects))
         return Parts(jobs, readings, inventory, earlier, closed=closed), readings
 
-    def _last_limits(self, views: Sequence[JobView], span: TimeRange, projects: frozenset[str] | None) -> Readings:
-        """The limits of replicas as they were last measured before the end of the span, however long ago."""
-        shape = self._shape(views, TimeRange(0, span.end_ms), LIMITS, projects)
+    def _last(
+        self, views: Sequence[JobView], span: TimeRange, names: Sequence[str], projects: frozenset[str] | None
+    ) -> Readings:
+        """Metrics of jobs as they were last measured before the end of the span, however long ago."""
+        shape = self._shape(views, TimeRange(0, span.end_ms), names, projects)
         keys = SeriesKeys.of([entry.series for entry in shape.entries])
         last = self._source.previous(keys, span.end_ms, Meter(self._clock, self._limits))
         order = np.argsort(last.index)

@@ -12,7 +12,7 @@ from itertools import chain, repeat
 
 import numpy as np
 
-from jobmeter.model.batch import Float64s, Int64s
+from jobmeter.model.batch import NEVER, Float64s, Int64s
 from jobmeter.model.catalog import CATALOG
 from jobmeter.model.job import Job, JobState, JobView, Replica
 from jobmeter.model.order import natural
@@ -39,7 +39,7 @@ METRICS = (
     "npu.utilization",
 )
 LIMITS = ("cpu.limit", "memory.limit")
-_DEVICES = ("gpu.utilization", "npu.utilization")
+DEVICES = ("gpu.utilization", "npu.utilization")
 _LATE_MS = 5 * MINUTE
 """What only samples tell of lives on for so long after the last one that the registry heard of."""
 
@@ -139,13 +139,14 @@ class Parts:
         jobs: Sequence[Held],
         readings: Readings,
         inventory: Inventory,
-        earlier: Callable[[Sequence[int]], Readings],
+        earlier: Callable[[Sequence[int], Sequence[str]], Readings],
         *,
         closed: bool = False,
     ) -> None:
         """Takes over what samples tell of replicas and devices that the registry does not know, unless ``closed``.
 
-        ``earlier`` gives the last readings of the limits of some jobs, for replicas that ``readings`` says nothing of.
+        ``earlier`` gives the last readings of some metrics of some jobs before the end of the range: of limits, for
+        replicas that ``readings`` says nothing of, and of devices, for unfinished jobs that seem to have none.
         """
         self.jobs = jobs
         self._readings = readings
@@ -155,6 +156,7 @@ class Parts:
         self.member_job: Int64s = np.array([self._owners[member.job] for member in frame.shape.members], np.int64)
         for at in () if closed else sorted(readings.sampled):
             self._notice(jobs[int(self.member_job[at])], at)
+        self._notice_devices(earlier)
         for one in jobs:
             if not one.places:  # a job that is there has a replica, whatever its name
                 one.places[""] = ("", "")
@@ -177,19 +179,38 @@ class Parts:
         if member.device:
             one.devices.add((member.node, member.device))
 
+    def _notice_devices(self, earlier: Callable[[Sequence[int], Sequence[str]], Readings]) -> None:
+        """Takes over the devices that an unfinished job had when devices of it were measured last."""
+        without = [
+            at
+            for at, one in enumerate(self.jobs)
+            if not one.devices and one.promised_devices is None and not one.job.state.finished
+        ]
+        if not without:
+            return
+        frame = earlier(without, DEVICES).frame
+        rows, times = frame.shape.member[frame.columns.index], frame.columns.last_time
+        owner = np.array([self._owners[member.job] for member in frame.shape.members], np.int64)[rows]
+        newest = np.full(len(self.jobs), NEVER)
+        np.maximum.at(newest, owner, times)
+        for row in np.flatnonzero(times > newest[owner] - _LATE_MS).tolist():
+            one, member = self.jobs[int(owner[row])], frame.shape.members[int(rows[row])]
+            if member.replica in one.places or not one.replicas:
+                one.devices.add((member.node, member.device))
+
     def _parts_of(self, frame: Frame) -> Int64s:
         """int64[members] of the part that each member of a frame is; -1 for none."""
         members = frame.shape.members
         return np.array([self._numbers.get((self._owners[one.job], one.replica), -1) for one in members], np.int64)
 
-    def _allowed(self, earlier: Callable[[Sequence[int]], Readings]) -> tuple[Float64s, ...]:
+    def _allowed(self, earlier: Callable[[Sequence[int], Sequence[str]], Readings]) -> tuple[Float64s, ...]:
         """By part, of each of ``LIMITS``: the mean of the measured limit, else its last reading, else the record's.
 
         NaN where nobody knows.
         """
         found = [self._measured(self._readings, limit, Statistic.MEAN) for limit in LIMITS]
         missing = np.unique(self.job[np.isnan(found).any(axis=0)]).tolist()
-        before = earlier(missing) if missing else None
+        before = earlier(missing, LIMITS) if missing else None
         for limit, allowed in zip(LIMITS, found, strict=True):
             if before is not None:
                 _fill(allowed, self._measured(before, limit, Statistic.LAST))
@@ -282,7 +303,7 @@ def _usage(
 def _rates(parts: Parts, readings: Readings, job_user: Int64s, users: int) -> dict[str, Float64s]:
     """By user (below 0: of nobody) each rate of use; NaN where nothing was measured."""
     user = job_user[parts.member_job] if len(parts.member_job) else parts.member_job
-    devices = np.column_stack([readings.of(name) for name in _DEVICES])
+    devices = np.column_stack([readings.of(name) for name in DEVICES])
     device = np.where(np.isfinite(devices[:, 0]), devices[:, 0], devices[:, 1])
     rates = {
         "cpu": _of_allowed(parts.cpu, parts, readings, "cpu", user, users),

@@ -326,6 +326,17 @@ class TestRequests:
         house.put("cpu.limit", (10, 16.0), job="j1", replica="worker-0", attempt=1)
         assert house.requests(JobState.RUNNING).cpu == 16.0
 
+    def test_devices_that_were_measured_long_ago_are_still_there(self, house):
+        house.registry.known_nodes = [Node(name="n1", info={"devices": [{"device": "gpu0", "name": "A100"}]})]
+        house.job("j1", replica(), replica("worker-1", "n2", state=JobState.FAILED))
+        for second in (4_000, 1_000):
+            house.put("gpu.utilization", (second, 0.5), job="j1", replica="worker-0", node="n1", device="gpu0")
+            house.put("gpu.utilization", (second, 0.5), job="j1", replica="worker-1", node="n2", device="gpu0")
+        house.put("gpu.utilization", (4_000, 0.5), job="j1", replica="worker-0", node="n1", device="gpu7")
+        assert house.requests(JobState.RUNNING).device_types == {"A100": 1}
+        house.job("j1", replica(), state=JobState.SUCCEEDED, end=NOW - MINUTE)
+        assert house.requests(JobState.SUCCEEDED).devices == 0
+
     def test_a_rate_is_told_of_a_limit_that_was_measured_before_the_range(self, house):
         house.job("j1", replica())
         house.put("cpu.limit", (400, 4.0), job="j1", replica="worker-0")

@@ -15,6 +15,11 @@ from jobmeter.query.request import Line
 _FACTORS: Mapping[str, float] = MappingProxyType({"1": 100.0, "By/s": 1e-6})
 
 
+def member_name(line: Line) -> str:
+    """What a line by replica is called after its job: the replica, else the node, where samples name no replica."""
+    return line.replica or line.node or "worker-0"
+
+
 def in_their_unit(line: Line) -> list[float]:
     """A line's values as percent or MB/s (10^6 bytes a second), to 12 significant digits, none below 0.
 

@@ -139,7 +139,8 @@ def _running_records(view: JobView) -> list[dict[str, Any]]:
 
 def _running_record(replicas: Sequence[Replica]) -> dict[str, Any]:
     starts = [one.start for one in replicas if one.start is not None]
-    ends = [one.end for one in replicas if one.end is not None]
+    # What only samples tell of ends with the last of them, which it may outlive.
+    ends = [one.end for one in replicas if one.end is not None and one.state is not JobState.RUNNING]
     if not starts:
         return {}
     record: dict[str, Any] = {"start_at": min(starts) // SECOND}
