@@ -131,7 +131,7 @@ def test_a_node_has_the_sum_of_what_its_replicas_do(stored, name):
 @pytest.mark.parametrize("metric", [*COUNTERS, "cpu.usage", "memory.usage", "memory.limit", "gpu.utilization"])
 def test_our_own_node_metrics_are_the_same(stored, metric):
     server, frame = stored
-    found = {}
+    found: dict[tuple[str, int], float] = {}
     for node in INFO:
         asked = {"metric": metric, "start": START, "end": END, "step": "5m"}
         (line,) = _ok(server.call("GET", f"{API}/nodes/{node}/metrics", **asked))["lines"]

@@ -381,7 +381,7 @@ class TestNodes:
             ("node.memory.utilization", "n1", pytest.approx([0.6])),
         ]
 
-    def told(self, house: House, metric: str) -> dict[str, float]:
+    def by_node(self, house: House, metric: str) -> dict[str, float]:
         asked = MetricQuery(subject=RG, metrics=(metric,), range=SPAN, step_ms=HOUR, by=By.NODE)
         lines = house.executor.run(asked, ALL).lines
         latest = house.executor.latest(NodeRef("n1"), [metric], By.NODE, ALL)
@@ -399,12 +399,12 @@ class TestNodes:
         for device, share in (("gpu0", 0.2), ("gpu1", 0.4)):
             house.put("gpu.power", (100, 300.0), node="n2", device=device)
             house.put("gpu.utilization", (100, share), node="n2", device=device)
-        assert self.told(house, "network.receive") == {"n1": pytest.approx(3e6)}
-        assert self.told(house, "cpu.usage") == {"n1": pytest.approx(1.5)}
-        assert self.told(house, "memory.usage") == {"n1": 3 * GIB}
-        assert self.told(house, "pressure.io") == {"n1": pytest.approx(0.5)}
-        assert self.told(house, "gpu.power") == {"n2": 600.0}
-        assert self.told(house, "gpu.utilization") == {"n2": pytest.approx(0.3)}
+        assert self.by_node(house, "network.receive") == {"n1": pytest.approx(3e6)}
+        assert self.by_node(house, "cpu.usage") == {"n1": pytest.approx(1.5)}
+        assert self.by_node(house, "memory.usage") == {"n1": 3 * GIB}
+        assert self.by_node(house, "pressure.io") == {"n1": pytest.approx(0.5)}
+        assert self.by_node(house, "gpu.power") == {"n2": 600.0}
+        assert self.by_node(house, "gpu.utilization") == {"n2": pytest.approx(0.3)}
 
     def test_by_replica_makes_no_sense(self, house):
         house.job("j1", replica())

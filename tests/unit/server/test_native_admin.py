@@ -12,7 +12,7 @@ from tests.serving import BASE, serving
 from jobmeter.errors import UnavailableError
 from jobmeter.store.memory import MemoryStore
 
-PROMTOOL = shutil.which("promtool")
+PROMTOOL = shutil.which("promtool") or ""
 _CPU = {"metric": "cpu.usage", "job": "j1", "replica": "worker-0"}
 
 
@@ -84,7 +84,7 @@ def test_samples_of_the_future_are_counted(server):
     assert 'jobmeter_store_rows{table="samples"}' in text
 
 
-@pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed (Debian: apt-get install prometheus)")
+@pytest.mark.skipif(not PROMTOOL, reason="promtool is not installed (Debian: apt-get install prometheus)")
 def test_promtool_finds_nothing_to_mend_in_metrics(server):
     server.ingest(samples([(_CPU, [(NOW - 1000, 1.0)])]))
     assert server.call("GET", "/jobs/none").status == 404

@@ -10,7 +10,7 @@ from jobmeter.model.time import SystemClock
 from jobmeter.server.telemetry import Telemetry
 from jobmeter.store.base import StoreStatistics
 
-PROMTOOL = shutil.which("promtool")
+PROMTOOL = shutil.which("promtool") or ""
 
 
 def shown(statistics):
@@ -38,7 +38,7 @@ def test_parts_and_merges_are_shown_by_table():
     assert 'jobmeter_store_merges{table="hours"} 1.0' in text
 
 
-@pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed (Debian: apt-get install prometheus)")
+@pytest.mark.skipif(not PROMTOOL, reason="promtool is not installed (Debian: apt-get install prometheus)")
 def test_promtool_finds_nothing_to_mend_where_everything_is_shown():
     one = {"samples": 1}
     statistics = StoreStatistics(

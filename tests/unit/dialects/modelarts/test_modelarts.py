@@ -2,6 +2,7 @@ import contextlib
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -344,14 +345,14 @@ class House:
         return {one["metric"]: one["value"] for one in json.loads(answer.body)["metrics"]}
 
 
-@pytest.mark.parametrize(("days", "told_days"), [(40, 40), (100, 90)])
-def test_a_job_of_many_days_is_told_by_the_minute(days, told_days):
+@pytest.mark.parametrize(("days", "answered"), [(40, 40), (100, 90)])
+def test_a_job_of_many_days_is_answered_by_the_minute(days, answered):
     minutes = days * 1440
     start_ms = NOW_MS // MINUTE * MINUTE - minutes * MINUTE
     values = np.round(np.random.default_rng(5).random(minutes), 2)
     told = House(start_ms, values).metrics()
-    assert {len(series) for series in told.values()} == {told_days * 1440}
-    assert told["cpuUsage"] == pytest.approx((values[-told_days * 1440 :] * 100).tolist())
+    assert {len(series) for series in told.values()} == {answered * 1440}
+    assert told["cpuUsage"] == pytest.approx((values[-answered * 1440 :] * 100).tolist())
     assert set(told["gpuUtil"]) == {-1}
 
 
@@ -385,7 +386,7 @@ def test_what_is_measured_of_several_replicas_that_nobody_recorded_is_joined():
     assert house.metrics()["cpuUsage"] == [pytest.approx(30.0)]
 
 
-SHOWN = {
+SHOWN: dict[str, dict[str, Any]] = {
     "unnamed": {},
     "named": {"name": "resnet", "user": "ann"},
     "brought": {
@@ -434,6 +435,7 @@ def test_a_search_finds_each_job_by_what_it_is_shown_with(tmp_path):
             body = json.dumps({"filters": list(filters)}).encode()
             call = Call("POST", "/v2/default/training-job-searches", "", (("host", "h"),), body)
             match = MODELARTS.match(call)
+            assert match is not None
             answer = drive(match.operation.answer(call, Context(NOW_MS, REQUEST_ID, match.path)), told)
             return json.loads(answer.body)["items"]
 

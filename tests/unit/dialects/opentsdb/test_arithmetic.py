@@ -145,7 +145,7 @@ def test_a_whole_sub_query_is_what_the_slow_way_gives(group, name, text, rate, s
     found = points(
         columns(group), query, Groups([0] * len(group)), TimeRange(first, last + 1), milliseconds=True, stepped=False
     )
-    slow = group
+    slow, interval = group, 0
     if text:
         interval, function = int(text.split("s-")[0]) * 1000, text.split("-")[1]
         slow = [oracle.downsampled(one, interval, function) for one in slow]
