@@ -192,8 +192,10 @@ class Adopting:
 
     def look(self, first=()):
         live = {**dict(first), **self.read(sorted(set(self.own) - {one for one, _ in first}))}
-        due = {one: Reading("a", (counted,), waited=(own,)) for late, one, counted, own in self.late if late <= 0}
-        self.late = [(late - 1, *rest) for late, *rest in self.late if late > 0]
+        due: dict[int, Reading[int, str]] = {
+            one: Reading("a", (counted,), waited=(own,)) for late, one, counted, own in self.late if late <= 0
+        }
+        self.late = [(late - 1, one, counted, own) for late, one, counted, own in self.late if late > 0]
         self.totals.update(live, due)
         self.was_hidden, self.hidden = self.hidden, set()
         self.seen.append((self.totals.totals().get("a", (0.0,))[0], self.used))
