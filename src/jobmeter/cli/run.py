@@ -96,6 +96,14 @@ def command(  # noqa: PLR0913 - one for each option
         if spool:
             spool.close()
             spool.remove_folder()
+    _report(result, spool)
+    if not quiet:
+        _summary(plan, result)
+    sys.exit(result.status)
+
+
+def _report(result: Result, spool: Spool | None) -> None:
+    """Say what went wrong."""
     if result.undelivered:
         kept = f"they wait in {spool.directory} for the next run" if spool else "they are lost"
         _say(f"the last samples were not delivered ({result.undelivered}): {kept}")
@@ -104,9 +112,6 @@ def command(  # noqa: PLR0913 - one for each option
     if result.remaining:
         count, numbers = len(result.remaining), ", ".join(map(str, sorted(result.remaining)[:8]))
         _say(f"{count} {'process' if count == 1 else 'processes'} of the command still run, unmeasured: {numbers}")
-    if not quiet:
-        _summary(plan, result)
-    sys.exit(result.status)
 
 
 def checked_interval(text: str, shortest_ms: int) -> int:
