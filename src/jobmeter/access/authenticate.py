@@ -11,6 +11,7 @@ from jobmeter.access.call import Call
 from jobmeter.access.keys import token_hash
 from jobmeter.access.nonces import NonceMemory
 from jobmeter.access.principal import Principal, Role
+from jobmeter.access.session import LIFE_MS, Sessions
 from jobmeter.access.share import read as read_share
 from jobmeter.access.signatures.base import Claim, ClaimKind, Scheme
 from jobmeter.access.vault import Vault
@@ -35,12 +36,20 @@ class _Known:
 class Authenticator:
     """Finds the one claim in a call and checks it. Safe to use from any thread."""
 
-    def __init__(self, registry: Registry, vault: Vault, clock: Clock, nonces: NonceMemory | None = None) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        vault: Vault,
+        clock: Clock,
+        nonces: NonceMemory | None = None,
+        sessions: Sessions | None = None,
+    ) -> None:
         """``nonces`` should be one with a file; by default it is one that begins now."""
         self._registry = registry
         self._vault = vault
         self._clock = clock
         self._nonces = nonces or NonceMemory(clock)
+        self._sessions = sessions or Sessions(vault, clock, self._nonces, NonceMemory(clock, window_ms=LIFE_MS))
         self._lock = threading.Lock()
         self._known: OrderedDict[bytes | str, _Known] = OrderedDict()
         self._used: dict[str, int] = {}
@@ -56,6 +65,10 @@ class Authenticator:
             return read_share(self._vault, claim.value, self._clock.now_ms())
         if claim.kind is ClaimKind.TOKEN:
             return self._principal(self._by_token(claim.value, at_once=at_once))
+        if claim.kind is ClaimKind.SESSION:
+            return self._principal(self._by_name(self._sessions.read(claim.value).access_key_id, at_once=at_once))
+        if claim.kind is ClaimKind.LINK:
+            return self._principal(self._by_name(self._sessions.redeem(claim.value).access_key_id, at_once=at_once))
         return self._principal(self._by_signature(call, scheme, claim, at_once=at_once))
 
     def find(self, call: Call, schemes: Sequence[Scheme]) -> tuple[Scheme, Claim]:
@@ -100,6 +113,12 @@ class Authenticator:
             raise UnauthenticatedError("the token is not that of a key here", "unknown-key")
         return _holding(key)
 
+    def _by_name(self, access_key_id: str, *, at_once: bool) -> StoredKey:
+        known = self._look_up(access_key_id, lambda: self._registry.key_by_access_key(access_key_id), at_once=at_once)
+        if known.key is None:
+            raise UnauthenticatedError("the session's key is not one here", "unknown-key")
+        return _holding(known.key)
+
     def _by_signature(self, call: Call, scheme: Scheme, claim: Claim, *, at_once: bool) -> StoredKey:
         known = self._look_up(claim.value, lambda: self._registry.key_by_access_key(claim.value), at_once=at_once)
         if known.key is None:
@@ -142,7 +161,9 @@ class Authenticator:
 
     def _principal(self, key: StoredKey) -> Principal:
         self._note_use(key)
-        return Principal(id=key.id, name=key.name, role=Role(key.role), project=key.project)
+        return Principal(
+            id=key.id, name=key.name, role=Role(key.role), project=key.project, access_key_id=key.access_key_id
+        )
 
     def _use_is_due(self, key: StoredKey) -> bool:
         return self._clock.now_ms() - self._used.get(key.id, key.last_used or 0) >= USED_EVERY_MS

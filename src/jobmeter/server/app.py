@@ -11,6 +11,7 @@ from jobmeter.access.authenticate import Authenticator
 from jobmeter.access.budget import parse_budget
 from jobmeter.access.limit import RateLimiter, parse_rates
 from jobmeter.access.nonces import NonceMemory
+from jobmeter.access.session import LIFE_MS, MOST_ENDED, Sessions
 from jobmeter.access.vault import Vault
 from jobmeter.dialects.registry import dialects
 from jobmeter.errors import JobmeterError
@@ -24,8 +25,10 @@ from jobmeter.server.background import Background, Filling, Leased, Pruning, Rol
 from jobmeter.server.dialect_door import DialectDoor
 from jobmeter.server.edge import Door, Edge
 from jobmeter.server.exchange import AsgiScope, Receive, Send
+from jobmeter.server.live import Hub
 from jobmeter.server.memory import Tidying
 from jobmeter.server.native.door import NativeDoor
+from jobmeter.server.pages import PageDoor
 from jobmeter.server.root import HealthDoor, RootDoor
 from jobmeter.server.services import Lanes, Services
 from jobmeter.server.telemetry import Telemetry
@@ -40,7 +43,7 @@ _log = logging.getLogger("jobmeter.server")
 
 READ_THREADS, WRITE_THREADS, CONTROL_THREADS = 16, 16, 4
 WAITING = 512
-NONCES, AUDIT = "nonces", "audit.log"
+NONCES, ENDED_SESSIONS, AUDIT = "nonces", "ended-sessions", "audit.log"
 WINDOW_SECONDS = 7_200
 
 
@@ -70,6 +73,7 @@ class Application:
         with ExitStack() as stack:
             stack.callback(self.services.registry.close)
             stack.callback(self.services.nonces.close)
+            stack.callback(self.services.sessions.close)
             stack.callback(self.services.store.close)
             stack.callback(self.services.funnel.close)
 
@@ -111,6 +115,13 @@ def assemble(
     vault = Vault.load(settings)
     telemetry = Telemetry(clock)
     nonces = NonceMemory(clock, settings.data / NONCES)
+    ended = NonceMemory(clock, settings.data / ENDED_SESSIONS, window_ms=LIFE_MS, most=MOST_ENDED)
+    sessions = Sessions(vault, clock, nonces, ended)
+    lanes = Lanes(
+        read=Lane("read", READ_THREADS, WAITING),
+        write=Lane("write", WRITE_THREADS, WAITING),
+        control=Lane("control", CONTROL_THREADS, WAITING),
+    )
     services = Services(
         settings=settings,
         clock=clock,
@@ -118,19 +129,17 @@ def assemble(
         store=store,
         vault=vault,
         nonces=nonces,
-        authenticator=Authenticator(registry, vault, clock, nonces),
+        sessions=sessions,
+        authenticator=Authenticator(registry, vault, clock, nonces, sessions),
         limiter=RateLimiter(clock, parse_rates(settings.rate_limits)),
         audit=Audit(clock, settings.data / AUDIT),
         funnel=Funnel(store, registry, clock, settings.limits),
         executor=Executor(store, registry, clock, settings.limits),
         telemetry=telemetry,
-        lanes=Lanes(
-            read=Lane("read", READ_THREADS, WAITING),
-            write=Lane("write", WRITE_THREADS, WAITING),
-            control=Lane("control", CONTROL_THREADS, WAITING),
-        ),
+        lanes=lanes,
         turns=Turns(clock, budget, telemetry.asked),
         exports=Seats(budget.exports),
+        hub=Hub(lanes.read),
     )
     if isinstance(store, WindowedStore):
         quick = services.executor.at_once(store.in_memory())
@@ -139,6 +148,7 @@ def assemble(
     doors: list[Door] = [
         HealthDoor(services),
         NativeDoor(services),
+        PageDoor(),
         *(DialectDoor(dialect, services) for dialect in dialects()),
         RootDoor(services, dialects()),
     ]

@@ -71,21 +71,33 @@ class HttpServer:
         self._under_way = 0
         self._stop: Callable[[], None] = lambda: None
 
-    def serve(self, settings: Settings, listening: Callable[[], None], finished: Callable[[], bool]) -> None:
+    def serve(
+        self,
+        settings: Settings,
+        listening: Callable[[], None],
+        finished: Callable[[], bool],
+        stopping: Callable[[], None] = lambda: None,
+    ) -> None:
         """Serve until SIGTERM or SIGINT, or until ``finished`` (asked once a second) says so.
 
-        ``listening`` is called when requests are taken. Then no connection is accepted any more, and requests under
-        way are answered. Raises ConfigurationError for a certificate that cannot be used.
+        ``listening`` is called when requests are taken, ``stopping`` to end what would go on for ever. Then no
+        connection is accepted any more, and requests under way are answered. Raises ConfigurationError for a
+        certificate that cannot be used.
         """
         certificate, key = tls_files(settings)
-        uvloop.run(self._serve(certificate, key, listening, finished))
+        uvloop.run(self._serve(certificate, key, listening, finished, stopping))
 
     def stop(self) -> None:
         """Begin to stop; from the event loop's thread."""
         self._stop()
 
     async def _serve(
-        self, certificate: Path | None, key: Path | None, listening: Callable[[], None], finished: Callable[[], bool]
+        self,
+        certificate: Path | None,
+        key: Path | None,
+        listening: Callable[[], None],
+        finished: Callable[[], bool],
+        stopping: Callable[[], None],
     ) -> None:
         self._bound.listen(BACKLOG)
         self._bound.setblocking(False)
@@ -102,9 +114,14 @@ class HttpServer:
         )
         server.bound = self._bound
         loop = asyncio.get_running_loop()
-        self._stop = server.stop
+
+        def stop() -> None:
+            stopping()
+            server.stop()  # type: ignore[no-untyped-call]
+
+        self._stop = stop
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, server.stop)
+            loop.add_signal_handler(number, stop)
         watch = loop.create_task(self._watch(listening, finished))
         await server.serve()
         watch.cancel()

@@ -54,7 +54,7 @@ def run(settings: Settings, idle_exit: int, announce: Callable[[str], None]) -> 
         def finished() -> bool:
             return 0 < idle_exit <= services.telemetry.idle_seconds()
 
-        HttpServer(application, bound).serve(settings, listening, finished)
+        HttpServer(application, bound).serve(settings, listening, finished, services.hub.close)
         _log.info("stopping")
 
 

@@ -7,11 +7,13 @@ from jobmeter.access.audit import Audit
 from jobmeter.access.authenticate import Authenticator
 from jobmeter.access.limit import RateLimiter
 from jobmeter.access.nonces import NonceMemory
+from jobmeter.access.session import Sessions
 from jobmeter.access.vault import Vault
 from jobmeter.ingest.funnel import Funnel
 from jobmeter.model.time import Clock
 from jobmeter.query.execute import Executor
 from jobmeter.registry.base import Registry
+from jobmeter.server.live import Hub
 from jobmeter.server.telemetry import Telemetry
 from jobmeter.server.turns import Seats, Turns
 from jobmeter.server.work import Lane
@@ -45,6 +47,7 @@ class Services:
     store: Store
     vault: Vault
     nonces: NonceMemory
+    sessions: Sessions
     authenticator: Authenticator
     limiter: RateLimiter
     audit: Audit
@@ -54,6 +57,7 @@ class Services:
     lanes: Lanes
     turns: Turns
     exports: Seats
+    hub: Hub
     at_once: "Services | None" = None
     """The same, its executor answering from memory or not at all (NotAtOnceError); None where there is no such one."""
     hurried: bool = False

@@ -193,6 +193,14 @@ class NodeMetricsBody(msgspec.Struct, frozen=True):
     tiers: list[str]
 
 
+class MetricNames(msgspec.Struct, frozen=True):
+    """Which metrics a job has, by name."""
+
+    job: str
+    project: str
+    metrics: list[str]
+
+
 class LatestBody(msgspec.Struct, frozen=True):
     """The newest value of one line, and when it was."""
 

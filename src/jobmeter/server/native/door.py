@@ -15,17 +15,20 @@ from jobmeter.server import turns
 from jobmeter.server.dialect_door import PlainVisit
 from jobmeter.server.edge import Visit
 from jobmeter.server.exchange import AT_ONCE_BYTES, Exchange
+from jobmeter.server.live import Feed
 from jobmeter.server.native import (
     catalog,
     events,
     ingest,
     jobs,
     keys,
+    live,
     logs,
     metrics,
     nodes,
     problem,
     samples,
+    session,
     share,
     status,
     streaming,
@@ -41,6 +44,7 @@ BEGUN_BYTES = 64 * 1024
 ENDPOINTS: Sequence[Endpoint] = (
     *jobs.ENDPOINTS,
     *metrics.ENDPOINTS,
+    *live.ENDPOINTS,
     *samples.ENDPOINTS,
     *logs.ENDPOINTS,
     *events.ENDPOINTS,
@@ -49,6 +53,7 @@ ENDPOINTS: Sequence[Endpoint] = (
     *catalog.ENDPOINTS,
     *ingest.ENDPOINTS,
     *keys.ENDPOINTS,
+    *session.ENDPOINTS,
     *status.ENDPOINTS,
 )
 """Every route of our own API."""
@@ -86,6 +91,8 @@ class NativeVisit:
         result: Result = await turns.in_turn(services.turns, lane, partial(self._work, exchange), _unwanted)
         if isinstance(result, Stream):
             await streaming.send(result, services.lanes, lane, exchange)
+        elif isinstance(result, Feed):
+            await services.hub.send(result, exchange)
         else:
             await exchange.reply(result if isinstance(result, Answer) else await result)
 

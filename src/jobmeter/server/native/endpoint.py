@@ -10,13 +10,14 @@ import msgspec
 from jobmeter.access.call import Call, read_parameters
 from jobmeter.access.principal import Principal
 from jobmeter.access.scope import Scope
-from jobmeter.access.signatures import TOKENS
+from jobmeter.access.signatures import NATIVE, Scheme
 from jobmeter.dialects.base import Answer
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.series import check_project
 from jobmeter.query.spent import Spent
 from jobmeter.server.exchange import decoded_body
 from jobmeter.server.gate import ANYBODY, NOTHING, allowed, authenticated, within_budget
+from jobmeter.server.live import Feed
 from jobmeter.server.native.arguments import Arguments, Query
 from jobmeter.server.services import Services
 from jobmeter.server.turns import Turn, Waiting
@@ -56,7 +57,7 @@ class Stream:
             self.over()
 
 
-Result = Answer | Stream | Awaitable[Answer]
+Result = Answer | Stream | Feed | Awaitable[Answer]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +95,8 @@ class Endpoint:
     ``quick``: it only asks, so that it may be tried at once first (``Services.at_once``). ``begin``: so may this, on
     the event loop's thread; what it gives is gone on with elsewhere and awaited. NotAtOnceError: ``work`` is to do it.
 
+    ``schemes`` are the credentials that it takes.
+
     ``work`` runs on a thread of ``lane`` once the caller is let in; a msgspec structure that it gives is answered as
     JSON, and an answer that is yet to come is awaited on the event loop's thread. ``answer`` documents that structure,
     ``body`` that of the request.
@@ -118,6 +121,7 @@ class Endpoint:
     other_types: Sequence[str] = ()
     lane: Literal["read", "write", "control"] = "read"
     quick: bool = False
+    schemes: Sequence[Scheme] = NATIVE
     begin: Callable[[Ask], Awaitable[Answer]] | None = None
 
     @property
@@ -133,7 +137,7 @@ def let_in(services: Services, endpoint: Endpoint, call: Call, request_id: str, 
     """
     principal, scope = ANYBODY, NOTHING
     if endpoint.action is not None:
-        principal = authenticated(services, call, request_id, TOKENS, endpoint.name)
+        principal = authenticated(services, call, request_id, endpoint.schemes, endpoint.name)
     arguments = _arguments(endpoint, call.query)
     named = path.get("project") or (arguments.text("project") if PROJECT in endpoint.queries else "")
     project = check_project(named) if named else None

@@ -4,7 +4,7 @@ import msgspec
 
 from jobmeter.dialects.base import DeleteJob
 from jobmeter.errors import InvalidRequestError
-from jobmeter.model.job import JobFilter, JobState
+from jobmeter.model.job import Condition, JobFilter, JobState, Operator
 from jobmeter.model.record import JobRecord, Records, check_record, decode_record, decode_records
 from jobmeter.model.series import check_job_id
 from jobmeter.query.request import JobQuestion, JobRef
@@ -36,6 +36,7 @@ def job_ref(ask: Ask) -> JobRef:
 
 def _list(ask: Ask) -> JobList:
     given = ask.arguments
+    nodes = given.texts("node")
     question = JobFilter(
         projects=ask.scope.projects,
         ids=given.texts("id"),
@@ -45,6 +46,7 @@ def _list(ask: Ask) -> JobList:
         users=frozenset(given.texts("user")),
         resource_groups=frozenset(given.texts("resource_group")),
         workspaces=frozenset(given.texts("workspace")),
+        conditions=(Condition("node", Operator.IN, nodes),) if nodes else (),
         created_from=given.time("created_from"),
         created_to=given.time("created_to"),
         sort=given.choice("sort", _SORTS, "created"),
@@ -107,6 +109,7 @@ ENDPOINTS = (
             Query("name", "A part of the name or the id, in any case."),
             Query("resource_group", "Its resource group.", many=True),
             Query("workspace", "Its workspace.", many=True),
+            Query("node", "A node that one of its replicas was on.", many=True),
             Query("created_from", "Created at or after this time.", example="2026-11-20T15:00:00Z"),
             Query("created_to", "Created before this time."),
             Query("sort", f"What to sort by: {', '.join(_SORTS)}. Default: created."),
