@@ -131,7 +131,7 @@ class JobDetail(msgspec.Struct, frozen=True):
     allocations: list[AllocationBody]
     devices: list[DeviceBody]
     nodes: list[str]
-    summary: JobSummary
+    summary: JobSummary | None
 
 
 class NodeList(msgspec.Struct, frozen=True):
@@ -245,7 +245,7 @@ def node_body(node: Node) -> NodeBody:
     return NodeBody(**{name: getattr(node, name) for name in Node.__struct_fields__})
 
 
-def job_detail(view: JobView, summary: JobSummary) -> JobDetail:
+def job_detail(view: JobView, summary: JobSummary | None) -> JobDetail:
     """The whole job; its devices in the order of replica, rank and name."""
     ranks: dict[tuple[str, str, str], int | None] = {}
     for one in view.allocations:

@@ -61,7 +61,9 @@ def _list(ask: Ask) -> JobList:
 def _show(ask: Ask) -> JobDetail:
     executor = ask.services.executor
     view = executor.run(JobQuestion(job_ref(ask)), ask.scope)
-    return job_detail(view, executor.summary(JobRef(view.job.id, view.job.project), ask.scope))
+    wanted = ask.arguments.choice("summary", {"true": True, "false": False}, "true")
+    summary = executor.summary(JobRef(view.job.id, view.job.project), ask.scope) if wanted else None
+    return job_detail(view, summary)
 
 
 def _record(ask: Ask) -> Recorded:
@@ -142,7 +144,7 @@ ENDPOINTS = (
         summary="One job with its replicas, devices, nodes and summary",
         work=_show,
         answer=JobDetail,
-        queries=(PROJECT,),
+        queries=(Query("summary", "false leaves the summary out, which takes long for a large job."), PROJECT),
         paths=JOB_PATH,
     ),
     Endpoint(
