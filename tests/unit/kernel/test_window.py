@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 
 from jobmeter.kernel import window as kernel
 from jobmeter.model.batch import References, SampleColumns, SeriesKeys
+from jobmeter.model.catalog import Aggregate
 from jobmeter.model.time import TimeRange
 from jobmeter.query.reduce import FIELDS, bucket
+from jobmeter.query.table import Table, join
 from jobmeter.store.window.window import Window
 
 pytestmark = pytest.mark.skipif(not kernel.AVAILABLE, reason="there is no compiled kernel")
@@ -61,6 +63,38 @@ def test_samples_and_buckets_are_those_of_the_slow_way(writes, start, length, st
     for name in FIELDS:
         assert np.allclose(getattr(made, name).astype(float), getattr(wanted, name).astype(float)), name
     assert np.array_equal(ours.time, theirs.time)
+
+
+_JOINS = {kernel.MEAN: Aggregate.MEAN, kernel.SUM: Aggregate.SUM, kernel.MIN: Aggregate.MIN, kernel.MAX: Aggregate.MAX}
+
+
+@given(
+    st.lists(SAMPLES, max_size=6),
+    st.integers(0, 20_000),
+    st.integers(1, 20_000),
+    st.integers(1, 9_000),
+    st.lists(st.integers(0, 2), min_size=4, max_size=4),
+    st.lists(st.sampled_from(sorted(_JOINS)), min_size=3, max_size=3),
+)
+def test_lines_are_the_joined_means_of_the_slow_way(writes, start, length, step, line, how):
+    window, keys, expected = _window(writes)
+    span = TimeRange(start, start + length)
+    columns = _columns(expected, span)
+    made = bucket(columns, step, np.zeros(4, np.bool_), References.none(4))
+    found = window.lines(keys, np.array(line), np.array(how, np.uint8), span, step, 1_000)
+    assert found is not None
+    owner, time, value, samples = found
+    assert samples == len(columns)
+    owners = np.array(line)[made.index]
+    wanted: list[tuple[int, int, float]] = []
+    for number, way in enumerate(how):
+        chosen = owners == number
+        own = Table(owners[chosen], made.time[chosen], (made.sum / made.count)[chosen])
+        joined = join(own, _JOINS[way], step)
+        wanted += zip(joined.owner.tolist(), joined.time.tolist(), joined.value.tolist(), strict=True)
+    assert list(zip(owner.tolist(), time.tolist(), value.tolist(), strict=True)) == wanted
+    if samples:
+        assert window.lines(keys, np.array(line), np.array(how, np.uint8), span, step, samples - 1) is None
 
 
 @given(st.lists(SAMPLES, max_size=6), st.integers(0, 20_001))

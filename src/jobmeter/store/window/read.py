@@ -8,6 +8,8 @@ from jobmeter.model.batch import NEVER, Bools, BucketColumns, Float64s, Int64s, 
 from jobmeter.model.time import TimeRange
 from jobmeter.store.window.pages import NO_PAGE, Pages
 
+Uint8s = NDArray[np.uint8]
+
 _ROOM = 10_000
 """Buckets for which room is made without knowing whether they are there."""
 
@@ -56,6 +58,12 @@ class Reader:
         last = references.time, references.value
         found = kernel.bucket(self._at, rows, ends, step_ms, counters, last, (most, room))
         return None if found is None else BucketColumns(*found)
+
+    def lines(
+        self, rows: Int64s, line: Int64s, how: Uint8s, span: TimeRange, step_ms: int, most: int
+    ) -> tuple[Int64s, Int64s, Float64s, int] | None:
+        """See ``jobmeter.kernel.window.lines``. Only with the kernel."""
+        return kernel.lines(self._at, rows, line, how, (span.start_ms, span.end_ms), step_ms, most)
 
     def previous(self, rows: Int64s, before_ms: int) -> tuple[Int64s, Float64s]:
         """Of each row the time (``NEVER`` for none) and the value of the last sample before a time."""

@@ -156,6 +156,20 @@ class Window:
             references.become(moved)
         return found
 
+    def lines(
+        self, keys: SeriesKeys, line: Int64s, how: NDArray[np.uint8], span: TimeRange, step_ms: int, most: int
+    ) -> tuple[Int64s, Int64s, Float64s, int] | None:
+        """The means of gauges in buckets, joined by line: see ``jobmeter.kernel.window.lines``.
+
+        None where one of the series may lack samples of the span here, where there are more than ``most`` samples, and
+        without the kernel.
+        """
+        with self._lock:
+            rows = self._inside(keys, span.start_ms)
+            if rows is None or not kernel.AVAILABLE or not span.length_ms:
+                return None
+            return self._reader().lines(rows, line, how, span, step_ms, most)
+
     def written(self, keys: SeriesKeys) -> int | None:
         """The number of the last write to one of those series, of whatever time; None where one of them is not here."""
         with self._lock:
