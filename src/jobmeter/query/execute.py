@@ -1,14 +1,12 @@
 """Runs questions: looks up what the asker may see, reads what the plan says, reduces it to lines."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 
 import msgspec
 
 from jobmeter.access.scope import Scope
-from jobmeter.errors import LimitExceededError, NotAtOnceError
 from jobmeter.model.event import EventFilter, EventPage
 from jobmeter.model.job import Job, JobFilter, JobPage, JobSize, Node, Project, ProjectsQuestion, SizesQuestion
 from jobmeter.model.log import LogLine, LogPage
@@ -31,6 +29,8 @@ from jobmeter.query.readings import Readings, ReadingsQuestion, readings
 from jobmeter.query.reported import ReportedQuestion, reported
 from jobmeter.query.request import (
     By,
+    EncodedQuestion,
+    HeadQuestion,
     JobQuestion,
     JobRef,
     LogQuestion,
@@ -47,8 +47,6 @@ from jobmeter.settings import Limits
 from jobmeter.store.base import LogSelector, ReadBudget, Store
 
 R = TypeVar("R")
-POINTS_AT_ONCE = 5_000
-"""Points whose encoding takes a moment."""
 
 
 class Executor:
@@ -66,23 +64,20 @@ class Executor:
         limits: Limits,
         source: Source | None = None,
         kept: Kept | None = None,
-        *,
-        hurry: bool = False,
     ) -> None:
         self._store = store
         self._registry = registry
         self._clock = clock
         self._limits = limits
-        self._hurry = hurry
         self._kept = kept or Kept(Layouts(), ClosedBuckets())
         self._source = source or StoreSource(store, self._kept.closed)
         self._subjects = Subjects(registry, clock)
         self._groups = Groups(store, registry, clock, limits, self._source)
-        self._measurements = Measurements(
-            store, clock, limits, self._source, self._subjects, self._groups, self._kept, hurry=hurry
-        )
+        self._measurements = Measurements(store, clock, limits, self._source, self._subjects, self._groups, self._kept)
         self._answers: dict[type[Asks[Any]], Callable[[Any, Scope], Any]] = {
             MetricQuery: self._measurements.lines,
+            EncodedQuestion: lambda one, scope: self._measurements.encoded(one.query, scope, one.encode),
+            HeadQuestion: lambda question, scope: self._subjects.head(question.ref, scope),
             JobQuestion: lambda question, scope: self._subjects.view(question.ref, scope),
             JobFilter: self._list,
             ProjectsQuestion: self._list_projects,
@@ -99,39 +94,30 @@ class Executor:
             ),
         }
 
+        self._from_memory: dict[type[Asks[Any]], Callable[[Any, Scope], Any]] = {
+            MetricQuery: self._measurements.from_memory,
+            EncodedQuestion: lambda one, scope: self._measurements.encoded_from_memory(one.query, scope, one.encode),
+            HeadQuestion: lambda question, scope: self._subjects.cached_head(question.ref, scope),
+            JobQuestion: lambda question, scope: self._subjects.cached_view(question.ref, scope),
+        }
+
     def run(self, question: Asks[R], scope: Scope) -> R:
         """The answer to a question.
 
         Raises NotFoundError, InvalidRequestError (LimitExceededError for what is too large), QueryTimeoutError or
         UnavailableError.
         """
-        with self._patience():
-            answer: R = self._answers[type(question)](question, scope)
+        answer: R = self._answers[type(question)](question, scope)
         return answer
 
-    def encoded(self, query: MetricQuery, scope: Scope, encode: Callable[[MetricResult], bytes]) -> bytes:
-        """The answer to a question as ``encode`` writes it; see ``Measurements.encoded``."""
-        with self._patience():
-            return self._measurements.encoded(query, scope, encode)
+    def from_memory(self, question: Asks[R], scope: Scope) -> R | None:
+        """As ``run``, without waiting; None where it has to be run on a worker.
 
-    @contextmanager
-    def _patience(self) -> Iterator[None]:
-        """What is too much for a moment may not be too much."""
-        try:
-            yield
-        except LimitExceededError:
-            if self._hurry:
-                raise NotAtOnceError from None
-            raise
-
-    def at_once(self, store: Store) -> "Executor":
-        """An executor that answers from memory or, within a moment, raises NotAtOnceError.
-
-        ``store`` is what knows the same samples without waiting. What is kept between questions is kept by both. Large
-        questions take longer than a moment.
+        For an event loop's thread: what is answered here takes a fraction of a millisecond.
         """
-        limits = replace(self._limits, query_points=min(self._limits.query_points, POINTS_AT_ONCE))
-        return Executor(store, self._registry.in_memory(), self._clock, limits, kept=self._kept, hurry=True)
+        answer = self._from_memory.get(type(question))
+        found: R | None = None if answer is None else answer(question, scope)
+        return found
 
     def _reported(self, question: ReportedQuestion, scope: Scope) -> Any:  # noqa: ANN401 - as the question says
         return reported(self._store, self._limits, self._clock, self.head(question.ref, scope), question)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from jobmeter.model.batch import Int64s
+from jobmeter.model.batch import Int64s, SeriesKeys
 from jobmeter.model.job import JobView
 from jobmeter.model.series import Series
 from jobmeter.query.gather import devices_of
@@ -35,6 +35,20 @@ class Layout:
     order: Sequence[int]
     lasting: bool
     apart: frozenset[str] = frozenset()
+    grid: "Grid | None" = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Grid:
+    """Series that the window can join by itself: gauges, each of them the only one of its member.
+
+    ``keys`` are those of the shape's entries in their order. Cell ``metric * lines + line`` stands for a line of a
+    metric: ``cell`` int64[k] is that of each series, ``metrics`` are in the order of their names.
+    """
+
+    keys: SeriesKeys
+    cell: Int64s
+    metrics: Sequence[str]
 
 
 def lay_out(shape: Shape, by: By, ranks: Ranks, *, lasting: bool) -> Layout:
@@ -42,7 +56,18 @@ def lay_out(shape: Shape, by: By, ranks: Ranks, *, lasting: bool) -> Layout:
     line, heads = assign(shape, by, ranks)
     order = sorted(range(len(heads)), key=lambda at: sort_key(heads[at]))
     apart = frozenset(name for name in shape.metrics if _is_apart(shape, name, line))
-    return Layout(shape, line, heads, order, lasting, apart)
+    return Layout(shape, line, heads, order, lasting, apart, _grid(shape, line, len(heads)) if lasting else None)
+
+
+def _grid(shape: Shape, line: Int64s, lines: int) -> Grid | None:
+    metrics = sorted(shape.metrics)
+    if shape.keys is None or not all(map(shape.alone, metrics)) or not (shape.of_job.all() or not shape.of_job.any()):
+        return None
+    cell = line[shape.member]
+    for number, metric in enumerate(metrics):
+        first, end = shape.range_of(metric)
+        cell[first:end] += number * lines
+    return Grid(SeriesKeys.of([entry.series for entry in shape.entries]), cell, metrics)
 
 
 def _is_apart(shape: Shape, metric: str, line: Int64s) -> bool:
@@ -75,17 +100,25 @@ class Layouts:
 
     def get(self, key: Hashable, view: JobView, own: Sequence[Series], make: Callable[[Ranks], Layout]) -> Layout:
         """The layout of that job's series for what ``key`` stands for, made by ``make`` where it is not known."""
-        known = self._known.get(key)
-        if known is not None and known.own is own and known.view is view:
-            return known.layout
-        ranks, devices = Ranks.of(view), devices_of(view)
-        if known is not None and known.own is own and (known.ranks, known.devices) == (ranks, devices):
-            known.view = view  # the next comparison is one of identity
-            return known.layout
+        found = self.cached(key, view, own)
+        if found is not None:
+            return found
+        ranks = Ranks.of(view)
         layout = make(ranks)
         if layout.lasting:
-            self._put(key, _Known(view, own, ranks, devices, layout))
+            self._put(key, _Known(view, own, ranks, devices_of(view), layout))
         return layout
+
+    def cached(self, key: Hashable, view: JobView, own: Sequence[Series]) -> Layout | None:
+        """As ``get``; None where it has to be made."""
+        known = self._known.get(key)
+        if known is None or known.own is not own:
+            return None
+        if known.view is not view:
+            if (known.ranks, known.devices) != (Ranks.of(view), devices_of(view)):
+                return None
+            known.view = view  # the next comparison is one of identity
+        return known.layout
 
     def _put(self, key: Hashable, known: _Known) -> None:
         with self._lock:

@@ -152,7 +152,7 @@ class StoreSource:
     def _recent(
         self, keys: SeriesKeys, span: TimeRange, step_ms: int, last: tuple[Bools, References] | None
     ) -> BucketColumns | None:
-        return None if last is None else self._store.recent(keys, span, step_ms, *last)
+        return None if last is None else self._store.memory.buckets(keys, span, step_ms, *last)
 
     def _raw(
         self, keys: SeriesKeys, span: TimeRange, rolled: Sequence[TimeRange], revision: Hashable | None, meter: Meter

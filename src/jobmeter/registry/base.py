@@ -117,6 +117,14 @@ class Registry(Protocol):
         """
         ...
 
+    def cached_job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView] | None:
+        """As ``job``, without waiting; None where the database has to be asked."""
+        ...
+
+    def cached_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job] | None:
+        """As ``job_head``, without waiting; None where the database has to be asked."""
+        ...
+
     def allocations(self, project: str, job: str) -> list[Allocation]:
         """The allocations of one job, by start."""
         ...
@@ -178,10 +186,6 @@ class Registry(Protocol):
 
     def restore(self, directory: Path) -> None:
         """Replace an empty registry with a copy made by ``backup``."""
-        ...
-
-    def in_memory(self) -> "Registry":
-        """The same registry as far as it answers without its database; anything else raises NotAtOnceError."""
         ...
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ from typing import NoReturn
 import sqlalchemy as sa
 from sqlalchemy import event, exc
 
-from jobmeter.errors import ConfigurationError, ConflictError, NotAtOnceError, UnavailableError
+from jobmeter.errors import ConfigurationError, ConflictError, UnavailableError
 from jobmeter.registry.functions import install
 
 SQLITE = "sqlite"
@@ -153,10 +153,3 @@ def _begin(connection: sa.Connection) -> None:
     # The driver's own transactions start late and cannot be upgraded under contention: a writer says so at once.
     writes = connection.get_execution_options().get("jobmeter_writes", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-
-
-class NoDatabase:
-    """In the place of a ``Database`` where nobody may wait for one: every use raises NotAtOnceError."""
-
-    def __getattr__(self, name: str) -> NoReturn:
-        raise NotAtOnceError

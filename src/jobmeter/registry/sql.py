@@ -2,9 +2,7 @@
 
 import threading
 from collections.abc import Iterable, Sequence
-from copy import copy
 from pathlib import Path
-from typing import cast
 
 from jobmeter.model.event import EventFilter, EventPage
 from jobmeter.model.job import Allocation, Job, JobFilter, JobPage, JobSize, JobView, Node, Project
@@ -15,7 +13,7 @@ from jobmeter.registry import backup, changes, events, jobs, keys, leases, nodes
 from jobmeter.registry import records as recording
 from jobmeter.registry import rows as rows_
 from jobmeter.registry.base import Observation, Registry, StoredKey
-from jobmeter.registry.database import SQLITE, Database, NoDatabase
+from jobmeter.registry.database import SQLITE, Database
 from jobmeter.registry.held import Held
 from jobmeter.registry.listings import Listings
 from jobmeter.registry.migrate import migrate
@@ -138,6 +136,14 @@ class SqlRegistry(Registry):
             heads = told.answer
         return list(heads)
 
+    def cached_job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView] | None:
+        """See ``Registry.cached_job``."""
+        return self._views.get(job, projects, now_ms)[0]
+
+    def cached_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job] | None:
+        """See ``Registry.cached_head``."""
+        return self._heads.get(job, projects, now_ms)[0]
+
     def _written(self, changed: set[str], dropped: int = 0) -> None:
         with self._counting:
             self._events_dropped += dropped
@@ -232,13 +238,6 @@ class SqlRegistry(Registry):
         self._heads.clear()
         self._views.clear()
         self._retentions.clear()
-
-    def in_memory(self) -> Registry:
-        """See ``Registry.in_memory``."""
-        twin = copy(self)
-        twin._database = cast("Database", NoDatabase())  # noqa: SLF001 - it is one of these
-        twin._listings = cast("Listings", NoDatabase())  # noqa: SLF001
-        return twin
 
     def close(self) -> None:
         """See ``Registry.close``."""

@@ -83,8 +83,7 @@ def test_lines_are_the_joined_means_of_the_slow_way(writes, start, length, step,
     made = bucket(columns, step, np.zeros(4, np.bool_), References.none(4))
     found = window.lines(keys, np.array(line), np.array(how, np.uint8), span, step, 1_000)
     assert found is not None
-    owner, time, value, samples = found
-    assert samples == len(columns)
+    assert found.samples == len(columns)
     owners = np.array(line)[made.index]
     wanted: list[tuple[int, int, float]] = []
     for number, way in enumerate(how):
@@ -92,9 +91,9 @@ def test_lines_are_the_joined_means_of_the_slow_way(writes, start, length, step,
         own = Table(owners[chosen], made.time[chosen], (made.sum / made.count)[chosen])
         joined = join(own, _JOINS[way], step)
         wanted += zip(joined.owner.tolist(), joined.time.tolist(), joined.value.tolist(), strict=True)
-    assert list(zip(owner.tolist(), time.tolist(), value.tolist(), strict=True)) == wanted
-    if samples:
-        assert window.lines(keys, np.array(line), np.array(how, np.uint8), span, step, samples - 1) is None
+    assert list(zip(found.line.tolist(), found.time.tolist(), found.value.tolist(), strict=True)) == wanted
+    if found.samples:
+        assert window.lines(keys, np.array(line), np.array(how, np.uint8), span, step, found.samples - 1) is None
 
 
 @given(st.lists(SAMPLES, max_size=6), st.integers(0, 20_001))
@@ -116,4 +115,3 @@ def test_more_samples_than_asked_for_are_no_answer():
     span, gauges = TimeRange(0, 1000), np.zeros(4, np.bool_)
     assert window.buckets(keys, span, 10, gauges, last, most=99) is None
     assert window.buckets(keys, span, 10, gauges, last, most=100) is not None
-    assert window.read(keys, span, most=99) is None

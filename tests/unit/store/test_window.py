@@ -137,7 +137,7 @@ def test_a_series_that_is_looked_for_while_it_is_written_first_is_found_afterwar
         with pytest.raises(UnavailableError) if failing else contextlib.nullcontext():
             store.append(batch_of({(gauge(f"worker-{number}"), BEGIN): 1.0}), FOREVER)
         assert set(store.find(selector)) == wanted
-        assert store.found(selector) == store.find(selector)
+        assert store.memory.series(selector) == store.find(selector)
 
 
 def test_a_list_of_series_that_is_as_old_as_a_new_series_is_not_kept() -> None:
@@ -154,7 +154,7 @@ def test_a_list_of_series_that_is_as_old_as_a_new_series_is_not_kept() -> None:
 
     store = WindowedStore(Slow(), HandClock(BEGIN), length_ms=HOUR, bound=2**30)
     assert store.find(selector) == []
-    assert store.found(selector) is None
+    assert store.memory.series(selector) is None
     assert store.find(selector) == [gauge("worker-0")]
 
 
@@ -246,7 +246,7 @@ def test_what_is_known_of_the_roll_ups_of_many_jobs_takes_bounded_memory(monkeyp
     jobs = list(range(1, 101))
     for number in range(50):
         span = TimeRange(BEGIN - number * HOUR, BEGIN)
-        assert windowed.rolled(jobs, span) == windowed.rolled(jobs, span) == windowed.known_rolled(jobs, span)
+        assert windowed.rolled(jobs, span) == windowed.rolled(jobs, span) == windowed.memory.rolled(jobs, span)
         assert sum(len(name[1]) for name in windowed._rolled) <= 500
 
 

@@ -4,11 +4,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jobmeter.kernel import window as kernel
-from jobmeter.model.batch import NEVER, Bools, BucketColumns, Float64s, Int64s, References, SampleColumns
+from jobmeter.model.batch import NEVER, Bools, BucketColumns, Float64s, Int64s, References, SampleColumns, Uint8s
 from jobmeter.model.time import TimeRange
 from jobmeter.store.window.pages import NO_PAGE, Pages
-
-Uint8s = NDArray[np.uint8]
 
 _ROOM = 10_000
 """Buckets for which room is made without knowing whether they are there."""
@@ -27,10 +25,6 @@ class Reader:
     def size(self, rows: Int64s, span: TimeRange, step_ms: int) -> tuple[int, int]:
         """How many samples the rows have in a span, and how many buckets these make. Only with the kernel."""
         return kernel.measure(self._at, rows, span.start_ms, span.end_ms, step_ms)
-
-    def fits(self, rows: Int64s, span: TimeRange, most: int) -> bool:
-        """True when the rows have no more samples in a span than that. Without the kernel nobody counts: False."""
-        return kernel.AVAILABLE and self.size(rows, span, max(span.length_ms, 1))[0] <= most
 
     def samples(self, rows: Int64s, span: TimeRange) -> SampleColumns:
         """The samples of rows in a span; the index is a position in ``rows``."""

@@ -5,19 +5,18 @@ import threading
 from collections.abc import Collection, Hashable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 
 from jobmeter.errors import LimitExceededError
-from jobmeter.model.batch import Bools, BucketColumns, References, SampleBatch, SampleColumns, SeriesKeys, Uint64s
+from jobmeter.model.batch import Bools, BucketColumns, SampleBatch, SampleColumns, SeriesKeys, Uint64s
 from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import NamePart, Series
 from jobmeter.model.time import DAY, HOUR, MAX_TIME_MS, MINUTE, SECOND, Clock, TimeRange, floor_to
 from jobmeter.store.base import LogSelector, ReadBudget, Selector, Store, StoreStatistics, Tier
 from jobmeter.store.window.lists import Lists
-from jobmeter.store.window.recall import Recalled
+from jobmeter.store.window.memory import WindowMemory
 from jobmeter.store.window.window import Window
 
 _DEFAULT = Retention()
@@ -51,6 +50,7 @@ class WindowedStore:
         self._late: dict[int, int] = {}
         self._rolled_jobs = 0
         self._rolled: dict[tuple[Hashable, tuple[int, ...], TimeRange], list[TimeRange]] = {}
+        self.memory = WindowMemory(self)
 
     def append(self, batch: SampleBatch, retention: Retention = _DEFAULT) -> None:
         """See ``Store.append``."""
@@ -107,7 +107,7 @@ class WindowedStore:
 
     def find(self, selector: Selector) -> list[Series]:
         """See ``Store.find``. The list is shared: callers leave it as it is."""
-        known = self.found(selector)
+        known = self.cached_series(selector)
         if known is not None:
             return known
         moment = self._lists.moment
@@ -116,7 +116,7 @@ class WindowedStore:
             self._lists.put(_name_of(selector), selector.jobs, series, moment)
         return series
 
-    def found(self, selector: Selector) -> list[Series] | None:
+    def cached_series(self, selector: Selector) -> list[Series] | None:
         """What ``find`` gives, where it was found before; else None."""
         return self._lists.get(_name_of(selector))
 
@@ -142,27 +142,10 @@ class WindowedStore:
             if len(columns):
                 yield SampleColumns(columns.index + np.uint32(first), columns.time, columns.value)
 
-    def recent(
-        self,
-        keys: SeriesKeys,
-        span: TimeRange,
-        step_ms: int,
-        counters: Bools,
-        references: References,
-    ) -> BucketColumns | None:
-        """See ``Store.recent``."""
-        return self.window.buckets(keys, span, step_ms, counters, references)
-
-    def written(self, keys: SeriesKeys) -> int | None:
-        """See ``Store.written``."""
-        return self.window.written(keys)
-
     def previous(self, keys: SeriesKeys, before_ms: int, budget: ReadBudget) -> SampleColumns:
         """See ``Store.previous``."""
-        found = self.window.previous(keys, before_ms)
-        if found is None:
-            return self._engine.previous(keys, before_ms, budget)
-        return SampleColumns(np.arange(len(keys), dtype=np.uint32), *found)
+        found = self.memory.previous(keys, before_ms)
+        return self._engine.previous(keys, before_ms, budget) if found is None else found
 
     def read_buckets(self, keys: SeriesKeys, span: TimeRange, tier: Tier, budget: ReadBudget) -> BucketColumns:
         """See ``Store.read_buckets``."""
@@ -181,13 +164,9 @@ class WindowedStore:
             self._rolled_jobs += len(jobs)
         return known
 
-    def known_rolled(self, jobs: Sequence[int], span: TimeRange) -> list[TimeRange] | None:
+    def cached_rolled(self, jobs: Sequence[int], span: TimeRange) -> list[TimeRange] | None:
         """What ``rolled`` gives, where it was asked before; else None."""
         return self._rolled.get((self.revision(jobs), tuple(jobs), span))
-
-    def in_memory(self) -> Store:
-        """The store as far as it answers without its engine; what it cannot say raises NotAtOnceError."""
-        return cast("Store", Recalled(self))
 
     def revision(self, jobs: Sequence[int]) -> Hashable:
         """See ``Store.revision``: it differs after every roll-up, and after samples of hours that may be rolled up."""
