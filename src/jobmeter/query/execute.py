@@ -15,15 +15,14 @@ from jobmeter.model.question import Asks
 from jobmeter.model.series import job_key
 from jobmeter.model.time import MAX_TIME_MS, SECOND, Clock, TimeRange
 from jobmeter.query import gather, series
-from jobmeter.query.closed import ClosedBuckets
+from jobmeter.query.cache import Cache
 from jobmeter.query.defaults import CORE_METRICS, default_step, job_end, life
 from jobmeter.query.frame import Frame, read
 from jobmeter.query.group import CapacityQuestion, GroupNodesQuestion, GroupQuestion, RequestsQuestion
 from jobmeter.query.groups import Groups
 from jobmeter.query.latest import WINDOW_MS, LatestValue, newest, values
-from jobmeter.query.layout import Layouts
 from jobmeter.query.logs import pages, selector_of
-from jobmeter.query.measure import Kept, Measurements
+from jobmeter.query.measure import Measurements
 from jobmeter.query.plan import check_by, metrics_of, sources
 from jobmeter.query.readings import Readings, ReadingsQuestion, readings
 from jobmeter.query.reported import ReportedQuestion, reported
@@ -35,7 +34,6 @@ from jobmeter.query.request import (
     JobRef,
     LogQuestion,
     MetricQuery,
-    MetricResult,
     NodeRef,
 )
 from jobmeter.query.series import BucketsQuestion, LastQuestion, NamesQuestion, SamplesQuestion, SeriesQuestion
@@ -62,18 +60,17 @@ class Executor:
         registry: Registry,
         clock: Clock,
         limits: Limits,
-        source: Source | None = None,
-        kept: Kept | None = None,
+        cache: Cache | None = None,
     ) -> None:
         self._store = store
         self._registry = registry
         self._clock = clock
         self._limits = limits
-        self._kept = kept or Kept(Layouts(), ClosedBuckets())
-        self._source = source or StoreSource(store, self._kept.closed)
+        self.cache = cache or Cache()
+        self._source: Source = StoreSource(store, self.cache)
         self._subjects = Subjects(registry, clock)
         self._groups = Groups(store, registry, clock, limits, self._source)
-        self._measurements = Measurements(store, clock, limits, self._source, self._subjects, self._groups, self._kept)
+        self._measurements = Measurements(store, clock, limits, self._source, self._subjects, self._groups, self.cache)
         self._answers: dict[type[Asks[Any]], Callable[[Any, Scope], Any]] = {
             MetricQuery: self._measurements.lines,
             EncodedQuestion: lambda one, scope: self._measurements.encoded(one.query, scope, one.encode),

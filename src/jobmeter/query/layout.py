@@ -1,7 +1,5 @@
-"""How a question's series are told in lines; kept for the next asking."""
+"""How a question's series are told in lines; cached for the next asking."""
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -11,13 +9,14 @@ import numpy as np
 from jobmeter.model.batch import Int64s, SeriesKeys
 from jobmeter.model.job import JobView
 from jobmeter.model.series import Series
+from jobmeter.query.cache import Cache
 from jobmeter.query.gather import devices_of
 from jobmeter.query.lines import Head, Ranks, assign, sort_key
 from jobmeter.query.request import By
 from jobmeter.query.shape import Member, Shape
 
-MOST_ENTRIES = 2_000_000
-"""How many entries are kept in all layouts together, some hundred bytes each."""
+_ENTRY_BYTES = 500
+"""Memory that an entry of a layout takes, about."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,55 +74,45 @@ def _is_apart(shape: Shape, metric: str, line: Int64s) -> bool:
     return bool(np.all(np.diff(line[shape.member[first:end]]) > 0))
 
 
-@dataclass(slots=True)
-class _Known:
+@dataclass(slots=True, eq=False)
+class _Entry:
+    """A layout, and what the registry said of the job's ranks and devices when it was made."""
+
     view: JobView
-    own: Sequence[Series]
     ranks: Ranks
     devices: AbstractSet[Member]
     layout: Layout
 
 
 class Layouts:
-    """The layouts of jobs by what was asked. Safe to use from any thread.
+    """The layouts of jobs by what was asked, in the cache. Safe to use from any thread.
 
-    One that lasts holds while the registry tells of the same devices and ranks, whatever it says of times, and the
-    store gives the very same list of the job's series: a store that cannot know what others write makes a new list, and
-    so a new layout, each time.
+    One that lasts holds for the same list of the job's series and while the registry tells of the same devices and
+    ranks, whatever it says of times.
     """
 
-    def __init__(self, most: int = MOST_ENTRIES) -> None:
-        self._most = most
-        self._lock = threading.Lock()
-        self._known: OrderedDict[Hashable, _Known] = OrderedDict()
-        self._entries = 0
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
 
     def get(self, key: Hashable, view: JobView, own: Sequence[Series], make: Callable[[Ranks], Layout]) -> Layout:
-        """The layout of that job's series for what ``key`` stands for, made by ``make`` where it is not known."""
+        """The layout of that job's series for what ``key`` stands for, made by ``make`` where it is not cached."""
         found = self.cached(key, view, own)
         if found is not None:
             return found
         ranks = Ranks.of(view)
         layout = make(ranks)
         if layout.lasting:
-            self._put(key, _Known(view, own, ranks, devices_of(view), layout))
+            entry = _Entry(view, ranks, devices_of(view), layout)
+            self._cache.put((Layouts, key), own, entry, _ENTRY_BYTES * len(layout.shape.entries))
         return layout
 
     def cached(self, key: Hashable, view: JobView, own: Sequence[Series]) -> Layout | None:
         """As ``get``; None where it has to be made."""
-        known = self._known.get(key)
-        if known is None or known.own is not own:
+        found: _Entry | None = self._cache.get((Layouts, key), own)
+        if found is None:
             return None
-        if known.view is not view:
-            if (known.ranks, known.devices) != (Ranks.of(view), devices_of(view)):
+        if found.view is not view:
+            if (found.ranks, found.devices) != (Ranks.of(view), devices_of(view)):
                 return None
-            known.view = view  # the next comparison is one of identity
-        return known.layout
-
-    def _put(self, key: Hashable, known: _Known) -> None:
-        with self._lock:
-            before = self._known.pop(key, None)
-            self._entries += len(known.layout.shape.entries) - (len(before.layout.shape.entries) if before else 0)
-            self._known[key] = known
-            while self._entries > self._most and len(self._known) > 1:
-                self._entries -= len(self._known.popitem(last=False)[1].layout.shape.entries)
+            found.view = view  # the next comparison is one of identity
+        return found.layout

@@ -1,11 +1,11 @@
 """Measures: reads the samples that a question is about and reduces them to lines.
 
-What was found out about a question's series, and what was made of hours that are over, is kept for the next asking
-(docs/decisions/0008-what-is-kept-between-questions.md).
+What was found out about a question's series, and what was made of hours that are over, is cached for the next asking
+(``jobmeter.query.cache``).
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,8 +16,8 @@ from jobmeter.model.catalog import Metric
 from jobmeter.model.job import JobView, Node
 from jobmeter.model.time import HOUR, Clock, TimeRange
 from jobmeter.query import gather, memory
-from jobmeter.query.answers import Answers, Witness
-from jobmeter.query.closed import ClosedBuckets
+from jobmeter.query.answers import Answers, Validator
+from jobmeter.query.cache import Cache
 from jobmeter.query.closed_lines import ClosedLines, Part, Tables, ends, is_own, middle, woven
 from jobmeter.query.frame import Frame, read
 from jobmeter.query.groups import Groups
@@ -34,16 +34,6 @@ from jobmeter.store.base import Store
 
 _SPARSE = 1.5
 """How many more points there may be room for: a job seldom fills a range."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Kept:
-    """What executors keep between questions (docs/decisions/0008-what-is-kept-between-questions.md)."""
-
-    layouts: Layouts
-    closed: ClosedBuckets
-    lines: ClosedLines = field(default_factory=ClosedLines)
-    answers: Answers = field(default_factory=Answers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +56,7 @@ class Measurements:
         source: Source,
         subjects: Subjects,
         groups: Groups,
-        kept: Kept,
+        cache: Cache,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -74,7 +64,7 @@ class Measurements:
         self._source = source
         self._subjects = subjects
         self._groups = groups
-        self._kept = kept
+        self._layouts, self._closed_lines, self._answers = Layouts(cache), ClosedLines(cache), Answers(cache)
 
     def lines(self, query: MetricQuery, scope: Scope) -> MetricResult:
         """The answer to a question.
@@ -101,13 +91,13 @@ class Measurements:
         meter = Meter(self._clock, self._limits)
         metrics = check(query, self._limits)
         asked = self._ask(query, scope, sources(metrics))
-        witness = self._witness(query, asked)
-        answer = self._cached_answer(query, witness, meter)
+        validator = self._validator(query, asked)
+        answer = self._cached_answer(query, validator, meter)
         if answer is None:
             result = self._result(query, metrics, asked, self._tables(query, metrics, asked, meter), meter)
             answer = encode(result)
-            if witness is not None:
-                self._kept.answers.put(query, witness, answer, result.samples)
+            if validator is not None:
+                self._answers.put(query, validator, answer, result.samples)
         return answer
 
     def encoded_from_memory(
@@ -119,7 +109,7 @@ class Measurements:
         if asked is None:
             return None
         if query.range.length_ms > RAW_IS_QUICK:
-            return self._cached_answer(query, self._witness(query, asked), Meter(self._clock, self._limits))
+            return self._cached_answer(query, self._validator(query, asked), Meter(self._clock, self._limits))
         result = self._result_from_memory(query, metrics, asked)
         return None if result is None else encode(result)
 
@@ -147,7 +137,7 @@ class Measurements:
             )
             return lay_out(Shape(narrowing.keep(entries)), by, ranks, lasting=lasting)
 
-        layout = self._kept.layouts.get((job.project, job.id, names, by, narrowing), view, own, make)
+        layout = self._layouts.get((job.project, job.id, names, by, narrowing), view, own, make)
         return Asked(job.project, layout, job.limits)
 
     def of_nodes(
@@ -206,15 +196,15 @@ class Measurements:
         tiers = tuple(sorted(meter.tiers))
         return MetricResult(query=query, lines=lines, samples=meter.rows, tiers=tiers, project=asked.project)
 
-    def _cached_answer(self, query: MetricQuery, witness: Witness | None, meter: Meter) -> bytes | None:
-        known = None if witness is None else self._kept.answers.get(query, witness)
+    def _cached_answer(self, query: MetricQuery, validator: Validator | None, meter: Meter) -> bytes | None:
+        known = None if validator is None else self._answers.get(query, validator)
         if known is None:
             return None
         answer, rows = known
         meter.count(rows, None)
         return answer
 
-    def _witness(self, query: MetricQuery, asked: Asked) -> Witness | None:
+    def _validator(self, query: MetricQuery, asked: Asked) -> Validator | None:
         """What tells whether an answer still holds; None where that cannot be told. Taken before the answer is made.
 
         A short range is answered from the window: that takes no longer than looking for an earlier answer.
@@ -226,10 +216,10 @@ class Measurements:
         if written is None:
             return None
         revision = self._store.revision(asked.layout.shape.jobs)
-        return Witness(asked.layout, asked.limits, written, self._clock.now_ms() // HOUR, revision)
+        return Validator(asked.layout, asked.limits, written, self._clock.now_ms() // HOUR, revision)
 
     def _tables(self, query: MetricQuery, metrics: Sequence[Metric], asked: Asked, meter: Meter) -> Tables:
-        """The values of each metric by line; those of hours that are over are kept."""
+        """The values of each metric by line; those of hours that are over are cached."""
 
         def of(span: TimeRange) -> Tables:
             columns = read(asked.layout.shape, self._source, span, query.step_ms, meter)
@@ -244,7 +234,7 @@ class Measurements:
         if inside is None:
             return of(span)
         name = query.metrics, query.step_ms, query.statistic, query.aggregate
-        part = self._kept.lines.get(
+        part = self._closed_lines.get(
             layout, name, inside, revision, lambda: Part(inside, of(inside), frozenset(meter.tiers))
         )
         if not part.fresh:
@@ -288,7 +278,7 @@ class Measurements:
             return None
         narrowing = gather.Narrowing(query.replicas, query.devices, query.labels)
         key = (view.job.project, view.job.id, names, query.by, narrowing)
-        layout = self._kept.layouts.cached(key, view, own)
+        layout = self._layouts.cached(key, view, own)
         return None if layout is None else Asked(view.job.project, layout, view.job.limits)
 
 

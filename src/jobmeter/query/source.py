@@ -9,6 +9,7 @@ import numpy as np
 from jobmeter.errors import LimitExceededError, QueryTimeoutError
 from jobmeter.model.batch import NEVER, Bools, BucketColumns, References, SampleColumns, SeriesKeys
 from jobmeter.model.time import HOUR, Clock, TimeRange
+from jobmeter.query.cache import Cache
 from jobmeter.query.closed import ClosedBuckets, Trusted, stretch
 from jobmeter.query.plan import Segment, hours_around, segments
 from jobmeter.query.reduce import bucket, coarsen, growth, merge
@@ -104,12 +105,12 @@ class Source(Protocol):
 class StoreSource:
     """The store alone: roll-ups where they answer exactly, raw samples elsewhere.
 
-    What roll-ups said is kept while the store can tell that it is still so.
+    What roll-ups said is cached while the store can tell that it is still so.
     """
 
-    def __init__(self, store: Store, closed: ClosedBuckets | None = None) -> None:
+    def __init__(self, store: Store, cache: Cache) -> None:
         self._store = store
-        self._closed = closed or ClosedBuckets()
+        self._closed = ClosedBuckets(cache)
 
     def pieces(
         self,

@@ -23,12 +23,10 @@ from jobmeter.model.catalog import CATALOG
 from jobmeter.model.job import Allocation, Replica
 from jobmeter.model.series import Series
 from jobmeter.model.time import HOUR, MINUTE, SECOND, TimeRange, floor_to
-from jobmeter.query.closed import ClosedBuckets
+from jobmeter.query.cache import Cache
 from jobmeter.query.execute import Executor
-from jobmeter.query.layout import Layouts
-from jobmeter.query.measure import Kept
+from jobmeter.query.layout import _Entry
 from jobmeter.query.request import By, EncodedQuestion, JobRef, MetricQuery, MetricResult
-from jobmeter.query.source import StoreSource
 from jobmeter.settings import Limits
 from jobmeter.store.memory import MemoryStore
 from jobmeter.store.window.store import WindowedStore
@@ -81,8 +79,7 @@ class Interleaved(RuleBasedStateMachine):
         length, window, bound = self.sizes
         self.store = WindowedStore(self.engine, self.clock, length_ms=length, bound=window)
         self.store.fill(filled)
-        kept = Kept(Layouts(), ClosedBuckets(bound))
-        self.executor = Executor(self.store, self.registry, self.clock, Limits(), kept=kept)
+        self.executor = Executor(self.store, self.registry, self.clock, Limits(), Cache(bound))
 
     @rule(
         metric=st.sampled_from(METRICS),
@@ -197,9 +194,9 @@ def test_any_order_of_writes_roll_ups_and_questions():
 def test_a_device_that_goes_on_does_not_change_what_is_known_of_a_jobs_series_and_a_new_one_does():
     engine, registry, clock = MemoryStore(), FakeRegistry(), SetClock()
     registry.add_job(running_job())
-    layouts = Layouts()
     store = WindowedStore(engine, clock, length_ms=8 * HOUR, bound=2**26)
-    executor = Executor(store, registry, clock, Limits(), kept=Kept(layouts, ClosedBuckets()))
+    cache = Cache()
+    executor = Executor(store, registry, clock, Limits(), cache)
     own = _series("gpu.utilization", 1, 0)
     other = Series("gpu.utilization", node=own.node, device="gpu1")
     store.append(batch_of({(one, START + at * MINUTE): 0.5 for one in (own, other) for at in range(60)}), FOREVER)
@@ -216,7 +213,9 @@ def test_a_device_that_goes_on_does_not_change_what_is_known_of_a_jobs_series_an
             ],
         )
         lines = executor.run(query, ALL).lines
-        return [one.device for one in lines], [known.layout for known in layouts._known.values()]
+        return [one.device for one in lines], [
+            entry.value.layout for entry in cache._entries.values() if isinstance(entry.value, _Entry)
+        ]
 
     assert ask(("gpu0", 1)) == ask(("gpu0", 50))
     # Seen once, and so for no time: then for some.
@@ -261,7 +260,7 @@ def test_what_is_kept_is_not_read_again():
 
 @pytest.mark.parametrize("bound", [0, 10**9])
 def test_memory_is_bounded(bound):
-    closed = ClosedBuckets(bound)
+    cache = Cache(bound)
     engine = MemoryStore()
     store = WindowedStore(engine, SetClock(), length_ms=HOUR, bound=2**26)
     registry = FakeRegistry()
@@ -270,7 +269,7 @@ def test_memory_is_bounded(bound):
         batch_of({(_series("network.receive", 0, 0), START + at * MINUTE): float(at) for at in range(360)}), FOREVER
     )
     store.roll_up(START + 6 * HOUR)
-    executor = Executor(store, registry, SetClock(), Limits(), StoreSource(store, closed))
+    executor = Executor(store, registry, SetClock(), Limits(), cache)
     query = MetricQuery(
         subject=JobRef("j1"),
         metrics=("network.receive",),
@@ -279,8 +278,8 @@ def test_memory_is_bounded(bound):
         by=By.REPLICA,
     )
     assert executor.run(query, ALL).lines
-    assert closed.bytes <= bound
-    assert bool(closed.bytes) == bool(bound)
+    assert cache.statistics.bytes <= bound
+    assert bool(cache.statistics.bytes) == bool(bound)
 
 
 def test_an_encoded_answer_outlives_samples_whose_time_is_over_by_an_hour_at_most():
