@@ -9,9 +9,9 @@ an answer holds to the end of the hour in which it was made, and outlives them b
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from jobmeter.query.cache import Cache
 from jobmeter.query.layout import Layout
 from jobmeter.query.request import MetricQuery
+from jobmeter.store.cache import Cache
 
 _LARGEST = 2 * 2**20
 _QUESTION, _NAME = 2_000, 150

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from jobmeter.model.batch import BucketColumns, SampleColumns, SeriesKeys
 from jobmeter.model.time import DAY, HOUR, MINUTE, TimeRange, floor_to, whole_steps
-from jobmeter.query.cache import Cache
 from jobmeter.query.reduce import FIELDS, coarsen, merge, take
 from jobmeter.store.base import Tier
+from jobmeter.store.cache import Cache
 
 _STRETCH = 4
 """A part that was asked for stays within a cached one while that is no longer than this many times itself."""

@@ -11,11 +11,11 @@ import numpy as np
 
 from jobmeter.model.catalog import Metric
 from jobmeter.model.time import HOUR, TimeRange, whole_steps
-from jobmeter.query.cache import Cache
 from jobmeter.query.layout import Layout
 from jobmeter.query.reduce import weave
 from jobmeter.query.table import Table
 from jobmeter.store.base import Tier
+from jobmeter.store.cache import Cache
 
 _STRETCH = 4
 """A part that was asked for is cut out of a cached one while that is no longer than this many times itself."""

@@ -15,7 +15,6 @@ from jobmeter.model.question import Asks
 from jobmeter.model.series import job_key
 from jobmeter.model.time import MAX_TIME_MS, SECOND, Clock, TimeRange
 from jobmeter.query import gather, series
-from jobmeter.query.cache import Cache
 from jobmeter.query.defaults import CORE_METRICS, default_step, job_end, life
 from jobmeter.query.frame import Frame, read
 from jobmeter.query.group import CapacityQuestion, GroupNodesQuestion, GroupQuestion, RequestsQuestion
@@ -43,6 +42,7 @@ from jobmeter.query.summary import POINTS, JobSummary, summarize
 from jobmeter.registry.base import Registry
 from jobmeter.settings import Limits
 from jobmeter.store.base import LogSelector, ReadBudget, Store
+from jobmeter.store.cache import Cache
 
 R = TypeVar("R")
 

@@ -9,11 +9,11 @@ import numpy as np
 from jobmeter.model.batch import Int64s, SeriesKeys
 from jobmeter.model.job import JobView
 from jobmeter.model.series import Series
-from jobmeter.query.cache import Cache
 from jobmeter.query.gather import devices_of
 from jobmeter.query.lines import Head, Ranks, assign, sort_key
 from jobmeter.query.request import By
 from jobmeter.query.shape import Member, Shape
+from jobmeter.store.cache import Cache
 
 _ENTRY_BYTES = 500
 """Memory that an entry of a layout takes, about."""

@@ -1,7 +1,7 @@
 """Measures: reads the samples that a question is about and reduces them to lines.
 
 What was found out about a question's series, and what was made of hours that are over, is cached for the next asking
-(``jobmeter.query.cache``).
+(``jobmeter.store.cache``).
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,6 @@ from jobmeter.model.job import JobView, Node
 from jobmeter.model.time import HOUR, Clock, TimeRange
 from jobmeter.query import gather, memory
 from jobmeter.query.answers import Answers, Validator
-from jobmeter.query.cache import Cache
 from jobmeter.query.closed_lines import ClosedLines, Part, Tables, ends, is_own, middle, woven
 from jobmeter.query.frame import Frame, read
 from jobmeter.query.groups import Groups
@@ -31,6 +30,7 @@ from jobmeter.query.subjects import Subjects, projects_of
 from jobmeter.query.table import Table, lines_of
 from jobmeter.settings import Limits
 from jobmeter.store.base import Store
+from jobmeter.store.cache import Cache
 
 _SPARSE = 1.5
 """How many more points there may be room for: a job seldom fills a range."""

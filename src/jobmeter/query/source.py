@@ -9,13 +9,13 @@ import numpy as np
 from jobmeter.errors import LimitExceededError, QueryTimeoutError
 from jobmeter.model.batch import NEVER, Bools, BucketColumns, References, SampleColumns, SeriesKeys
 from jobmeter.model.time import HOUR, Clock, TimeRange
-from jobmeter.query.cache import Cache
 from jobmeter.query.closed import ClosedBuckets, Trusted, stretch
 from jobmeter.query.plan import Segment, hours_around, segments
 from jobmeter.query.reduce import bucket, coarsen, growth, merge
 from jobmeter.query.spent import ACCOUNT, Spent
 from jobmeter.settings import Limits
 from jobmeter.store.base import ReadBudget, Store, Tier
+from jobmeter.store.cache import Cache
 
 _NAMES = {None: "raw", Tier.MINUTE: "minute", Tier.HOUR: "hour"}
 _BUCKETS_A_POINT = 4

@@ -243,10 +243,10 @@ class Store(Protocol):
         ...
 
     def revision(self, jobs: Sequence[int]) -> Hashable | None:
-        """Something that differs once the roll-ups of these jobs, or what ``rolled`` says of them, may differ.
+        """Something that differs once the series or the roll-ups of these jobs, or what ``rolled`` says, may differ.
 
         None where the store cannot tell, because others write to the same engine. What was read after the revision
-        was taken may be kept until it changes.
+        was taken holds until it changes.
         """
         ...
 

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 from jobmeter.model.time import TimeRange
 from jobmeter.query.answers import Answers, Validator, size_of
-from jobmeter.query.cache import Cache
 from jobmeter.query.layout import lay_out
 from jobmeter.query.lines import Ranks
 from jobmeter.query.request import By, JobRef, MetricQuery
 from jobmeter.query.shape import Shape
+from jobmeter.store.cache import Cache
 
 LAYOUT = lay_out(Shape([]), By.JOB, Ranks.of(None), lasting=True)
 VALIDATOR = Validator(LAYOUT, {}, 7, 1)

@@ -23,11 +23,11 @@ from jobmeter.model.catalog import CATALOG
 from jobmeter.model.job import Allocation, Replica
 from jobmeter.model.series import Series
 from jobmeter.model.time import HOUR, MINUTE, SECOND, TimeRange, floor_to
-from jobmeter.query.cache import Cache
 from jobmeter.query.execute import Executor
 from jobmeter.query.layout import _Entry
 from jobmeter.query.request import By, EncodedQuestion, JobRef, MetricQuery, MetricResult
 from jobmeter.settings import Limits
+from jobmeter.store.cache import Cache
 from jobmeter.store.memory import MemoryStore
 from jobmeter.store.window.store import WindowedStore
 from jobmeter.testing.samples import FOREVER, batch_of

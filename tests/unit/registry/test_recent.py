@@ -3,7 +3,6 @@
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from tests.registries import seen
 
 from jobmeter.model.job import JobState, JobView

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobmeter.query.cache import Cache
+from jobmeter.store.cache import Cache
 
 
 def test_the_least_recently_used_goes_first():

@@ -1,8 +1,8 @@
 """The one cache of questions: what was worked out for one of them and holds for the next.
 
 An entry is known by its name and holds while its validator is the same: what it was made from, as the store and the
-registry name it. Four kinds of things lie in it: the layout of a job's series (``jobmeter.query.layout``), roll-up rows
-(``closed``), values of hours that are over (``closed_lines``) and encoded answers (``measure``).
+registry name it. In it lie lists of series and which hours are rolled up (``jobmeter.store.window``), and of
+``jobmeter.query`` the layouts of jobs, roll-up rows, values of hours that are over, and encoded answers.
 """
 
 import threading
