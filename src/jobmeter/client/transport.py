@@ -8,6 +8,7 @@ import urllib3
 
 from jobmeter.errors import (
     ConflictError,
+    DamagedDataError,
     ForbiddenError,
     InvalidRequestError,
     JobmeterError,
@@ -118,6 +119,7 @@ _PLAIN: Mapping[str, type[JobmeterError]] = {
     "not_found": NotFoundError,
     "conflict": ConflictError,
     "timeout": QueryTimeoutError,
+    "damaged": DamagedDataError,
 }
 
 

@@ -50,6 +50,8 @@ _OLD = _KEYS
 """The form of a section before there were forms."""
 HEAD_BYTES = _HEAD.size + _CHECK.size
 _ANY_MAGIC = re.compile(b"JMJ[12]")
+_GROWN = bytes(8)
+"""How a file ends that had grown when the power failed, before what was written into it came to the disk."""
 AGAIN_BYTES = 2 * 2**20
 """A list is written again when so much lies between: a damaged record takes no more than that with it."""
 
@@ -59,8 +61,9 @@ class Found:
     """What a segment holds.
 
     ``groups``: the rows of its whole records, in order. ``damaged`` bytes lie before a whole record and are none:
-    something else than this program wrote there, or the disk lost it; or they name a list that was lost so. ``torn``
-    bytes lie behind the last whole record: a write that was cut off and that nobody was told of.
+    something else than this program wrote there, or the disk lost it; or they name a list that was lost so; or they
+    have a record's full length and not its content. ``torn`` bytes lie behind all of these: a write that was cut off
+    and that nobody was told of, or, which looks the same, an end that the disk lost.
     """
 
     groups: list[Rows]
@@ -102,7 +105,7 @@ def scan(segment: bytes) -> Found:
     """What is left of a segment, whatever happened to it."""
     groups: list[Rows] = []
     lists: dict[int, SeriesKeys] = {}
-    damaged, good, at = 0, 0, 0
+    damaged, good, at, behind = 0, 0, 0, 0
     while (head := _ANY_MAGIC.search(segment, at)) is not None:
         at = head.start()
         size = _length(segment, at)
@@ -122,7 +125,10 @@ def scan(segment: bytes) -> Found:
                     else:
                         groups.append(rows)
                 good = at
-    return Found(groups, damaged, len(segment) - good)
+            elif not record.endswith(_GROWN):
+                behind = at
+    unreadable = max(behind - good, 0)
+    return Found(groups, damaged + unreadable, len(segment) - good - unreadable)
 
 
 def _section(rows: Rows, number: int, held: bool) -> Iterator[Piece]:
