@@ -50,8 +50,6 @@ _OLD = _KEYS
 """The form of a section before there were forms."""
 HEAD_BYTES = _HEAD.size + _CHECK.size
 _ANY_MAGIC = re.compile(b"JMJ[12]")
-_GROWN = bytes(8)
-"""How a file ends that had grown when the power failed, before what was written into it came to the disk."""
 AGAIN_BYTES = 2 * 2**20
 """A list is written again when so much lies between: a damaged record takes no more than that with it."""
 
@@ -125,7 +123,7 @@ def scan(segment: bytes) -> Found:
                     else:
                         groups.append(rows)
                 good = at
-            elif not record.endswith(_GROWN):
+            elif not _grown(record, segment[at:]):
                 behind = at
     unreadable = max(behind - good, 0)
     return Found(groups, damaged + unreadable, len(segment) - good - unreadable)
@@ -150,6 +148,11 @@ def _section(rows: Rows, number: int, held: bool) -> Iterator[Piece]:
 
 def _memory(array: NDArray[Any], kind: str) -> memoryview:
     return np.ascontiguousarray(array, kind).data.cast("B")
+
+
+def _grown(record: bytes, rest: bytes) -> bool:
+    """Whether a file may have grown, and the power failed before all that was written into it came to the disk."""
+    return record.endswith(bytes(8)) or (bool(rest) and not rest.strip(b"\0"))
 
 
 def _length(segment: bytes, at: int) -> int | None:
