@@ -39,8 +39,8 @@ class Vault:
     def load(cls, settings: Settings, *, make: bool = True) -> "Vault":
         """The vault of the key file that the settings name; the one in the data folder is made when it is missing.
 
-        Not unless ``make``: what it sealed would not open with another one. Raises ConfigurationError for a file that is
-        missing, malformed or open to others.
+        Not unless ``make``: what it sealed would not open with another one. Raises ConfigurationError for a file that
+        is missing, malformed or open to others.
         """
         if settings.secret_key_file:
             return cls(_read(Path(settings.secret_key_file)))
