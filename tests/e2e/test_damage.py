@@ -53,7 +53,7 @@ def cut(part: Path) -> None:
 DAMAGE: dict[str, Callable[[Path], None]] = {
     "data cut off": cut,
     "data deleted": lambda part: (part / "data.bin").unlink(),
-    "checksums cut off": lambda part: (part / "checksums.txt").write_bytes(b"checksums"),
+    "checksums deleted": lambda part: (part / "checksums.txt").unlink(),
     "index deleted": lambda part: (part / "primary.cidx").unlink(),
 }
 

@@ -66,8 +66,7 @@ class Funnel:
         batch = join(decoded.batches)
         parts, rejected = self._check(batch, principal)
         logs, rejected_lines = self._check_lines(decoded.lines, principal)
-        for part, _ in parts:
-            self._committer.admit(part)
+        self._admit(parts)
         for lines, _ in logs:
             self._log_committer.admit(lines)
         receipt = Receipt(
@@ -91,14 +90,14 @@ class Funnel:
         if len(parts) != 1:
             raise NotAtOnceError
         ((part, retention),) = parts
+        self._observer.admit(part)
         return _receipt(self._committer.begin(part, retention), len(part), rejected)
 
     def samples(self, batch: SampleBatch, principal: Principal) -> Receipt:
         """Take samples whose series name their projects. Raises as ``submit``."""
         check_shape(batch)
         parts, rejected = self._check(numbered(batch), principal)
-        for part, _ in parts:
-            self._committer.admit(part)
+        self._admit(parts)
         receipt = Receipt(accepted=sum(len(part) for part, _ in parts), rejected=rejected)
         return Coming(receipt, [self._committer.submit(*part) for part in parts]).wait()
 
@@ -120,6 +119,12 @@ class Funnel:
         """Refuse what comes from now on and finish what is under way."""
         self._log_committer.close()
         self._committer.close()
+
+    def _admit(self, parts: Sequence[_Part]) -> None:
+        """Raise ThrottledError where the queue is full, UnavailableError where the registry cannot hear of them."""
+        for part, _ in parts:
+            self._committer.admit(part)
+            self._observer.admit(part)
 
     def _check(
         self, batch: SampleBatch, principal: Principal, *, at_once: bool = False
