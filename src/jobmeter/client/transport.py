@@ -131,7 +131,7 @@ def _wait(headers: Mapping[str, str]) -> int | None:
 def _error(status: int, headers: Mapping[str, str], body: bytes) -> JobmeterError:
     try:
         problem = msgspec.json.decode(body, type=_ProblemBody).error
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return UnavailableError(f"the server answered {status} with a body that is not Jobmeter's", _wait(headers))
     if problem.code in {"invalid_request", "limit_exceeded"}:
         kind = LimitExceededError if problem.code == "limit_exceeded" else InvalidRequestError

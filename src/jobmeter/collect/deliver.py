@@ -132,7 +132,7 @@ class Delivery:
     def _count(self, answer: Response) -> None:
         try:
             receipt = msgspec.json.decode(answer.body, type=_Receipt)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             receipt = _Receipt()
         self.acknowledged += receipt.accepted
         self.refused_lines += sum(receipt.rejected_lines.values())

@@ -137,7 +137,7 @@ def decode_record(data: bytes) -> JobRecord:
     """One job record from JSON. Raises InvalidRequestError naming the field that is wrong."""
     try:
         record = msgspec.json.decode(data, type=JobRecord)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _named(error) from error
     return check_record(record)
 
@@ -146,7 +146,7 @@ def decode_records(data: bytes) -> Records:
     """A ``Records`` object from JSON. Raises InvalidRequestError naming the field that is wrong."""
     try:
         records = msgspec.json.decode(data, type=Records)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _named(error) from error
     for job in records.jobs:
         check_record(job)
@@ -289,7 +289,7 @@ def _check_names(names: Sequence[str], field: str) -> None:
         check_name(name, field)
 
 
-def _named(error: msgspec.DecodeError | RecursionError) -> InvalidRequestError:
+def _named(error: msgspec.DecodeError | UnicodeDecodeError | RecursionError) -> InvalidRequestError:
     # msgspec ends a validation message with "- at `$.jobs[...].start`": the path is the field.
     message = str(error)
     field = message.rpartition("at `$")[2].rstrip("`").lstrip(".") if "at `$" in message else ""

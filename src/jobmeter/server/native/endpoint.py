@@ -81,7 +81,7 @@ class Ask:
         """The JSON body as that type. Raises InvalidRequestError naming the field that is wrong."""
         try:
             return msgspec.json.decode(self.raw_body(), type=shape)
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             message = str(error)
             where = message.rpartition("at `$")[2].rstrip("`").lstrip(".") if "at `$" in message else "body"
             raise InvalidRequestError(f"the body is not valid: {message}", where) from error
