@@ -58,7 +58,8 @@ def _check_secret(settings: Settings, anew: Anew) -> None:
     if not anew.secret:
         raise ConfigurationError(
             f"{path} is missing, which sealed the secrets of the keys in the registry. Bring it back, from a backup of "
-            "this server for instance; to make a new one, with which signatures of the keys that there are, and share "
-            "links, hold no more (tokens do): jobmeter serve --new-secret-key"
+            "this server for instance, or name that of the other servers of the registry "
+            "(JOBMETER_SECRET_KEY_FILE). To make a new one, with which signatures of the keys that there are, and "
+            "share links, hold no more (tokens do): jobmeter serve --new-secret-key"
         )
     _log.warning("a new %s is made, as --new-secret-key says: signatures of older keys hold no more", path)

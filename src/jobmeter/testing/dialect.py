@@ -50,6 +50,7 @@ from jobmeter.dialects.base import (
 )
 from jobmeter.errors import (
     ConflictError,
+    DamagedDataError,
     ForbiddenError,
     InvalidRequestError,
     JobmeterError,
@@ -103,6 +104,7 @@ ERRORS: Sequence[JobmeterError] = (
     ThrottledError("later", 1500),
     UnavailableError("full"),
     QueryTimeoutError("too slow"),
+    DamagedDataError("secret detail of a part"),
     JobmeterError("a bug: secret detail"),
 )
 """One of every kind of failure that a dialect must have a form for."""

@@ -143,5 +143,10 @@ def _refusal(error: Exception, target: Target) -> Exception:
         return ConfigurationError(
             f"{target.name} is in use by another process: stop it, or give this one a data folder of its own"
         )
+    if "Error initializing EmbeddedServer" in text:
+        return ConfigurationError(
+            f"{target.name} cannot be opened: the engine says why above. Where it speaks of suspiciously many broken "
+            "parts, a disk lost more than it goes on without: restore a backup into another data folder"
+        )
     logger.warning("%s cannot be opened", target.name)
     return translate(error, "be opened")
