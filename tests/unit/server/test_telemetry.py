@@ -1,5 +1,6 @@
-"""What ``/metrics`` shows of the store."""
+"""What ``/metrics`` and the status show."""
 
+from jobmeter.kernel.library import KERNEL
 from jobmeter.model.time import SystemClock
 from jobmeter.server.telemetry import Telemetry
 from jobmeter.store.base import StoreStatistics
@@ -34,3 +35,11 @@ def test_a_store_without_a_journal_shows_none():
     text = shown(StoreStatistics(rows={"samples": 5}, bytes={"samples": 10}))
     assert 'jobmeter_store_rows{table="samples"} 5.0' in text
     assert "journal" not in text
+
+
+def test_whether_the_kernel_is_used_is_told(server):
+    loaded = KERNEL.library is not None
+    shown = server.raw("GET", "/metrics", headers={"Authorization": f"Bearer {server.admin.token}"}).body.decode()
+    assert f"jobmeter_kernel_loaded {float(loaded)}" in shown
+    status = server.call("GET", "/status").json()
+    assert (status["kernel"] == "loaded") is loaded
