@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 import numpy as np
 
@@ -181,18 +182,20 @@ class Observer:
     def _tell_or_wait(self, known: _Known, urgent: Seen, along: Seen) -> None:
         """Tell of both; where the registry cannot be reached they wait. Raises where it was never told of one."""
         if self._resting:
-            self._postpone(known, urgent, UnavailableError(_UNREACHABLE))
             self._postpone(known, along)
+            self._postpone(known, urgent, UnavailableError(_UNREACHABLE))
             return
         before = self._unreachable
         try:
             self._tell(known, urgent, along)
-            if self._behind:
-                self._behind = self.flush()
         except UnavailableError as error:
             self._postpone(known, urgent, error)
             if not before:
                 _LOG.warning("what samples tell waits for the registry: %s", error.message)
+            return
+        if self._behind:
+            with suppress(UnavailableError):  # it waits on
+                self._behind = self.flush()
 
     def _postpone(self, known: _Known, seen: Seen, error: UnavailableError | None = None) -> None:
         """Let it wait. Raises the error, if one is given, where the registry was never told of one of these."""

@@ -171,7 +171,7 @@ class DialectTests:
 
     @pytest.mark.parametrize("error", ERRORS, ids=lambda error: f"{type(error).__name__}-{vars(error)}"[:60])
     def test_every_error_has_a_form(self, error: JobmeterError) -> None:
-        """An error is never an empty body, always the right class of status; a bug or damage tells nothing of itself."""
+        """An error is never an empty body, always the right class of status; a bug or damage tells nothing."""
         call = Call("GET", "/", "", (("host", "127.0.0.1:8400"),))
         answer = self.dialect().render_error(call, Context(0, REQUEST_ID), error)
         assert answer.body
