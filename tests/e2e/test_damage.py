@@ -50,10 +50,10 @@ def cut(part: Path) -> None:
     (part / "data.bin").write_bytes((part / "data.bin").read_bytes()[:100])
 
 
-DAMAGE: dict[str, Callable[[Path], None]] = {
+DAMAGE: dict[str, Callable[[Path], object]] = {
     "data cut off": cut,
     "data deleted": lambda part: (part / "data.bin").unlink(),
-    "checksums deleted": lambda part: (part / "checksums.txt").unlink(),
+    "checksums cut off": lambda part: (part / "checksums.txt").write_bytes(b"checksums"),
     "index deleted": lambda part: (part / "primary.cidx").unlink(),
 }
 
