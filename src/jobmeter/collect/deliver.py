@@ -224,7 +224,7 @@ class Delivery:
 def _receipt(answer: Response) -> _Receipt:
     try:
         return msgspec.json.decode(answer.body, type=_Receipt)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return _Receipt()
 
 

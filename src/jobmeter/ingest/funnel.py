@@ -67,8 +67,7 @@ class Funnel:
         checked = self._check(batch, principal)
         parts = checked.parts
         logs, rejected_lines = self._check_lines(decoded.lines, principal)
-        for part, _ in parts:
-            self._committer.admit(part)
+        self._admit(parts)
         for lines, _ in logs:
             self._log_committer.admit(lines)
         receipt = Receipt(
@@ -93,6 +92,7 @@ class Funnel:
         if len(checked.parts) != 1:
             raise NotAtOnceError
         ((part, retention),) = checked.parts
+        self._observer.admit(part)
         receipt = Receipt(accepted=len(part), rejected=checked.rejected, unknown=checked.unknown)
         return _durable(self._committer.begin(part, retention), receipt)
 
@@ -100,8 +100,7 @@ class Funnel:
         """Take samples whose series name their projects. Raises as ``submit``."""
         check_shape(batch)
         checked = self._check(numbered(batch), principal)
-        for part, _ in checked.parts:
-            self._committer.admit(part)
+        self._admit(checked.parts)
         accepted = sum(len(part) for part, _ in checked.parts)
         receipt = Receipt(accepted=accepted, rejected=checked.rejected, unknown=checked.unknown)
         return Coming(receipt, [self._committer.submit(*part) for part in checked.parts]).wait()
@@ -124,6 +123,12 @@ class Funnel:
         """Refuse what comes from now on and finish what is under way."""
         self._log_committer.close()
         self._committer.close()
+
+    def _admit(self, parts: Sequence[_Part]) -> None:
+        """Raise ThrottledError where the queue is full, UnavailableError where the registry cannot hear of them."""
+        for part, _ in parts:
+            self._committer.admit(part)
+            self._observer.admit(part)
 
     def _check(self, batch: SampleBatch, principal: Principal, *, at_once: bool = False) -> "_Checked":
         if len(batch.series) > self._limits.request_series:

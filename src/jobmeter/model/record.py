@@ -137,7 +137,7 @@ def decode_record(data: bytes) -> JobRecord:
     """One job record from JSON. Raises InvalidRequestError naming the field that is wrong."""
     try:
         record = msgspec.json.decode(data, type=JobRecord)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise invalid_record(error) from error
     return check_record(record)
 
@@ -146,7 +146,7 @@ def decode_records(data: bytes) -> Records:
     """A ``Records`` object from JSON. Raises InvalidRequestError naming the field that is wrong."""
     try:
         records = msgspec.json.decode(data, type=Records)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise invalid_record(error) from error
     return check_records(records)
 
@@ -294,7 +294,7 @@ def _check_names(names: Sequence[str], field: str) -> None:
         check_name(name, field)
 
 
-def invalid_record(error: msgspec.DecodeError | RecursionError) -> InvalidRequestError:
+def invalid_record(error: msgspec.DecodeError | UnicodeDecodeError | RecursionError) -> InvalidRequestError:
     """The error of a record that cannot be decoded, with the field where that is known."""
     # msgspec ends a validation message with "- at `$.jobs[...].start`": the path is the field.
     message = str(error)

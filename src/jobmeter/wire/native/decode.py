@@ -183,7 +183,7 @@ def _unpack_zstd(packed: bytes, size: int) -> bytes:
 def _records(payload: bytes) -> tuple[Records, tuple[str, ...]]:
     try:
         records, unknown = decode_known(payload, Records)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise invalid_record(error) from error
     except UnicodeDecodeError as error:
         raise InvalidRequestError("a frame of records is not UTF-8", "records") from error
