@@ -8,6 +8,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from jobmeter import __version__
+from jobmeter.access.memory import MemoryBudget
 from jobmeter.dialects.base import Figure
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.model.time import Clock
@@ -174,12 +175,13 @@ class Telemetry:
         statistics: Callable[[], StoreStatistics | None],
         queue_bytes: Callable[[], int],
         events_dropped: Callable[[], int],
+        memory: MemoryBudget,
     ) -> None:
         """Show, when somebody looks: work under way by lane, the store's sizes (None: not known), what waits there.
 
-        ``events_dropped`` counts those that had to go from jobs with too many.
+        ``events_dropped`` counts those that had to go from jobs with too many; requests under way share ``memory``.
         """
-        self._registry.register(_Live(lanes, statistics, queue_bytes, events_dropped))
+        self._registry.register(_Live(lanes, statistics, queue_bytes, events_dropped, memory))
 
     def text(self) -> bytes:
         """Everything, in the Prometheus text format 0.0.4."""
@@ -213,8 +215,10 @@ class _Live(Collector):
         statistics: Callable[[], StoreStatistics | None],
         queue_bytes: Callable[[], int],
         events_dropped: Callable[[], int],
+        memory: MemoryBudget,
     ) -> None:
         self._lanes = lanes
+        self._memory = memory
         self._statistics = statistics
         self._queue_bytes = queue_bytes
         self._events_dropped = events_dropped
@@ -235,6 +239,7 @@ class _Live(Collector):
         yield CounterMetricFamily(
             "jobmeter_events_dropped", "Events that had to go from jobs with too many.", self._events_dropped()
         )
+        yield from self._request_memory()
         found = self._statistics()
         if found is None:
             return
@@ -252,3 +257,11 @@ class _Live(Collector):
         for what, text in _JOURNAL_COUNTS.items():
             if what in found.journal:
                 yield CounterMetricFamily(f"jobmeter_journal_{what}", text, found.journal[what])
+
+    def _request_memory(self) -> Iterable[Metric]:
+        memory = self._memory
+        yield GaugeMetricFamily("jobmeter_request_memory_bytes", "Memory that requests take now.", memory.in_use)
+        yield GaugeMetricFamily("jobmeter_request_memory_limit_bytes", "Memory that they may take.", memory.size)
+        yield CounterMetricFamily(
+            "jobmeter_request_memory_refusals", "Requests refused because it was not left.", memory.refusals
+        )

@@ -1,5 +1,6 @@
 """What ``/metrics`` shows of the store."""
 
+from jobmeter.access.memory import MemoryBudget
 from jobmeter.model.time import SystemClock
 from jobmeter.server.telemetry import Telemetry
 from jobmeter.store.base import StoreStatistics
@@ -7,7 +8,7 @@ from jobmeter.store.base import StoreStatistics
 
 def shown(statistics):
     telemetry = Telemetry(SystemClock())
-    telemetry.watch(dict, lambda: statistics, lambda: 0, lambda: 0)
+    telemetry.watch(dict, lambda: statistics, lambda: 0, lambda: 0, MemoryBudget(1_000))
     return telemetry.text().decode()
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from jobmeter.errors import InvalidRequestError
+from jobmeter.wire.json_shape import shape_of
 
 
 class DataPoint(msgspec.Struct, frozen=True):
@@ -38,11 +39,15 @@ _ARRAY = msgspec.json.Decoder(list[DataPoint])
 _ONE = msgspec.json.Decoder(DataPoint)
 
 
-def decode(body: bytes) -> Sequence[DataPoint]:
-    """The data points of a body. Raises InvalidRequestError when it is not JSON of data points."""
+def decode(body: bytes, most: int) -> Sequence[DataPoint]:
+    """The data points of a body.
+
+    Raises InvalidRequestError when it is not JSON of data points, LimitExceededError when it has more than ``most``.
+    """
     stripped = body.lstrip()
     if not stripped:
         raise InvalidRequestError("Missing request content", "body")
+    shape_of(body).check(1, most, "points")
     try:
         return _ARRAY.decode(body) if stripped.startswith(b"[") else [_ONE.decode(body)]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
