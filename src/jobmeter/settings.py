@@ -129,7 +129,7 @@ def load(environment: Mapping[str, str] | None = None, **flags: object) -> Setti
     for name, highest in _NUMBERS.items():
         key = f"JOBMETER_{name.upper()}"
         if variables.get(key):
-            values[name] = _number(variables, key, 0, highest)
+            values[name] = _number(variables, key, _LOWEST.get(name, 0), highest)
     values["retention"] = Retention(**_numbers(variables, "JOBMETER_RETENTION_", Retention, 36_500))
     values["limits"] = Limits(**_numbers(variables, "JOBMETER_LIMIT_", Limits, 2**53))
     values.update({name: value for name, value in flags.items() if value is not None})
@@ -144,6 +144,7 @@ _NUMBERS = {
     "window_bytes": 2**45,
     "request_bytes": 2**45,
 }
+_LOWEST = {"request_bytes": 2**24}
 _TEXTS = (
     "host",
     "store",

@@ -36,6 +36,11 @@ def read_as_json(call: Call) -> int:
     return shape_of(call.body).read_bytes
 
 
+def accounted_for(call: Call) -> int:  # noqa: ARG001 - as the other
+    """Nothing: the operation accounts for what reading the body takes, once it knows how much is in it."""
+    return 0
+
+
 class MissingFieldError(InvalidRequestError):
     """A required parameter is absent or empty: vendors tell this from a wrong value."""
 

@@ -13,6 +13,7 @@ from jobmeter.kernel.json import count
 DEPTHS = 8
 _CONTAINER, _VALUE, _WIDEST = 512, 96, 4
 """Bytes of an object or an array with what is made of it, of any other value, and of a character at most."""
+_RECORDED = 6
 _TOKEN = re.compile(rb'[^"{}\[\],]*+(?:"(?:[^"\\]++|\\.)*+"?[^"{}\[\],]*+)*+([{}\[\],])', re.DOTALL)
 
 
@@ -31,6 +32,11 @@ class Shape:
     def read_bytes(self) -> int:
         """About how many bytes the values take at most, and what is made of them until they are stored."""
         return sum(self.opened) * _CONTAINER + self.commas * _VALUE + self.text_bytes
+
+    @property
+    def recorded_bytes(self) -> int:
+        """The same for records, with what the database makes of them."""
+        return _RECORDED * self.read_bytes
 
     def check(self, depth: int, most: int, what: str) -> None:
         """Raises LimitExceededError when more than ``most`` objects and arrays begin at that depth.

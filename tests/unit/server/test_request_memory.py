@@ -6,15 +6,16 @@ The collector of cycles is off: what only it would free stays, and is counted.
 import asyncio
 import gc
 import gzip
+import json
 import struct
 import tracemalloc
 import zlib
-from collections import Counter
 
 import pytest
-from tests.asgi import send
 from tests.frames import FRAMES
 from tests.serving import BASE, serving
+
+from jobmeter.access.memory import MemoryBudget
 
 MIB = 2**20
 INGEST = f"{BASE}/ingest"
@@ -53,7 +54,10 @@ class Sender:
             "scheme": "http",
             "raw_path": path.encode(),
             "query_string": b"",
-            "headers": [(b"content-length", b"%d" % len(body)), *((k.lower().encode(), v.encode()) for k, v in headers)],
+            "headers": [
+                (b"content-length", b"%d" % len(body)),
+                *((k.lower().encode(), v.encode()) for k, v in headers),
+            ],
             "client": ("127.0.0.1", 1),
         }
 
@@ -83,7 +87,9 @@ def _end_threads(server):
 
 def _frame(payload, kind=1, codec=1, size=None):
     packed = zlib.compress(payload) if codec else payload
-    head = struct.pack("<2sBBB3sIII", b"JM", 1, kind, codec, bytes(3), len(packed), size or len(payload), zlib.crc32(packed))
+    head = struct.pack(
+        "<2sBBB3sIII", b"JM", 1, kind, codec, bytes(3), len(packed), size or len(payload), zlib.crc32(packed)
+    )
     return head + packed
 
 
@@ -152,3 +158,140 @@ def test_lists_of_series_that_are_refused_are_free_with_their_answer(small, unco
     _end_threads(small)
     assert tracemalloc.get_traced_memory()[0] - before < 2 * MIB
     assert small.application.services.memory.in_use == 0
+
+
+def _send(server, path, body, headers=(), parts=1):
+    one = Sender(path, body, headers, parts)
+    asyncio.run(server.application(one.scope, one.receive, one.send))
+    return one
+
+
+def _reader(server):
+    return [("Authorization", f"Bearer {server.key('reader').token}")]
+
+
+NOT_ADMITTED = {
+    "no key": lambda server: (INGEST, [], 401),
+    "no key, a dialect": lambda server: ("/api/put", [], 401),
+    "no key, remote write": lambda server: ("/api/v1/write", [], 401),
+    "no key, OTLP": ("/v1/metrics", [], 401),
+    "no key, Huawei": ("/v2/default/training-job-searches", [], 401),
+    "no key, Alibaba": ("/api/v1/jobs", [], 400),
+    "another's token": (INGEST, [("Authorization", "Bearer jm_x")], 401),
+    "a reader's token": lambda server: (INGEST, _reader(server), 403),
+    "a reader's token, a dialect": lambda server: ("/api/put", _reader(server), 403),
+    "too large": lambda server: (INGEST, [_key(server)], 413),
+    "nowhere": ("/nowhere", [], 404),
+    "what takes no body": ("/metrics", [], 405),
+}
+
+
+@pytest.mark.parametrize("name", NOT_ADMITTED)
+def test_a_body_is_not_read_before_its_headers_are_believed(small, name):
+    case = NOT_ADMITTED[name]
+    path, headers, status = case(small) if callable(case) else case
+    one = _send(small, path, bytes(65 * MIB if name == "too large" else MIB), headers)
+    assert (one.status, one.asked_at_answer) == (status, 0)
+
+
+TIGHT = {
+    "frames": (INGEST, _frame(bytes(64)), [("Content-Type", FRAMES)]),
+    "records": (f"{BASE}/jobs", b'{"job_id":"a"}', []),
+    "share": (f"{BASE}/jobs/a/share", b"{}", []),
+    "keys": (f"{BASE}/keys", b'{"name":"n","role":"reader"}', []),
+    "points": ("/api/put", b'[{"metric":"m","timestamp":1,"value":1,"tags":{"host":"a"}}]', []),
+    "an OpenTSDB query": ("/api/query", b'{"start":"1h-ago","queries":[]}', []),
+    "remote write": ("/api/v1/write", b"\x40\x00" + bytes(60), [("Content-Encoding", "snappy")]),
+    "OTLP": ("/v1/metrics", bytes(64), [("Content-Type", "application/x-protobuf")]),
+    "OTLP as JSON": ("/v1/metrics", b'{"resourceMetrics":[{}]}', [("Content-Type", "application/json")]),
+    "ModelArts": ("/v2/default/training-job-searches", b'{"filters":[]}', []),
+    "PAI-DLC": ("/api/v1/jobs", b'{"DisplayName":"a"}', []),
+}
+
+
+@pytest.mark.parametrize("name", TIGHT)
+def test_what_finds_no_memory_is_told_to_try_again_in_its_own_words(small, name):
+    path, body, headers = TIGHT[name]
+    memory = small.application.services.memory
+    memory.take(memory.size - len(body))  # the body itself still finds room
+    reply = small.raw("POST", path, body, {**dict(headers), **dict([_key(small)])})
+    assert reply.status in {429, 503}, reply.body
+    assert memory.refusals == 1
+    assert int(reply.headers["retry-after"]) >= 1
+    memory.give_back(memory.size - len(body))
+    assert memory.in_use == 0
+
+
+def _many(before, one, count, after):
+    return before + b",".join([one] * count) + after
+
+
+BOMBS = {
+    "records": (f"{BASE}/jobs", _many(b"[", b'{"job_id":"a"}', 200_000, b"]"), "20000 records"),
+    "records by kind": (f"{BASE}/jobs", _many(b'{"jobs":[', b'{"job_id":"a"}', 200_000, b"]}"), "20000 records"),
+    "points": ("/api/put", _many(b"[", b"{}", 600_000, b"]"), "500000 points"),
+    "lines": (f"{BASE}/jobs/a/logs", _many(b'{"lines":[', b'{"text":""}', 1_000_001, b"]}"), "1000000 lines"),
+    "records in a frame": (INGEST, _frame(_many(b'{"jobs":[', b'{"job_id":"a"}', 200_000, b"]}"), 2), "20000 records"),
+    "lines in a frame": (
+        INGEST,
+        _frame(_many(b'{"streams":[{"job":"a","lines":[', b'[1,""]', 1_000_001, b"]}]}"), 3),
+        "1000000 lines",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_what_a_body_brings_is_counted_before_it_is_made(server, uncollected, name):
+    path, plain, message = BOMBS[name]
+    server.call("POST", "/jobs", {"job_id": "a"})
+    frames = path == INGEST
+    headers = {"Content-Type": FRAMES} if frames else {"Content-Encoding": "gzip"}
+    body = plain if frames else gzip.compress(plain)
+    size = 17 * MIB if frames else len(plain)
+    tracemalloc.reset_peak()
+    before = tracemalloc.get_traced_memory()[0]
+    reply = server.raw("POST", path, body, {**headers, **dict([_key(server)])})
+    assert reply.status in {400, 413}
+    assert message in reply.body.decode()
+    assert tracemalloc.get_traced_memory()[1] - before < 3 * size + MIB
+    assert server.application.services.memory.in_use == 0
+
+
+def _jobs(count):
+    return json.dumps(
+        [{"job_id": f"job-{one}", "labels": {"a": "b"}, "replicas": ["w-0", "w-1"]} for one in range(count)]
+    )
+
+
+FULL = {
+    "records": (f"{BASE}/jobs", _jobs(1_000).encode()),
+    "bare records": (f"{BASE}/jobs", _many(b"[", b'{"job_id":"a"}', 2_000, b"]")),
+    "empty points": ("/api/put?details", _many(b"[", b"{}", 20_000, b"]")),
+    "points": (
+        "/api/put?details",
+        _many(b"[", b'{"metric":"m","timestamp":1,"value":1,"tags":{"host":"a","rack":"b"}}', 10_000, b"]"),
+    ),
+    "lines": (f"{BASE}/jobs/a/logs", _many(b'{"lines":[', b'{"text":""}', 20_000, b"]}")),
+    "wide lines": (
+        f"{BASE}/jobs/a/logs",
+        _many(b'{"lines":[', '{"text":"'.encode() + "\U0001f600 aaaaaaaaaaaaaaaaaaaa".encode() + b'"}', 20_000, b"]}"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_no_more_memory_is_used_than_was_accounted_for(server, uncollected, name, monkeypatch):
+    path, body = FULL[name]
+    server.call("POST", "/jobs", {"job_id": "a"})
+    most = []
+    taking = MemoryBudget.take
+
+    def take(self, size):
+        taking(self, size)
+        most.append(self.in_use)
+
+    monkeypatch.setattr(MemoryBudget, "take", take)
+    tracemalloc.reset_peak()
+    before = tracemalloc.get_traced_memory()[0]
+    server.raw("POST", path, body, dict([_key(server)]))
+    assert tracemalloc.get_traced_memory()[1] - before < max(most) + MIB

@@ -68,10 +68,10 @@ def _record(ask: Ask) -> Recorded:
     shape = shape_of(body)
     if body.lstrip()[:1] == b"[":
         shape.check(1, most, "records")
-        ask.call.take(shape.read_bytes)
+        ask.call.take(shape.recorded_bytes)
         records = Records(jobs=[check_record(job) for job in read_json(body, list[JobRecord])])
     else:
-        ask.call.take(shape.read_bytes)
+        ask.call.take(shape.recorded_bytes)
         if _KINDS.isdisjoint(read_json(body, dict[str, msgspec.Raw])):
             records = Records(jobs=[decode_record(body)])
         else:

@@ -96,7 +96,7 @@ def decode(
             shape = shape_of(frame.payload)
             shape.check(_RECORD_DEPTH, records, "records")
             records -= shape.opened[_RECORD_DEPTH]
-            take(shape.read_bytes)
+            take(shape.recorded_bytes)
             decoded.records.append(_records(frame.payload))
             continue
         if frame.kind == LOGS:

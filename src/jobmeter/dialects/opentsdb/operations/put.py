@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Answer, Context, Operation, Parameter, Steps, WriteSamples, ask
+from jobmeter.dialects.base import Answer, Context, Operation, Parameter, Steps, WriteSamples, accounted_for, ask
 from jobmeter.dialects.opentsdb.answers import answer
 from jobmeter.dialects.opentsdb.arguments import whole
 from jobmeter.dialects.opentsdb.errors import JSON, PutError
@@ -36,7 +36,7 @@ Refusals = dict[int, str]
 def put(call: Call, context: Context) -> Steps:
     """Keep data points, each by itself; the answer comes when those that are kept are durable."""
     whole(call.parameter("sync_timeout"), "sync_timeout", 0, _LONGEST_WAIT_MS)
-    sent = decode(call.body, context.limits.request_points)
+    sent = decode(call.body, context.limits.request_points, call.take)
     if not sent:
         raise InvalidRequestError("No datapoints found in content", "body")
     refused: Refusals = {}
@@ -144,5 +144,6 @@ OPERATIONS = (
         ),
         body_bytes=_BODY_BYTES,
         decoded_bytes=_DECODED_BYTES,
+        read_bytes=accounted_for,
     ),
 )

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Answer, Context, Operation, Parameter, Steps, WriteSamples, ask
+from jobmeter.dialects.base import Answer, Context, Operation, Parameter, Steps, WriteSamples, accounted_for, ask
 from jobmeter.dialects.prometheus.errors import ENCODING, TEXT, TYPE, Headers, text
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.ingest.exporters.table import Places
@@ -101,7 +101,7 @@ OPERATIONS = (
             "`external.<name>` with its labels. The token is the password of Basic, or a bearer token."
         ),
         body_bytes=_BODY_BYTES,
-        read_bytes=lambda call: 0,  # noqa: ARG005 - accounted for when it is unpacked
+        read_bytes=accounted_for,
         encodings=frozenset({"snappy"}),
     ),
 )
