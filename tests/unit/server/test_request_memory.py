@@ -6,6 +6,7 @@ The collector of cycles is off: what only it would free stays, and is counted.
 import asyncio
 import gc
 import gzip
+import hashlib
 import json
 import struct
 import tracemalloc
@@ -15,7 +16,11 @@ import pytest
 from tests.frames import FRAMES
 from tests.serving import BASE, serving
 
-from jobmeter.access.memory import MemoryBudget
+from jobmeter.access.call import Call
+from jobmeter.access.memory import MemoryBudget, drop_frames
+from jobmeter.access.signatures.acs3 import canonical_request, sign
+from jobmeter.errors import LimitExceededError, ThrottledError
+from jobmeter.model.time import iso
 
 MIB = 2**20
 INGEST = f"{BASE}/ingest"
@@ -274,7 +279,7 @@ FULL = {
     "lines": (f"{BASE}/jobs/a/logs", _many(b'{"lines":[', b'{"text":""}', 20_000, b"]}")),
     "wide lines": (
         f"{BASE}/jobs/a/logs",
-        _many(b'{"lines":[', '{"text":"'.encode() + "\U0001f600 aaaaaaaaaaaaaaaaaaaa".encode() + b'"}', 20_000, b"]}"),
+        _many(b'{"lines":[', b'{"text":"' + "\U0001f600 aaaaaaaaaaaaaaaaaaaa".encode() + b'"}', 20_000, b"]}"),
     ),
 }
 
@@ -295,3 +300,104 @@ def test_no_more_memory_is_used_than_was_accounted_for(server, uncollected, name
     before = tracemalloc.get_traced_memory()[0]
     server.raw("POST", path, body, dict([_key(server)]))
     assert tracemalloc.get_traced_memory()[1] - before < max(most) + MIB
+
+
+def _acs3(key, now_ms, body, secret=""):
+    """Headers of a call that an SDK of Alibaba's signs: the body by its hash, in a header."""
+    headers = {
+        "host": "h",
+        "x-acs-action": "CreateJob",
+        "x-acs-version": "2020-12-03",
+        "x-acs-date": iso(now_ms),
+        "x-acs-signature-nonce": secret or "n",
+        "x-acs-content-sha256": hashlib.sha256(body).hexdigest(),
+    }
+    names = ";".join(sorted(headers))
+    call = Call("POST", "/api/v1/jobs", "", tuple(headers.items()))
+    request = canonical_request(call, names, headers["x-acs-content-sha256"])
+    signature = sign("ACS3-HMAC-SHA256", request, secret or key.access_key_secret)
+    text = f"ACS3-HMAC-SHA256 Credential={key.access_key_id},SignedHeaders={names},Signature={signature}"
+    return [*headers.items(), ("authorization", text)]
+
+
+def test_the_body_of_a_signature_of_headers_that_does_not_hold_is_not_read(small):
+    body = b'{"DisplayName":"a"}'
+    one = _send(small, "/api/v1/jobs", body, _acs3(small.admin, small.clock.now_ms(), body, secret="another"))
+    assert (one.status, one.asked_at_answer) == (400, 0)
+    one = _send(small, "/api/v1/jobs", body, _acs3(small.admin, small.clock.now_ms(), body))
+    assert one.asked_at_answer > 0
+    text = small.application.services.telemetry.text().decode()
+    assert 'jobmeter_access_refused_total{reason="bad-signature"} 1.0' in text
+
+
+def test_another_body_than_the_one_that_was_signed_is_refused(small):
+    body = b'{"DisplayName":"a"}'
+    one = _send(small, "/api/v1/jobs", b'{"DisplayName":"b"}', _acs3(small.admin, small.clock.now_ms(), body))
+    assert one.asked_at_answer > 0
+    text = small.application.services.telemetry.text().decode()
+    assert 'jobmeter_access_refused_total{reason="bad-signature"} 1.0' in text
+
+
+def test_who_sends_a_body_is_counted_once(tmp_path):
+    server = serving(tmp_path / "data", rate_limits="recordJobs=1:2")
+    statuses = [server.call("POST", "/jobs", {"job_id": "a"}).status for _ in range(3)]
+    server.application.close()
+    assert statuses == [200, 200, 429]
+
+
+def test_many_frames_at_one_time_share_what_there_is(server, monkeypatch):
+    """24 writers send a frame of 253 KB that stands for 255 MiB: those that it is not left for are told so."""
+    frame = _frame(bytes(255 * MIB))
+    assert len(frame) < 300_000
+    memory = server.application.services.memory
+    most = []
+    taking = MemoryBudget.take
+
+    def take(self, size):
+        taking(self, size)
+        most.append(self.in_use)
+
+    monkeypatch.setattr(MemoryBudget, "take", take)
+
+    async def together():
+        senders = [Sender(INGEST, frame, [("Content-Type", FRAMES), _key(server)]) for _ in range(24)]
+        await asyncio.gather(*(server.application(one.scope, one.receive, one.send) for one in senders))
+        return [one.status for one in senders]
+
+    statuses = asyncio.run(together())
+    assert set(statuses) <= {400, 429}
+    assert statuses.count(429) + statuses.count(400) == 24
+    assert max(most) <= memory.size
+    assert (memory.in_use, memory.refusals) == (0, statuses.count(429))
+
+
+def test_memory_is_kept_for_as_long_as_a_thread_works_on_it():
+    budget = MemoryBudget(100)
+    account = budget.account()
+    account.take(60)
+
+    def work():
+        account.close()  # the client has gone
+        with pytest.raises(ThrottledError):
+            budget.take(60)
+        return "done"
+
+    assert account.during(work) == "done"
+    assert budget.in_use == 0
+
+
+def test_what_never_fits_is_not_told_to_try_again():
+    with pytest.raises(LimitExceededError, match="all requests together may take 100"):
+        MemoryBudget(100).account().take(101)
+
+
+def test_an_exception_lets_go_of_the_frames_behind_it_too():
+    try:
+        try:
+            {}["a"]
+        except KeyError as error:
+            raise ValueError("b") from error
+    except ValueError as error:
+        caught = error
+    drop_frames(caught)
+    assert (caught.__traceback__, caught.__cause__.__traceback__) == (None, None)

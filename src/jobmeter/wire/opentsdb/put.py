@@ -13,7 +13,6 @@ from jobmeter.errors import InvalidRequestError
 from jobmeter.model.memory import Take, unlimited
 from jobmeter.wire.json_shape import shape_of
 
-
 _TOLD_BYTES = 256
 """What an answer that repeats a data point and says why it is refused takes, besides the data point."""
 
