@@ -59,8 +59,9 @@ class Funnel:
     def submit(self, body: bytes, principal: Principal, take: Take = unlimited) -> Coming:
         """Take a body of the native wire format. Its records are durable on return, and all of it with the receipt.
 
-        ``take`` is asked for the memory that reading it needs, and may raise. Raises InvalidRequestError (LimitExceededError for what is too large), ForbiddenError, ThrottledError or
-        UnavailableError; then the same bytes may be sent again.
+        ``take`` is asked for the memory that reading it needs, and may raise. Raises InvalidRequestError
+        (LimitExceededError for what is too large), ForbiddenError, ThrottledError or UnavailableError; then the same
+        bytes may be sent again.
         """
         decoded = decode(body, write_project(principal, None), self._limits, take)
         grouped = [self._by_project(records, principal) for records in decoded.records]

@@ -11,6 +11,7 @@ from jobmeter import __version__
 from jobmeter.access.memory import MemoryBudget
 from jobmeter.dialects.base import Figure
 from jobmeter.ingest.receipt import Receipt
+from jobmeter.kernel.library import KERNEL
 from jobmeter.model.time import Clock
 from jobmeter.server.exchange import Answered
 from jobmeter.store.base import StoreStatistics
@@ -85,6 +86,11 @@ class Telemetry:
             "jobmeter_rolled_until_seconds", "Time up to which the last roll-up ran.", registry=self._registry
         )
         Gauge("jobmeter_build_info", "The version.", ("version",), registry=self._registry).labels(__version__).set(1)
+        Gauge(
+            "jobmeter_kernel_loaded",
+            "1 while the compiled kernel is used, 0 where NumPy does its work, more slowly.",
+            registry=self._registry,
+        ).set(KERNEL.library is not None)
         uptime = Gauge("jobmeter_uptime_seconds", "Time since the start.", registry=self._registry)
         uptime.set_function(lambda: clock.monotonic() - self._started)
         in_flight = Gauge("jobmeter_requests_in_flight", "Requests under way.", registry=self._registry)

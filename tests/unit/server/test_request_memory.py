@@ -11,6 +11,7 @@ import json
 import struct
 import tracemalloc
 import zlib
+from typing import Any
 
 import pytest
 from tests.frames import FRAMES
@@ -175,7 +176,7 @@ def _reader(server):
     return [("Authorization", f"Bearer {server.key('reader').token}")]
 
 
-NOT_ADMITTED = {
+NOT_ADMITTED: dict[str, Any] = {
     "no key": lambda server: (INGEST, [], 401),
     "no key, a dialect": lambda server: ("/api/put", [], 401),
     "no key, remote write": lambda server: ("/api/v1/write", [], 401),
@@ -392,12 +393,16 @@ def test_what_never_fits_is_not_told_to_try_again():
 
 
 def test_an_exception_lets_go_of_the_frames_behind_it_too():
-    try:
+    def fail():
         try:
-            {}["a"]
+            {"b": 1}["a"]
         except KeyError as error:
             raise ValueError("b") from error
-    except ValueError as error:
-        caught = error
-    drop_frames(caught)
-    assert (caught.__traceback__, caught.__cause__.__traceback__) == (None, None)
+
+    with pytest.raises(ValueError, match="b") as caught:
+        fail()
+    cause = caught.value.__cause__
+    assert cause is not None
+    assert cause.__traceback__ is not None
+    drop_frames(caught.value)
+    assert (caught.value.__traceback__, cause.__traceback__) == (None, None)

@@ -1,6 +1,7 @@
-"""What ``/metrics`` shows of the store."""
+"""What ``/metrics`` and the status show."""
 
 from jobmeter.access.memory import MemoryBudget
+from jobmeter.kernel.library import KERNEL
 from jobmeter.model.time import SystemClock
 from jobmeter.server.telemetry import Telemetry
 from jobmeter.store.base import StoreStatistics
@@ -35,3 +36,21 @@ def test_a_store_without_a_journal_shows_none():
     text = shown(StoreStatistics(rows={"samples": 5}, bytes={"samples": 10}))
     assert 'jobmeter_store_rows{table="samples"} 5.0' in text
     assert "journal" not in text
+
+
+def test_whether_the_kernel_is_used_is_told(server):
+    loaded = KERNEL.library is not None
+    shown = server.raw("GET", "/metrics", headers={"Authorization": f"Bearer {server.admin.token}"}).body.decode()
+    assert f"jobmeter_kernel_loaded {float(loaded)}" in shown
+    status = server.call("GET", "/status").json()
+    assert (status["kernel"] == "loaded") is loaded
+
+
+def test_the_memory_of_requests_is_shown(server):
+    memory = server.application.services.memory
+    memory.take(1_000)
+    lines = server.raw("GET", "/metrics").body.decode().splitlines()
+    memory.give_back(1_000)
+    assert "jobmeter_request_memory_bytes 1000.0" in lines
+    assert "jobmeter_request_memory_limit_bytes 1.073741824e+09" in lines
+    assert "jobmeter_request_memory_refusals_total 0.0" in lines
