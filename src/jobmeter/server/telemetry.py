@@ -78,7 +78,7 @@ class Telemetry:
         self._seconds = Counter(
             "jobmeter_query_seconds", "Time that threads worked on questions.", registry=self._registry
         )
-        self._roll_ups = Counter("jobmeter_rolled_hours", "Hours rolled up.", registry=self._registry)
+        self._roll_ups = Counter("jobmeter_roll_ups", "Hours of samples rolled up.", registry=self._registry)
         self._failures = Counter(
             "jobmeter_background_failures", "Background work that failed.", ("work",), registry=self._registry
         )

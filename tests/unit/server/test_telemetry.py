@@ -1,10 +1,17 @@
 """What ``/metrics`` and the status show."""
 
+import shutil
+import subprocess
+
+import pytest
+
 from jobmeter.access.memory import MemoryBudget
 from jobmeter.kernel.library import KERNEL
 from jobmeter.model.time import SystemClock
 from jobmeter.server.telemetry import Telemetry
 from jobmeter.store.base import StoreStatistics
+
+PROMTOOL = shutil.which("promtool") or ""
 
 
 def shown(statistics):
@@ -30,6 +37,22 @@ def test_parts_and_merges_are_shown_by_table():
     text = shown(StoreStatistics(rows={"samples": 5}, bytes={"samples": 10}, parts={"samples": 3}, merges={"hours": 1}))
     assert 'jobmeter_store_parts{table="samples"} 3.0' in text
     assert 'jobmeter_store_merges{table="hours"} 1.0' in text
+
+
+@pytest.mark.skipif(not PROMTOOL, reason="promtool is not installed (Debian: apt-get install prometheus)")
+def test_promtool_finds_nothing_to_mend_where_everything_is_shown():
+    one = {"samples": 1}
+    statistics = StoreStatistics(
+        rows=one,
+        bytes=one,
+        parts=one,
+        merges=one,
+        window=dict.fromkeys(("series", "bytes", "seconds"), 1),
+        journal=dict.fromkeys(("rows", "bytes", "flushes", "failures"), 1),
+    )
+    text = shown(statistics).encode()
+    checked = subprocess.run([PROMTOOL, "check", "metrics"], input=text, capture_output=True, check=False)
+    assert (checked.stdout, checked.stderr, checked.returncode) == (b"", b"", 0)
 
 
 def test_a_store_without_a_journal_shows_none():
