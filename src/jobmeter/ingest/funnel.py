@@ -19,6 +19,7 @@ from jobmeter.ingest.observe import Observer
 from jobmeter.ingest.receipt import Coming, Receipt
 from jobmeter.model.batch import SampleBatch
 from jobmeter.model.log import LogLine
+from jobmeter.model.memory import Take, unlimited
 from jobmeter.model.record import Records
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import DAY, SECOND, Clock
@@ -55,13 +56,14 @@ class Funnel:
         """About how much memory the requests take that wait to be written."""
         return self._committer.waiting_bytes + self._log_committer.waiting_bytes
 
-    def submit(self, body: bytes, principal: Principal) -> Coming:
+    def submit(self, body: bytes, principal: Principal, take: Take = unlimited) -> Coming:
         """Take a body of the native wire format. Its records are durable on return, and all of it with the receipt.
 
-        Raises InvalidRequestError (LimitExceededError for what is too large), ForbiddenError, ThrottledError or
-        UnavailableError; then the same bytes may be sent again.
+        ``take`` is asked for the memory that reading it needs, and may raise. Raises InvalidRequestError
+        (LimitExceededError for what is too large), ForbiddenError, ThrottledError or UnavailableError; then the same
+        bytes may be sent again.
         """
-        decoded = decode(body, write_project(principal, None), self._limits)
+        decoded = decode(body, write_project(principal, None), self._limits, take)
         grouped = [self._by_project(records, principal) for records in decoded.records]
         batch = join(decoded.batches)
         checked = self._check(batch, principal)

@@ -10,6 +10,7 @@ from jobmeter.access.audit import Audit
 from jobmeter.access.authenticate import Authenticator
 from jobmeter.access.budget import parse_budget
 from jobmeter.access.limit import RateLimiter, parse_rates
+from jobmeter.access.memory import MemoryBudget
 from jobmeter.access.nonces import NonceMemory
 from jobmeter.access.vault import Vault
 from jobmeter.dialects.registry import dialects
@@ -134,10 +135,11 @@ def assemble(
         ),
         turns=Turns(clock, budget, telemetry.asked),
         exports=Seats(budget.exports),
+        memory=MemoryBudget(settings.request_bytes),
     )
     if isinstance(store, WindowedStore):
         quick = services.executor.at_once(store.in_memory())
-        services = replace(services, at_once=replace(services, executor=quick, hurried=True))
+        services = replace(services, at_once=replace(services, executor=quick))
     _watch(services)
     doors: list[Door] = [
         HealthDoor(services),
@@ -154,7 +156,7 @@ def assemble(
     if isinstance(store, WindowedStore):
         works.append(Filling(store, clock))
     background = [Background(work, telemetry) for work in works]
-    return Application(Edge(doors, telemetry, settings.limits.body_bytes), services, background)
+    return Application(Edge(doors, telemetry, services.memory, settings.limits.body_bytes), services, background)
 
 
 def _windowed(engine: Store, settings: Settings, clock: Clock) -> Store:
@@ -189,5 +191,9 @@ def _watch(services: Services) -> None:
         return {lane.name: lane.busy for lane in services.lanes.all()}
 
     services.telemetry.watch(
-        work, statistics, lambda: services.funnel.queue_bytes, lambda: services.registry.events_dropped
+        work,
+        statistics,
+        lambda: services.funnel.queue_bytes,
+        lambda: services.registry.events_dropped,
+        services.memory,
     )

@@ -14,7 +14,6 @@ from jobmeter.server.native import problem
 from jobmeter.server.ready import Readiness
 from jobmeter.server.services import Services
 
-_SMALL = 64 * 1024
 _SIGNATURES: Sequence[Scheme] = (ACS3, ROA, RPC, SDK_HMAC)
 _PAGE = b"""<!doctype html>
 <html lang="en">
@@ -52,7 +51,7 @@ class HealthDoor:
         if work is None:
             return None
         _only_reading(call)
-        return PlainVisit(_SMALL, partial(self._serve, work))
+        return PlainVisit(partial(self._serve, work))
 
     def refuse(self, call: Call, request_id: str, error: JobmeterError) -> Answer:  # noqa: ARG002 - a door's shape
         """See ``Door.refuse``."""
@@ -81,7 +80,7 @@ class RootDoor:
         if call.raw_path != "/":
             raise NotFoundError(f"there is nothing at {call.raw_path[:200]}", "path")
         _only_reading(call)
-        return PlainVisit(_SMALL, _page)
+        return PlainVisit(_page)
 
     def refuse(self, call: Call, request_id: str, error: JobmeterError) -> Answer:
         """See ``Door.refuse``: in the words of the vendor whose SDK signed the call, where one did."""

@@ -9,6 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from jobmeter import __version__
+from jobmeter.access.memory import MemoryBudget
 from jobmeter.dialects.base import Figure
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.kernel.library import KERNEL
@@ -181,12 +182,13 @@ class Telemetry:
         statistics: Callable[[], StoreStatistics | None],
         queue_bytes: Callable[[], int],
         events_dropped: Callable[[], int],
+        memory: MemoryBudget,
     ) -> None:
         """Show, when somebody looks: work under way by lane, the store's sizes (None: not known), what waits there.
 
-        ``events_dropped`` counts those that had to go from jobs with too many.
+        ``events_dropped`` counts those that had to go from jobs with too many; requests under way share ``memory``.
         """
-        self._registry.register(_Live(lanes, statistics, queue_bytes, events_dropped))
+        self._registry.register(_Live(lanes, statistics, queue_bytes, events_dropped, memory))
 
     def text(self) -> bytes:
         """Everything, in the Prometheus text format 0.0.4."""
@@ -220,8 +222,10 @@ class _Live(Collector):
         statistics: Callable[[], StoreStatistics | None],
         queue_bytes: Callable[[], int],
         events_dropped: Callable[[], int],
+        memory: MemoryBudget,
     ) -> None:
         self._lanes = lanes
+        self._memory = memory
         self._statistics = statistics
         self._queue_bytes = queue_bytes
         self._events_dropped = events_dropped
@@ -242,9 +246,18 @@ class _Live(Collector):
         yield CounterMetricFamily(
             "jobmeter_events_dropped", "Events that had to go from jobs with too many.", self._events_dropped()
         )
+        yield from self._request_memory()
         found = self._statistics()
         if found is not None:
             yield from _store_families(found)
+
+    def _request_memory(self) -> Iterable[Metric]:
+        memory = self._memory
+        yield GaugeMetricFamily("jobmeter_request_memory_bytes", "Memory that requests take now.", memory.in_use)
+        yield GaugeMetricFamily("jobmeter_request_memory_limit_bytes", "Memory that they may take.", memory.size)
+        yield CounterMetricFamily(
+            "jobmeter_request_memory_refusals", "Requests refused because it was not left.", memory.refusals
+        )
 
 
 def _store_families(found: StoreStatistics) -> Iterator[Metric]:

@@ -16,7 +16,7 @@ from tests.serving import serving
 from jobmeter.dialects.otlp.operations.export import BODY_BYTES
 from jobmeter.errors import ConfigurationError, ThrottledError, UnavailableError
 from jobmeter.model.series import Series
-from jobmeter.server.otlp_grpc import GrpcServer
+from jobmeter.server.otlp_grpc import GrpcServer, _Exports
 from jobmeter.store.base import Selector
 from jobmeter.store.memory import MemoryStore
 from jobmeter.testing.samples import FOREVER
@@ -232,3 +232,61 @@ def test_a_server_that_stops_answers_what_is_under_way(tmp_path):
         stopping.join(60)
         assert len(server.series()) == 1
         assert server.refusal(loss(), server.application.admin).code() is grpc.StatusCode.UNAVAILABLE
+
+
+class Unread:
+    """Messages that nobody may ask for."""
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        raise AssertionError("the message was read")
+
+
+class Context:
+    """A call as gRPC hands it to its handler."""
+
+    def __init__(self, token=""):
+        self.code = None
+        self._token = token
+
+    def is_active(self):
+        return True
+
+    def peer(self):
+        return "ipv4:127.0.0.1:1"
+
+    def invocation_metadata(self):
+        return (("authorization", f"Bearer {self._token}"),) if self._token else ()
+
+    def set_code(self, code):
+        self.code = code
+
+    def set_details(self, details):
+        pass
+
+    def set_trailing_metadata(self, metadata):
+        pass
+
+
+def test_a_message_is_not_read_before_its_credential_holds_and_its_memory_is_left(server):
+    services = server.application.application.services
+    exports = _Exports(services)
+    stranger, reader = Context(), Context(server.application.key("reader").token)
+    writer = Context(server.application.key("writer", "lab").token)
+    services.memory.take(services.memory.size)
+    for context in (stranger, reader, writer):
+        assert exports.export(Unread(), context) == b""
+    services.memory.give_back(services.memory.size)
+    assert stranger.code is grpc.StatusCode.UNAUTHENTICATED
+    assert reader.code is grpc.StatusCode.PERMISSION_DENIED
+    assert writer.code is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+def test_what_a_message_took_is_given_back(server):
+    key = server.application.key("writer", "lab")
+    server.export(loss(), key)
+    assert server.refusal(loss(), server.application.key("reader")).code() is grpc.StatusCode.PERMISSION_DENIED
+    server.server.stop()
+    assert server.application.application.services.memory.in_use == 0

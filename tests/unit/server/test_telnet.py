@@ -276,3 +276,34 @@ def wait(condition):
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def test_lines_without_a_key_are_counted_and_not_read(telnet):
+    line = telnet.connect()
+    line.send(put() + "put wrong\n" + put() + "version\n")
+    assert line.answer().startswith("put: not authorized")
+    assert line.answer().startswith("Jobmeter ")
+    assert 'jobmeter_ingest_samples_rejected_total{reason="unauthorized"} 3.0' in telnet.metrics()
+
+
+def test_lines_wait_for_memory_and_are_given_up_after_that(telnet, monkeypatch):
+    monkeypatch.setattr("jobmeter.server.telnet.PATIENCE_SECONDS", 0.0)
+    memory = telnet.application.application.services.memory
+    line, key = telnet.connect(), telnet.application.key("writer", "lab")
+    line.send(f"auth {key.token}\n")
+    assert line.ask("version\n").startswith("Jobmeter ")
+    others = memory.size - memory.in_use
+    memory.take(others)
+    assert line.ask(put()).startswith("put: storage error: the requests under way take all the memory")
+    assert line.rest() == ""
+    memory.give_back(others)
+    assert telnet.series() == []
+
+
+def test_what_lines_took_is_given_back_with_their_connection(telnet):
+    line, key = telnet.connect(), telnet.application.key("writer", "lab")
+    line.send(f"auth {key.token}\n" + "".join(put(tags=f"host=n{at}") for at in range(100)))
+    assert line.ask("version\n").startswith("Jobmeter ")
+    line.rest()
+    telnet.server.stop()
+    assert telnet.application.application.services.memory.in_use == 0
