@@ -4,10 +4,11 @@ VENV := .venv
 # Programs that are started again and again keep their compiled form, whatever the surroundings say.
 unexport PYTHONDONTWRITEBYTECODE
 SDKS := alibaba alibaba-old baseten huawei opentelemetry truss
+MINUTES ?= 10
 UV := $(VENV)/bin/uv
 RUN := $(VENV)/bin/
 
-.PHONY: help setup sdk demo test bench bench-full check lint types imports format docs pins clean
+.PHONY: help setup sdk demo test search bench bench-full check lint types imports format docs pins clean
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 12
@@ -33,6 +34,9 @@ sdk: $(SDKS:%=.venvs/%/.ready)  ## the vendors' own clients, each in an environm
 
 test: setup sdk  ## every test
 	@$(RUN)python -m pytest -q -n 2 tests
+
+search: setup    ## look for new examples that a property test fails for, for MINUTES=10
+	@$(RUN)python -m tests.search --minutes $(MINUTES)
 
 bench: setup     ## Jobmeter beside VictoriaMetrics and Prometheus, a few minutes (BENCH=--help for options)
 	@$(RUN)python -m benchmarks $(BENCH)

@@ -67,8 +67,10 @@ both = pytest.mark.parametrize(("decode", "encode"), DECODERS, ids=["protobuf", 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 floats = st.floats(allow_nan=True)
+# JSON has one NaN: those of other bits are a test of their own.
+plain_floats = floats.map(lambda value: math.nan if math.isnan(value) else value)
 values: Any = st.recursive(
-    st.one_of(texts, st.booleans(), st.integers(-(2**63), 2**63 - 1), floats, st.binary(max_size=6)),
+    st.one_of(texts, st.booleans(), st.integers(-(2**63), 2**63 - 1), plain_floats, st.binary(max_size=6)),
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(texts, inner, max_size=3)),
     max_leaves=4,
 )
