@@ -1,6 +1,7 @@
 """`make search`: the property tests over and over with new examples, until the time is over or one of them fails.
 
-A failing example is printed, and tried first by the next search. It becomes an `@example` of its test when it is mended.
+A failing example is printed, and tried first by the next search. When it is mended it becomes an `@example` of its
+test, or a test of its own.
 """
 
 import argparse
