@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import click
 import msgspec
 
+from jobmeter.cli.key_option import key_option
 from jobmeter.client.api import Api
 from jobmeter.client.transport import Transport
 from jobmeter.errors import ConfigurationError, JobmeterError, UnavailableError
@@ -98,7 +99,7 @@ def connection_options(function: Callable[..., None]) -> Callable[..., None]:
             metavar="DIR",
             help="The data folder (JOBMETER_DATA).",
         ),
-        click.option("--key", metavar="TOKEN", help="The token of a key (JOBMETER_KEY)."),
+        key_option("The token of a key (JOBMETER_KEY)."),
         click.option("--server", metavar="URL", help="The server to ask (JOBMETER_SERVER)."),
     )
     return functools.reduce(lambda wrapped, option: option(wrapped), options, call)

@@ -6,6 +6,7 @@ from signal import Signals
 
 from jobmeter.collect.base import Place
 from jobmeter.collect.launch.plan import Plan
+from jobmeter.collect.launch.redact import redacted
 from jobmeter.model.event import EventSource, Level
 from jobmeter.model.job import JobState
 from jobmeter.model.record import EventRecord, JobRecord, Records, ReplicaRecord
@@ -92,7 +93,7 @@ class JobRecorder:
             end=end,
             exit_code=exit_code,
             error=error,
-            command=" ".join(plan.command)[:_LONGEST_COMMAND],
+            command=" ".join(redacted(plan.command))[:_LONGEST_COMMAND],
             limits=self._limits,
             replicas=[self._replica(life) for life in lives],
         )
