@@ -8,7 +8,7 @@ MINUTES ?= 10
 UV := $(VENV)/bin/uv
 RUN := $(VENV)/bin/
 
-.PHONY: help setup sdk demo test search bench bench-full check lint types imports format docs pins clean
+.PHONY: help setup sdk demo test programs search bench bench-full check lint types imports format docs pins clean
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 12
@@ -32,8 +32,11 @@ sdk: $(SDKS:%=.venvs/%/.ready)  ## the vendors' own clients, each in an environm
 	@$(UV) pip install --quiet --python .venvs/$*/bin/python --require-hashes -r requirements/sdk-$*.txt
 	@touch $@
 
-test: setup sdk  ## every test
+test: setup sdk  ## every test, with the same examples each time
 	@$(RUN)python -m pytest -q -n 2 tests
+
+programs:        ## install the programs of others that some tests start (Debian, as root), or say how
+	@$(PYTHON) tests/programs.py
 
 search: setup    ## look for new examples that a property test fails for, for MINUTES=10
 	@$(RUN)python -m tests.search --minutes $(MINUTES)

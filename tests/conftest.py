@@ -1,6 +1,7 @@
 """Fixtures for every test."""
 
 import signal
+from collections import Counter
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -39,3 +40,14 @@ def empty_store(chdb_store: "ClickHouseStore") -> "ClickHouseStore":
     """The embedded store of this worker process, emptied."""
     chdb_store.erase()
     return chdb_store
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """One line for each reason for which tests were skipped: what was not tested here, and what would change that."""
+    reasons = Counter(
+        str(report.longrepr[2]).removeprefix("Skipped: ")
+        for report in terminalreporter.stats.get("skipped", [])
+        if isinstance(report.longrepr, tuple)
+    )
+    for reason, count in sorted(reasons.items()):
+        terminalreporter.write_line(f"{count} skipped: {reason}")

@@ -3,7 +3,6 @@
 import http.client
 import io
 import os
-import shutil
 import socket
 import struct
 import subprocess
@@ -19,6 +18,7 @@ import pytest
 import urllib3
 
 from tests.frames import frame, row, samples
+from tests.needs import needing
 from tests.processes import API, ServerProcess, running
 
 SERIES, EACH = 16, 60_000
@@ -142,7 +142,7 @@ def test_a_body_that_is_too_large_gets_its_answer(server: ServerProcess, size: i
         assert server.call("POST", f"{API}/ingest", b"x" * size).status == 413
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
+@needing("curl")
 @pytest.mark.parametrize("options", [(), ("-H", "Expect:"), ("-H", "Transfer-Encoding: chunked")])
 def test_curl_gets_the_answer_to_a_body_that_is_too_large(
     server: ServerProcess, tmp_path: Path, options: tuple[str, ...]

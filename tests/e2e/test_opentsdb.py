@@ -1,19 +1,18 @@
 """OpenTSDB's clients against a real server: collectd's write_tsdb (from Debian), raw sockets; read back over HTTP."""
 
 import json
-import shutil
 import socket
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
+from tests.needs import needing
 from tests.processes import running
+from tests.programs import find
 
-COLLECTD = shutil.which("collectd") or shutil.which("collectd", path="/usr/sbin:/usr/local/sbin")
-PLUGINS = Path("/usr/lib/collectd")
+COLLECTD = find("collectd")
 pytestmark = pytest.mark.slow
 
 CONFIGURATION = """\
@@ -75,9 +74,7 @@ def wait(condition):
     raise AssertionError("it did not happen")
 
 
-@pytest.mark.skipif(
-    COLLECTD is None or not (PLUGINS / "write_tsdb.so").exists(), reason="collectd-core is not installed"
-)
+@needing("collectd")
 def test_collectd_writes_and_its_readings_are_answered(server, tmp_path):
     running, port = server
     (tmp_path / "collectd.conf").write_text(CONFIGURATION.format(folder=tmp_path, port=port))

@@ -13,19 +13,14 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from tests import programs
+from tests.programs import PROGRAMS
 
 from jobmeter.model.retention import Retention
 from jobmeter.registry.base import Registry
 from jobmeter.registry.open import open_registry
 
-NEEDED = "needs PostgreSQL: apt-get install postgresql-15 (or set JOBMETER_TEST_POSTGRESQL to a server's URL)"
-
-
-def _binaries() -> Path | None:
-    found = shutil.which("postgres")
-    places = [Path(found).parent] if found else []
-    places += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
-    return next((place for place in places if (place / "initdb").exists() and (place / "pg_ctl").exists()), None)
+NEEDED = f"{PROGRAMS['pg_ctl'].reason} (or set JOBMETER_TEST_POSTGRESQL to a server's URL)"
 
 
 def _as_postgres(home: Path) -> list[str]:
@@ -80,7 +75,7 @@ def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if named:
         yield named.rstrip("/")
         return
-    binaries = _binaries()
+    binaries = programs.postgresql()
     if binaries is None:
         pytest.skip(NEEDED)
     if os.geteuid() == 0 and not _has_user("postgres"):

@@ -1,11 +1,10 @@
-"""The replicated schema, made for real, with Debian's ZooKeeper (``apt-get install zookeeper``) where there is one.
+"""The replicated schema, made for real, with Debian's ZooKeeper where there is one.
 
 The embedded engine registers replicated tables but cannot replicate them, nor change them, nor run what is meant for a
 whole cluster.
 """
 
 import json
-import shutil
 import socket
 import subprocess
 import sys
@@ -13,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.needs import needs
 
 JARS = Path("/usr/share/java")
 CHILD = """
@@ -46,8 +46,7 @@ CONFIG = """<clickhouse>
 @pytest.fixture
 def zookeeper(tmp_path):
     """The port of a ZooKeeper."""
-    if not (JARS / "zookeeper.jar").exists() or not shutil.which("java"):
-        pytest.skip("there is no ZooKeeper here: apt-get install zookeeper")
+    needs("java")
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     (tmp_path / "zoo.cfg").write_text(

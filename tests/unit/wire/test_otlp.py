@@ -5,7 +5,6 @@ import contextlib
 import itertools
 import json as plain_json
 import math
-import shutil
 from collections import Counter
 from typing import Any
 from unittest import mock
@@ -14,6 +13,7 @@ import pytest
 from google.protobuf.message import DecodeError
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.needs import needing
 from tests.otlp import CUMULATIVE, DELTA, Request, add, as_json, fill, metric, points_of, request
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
@@ -447,7 +447,7 @@ def test_the_largest_numbers_are_read_alike(whole):
     assert found == [[float(whole)]] * len(found)
 
 
-needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no compiler")
+needs_compiler = needing("cc")
 
 
 @needs_compiler
