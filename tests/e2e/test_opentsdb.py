@@ -11,6 +11,7 @@ import pytest
 from tests.needs import needing
 from tests.processes import running
 from tests.programs import find
+from tests.waiting import wait_until
 
 COLLECTD = find("collectd")
 pytestmark = pytest.mark.slow
@@ -64,16 +65,6 @@ def query(server, metric, **more):
     return reply.json() if reply.status == 200 else []
 
 
-def wait(condition):
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        found = condition()
-        if found:
-            return found
-        time.sleep(0.1)
-    raise AssertionError("it did not happen")
-
-
 @needing("collectd")
 def test_collectd_writes_and_its_readings_are_answered(server, tmp_path):
     running, port = server
@@ -84,7 +75,7 @@ def test_collectd_writes_and_its_readings_are_answered(server, tmp_path):
         [COLLECTD, "-f", "-C", str(tmp_path / "collectd.conf")], stdout=log, stderr=log, start_new_session=True
     )
     try:
-        found = wait(lambda: [one for one in query(running, "load.load.shortterm") if len(one["dps"]) >= 3])
+        found = wait_until(lambda: [one for one in query(running, "load.load.shortterm") if len(one["dps"]) >= 3])
     finally:
         collectd.terminate()
         collectd.wait(30)

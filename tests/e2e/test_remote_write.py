@@ -19,6 +19,7 @@ import pytest
 
 from tests.needs import needs
 from tests.processes import API, ServerProcess, running
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -192,14 +193,11 @@ def told(request, server, exporter, tmp_path_factory):
     needs(sender)
     endpoint = Endpoint()
     folder = tmp_path_factory.mktemp(sender)
-    latest = time.monotonic() + TOGETHER
     try:
         with STARTS[sender](folder, server, scraped(sender, endpoint.port, exporter)):
-            while len(points(server, "app_requests_total", f"{sender}-app")) < LEAST and time.monotonic() < latest:
-                time.sleep(0.5)
+            wait_until(lambda: len(points(server, "app_requests_total", f"{sender}-app")) >= LEAST, sender, TOGETHER)
     finally:
         endpoint.close()
-    assert len(points(server, "app_requests_total", f"{sender}-app")) >= LEAST, (folder / f"{sender}.log").read_text()
     return sender, server, endpoint.read[sender]
 
 

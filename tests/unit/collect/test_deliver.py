@@ -6,6 +6,7 @@ import time
 import pytest
 from tests.unit.collect.test_spool import frame
 from tests.unit.wire.straight_reader import read_body
+from tests.waiting import wait_until
 
 from jobmeter.client.transport import FRAMES, Response
 from jobmeter.collect.deliver import Delivery
@@ -56,9 +57,7 @@ def hasty(monkeypatch):
 def deliver(outbox, server, seconds=20, connect=None):
     delivery = Delivery(outbox, connect or (lambda: server), SystemClock())
     delivery.start()
-    deadline = time.monotonic() + seconds
-    while outbox.size and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_until(lambda: not outbox.size, seconds=seconds)
     delivery.stop()
     return delivery
 

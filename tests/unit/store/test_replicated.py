@@ -8,11 +8,11 @@ import json
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from tests.needs import needs
+from tests.waiting import wait_until
 
 JARS = Path("/usr/share/java")
 CHILD = """
@@ -43,6 +43,11 @@ CONFIG = """<clickhouse>
 </clickhouse>"""
 
 
+def _listens(port):
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 @pytest.fixture
 def zookeeper(tmp_path):
     """The port of a ZooKeeper."""
@@ -58,11 +63,7 @@ def zookeeper(tmp_path):
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     ) as server:
-        for _ in range(300):
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            time.sleep(0.1)
+        wait_until(lambda: _listens(port))
         yield port
         server.terminate()
 
