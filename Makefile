@@ -8,7 +8,7 @@ MINUTES ?= 10
 UV := $(VENV)/bin/uv
 RUN := $(VENV)/bin/
 
-.PHONY: help setup sdk demo test programs search bench bench-full check lint types imports format docs pins clean
+.PHONY: help setup sdk demo test programs search wheel bench bench-full check lint types imports format docs pins clean
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 12
@@ -40,6 +40,9 @@ programs:        ## install the programs of others that some tests start (Debian
 
 search: setup    ## look for new examples that a property test fails for, for MINUTES=10
 	@$(RUN)python -m tests.search --minutes $(MINUTES)
+
+wheel: setup     ## the package as one file in dist/, with the compiled kernel
+	@rm -rf dist && $(UV) build --quiet --wheel --out-dir dist && ls dist/*.whl
 
 bench: setup     ## Jobmeter beside VictoriaMetrics and Prometheus, a few minutes (BENCH=--help for options)
 	@$(RUN)python -m benchmarks $(BENCH)

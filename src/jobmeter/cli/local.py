@@ -178,7 +178,7 @@ def _started(folder: Path) -> str:
     if missing:
         raise ConfigurationError(
             "no server answers, and this installation cannot start one: "
-            "pip install 'jobmeter[server]', or name a server with --server"
+            "install Jobmeter with its server extra, or name a server with --server"
         )
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
