@@ -5,6 +5,7 @@ import contextlib
 import itertools
 import json as plain_json
 import math
+import struct
 from collections import Counter
 from typing import Any
 from unittest import mock
@@ -274,6 +275,7 @@ def keys_of(written: Written) -> list[bytes]:
 @settings(max_examples=40)
 @given(message=requests())
 @example(message=request({}, add(add(metric("m"), NS, math.inf, a="b"), NS, 1.0)))
+@example(message=request({"a": math.nan}, add(metric("m"), NS, 1.0, b=math.nan)))
 def test_a_series_has_one_key_in_either_encoding_and_in_every_request(message):
     first, again = protobuf.decode(message.SerializeToString()), protobuf.decode(message.SerializeToString())
     alone, text = in_python(message.SerializeToString()), json.decode(as_json(message))
@@ -282,6 +284,17 @@ def test_a_series_has_one_key_in_either_encoding_and_in_every_request(message):
     known: dict[bytes, Any] = {}
     for place, key in enumerate(first.keys):
         assert known.setdefault(key, first.describe(place)) == first.describe(place)
+
+
+@pytest.mark.parametrize("bits", [0x7FF8000000000001, 0xFFF8000000000000, 0x7FF0000000000001])
+def test_a_nan_of_other_bits_is_the_same_attribute(bits):
+    """JSON cannot say which NaN it is, protocol buffers can: it makes no other series."""
+    (other,) = struct.unpack("<d", struct.pack("<Q", bits))
+    one, another = (request({}, add(metric("m"), NS, 1.0, a=value)) for value in (math.nan, other))
+    wanted = protobuf.decode(one.SerializeToString()).describe(0)
+    assert wanted.attributes == {"a": "NaN"}
+    for decode, encode in DECODERS:
+        assert decode(encode(another)).describe(0) == wanted
 
 
 def outcome(decode: Any, body: bytes) -> Any:
