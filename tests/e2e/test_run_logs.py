@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 
 import pytest
 
@@ -47,10 +48,10 @@ def stored(server, job, **query):
     return [json.loads(line) for line in reply.body.splitlines()]
 
 
-def arrived(server, job):
-    """How many lines of its standard output are there; none where the job is not known yet."""
+def has_arrived(server, job, lines):
+    """Whether the server has so many lines of its standard output; a job that is not known yet has none."""
     reply = server.call("GET", f"{API}/jobs/{job}/logs", format="jsonl", stream="stdout", limit=1000)
-    return len(reply.body.splitlines()) if reply.status == 200 else 0
+    return reply.status == 200 and len(reply.body.splitlines()) >= lines
 
 
 def python(code):
@@ -174,7 +175,7 @@ def test_a_server_that_is_killed_loses_no_line_and_doubles_none(tmp_path):
         assert process.stdin is not None
         for written in (60, 180):
             process.stdin.write(b"\n" * 60)
-            wait_until(lambda least=written - 30: arrived(server, "killed") >= least)
+            wait_until(partial(has_arrived, server, "killed", written - 30))
             process.stdin.write(b"\n" * 30)  # some of these are on their way
             server.kill()
             process.stdin.write(b"\n" * 30)  # these wait

@@ -3,16 +3,17 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 _ARGUMENTS_BEGIN = 48
 """The field of ``/proc/PID/stat``, counted from 1, with the address of the command line: see proc_pid_stat(5)."""
 
 
-def key_option(help_text: str, **more: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:  # noqa: ANN401
+def key_option(help_text: str, **more: Any) -> Callable[[_Function], _Function]:  # noqa: ANN401 - as click has it
     """The option, with what else ``click.option`` takes. What was given is overwritten where other users see it."""
     return click.option("--key", metavar="TOKEN", help=help_text, callback=_taken, **more)
 

@@ -249,7 +249,12 @@ def test_a_slow_question_does_not_hold_up_the_others(chdb_store):
     sql = "SELECT sleepEachRow(0.1) FROM numbers(100) SETTINGS max_block_size = 1"
     stream = chdb_store._reader.blocks(sql, {}, readers.Meter.of(ReadBudget(seconds=60)))
     began = threading.Event()
-    slow = threading.Thread(target=lambda: [began.set() for _ in stream])
+
+    def read_slowly():
+        for _ in stream:
+            began.set()
+
+    slow = threading.Thread(target=read_slowly)
     slow.start()
     assert began.wait(60)
     chdb_store.append(batch_of({(one, slot.start): 1.0}), FOREVER)
