@@ -7,16 +7,19 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
-NEEDED = "needs PostgreSQL: apt-get install postgresql-15 (or set JOBMETER_TEST_POSTGRESQL to a server's URL)"
+from tests import programs
+from tests.waiting import wait_until
+
+NEEDED = f"{programs.PROGRAMS['pg_ctl'].reason} (or set JOBMETER_TEST_POSTGRESQL to a server's URL)"
 _OPTIONS = "-c listen_addresses=127.0.0.1 -c fsync=off -c max_connections=200"
 
 
@@ -45,8 +48,7 @@ class PostgreSQL:
     def kill(self) -> None:
         """SIGKILL to every process of it; returns when they are gone, so that it can be started again."""
         for pid in self._signal(signal.SIGKILL):
-            while _runs(pid):
-                time.sleep(0.01)
+            wait_until(partial(_ended, pid), f"the end of process {pid}")
         # A process that nobody took note of still has its number, and would pass for a server that runs.
         for lock in ((self._home / "data" / "postmaster.pid"), *self._home.glob(".s.PGSQL.*")):
             lock.unlink(missing_ok=True)
@@ -79,7 +81,7 @@ class PostgreSQL:
 @contextmanager
 def own_server() -> Iterator[PostgreSQL]:
     """A server that is gone afterwards. Skips the test where none is installed."""
-    binaries = _binaries()
+    binaries = programs.postgresql()
     if binaries is None or (os.geteuid() == 0 and not _has_user("postgres")):
         pytest.skip(NEEDED)
     # A short path outside of the run's own folder: the socket's path is limited, and user postgres must reach it.
@@ -121,19 +123,12 @@ def _children(parent: int) -> list[int]:
     return found
 
 
-def _runs(pid: int) -> bool:
-    """False for a process that ended, whether or not its end was taken note of."""
+def _ended(pid: int) -> bool:
+    """True for a process that ended, whether or not its end was taken note of."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
     except OSError:
-        return False
-
-
-def _binaries() -> Path | None:
-    found = shutil.which("postgres")
-    places = [Path(found).parent] if found else []
-    places += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
-    return next((place for place in places if (place / "initdb").exists() and (place / "pg_ctl").exists()), None)
+        return True
 
 
 def _as_postgres(home: Path) -> list[str]:

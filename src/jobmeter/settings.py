@@ -95,7 +95,8 @@ class Settings:
     (JOBMETER_REQUEST_BYTES); what comes when too little is left is told to try again."""
     rate_limits: str = ""
     """Calls a second of one key, by operation: ``GetJobMetrics=50:100,*=200`` is 50 a second, 100 of them at once,
-    and 200 of every other one (JOBMETER_RATE_LIMITS); by default none is limited."""
+    and 200 of every other one (JOBMETER_RATE_LIMITS); by default only operations whose vendor states a rate
+    are limited, to that one."""
     query_budgets: str = ""
     """What each key may ask: ``rows=2000000000,seconds=600,concurrent=4,exports=2`` is so many stored rows and seconds
     of work a minute, and so many questions and raw exports at one time (JOBMETER_QUERY_BUDGETS); by default rows and

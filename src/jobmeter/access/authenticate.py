@@ -129,10 +129,20 @@ class Authenticator:
         return shares[0]
 
     def claimed(self, call: Call, schemes: Sequence[Scheme]) -> str:
-        """The access key id that a call names, for the audit line of a refusal; empty where it names none."""
+        """The access key id that a refused call names, for the audit line; empty where it names none.
+
+        A text that is not the id of a key that was looked up for the call may be a secret in the wrong place: of it
+        this is a fingerprint, ``unknown-1a2b3c4d``, which only the holder of the vault's key can make.
+        """
         with suppress(UnauthenticatedError):
             claim = self.find(call, schemes)[1]
-            return claim.value if claim.kind is ClaimKind.ACCESS_KEY else ""
+            if claim.kind is not ClaimKind.ACCESS_KEY or not claim.value:
+                return ""
+            with self._lock:
+                known = self._known.get(claim.value)
+            if known is not None and known.key is not None:
+                return known.key.access_key_id
+            return f"unknown-{self._vault.fingerprint(claim.value)}"
         return ""
 
     def forget(self, key_id: str = "") -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 
+from jobmeter.cli.key_option import key_option
 from jobmeter.client.transport import Transport
 from jobmeter.collect.base import Place
 from jobmeter.collect.clock import SampleClock
@@ -35,7 +36,7 @@ _SHORTEST_INTERVAL_MS = 100
 @click.option("--type", "kind", default="", help="Type of the job, such as PyTorchJob.")
 @click.option("--replicas", type=click.IntRange(1, 1024), default=1, help="Copies to start, each with a rank.")
 @click.option("--server", metavar="URL", help="Where to send the samples (JOBMETER_SERVER).")
-@click.option("--key", metavar="TOKEN", help="The token of a key that may write (JOBMETER_KEY).")
+@key_option("The token of a key that may write (JOBMETER_KEY).")
 @click.option(
     "--data", type=click.Path(path_type=Path, file_okay=False), metavar="DIR", help="The data folder (JOBMETER_DATA)."
 )
@@ -43,6 +44,7 @@ _SHORTEST_INTERVAL_MS = 100
 @click.option("--job-id", metavar="ID", help="Id of the job (by default its name, the day and six characters).")
 @click.option("--project", help="Project of the job (by default that of the key).")
 @click.option("--logs/--no-logs", default=True, show_default=True, help="Keep what the command writes as log lines.")
+@click.option("--pass-key", is_flag=True, help="Leave JOBMETER_KEY in the command's environment.")
 @click.option("--quiet", is_flag=True, help="Say nothing but what goes wrong.")
 @click.argument("words", metavar="[--] COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(  # noqa: PLR0913 - one for each option
@@ -57,6 +59,7 @@ def command(  # noqa: PLR0913 - one for each option
     job_id: str | None,
     project: str | None,
     logs: bool,
+    pass_key: bool,
     quiet: bool,
     words: tuple[str, ...],
 ) -> None:
@@ -74,6 +77,7 @@ def command(  # noqa: PLR0913 - one for each option
         replicas=replicas,
         attempt=_attempt() if job_id else 0,
         logs=logs,
+        pass_key=pass_key,
     )
     place = Place(node_name(), project=_checked(check_project, project, "--project") if project else "")
     folder = data or Path(os.environ.get("JOBMETER_DATA") or default_data_directory(os.environ))

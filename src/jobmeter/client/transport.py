@@ -51,7 +51,7 @@ class Transport:
     def __init__(self, server: str, key: str = "", *, ca_file: str | None = None, timeout: float = 30.0) -> None:
         """``server`` is ``http(s)://host:port``; ``key`` the token of a key; ``timeout`` in seconds for one attempt."""
         self.server = server.rstrip("/")
-        self._key = key
+        self.key = key
         self._ca_file = ca_file
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._pool = urllib3.PoolManager(
@@ -107,7 +107,7 @@ class Transport:
 
     def patient(self, timeout: float) -> "Transport":
         """As this one, to the same server with the same key, but it waits so many seconds for an answer."""
-        return Transport(self.server, self._key, ca_file=self._ca_file, timeout=timeout)
+        return Transport(self.server, self.key, ca_file=self._ca_file, timeout=timeout)
 
     def close(self) -> None:
         """Close the connections."""

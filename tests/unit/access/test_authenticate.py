@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -176,9 +177,23 @@ def test_a_token_beside_a_broken_signature_holds(authenticator: Authenticator, k
 
 
 def test_only_a_claimed_key_id_is_told_to_the_audit(authenticator: Authenticator, key: CreatedKey) -> None:
+    authenticator.authenticate(signed(key), ALIBABA)
     assert authenticator.claimed(signed(key), ALIBABA) == key.access_key_id
     assert authenticator.claimed(bearer("jm_secret"), ALIBABA) == ""
     assert authenticator.claimed(Call("GET", "/", "", ()), ALIBABA) == ""
+
+
+def test_a_secret_in_place_of_the_key_id_is_not_told_to_the_audit(
+    authenticator: Authenticator, key: CreatedKey
+) -> None:
+    told = set()
+    for secret in (key.access_key_secret, key.token, "hunter2"):
+        call = signed(replace(key, access_key_id=secret))
+        assert reason(lambda call=call: authenticator.authenticate(call, ALIBABA)) == "unknown-key"  # type: ignore[misc]
+        told.add(authenticator.claimed(call, ALIBABA))
+        assert secret not in authenticator.claimed(call, ALIBABA)
+    assert len(told) == 3
+    assert all(re.fullmatch("unknown-[0-9a-f]{8}", text) for text in told)
 
 
 def test_the_last_use_is_written_down_now_and_then(

@@ -9,11 +9,11 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from benchmarks.client import RefusedError, Request, answer, latency
 from benchmarks.data import STEP_MS
-from benchmarks.install import installed
 from benchmarks.ours import Jobmeter
 from benchmarks.peers import VictoriaMetrics
 from benchmarks.questions import live, long
 from benchmarks.wrk import load, read_report, write_paths
+from tests.needs import needing
 
 NOW = 1_795_300_005_000
 
@@ -91,7 +91,7 @@ def test_a_refusal_is_no_answer(site):
 
 
 @pytest.mark.bench
-@pytest.mark.skipif(not installed("wrk"), reason="wrk is not installed")
+@needing("wrk")
 def test_wrk_goes_through_the_list(site):
     port, asked = site
     requests = [Request(port, f"/{one}?a=b%2Fc", {"Authorization": "Bearer x"}) for one in range(5)]
@@ -104,7 +104,7 @@ def test_wrk_goes_through_the_list(site):
 
 
 @pytest.mark.bench
-@pytest.mark.skipif(not installed("wrk"), reason="wrk is not installed")
+@needing("wrk")
 def test_refusals_do_not_count_as_answers_of_wrk(site):
     with pytest.raises(RuntimeError, match="wrk"):
         load([Request(site[0], "/no")], 2, 1)

@@ -1,16 +1,18 @@
 import asyncio
 import logging
+import threading
 import time
 from dataclasses import dataclass
 
 import pytest
 from tests.asgi import call, send
+from tests.waiting import never, until
 
 from jobmeter.access.memory import MemoryBudget
 from jobmeter.dialects.base import Answer
 from jobmeter.errors import InvalidRequestError, JobmeterError, NotFoundError
 from jobmeter.model.time import SystemClock
-from jobmeter.server.edge import Edge
+from jobmeter.server.edge import WATCH_AFTER_SECONDS, Edge
 from jobmeter.server.telemetry import Telemetry
 from jobmeter.server.work import Lane
 
@@ -114,7 +116,7 @@ def test_work_for_a_client_that_left_is_cancelled():
 
     async def work(exchange):
         try:
-            await asyncio.sleep(60)
+            await never()
         except asyncio.CancelledError:
             ended.append("cancelled")
             raise
@@ -128,7 +130,7 @@ def test_work_for_a_client_that_left_is_cancelled():
 
 def test_slow_work_is_answered_when_the_client_stays():
     async def work(exchange):
-        await asyncio.sleep(0.2)
+        await never(4 * WATCH_AFTER_SECONDS)
 
     assert call(_edge(_Door("a", "/", work)), "GET", "/").body == b"a"
 
@@ -164,21 +166,23 @@ def test_head_has_no_body():
 def test_a_full_lane_refuses_and_a_cancelled_call_leaves_the_queue():
     lane = Lane("test", 1, 1)
     ran = []
+    began, go_on = threading.Event(), threading.Event()
 
     def slow(name):
-        time.sleep(0.2)
+        began.set()
+        assert go_on.wait(60)
         ran.append(name)
 
     async def main():
         first = asyncio.ensure_future(lane.run(slow, "first"))
         second = asyncio.ensure_future(lane.run(slow, "second"))
-        await asyncio.sleep(0.05)
+        await until(began.is_set)
         with pytest.raises(JobmeterError):
             await lane.run(slow, "third")
         second.cancel()
+        go_on.set()
         await first
-        await asyncio.sleep(0.05)
-        assert lane.busy == 0
+        await until(lambda: lane.busy == 0)
         await lane.run(slow, "fourth")
 
     asyncio.run(main())
@@ -187,8 +191,10 @@ def test_a_full_lane_refuses_and_a_cancelled_call_leaves_the_queue():
 
 
 def test_send_is_concurrent():
+    everybody = asyncio.Barrier(50)
+
     async def work(exchange):
-        await asyncio.sleep(0.1)
+        await everybody.wait()
 
     edge = _edge(_Door("a", "/", work))
 

@@ -77,7 +77,8 @@ def test_a_writers_samples_belong_to_its_project(server):
 
 def test_samples_of_the_future_are_counted(server):
     body = samples([(_CPU, [(NOW - 1000, 1.0), (NOW + 3_600_000, 1.0)])])
-    assert server.ingest(body).json() == {"accepted": 1, "records": 0, "rejected": {"future": 1}}
+    receipt = server.ingest(body).json()
+    assert receipt == {"accepted": 1, "records": 0, "rejected": {"future": 1}, "time": NOW}
     text = server.raw("GET", "/metrics").body.decode()
     assert 'jobmeter_ingest_samples_rejected_total{reason="future"} 1.0' in text
     assert "jobmeter_ingest_samples_accepted_total 1.0" in text

@@ -2,7 +2,6 @@
 
 import socket
 import threading
-import time
 from contextlib import closing
 
 import grpc
@@ -224,9 +223,17 @@ def test_a_server_that_stops_answers_what_is_under_way(tmp_path):
         metadata = (("authorization", f"Bearer {server.application.admin.token}"),)
         call = stub.Export.future(loss(), metadata=metadata, timeout=60)
         assert store.reached.wait(60)
+        began, stop = threading.Event(), server.server._server.stop
+
+        def stop_and_tell(grace):
+            stopped = stop(grace)
+            began.set()
+            return stopped
+
+        server.server._server.stop = stop_and_tell
         stopping = threading.Thread(target=server.server.stop)
         stopping.start()
-        time.sleep(0.05)
+        assert began.wait(60)
         store.go_on.set()
         assert call.result(60) is not None
         stopping.join(60)

@@ -2,12 +2,12 @@
 
 import socket
 import threading
-import time
 from contextlib import closing
 
 import pytest
 from tests.fakes import NOW
 from tests.serving import serving
+from tests.waiting import wait_until
 
 from jobmeter.errors import UnavailableError
 from jobmeter.model.series import Series
@@ -210,7 +210,7 @@ def test_a_sender_that_never_reads_is_served_all_the_same(telnet):
         line.send(wrong)
     line.send(put())
     line.socket.shutdown(socket.SHUT_WR)
-    wait(telnet.series)
+    wait_until(telnet.series)
 
 
 def test_only_so_many_connections_are_taken(telnet, monkeypatch):
@@ -220,7 +220,7 @@ def test_only_so_many_connections_are_taken(telnet, monkeypatch):
     assert telnet.connect().answer() == "error: too many connections\n"
     lines[0].send("exit\n")
     assert lines[0].rest() == ""
-    wait(lambda: telnet.connect().ask("version\n").startswith("Jobmeter"))
+    wait_until(lambda: telnet.connect().ask("version\n").startswith("Jobmeter"))
 
 
 class FullStore(MemoryStore):
@@ -244,7 +244,7 @@ def test_a_store_that_is_full_holds_the_sender_back(tmp_path):
         line, key = telnet.connect(), telnet.application.key("writer", "lab")
         store.full.set()
         line.send(f"auth {key.token}\n{put()}")
-        wait(lambda: store.tries > 2)
+        wait_until(lambda: store.tries > 2)
         store.full.clear()
         assert line.ask("version\n").startswith("Jobmeter ")
         assert len(telnet.series()) == 1
@@ -268,14 +268,6 @@ def test_what_a_stopping_server_has_read_is_kept(telnet):
     telnet.server.stop()
     assert "jobmeter_ingest_samples_accepted_total 500.0" in telnet.metrics()
     assert line.file.read() == b""
-
-
-def wait(condition):
-    """Until it holds; the time limit only ends a test that hangs."""
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_lines_without_a_key_are_counted_and_not_read(telnet):

@@ -17,7 +17,7 @@ from itertools import product
 from jobmeter.access.call import Call
 from jobmeter.access.signatures import sdk_keys
 from jobmeter.access.signatures.base import Claim, ClaimKind
-from jobmeter.access.signatures.canonical import decoded_path, encode, query_pairs, raw, same, sorted_by_name
+from jobmeter.access.signatures.canonical import encode, encoded_path, query_pairs, raw, same, sorted_by_name
 from jobmeter.errors import UnauthenticatedError
 
 DATE_HEADER = "x-sdk-date"
@@ -127,7 +127,9 @@ def _string_to_sign(parsed: _Parsed, call: Call, request: bytes) -> bytes:
 
 def _canonical_requests(call: Call, parsed: _Parsed, payloads: tuple[str, ...]) -> Iterator[bytes]:
     """Each form in which a client may have signed the call: SDKs differ in the query's order and an empty body."""
-    path = "/".join(encode(segment) for segment in decoded_path(call.raw_path).split(b"/"))
+    # The SDKs unescape the whole path before they take its segments apart, so that they sign `a%2Fb` as `a/b`. That
+    # would let a request stand for another one, and no id has a slash: an escaped slash stays in its segment here.
+    path = encoded_path(call.raw_path)
     path = path if path.endswith("/") else f"{path}/"
     pairs = query_pairs(call.query)
     queries = dict.fromkeys(

@@ -6,6 +6,7 @@ from signal import Signals
 
 from jobmeter.collect.base import Place
 from jobmeter.collect.launch.plan import Plan
+from jobmeter.collect.launch.redact import redacted
 from jobmeter.collect.text import valid_text
 from jobmeter.model.event import EventSource, Level
 from jobmeter.model.job import JobState
@@ -93,7 +94,7 @@ class JobRecorder:
             end=end,
             exit_code=exit_code,
             error=error,
-            command=valid_text(" ".join(plan.command))[:_LONGEST_COMMAND],
+            command=valid_text(" ".join(redacted(plan.command)))[:_LONGEST_COMMAND],
             limits=self._limits,
             replicas=[self._replica(life) for life in lives],
         )
