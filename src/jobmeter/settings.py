@@ -29,6 +29,8 @@ class Limits:
     """Largest request body after decompression (JOBMETER_LIMIT_DECODED_BYTES)."""
     request_series: int = 100_000
     """Most series in one ingest request (JOBMETER_LIMIT_REQUEST_SERIES)."""
+    request_records: int = 10_000
+    """Most records (of jobs, nodes, events, leases) in one request (JOBMETER_LIMIT_REQUEST_RECORDS)."""
     request_lines: int = 1_000_000
     """Most log lines in one ingest request (JOBMETER_LIMIT_REQUEST_LINES)."""
     project_series: int = 5_000_000
@@ -86,6 +88,9 @@ class Settings:
     missing in this one's answers."""
     window_bytes: int = 2 * 2**30
     """Memory that they may take; when it is not enough the window shrinks (JOBMETER_WINDOW_BYTES)."""
+    lease_seconds: int = 60
+    """Shortest time after which a run that no longer renews its lease is taken for lost (JOBMETER_LEASE_SECONDS); a run
+    asks for three of its own renewals where that is longer."""
     rate_limits: str = ""
     """Calls a second of one key, by operation: ``GetJobMetrics=50:100,*=200`` is 50 a second, 100 of them at once,
     and 200 of every other one (JOBMETER_RATE_LIMITS); by default none is limited."""
@@ -135,6 +140,7 @@ _NUMBERS = {
     "otlp_grpc_port": 65_535,
     "window_seconds": 7 * 86_400,
     "window_bytes": 2**45,
+    "lease_seconds": 86_400,
 }
 _TEXTS = (
     "host",

@@ -2,7 +2,6 @@
 
 import os
 import sqlite3
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -13,6 +12,7 @@ from sqlalchemy import event, exc
 
 from jobmeter.errors import ConfigurationError, ConflictError, NotAtOnceError, UnavailableError
 from jobmeter.registry.functions import install
+from jobmeter.registry.writers import WriterQueue
 
 SQLITE = "sqlite"
 POSTGRESQL = "postgresql"
@@ -42,7 +42,7 @@ class Database:
         """
         self.url = _parse(url)
         self.kind = self.url.get_backend_name()
-        self._writers = threading.Lock()
+        self.writers = WriterQueue()
         with failures():
             self.engine = _sqlite(self.url) if self.kind == SQLITE else _postgresql(self.url)
         self._writing = self.engine.execution_options(jobmeter_writes=True)
@@ -59,12 +59,13 @@ class Database:
             yield connection
 
     @contextmanager
-    def write(self) -> Iterator[sa.Connection]:
+    def write(self, key: str = "") -> Iterator[sa.Connection]:
         """A transaction that is durable once the block has ended, and undone when the block raises.
 
-        SQLite has one writer at a time: threads of this process queue here rather than poll the file's lock.
+        SQLite has one writer at a time: threads of this process queue here rather than poll the file's lock. Those of
+        different keys (of whom something is written: a project) take turns.
         """
-        queue = self._writers if self.kind == SQLITE else nullcontext()
+        queue = self.writers.turn(key) if self.kind == SQLITE else nullcontext()
         with queue, failures(), self._writing.begin() as connection:
             yield connection
 
