@@ -31,6 +31,18 @@ class Requester(Protocol):
         ...
 
 
+class Renewal(Protocol):
+    """What a request carries besides, when it is due: see ``jobmeter.collect.launch.lease.RunLease``."""
+
+    def frame(self) -> bytes:
+        """The frame, empty when none is due."""
+        ...
+
+    def renewed(self) -> None:
+        """It was delivered."""
+        ...
+
+
 class _Receipt(msgspec.Struct):
     accepted: int = 0
     rejected: dict[str, int] = {}
@@ -42,9 +54,11 @@ class Delivery:
 
     ``refused`` counts samples that the server did not want, by its reason, ``refused_lines`` log lines. ``last_error``
     says why the last attempt failed, empty after one that worked. ``failed_attempts`` counts those that failed.
+    ``renewal`` may be set before it starts.
     """
 
     def __init__(self, outbox: Outbox, connect: Callable[[], Requester], clock: Clock) -> None:
+        self.renewal: Renewal | None = None
         self.refused: dict[str, int] = {}
         self.refused_lines = 0
         self.last_error = ""
@@ -108,12 +122,16 @@ class Delivery:
         try:
             if self._requester is None:
                 self._requester = self._connect()
-            answer = self._requester.request("POST", f"{API}/ingest", batch.body, {"Content-Type": FRAMES})
+            renewal = self.renewal.frame() if self.renewal else b""
+            body = batch.body + renewal
+            answer = self._requester.request("POST", f"{API}/ingest", body, {"Content-Type": FRAMES})
         except InvalidRequestError as error:
             self._refused(batch, error)
         except Exception as error:  # noqa: BLE001 - whatever goes wrong, what was measured is kept and tried again
             self._failed(error)
         else:
+            if self.renewal and renewal:
+                self.renewal.renewed()
             self._delivered(batch, answer)
 
     def _delivered(self, batch: Batch, answer: Response) -> None:

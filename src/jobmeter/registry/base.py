@@ -63,6 +63,10 @@ class Registry(Protocol):
         """
         ...
 
+    def lease(self, project: str, job: str) -> tuple[int, str] | None:
+        """Until when the lease of a job lasts and who holds it, empty until it was renewed; None: it has none."""
+        ...
+
     def mark_lost(self, now_ms: int, heard_since_ms: int, least_ms: int) -> int:
         """Mark the running jobs lost whose leases have ended: Failed with the error ``lost``. Gives their number.
 

@@ -30,6 +30,13 @@ class ChangedLives:
     events: list[dict[str, Any]] = field(default_factory=list)
 
 
+def lease(connection: sa.Connection, project: str, job: str) -> tuple[int, str] | None:
+    """See ``Registry.lease``."""
+    question = sa.select(_job.lease_renewed + _job.lease_ms, _job.lease_owner).where(_job.project == project)
+    row = connection.execute(question.where(_job.id == job, _job.lease_renewed.is_not(None))).one_or_none()
+    return None if row is None else (row[0], row[1])
+
+
 def renew(connection: sa.Connection, project: str, renewals: Iterable[LeaseRecord], now_ms: int) -> ChangedLives:
     """Renew leases; a lost job runs again. Nothing happens where another run holds the lease, or the job has ended."""
     found = ChangedLives()

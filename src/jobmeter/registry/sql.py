@@ -90,6 +90,11 @@ class SqlRegistry(Registry):
             changes.tell(connection, recorded=found.jobs)
         self._changed_lives(found, dropped)
 
+    def lease(self, project: str, job: str) -> tuple[int, str] | None:
+        """See ``Registry.lease``."""
+        with self._database.read() as connection:
+            return lapses.lease(connection, project, job)
+
     def mark_lost(self, now_ms: int, heard_since_ms: int, least_ms: int) -> int:
         """See ``Registry.mark_lost``."""
         marked = 0

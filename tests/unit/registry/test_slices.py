@@ -191,7 +191,7 @@ def test_records_together_are_as_records_one_after_the_other(tmp_path, seed):
 def everything(registry: Registry) -> list[object]:
     views = [view for job in "jk" for view in registry.job(None, job, NOW + 100)]
     events = registry.events(EventFilter(limit=1000)).events
-    return [views, sorted(events, key=lambda event: msgspec.json.encode(event))]
+    return [views, sorted(events, key=msgspec.json.encode)]
 
 
 def test_a_record_of_many_replicas_is_cut_and_says_the_same(tmp_path):

@@ -8,7 +8,7 @@ from jobmeter.collect.base import Place
 from jobmeter.collect.launch.plan import Plan
 from jobmeter.model.event import EventSource, Level
 from jobmeter.model.job import JobState
-from jobmeter.model.record import EventRecord, JobRecord, Records, ReplicaRecord
+from jobmeter.model.record import EventRecord, JobRecord, Lease, Records, ReplicaRecord
 
 _LONGEST_COMMAND = 8_192
 _SIGNALS = 128
@@ -29,8 +29,11 @@ class ReplicaLife:
 class JobRecorder:
     """Makes the records of one job."""
 
-    def __init__(self, plan: Plan, place: Place, limits: Mapping[str, float], start: int) -> None:
+    def __init__(
+        self, plan: Plan, place: Place, limits: Mapping[str, float], start: int, lease: Lease | None = None
+    ) -> None:
         self._plan = plan
+        self._lease = lease
         self._place = place
         self._limits = dict(limits)
         self._start = start
@@ -83,8 +86,8 @@ class JobRecorder:
         job = JobRecord(
             job_id=plan.job,
             project=self._place.project or None,
-            name=plan.name,
-            type=plan.kind,
+            name=plan.name if plan.named or not plan.attempt else None,
+            type=plan.kind if plan.kind or not plan.attempt else None,
             state=state,
             user=plan.user,
             created=self._start,
@@ -94,6 +97,7 @@ class JobRecorder:
             error=error,
             command=" ".join(plan.command)[:_LONGEST_COMMAND],
             limits=self._limits,
+            lease=self._lease if state is JobState.RUNNING else None,
             replicas=[self._replica(life) for life in lives],
         )
         return Records(jobs=[job])

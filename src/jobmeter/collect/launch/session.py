@@ -17,6 +17,7 @@ from jobmeter.collect.launch.children import Children, Exit
 from jobmeter.collect.launch.family import Family
 from jobmeter.collect.launch.figures import Figures
 from jobmeter.collect.launch.groups import OwnGroups
+from jobmeter.collect.launch.lease import RunLease
 from jobmeter.collect.launch.logs import LogSender
 from jobmeter.collect.launch.memory import OomWatch
 from jobmeter.collect.launch.output import Output
@@ -128,7 +129,9 @@ class Session:
         start = self._clock.now_ms()
         try:
             self._start(environment, groups, start)
-            recorder = JobRecorder(self._plan, self._place, self._limits(), start)
+            lease = RunLease(self._plan.job, self._place.project, self._plan.lease_owner, interval_ms, self._clock)
+            self._delivery.renewal = lease
+            recorder = JobRecorder(self._plan, self._place, self._limits(), start, lease.lease)
             loop = self._loop(interval_ms)
             loop.keep_records(recorder.started(self._lives))
             self._begin_output()
