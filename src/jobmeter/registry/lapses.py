@@ -61,8 +61,9 @@ def renew(connection: sa.Connection, project: str, renewals: Iterable[LeaseRecor
 
 def mark_lost(connection: sa.Connection, now_ms: int, heard_since_ms: int, least_ms: int) -> ChangedLives:
     """See ``Registry.mark_lost``; at most ``MOST`` of them."""
-    length = sa.case((_job.lease_ms < least_ms, least_ms), else_=_job.lease_ms)
-    over = (_job.lease_renewed + length <= now_ms, length <= now_ms - heard_since_ms)
+    least, heard = (sa.literal(value, sa.BigInteger) for value in (least_ms, now_ms - heard_since_ms))
+    length = sa.case((_job.lease_ms < least, least), else_=_job.lease_ms)
+    over = (_job.lease_renewed + length <= now_ms, length <= heard)
     columns = (_job.project, _job.id, _job.start, _job.last_sample, _job.lease_renewed)
     question = sa.select(*columns).where(_job.lease_renewed.is_not(None), _job.state == _RUNNING, *over)
     question = question.order_by(_job.project, _job.id).limit(MOST).with_for_update()
