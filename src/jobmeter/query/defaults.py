@@ -42,6 +42,11 @@ CORE_METRICS: tuple[str, ...] = (
 )
 """What is told of a job when nobody says which metrics."""
 
+SUMMARY_METRICS = tuple(
+    name for core in CORE_METRICS for name in ((core, "memory.peak") if core == "memory.usage" else (core,))
+)
+"""What a job's summary tells of."""
+
 
 def default_step(span: TimeRange, buckets: int = DEFAULT_BUCKETS) -> int:
     """The smallest of ``STEPS``, in milliseconds, that cuts the range into at most ``buckets``; a day at most."""

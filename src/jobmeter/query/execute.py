@@ -18,7 +18,7 @@ from jobmeter.model.series import job_key
 from jobmeter.model.time import MAX_TIME_MS, SECOND, Clock, TimeRange
 from jobmeter.query import gather, series
 from jobmeter.query.closed import ClosedBuckets
-from jobmeter.query.defaults import CORE_METRICS, default_step, job_end, life
+from jobmeter.query.defaults import CORE_METRICS, SUMMARY_METRICS, default_step, job_end, life
 from jobmeter.query.frame import Frame, read
 from jobmeter.query.group import CapacityQuestion, GroupNodesQuestion, GroupQuestion, RequestsQuestion
 from jobmeter.query.groups import Groups
@@ -179,7 +179,7 @@ class Executor:
         now_ms = self._clock.now_ms()
         span = life(view.job, now_ms)
         step_ms = default_step(span, POINTS)
-        rows = metrics_of(CORE_METRICS)
+        rows = metrics_of(SUMMARY_METRICS)
         asked = self._measurements.of_job(view, sources(rows), span, By.JOB)
         shape = asked.layout.shape
         frame = Frame(shape, read(shape, self._source, span, step_ms, meter), asked.limits)

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from jobmeter.cli.run_summary import duration, size, sparkline
+from jobmeter.cli.run_summary import sparkline
 from jobmeter.collect.base import Owner, Place
 from jobmeter.collect.launch.figures import Figure, Figures
 from jobmeter.collect.launch.plan import Plan, environments, job_name, new_job_id
@@ -187,17 +187,12 @@ def test_a_sparkline_fits():
     assert len(sparkline([float(i) for i in range(1000)], 24)) == 24
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0.214, "0.21 s"), (12.34, "12.3 s"), (245, "4 m 05 s"), (7380, "2 h 03 m"), (59.97, "60.0 s")],
-)
-def test_durations(seconds, text):
-    assert duration(seconds) == text
-
-
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (123e6, "123 MB"), (99.97e6, "100 MB"), (4e12, "4.0 TB")],
-)
-def test_sizes(count, text):
-    assert size(count) == text
+def test_a_rate_over_a_moment_makes_no_peak_where_a_longer_one_does():
+    figures = Figures(1000)
+    for time_ms, value in ((0, 0.0), (100, 0.3), (1000, 0.75), (2000, 1.5), (2100, 1.8)):
+        figures.watch([replica("cpu.time", 0, time_ms, value)])
+    assert figures.by_name["cpu"].peak == pytest.approx(0.75)
+    brief = Figures(1000)
+    for time_ms, value in ((0, 0.0), (100, 0.3)):
+        brief.watch([replica("cpu.time", 0, time_ms, value)])
+    assert brief.by_name["cpu"].peak == pytest.approx(3.0)

@@ -11,14 +11,25 @@ _MOST_POINTS = 512
 
 @dataclass(slots=True)
 class Figure:
-    """One value over time: ``mean`` over the time in which it was known, ``peak``, and points for a drawing."""
+    """One value over time: ``mean`` over the time in which it was known, ``peak``, and points for a drawing.
+
+    A value that held for less than ``shortest`` makes no peak where longer ones do: a rate over a moment is noise.
+    """
+
+    shortest: float = 0.0
 
     points: list[float] = field(default_factory=list)
-    peak: float = 0.0
+    _peak: float = 0.0
+    _brief_peak: float = 0.0
     _sum: float = 0.0
     _weight: float = 0.0
     _stride: int = 1
     _pending: list[float] = field(default_factory=list)
+
+    @property
+    def peak(self) -> float:
+        """The highest value."""
+        return self._peak or self._brief_peak
 
     @property
     def mean(self) -> float:
@@ -27,7 +38,9 @@ class Figure:
 
     def add(self, value: float, weight: float = 1.0) -> None:
         """Take in a value that held for ``weight``."""
-        self.peak = max(self.peak, value)
+        if weight >= self.shortest:
+            self._peak = max(self._peak, value)
+        self._brief_peak = max(self._brief_peak, value)
         self._sum += value * weight
         self._weight += weight
         self._pending.append(value)
@@ -67,10 +80,12 @@ class _Counter:
 class Figures:
     """What a job used, by figure: ``cpu`` (cores), ``memory``, ``gpu``, ``disk.read``, ... Not safe for threads."""
 
-    def __init__(self) -> None:
-        self.by_name: defaultdict[str, Figure] = defaultdict(Figure)
+    def __init__(self, interval_ms: int = 0) -> None:
+        """``interval_ms`` is the time between two samples."""
+        self.by_name: dict[str, Figure] = {}
         self.memory_peak = 0.0
-        """Most memory of one replica at once."""
+        """Most memory of one replica at once, as ``memory.peak`` has it."""
+        self._shortest = interval_ms / 2000
         self._counters: dict[Series, _Counter] = {}
         self._last_ms: int | None = None
 
@@ -105,7 +120,8 @@ class Figures:
         self._last_ms = now_ms
         for name, values in found.items():
             value = sum(values) / len(values) if name in _MEANS.values() else sum(values)
-            self.by_name[name].add(value, weights.get(name, passed))
+            figure = self.by_name.setdefault(name, Figure(self._shortest if name in weights else 0.0))
+            figure.add(value, weights.get(name, passed))
 
     def _step(self, series: Series, time_ms: int, value: float) -> tuple[float, float] | None:
         """The rate since the last sample and the seconds since then; None where there is none or it is too close."""

@@ -34,6 +34,12 @@ class Aggregate(StrEnum):
     MAX = "max"
     RATIO = "ratio"
     """Sum of the numerators over sum of the denominators; legal only as the catalogue's own choice."""
+    WHOLE = "whole"
+    """Of a whole job: the sum where values of that unit add up (bytes, cores, watts), else the catalogue's choice."""
+
+
+ADDED_UNITS = frozenset({"By", "By/s", "{core}", "W", "{process}", "{thread}"})
+"""Units of which a job has what its members have together; of others (a ratio, a temperature) it has their mean."""
 
 
 NO_NAMES: Mapping[str, str] = MappingProxyType({})
@@ -67,6 +73,11 @@ class Metric:
     minimum: float | None = 0.0
     maximum: float | None = None
     names: Mapping[str, str] = field(default_factory=lambda: NO_NAMES)
+
+    @property
+    def adds(self) -> bool:
+        """Whether a job has the sum of what its members have."""
+        return self.answer_unit in ADDED_UNITS
 
     @property
     def answer_unit(self) -> str:
