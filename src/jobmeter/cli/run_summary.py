@@ -34,7 +34,7 @@ def show(plan: Plan, result: Result) -> None:
     rows += [("output", text, "")] if (text := _output(result)) else []
     rows += [("of the job", f"its {plan.replicas} replicas together, at a time", "")] if plan.replicas > 1 else []
     if not sys.stderr.isatty():
-        lines = [f"jobmeter: {head}", *(f"  {name:<15} {text:<44} {bars}".rstrip() for name, text, bars in rows)]
+        lines = [f"jobmeter: {head}", *(f"  {name:<15} {text:<47} {bars}".rstrip() for name, text, bars in rows)]
         lines += [f"  {'reason':<15} {result.reason}"] if result.reason else []
         click.echo("\n".join([*lines, f"  jobmeter show {plan.job}"]), err=True)
         return

@@ -1,27 +1,8 @@
 """What a question means that leaves something out."""
 
 from jobmeter.model.job import Job
-from jobmeter.model.time import DAY, HOUR, MAX_TIME_MS, MINUTE, SECOND, TimeRange, ceil_to, floor_to
-
-STEPS: tuple[int, ...] = (
-    SECOND,
-    5 * SECOND,
-    10 * SECOND,
-    15 * SECOND,
-    30 * SECOND,
-    MINUTE,
-    2 * MINUTE,
-    5 * MINUTE,
-    10 * MINUTE,
-    15 * MINUTE,
-    30 * MINUTE,
-    HOUR,
-    2 * HOUR,
-    6 * HOUR,
-    12 * HOUR,
-    DAY,
-)
-"""The steps that the program chooses from, in milliseconds."""
+from jobmeter.model.steps import STEPS
+from jobmeter.model.time import HOUR, MAX_TIME_MS, TimeRange, ceil_to, floor_to
 
 DEFAULT_BUCKETS = 240
 

@@ -15,6 +15,7 @@ from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.order import natural
 from jobmeter.model.question import Asks
 from jobmeter.model.series import job_key
+from jobmeter.model.steps import SUMMARY_BUCKETS
 from jobmeter.model.time import MAX_TIME_MS, SECOND, Clock, TimeRange
 from jobmeter.query import gather, series
 from jobmeter.query.closed import ClosedBuckets
@@ -41,7 +42,7 @@ from jobmeter.query.request import (
 from jobmeter.query.series import BucketsQuestion, LastQuestion, NamesQuestion, SamplesQuestion, SeriesQuestion
 from jobmeter.query.source import Meter, Source, StoreSource
 from jobmeter.query.subjects import Subjects
-from jobmeter.query.summary import POINTS, JobSummary, summarize
+from jobmeter.query.summary import JobSummary, summarize
 from jobmeter.registry.base import Registry
 from jobmeter.settings import Limits
 from jobmeter.store.base import LogSelector, ReadBudget, Store
@@ -178,7 +179,7 @@ class Executor:
         view = self._subjects.view(ref, scope)
         now_ms = self._clock.now_ms()
         span = life(view.job, now_ms)
-        step_ms = default_step(span, POINTS)
+        step_ms = default_step(span, SUMMARY_BUCKETS)
         rows = metrics_of(SUMMARY_METRICS)
         asked = self._measurements.of_job(view, sources(rows), span, By.JOB)
         shape = asked.layout.shape

@@ -15,7 +15,6 @@ from jobmeter.query.reduce import coarsen
 from jobmeter.query.request import Statistic
 from jobmeter.query.table import Table, lines_of
 
-POINTS = 60
 ALL_TIME_MS = ceil_to(MAX_TIME_MS, HOUR) + HOUR
 """A step that makes one bucket of everything, and that every tier fits."""
 

@@ -6,7 +6,7 @@ import pytest
 
 from jobmeter.cli.run_summary import sparkline
 from jobmeter.collect.base import Owner, Place
-from jobmeter.collect.launch.figures import Figure, Figures
+from jobmeter.collect.launch.figures import Figure, Figures, RateSteps
 from jobmeter.collect.launch.plan import Plan, environments, job_name, new_job_id
 from jobmeter.collect.launch.records import JobRecorder, ReplicaLife, exit_status
 from jobmeter.model.job import JobState
@@ -187,12 +187,19 @@ def test_a_sparkline_fits():
     assert len(sparkline([float(i) for i in range(1000)], 24)) == 24
 
 
-def test_a_rate_over_a_moment_makes_no_peak_where_a_longer_one_does():
-    figures = Figures(1000)
-    for time_ms, value in ((0, 0.0), (100, 0.3), (1000, 0.75), (2000, 1.5), (2100, 1.8)):
+def test_the_peak_of_a_rate_is_that_of_a_step_of_the_servers_summary():
+    figures = Figures()
+    for time_ms, value in ((0, 0.0), (100, 0.3), (1000, 0.75), (1999, 1.5), (2100, 1.8)):
         figures.watch([replica("cpu.time", 0, time_ms, value)])
-    assert figures.by_name["cpu"].peak == pytest.approx(0.75)
-    brief = Figures(1000)
-    for time_ms, value in ((0, 0.0), (100, 0.3)):
-        brief.watch([replica("cpu.time", 0, time_ms, value)])
-    assert brief.by_name["cpu"].peak == pytest.approx(3.0)
+    assert figures.by_name["cpu"].peak == pytest.approx(0.3 / 0.1)
+    for second in range(3, 90):
+        figures.watch([replica("cpu.time", 0, second * 1000, 1.8 + second * 0.1)])
+    assert figures.by_name["cpu"].peak < 0.6, "of five seconds, since there are more than sixty of one"
+
+
+def test_the_steps_of_a_rate_stay_few_however_long_the_job_runs():
+    steps = RateSteps()
+    for minute in range(100_000):
+        steps.add(minute * 60_000, 30.0, 60.0)
+    assert steps.highest == pytest.approx(0.5)
+    assert len(steps._used) <= 61

@@ -465,7 +465,7 @@ class TestSummary:
         assert len(memory.points) <= 60
         place = (START + 10 * MINUTE - found.start_ms) // found.step_ms
         assert memory.points[place] is None
-        assert memory.last == 79.0
+        assert memory.last == 2 * 79.0
 
     def test_the_highest_rate_is_that_of_a_moment_not_of_the_whole_life(self, house):
         series = Series("cpu.time", job="j1", replica="worker-0")

@@ -124,7 +124,6 @@ class Session:
 
     def run(self, environment: Mapping[str, str], interval_ms: int) -> Result:
         """Start the command and stay until it has ended. Raises OSError when it cannot be executed."""
-        self._figures = Figures(interval_ms)
         oom = OomWatch(self._hierarchies, groups_of(_PROC, os.getpid()) or {})
         groups = OwnGroups(self._plan.job, self._plan.names, self._hierarchies)
         start = self._clock.now_ms()

@@ -77,7 +77,7 @@ class Metric:
     @property
     def adds(self) -> bool:
         """Whether a job has the sum of what its members have."""
-        return self.answer_unit in ADDED_UNITS
+        return self.answer_unit in ADDED_UNITS and self.over is Aggregate.MEAN
 
     @property
     def answer_unit(self) -> str:

@@ -53,6 +53,7 @@ METRICS: tuple[Metric, ...] = (
         name="memory.peak",
         unit="By",
         scope=_R,
+        over=Aggregate.MAX,
         text="Most memory in use at once so far: at a sample, or by one process that has ended.",
     ),
     Metric(
