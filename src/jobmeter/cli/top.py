@@ -16,7 +16,7 @@ from jobmeter.cli.jobs import FIRST_STEP
 from jobmeter.cli.output import console, counted, duration, moment, quantity, table
 from jobmeter.client.api import Api, JobSearch, LatestValue
 from jobmeter.errors import NotFoundError, UnavailableError
-from jobmeter.model.catalog.metric import ADDED_UNITS
+from jobmeter.model import catalog
 from jobmeter.model.job import Job
 from jobmeter.model.time import Clock, SystemClock, parse_duration
 
@@ -132,7 +132,9 @@ def _joined(values: Sequence[LatestValue], metric: str) -> tuple[float, str]:
     if not found:
         return 0.0, ""
     total = sum(value.value for value in found)
-    return (total if found[0].unit in ADDED_UNITS else total / len(found)), found[0].unit
+    known = catalog.find(metric)
+    adds = known is not None and known.on_node is catalog.Aggregate.SUM
+    return (total if adds else total / len(found)), found[0].unit
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> RenderableType:

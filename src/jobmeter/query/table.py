@@ -57,7 +57,7 @@ def lines_of(
     ``jobmeter.query.layout.Layout``.
     """
     if how is Aggregate.WHOLE:
-        how = Aggregate.SUM if metric.adds else None
+        how = metric.on_node
     measured = _measured(frame, metric, statistic)
     if apart and not (metric.ratio or metric.rate_of or metric.difference):
         return Table(line[measured.owner], measured.time, measured.value)

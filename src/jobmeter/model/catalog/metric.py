@@ -35,11 +35,7 @@ class Aggregate(StrEnum):
     RATIO = "ratio"
     """Sum of the numerators over sum of the denominators; legal only as the catalogue's own choice."""
     WHOLE = "whole"
-    """Of a whole job: the sum where values of that unit add up (bytes, cores, watts), else the catalogue's choice."""
-
-
-ADDED_UNITS = frozenset({"By", "By/s", "{core}", "W", "{process}", "{thread}"})
-"""Units of which a job has what its members have together; of others (a ratio, a temperature) it has their mean."""
+    """Of a whole job, joined as those that share a node are: amounts add up. The catalogue itself does not say it."""
 
 
 NO_NAMES: Mapping[str, str] = MappingProxyType({})
@@ -51,11 +47,12 @@ class Metric:
 
     ``unit`` is that of a stored sample (UCUM: ``By``, ``s``, ``W``, ``Cel``, ``Hz``, ``{core}``, ``1`` for a ratio 0 to
     1); ``read_unit`` that of an answer, which differs for counters (``By/s``). ``over`` joins the members of a job
-    (replicas, devices), ``parts`` the labelled parts of one member (interfaces, disks). ``rate_of`` names the counter
-    whose rate this metric is when nobody measured it as a gauge, without its parts that bear a label of ``rate_but``;
-    ``ratio`` the (usage, limit) pair and ``difference`` the (whole, rest) pair that it is derived from when nobody
-    measured it. ``minimum`` and ``maximum`` are the bounds of a stored sample: outside of them the
-    unit must be wrong. ``names`` maps a dialect to its name.
+    (replicas, devices), ``on_node`` those that share a node (None: as ``over``): amounts add up, as two replicas that
+    receive 1 MB/s each receive 2 MB/s through their node. ``parts`` joins the labelled parts of one member (interfaces,
+    disks). ``rate_of`` names the counter whose rate this metric is when nobody measured it as a gauge, without its
+    parts that bear a label of ``rate_but``; ``ratio`` the (usage, limit) pair and ``difference`` the (whole, rest) pair
+    that it is derived from when nobody measured it. ``minimum`` and ``maximum`` are the bounds of a stored sample:
+    outside of them the unit must be wrong. ``names`` maps a dialect to its name.
     """
 
     name: str
@@ -65,6 +62,7 @@ class Metric:
     kind: Kind = Kind.GAUGE
     read_unit: str = ""
     over: Aggregate = Aggregate.MEAN
+    on_node: Aggregate | None = None
     parts: Aggregate = Aggregate.SUM
     rate_of: str = ""
     rate_but: tuple[tuple[str, str], ...] = ()
@@ -73,11 +71,6 @@ class Metric:
     minimum: float | None = 0.0
     maximum: float | None = None
     names: Mapping[str, str] = field(default_factory=lambda: NO_NAMES)
-
-    @property
-    def adds(self) -> bool:
-        """Whether a job has the sum of what its members have."""
-        return self.answer_unit in ADDED_UNITS and self.over is Aggregate.MEAN
 
     @property
     def answer_unit(self) -> str:
