@@ -174,6 +174,14 @@ class Pruning:
             _log.info("%d old events deleted", deleted)
 
 
+class Lives(Protocol):
+    """Where lost jobs are marked; see ``Registry``."""
+
+    def mark_lost(self, now_ms: int, heard_since_ms: int, least_ms: int) -> int:
+        """See ``Registry.mark_lost``."""
+        ...
+
+
 class Losses:
     """See ``Work``. Marks the jobs lost whose runs stopped renewing their leases.
 
@@ -183,7 +191,7 @@ class Losses:
 
     name = "losses"
 
-    def __init__(self, registry: Registry, clock: Clock, least_seconds: int) -> None:
+    def __init__(self, registry: Lives, clock: Clock, least_seconds: int) -> None:
         self.interval = min(least_seconds / 4, _LOSSES_SECONDS)
         self._registry = registry
         self._clock = clock

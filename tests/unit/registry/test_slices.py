@@ -4,6 +4,8 @@ import random
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 import pytest
@@ -49,7 +51,10 @@ class Watched(Database):
         """Called after each transaction."""
 
 
-def opened(tmp_path, kind: type[Watched] = Watched) -> tuple[Watched, SqlRegistry]:
+W = TypeVar("W", bound=Watched)
+
+
+def opened(tmp_path: Path, kind: type[W]) -> tuple[W, SqlRegistry]:
     database = kind(f"sqlite:///{tmp_path / 'registry.db'}")
     registry = SqlRegistry(database, Retention())
     database.committed.clear()
@@ -58,7 +63,7 @@ def opened(tmp_path, kind: type[Watched] = Watched) -> tuple[Watched, SqlRegistr
 
 
 def test_repeated_records_of_a_job_are_written_once(tmp_path):
-    database, registry = opened(tmp_path)
+    database, registry = opened(tmp_path, Watched)
     assert registry.record("a", Records(jobs=[JobRecord(job_id="j", name="n")] * 100_000), NOW) == 100_000
     assert database.committed == ["a"]
     assert sum(database.rows) < 10
@@ -66,7 +71,7 @@ def test_repeated_records_of_a_job_are_written_once(tmp_path):
 
 
 def test_different_records_of_one_job_are_one_update(tmp_path):
-    database, registry = opened(tmp_path)
+    database, registry = opened(tmp_path, Watched)
     records = [JobRecord(job_id="j", name=f"n{number}", user="ana" if number == 3 else None) for number in range(100)]
     registry.record("a", Records(jobs=records), NOW)
     assert sum(database.rows) < 10
@@ -76,7 +81,7 @@ def test_different_records_of_one_job_are_one_update(tmp_path):
 
 
 def test_a_transaction_of_records_is_bounded_in_rows(tmp_path):
-    database, registry = opened(tmp_path)
+    database, registry = opened(tmp_path, Watched)
     wide = JobRecord(
         job_id="wide", replicas=[ReplicaRecord(name=f"w-{n}", node="n", devices=["g"]) for n in range(2000)]
     )

@@ -25,7 +25,7 @@ from jobmeter.errors import (
 from jobmeter.model.job import Allocation, Job, JobState, JobView, Operator, Replica
 from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.record import check_record, decode_record
-from jobmeter.query.defaults import STEPS
+from jobmeter.model.steps import STEPS
 from jobmeter.query.request import By, JobQuestion, Line, LogQuestion, MetricQuery, MetricResult
 from jobmeter.testing.dialect import ERRORS, REQUEST_ID, DialectTests
 
