@@ -20,6 +20,8 @@ from jobmeter.registry.base import Registry, StoredKey
 
 REMEMBER_SECONDS = 1.0
 """How long a key is believed without asking the registry again: a revocation elsewhere takes effect within this."""
+OUTAGE_SECONDS = 15 * 60.0
+"""How long a key is believed that the registry confirmed, while the registry cannot be asked."""
 MOST_KEYS = 10_000
 USED_EVERY_MS = 10 * MINUTE
 """How often a key's last use is written down."""
@@ -28,6 +30,7 @@ USED_EVERY_MS = 10 * MINUTE
 @dataclass(slots=True)
 class _Known:
     key: StoredKey | None
+    confirmed: float
     until: float
     secret: str = ""
 
@@ -132,13 +135,31 @@ class Authenticator:
                 return known
         if at_once:
             raise NotAtOnceError
-        fresh = _Known(ask(), now + REMEMBER_SECONDS)
+        try:
+            fresh = _Known(ask(), now, now + REMEMBER_SECONDS)
+        except UnavailableError:
+            last = self._confirmed_lately(name, now)
+            if last is None:
+                raise
+            fresh = last
         with self._lock:
             self._known[name] = fresh
             self._known.move_to_end(name)
             while len(self._known) > MOST_KEYS:
                 self._known.popitem(last=False)
         return fresh
+
+    def _confirmed_lately(self, name: bytes | str, now: float) -> _Known | None:
+        """What the registry said of it before, believed for another moment; None where that is too long ago.
+
+        A key that was revoked in this process was forgotten.
+        """
+        with self._lock:
+            known = self._known.get(name)
+            if known is None or known.key is None or now - known.confirmed > OUTAGE_SECONDS:
+                return None
+            known.until = now + REMEMBER_SECONDS
+            return known
 
     def _principal(self, key: StoredKey) -> Principal:
         self._note_use(key)

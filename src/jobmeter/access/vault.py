@@ -36,15 +36,16 @@ class Vault:
         self._signing = _derived(key, b"jobmeter share tokens v1")
 
     @classmethod
-    def load(cls, settings: Settings) -> "Vault":
+    def load(cls, settings: Settings, *, make: bool = True) -> "Vault":
         """The vault of the key file that the settings name; the one in the data folder is made when it is missing.
 
-        Raises ConfigurationError for a file that is missing, malformed or open to others.
+        Not unless ``make``: what it sealed would not open with another one. Raises ConfigurationError for a file that
+        is missing, malformed or open to others.
         """
         if settings.secret_key_file:
             return cls(_read(Path(settings.secret_key_file)))
         path = settings.data / KEY_FILE
-        if not path.exists():
+        if make and not path.exists():
             _make(path)
         return cls(_read(path))
 

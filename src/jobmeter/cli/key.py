@@ -49,7 +49,7 @@ def create(name: str, role: str, project: str | None, as_json: bool, data: Path 
         from jobmeter.access.keys import create_key
         from jobmeter.access.vault import Vault
 
-        key = create_key(opened, Vault.load(settings), SystemClock(), name, role, project)
+        key = create_key(opened, Vault.load(settings, make=not opened.keys()), SystemClock(), name, role, project)
     shown = {
         "id": key.id,
         "token": key.token,

@@ -124,14 +124,14 @@ def _own_key(server: str, folder: Path) -> str:
 def _key(folder: Path) -> str:
     try:
         return msgspec.json.decode((folder / "admin.key").read_bytes(), type=_KeyFile).token
-    except (OSError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return ""
 
 
 def _described(folder: Path) -> _Listening | None:
     try:
         return msgspec.json.decode((folder / "server.json").read_bytes(), type=_Listening)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
 
 

@@ -10,7 +10,7 @@ from rich.table import Table
 from jobmeter.cli.output import duration, quantity
 from jobmeter.collect.launch.figures import Figure, Figures
 from jobmeter.collect.launch.plan import Plan
-from jobmeter.collect.launch.session import Result
+from jobmeter.collect.launch.result import Result
 from jobmeter.model.job import JobState
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -31,6 +31,7 @@ def show(plan: Plan, result: Result) -> None:
     lasted = duration(result.end_ms - result.start_ms)
     head = f"{plan.job}  {result.state.value} (exit status {result.status}) after {lasted}"
     rows = list(_rows(result.figures, bars="utf" in (sys.stderr.encoding or "").lower()))
+    rows += [("counted by", result.counted_by, "")] if result.counted_by else []
     rows += [("output", text, "")] if (text := _output(result)) else []
     rows += [("of the job", f"its {plan.replicas} replicas together, at a time", "")] if plan.replicas > 1 else []
     if not sys.stderr.isatty():

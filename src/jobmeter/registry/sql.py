@@ -29,6 +29,7 @@ from jobmeter.registry import (
 from jobmeter.registry import records as recording
 from jobmeter.registry import rows as rows_
 from jobmeter.registry.base import Observation, Registry, StoredKey
+from jobmeter.registry.breaker import OBSERVE_SECONDS, SHORT_SECONDS, SLOW_SECONDS
 from jobmeter.registry.database import SQLITE, Database, NoDatabase
 from jobmeter.registry.held import Held
 from jobmeter.registry.listings import Listings
@@ -62,11 +63,11 @@ class SqlRegistry(Registry):
         for some in slices.slices(prepared):
             self._record_jobs(project, some, now_ms)
         for described in slices.pieces(rows):
-            with self._database.write(project) as connection:
+            with self._database.write(key=project) as connection:
                 nodes.add_projects(connection, [project])
                 nodes.merge_nodes(connection, described)
         for happened in slices.pieces(told):
-            with self._database.write(project) as connection:
+            with self._database.write(key=project) as connection:
                 dropped = events.add_events(connection, happened)
             self._drop(dropped)
         for renewals in slices.pieces(records.leases):
@@ -75,7 +76,7 @@ class SqlRegistry(Registry):
 
     def _record_jobs(self, project: str, prepared: Sequence[recording.PreparedJob], now_ms: int) -> None:
         names = {entry.record.job_id for entry in prepared}
-        with self._database.write(project) as connection:
+        with self._database.write(key=project) as connection:
             nodes.add_projects(connection, [project])
             happened = recording.merge_jobs(connection, project, prepared, now_ms)
             dropped = events.add_events(connection, happened)
@@ -84,7 +85,7 @@ class SqlRegistry(Registry):
         self._written(names, dropped)
 
     def _renew(self, project: str, renewals: Sequence[LeaseRecord], now_ms: int) -> None:
-        with self._database.write(project) as connection:
+        with self._database.write(key=project) as connection:
             found = lapses.renew(connection, project, renewals, now_ms)
             dropped = events.add_events(connection, found.events)
             changes.tell(connection, recorded=found.jobs)
@@ -116,7 +117,7 @@ class SqlRegistry(Registry):
     def observe(self, observations: Sequence[Observation], now_ms: int) -> None:
         """See ``Registry.observe``."""
         if observations:
-            with self._database.write() as connection:
+            with self._database.write(OBSERVE_SECONDS) as connection:
                 happened, learned = observe.observe(connection, observations, now_ms, self._held)
                 dropped = events.add_events(connection, happened)
                 changes.tell(connection, seen=((seen.project, seen.job) for seen in observations if seen.job))
@@ -136,7 +137,7 @@ class SqlRegistry(Registry):
     def prune(self, now_ms: int) -> int:
         """See ``Registry.prune``."""
         # What to delete is sought while others write: only the deletion itself holds them up.
-        with self._database.read() as connection:
+        with self._database.read(SLOW_SECONDS) as connection:
             found = []
             for project in nodes.every_project(connection):
                 own = nodes.project_retention(connection, project) or self._retention
@@ -145,7 +146,7 @@ class SqlRegistry(Registry):
         deleted = 0
         for project, names, before_ms in found:
             if names:
-                with self._database.write() as connection:
+                with self._database.write(SLOW_SECONDS) as connection:
                     deleted += events.delete_outlived(connection, project, names, before_ms)
         return deleted
 
@@ -188,7 +189,7 @@ class SqlRegistry(Registry):
         """See ``Registry.job_head``."""
         heads, generation = self._heads.get(job, projects, now_ms)
         if heads is None:
-            with self._database.read() as connection:
+            with self._database.read(SHORT_SECONDS) as connection:
                 told = jobs.job_heads(connection, projects, job, now_ms)
             self._heads.put(job, projects, told, generation)
             heads = told.answer
@@ -229,7 +230,7 @@ class SqlRegistry(Registry):
         """See ``Registry.retention``."""
         kept, generation = self._retentions.get(project, None, 0)
         if kept is None:
-            with self._database.read() as connection:
+            with self._database.read(SHORT_SECONDS) as connection:
                 kept = nodes.project_retention(connection, project) or self._retention
             self._retentions.put(project, None, Told(kept), generation)
         return kept
@@ -242,7 +243,7 @@ class SqlRegistry(Registry):
 
     def take_lease(self, name: str, owner: str, now_ms: int, until_ms: int) -> bool:
         """See ``Registry.take_lease``."""
-        with self._database.write() as connection:
+        with self._database.write(SHORT_SECONDS) as connection:
             return leases.take(connection, name, owner, now_ms, until_ms)
 
     def give_back_lease(self, name: str, owner: str) -> None:
@@ -262,12 +263,12 @@ class SqlRegistry(Registry):
 
     def key_by_token(self, token_hash: bytes) -> StoredKey | None:
         """See ``Registry.key_by_token``."""
-        with self._database.read() as connection:
+        with self._database.read(SHORT_SECONDS) as connection:
             return keys.find(connection, schema.keys.c.token_hash, token_hash)
 
     def key_by_access_key(self, access_key_id: str) -> StoredKey | None:
         """See ``Registry.key_by_access_key``."""
-        with self._database.read() as connection:
+        with self._database.read(SHORT_SECONDS) as connection:
             return keys.find(connection, schema.keys.c.access_key_id, access_key_id)
 
     def revoke_key(self, key_id: str, now_ms: int) -> bool:
@@ -277,7 +278,7 @@ class SqlRegistry(Registry):
 
     def key_used(self, key_id: str, now_ms: int) -> None:
         """See ``Registry.key_used``."""
-        with self._database.write() as connection:
+        with self._database.write(SHORT_SECONDS) as connection:
             keys.used(connection, key_id, now_ms)
 
     def backup(self, directory: Path) -> None:

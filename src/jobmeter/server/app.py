@@ -25,6 +25,7 @@ from jobmeter.server.dialect_door import DialectDoor
 from jobmeter.server.edge import Door, Edge
 from jobmeter.server.exchange import AsgiScope, Receive, Send
 from jobmeter.server.memory import Tidying
+from jobmeter.server.missing import Anew, check_complete
 from jobmeter.server.native.door import NativeDoor
 from jobmeter.server.root import HealthDoor, RootDoor
 from jobmeter.server.services import Lanes, Services
@@ -74,10 +75,11 @@ class Application:
             stack.callback(self.services.funnel.close)
 
 
-def build(settings: Settings, clock: Clock | None = None) -> Application:
+def build(settings: Settings, clock: Clock | None = None, anew: Anew = Anew()) -> Application:  # noqa: B008 - frozen
     """A server's application on its store and registry, which are opened and migrated.
 
-    Raises ConfigurationError or UnavailableError when one of them cannot be.
+    ``anew`` says what may be missing that belongs to what is there. Raises ConfigurationError or UnavailableError when
+    one of them cannot be opened, or is missing.
     """
     clock = clock or SystemClock()
     if KERNEL.missing:
@@ -90,6 +92,7 @@ def build(settings: Settings, clock: Clock | None = None) -> Application:
         opened.callback(registry.close)
         dialects()
         store = _windowed(opening.result(), settings, clock)
+        check_complete(settings, registry, store, anew)
         application = assemble(settings, clock, registry, store, shared=is_shared(settings.store_dsn))
         opened.pop_all()
     return application

@@ -13,6 +13,7 @@ from jobmeter.access.call import Call
 from jobmeter.dialects.base import Answer
 from jobmeter.errors import (
     ConfigurationError,
+    DamagedDataError,
     InvalidRequestError,
     JobmeterError,
     LimitExceededError,
@@ -205,7 +206,7 @@ def report(request_id: str, error: JobmeterError) -> None:
     """Log what the operator has to know of: a store that does not work, a set-up that is wrong."""
     if isinstance(error, UnavailableError):
         _log.warning("request %s: %s", request_id, error.message)
-    elif isinstance(error, ConfigurationError):
+    elif isinstance(error, ConfigurationError | DamagedDataError):
         _log.error("request %s: %s", request_id, error.message)
 
 

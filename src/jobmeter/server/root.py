@@ -7,17 +7,15 @@ from jobmeter.access.call import Call
 from jobmeter.access.signatures import ACS3, ROA, RPC, SDK_HMAC, Scheme
 from jobmeter.dialects.base import Answer, Context, Dialect
 from jobmeter.errors import JobmeterError, NotFoundError, UnauthenticatedError
-from jobmeter.model.series import NOBODY
 from jobmeter.server import telemetry
 from jobmeter.server.dialect_door import PlainVisit
 from jobmeter.server.exchange import Exchange
 from jobmeter.server.native import problem
+from jobmeter.server.ready import Readiness
 from jobmeter.server.services import Services
-from jobmeter.store.base import Selector
 
 _SMALL = 64 * 1024
 _SIGNATURES: Sequence[Scheme] = (ACS3, ROA, RPC, SDK_HMAC)
-_PROBE = Selector(jobs=(NOBODY,), metrics=frozenset({"-"}), limit=1)
 _PAGE = b"""<!doctype html>
 <html lang="en">
 <head><meta charset="utf-8"><title>Jobmeter</title>
@@ -41,9 +39,10 @@ class HealthDoor:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._paths: dict[str, Callable[[], Answer]] = {
+        self._readiness = Readiness(services)
+        self._paths: dict[str, Callable[[], Awaitable[Answer]]] = {
             "/healthz": _alive,
-            "/readyz": self._ready,
+            "/readyz": self._readiness.answer,
             "/metrics": self._metrics,
         }
 
@@ -59,19 +58,12 @@ class HealthDoor:
         """See ``Door.refuse``."""
         return problem.render(request_id, error)
 
-    async def _serve(self, work: Callable[[], Answer], exchange: Exchange) -> None:
-        if work is _alive:
-            await exchange.reply(_alive())
-        else:
-            await exchange.reply(await self._services.lanes.control.run(work))
+    async def _serve(self, work: Callable[[], Awaitable[Answer]], exchange: Exchange) -> None:
+        await exchange.reply(await work())
 
-    def _ready(self) -> Answer:
-        self._services.registry.key_by_token(b"")
-        self._services.store.find(_PROBE)
-        return Answer(200, b"ready\n", content_type="text/plain; charset=utf-8")
-
-    def _metrics(self) -> Answer:
-        return Answer(200, self._services.telemetry.text(), content_type=telemetry.CONTENT_TYPE)
+    async def _metrics(self) -> Answer:
+        text = await self._services.lanes.control.run(self._services.telemetry.text)
+        return Answer(200, text, content_type=telemetry.CONTENT_TYPE)
 
 
 class RootDoor:
@@ -116,7 +108,7 @@ def _only_reading(call: Call) -> None:
         raise NotFoundError(f"{call.method} is not possible here, GET and HEAD are", "method", "GET, HEAD")
 
 
-def _alive() -> Answer:
+async def _alive() -> Answer:
     return Answer(200, b"ok\n", content_type="text/plain; charset=utf-8")
 
 

@@ -1,7 +1,8 @@
 """Jobmeter's own metrics, in Prometheus text. No label names a project, a job or a key."""
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter as Tally
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -242,19 +243,30 @@ class _Live(Collector):
             "jobmeter_events_dropped", "Events that had to go from jobs with too many.", self._events_dropped()
         )
         found = self._statistics()
-        if found is None:
-            return
-        for what, text in _TABLES.items():
-            family = GaugeMetricFamily(f"jobmeter_store_{what}", text, labels=("table",))
-            counts: Mapping[str, int] = getattr(found, what)
-            for table, value in counts.items():
-                family.add_metric((table,), value)
-            yield family
-        for what, value in found.window.items():
-            yield GaugeMetricFamily(f"jobmeter_window_{what}", _WINDOW[what], value)
-        for what, text in _JOURNAL.items():
-            if what in found.journal:
-                yield GaugeMetricFamily(f"jobmeter_journal_{what}", text, found.journal[what])
-        for what, text in _JOURNAL_COUNTS.items():
-            if what in found.journal:
-                yield CounterMetricFamily(f"jobmeter_journal_{what}", text, found.journal[what])
+        if found is not None:
+            yield from _store_families(found)
+
+
+def _store_families(found: StoreStatistics) -> Iterator[Metric]:
+    """What a telemetry store tells of itself."""
+    for what, text in _TABLES.items():
+        family = GaugeMetricFamily(f"jobmeter_store_{what}", text, labels=("table",))
+        counts: Mapping[str, int] = getattr(found, what)
+        for table, value in counts.items():
+            family.add_metric((table,), value)
+        yield family
+    damaged = GaugeMetricFamily(
+        "jobmeter_store_damaged_parts", "Parts whose rows are missing from answers.", labels=("table",)
+    )
+    by_table = Tally(part.table for part in found.damaged)
+    for table in dict.fromkeys((*found.rows, *by_table)):
+        damaged.add_metric((table,), by_table[table])
+    yield damaged
+    for what, value in found.window.items():
+        yield GaugeMetricFamily(f"jobmeter_window_{what}", _WINDOW[what], value)
+    for what, text in _JOURNAL.items():
+        if what in found.journal:
+            yield GaugeMetricFamily(f"jobmeter_journal_{what}", text, found.journal[what])
+    for what, text in _JOURNAL_COUNTS.items():
+        if what in found.journal:
+            yield CounterMetricFamily(f"jobmeter_journal_{what}", text, found.journal[what])

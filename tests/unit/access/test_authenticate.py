@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from tests.unit.access.conftest import NOW_MS, HeldClock
 
-from jobmeter.access.authenticate import Authenticator
+from jobmeter.access.authenticate import OUTAGE_SECONDS, Authenticator
 from jobmeter.access.call import Call
 from jobmeter.access.keys import CreatedKey, create_key, revoke_key
 from jobmeter.access.principal import Principal, Role
@@ -199,6 +199,9 @@ class Failing:
         self._inner = inner
         self._names = names
 
+    def fail(self, *names: str) -> None:
+        self._names = names
+
     def __getattr__(self, name: str) -> object:
         if name in self._names:
             return self._fail
@@ -233,3 +236,30 @@ def test_strangers_tokens_are_not_remembered_without_bound(
     for number in range(20):
         assert reason(lambda n=number: authenticator.authenticate(bearer(f"jm_{n}"), TOKENS)) == "unknown-key"  # type: ignore[misc]
     assert len(authenticator._known) == 5
+
+
+def test_keys_that_were_confirmed_lately_hold_while_the_registry_is_away(
+    registry: Registry, vault: Vault, clock: HeldClock, key: CreatedKey
+) -> None:
+    failing = Failing(registry)
+    held = Authenticator(failing, vault, clock)  # type: ignore[arg-type]
+    other = create_key(registry, vault, clock, "other", "writer", "team-a")
+    never = create_key(registry, vault, clock, "never", "writer", "team-a")
+    for one in (key, other):
+        held.authenticate(bearer(one.token), TOKENS)
+    with pytest.raises(UnauthenticatedError):
+        held.authenticate(bearer("jm_nobody"), TOKENS)
+    failing.fail("key_by_token", "key_by_access_key", "key_used")
+    for _ in range(int(OUTAGE_SECONDS)):
+        clock.ms += 1000
+        assert held.authenticate(bearer(key.token), TOKENS).id == key.id
+    # What was revoked here does not come back, and nobody is let in whom the registry did not confirm.
+    held.forget(other.id)
+    for token in (other.token, never.token, "jm_nobody"):
+        with pytest.raises(UnavailableError):
+            held.authenticate(bearer(token), TOKENS)
+    clock.ms += 1000
+    with pytest.raises(UnavailableError):
+        held.authenticate(bearer(key.token), TOKENS)
+    failing.fail()
+    assert held.authenticate(bearer(key.token), TOKENS).id == key.id

@@ -17,6 +17,7 @@ from jobmeter.model.record import EventRecord, JobRecord, NodeRecord, Records, R
 from jobmeter.model.retention import Retention
 from jobmeter.registry import slices
 from jobmeter.registry.base import Registry
+from jobmeter.registry.breaker import PATIENCE_SECONDS
 from jobmeter.registry.database import Database
 from jobmeter.registry.records import prepare
 from jobmeter.registry.sql import SqlRegistry
@@ -40,8 +41,8 @@ class Watched(Database):
             self.rows[-1] += len(parameters) if many and isinstance(parameters, list) else 1
 
     @contextmanager
-    def write(self, key: str = "") -> Iterator[sa.Connection]:
-        with super().write(key) as connection:
+    def write(self, seconds: float = PATIENCE_SECONDS, *, key: str = "") -> Iterator[sa.Connection]:
+        with super().write(seconds, key=key) as connection:
             self.rows.append(0)
             yield connection
         self.committed.append(key)

@@ -209,3 +209,17 @@ def test_a_backup_holds_everything_and_is_private(server, tmp_path):
     for directory, field in (("relative", "directory"), (str(tmp_path / "a" / "b"), "directory")):
         reply = server.call("POST", "/backup", {"directory": directory})
         assert (reply.status, reply.json()["error"]["field"]) == (400, field)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/backup", b'{"directory": "\xff"}'),
+        ("/jobs", b'{"job_id": "\xff"}'),
+        ("/jobs", b'[{"job_id": "\xff"}]'),
+        ("/keys", b'{"\xff": "n"}'),
+    ],
+)
+def test_a_body_that_is_not_utf_8_is_refused(server, path, body):
+    reply = server.call("POST", path, body)
+    assert (reply.status, reply.json()["error"]["code"]) == (400, "invalid_request")

@@ -12,19 +12,23 @@ from jobmeter.access.principal import Principal
 from jobmeter.access.scope import Scope
 from jobmeter.access.signatures import TOKENS
 from jobmeter.dialects.base import Answer
-from jobmeter.errors import InvalidRequestError
-from jobmeter.model.series import check_project
+from jobmeter.errors import InvalidRequestError, NotAtOnceError
+from jobmeter.model.series import NOBODY, check_project, job_key
 from jobmeter.query.spent import Spent
 from jobmeter.server.exchange import decoded_body
 from jobmeter.server.gate import ANYBODY, NOTHING, allowed, authenticated, within_budget
 from jobmeter.server.native.arguments import Arguments, Query
 from jobmeter.server.services import Services
 from jobmeter.server.turns import Turn, Waiting
+from jobmeter.store.damage import DamagedPart
 
 T = TypeVar("T")
 
 _QUERIES, _SHORT = 2_048, 1_024
 """How many queries stay read, as people who look at one page ask the same, and how many characters those may have."""
+
+_MOST_DAMAGED = 10
+"""Damaged parts that one answer names."""
 
 PROJECT = Query("project", "Only this project. Default: every project that the key may read.", example="default")
 
@@ -77,7 +81,7 @@ class Ask:
         """The JSON body as that type. Raises InvalidRequestError naming the field that is wrong."""
         try:
             return msgspec.json.decode(self.raw_body(), type=shape)
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             message = str(error)
             where = message.rpartition("at `$")[2].rstrip("`").lstrip(".") if "at `$" in message else "body"
             raise InvalidRequestError(f"the body is not valid: {message}", where) from error
@@ -204,4 +208,28 @@ def _accounted(stream: Stream, turn: Turn) -> Stream:
 def work(endpoint: Endpoint, ask: Ask) -> Result:
     """The answer to whoever was let in."""
     result = endpoint.work(ask)
-    return Answer(200, msgspec.json.encode(result)) if isinstance(result, msgspec.Struct) else result
+    answer = Answer(200, msgspec.json.encode(result)) if isinstance(result, msgspec.Struct) else result
+    damaged = ask.services.store.damaged()
+    return _warned(answer, damaged, ask) if damaged and endpoint.asks else answer
+
+
+def _warned(answer: Result, damaged: Sequence[DamagedPart], ask: Ask) -> Result:
+    """The same answer with a header ``X-Jobmeter-Damaged`` for each part that may have held samples of its job or node.
+
+    The first ten of them. NotAtOnceError where the job's project would have to be asked for.
+    """
+    if ask.services.hurried:
+        raise NotAtOnceError
+    keys = _job_keys(ask)
+    touching = [part for part in damaged if any(map(part.may_hold, keys))]
+    headers = tuple(("X-Jobmeter-Damaged", part.summary) for part in touching[:_MOST_DAMAGED])
+    return replace(answer, headers=(*answer.headers, *headers)) if isinstance(answer, Answer | Stream) else answer
+
+
+def _job_keys(ask: Ask) -> Sequence[int]:
+    """The job keys whose samples an answer tells; none where it is not about a job or a node."""
+    if "job" in ask.path:
+        projects = ask.scope.projects if ask.project is None else frozenset({ask.project})
+        heads = ask.services.registry.job_head(projects, ask.path["job"], ask.services.clock.now_ms())
+        return [job_key(head.project, head.id) for head in heads]
+    return (NOBODY,) if "node" in ask.path else ()

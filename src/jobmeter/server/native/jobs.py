@@ -73,13 +73,13 @@ def _records(body: bytes) -> Records:
     if start == b"[":
         try:
             jobs = msgspec.json.decode(body, type=list[JobRecord])
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             where = str(error).rpartition("at `$")[2].rstrip("`") if "at `$" in str(error) else "body"
             raise InvalidRequestError(f"not valid records: {error}", where) from error
         return Records(jobs=[check_record(job) for job in jobs])
     try:
         keys = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidRequestError(f"the body is not a JSON object or array: {error}", "body") from error
     if {"jobs", "nodes", "events"} & keys.keys():
         return decode_records(body)
