@@ -29,8 +29,8 @@ class Limits:
     """Largest request body after decompression (JOBMETER_LIMIT_DECODED_BYTES)."""
     request_series: int = 100_000
     """Most series in one ingest request (JOBMETER_LIMIT_REQUEST_SERIES)."""
-    request_records: int = 20_000
-    """Most job, node and event records in one request (JOBMETER_LIMIT_REQUEST_RECORDS)."""
+    request_records: int = 10_000
+    """Most records (of jobs, nodes, events, leases) in one request (JOBMETER_LIMIT_REQUEST_RECORDS)."""
     request_points: int = 500_000
     """Most data points in one body of JSON (JOBMETER_LIMIT_REQUEST_POINTS)."""
     request_lines: int = 1_000_000
@@ -93,6 +93,9 @@ class Settings:
     request_bytes: int = 2**30
     """Memory that the requests under way may take together, for their bodies as sent, decoded, and read
     (JOBMETER_REQUEST_BYTES); what comes when too little is left is told to try again."""
+    lease_seconds: int = 60
+    """Shortest time after which a run that no longer renews its lease is taken for lost (JOBMETER_LEASE_SECONDS); a run
+    asks for three of its own renewals where that is longer."""
     rate_limits: str = ""
     """Calls a second of one key, by operation: ``GetJobMetrics=50:100,*=200`` is 50 a second, 100 of them at once,
     and 200 of every other one (JOBMETER_RATE_LIMITS); by default only operations whose vendor states a rate
@@ -144,6 +147,7 @@ _NUMBERS = {
     "window_seconds": 7 * 86_400,
     "window_bytes": 2**45,
     "request_bytes": 2**45,
+    "lease_seconds": 86_400,
 }
 _LOWEST = {"request_bytes": 2**24}
 _TEXTS = (

@@ -12,10 +12,12 @@ from pathlib import Path
 
 import click
 
+from jobmeter.cli.attempt import next_attempt
 from jobmeter.cli.key_option import key_option
 from jobmeter.client.transport import Transport
 from jobmeter.collect.base import Place
 from jobmeter.collect.clock import SampleClock
+from jobmeter.collect.launch.lease import lease_owner
 from jobmeter.collect.launch.plan import Plan, job_name, new_job_id
 from jobmeter.collect.launch.result import Result
 from jobmeter.collect.launch.session import Session
@@ -68,27 +70,36 @@ def command(  # noqa: PLR0913 - one for each option
     logging.getLogger("jobmeter").addHandler(logging.NullHandler())  # what matters is said in one line below
     clock = SampleClock(SystemClock())
     shown = name or job_name(words)
-    plan = Plan(
-        job=_checked(check_job_id, job_id, "--job-id") if job_id else new_job_id(shown, clock),
-        name=shown,
-        kind=kind,
-        command=words,
-        user=_user(),
-        replicas=replicas,
-        attempt=_attempt() if job_id else 0,
-        logs=logs,
-        pass_key=pass_key,
-    )
+    job = _checked(check_job_id, job_id, "--job-id") if job_id else new_job_id(shown, clock)
     place = Place(node_name(), project=_checked(check_project, project, "--project") if project else "")
     folder = data or Path(os.environ.get("JOBMETER_DATA") or default_data_directory(os.environ))
     interval_ms = checked_interval(interval, _SHORTEST_INTERVAL_MS)
-    spool = _spool(folder, plan.job, server or os.environ.get("JOBMETER_SERVER") or "")
+    spool = _spool(folder, job, server or os.environ.get("JOBMETER_SERVER") or "")
+    owner = lease_owner(spool.directory if spool else None)
 
     def connect() -> Transport:
         # Loaded late and by name: finding a server needs nothing that a command should wait for.
         found: Transport = import_module("jobmeter.cli.local").connect(server, key, data)
         return found
 
+    try:
+        attempt = next_attempt(job, place.project, owner, spool, connect, clock, _say) if job_id else 0
+    except click.UsageError:
+        _close(spool)
+        raise
+    plan = Plan(
+        job=job,
+        name=shown,
+        kind=kind,
+        command=words,
+        user=_user(),
+        replicas=replicas,
+        attempt=attempt,
+        named=name is not None,
+        logs=logs,
+        pass_key=pass_key,
+        lease_owner=owner,
+    )
     say = _say if not quiet else _say_nothing
     session = Session(plan, place, connect, clock, spool=spool, say=say, warn=_say)
     try:
@@ -97,9 +108,7 @@ def command(  # noqa: PLR0913 - one for each option
         _say(f"{words[0]}: {error.strerror or error}")
         sys.exit(_NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE)
     finally:
-        if spool:
-            spool.close()
-            spool.remove_folder()
+        _close(spool)
     _report(result, spool)
     if not quiet:
         _summary(plan, result)
@@ -148,10 +157,10 @@ def _user() -> str:
         return str(os.getuid())
 
 
-def _attempt() -> int:
-    """The attempt that a supervisor, who starts the same job again, may count in JOBMETER_ATTEMPT."""
-    text = os.environ.get("JOBMETER_ATTEMPT", "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+def _close(spool: Spool | None) -> None:
+    if spool:
+        spool.close()
+        spool.remove_folder()
 
 
 def _spool(folder: Path, job: str, target: str) -> Spool | None:

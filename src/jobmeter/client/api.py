@@ -37,12 +37,15 @@ class DeviceUse(msgspec.Struct, frozen=True, kw_only=True):
 class MetricSummary(msgspec.Struct, frozen=True, kw_only=True):
     """One metric of a job over its life. None is what was not measured.
 
-    ``mean`` is that of the job's members, ``max`` the highest that a member showed, ``total`` a counter's increase over
-    all members in ``total_unit``; ``points`` are the job's values in steps of ``JobSummary.step_ms``.
+    ``job_mean``, ``job_max`` and ``points`` (in steps of ``JobSummary.step_ms``) are of the job: of its members
+    together where the unit adds up. ``mean`` and ``max`` are those of one member. ``total`` is a counter's increase
+    over all members in ``total_unit``.
     """
 
     metric: str
     unit: str = ""
+    job_mean: float | None = None
+    job_max: float | None = None
     mean: float | None = None
     max: float | None = None
     last: float | None = None

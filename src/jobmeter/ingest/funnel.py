@@ -183,6 +183,7 @@ class Funnel:
         return parts, {reason: count for reason, count in counts.items() if count}
 
     def _by_project(self, records: Records, principal: Principal) -> dict[str, Records]:
+        self._count(records.count)
         groups: dict[str, Records] = {}
         if records.nodes:
             groups[write_project(principal, None)] = Records(nodes=records.nodes)
@@ -190,7 +191,17 @@ class Funnel:
             groups.setdefault(write_project(principal, job.project), Records()).jobs.append(job)
         for event in records.events:
             groups.setdefault(write_project(principal, event.project or None), Records()).events.append(event)
+        for renewal in records.leases:
+            groups.setdefault(write_project(principal, renewal.project or None), Records()).leases.append(renewal)
         return groups
+
+    def _count(self, records: int) -> None:
+        most = self._limits.request_records
+        if records > most:
+            raise LimitExceededError(
+                f"a request may bring {most} records (JOBMETER_LIMIT_REQUEST_RECORDS), this one brings {records}",
+                "records",
+            )
 
     def _record(self, groups: dict[str, Records]) -> int:
         now_ms = self._clock.now_ms()

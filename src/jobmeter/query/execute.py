@@ -15,10 +15,11 @@ from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.order import natural
 from jobmeter.model.question import Asks
 from jobmeter.model.series import job_key
+from jobmeter.model.steps import SUMMARY_BUCKETS
 from jobmeter.model.time import MAX_TIME_MS, SECOND, Clock, TimeRange
 from jobmeter.query import gather, series
 from jobmeter.query.closed import ClosedBuckets
-from jobmeter.query.defaults import CORE_METRICS, default_step, job_end, life
+from jobmeter.query.defaults import CORE_METRICS, SUMMARY_METRICS, default_step, job_end, life
 from jobmeter.query.frame import Frame, read
 from jobmeter.query.group import CapacityQuestion, GroupNodesQuestion, GroupQuestion, RequestsQuestion
 from jobmeter.query.groups import Groups
@@ -42,7 +43,7 @@ from jobmeter.query.series import BucketsQuestion, LastQuestion, NamesQuestion, 
 from jobmeter.query.shared import shared_view
 from jobmeter.query.source import Meter, Source, StoreSource
 from jobmeter.query.subjects import Subjects
-from jobmeter.query.summary import POINTS, JobSummary, summarize
+from jobmeter.query.summary import JobSummary, summarize
 from jobmeter.registry.base import Registry
 from jobmeter.settings import Limits
 from jobmeter.store.base import LogSelector, ReadBudget, Store
@@ -183,8 +184,8 @@ class Executor:
         view = self._subjects.view(ref, scope)
         now_ms = self._clock.now_ms()
         span = life(view.job, now_ms)
-        step_ms = default_step(span, POINTS)
-        rows = metrics_of(CORE_METRICS)
+        step_ms = default_step(span, SUMMARY_BUCKETS)
+        rows = metrics_of(SUMMARY_METRICS)
         asked = self._measurements.of_job(view, sources(rows), span, By.JOB)
         shape = asked.layout.shape
         frame = Frame(shape, read(shape, self._source, span, step_ms, meter), asked.limits)

@@ -3,7 +3,6 @@
 import logging
 import os
 import sqlite3
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -15,6 +14,7 @@ from sqlalchemy import event, exc
 from jobmeter.errors import ConfigurationError, ConflictError, NotAtOnceError, UnavailableError
 from jobmeter.registry.breaker import PATIENCE_SECONDS, Breaker, Connection, patience
 from jobmeter.registry.functions import install
+from jobmeter.registry.writers import WriterQueue
 
 _log = logging.getLogger(__name__)
 SQLITE = "sqlite"
@@ -61,7 +61,7 @@ class Database:
         """
         self.url = _parse(url)
         self.kind = self.url.get_backend_name()
-        self._writers = threading.Lock()
+        self.writers = WriterQueue()
         with failures():
             self.engine = _sqlite(self.url) if self.kind == SQLITE else _postgresql(self.url)
         self._breaker = None if self.kind == SQLITE else Breaker(self._ask)
@@ -79,13 +79,13 @@ class Database:
             yield connection
 
     @contextmanager
-    def write(self, seconds: float = PATIENCE_SECONDS) -> Iterator[sa.Connection]:
+    def write(self, seconds: float = PATIENCE_SECONDS, *, key: str = "") -> Iterator[sa.Connection]:
         """A transaction that is durable once the block has ended, and undone when the block raises.
 
-        SQLite has one writer at a time: threads of this process queue here rather than poll the file's lock.
-        ``seconds``: see ``read``.
+        SQLite has one writer at a time: threads of this process queue here rather than poll the file's lock. Those of
+        different keys (of whom something is written: a project) take turns. ``seconds``: see ``read``.
         """
-        queue = self._writers if self.kind == SQLITE else nullcontext()
+        queue = self.writers.turn(key) if self.kind == SQLITE else nullcontext()
         with queue, failures(), self._guarded(seconds), self._writing.begin() as connection:
             yield connection
 

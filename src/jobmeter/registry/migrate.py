@@ -6,9 +6,9 @@ from jobmeter.errors import ConfigurationError
 from jobmeter.registry.breaker import SLOW_SECONDS
 from jobmeter.registry.database import POSTGRESQL, Database
 
-HEAD = "0004"
+HEAD = "0005"
 """The newest migration."""
-KNOWN = frozenset({"0001", "0002", "0003", HEAD})
+KNOWN = frozenset({"0001", "0002", "0003", "0004", HEAD})
 """Every migration of this program."""
 _LOCK = 0x6A6F626D
 """The number of PostgreSQL's advisory lock that migrations hold."""

@@ -21,7 +21,7 @@ from jobmeter.model.time import SECOND, Clock, SystemClock
 from jobmeter.query.execute import Executor
 from jobmeter.registry.base import Registry
 from jobmeter.registry.open import open_registry
-from jobmeter.server.background import Background, Filling, Leased, Pruning, RollUps, Work
+from jobmeter.server.background import Background, Filling, Leased, Losses, Pruning, RollUps, Work
 from jobmeter.server.dialect_door import DialectDoor
 from jobmeter.server.edge import Door, Edge
 from jobmeter.server.exchange import AsgiScope, Receive, Send
@@ -148,8 +148,10 @@ def assemble(
         RootDoor(services, dialects()),
     ]
     rolling = RollUps(store, clock, telemetry)
+    losses = Losses(registry, clock, settings.lease_seconds)
     works: list[Work] = [
         Leased(rolling, registry, clock) if shared else rolling,
+        Leased(losses, registry, clock) if shared else losses,
         Pruning(registry, clock),
         Tidying(),
     ]

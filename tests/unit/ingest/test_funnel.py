@@ -28,6 +28,7 @@ from jobmeter.model.time import DAY, HOUR, MAX_TIME_MS, SECOND, TimeRange
 from jobmeter.settings import Limits
 from jobmeter.store.base import ReadBudget
 from jobmeter.store.memory import MemoryStore
+from jobmeter.wire.native.encode import records_frame
 
 USAGE = Series("cpu.usage", job="j1", replica="worker-0", node="n1")
 ALL = TimeRange(0, MAX_TIME_MS)
@@ -463,3 +464,16 @@ def test_a_full_queue_throttles_and_closing_drains_it():
     assert store.sizes == [1, 1]
     with pytest.raises(UnavailableError):
         committer.append(batch((USAGE, NOW, 3.0)), Retention())
+
+
+def test_records_are_limited_by_request(house):
+    funnel = Funnel(house.store, house.registry, SetClock(), Limits(request_records=3))
+    jobs = [JobRecord(job_id=f"j{number}") for number in range(4)]
+    with pytest.raises(LimitExceededError, match="JOBMETER_LIMIT_REQUEST_RECORDS") as refused:
+        funnel.records(Records(jobs=jobs), WRITER)
+    assert refused.value.field == "records"
+    frames = records_frame(Records(jobs=jobs[:2])) + records_frame(Records(jobs=jobs[2:]))
+    with pytest.raises(LimitExceededError):
+        funnel.submit(frames, WRITER).wait()
+    assert funnel.records(Records(jobs=jobs[:3]), WRITER) == 3
+    funnel.close()

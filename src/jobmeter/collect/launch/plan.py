@@ -25,8 +25,9 @@ _LONGEST_NAME = 80
 class Plan:
     """A job that is to be started.
 
-    ``attempt`` counts the restarts of the same job id from 0. ``logs`` says whether its output is kept as log lines,
-    ``pass_key`` whether the command finds ``JOBMETER_KEY`` in its environment.
+    ``attempt`` tells the runs of the same job id apart, 0 for the first; a later one sets the job's name only where it
+    is ``named``. ``logs`` says whether its output is kept as log lines, ``pass_key`` whether the command finds
+    ``JOBMETER_KEY`` in its environment. ``lease_owner`` is the random name by which this run renews the job's lease.
     """
 
     job: str
@@ -36,8 +37,10 @@ class Plan:
     user: str
     replicas: int = 1
     attempt: int = 0
+    named: bool = False
     logs: bool = True
     pass_key: bool = False
+    lease_owner: str = ""
 
     @property
     def names(self) -> list[str]:
