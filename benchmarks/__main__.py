@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: Jobmeter beside its peers, with the same samples, questions and client. Prints one table."""
+"""``python -m benchmarks``: Jobmeter beside its peers, the same samples, questions and client, one table."""
 
 import argparse
 import json

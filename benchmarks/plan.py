@@ -36,7 +36,7 @@ class Plan:
 
 
 PLANS = {
-    "small": Plan("small", 2, 0.2, 2, 26, start_samples=200_000, agents=20, series=704, agent_seconds=2.0, busy=1),
+    "small": Plan("small", 2, 0.2, 6, 26, start_samples=200_000, agents=20, series=704, agent_seconds=2.0, busy=1),
     "quick": Plan(),
     "full": Plan("full", rounds=5, seconds=4.0, months=3, agent_seconds=120.0),
 }

@@ -57,7 +57,7 @@ class _Writer:
         self._senders = senders
         self._connections = min(connections, len(senders))
         self._next_ms = now_ms() // STEP_MS * STEP_MS - HOUR_MS
-        self._values = np.round(np.random.default_rng(5).random(series) * 100, 2)
+        self._values = np.round(np.random.default_rng(5).random(series), 2)
         self.write(len(senders))
 
     def write(self, bodies: int) -> Drive:
