@@ -23,7 +23,7 @@ def main() -> None:
     """Run what was asked for."""
     options = _options()
     leave_when_told()
-    plan = replace(PLANS["full" if options.full else options.scale], gentd26=options.gentd26)
+    plan = replace(PLANS[options.scale], gentd26=options.gentd26)
     install.prepare()
     tables = list[Table]()
     for run in range(options.runs):
@@ -42,7 +42,7 @@ def _stage(plan: Plan, table: Table, name: str) -> None:
     begin = time.monotonic()
     try:
         STAGES[name](plan, table)
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, ValueError, LookupError) as error:
         traceback.print_exc()
         table.fail(f"{name}.", f"{type(error).__name__}: {error}")
     print(f"{name}: {time.monotonic() - begin:.0f} s", file=sys.stderr, flush=True)
@@ -68,7 +68,13 @@ def _options() -> argparse.Namespace:
     add("--only", action="extend", type=_rows, metavar="ROW", help="a row, or all that begin so; may be repeated")
     add("--runs", type=int, default=1, metavar="N", help="do everything N times, and tell how often each bar was met")
     add("--scale", choices=list(PLANS), default="quick", help="small only shows that everything works (quick)")
-    add("--full", action="store_true", help="the same as --scale full: longer rounds, the month three times")
+    add(
+        "--full",
+        action="store_const",
+        dest="scale",
+        const="full",
+        help="the same as --scale full: longer rounds, the month three times",
+    )
     add("--markdown", action="store_true", help="print the table as Markdown")
     add("--json", action="store_true", help="print JSON instead of the table")
     add("--check", action="store_true", help="exit with 1 when a bar is not met or answers disagree")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from benchmarks.data import HOUR_MS
 
 REPLICAS = 16
+LIVE_STEP_S = 300
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ def now_ms() -> int:
 
 def live(job: str, end_ms: int = 0) -> list[Asked]:
     """The last hour at 5 minutes of each replica, a line a device."""
-    return [Asked(job, end_ms, 1, 300, "device", f"worker-{one}") for one in range(REPLICAS)]
+    return [Asked(job, end_ms, 1, LIVE_STEP_S, "device", f"worker-{one}") for one in range(REPLICAS)]
 
 
 def fine(job: str, end_ms: int) -> Asked:

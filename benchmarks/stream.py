@@ -64,10 +64,13 @@ class Stream:
             self.late = f"{self._names[place]} took only {rate:,.0f} of {self.wanted:,} samples/s"
 
     def _reply(self) -> float:
-        while not self._pipe.poll(1):
-            if not self._process.is_alive():
-                raise RuntimeError("the stream of samples broke")
-        return float(self._pipe.recv())
+        try:
+            while not self._pipe.poll(1):
+                if not self._process.is_alive():
+                    raise EOFError
+            return float(self._pipe.recv())
+        except EOFError:
+            raise RuntimeError("the stream of samples broke") from None
 
 
 class _Sender:
@@ -80,8 +83,12 @@ class _Sender:
 
     def send(self, part: int, time_ms: int, values: NDArray[np.float64]) -> None:
         """One request."""
-        body = self._templates[part].patch(time_ms, values)
-        self._connection.ask(self._where.encode(body))
+        message = self._where.encode(self._templates[part].patch(time_ms, values))
+        try:
+            self._connection.ask(message)
+        except ConnectionError:  # servers close connections that were idle while the others were measured
+            self._connection = Connection(self._where.port)
+            self._connection.ask(message)
 
 
 def _serve(targets: Sequence[Target], parts: Sequence[Sequence[Names]], pipe: Pipe) -> None:
