@@ -37,14 +37,15 @@ class Stream:
         self.wanted = len(series)
         self.late = ""
         spawn = multiprocessing.get_context("spawn")
-        self._pipe, theirs = spawn.Pipe()
+        self._pipe, self._child_end = spawn.Pipe()
         targets = [Target(one.written(), one.template) for one in everybody]
         per = -(-len(series) // requests)
         parts = [list(series[first : first + per]) for first in range(0, len(series), per)]
-        self._process = spawn.Process(target=_serve, args=(targets, parts, theirs), daemon=True)
+        self._process = spawn.Process(target=_serve, args=(targets, parts, self._child_end), daemon=True)
 
     def __enter__(self) -> Self:
         self._process.start()
+        self._child_end.close()  # the child alone has it now: its end is seen when it ends
         self._reply()
         return self
 
@@ -65,9 +66,6 @@ class Stream:
 
     def _reply(self) -> float:
         try:
-            while not self._pipe.poll(1):
-                if not self._process.is_alive():
-                    raise EOFError
             return float(self._pipe.recv())
         except EOFError:
             raise RuntimeError("the stream of samples broke") from None

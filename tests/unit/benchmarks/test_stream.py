@@ -1,6 +1,8 @@
 """The stream: whatever one contestant is sent while it is measured, every other one is sent too."""
 
-from multiprocessing import Pipe
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -73,12 +75,24 @@ def _samples(bodies: list[bytes]) -> set[tuple[int, int, float]]:
     }
 
 
-def test_a_stream_that_breaks_is_an_error():
-    broken = stream.Stream.__new__(stream.Stream)
-    ours, theirs = Pipe()
-    theirs.send(12.0)
-    broken._pipe = ours
-    broken._process = cast("Any", type("Dead", (), {"is_alive": lambda self: False})())
-    assert broken._reply() == 12.0
-    with pytest.raises(RuntimeError, match="broke"):
-        broken._reply()
+class Gone(BaseHTTPRequestHandler):
+    """Closes every connection."""
+
+    def do_POST(self):
+        self.close_connection = True
+
+    def log_message(self, *args):
+        pass
+
+
+def test_a_stream_that_breaks_is_an_error(capfd):
+    with ThreadingHTTPServer(("127.0.0.1", 0), Gone) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        where = Post(server.server_address[1], "/in", {})
+        gone = SimpleNamespace(name="gone", written=lambda: where, template=NativeTemplate)
+        with pytest.raises(RuntimeError, match="the stream of samples broke"):
+            stream.Stream([cast("Any", gone)], SERIES, 2).__enter__()
+        server.shutdown()
+        thread.join()
+    assert "ConnectionError" in capfd.readouterr().err
