@@ -80,8 +80,9 @@ class _Sender:
         self._templates = [target.template(part) for part in parts]
 
     def send(self, part: int, time_ms: int, values: NDArray[np.float64]) -> None:
-        """One request."""
-        message = self._where.encode(self._templates[part].patch(time_ms, values))
+        """One request; each second a series has another one of the values."""
+        body = self._templates[part].patch(time_ms, np.roll(values, time_ms // 1000))
+        message = self._where.encode(body)
         try:
             self._connection.ask(message)
         except ConnectionError:  # servers close connections that were idle while the others were measured
