@@ -62,7 +62,7 @@ def main() -> None:
     with running(servers):
         sizes = [grow(ours, size) for ours, size in zip(servers, sorted(options.samples), strict=True)]
         for ours in servers:
-            settle(ours, options.quiet)
+            ours.wait_for_roll_ups(Asked(LIVE, now_ms(), 24, 300, "replica"), "minute", options.quiet)
         measure(servers, sizes, options.seconds)
     print(*sizes, sep="\n")
     ratios = growth(sizes)
@@ -88,18 +88,6 @@ def grow(ours: Jobmeter, size: int) -> Size:
         grown.samples, grown.jobs = grown.samples + data.samples, grown.jobs + 1
     print(f"{grown.samples:,} samples in {time.perf_counter() - begin:.0f} s", file=sys.stderr, flush=True)
     return grown
-
-
-def settle(ours: Jobmeter, quiet: float) -> None:
-    """Until roll-ups have caught up: their tables do not grow for longer than a round of them takes to come."""
-    ours.wait_for_roll_ups(Asked(LIVE, now_ms(), 24, 300, "replica"), "minute")
-    last, since, deadline = -1, time.monotonic(), time.monotonic() + 900
-    while time.monotonic() < min(since + quiet, deadline):
-        rows = ours.status()["rows"]
-        now = rows["minutes"] + rows["hours"]
-        if now != last:
-            last, since = now, time.monotonic()
-        time.sleep(3)
 
 
 def measure(servers: Sequence[Jobmeter], sizes: Sequence[Size], seconds: float) -> None:

@@ -100,13 +100,22 @@ class Jobmeter(Contestant):
         """The default question of PAI-DLC GetJobMetrics over the last hour."""
         return self.request(f"/api/v1/jobs/{job}/metrics?MetricType=GpuCoreUsage&TimeStep=5m")
 
-    def wait_for_roll_ups(self, asked: Asked, tier: str, patience: float = 300.0) -> None:
+    def wait_for_roll_ups(self, asked: Asked, tier: str, quiet: float = 10.0, patience: float = 900.0) -> None:
         """Until what was imported is rolled up, as it is on a server that has run for some minutes.
 
-        RuntimeError when it is not so in time.
+        That is when the roll-ups have not grown for ``quiet`` seconds and the question reads them. RuntimeError when it
+        is not so in time.
         """
         deadline = time.monotonic() + patience
-        while tier not in json.loads(answer(self.request(self.path(asked))))["tiers"]:
-            if time.monotonic() > deadline:
-                raise RuntimeError(f"no roll-up ({tier}) of {asked.job} in {patience:.0f} s")
+        last, since = 0, time.monotonic()
+        while time.monotonic() < deadline:
+            rows = self.status()["rows"]
+            now = rows["minutes"] + rows["hours"]
+            if now != last:
+                last, since = now, time.monotonic()
+            elif now and time.monotonic() - since >= quiet:
+                if tier in json.loads(answer(self.request(self.path(asked))))["tiers"]:
+                    return
+                since = time.monotonic()
             time.sleep(1)
+        raise RuntimeError(f"no roll-up ({tier}) of {asked.job} in {patience:.0f} s")
