@@ -34,10 +34,10 @@ sdk: $(SDKS:%=.venvs/%/.ready)  ## the vendors' own clients, each in an environm
 test: setup sdk  ## every test
 	@$(RUN)python -m pytest -q -n 2 tests
 
-bench: setup     ## Jobmeter beside VictoriaMetrics and Prometheus, a few minutes (BENCH=--help for options)
+bench: setup     ## Jobmeter beside VictoriaMetrics and Prometheus, a quarter of an hour (BENCH=--help for options)
 	@$(RUN)python -m benchmarks $(BENCH)
 
-bench-full: setup ## the same, longer, with a month of samples
+bench-full: setup ## the same, longer rounds
 	@$(RUN)python -m benchmarks --full $(BENCH)
 
 lint: setup

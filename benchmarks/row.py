@@ -119,6 +119,11 @@ class Table:
         """The stages that the rows need, each once, in their order."""
         return list(dict.fromkeys(one.row.stage for one in self._results.values()))
 
+    @property
+    def passed(self) -> bool:
+        """Whether every bar is met and no row is void; a bar that could not be judged is not met."""
+        return all(one.met() if one.row.bar else not one.failure for one in self._results.values())
+
     def add(self, key: str, contestant: str, value: float | None) -> None:
         """Add a figure to a row."""
         if key in self._results:

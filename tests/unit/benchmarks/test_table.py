@@ -73,6 +73,18 @@ def test_a_row_whose_answers_disagree_is_void():
     assert "live.p50 is void: VictoriaMetrics disagrees: everything" in text
 
 
+@pytest.mark.parametrize(("theirs", "passed"), [([0.3], True), ([0.1], False), ([], False)])
+def test_a_run_passes_when_every_bar_was_judged_and_met(theirs, passed):
+    assert filled(row(FASTER), [0.2], theirs).passed is passed
+
+
+def test_a_run_with_a_void_row_does_not_pass():
+    table = Table([row(None)])
+    assert table.passed
+    table.fail("live.", "broken")
+    assert not table.passed
+
+
 def test_only_rows_that_begin_so_are_void():
     table = Table([row(FASTER), row(FASTER, key="loaded.p50")])
     table.fail("live.", "broken")
