@@ -6,7 +6,7 @@ import numpy as np
 
 from benchmarks.client import Drive, Post, drive
 from benchmarks.contestant import Contestant, Template, running
-from benchmarks.data import HOUR_MS, Names, job_names
+from benchmarks.data import Names, job_names
 from benchmarks.peers import contestants
 from benchmarks.plan import Plan
 from benchmarks.processes import cpu_seconds
@@ -15,7 +15,8 @@ from benchmarks.questions import now_ms
 from benchmarks.row import Table
 
 STEP_MS = 10_000
-REMOTE_BODIES, AGENT_BODIES = 80, 3_000
+REMOTE_BODIES = 80
+AGENT_TIMES = 3
 AGENT_SERIES, AGENT_CONNECTIONS = 320, 16
 METRICS = ("gpu.utilization", "gpu.memory.usage", "gpu.power", "gpu.temperature", "gpu.sm.active")
 _ROUND_SECONDS = 5.0
@@ -31,7 +32,7 @@ def remote(plan: Plan, table: Table) -> None:
                 where = Post(one.port, "/api/v1/write", {**HEADERS, **one.headers})
                 senders = [RemoteTemplate(_exported(sender, plan.series)) for sender in range(connections)]
                 writers.append(_Writer(one, where, senders, plan.series, connections))
-            _rounds(plan, table, f"remote.{connections}", writers, REMOTE_BODIES)
+            _rounds(plan, table, f"remote.{connections}", writers, REMOTE_BODIES // connections)
 
 
 def agents(plan: Plan, table: Table) -> None:
@@ -42,11 +43,11 @@ def agents(plan: Plan, table: Table) -> None:
         for one in everybody:
             senders = [one.template(series) for series in fleet]
             writers.append(_Writer(one, one.written(), senders, AGENT_SERIES, AGENT_CONNECTIONS))
-        _rounds(plan, table, "agents.rate", writers, AGENT_BODIES)
+        _rounds(plan, table, "agents.rate", writers, AGENT_TIMES)
 
 
 class _Writer:
-    """Those who write into one contestant, over some connections. Creating it sends the new series."""
+    """Those who write into one contestant, over some connections."""
 
     def __init__(
         self, one: Contestant, where: Post, senders: Sequence[Template], series: int, connections: int
@@ -56,27 +57,29 @@ class _Writer:
         self._where = where
         self._senders = senders
         self._connections = min(connections, len(senders))
-        self._next_ms = now_ms() // STEP_MS * STEP_MS - HOUR_MS
         self._values = np.round(np.random.default_rng(5).random(series), 2)
-        self.write(len(senders))
 
-    def write(self, bodies: int) -> Drive:
-        """About so many bodies, encoded beforehand: each sender sends as many as the others."""
+    def write(self, stamps: Sequence[int], seconds: float | None) -> Drive:
+        """Each sender sends a body for each time, encoded beforehand; none is begun after ``seconds``."""
         lanes: list[list[bytes]] = [[] for _ in range(self._connections)]
-        for _ in range(max(1, bodies // len(self._senders))):
-            values = np.roll(self._values, self._next_ms // STEP_MS % self.series)
+        for stamp in stamps:
+            values = np.roll(self._values, stamp // STEP_MS)
             for number, sender in enumerate(self._senders):
-                body = sender.patch(self._next_ms, values)
+                body = sender.patch(stamp, values)
                 lanes[number % self._connections].append(self._where.encode(body))
-            self._next_ms += STEP_MS
-        return drive(self.one.port, [iter(lane) for lane in lanes], _ROUND_SECONDS)
+        return drive(self.one.port, [iter(lane) for lane in lanes], seconds)
 
 
-def _rounds(plan: Plan, table: Table, key: str, writers: Sequence[_Writer], bodies: int) -> None:
+def _rounds(plan: Plan, table: Table, key: str, writers: Sequence[_Writer], times: int) -> None:
+    """Every series is written once, which is not counted; then rounds of so many times each, the last one ends now."""
+    first = now_ms() // STEP_MS * STEP_MS - (plan.rounds * times + 1) * STEP_MS
+    for writer in writers:
+        writer.write([first - STEP_MS], None)
     for turn in range(plan.rounds):
+        stamps = range(first + turn * times * STEP_MS, first + (turn + 1) * times * STEP_MS, STEP_MS)
         for writer in writers if turn % 2 == 0 else writers[::-1]:
             name, before = writer.one.name, cpu_seconds(writer.one.pid)
-            written = writer.write(bodies)
+            written = writer.write(stamps, _ROUND_SECONDS)
             table.add(key, name, written.rate * writer.series)
             samples = len(written.times) * writer.series
             table.add(f"{key}.cpu", name, (cpu_seconds(writer.one.pid) - before) / samples * 1e6)
