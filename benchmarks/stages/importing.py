@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 
-from benchmarks.agreement import difference
+from benchmarks.agreement import difference, differing
 from benchmarks.client import RefusedError, answer
 from benchmarks.contestant import Contestant, running
 from benchmarks.data import Data, random_values
@@ -47,4 +47,18 @@ def _round(table: Table, key: str, everybody: Sequence[Contestant], data: Data, 
         else:
             table.add(f"{key}.first", one.name, (time.perf_counter() - begin) * 1000)
     if len(bodies) == len(everybody):
-        table.fail(f"{key}.first", difference(everybody, bodies, asked, data.replicas))
+        table.fail(f"{key}.first", _disagreement(everybody, bodies, asked, data.replicas))
+
+
+def _disagreement(everybody: Sequence[Contestant], bodies: Sequence[bytes], asked: Asked, lines: int) -> str:
+    """What is wrong with the first answers, and whose answer is another one when it is asked again."""
+    reason = difference(everybody, bodies, asked, lines)
+    if not reason:
+        return ""
+    step = asked.step_s
+    changed = [
+        one.name
+        for one, body in zip(everybody, bodies, strict=True)
+        if differing(one.points(body, step), one.points(answer(one.request(one.path(asked))), step))
+    ]
+    return f"{reason}; asked again, {' and '.join(changed) or 'nobody'} answers otherwise"
