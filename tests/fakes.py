@@ -116,6 +116,8 @@ class FakeRegistry:
         return [node for node in self.known_nodes if projects is None or node.project in projects]
 
     def retention(self, project: str) -> Retention:
+        if self.failure is not None:
+            raise self.failure
         return self.retentions.get(project, Retention())
 
     def set_retention(self, project: str, retention: Retention | None) -> None:

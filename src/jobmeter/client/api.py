@@ -139,6 +139,8 @@ class IngestReceipt(msgspec.Struct, frozen=True, kw_only=True):
     rejected: dict[str, int] = {}
     lines: int = 0
     rejected_lines: dict[str, int] = {}
+    time: int = 0
+    unknown: list[str] = []
 
 
 class WhoAmI(msgspec.Struct, frozen=True, kw_only=True):
@@ -333,7 +335,7 @@ class Api:
         for line in self.transport.lines(f"{API}{_of(job)}/logs?{query}"):
             try:
                 yield msgspec.json.decode(line, type=LogEntry)
-            except msgspec.DecodeError as error:
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 raise JobmeterError(f"the server's answer cannot be read: {error}") from error
 
     def nodes(self, project: str | None = None) -> list[Node]:
@@ -381,7 +383,7 @@ def _given(**values: object) -> list[tuple[str, str]]:
 def _decode(answer: Response, shape: type[_T]) -> _T:
     try:
         return msgspec.convert(_without_null(msgspec.json.decode(answer.body)), shape)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise JobmeterError(f"the server's answer cannot be read: {error}") from error
 
 

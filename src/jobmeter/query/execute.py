@@ -10,7 +10,7 @@ import msgspec
 from jobmeter.access.scope import Scope
 from jobmeter.errors import LimitExceededError, NotAtOnceError
 from jobmeter.model.event import EventFilter, EventPage
-from jobmeter.model.job import Job, JobFilter, JobPage, JobSize, Node, Project, ProjectsQuestion, SizesQuestion
+from jobmeter.model.job import Job, JobFilter, JobPage, JobSize, JobView, Node, Project, ProjectsQuestion, SizesQuestion
 from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.order import natural
 from jobmeter.model.question import Asks
@@ -39,6 +39,7 @@ from jobmeter.query.request import (
     NodeRef,
 )
 from jobmeter.query.series import BucketsQuestion, LastQuestion, NamesQuestion, SamplesQuestion, SeriesQuestion
+from jobmeter.query.shared import shared_view
 from jobmeter.query.source import Meter, Source, StoreSource
 from jobmeter.query.subjects import Subjects
 from jobmeter.query.summary import POINTS, JobSummary, summarize
@@ -83,7 +84,7 @@ class Executor:
         )
         self._answers: dict[type[Asks[Any]], Callable[[Any, Scope], Any]] = {
             MetricQuery: self._measurements.lines,
-            JobQuestion: lambda question, scope: self._subjects.view(question.ref, scope),
+            JobQuestion: self._job,
             JobFilter: self._list,
             ProjectsQuestion: self._list_projects,
             SizesQuestion: self._sizes,
@@ -141,6 +142,10 @@ class Executor:
         view = self._subjects.view(question.ref, scope)
         asked = self._measurements.of_job(view, question.names, question.range, By.DEVICE, narrowing)
         return readings(self._store, self._clock, self._limits, question, asked.layout.shape)
+
+    def _job(self, question: JobQuestion, scope: Scope) -> JobView:
+        view = self._subjects.view(question.ref, scope)
+        return view if scope.job is None else shared_view(view)
 
     def head(self, ref: JobRef, scope: Scope) -> Job:
         """The job itself, without its replicas and allocations. Raises as the class says."""
@@ -224,6 +229,8 @@ class Executor:
                 raise TypeError(f"no question about series: {question!r}")
 
     def _list(self, question: JobFilter, scope: Scope) -> JobPage:
+        if scope.job is not None:  # a filter would tell what the record of the shared job holds
+            return JobPage([], 0)
         seen = _narrowed(question.projects, question.ids, scope)
         if seen is None:
             return JobPage([], 0)

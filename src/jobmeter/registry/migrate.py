@@ -3,6 +3,7 @@
 import sqlalchemy as sa
 
 from jobmeter.errors import ConfigurationError
+from jobmeter.registry.breaker import SLOW_SECONDS
 from jobmeter.registry.database import POSTGRESQL, Database
 
 HEAD = "0004"
@@ -22,7 +23,7 @@ def migrate(database: Database) -> None:
     with database.read() as connection:
         if _revision(connection) == HEAD:
             return
-    with database.write() as connection:
+    with database.write(SLOW_SECONDS) as connection:
         if database.kind == POSTGRESQL:
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
         revision = _revision(connection)

@@ -15,6 +15,7 @@ from jobmeter.registry import backup, changes, events, jobs, keys, leases, nodes
 from jobmeter.registry import records as recording
 from jobmeter.registry import rows as rows_
 from jobmeter.registry.base import Observation, Registry, StoredKey
+from jobmeter.registry.breaker import OBSERVE_SECONDS, SHORT_SECONDS, SLOW_SECONDS
 from jobmeter.registry.database import SQLITE, Database, NoDatabase
 from jobmeter.registry.held import Held
 from jobmeter.registry.listings import Listings
@@ -60,7 +61,7 @@ class SqlRegistry(Registry):
     def observe(self, observations: Sequence[Observation], now_ms: int) -> None:
         """See ``Registry.observe``."""
         if observations:
-            with self._database.write() as connection:
+            with self._database.write(OBSERVE_SECONDS) as connection:
                 happened, learned = observe.observe(connection, observations, now_ms, self._held)
                 dropped = events.add_events(connection, happened)
                 changes.tell(connection, seen=((seen.project, seen.job) for seen in observations if seen.job))
@@ -80,7 +81,7 @@ class SqlRegistry(Registry):
     def prune(self, now_ms: int) -> int:
         """See ``Registry.prune``."""
         # What to delete is sought while others write: only the deletion itself holds them up.
-        with self._database.read() as connection:
+        with self._database.read(SLOW_SECONDS) as connection:
             found = []
             for project in nodes.every_project(connection):
                 own = nodes.project_retention(connection, project) or self._retention
@@ -89,7 +90,7 @@ class SqlRegistry(Registry):
         deleted = 0
         for project, names, before_ms in found:
             if names:
-                with self._database.write() as connection:
+                with self._database.write(SLOW_SECONDS) as connection:
                     deleted += events.delete_outlived(connection, project, names, before_ms)
         return deleted
 
@@ -132,7 +133,7 @@ class SqlRegistry(Registry):
         """See ``Registry.job_head``."""
         heads, generation = self._heads.get(job, projects, now_ms)
         if heads is None:
-            with self._database.read() as connection:
+            with self._database.read(SHORT_SECONDS) as connection:
                 told = jobs.job_heads(connection, projects, job, now_ms)
             self._heads.put(job, projects, told, generation)
             heads = told.answer
@@ -170,7 +171,7 @@ class SqlRegistry(Registry):
         """See ``Registry.retention``."""
         kept, generation = self._retentions.get(project, None, 0)
         if kept is None:
-            with self._database.read() as connection:
+            with self._database.read(SHORT_SECONDS) as connection:
                 kept = nodes.project_retention(connection, project) or self._retention
             self._retentions.put(project, None, Told(kept), generation)
         return kept
@@ -183,7 +184,7 @@ class SqlRegistry(Registry):
 
     def take_lease(self, name: str, owner: str, now_ms: int, until_ms: int) -> bool:
         """See ``Registry.take_lease``."""
-        with self._database.write() as connection:
+        with self._database.write(SHORT_SECONDS) as connection:
             return leases.take(connection, name, owner, now_ms, until_ms)
 
     def give_back_lease(self, name: str, owner: str) -> None:
@@ -203,12 +204,12 @@ class SqlRegistry(Registry):
 
     def key_by_token(self, token_hash: bytes) -> StoredKey | None:
         """See ``Registry.key_by_token``."""
-        with self._database.read() as connection:
+        with self._database.read(SHORT_SECONDS) as connection:
             return keys.find(connection, schema.keys.c.token_hash, token_hash)
 
     def key_by_access_key(self, access_key_id: str) -> StoredKey | None:
         """See ``Registry.key_by_access_key``."""
-        with self._database.read() as connection:
+        with self._database.read(SHORT_SECONDS) as connection:
             return keys.find(connection, schema.keys.c.access_key_id, access_key_id)
 
     def revoke_key(self, key_id: str, now_ms: int) -> bool:
@@ -218,7 +219,7 @@ class SqlRegistry(Registry):
 
     def key_used(self, key_id: str, now_ms: int) -> None:
         """See ``Registry.key_used``."""
-        with self._database.write() as connection:
+        with self._database.write(SHORT_SECONDS) as connection:
             keys.used(connection, key_id, now_ms)
 
     def backup(self, directory: Path) -> None:

@@ -10,6 +10,7 @@ from jobmeter.access.audit import Audit
 from jobmeter.access.authenticate import Authenticator
 from jobmeter.access.budget import parse_budget
 from jobmeter.access.limit import RateLimiter, parse_rates
+from jobmeter.access.memory import MemoryBudget
 from jobmeter.access.nonces import NonceMemory
 from jobmeter.access.vault import Vault
 from jobmeter.dialects.registry import dialects
@@ -25,6 +26,7 @@ from jobmeter.server.dialect_door import DialectDoor
 from jobmeter.server.edge import Door, Edge
 from jobmeter.server.exchange import AsgiScope, Receive, Send
 from jobmeter.server.memory import Tidying
+from jobmeter.server.missing import Anew, check_complete
 from jobmeter.server.native.door import NativeDoor
 from jobmeter.server.root import HealthDoor, RootDoor
 from jobmeter.server.services import Lanes, Services
@@ -74,10 +76,11 @@ class Application:
             stack.callback(self.services.funnel.close)
 
 
-def build(settings: Settings, clock: Clock | None = None) -> Application:
+def build(settings: Settings, clock: Clock | None = None, anew: Anew = Anew()) -> Application:  # noqa: B008 - frozen
     """A server's application on its store and registry, which are opened and migrated.
 
-    Raises ConfigurationError or UnavailableError when one of them cannot be.
+    ``anew`` says what may be missing that belongs to what is there. Raises ConfigurationError or UnavailableError when
+    one of them cannot be opened, or is missing.
     """
     clock = clock or SystemClock()
     if KERNEL.missing:
@@ -90,6 +93,7 @@ def build(settings: Settings, clock: Clock | None = None) -> Application:
         opened.callback(registry.close)
         dialects()
         store = _windowed(opening.result(), settings, clock)
+        check_complete(settings, registry, store, anew)
         application = assemble(settings, clock, registry, store, shared=is_shared(settings.store_dsn))
         opened.pop_all()
     return application
@@ -131,10 +135,11 @@ def assemble(
         ),
         turns=Turns(clock, budget, telemetry.asked),
         exports=Seats(budget.exports),
+        memory=MemoryBudget(settings.request_bytes),
     )
     if isinstance(store, WindowedStore):
         quick = services.executor.at_once(store.in_memory())
-        services = replace(services, at_once=replace(services, executor=quick, hurried=True))
+        services = replace(services, at_once=replace(services, executor=quick))
     _watch(services)
     doors: list[Door] = [
         HealthDoor(services),
@@ -151,7 +156,7 @@ def assemble(
     if isinstance(store, WindowedStore):
         works.append(Filling(store, clock))
     background = [Background(work, telemetry) for work in works]
-    return Application(Edge(doors, telemetry, settings.limits.body_bytes), services, background)
+    return Application(Edge(doors, telemetry, services.memory, settings.limits.body_bytes), services, background)
 
 
 def _windowed(engine: Store, settings: Settings, clock: Clock) -> Store:
@@ -186,5 +191,9 @@ def _watch(services: Services) -> None:
         return {lane.name: lane.busy for lane in services.lanes.all()}
 
     services.telemetry.watch(
-        work, statistics, lambda: services.funnel.queue_bytes, lambda: services.registry.events_dropped
+        work,
+        statistics,
+        lambda: services.funnel.queue_bytes,
+        lambda: services.registry.events_dropped,
+        services.memory,
     )

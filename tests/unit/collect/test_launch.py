@@ -1,6 +1,7 @@
 """The parts of a run that need no process: names, environments, records, the summary's figures."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -60,6 +61,23 @@ def test_the_environment_of_replicas():
     (alone,) = environments(plan(), {"RANK": "9"})
     assert alone["RANK"] == "9"
     assert "WORLD_SIZE" not in alone
+
+
+def test_what_is_measured_does_not_get_our_credentials():
+    base = {
+        "JOBMETER_KEY": "jm_secret",
+        "JOBMETER_OPENTSDB_KEY": "jm_secret",
+        "JOBMETER_REGISTRY": "postgresql://u:secret@h/db",
+        "JOBMETER_STORE": "clickhouse://u:secret@h/db",
+        "JOBMETER_SERVER": "http://h:8400",
+        "HOME": "/root",
+    }
+    plan = Plan(job="j", name="j", kind="", command=["x"], user="lin", replicas=2)
+    for found in environments(plan, base):
+        assert "secret" not in repr(found)
+        assert (found["JOBMETER_SERVER"], found["HOME"]) == ("http://h:8400", "/root")
+    for found in environments(replace(plan, pass_key=True), base):
+        assert [name for name, value in found.items() if "secret" in value] == ["JOBMETER_KEY"]
 
 
 def test_records_of_a_run():

@@ -3,7 +3,6 @@
 import msgspec
 
 from jobmeter.dialects.base import DeleteJob
-from jobmeter.errors import InvalidRequestError
 from jobmeter.model.job import JobFilter, JobState
 from jobmeter.model.record import JobRecord, Records, check_record, decode_record, decode_records
 from jobmeter.model.series import check_job_id
@@ -12,8 +11,10 @@ from jobmeter.registry.listing import SORTS
 from jobmeter.server.commands import delete_job
 from jobmeter.server.native.arguments import Query
 from jobmeter.server.native.bodies import Deleted, JobDetail, JobList, Recorded, job_body, job_detail
-from jobmeter.server.native.endpoint import PROJECT, Ask, Endpoint
+from jobmeter.server.native.endpoint import PROJECT, Ask, Endpoint, read_json
+from jobmeter.wire.json_shape import shape_of
 
+_KINDS = frozenset(Records.__struct_fields__)
 JOB_PATH = {"job": "The job's id."}
 MAX_OFFSET = 10_000_000
 _SORTS = {name: name for name in SORTS}
@@ -63,25 +64,20 @@ def _show(ask: Ask) -> JobDetail:
 
 
 def _record(ask: Ask) -> Recorded:
-    return Recorded(ask.services.funnel.records(_records(ask.raw_body()), ask.principal))
-
-
-def _records(body: bytes) -> Records:
-    start = body.lstrip()[:1]
-    if start == b"[":
-        try:
-            jobs = msgspec.json.decode(body, type=list[JobRecord])
-        except (msgspec.DecodeError, RecursionError) as error:
-            where = str(error).rpartition("at `$")[2].rstrip("`") if "at `$" in str(error) else "body"
-            raise InvalidRequestError(f"not valid records: {error}", where) from error
-        return Records(jobs=[check_record(job) for job in jobs])
-    try:
-        keys = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise InvalidRequestError(f"the body is not a JSON object or array: {error}", "body") from error
-    if {"jobs", "nodes", "events"} & keys.keys():
-        return decode_records(body)
-    return Records(jobs=[decode_record(body)])
+    body, most = ask.plain_body(), ask.services.settings.limits.request_records
+    shape = shape_of(body)
+    if body.lstrip()[:1] == b"[":
+        shape.check(1, most, "records")
+        ask.call.take(shape.recorded_bytes)
+        records = Records(jobs=[check_record(job) for job in read_json(body, list[JobRecord])])
+    else:
+        ask.call.take(shape.recorded_bytes)
+        if _KINDS.isdisjoint(read_json(body, dict[str, msgspec.Raw])):
+            records = Records(jobs=[decode_record(body)])
+        else:
+            shape.check(2, most, "records")
+            records = decode_records(body)
+    return Recorded(ask.services.funnel.records(records, ask.principal))
 
 
 def _delete(ask: Ask) -> Deleted:
@@ -129,6 +125,7 @@ ENDPOINTS = (
         body_text='A job record, an array of them, or `{"jobs": [...], "nodes": [...], "events": [...]}`.',
         example=_EXAMPLE,
         lane="write",
+        large=True,
     ),
     Endpoint(
         name="getJob",
