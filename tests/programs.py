@@ -44,7 +44,6 @@ PROGRAMS = {
         Program("prometheus", "prometheus"),
         Program("prometheus-node-exporter", "prometheus-node-exporter"),
         Program("vmagent", "victoria-metrics"),
-        Program("wrk", "wrk"),
     )
 }
 
