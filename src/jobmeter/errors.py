@@ -81,6 +81,13 @@ class UnavailableError(JobmeterError):
         self.retry_after_ms = retry_after_ms
 
 
+class DamagedDataError(JobmeterError):
+    """What is stored cannot be read: a file of the store is damaged. To try again does not help.
+
+    ``message`` names the damaged part and no path; the server's log has the path and what to do.
+    """
+
+
 class QueryTimeoutError(JobmeterError):
     """The question took longer than its time budget and was stopped."""
 

@@ -23,6 +23,7 @@ from jobmeter.errors import UnavailableError
 from tests import certificates
 from tests.frames import records, samples
 from tests.processes import ServerProcess, run_cli, running
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 MEMORY = ("--store", "memory://")
@@ -112,11 +113,13 @@ def test_an_idle_server_leaves_and_health_checks_do_not_keep_it(tmp_path):
     server = ServerProcess(tmp_path / "data", "--idle-exit", "2", *MEMORY).start()
     try:
         url = server.url
-        latest = time.monotonic() + 60
-        while server.process.poll() is None and time.monotonic() < latest:
+
+        def left():
             with contextlib.suppress(OSError, http.client.HTTPException):
                 _get(f"{url}/readyz")
-            time.sleep(0.2)
+            return server.process.poll() is not None
+
+        wait_until(left)
         assert server.process.poll() == 0
     finally:
         server.stop(signal.SIGKILL)
@@ -134,10 +137,11 @@ def test_a_stopping_server_answers_what_it_took(tmp_path):
         connection.putrequest("POST", "/api/jobmeter/v1/ingest")
         for name, value in headers.items():
             connection.putheader(name, value)
-        connection.endheaders(body[:20])
-        time.sleep(0.5)
+        connection.putheader("Expect", "100-continue")
+        connection.endheaders()
+        assert connection.sock.recv(1024).startswith(b"HTTP/1.1 100"), "the request was taken, its body is asked for"
+        connection.send(body[:20])
         server.process.send_signal(signal.SIGTERM)
-        time.sleep(0.5)
         connection.send(body[20:])
         answer = connection.getresponse()
         assert json.loads(answer.read())["accepted"] == 1

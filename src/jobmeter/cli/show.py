@@ -11,6 +11,7 @@ from jobmeter.cli.output import Course, cell, console, counted, duration, moment
 from jobmeter.client.api import JobDetail, JobSummary, MetricSummary
 from jobmeter.model.job import Job
 
+_OF_ONE = ("mean of one", "peak of one")
 MOST_ROWS = 32
 """Replicas or devices in a table; of more only their number is told."""
 
@@ -24,7 +25,8 @@ MOST_ROWS = 32
 def command(job: str, as_json: bool, connection: local.Connection) -> None:
     """Show JOB: who and when, its replicas and devices, and what it used over its life.
 
-    mean and max are those of one replica or device, total is that of all, the curve begins at 0.
+    What it used is that of its replicas (or devices) together, at a time; of a ratio or a temperature it is their mean.
+    Beside it stand mean and peak of one replica or device, where it has several. The curve begins at 0.
     """
     detail = connection.open().job(job, connection.project)
     if as_json:
@@ -130,19 +132,21 @@ def _print_known(out: Console, columns: Sequence[str], rows: Sequence[Sequence[s
 def summary_table(out: Console, summary: JobSummary) -> None:
     """What the job used: mean, highest, total, and the course of each metric."""
     out.print()
-    out.print(
-        table(("metric", "mean", "max", "total", "over its life"), _rows(summary), right=("mean", "max", "total"))
-    )
-    out.print("mean and max are those of one replica or device, total is that of all")
+    several = max(summary.replicas, summary.devices) > 1
+    columns = ("metric", "mean", "peak", "total", *(_OF_ONE if several else ()), "over its life")
+    out.print(table(columns, _rows(summary, several=several), right=columns[1:-1]))
+    if several:
+        out.print("mean, peak and total are of the job: of its replicas or devices together, of ratios their mean")
     if summary.gpu_energy_joules is not None:
         out.print(f"energy of the GPUs: {quantity(summary.gpu_energy_joules / 3600, 'Wh')}")
 
 
-def _rows(summary: JobSummary) -> Iterator[tuple[str, ...]]:
+def _rows(summary: JobSummary, *, several: bool) -> Iterator[tuple[str, ...]]:
     for metric in summary.metrics:
         total = "" if metric.total is None else quantity(metric.total, metric.total_unit)
-        numbers = (quantity(metric.mean, metric.unit), quantity(metric.max, metric.unit), total)
-        yield (metric.metric, *numbers, sparkline(_course(metric, summary)))
+        of_job = (quantity(metric.job_mean, metric.unit), quantity(metric.job_max, metric.unit), total)
+        of_one = (quantity(metric.mean, metric.unit), quantity(metric.max, metric.unit)) if several else ()
+        yield (metric.metric, *of_job, *of_one, sparkline(_course(metric, summary)))
 
 
 def _course(metric: MetricSummary, summary: JobSummary) -> Course:

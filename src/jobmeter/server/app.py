@@ -4,12 +4,13 @@ import logging
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from jobmeter.access.audit import Audit
 from jobmeter.access.authenticate import Authenticator
 from jobmeter.access.budget import parse_budget
 from jobmeter.access.limit import RateLimiter, parse_rates
+from jobmeter.access.memory import MemoryBudget
 from jobmeter.access.nonces import NonceMemory
 from jobmeter.access.vault import Vault
 from jobmeter.dialects.registry import dialects
@@ -20,11 +21,12 @@ from jobmeter.model.time import SECOND, Clock, SystemClock
 from jobmeter.query.execute import Executor
 from jobmeter.registry.base import Registry
 from jobmeter.registry.open import open_registry
-from jobmeter.server.background import Background, Filling, Leased, Pruning, RollUps, Work
+from jobmeter.server.background import Background, Filling, Leased, Losses, Pruning, RollUps, Work
 from jobmeter.server.dialect_door import DialectDoor
 from jobmeter.server.edge import Door, Edge
 from jobmeter.server.exchange import AsgiScope, Receive, Send
 from jobmeter.server.memory import Tidying
+from jobmeter.server.missing import Anew, check_complete
 from jobmeter.server.native.door import NativeDoor
 from jobmeter.server.root import HealthDoor, RootDoor
 from jobmeter.server.services import Lanes, Services
@@ -33,6 +35,7 @@ from jobmeter.server.turns import Seats, Turns
 from jobmeter.server.work import Lane
 from jobmeter.settings import Settings
 from jobmeter.store.base import Store, StoreStatistics
+from jobmeter.store.cache import Cache
 from jobmeter.store.registry import is_shared, open_store
 from jobmeter.store.window.store import WindowedStore
 
@@ -42,6 +45,8 @@ READ_THREADS, WRITE_THREADS, CONTROL_THREADS = 16, 16, 4
 WAITING = 512
 NONCES, AUDIT = "nonces", "audit.log"
 WINDOW_SECONDS = 7_200
+CACHE_SHARE = 6
+"""The part of ``window_bytes`` that the cache of questions has; the window has the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +79,11 @@ class Application:
             stack.callback(self.services.funnel.close)
 
 
-def build(settings: Settings, clock: Clock | None = None) -> Application:
+def build(settings: Settings, clock: Clock | None = None, anew: Anew = Anew()) -> Application:  # noqa: B008 - frozen
     """A server's application on its store and registry, which are opened and migrated.
 
-    Raises ConfigurationError or UnavailableError when one of them cannot be.
+    ``anew`` says what may be missing that belongs to what is there. Raises ConfigurationError or UnavailableError when
+    one of them cannot be opened, or is missing.
     """
     clock = clock or SystemClock()
     if KERNEL.missing:
@@ -90,6 +96,7 @@ def build(settings: Settings, clock: Clock | None = None) -> Application:
         opened.callback(registry.close)
         dialects()
         store = _windowed(opening.result(), settings, clock)
+        check_complete(settings, registry, store, anew)
         application = assemble(settings, clock, registry, store, shared=is_shared(settings.store_dsn))
         opened.pop_all()
     return application
@@ -111,6 +118,7 @@ def assemble(
     vault = Vault.load(settings)
     telemetry = Telemetry(clock)
     nonces = NonceMemory(clock, settings.data / NONCES)
+    cache = store.cache if isinstance(store, WindowedStore) else Cache(settings.window_bytes // CACHE_SHARE)
     services = Services(
         settings=settings,
         clock=clock,
@@ -122,7 +130,7 @@ def assemble(
         limiter=RateLimiter(clock, parse_rates(settings.rate_limits)),
         audit=Audit(clock, settings.data / AUDIT),
         funnel=Funnel(store, registry, clock, settings.limits),
-        executor=Executor(store, registry, clock, settings.limits),
+        executor=Executor(store, registry, clock, settings.limits, cache),
         telemetry=telemetry,
         lanes=Lanes(
             read=Lane("read", READ_THREADS, WAITING),
@@ -131,10 +139,8 @@ def assemble(
         ),
         turns=Turns(clock, budget, telemetry.asked),
         exports=Seats(budget.exports),
+        memory=MemoryBudget(settings.request_bytes),
     )
-    if isinstance(store, WindowedStore):
-        quick = services.executor.at_once(store.in_memory())
-        services = replace(services, at_once=replace(services, executor=quick, hurried=True))
     _watch(services)
     doors: list[Door] = [
         HealthDoor(services),
@@ -143,15 +149,17 @@ def assemble(
         RootDoor(services, dialects()),
     ]
     rolling = RollUps(store, clock, telemetry)
+    losses = Losses(registry, clock, settings.lease_seconds)
     works: list[Work] = [
         Leased(rolling, registry, clock) if shared else rolling,
+        Leased(losses, registry, clock) if shared else losses,
         Pruning(registry, clock),
         Tidying(),
     ]
     if isinstance(store, WindowedStore):
         works.append(Filling(store, clock))
     background = [Background(work, telemetry) for work in works]
-    return Application(Edge(doors, telemetry, settings.limits.body_bytes), services, background)
+    return Application(Edge(doors, telemetry, services.memory, settings.limits.body_bytes), services, background)
 
 
 def _windowed(engine: Store, settings: Settings, clock: Clock) -> Store:
@@ -171,7 +179,9 @@ def _windowed(engine: Store, settings: Settings, clock: Clock) -> Store:
         )
     if not seconds:
         return engine
-    return WindowedStore(engine, clock, length_ms=seconds * SECOND, bound=settings.window_bytes)
+    cache = Cache(settings.window_bytes // CACHE_SHARE)
+    bound = settings.window_bytes - settings.window_bytes // CACHE_SHARE
+    return WindowedStore(engine, clock, length_ms=seconds * SECOND, bound=bound, cache=cache)
 
 
 def _watch(services: Services) -> None:
@@ -186,5 +196,9 @@ def _watch(services: Services) -> None:
         return {lane.name: lane.busy for lane in services.lanes.all()}
 
     services.telemetry.watch(
-        work, statistics, lambda: services.funnel.queue_bytes, lambda: services.registry.events_dropped
+        work,
+        statistics,
+        lambda: services.funnel.queue_bytes,
+        lambda: services.registry.events_dropped,
+        services.memory,
     )

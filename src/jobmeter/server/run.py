@@ -10,6 +10,7 @@ from jobmeter.model.time import SystemClock
 from jobmeter.server.app import build
 from jobmeter.server.folder import claimed, ensure_admin_key, noted
 from jobmeter.server.listen import HttpServer, allow_connections, bind, tls_files, url_of
+from jobmeter.server.missing import Anew
 from jobmeter.server.services import Services
 from jobmeter.server.telnet import TelnetServer
 from jobmeter.settings import Settings
@@ -19,11 +20,11 @@ _COLLECTED = (20_000, 20, 20)
 _log = logging.getLogger("jobmeter.server")
 
 
-def run(settings: Settings, idle_exit: int, announce: Callable[[str], None]) -> None:
+def run(settings: Settings, idle_exit: int, announce: Callable[[str], None], anew: Anew = Anew()) -> None:  # noqa: B008 - frozen
     """Serve until told to stop, or until nothing was asked for ``idle_exit`` seconds (0: for ever).
 
-    ``announce`` gets one line with the URL when the server listens. Raises ConfigurationError or UnavailableError when
-    the server cannot start.
+    ``announce`` gets one line with the URL when the server listens. ``anew``: see ``build``. Raises ConfigurationError
+    or UnavailableError when the server cannot start.
     """
     clock = SystemClock()
     tls_files(settings)
@@ -35,7 +36,7 @@ def run(settings: Settings, idle_exit: int, announce: Callable[[str], None]) -> 
             stack.enter_context(lines)
         start_grpc = _grpc(settings, stack)
         stack.enter_context(claimed(settings.data))
-        application = build(settings, clock)
+        application = build(settings, clock, anew)
         stack.callback(application.close)
         services = application.services
         key = ensure_admin_key(settings.data, services.registry, services.vault, clock)

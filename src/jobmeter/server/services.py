@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from jobmeter.access.audit import Audit
 from jobmeter.access.authenticate import Authenticator
 from jobmeter.access.limit import RateLimiter
+from jobmeter.access.memory import MemoryBudget
 from jobmeter.access.nonces import NonceMemory
 from jobmeter.access.vault import Vault
 from jobmeter.ingest.funnel import Funnel
@@ -54,7 +55,5 @@ class Services:
     lanes: Lanes
     turns: Turns
     exports: Seats
-    at_once: "Services | None" = None
-    """The same, its executor answering from memory or not at all (NotAtOnceError); None where there is no such one."""
-    hurried: bool = False
-    """True for those that answer at once."""
+    memory: MemoryBudget
+    """What the requests under way may take."""

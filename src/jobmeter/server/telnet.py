@@ -24,13 +24,13 @@ from jobmeter.errors import (
     ForbiddenError,
     InvalidRequestError,
     JobmeterError,
+    LimitExceededError,
     ThrottledError,
     UnauthenticatedError,
     UnavailableError,
 )
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.model.batch import SampleBatch
-from jobmeter.model.series import DEFAULT_PROJECT
 from jobmeter.server.exchange import new_request_id
 from jobmeter.server.gate import allowed, authenticated
 from jobmeter.server.services import Services
@@ -42,6 +42,10 @@ _log = logging.getLogger("jobmeter.server")
 CONNECTIONS = 1_024
 """Most connections at one time; a further one is told so and closed."""
 READ_BYTES = 256 * 1024
+_READ_FACTOR = 100
+"""How many times the text of lines takes when each names a series of its own: 1,400 bytes for one of 14."""
+_SERIES_BYTES = 1_300
+"""What a connection remembers of a series."""
 UNREAD_BYTES = 64 * 1024
 """Answers that a sender has not read; when there are more, further ones are left out. collectd never reads any."""
 IDLE_SECONDS = 3_600.0
@@ -135,21 +139,66 @@ class _Connection:
         self._id = new_request_id()
         self._token = services.settings.opentsdb_key
         self._principal: Principal | None = None
-        self._reader = LineReader(Points(Writer(DEFAULT_PROJECT)))
+        self._reader = LineReader()
+        self._memory = services.memory.account()
+        self._cached = 0
+        # Eight senders at least find memory for what they send.
+        self._read_bytes = max(1, min(READ_BYTES, services.memory.size // (8 * _READ_FACTOR)))
         self._open = True
 
     async def serve(self, reader: asyncio.StreamReader) -> None:
         """Read until the end, ``exit``, or too long a silence."""
-        if self._token:
-            await self._enter(self._token)
-        while self._open:
-            async with asyncio.timeout(IDLE_SECONDS if self._principal else STRANGER_SECONDS):
-                data = await reader.read(READ_BYTES)
-            if not data:
+        try:
+            if self._token:
+                await self._enter(self._token)
+            while self._open:
+                async with asyncio.timeout(IDLE_SECONDS if self._principal else STRANGER_SECONDS):
+                    data = await reader.read(self._read_bytes)
+                if not data:
+                    break
+                self._services.telemetry.note_activity()
+                await self._take_within_memory(data)
+            await self._drain()
+        finally:
+            self._memory.close()
+
+    async def _take_within_memory(self, data: bytes) -> None:
+        """Wait until the memory for the data points of these lines is left, and take them; or give the sender up.
+
+        What waits is not read further, so that the sender is held back by TCP.
+        """
+        reads = self._principal is not None or b"auth" in data
+        size = _READ_FACTOR * len(data) if reads else 0
+        loop = asyncio.get_running_loop()
+        latest = loop.time() + PATIENCE_SECONDS
+        while True:
+            try:
+                self._memory.take(size)
                 break
-            self._services.telemetry.note_activity()
+            except ThrottledError as error:
+                if loop.time() >= latest:
+                    self._refuse("unavailable", data.count(b"\n"), f"put: storage error: {error.message}\n")
+                    self._open = False
+                    return
+                await asyncio.sleep(error.retry_after_ms / 1000)
+        try:
             await self._take(data)
-        await self._drain()
+        finally:
+            self._memory.give_back(size)
+            self._account_for_cache()
+
+    def _account_for_cache(self) -> None:
+        """The connection remembers its series for as long as there is memory for that."""
+        points = self._reader.points
+        size = 0 if points is None else points.cached * _SERIES_BYTES
+        try:
+            self._memory.take(max(0, size - self._cached))
+        except (ThrottledError, LimitExceededError):
+            if points is not None:
+                points.clear_cache()
+            size = 0
+        self._memory.give_back(max(0, self._cached - size))
+        self._cached = size
 
     async def _take(self, data: bytes) -> None:
         for event in self._reader.feed(data):
@@ -164,15 +213,13 @@ class _Connection:
 
     async def _flush(self) -> None:
         """Write what was gathered, and come back when it is durable."""
-        points = self._reader.points
-        if not len(points):
-            return
-        batch = points.take()
-        if self._principal is None:
-            self._refuse("unauthorized", len(batch), _STRANGER)
-            return
+        reader = self._reader
+        if reader.unread:
+            self._refuse("unauthorized", reader.unread, _STRANGER)
+            reader.unread = 0
         # A connection that is being closed still gets what it read written down.
-        await asyncio.shield(self._write(batch))
+        if reader.points is not None and len(reader.points):
+            await asyncio.shield(self._write(reader.points.take()))
 
     async def _write(self, batch: SampleBatch) -> None:
         loop = asyncio.get_running_loop()
@@ -187,7 +234,7 @@ class _Connection:
                     return
                 await asyncio.sleep(min(error.retry_after_ms or 1_000, 5_000) / 1000)
             except (UnauthenticatedError, ForbiddenError) as error:
-                self._principal = None
+                self._leave()
                 self._refuse("unauthorized", len(batch), f"put: not authorized: {error.message}\n")
                 return
             except InvalidRequestError as error:
@@ -230,11 +277,15 @@ class _Connection:
         try:
             principal = await loop.run_in_executor(self._pool, self._authenticate, token)
         except JobmeterError as error:
-            self._principal = None
+            self._leave()
             self._say(f"auth: {error.message}\n")
             return
         self._token, self._principal = token, principal
         self._reader.points = Points(Writer(principal.project))
+
+    def _leave(self) -> None:
+        """The connection has no key any more: its data points are not read."""
+        self._principal, self._reader.points = None, None
 
     def _authenticate(self, token: str) -> Principal:
         call = Call("PUT", "/telnet", "", (("authorization", f"Bearer {token}"),), client=self._client)

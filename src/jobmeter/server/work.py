@@ -53,6 +53,10 @@ class Lane:
             future.add_done_callback(lambda done: _pass(done, unwanted))
             raise
 
+    def start(self, function: Callable[[], T]) -> "Future[T]":
+        """Call the function on a thread of the lane; any number may wait for what it gives."""
+        return self._submit(function)
+
     def soon(self, function: Callable[[], None]) -> None:
         """Call the function on a thread of the lane when one is free; nobody waits for it."""
         self._submit(function)

@@ -2,12 +2,12 @@
 
 import socket
 import threading
-import time
 from contextlib import closing
 
 import pytest
 from tests.fakes import NOW
 from tests.serving import serving
+from tests.waiting import wait_until
 
 from jobmeter.errors import UnavailableError
 from jobmeter.model.series import Series
@@ -210,7 +210,7 @@ def test_a_sender_that_never_reads_is_served_all_the_same(telnet):
         line.send(wrong)
     line.send(put())
     line.socket.shutdown(socket.SHUT_WR)
-    wait(telnet.series)
+    wait_until(telnet.series)
 
 
 def test_only_so_many_connections_are_taken(telnet, monkeypatch):
@@ -220,7 +220,7 @@ def test_only_so_many_connections_are_taken(telnet, monkeypatch):
     assert telnet.connect().answer() == "error: too many connections\n"
     lines[0].send("exit\n")
     assert lines[0].rest() == ""
-    wait(lambda: telnet.connect().ask("version\n").startswith("Jobmeter"))
+    wait_until(lambda: telnet.connect().ask("version\n").startswith("Jobmeter"))
 
 
 class FullStore(MemoryStore):
@@ -244,7 +244,7 @@ def test_a_store_that_is_full_holds_the_sender_back(tmp_path):
         line, key = telnet.connect(), telnet.application.key("writer", "lab")
         store.full.set()
         line.send(f"auth {key.token}\n{put()}")
-        wait(lambda: store.tries > 2)
+        wait_until(lambda: store.tries > 2)
         store.full.clear()
         assert line.ask("version\n").startswith("Jobmeter ")
         assert len(telnet.series()) == 1
@@ -270,9 +270,32 @@ def test_what_a_stopping_server_has_read_is_kept(telnet):
     assert line.file.read() == b""
 
 
-def wait(condition):
-    """Until it holds; the time limit only ends a test that hangs."""
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+def test_lines_without_a_key_are_counted_and_not_read(telnet):
+    line = telnet.connect()
+    line.send(put() + "put wrong\n" + put() + "version\n")
+    assert line.answer().startswith("put: not authorized")
+    assert line.answer().startswith("Jobmeter ")
+    assert 'jobmeter_ingest_samples_rejected_total{reason="unauthorized"} 3.0' in telnet.metrics()
+
+
+def test_lines_wait_for_memory_and_are_given_up_after_that(telnet, monkeypatch):
+    monkeypatch.setattr("jobmeter.server.telnet.PATIENCE_SECONDS", 0.0)
+    memory = telnet.application.application.services.memory
+    line, key = telnet.connect(), telnet.application.key("writer", "lab")
+    line.send(f"auth {key.token}\n")
+    assert line.ask("version\n").startswith("Jobmeter ")
+    others = memory.size - memory.in_use
+    memory.take(others)
+    assert line.ask(put()).startswith("put: storage error: the requests under way take all the memory")
+    assert line.rest() == ""
+    memory.give_back(others)
+    assert telnet.series() == []
+
+
+def test_what_lines_took_is_given_back_with_their_connection(telnet):
+    line, key = telnet.connect(), telnet.application.key("writer", "lab")
+    line.send(f"auth {key.token}\n" + "".join(put(tags=f"host=n{at}") for at in range(100)))
+    assert line.ask("version\n").startswith("Jobmeter ")
+    line.rest()
+    telnet.server.stop()
+    assert telnet.application.application.services.memory.in_use == 0

@@ -16,6 +16,7 @@ from jobmeter.model.series import NamePart, Series
 from jobmeter.model.time import DAY, HOUR, MAX_TIME_MS, MINUTE, SECOND, Clock, TimeRange, floor_to
 from jobmeter.store.base import LogSelector, ReadBudget, Selector, Store, StoreStatistics, Tier
 from jobmeter.store.cache import Cache
+from jobmeter.store.damage import DamagedPart
 from jobmeter.store.window.memory import WindowMemory
 from jobmeter.store.window.window import Window
 
@@ -207,6 +208,10 @@ class WindowedStore:
             finally:
                 self._raise_revision({job})
                 self.window.drop_job(job)
+
+    def damaged(self) -> Sequence[DamagedPart]:
+        """See ``Store.damaged``."""
+        return self._engine.damaged()
 
     def statistics(self) -> StoreStatistics:
         """See ``Store.statistics``."""
