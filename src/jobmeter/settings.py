@@ -80,6 +80,9 @@ class Settings:
     otlp_grpc_port: int | None = None
     """Port for OpenTelemetry's metrics over gRPC, 0 for any free one (--otlp-grpc-port, JOBMETER_OTLP_GRPC_PORT); by
     default there is none. With TLS where ``tls_cert`` is set."""
+    grace_seconds: int = 30
+    """How long the server may take to stop once it is told to: then the process ends, whatever is under way
+    (JOBMETER_GRACE_SECONDS)."""
     window_seconds: int | None = None
     """How far back the newest samples are kept in memory, 0 for not at all (JOBMETER_WINDOW_SECONDS); by default 7,200
     with the embedded engine, and not at all with an engine that other servers may write to: what they write would be
@@ -122,7 +125,7 @@ def load(environment: Mapping[str, str] | None = None, **flags: object) -> Setti
     for name, highest in _NUMBERS.items():
         key = f"JOBMETER_{name.upper()}"
         if variables.get(key):
-            values[name] = _number(variables, key, 0, highest)
+            values[name] = _number(variables, key, _LOWEST.get(name, 0), highest)
     values["retention"] = Retention(**_numbers(variables, "JOBMETER_RETENTION_", Retention, 36_500))
     values["limits"] = Limits(**_numbers(variables, "JOBMETER_LIMIT_", Limits, 2**53))
     values.update({name: value for name, value in flags.items() if value is not None})
@@ -133,9 +136,11 @@ _NUMBERS = {
     "port": 65_535,
     "opentsdb_port": 65_535,
     "otlp_grpc_port": 65_535,
+    "grace_seconds": 3_600,
     "window_seconds": 7 * 86_400,
     "window_bytes": 2**45,
 }
+_LOWEST = {"grace_seconds": 1}
 _TEXTS = (
     "host",
     "store",

@@ -1,7 +1,7 @@
 """A request as it came over the wire: nothing decoded, nothing normalised. Signatures are made over exactly this."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 from urllib.parse import parse_qsl
 
@@ -40,6 +40,10 @@ def read_parameters(query: str) -> tuple[tuple[str, str], ...]:
     return tuple((name, value) for name, _, value in parts)
 
 
+def _nothing() -> None:
+    """Where nobody asks."""
+
+
 @dataclass(frozen=True)
 class Call:
     """One HTTP request.
@@ -56,6 +60,8 @@ class Call:
     body: bytes = b""
     scheme: str = "http"
     client: str = ""
+    authenticated: Callable[[], None] = field(default=_nothing, repr=False, compare=False)
+    """Called when the call's credential proved valid: its connection is one to keep. From any thread."""
 
     def header(self, name: str, default: str = "") -> str:
         """The first header of that lower-case name."""

@@ -40,6 +40,7 @@ def authenticated(
         services.telemetry.refused(error.reason)
         services.audit.refused(error, action=operation, claimed=claimed, client=call.client, request_id=request_id)
         raise
+    call.authenticated()
     try:
         services.limiter.take(principal.id, operation, rate)
     except ThrottledError as error:

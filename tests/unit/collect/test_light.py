@@ -17,7 +17,7 @@ HEAVY = {
     "chdb",
     "clickhouse_connect",
     "cryptography",
-    "granian",
+    "httptools",
     "litestar",
     "numpy",
     "pandas",
