@@ -29,8 +29,8 @@ from jobmeter.store.clickhouse.rollup import Roller
 from jobmeter.store.clickhouse.target import Target
 from jobmeter.store.clickhouse.writer import Writer
 
-_READERS = 8
-"""One key may hold half of them: ``jobmeter.access.budget.Budget.concurrent``."""
+_READERS = 12
+"""More than all long questions and raw exports together may hold: ``jobmeter.server.turns``."""
 _WRITERS = 4
 
 
