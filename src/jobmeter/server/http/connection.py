@@ -159,7 +159,7 @@ class Connection(asyncio.Protocol):
         name = name.lower()
         if name == b"expect":
             self._continue = value.lower() == b"100-continue"
-        self._headers.append((name, value))
+        self._headers.append((name, value.rstrip(b" \t")))
 
     def on_headers_complete(self) -> None:
         """The headers of a request are there."""
