@@ -126,7 +126,7 @@ class FairQueue:
         return found
 
     def _used(self, account: _Account, now: float) -> float:
-        left = account.used * 0.5 ** ((now - account.at) / HALF_LIFE_SECONDS)
+        left: float = account.used * 0.5 ** ((now - account.at) / HALF_LIFE_SECONDS)
         return left + sum(now - began for began in account.began)
 
 

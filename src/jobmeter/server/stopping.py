@@ -7,11 +7,11 @@ clock should that thread not get its turn. What was acknowledged is durable befo
 
 import logging
 import os
+import select
 import signal
 import threading
 import time
 from collections.abc import Callable
-from types import FrameType
 from typing import Any, Self
 
 _log = logging.getLogger("jobmeter.server")
@@ -28,43 +28,38 @@ _ANSWERING = 0.75
 class Stopping:
     """SIGTERM and SIGINT begin the end; a second one ends the process now. A context of the main thread.
 
-    Safe to use from any thread.
+    Safe to use from any thread. Leaving the context begins the end too, and bounds the interpreter's own exit.
     """
 
     def __init__(
-        self,
-        grace_seconds: float,
-        under_way: Callable[[], str] = str,
-        leave: Callable[[int], Any] = os._exit,
+        self, grace_seconds: float, under_way: Callable[[], str] = str, leave: Callable[[int], Any] = os._exit
     ) -> None:
         """``under_way`` tells the log what the process still does when the time is over."""
-        self._lock = threading.Lock()
-        self._begun = False
-        self._callbacks: list[Callable[[], object]] = []
         self.under_way = under_way
         self._grace_seconds = grace_seconds
         self._leave = leave
+        self._lock = threading.Lock()
+        self._begun = False
+        self._callbacks: list[Callable[[], object]] = []
         self._deadline = float("inf")
-        self._signalled = False
-        self._handlers: dict[signal.Signals, Any] = {}
-        # A handler may run between any two steps of the main thread, one that holds a lock included: it only writes.
         self._reading, self._writing = os.pipe()
+        os.set_blocking(self._writing, False)
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._watch, name="jobmeter-stopping", daemon=True).start()
+        # Whichever thread the system interrupts writes the signal's number there. A handler in Python would wait for
+        # the main thread, which may wait for something else.
+        signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
         for number in _SIGNALS:
-            self._handlers[number] = signal.signal(number, self._on_signal)
+            signal.signal(number, lambda *_: None)
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Also bound what follows: the interpreter waits for threads at its exit."""
         self.begin()
-        for number, handler in self._handlers.items():
-            signal.signal(number, handler)
 
     def begin(self) -> None:
         """Begin the end; a no-op the second time."""
-        os.write(self._writing, b"x")
+        os.write(self._writing, b"\0")
 
     def then(self, callback: Callable[[], object]) -> None:
         """Call it when the end begins, on another thread; now, if it has begun."""
@@ -78,21 +73,22 @@ class Stopping:
         """How long requests under way may still take; endless before the end began."""
         return max(0.0, self._deadline - (1 - _ANSWERING) * self._grace_seconds - time.monotonic())
 
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - as signal calls it
-        if self._signalled:
-            self._leave(128 + number)
-        self._signalled = True
-        self.begin()
-
     def _watch(self) -> None:
-        os.read(self._reading, 1)
+        signals = [number for number in os.read(self._reading, 1) if number]
         self._deadline = time.monotonic() + self._grace_seconds
         signal.setitimer(signal.ITIMER_REAL, self._grace_seconds + _ALARM_SECONDS)
         with self._lock:
             self._begun = True
         for callback in self._callbacks:
             callback()
-        time.sleep(self._grace_seconds)
+        while (left := self._deadline - time.monotonic()) > 0:
+            if select.select([self._reading], [], [], left)[0]:
+                signals += [number for number in os.read(self._reading, 1) if number]
+                if len(signals) > 1:
+                    self._leave(128 + signals[-1])
+        self._overdue()
+
+    def _overdue(self) -> None:
         threads = sorted(one.name for one in threading.enumerate() if one is not threading.current_thread())
         _log.warning(
             "not done %g seconds after it was told to stop, ending now: %s; threads %s. What was acknowledged is kept.",

@@ -21,7 +21,7 @@ class Wire:
 
     def __init__(self, application):
         self.clock = SetClock()
-        self.closed = []
+        self.closed: list[str] = []
         self.connections = Connections("http", 10, lambda _, reason: self.closed.append(reason), self.clock.monotonic)
         self.connection = Connection(application, self.connections, lambda: b"today")
         self.connections.admit(self.connection)
