@@ -95,8 +95,7 @@ class Settings:
     query_budgets: str = ""
     """What each key may ask: ``rows=2000000000,seconds=600,concurrent=4,exports=2`` is so many stored rows and seconds
     of work a minute, and so many questions and raw exports at one time (JOBMETER_QUERY_BUDGETS); by default rows and
-    seconds are not limited, and it is 4 questions and 2 exports. A question may hold one of the engine's 8
-    connections."""
+    seconds are not limited, and it is 4 questions (short and long ones each) and 2 exports."""
     retention: Retention = field(default_factory=Retention)
     """Days to keep raw samples, minutes, hours (JOBMETER_RETENTION_RAW_DAYS, _MINUTE_DAYS, _HOUR_DAYS)."""
     limits: Limits = field(default_factory=Limits)
