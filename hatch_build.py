@@ -3,6 +3,7 @@
 Without a C compiler the package is built without it: every function of the kernel has a NumPy form beside it.
 """
 
+import runpy
 import shutil
 import subprocess
 import sys
@@ -30,7 +31,9 @@ class KernelHook(BuildHookInterface):  # type: ignore[type-arg]
         flags = ["-std=c11", "-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-contract=off", "-Wall", "-Wextra"]
         library = root / LIBRARY
         partial = library.with_suffix(".part")
-        done = subprocess.run([compiler, *flags, "-o", str(partial), *sources], capture_output=True, text=True)
+        abi = runpy.run_path(str(root / KERNEL / "abi.py"))["number"](root / KERNEL)
+        define = f"-DJOBMETER_ABI=INT64_C({abi})"
+        done = subprocess.run([compiler, *flags, define, "-o", str(partial), *sources], capture_output=True, text=True)
         if done.returncode:
             self.app.display_warning(f"the compiled kernel could not be built, jobmeter is slower:\n{done.stderr}")
             return

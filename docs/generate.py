@@ -40,8 +40,8 @@ _CATALOG = """\
 One table names every metric; `jobmeter catalog --json` and `GET /api/jobmeter/v1/catalog` print it. A sample is in
 `unit`, an answer in `read in`: a counter is sent as it grows and read as its rate. Units are those of UCUM: `By` bytes,
 `s` seconds, `W` watts, `J` joules, `Cel` degrees Celsius, `Hz`, `{core}` cores; `1` is a ratio from 0 to 1. `joined by`
-says how a job's value is made of its members' (replicas, devices), `bounds` what a sample may be: a value outside of
-them is refused, its unit must be wrong.
+says how a job's value is made of its members' (replicas, devices), `on a node` how a node's is, `bounds` what a sample
+may be: a value outside of them is refused, its unit must be wrong.
 
 Names that begin with `app.` (what a program reports) or `external.` (what another system named) are open: gauges
 without a unit.
@@ -96,6 +96,9 @@ _SCOPES = {
 }
 
 
+_COLUMNS = ("metric", "unit", "read in", "kind", "joined by", "on a node", "bounds", "what", "in other APIs")
+
+
 def catalog_page() -> str:
     """Every metric, by scope."""
     parts = [
@@ -106,8 +109,11 @@ def catalog_page() -> str:
     for scope, title in _SCOPES.items():
         metrics = [metric for metric in catalog.METRICS if metric.scope == scope]
         if metrics:
-            parts += [f"## {title}\n", "| metric | unit | read in | kind | joined by | bounds | what | in other APIs |"]
-            parts += ["|---|---|---|---|---|---|---|---|", *(_metric(metric) for metric in metrics), ""]
+            parts += [
+                f"## {title}\n",
+                "| metric | unit | read in | kind | joined by | on a node | bounds | what | in other APIs |",
+            ]
+            parts += ["|---|---|---|---|---|---|---|---|---|", *(_metric(metric) for metric in metrics), ""]
     return "\n".join(parts).rstrip() + "\n"
 
 
@@ -124,6 +130,7 @@ def _metric(metric: Metric) -> str:
         metric.answer_unit,
         metric.kind,
         metric.over,
+        metric.on_node or metric.over,
         f"{low} {high}".strip(),
         metric.text + derived,
         vendors,

@@ -129,7 +129,9 @@ def test_kill_9_of_the_agent_loses_nothing_that_it_had_measured(server, tmp_path
 def test_a_refusal_of_one_frame_does_not_stop_the_others(server, tmp_path):
     refusal = b'{"error": {"code": "invalid_request", "message": "no", "field": "value"}, "request_id": "X"}'
     server.refuse = lambda body: (400, {}, refusal) if any(kind == 2 for kind, _ in read_body(body)) else None
-    assert once(server.url, tmp_path / "spool").returncode == 0
+    done = once(server.url, tmp_path / "spool")
+    assert done.returncode == 1
+    assert "set aside: value: no" in done.stderr
     assert server.values("node.load1")
     (kept,) = (tmp_path / "spool" / "rejected").glob("*.frames")
     assert [kind for kind, _ in read_body(kept.read_bytes())] == [2]

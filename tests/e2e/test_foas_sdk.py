@@ -378,7 +378,8 @@ def test_refusals_are_the_vendors_own(stored, ask):
     cases = [
         ("SignatureDoesNotMatch", 400, _metric(server, query, *span, key=wrong)),
         ("InvalidAccessKeyId.NotFound", 404, _metric(server, query, *span, key=nobody)),
-        ("InvalidAccessKeyId.NotFound", 404, _metric(server, query, *span, sts="token")),
+        ("InvalidAccessKeyId.NotFound", 404, _metric(server, query, *span, key=nobody, sts="token")),
+        ("SignatureDoesNotMatch", 400, _metric(server, query, *span, key=wrong, sts="token")),
         ("InstanceNotRunning", 404, _metric(server, hidden, *span, "stopped")),
         ("JobNotFound", 404, _metric(server, hidden, *span, "nothing")),
         ("JobNotFound", 404, _metric(server, hidden, *span, "hidden", project="other", key=own)),

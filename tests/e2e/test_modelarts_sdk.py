@@ -271,6 +271,7 @@ def test_every_way_to_sign(stored, sdk):
             for algorithm in ("HMAC_SHA256", "HMAC_SM3", "ECDSA_P256_SHA256", "SM2_SM3")
         ),
         stored.ask(task="worker-0", derived=True, way="region"),
+        stored.ask(task="worker-0", security_token="sts"),
         stored.ask(task="worker-0", key=wrong, headers={"X-Auth-Token": token}),
         stored.ask(task="worker-0", key=wrong, headers={"Authorization": f"Bearer {token}"}),
         stored.ask(task="worker-0", headers={"X-Language": "zh-cn", "X-Odd": "é à"}),
@@ -292,7 +293,8 @@ def test_refusals_are_the_vendors_own(stored, sdk):
         (stored.ask(task="worker-0", key=[stored.key[0], "wrong"]), 401, "APIGW.0301", "verify aksk signature fail"),
         (stored.ask(task="worker-0", key=["nobody", "x"]), 401, "APIGW.0301", "ak nobody not exist"),
         (stored.ask(task="worker-0", headers={"X-Auth-Token": "jm_no"}), 401, "APIGW.0301", "decrypt token fail"),
-        (stored.ask(task="worker-0", security_token="sts"), 401, "APIGW.0301", "not exist"),
+        (stored.ask(task="worker-0", key=["nobody", "x"], security_token="sts"), 401, "APIGW.0301", "not exist"),
+        (stored.ask(task="worker-0", key=[stored.key[0], "x"], security_token="sts"), 401, "APIGW.0301", "signature"),
         (stored.ask(task="worker-0", headers={"X-Sdk-Date": _date(minutes=20)}), 401, "APIGW.0301", "expired"),
         (stored.ask(task="worker-0", headers={"X-Sdk-Date": _date(minutes=-20)}), 401, "APIGW.0301", "expired"),
         (stored.ask(task="worker-0", key=theirs), 404, "ModelArts.2786", "(default) in the request"),

@@ -101,10 +101,6 @@ class Authenticator:
         return _holding(key)
 
     def _by_signature(self, call: Call, scheme: Scheme, claim: Claim, *, at_once: bool) -> StoredKey:
-        if claim.security_token:
-            raise UnauthenticatedError(
-                "temporary (STS) credentials are not issued here: sign with a key", "unknown-key"
-            )
         known = self._look_up(claim.value, lambda: self._registry.key_by_access_key(claim.value), at_once=at_once)
         if known.key is None:
             raise UnauthenticatedError("the access key id is not that of a key here", "unknown-key")

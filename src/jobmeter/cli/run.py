@@ -14,9 +14,12 @@ import click
 
 from jobmeter.client.transport import Transport
 from jobmeter.collect.base import Place
+from jobmeter.collect.clock import SampleClock
 from jobmeter.collect.launch.plan import Plan, job_name, new_job_id
+from jobmeter.collect.launch.result import Result
 from jobmeter.collect.launch.session import Session
 from jobmeter.collect.spool import Spool
+from jobmeter.collect.text import valid_text
 from jobmeter.errors import ConflictError, InvalidRequestError
 from jobmeter.model.series import check_job_id, check_project
 from jobmeter.model.time import SystemClock, parse_duration
@@ -58,8 +61,9 @@ def command(  # noqa: PLR0913 - one for each option
     words: tuple[str, ...],
 ) -> None:
     """Run COMMAND as a job and measure it. The exit status is the command's."""
+    _open_streams()
     logging.getLogger("jobmeter").addHandler(logging.NullHandler())  # what matters is said in one line below
-    clock = SystemClock()
+    clock = SampleClock(SystemClock())
     shown = name or job_name(words)
     plan = Plan(
         job=_checked(check_job_id, job_id, "--job-id") if job_id else new_job_id(shown, clock),
@@ -92,14 +96,22 @@ def command(  # noqa: PLR0913 - one for each option
         if spool:
             spool.close()
             spool.remove_folder()
+    _report(result, spool)
+    if not quiet:
+        _summary(plan, result)
+    sys.exit(result.status)
+
+
+def _report(result: Result, spool: Spool | None) -> None:
+    """Say what went wrong."""
     if result.undelivered:
         kept = f"they wait in {spool.directory} for the next run" if spool else "they are lost"
         _say(f"the last samples were not delivered ({result.undelivered}): {kept}")
-    if not quiet:
-        from jobmeter.cli.run_summary import show
-
-        show(plan, result)
-    sys.exit(result.status)
+    if result.set_aside:
+        _say(f"the server refused a part of what was measured: {result.set_aside}")
+    if result.remaining:
+        count, numbers = len(result.remaining), ", ".join(map(str, sorted(result.remaining)[:8]))
+        _say(f"{count} {'process' if count == 1 else 'processes'} of the command still run, unmeasured: {numbers}")
 
 
 def checked_interval(text: str, shortest_ms: int) -> int:
@@ -143,7 +155,7 @@ def _spool(folder: Path, job: str, target: str) -> Spool | None:
     root = folder / "spool"
     try:
         spool = Spool(root / f"run-{job}")
-        (spool.directory / "target").write_text(target)
+        (spool.directory / "target").write_bytes(os.fsencode(target))
         for other in sorted(root.glob("run-*")):
             if other != spool.directory and _target(other) == target:
                 spool.adopt(other)
@@ -157,13 +169,41 @@ def _spool(folder: Path, job: str, target: str) -> Spool | None:
 
 def _target(directory: Path) -> str | None:
     try:
-        return (directory / "target").read_text()
+        return os.fsdecode((directory / "target").read_bytes())
     except OSError:
         return None
 
 
+def _summary(plan: Plan, result: Result) -> None:
+    from jobmeter.cli.run_summary import show
+
+    try:
+        show(plan, result)
+    except (OSError, ValueError):
+        _be_silent()
+
+
 def _say(line: str) -> None:
-    click.echo(f"jobmeter: {line}", err=True)
+    try:
+        click.echo(f"jobmeter: {valid_text(line)}", err=True)
+    except (OSError, ValueError):
+        _be_silent()
+
+
+def _open_streams() -> None:
+    """Give closed standard streams something to be: else the next file that is opened, the spool's say, would be it."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+    if sys.stderr is None:
+        _be_silent()
+
+
+def _be_silent() -> None:
+    """Nobody reads standard error any more: what is still to be written there must not change the exit status."""
+    sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - open until the end
 
 
 def _say_nothing(line: str) -> None:

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from jobmeter.collect.launch.figures import Figures
 from jobmeter.collect.launch.plan import Plan
-from jobmeter.collect.launch.session import Result
+from jobmeter.collect.launch.result import Result
 from jobmeter.model.job import JobState
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -30,6 +30,7 @@ def show(plan: Plan, result: Result) -> None:
     seconds = (result.end_ms - result.start_ms) / 1000
     head = f"{plan.job}  {result.state.value} (exit status {result.status}) after {duration(seconds)}"
     rows = list(_rows(result.figures, bars="utf" in (sys.stderr.encoding or "").lower()))
+    rows += [("counted by", result.counted_by, "")] if result.counted_by else []
     rows += [("output", text, "")] if (text := _output(result)) else []
     if not sys.stderr.isatty():
         lines = [f"jobmeter: {head}", *(f"  {name:<15} {text:<44} {bars}".rstrip() for name, text, bars in rows)]

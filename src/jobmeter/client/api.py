@@ -139,6 +139,8 @@ class IngestReceipt(msgspec.Struct, frozen=True, kw_only=True):
     rejected: dict[str, int] = {}
     lines: int = 0
     rejected_lines: dict[str, int] = {}
+    time: int = 0
+    unknown: list[str] = []
 
 
 class WhoAmI(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,6 +22,7 @@ from jobmeter.errors import (
 API = "/api/jobmeter/v1"
 FRAMES = "application/vnd.jobmeter.frames"
 _CHUNK = 65_536
+_TOO_LARGE = 413
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +131,8 @@ def _error(status: int, headers: Mapping[str, str], body: bytes) -> JobmeterErro
     try:
         problem = msgspec.json.decode(body, type=_ProblemBody).error
     except msgspec.DecodeError:
+        if status == _TOO_LARGE:  # of a proxy: a smaller body may pass
+            return LimitExceededError("a proxy answered 413: the body is too large for it", "body")
         return UnavailableError(f"the server answered {status} with a body that is not Jobmeter's", _wait(headers))
     if problem.code in {"invalid_request", "limit_exceeded"}:
         kind = LimitExceededError if problem.code == "limit_exceeded" else InvalidRequestError

@@ -339,6 +339,11 @@ def _shape(path: str) -> _Shape:
     return path.count("/"), (*segments, *("" for _ in range(3 - len(segments))))
 
 
+def not_negative(value: float) -> float:
+    """The value, or 0 for one below: an exporter's noise may leave a share that was 0 a little under it."""
+    return max(0.0, value)
+
+
 def rounded(value: float) -> float:
     """The value to 12 significant digits: what a change of unit adds in binary noise is gone."""
     return float(f"{value:.12g}")

@@ -1,7 +1,7 @@
 """The one way in: check everything, keep it durably, tell the registry, acknowledge."""
 
 from collections.abc import Awaitable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from jobmeter.ingest.check import check_shape, check_times, check_values
 from jobmeter.ingest.commit import Committer, LogCommitter
 from jobmeter.ingest.join import join, numbered, select, series_of, used
 from jobmeter.ingest.keep import Retentions
-from jobmeter.ingest.known import Facts, KnownSeries
+from jobmeter.ingest.known import MAX_UNKNOWN, Facts, KnownSeries
 from jobmeter.ingest.lines import by_project, prepared
 from jobmeter.ingest.observe import Observer
 from jobmeter.ingest.receipt import Coming, Receipt
@@ -36,8 +36,8 @@ class Funnel:
     """Takes samples, log lines and records for the store and the registry.
 
     Every method may be called from any thread, and returns when what it took is durable or gives a receipt that comes
-    then. A request is taken as a whole or, with an error, not at all; what is too far ahead or too old for its project
-    is left out and counted.
+    then. A request is taken as a whole or, with an error, not at all; samples that are too far ahead, too old for their
+    project, or of a metric that the catalogue does not have, are left out and counted.
     """
 
     def __init__(self, store: Store, registry: Registry, clock: Clock, limits: Limits) -> None:
@@ -64,7 +64,8 @@ class Funnel:
         decoded = decode(body, write_project(principal, None), self._limits)
         grouped = [self._by_project(records, principal) for records in decoded.records]
         batch = join(decoded.batches)
-        parts, rejected = self._check(batch, principal)
+        checked = self._check(batch, principal)
+        parts = checked.parts
         logs, rejected_lines = self._check_lines(decoded.lines, principal)
         for part, _ in parts:
             self._committer.admit(part)
@@ -73,9 +74,10 @@ class Funnel:
         receipt = Receipt(
             accepted=sum(len(part) for part, _ in parts),
             records=sum(self._record(groups) for groups in grouped),
-            rejected=rejected,
+            rejected=checked.rejected,
             lines=sum(len(lines) for lines, _ in logs),
             rejected_lines=rejected_lines,
+            unknown=tuple(dict.fromkeys((*checked.unknown, *decoded.unknown)))[:MAX_UNKNOWN],
         )
         kept = [self._committer.submit(*part) for part in parts]
         return Coming(receipt, kept + [self._log_committer.submit(*part) for part in logs])
@@ -87,20 +89,22 @@ class Funnel:
         where anything needs more than a moment: series that were not seen lately, records, log lines, several projects.
         """
         batch = decode(body, write_project(principal, None), self._limits, known=True).batches
-        parts, rejected = self._check(join(batch), principal, at_once=True)
-        if len(parts) != 1:
+        checked = self._check(join(batch), principal, at_once=True)
+        if len(checked.parts) != 1:
             raise NotAtOnceError
-        ((part, retention),) = parts
-        return _receipt(self._committer.begin(part, retention), len(part), rejected)
+        ((part, retention),) = checked.parts
+        receipt = Receipt(accepted=len(part), rejected=checked.rejected, unknown=checked.unknown)
+        return _durable(self._committer.begin(part, retention), receipt)
 
     def samples(self, batch: SampleBatch, principal: Principal) -> Receipt:
         """Take samples whose series name their projects. Raises as ``submit``."""
         check_shape(batch)
-        parts, rejected = self._check(numbered(batch), principal)
-        for part, _ in parts:
+        checked = self._check(numbered(batch), principal)
+        for part, _ in checked.parts:
             self._committer.admit(part)
-        receipt = Receipt(accepted=sum(len(part) for part, _ in parts), rejected=rejected)
-        return Coming(receipt, [self._committer.submit(*part) for part in parts]).wait()
+        accepted = sum(len(part) for part, _ in checked.parts)
+        receipt = Receipt(accepted=accepted, rejected=checked.rejected, unknown=checked.unknown)
+        return Coming(receipt, [self._committer.submit(*part) for part in checked.parts]).wait()
 
     def logs(self, lines: Sequence[LogLine], principal: Principal) -> Receipt:
         """Take log lines that name their projects. Raises as ``submit``."""
@@ -121,9 +125,7 @@ class Funnel:
         self._log_committer.close()
         self._committer.close()
 
-    def _check(
-        self, batch: SampleBatch, principal: Principal, *, at_once: bool = False
-    ) -> tuple[list[_Part], dict[str, int]]:
+    def _check(self, batch: SampleBatch, principal: Principal, *, at_once: bool = False) -> "_Checked":
         if len(batch.series) > self._limits.request_series:
             raise LimitExceededError(
                 f"a request may name {self._limits.request_series} series, this one names {len(batch.series)}", "series"
@@ -134,7 +136,9 @@ class Funnel:
             write_project(principal, project)
         check_times(batch)
         check_values(batch, known.lowest, known.highest, known.floor, known.ceiling)
-        return self._drop(own, at_once=at_once)
+        parts, rejected = self._drop(own, at_once=at_once)
+        unknown = len(batch) - sum(len(part) for _, part in own) if known.unknown else 0
+        return _Checked(parts, {**rejected, "unknown_metric": unknown} if unknown else rejected, known.unknown)
 
     def _drop(self, own: Sequence[tuple[str, SampleBatch]], *, at_once: bool) -> tuple[list[_Part], dict[str, int]]:
         """The samples that are neither too far ahead nor too old, by project, and the count of the others."""
@@ -186,9 +190,18 @@ class Funnel:
         return sum(self._registry.record(project, records, now_ms) for project, records in groups.items())
 
 
-async def _receipt(kept: Awaitable[None], accepted: int, rejected: dict[str, int]) -> Receipt:
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """What may be kept of a batch, the count of the rest by reason, and the metrics that are unknown."""
+
+    parts: list[_Part]
+    rejected: dict[str, int]
+    unknown: tuple[str, ...]
+
+
+async def _durable(kept: Awaitable[None], receipt: Receipt) -> Receipt:
     await kept
-    return Receipt(accepted=accepted, rejected=rejected)
+    return receipt
 
 
 def _by_project(batch: SampleBatch, known: Facts) -> list[tuple[str, SampleBatch]]:

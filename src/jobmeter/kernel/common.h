@@ -4,7 +4,9 @@
 
 #include <stdint.h>
 
-#define JOBMETER_ABI 1
+#ifndef JOBMETER_ABI
+#error "the build gives the number of these sources (abi.py)"
+#endif
 #define EXPORTED __attribute__((visibility("default")))
 
 /* Rounds towards minus infinity, as NumPy's // does. */

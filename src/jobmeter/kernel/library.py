@@ -2,30 +2,47 @@
 
 import ctypes
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-ABI = 1
-"""Raised with every change of a function's arguments: a library of another age is not used."""
-_FILE = Path(__file__).with_name("_kernel.so")
+from jobmeter.kernel.abi import number
+
+_FOLDER = Path(__file__).parent
+_OFF = {"off", "0", "no"}
 
 
-def load() -> ctypes.CDLL | None:
-    """The library, or None where there is none that fits."""
-    if os.environ.get("JOBMETER_KERNEL", "").lower() in {"off", "0", "no"}:
-        return None
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """The library that was found; None with the reason where there is none that may be used."""
+
+    library: ctypes.CDLL | None
+    missing: str = ""
+
+
+def load(folder: Path, choice: str) -> Kernel:
+    """The library built from the sources in a folder.
+
+    ``choice`` is the value of JOBMETER_KERNEL: empty, ``off``, or the path of a library built from the same sources.
+    """
+    if choice.lower() in _OFF:
+        return Kernel(None, "JOBMETER_KERNEL is off")
+    path = Path(choice) if choice else folder / "_kernel.so"
+    if not path.exists():
+        return Kernel(None, "it was not built: there was no C compiler at installation")
     try:
-        library = ctypes.CDLL(str(_FILE))
+        library = ctypes.CDLL(str(path))
         library.jobmeter_abi.restype = ctypes.c_int64
-        fits = library.jobmeter_abi() == ABI
-    except (OSError, AttributeError):
-        return None
-    return library if fits else None
+        fits = library.jobmeter_abi() == number(folder)
+    except (OSError, AttributeError) as error:
+        return Kernel(None, f"it cannot be loaded: {error}")
+    return Kernel(library) if fits else Kernel(None, "it was built from other sources: install again")
 
 
-LIBRARY = load()
+KERNEL = load(_FOLDER, os.environ.get("JOBMETER_KERNEL", ""))
+LIBRARY = KERNEL.library
 
 
 def pointer(array: NDArray[np.generic]) -> ctypes.c_void_p:

@@ -193,18 +193,21 @@ class Operator(StrEnum):
     """It is known, and lies from the first (None: no bound) to the second (None: no bound), both inclusive."""
 
 
-class Condition(msgspec.Struct, frozen=True):
+class Condition(msgspec.Struct, frozen=True, omit_defaults=True):
     """One more demand on the jobs to list.
 
     ``field`` is ``id``, ``name``, ``type``, ``user``, ``project``, ``resource_group``, ``workspace``, ``command`` or
     ``error``; ``node``, that of one of its replicas (``in`` and ``not in`` alone); ``created``, ``start`` or ``end``
     (epoch ms), ``duration`` (ms from start to end, or until now); ``labels.NAME``; or ``extra.DIALECT.KEY``, which
-    meets a text, a number (written in JSON) or a list of texts, of which one has to fit.
+    meets a text, a number (written in JSON) or a list of texts, of which one has to fit; ``extra.DIALECT.KEY/KEY`` is
+    that of an object inside. ``otherwise`` is the field of those jobs that lack the first, where both are texts or
+    ``extra``: a job without a name is listed under its id.
     """
 
     field: str
     operator: Operator
     values: tuple[str | int | None, ...]
+    otherwise: str = ""
 
 
 class JobFilter(msgspec.Struct, Asks[JobPage], frozen=True, kw_only=True):

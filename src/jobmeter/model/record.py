@@ -138,7 +138,7 @@ def decode_record(data: bytes) -> JobRecord:
     try:
         record = msgspec.json.decode(data, type=JobRecord)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise _named(error) from error
+        raise invalid_record(error) from error
     return check_record(record)
 
 
@@ -147,7 +147,12 @@ def decode_records(data: bytes) -> Records:
     try:
         records = msgspec.json.decode(data, type=Records)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise _named(error) from error
+        raise invalid_record(error) from error
+    return check_records(records)
+
+
+def check_records(records: Records) -> Records:
+    """The records, when all are legal. Raises InvalidRequestError naming the first field that is not."""
     for job in records.jobs:
         check_record(job)
     for node in records.nodes:
@@ -289,7 +294,8 @@ def _check_names(names: Sequence[str], field: str) -> None:
         check_name(name, field)
 
 
-def _named(error: msgspec.DecodeError | RecursionError) -> InvalidRequestError:
+def invalid_record(error: msgspec.DecodeError | RecursionError) -> InvalidRequestError:
+    """The error of a record that cannot be decoded, with the field where that is known."""
     # msgspec ends a validation message with "- at `$.jobs[...].start`": the path is the field.
     message = str(error)
     field = message.rpartition("at `$")[2].rstrip("`").lstrip(".") if "at `$" in message else ""
@@ -310,8 +316,10 @@ __all__ = [
     "ReplicaRecord",
     "check_event",
     "check_record",
+    "check_records",
     "decode_record",
     "decode_records",
+    "invalid_record",
     "limits_of",
     "record_time",
     "replicas_of",

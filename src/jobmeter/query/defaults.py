@@ -56,6 +56,14 @@ def life(job: Job, now_ms: int) -> TimeRange:
     return TimeRange(min(end if start is None else start, end), end)
 
 
+def job_created(job: Job) -> int | None:
+    """When a job was created, in epoch milliseconds, as listings sort by it; None where nobody knows.
+
+    What is not recorded is its start, else its first sample.
+    """
+    return next((time for time in (job.created, job.start, job.first_sample) if time is not None), None)
+
+
 def job_start(job: Job) -> int | None:
     """When a job began, in epoch milliseconds: its recorded start, else its first sample, else when it was created."""
     return next((time for time in (job.start, job.first_sample, job.created) if time is not None), None)

@@ -169,7 +169,7 @@ class Executor:
             asked = self._measurements.of_nodes(nodes, ref, scope, names, span, by)
         layout = asked.layout
         frame = Frame(layout.shape, newest(layout.shape, self._source, span, meter), asked.limits)
-        found = values(frame, rows, layout.line, layout.heads)
+        found = values(frame, rows, by, layout)
         return sorted(found, key=lambda one: (one.metric, natural(one.replica), natural(one.node), natural(one.device)))
 
     def summary(self, ref: JobRef, scope: Scope) -> JobSummary:

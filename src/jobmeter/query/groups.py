@@ -7,7 +7,7 @@ import numpy as np
 
 from jobmeter.access.scope import Scope
 from jobmeter.errors import LimitExceededError, NotFoundError
-from jobmeter.model.batch import SeriesKeys
+from jobmeter.model.batch import References, SampleColumns, SeriesKeys
 from jobmeter.model.job import JobFilter, JobView, Node
 from jobmeter.model.time import DAY, HOUR, MAX_TIME_MS, Clock, TimeRange, ceil_to
 from jobmeter.query import gather
@@ -21,11 +21,13 @@ from jobmeter.query.group import (
     GroupUsage,
     RequestsQuestion,
 )
+from jobmeter.query.inventory import Inventory, device_types
 from jobmeter.query.plan import metrics_of, sources
+from jobmeter.query.reduce import bucket
 from jobmeter.query.request import GroupRef
 from jobmeter.query.shape import Shape
 from jobmeter.query.source import Meter, Source
-from jobmeter.query.usage import LIMITS, METRICS, Parts, Place, Readings, by_user, held, was_there
+from jobmeter.query.usage import LIMITS, METRICS, Held, Parts, Place, Readings, by_user, held, was_there
 from jobmeter.registry.base import Registry
 from jobmeter.settings import Limits
 from jobmeter.store.base import Selector, Store
@@ -73,7 +75,8 @@ class Groups:
         views = self._views(question.group, projects, question.range)
         nodes = self._members(question.group, projects, views)
         present = [view for view in views if was_there(view.job, question.range)]
-        parts, readings = self._parts(present, question.range, METRICS, projects)
+        jobs = [held(view, question.range) for view in present]
+        parts, readings = self._parts(present, jobs, question.range, METRICS, projects)
         capacity = self._capacity(nodes, parts, projects, question.range)
         devices = frozenset(node.name for node in nodes if node.info.get("devices"))
         devices |= {node for one in parts.jobs for node, _ in one.devices}
@@ -87,7 +90,8 @@ class Groups:
         views = self._views(question.group, projects, question.range)
         nodes = self._members(question.group, projects, views)
         present = [view for view in views if was_there(view.job, question.range)]
-        parts, _ = self._parts(present, question.range, LIMITS, projects)
+        jobs = [held(view, question.range) for view in present]
+        parts, _ = self._parts(present, jobs, question.range, LIMITS, projects)
         return self._capacity(nodes, parts, projects, question.range)
 
     def requests(self, question: RequestsQuestion, scope: Scope) -> Amounts:
@@ -101,15 +105,15 @@ class Groups:
             for view, one in zip(views, jobs, strict=True)
             if one.replicas or (not view.replicas and view.job.state in question.states)
         ]
-        frame = self._frame([view for view, _ in kept], question.range, LIMITS, projects)
-        parts = Parts([one for _, one in kept], Readings(frame), closed=True)
+        members = [view for view, _ in kept], [one for _, one in kept]
+        parts, _ = self._parts(*members, question.range, LIMITS, projects, closed=True)
         return parts.amounts(range(len(kept)))
 
     def nodes(self, question: GroupNodesQuestion, scope: Scope) -> Sequence[GroupNode]:
         """See ``GroupNodesQuestion``."""
         found: dict[Place, set[str]] = {}
         for node in self.members(question.group, question.range, scope):
-            found.setdefault((node.name, node.cluster), set()).update(_types(node))
+            found.setdefault((node.name, node.cluster), set()).update(device_types(node.info))
         return [
             GroupNode(name=name, cluster=cluster, device_types=tuple(sorted(types - {""})))
             for (name, cluster), types in sorted(found.items())
@@ -162,22 +166,46 @@ class Groups:
         return [node for node in known if not node.resource_group] + unknown
 
     def _parts(
-        self, views: Sequence[JobView], span: TimeRange, names: Sequence[str], projects: frozenset[str] | None
+        self,
+        views: Sequence[JobView],
+        jobs: Sequence[Held],
+        span: TimeRange,
+        names: Sequence[str],
+        projects: frozenset[str] | None,
+        *,
+        closed: bool = False,
     ) -> tuple[Parts, Readings]:
-        readings = Readings(self._frame(views, span, names, projects))
-        return Parts([held(view, span) for view in views], readings), readings
+        """The replicas of some jobs, ``jobs`` being what the registry says that those of ``views`` had."""
+        shape = self._shape(views, span, names, projects)
+        columns = read(shape, self._source, span, _WHOLE_MS, Meter(self._clock, self._limits))
+        readings = Readings(Frame(shape, columns, {}))
 
-    def _frame(
+        def earlier(some: Sequence[int], which: Sequence[str]) -> Readings:
+            return self._last([views[at] for at in some], span, which, projects)
+
+        inventory = Inventory(self._registry.nodes(projects))
+        return Parts(jobs, readings, inventory, earlier, closed=closed), readings
+
+    def _last(
         self, views: Sequence[JobView], span: TimeRange, names: Sequence[str], projects: frozenset[str] | None
-    ) -> Frame:
+    ) -> Readings:
+        """Metrics of jobs as they were last measured before the end of the span, however long ago."""
+        shape = self._shape(views, TimeRange(0, span.end_ms), names, projects)
+        keys = SeriesKeys.of([entry.series for entry in shape.entries])
+        last = self._source.previous(keys, span.end_ms, Meter(self._clock, self._limits))
+        order = np.argsort(last.index)
+        last = SampleColumns(last.index[order], last.time[order], last.value[order])
+        gauges = np.zeros(len(keys), np.bool_)
+        return Readings(Frame(shape, bucket(last, _WHOLE_MS, gauges, References.none(len(keys))), {}))
+
+    def _shape(
+        self, views: Sequence[JobView], span: TimeRange, names: Sequence[str], projects: frozenset[str] | None
+    ) -> Shape:
         most = _SERIES * self._limits.query_series
         wanted = sources(metrics_of(names))
-        entries = gather.of_jobs(
-            self._store, views, wanted, span, self._limits, lambda: self._registry.nodes(projects), most
+        return Shape(
+            gather.of_jobs(self._store, views, wanted, span, self._limits, lambda: self._registry.nodes(projects), most)
         )
-        meter = Meter(self._clock, self._limits)
-        shape = Shape(entries)
-        return Frame(shape, read(shape, self._source, span, _WHOLE_MS, meter), {})
 
     def _capacity(
         self, nodes: Sequence[Node], parts: Parts, projects: frozenset[str] | None, span: TimeRange
@@ -266,7 +294,7 @@ def _by_place(nodes: Iterable[Node]) -> dict[Place, list[Node]]:
 def _devices(info: Mapping[str, Any], allowed: Amounts) -> dict[str, int]:
     """Devices by type: those that the node says it has, or as many as jobs have there where those are more."""
     types: dict[str, int] = {}
-    for name in _names(info):
+    for name in device_types(info):
         types[name] = types.get(name, 0) + 1
     more = allowed.devices - sum(types.values())
     if not types:
@@ -274,17 +302,6 @@ def _devices(info: Mapping[str, Any], allowed: Amounts) -> dict[str, int]:
     if more > 0:
         types[""] = types.get("", 0) + more
     return types
-
-
-def _types(node: Node) -> set[str]:
-    return set(_names(node.info))
-
-
-def _names(info: Mapping[str, Any]) -> list[str]:
-    """The type of each device that a node says it has; what a stranger wrote there may be anything."""
-    told = info.get("devices")
-    devices = told if isinstance(told, list) else []
-    return [str(one.get("name", "")) if isinstance(one, dict) else str(one) for one in devices]
 
 
 def _first(*values: Any) -> float:  # noqa: ANN401 - what a stranger wrote may be anything

@@ -10,10 +10,11 @@ from jobmeter.model.batch import Bools, BucketColumns, Int64s, References, Sampl
 from jobmeter.model.catalog import Metric
 from jobmeter.model.time import MINUTE, TimeRange
 from jobmeter.query.frame import Frame, in_order
-from jobmeter.query.lines import Head, unit_of
+from jobmeter.query.layout import Layout
+from jobmeter.query.lines import joined_by, unit_of
 from jobmeter.query.plan import sources
 from jobmeter.query.reduce import bucket, merge, take
-from jobmeter.query.request import Statistic
+from jobmeter.query.request import By, Statistic
 from jobmeter.query.shape import Shape
 from jobmeter.query.source import Meter, Source
 from jobmeter.query.table import lines_of
@@ -60,10 +61,11 @@ def _ends(columns: BucketColumns) -> BucketColumns:
     return take(columns, ended)
 
 
-def values(frame: Frame, metrics: Sequence[Metric], line: Int64s, heads: Sequence[Head]) -> Iterator[LatestValue]:
-    """The latest values of metrics, from a frame of ``newest`` columns."""
+def values(frame: Frame, metrics: Sequence[Metric], by: By, layout: Layout) -> Iterator[LatestValue]:
+    """The latest values of metrics in the lines of a layout, from a frame of ``newest`` columns."""
+    line, heads = layout.line, layout.heads
     for metric in metrics:
-        table = lines_of(frame, metric, Statistic.MEAN, None, line)
+        table = lines_of(frame, metric, Statistic.MEAN, joined_by(metric, by), line)
         times = _times(frame, metric, line, len(heads))
         for owner, value in zip(table.owner.tolist(), table.value.tolist(), strict=True):
             head = heads[owner]

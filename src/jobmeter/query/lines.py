@@ -6,7 +6,7 @@ from functools import lru_cache
 import numpy as np
 
 from jobmeter.model.batch import Int64s
-from jobmeter.model.catalog import Kind, Metric
+from jobmeter.model.catalog import Aggregate, Kind, Metric
 from jobmeter.model.job import JobView
 from jobmeter.model.order import natural
 from jobmeter.query.request import By, Statistic
@@ -55,6 +55,11 @@ def assign(shape: Shape, by: By, ranks: Ranks) -> tuple[Int64s, list[Head]]:
         elif by is By.REPLICA and heads[line[at]].node != node:
             heads[line[at]] = Head(member.replica, "", "", heads[line[at]].rank)
     return line, heads
+
+
+def joined_by(metric: Metric, by: By) -> Aggregate | None:
+    """How the catalogue joins the members of a line of that kind; None where it says no more than ``Metric.over``."""
+    return metric.on_node if by is By.NODE else None
 
 
 def unit_of(metric: Metric, statistic: Statistic) -> str:

@@ -22,7 +22,7 @@ from jobmeter.query.closed_lines import ClosedLines, Part, Tables, ends, is_own,
 from jobmeter.query.frame import Frame, read
 from jobmeter.query.groups import Groups
 from jobmeter.query.layout import Layout, Layouts, lay_out
-from jobmeter.query.lines import Head, Ranks, unit_of
+from jobmeter.query.lines import Head, Ranks, joined_by, unit_of
 from jobmeter.query.plan import bucket_count, check, hours_around, sources
 from jobmeter.query.request import By, GroupRef, JobRef, Line, MetricQuery, MetricResult, NodeRef
 from jobmeter.query.shape import Shape
@@ -215,7 +215,8 @@ class Measurements:
     @staticmethod
     def _table(frame: Frame, metric: Metric, query: MetricQuery, layout: Layout) -> Table:
         apart = metric.name in layout.apart
-        return lines_of(frame, metric, query.statistic, query.aggregate, layout.line, apart=apart)
+        how = query.aggregate or joined_by(metric, query.by)
+        return lines_of(frame, metric, query.statistic, how, layout.line, apart=apart)
 
     def _ask(self, query: MetricQuery, scope: Scope, names: frozenset[str]) -> Asked:
         narrowing = gather.Narrowing(query.replicas, query.devices, query.labels)

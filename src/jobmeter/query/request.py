@@ -76,9 +76,9 @@ class MetricQuery(Asks["MetricResult"]):
 
     Of a resource group the nodes are told (``jobmeter.query.group`` says which they are).
 
-    ``aggregate`` None takes the catalogue's way of joining members. ``replicas``, ``devices`` and ``labels`` (name,
-    value) narrow the members down; empty means all. Buckets are epoch-aligned, half open, named by their start, and
-    hold only samples inside ``[start, end)``.
+    ``aggregate`` None takes the catalogue's way of joining members (``Metric.over``, of a node ``Metric.on_node``).
+    ``replicas``, ``devices`` and ``labels`` (name, value) narrow the members down; empty means all. Buckets are
+    epoch-aligned, half open, named by their start, and hold only samples inside ``[start, end)``.
     """
 
     subject: JobRef | NodeRef | GroupRef

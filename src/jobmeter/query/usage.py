@@ -5,12 +5,14 @@ sum of usage over the sum of what is allowed, over the replicas of which both ar
 rate.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, repeat
 
 import numpy as np
 
-from jobmeter.model.batch import Float64s, Int64s
+from jobmeter.model.batch import NEVER, Float64s, Int64s
 from jobmeter.model.catalog import CATALOG
 from jobmeter.model.job import Job, JobState, JobView, Replica
 from jobmeter.model.order import natural
@@ -18,6 +20,7 @@ from jobmeter.model.time import MINUTE, TimeRange
 from jobmeter.query.frame import Frame
 from jobmeter.query.gather import owner_of
 from jobmeter.query.group import Amounts, Usage
+from jobmeter.query.inventory import Inventory
 from jobmeter.query.request import Statistic
 from jobmeter.query.table import lines_of
 
@@ -36,7 +39,7 @@ METRICS = (
     "npu.utilization",
 )
 LIMITS = ("cpu.limit", "memory.limit")
-_DEVICES = ("gpu.utilization", "npu.utilization")
+DEVICES = ("gpu.utilization", "npu.utilization")
 _LATE_MS = 5 * MINUTE
 """What only samples tell of lives on for so long after the last one that the registry heard of."""
 
@@ -120,10 +123,10 @@ class Readings:
         self._each = np.arange(len(frame.shape.members), dtype=np.int64)
         self.sampled: set[int] = set(np.unique(frame.shape.member[frame.columns.index]).tolist())
 
-    def of(self, name: str) -> Float64s:
-        """float64[members] of the metric's means."""
+    def of(self, name: str, statistic: Statistic = Statistic.MEAN) -> Float64s:
+        """float64[members] of the metric's means, or of another statistic."""
         values = np.full(len(self.frame.shape.members), np.nan)
-        table = lines_of(self.frame, CATALOG[name], Statistic.MEAN, None, self._each)
+        table = lines_of(self.frame, CATALOG[name], statistic, None, self._each)
         values[table.owner] = table.value
         return values
 
@@ -131,33 +134,38 @@ class Readings:
 class Parts:
     """The replicas of all jobs: what each was allowed, and to whom it belongs."""
 
-    def __init__(self, jobs: Sequence[Held], readings: Readings, *, closed: bool = False) -> None:
-        """Takes over what samples tell of replicas and devices that the registry does not know, unless ``closed``."""
+    def __init__(
+        self,
+        jobs: Sequence[Held],
+        readings: Readings,
+        inventory: Inventory,
+        earlier: Callable[[Sequence[int], Sequence[str]], Readings],
+        *,
+        closed: bool = False,
+    ) -> None:
+        """Takes over what samples tell of replicas and devices that the registry does not know, unless ``closed``.
+
+        ``earlier`` gives the last readings of some metrics of some jobs before the end of the range: of limits, for
+        replicas that ``readings`` says nothing of, and of devices, for unfinished jobs that seem to have none.
+        """
         self.jobs = jobs
         self._readings = readings
-        owners = {owner_of(one.job): at for at, one in enumerate(jobs)}
+        self._inventory = inventory
+        self._owners = {owner_of(one.job): at for at, one in enumerate(jobs)}
         frame = readings.frame
-        self.member_job: Int64s = np.array([owners[member.job] for member in frame.shape.members], np.int64)
+        self.member_job: Int64s = np.array([self._owners[member.job] for member in frame.shape.members], np.int64)
         for at in () if closed else sorted(readings.sampled):
             self._notice(jobs[int(self.member_job[at])], at)
+        self._notice_devices(earlier)
         for one in jobs:
             if not one.places:  # a job that is there has a replica, whatever its name
                 one.places[""] = ("", "")
         self.places: list[Place] = [place for one in jobs for place in one.places.values()]
         self.job: Int64s = np.repeat(np.arange(len(jobs)), [len(one.places) for one in jobs])
-        numbers = {
-            (at, name): number
-            for number, (at, name) in enumerate((at, name) for at, one in enumerate(jobs) for name in one.places)
-        }
-        self.member_part: Int64s = np.array(
-            [
-                numbers.get((int(at), member.replica), -1)
-                for at, member in zip(self.member_job, frame.shape.members, strict=True)
-            ],
-            np.int64,
-        )
-        self.cpu = self._allowed("cpu.limit")
-        self.memory = self._allowed("memory.limit")
+        names = ((at, name) for at, one in enumerate(jobs) for name in one.places)
+        self._numbers = {name: number for number, name in enumerate(names)}
+        self.member_part = self._parts_of(frame)
+        self.cpu, self.memory = self._allowed(earlier)
         self._job_cpu, self._job_memory = (
             np.bincount(self.job, np.nan_to_num(allowed), len(jobs)) for allowed in (self.cpu, self.memory)
         )
@@ -171,30 +179,79 @@ class Parts:
         if member.device:
             one.devices.add((member.node, member.device))
 
-    def _allowed(self, limit: str) -> Float64s:
-        """By part: the mean of the measured limit, else what the record says; NaN where nobody knows."""
-        allowed = np.array([one.allowed(limit) for one in self.jobs])[self.job] if self.jobs else np.empty(0)
-        measured = self._readings.of(limit)
-        rows = np.flatnonzero((measured > 0) & (self.member_part >= 0))
-        allowed[self.member_part[rows]] = measured[rows]
+    def _notice_devices(self, earlier: Callable[[Sequence[int], Sequence[str]], Readings]) -> None:
+        """Takes over the devices that an unfinished job had when devices of it were measured last."""
+        without = [
+            at
+            for at, one in enumerate(self.jobs)
+            if not one.devices and one.promised_devices is None and not one.job.state.finished
+        ]
+        if not without:
+            return
+        frame = earlier(without, DEVICES).frame
+        rows, times = frame.shape.member[frame.columns.index], frame.columns.last_time
+        owner = np.array([self._owners[member.job] for member in frame.shape.members], np.int64)[rows]
+        newest = np.full(len(self.jobs), NEVER)
+        np.maximum.at(newest, owner, times)
+        for row in np.flatnonzero(times > newest[owner] - _LATE_MS).tolist():
+            one, member = self.jobs[int(owner[row])], frame.shape.members[int(rows[row])]
+            if member.replica in one.places or not one.replicas:
+                one.devices.add((member.node, member.device))
+
+    def _parts_of(self, frame: Frame) -> Int64s:
+        """int64[members] of the part that each member of a frame is; -1 for none."""
+        members = frame.shape.members
+        return np.array([self._numbers.get((self._owners[one.job], one.replica), -1) for one in members], np.int64)
+
+    def _allowed(self, earlier: Callable[[Sequence[int], Sequence[str]], Readings]) -> tuple[Float64s, ...]:
+        """By part, of each of ``LIMITS``: the mean of the measured limit, else its last reading, else the record's.
+
+        NaN where nobody knows.
+        """
+        found = [self._measured(self._readings, limit, Statistic.MEAN) for limit in LIMITS]
+        missing = np.unique(self.job[np.isnan(found).any(axis=0)]).tolist()
+        before = earlier(missing, LIMITS) if missing else None
+        for limit, allowed in zip(LIMITS, found, strict=True):
+            if before is not None:
+                _fill(allowed, self._measured(before, limit, Statistic.LAST))
+            _fill(allowed, np.array([one.allowed(limit) for one in self.jobs], np.float64)[self.job])
+        return tuple(found)
+
+    def _measured(self, readings: Readings, limit: str, statistic: Statistic) -> Float64s:
+        """By part the measured limit; NaN where there is none."""
+        allowed = np.full(len(self.places), np.nan)
+        measured, part = readings.of(limit, statistic), self._parts_of(readings.frame)
+        rows = np.flatnonzero((measured > 0) & (part >= 0))
+        allowed[part[rows]] = measured[rows]
         return allowed
 
     def amounts(self, jobs: Iterable[int]) -> Amounts:
         """What the replicas of some of the jobs were allowed."""
         wanted = list(jobs)
-        types: dict[str, int] = {}
+        types: Counter[str] = Counter()
         for at in wanted:
-            count = self.jobs[at].requested_devices
-            kind = self.jobs[at].job.instance_type
-            name = kind.gpu_type if kind is not None else ""
-            if count:
-                types[name] = types.get(name, 0) + count
+            types.update(self._device_types(self.jobs[at]))
         return Amounts(
             cpu=float(self._job_cpu[wanted].sum()),
             memory=float(self._job_memory[wanted].sum()),
-            devices=sum(types.values()),
-            device_types=types,
+            devices=types.total(),
+            device_types=dict(types),
         )
+
+    def _device_types(self, one: Held) -> Iterable[str]:
+        """The type of each device that a job requested: as its record says, else as the nodes say."""
+        count, kind = one.requested_devices, one.job.instance_type
+        if kind is not None and kind.gpu_type:
+            return repeat(kind.gpu_type, count)
+        seen = [self._inventory.type_of(node, device) for node, device in sorted(one.devices)][:count]
+        # What was promised and never seen can be of one type alone where the nodes have no other.
+        other = self._inventory.only_type(*{node for _, node in one.places.values()})
+        return chain(seen, repeat(other, count - len(seen)))
+
+
+def _fill(values: Float64s, others: Float64s) -> None:
+    """Takes the other values where there are none."""
+    np.copyto(values, others, where=np.isnan(values))
 
 
 def by_user(
@@ -246,7 +303,7 @@ def _usage(
 def _rates(parts: Parts, readings: Readings, job_user: Int64s, users: int) -> dict[str, Float64s]:
     """By user (below 0: of nobody) each rate of use; NaN where nothing was measured."""
     user = job_user[parts.member_job] if len(parts.member_job) else parts.member_job
-    devices = np.column_stack([readings.of(name) for name in _DEVICES])
+    devices = np.column_stack([readings.of(name) for name in DEVICES])
     device = np.where(np.isfinite(devices[:, 0]), devices[:, 0], devices[:, 1])
     rates = {
         "cpu": _of_allowed(parts.cpu, parts, readings, "cpu", user, users),

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 import msgspec
 import sqlalchemy as sa
+from msgspec.structs import replace
 
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.job import Condition, Operator
-from jobmeter.registry.functions import clean, contains, contains_folded
+from jobmeter.registry.functions import Part, clean, contains, contains_folded
 from jobmeter.registry.schema import jobs, replicas
 
 MAX_CONDITIONS = 50
@@ -29,7 +30,29 @@ def conditions(given: Sequence[Condition], now_ms: int) -> list[_Found]:
     """
     if len(given) > MAX_CONDITIONS:
         raise _wrong(f"a listing may have {MAX_CONDITIONS} conditions, this one has {len(given)}")
-    return [_condition(one, now_ms) for one in given]
+    return [_condition(one, now_ms) if not one.otherwise else _either(one, now_ms) for one in given]
+
+
+def both(one: Condition) -> tuple[Condition, Condition, Condition]:
+    """A condition with two fields as three: the first field fits, the first field is there, the other field fits.
+
+    That of ``not in`` is as that of ``in``: the caller negates what the three give together. Raises InvalidRequestError
+    (field ``conditions``) for a field that is neither a text nor ``extra``.
+    """
+    for name in (one.field, one.otherwise):
+        if name not in _TEXTS and not name.startswith("extra."):
+            raise _wrong(f"{name[:100]!r} cannot stand for another field")
+    operator = Operator.IN if one.operator is Operator.NOT_IN else one.operator
+    fits = Condition(one.field, operator, one.values)
+    # Every text holds the empty one; a text of a job that is empty is not there.
+    there = Condition(one.field, Operator.NOT_IN if one.field in _TEXTS else Operator.CONTAINS, ("",))
+    return fits, there, replace(fits, field=one.otherwise)
+
+
+def _either(one: Condition, now_ms: int) -> _Found:
+    fits, there, other = (_condition(part, now_ms) for part in both(one))
+    found = sa.or_(sa.and_(there, fits), sa.and_(sa.not_(there), other))
+    return sa.not_(found) if one.operator is Operator.NOT_IN else found
 
 
 def duration(now_ms: int) -> sa.ColumnElement[int]:
@@ -63,7 +86,7 @@ def _condition(one: Condition, now_ms: int) -> _Found:
         return _of_label(one, clean(name))
     dialect, _, key = name.partition(".")
     if kind == "extra" and dialect and key:
-        return _of_extra(one, clean(dialect), clean(key))
+        return _of_extra(one, [clean(dialect), *map(clean, key.split("/"))])
     raise _wrong(f"there is no field {_shown(one)} to list jobs by")
 
 
@@ -98,13 +121,15 @@ def extra_values(one: Condition) -> Sequence[str | int | None]:
     return [value.casefold() for value in values] if one.operator is Operator.CONTAINS else values
 
 
-def _of_extra(one: Condition, dialect: str, key: str) -> _Found:
+def _of_extra(one: Condition, path: Sequence[str]) -> _Found:
     values = extra_values(one)
     operator = "in" if one.operator is Operator.NOT_IN else one.operator.value
-    fits = sa.func.jobmeter_meets(
-        _column.extra, dialect, key, operator, msgspec.json.encode(values).decode(), type_=sa.Boolean()
-    )
-    has = contains(sa.func.coalesce(_column.extra, ""), _key(key))
+    inside: sa.ColumnElement[str] = _column.extra
+    for name in path[:-2]:
+        inside = Part(inside, sa.literal(name))
+    given = msgspec.json.encode(values).decode()
+    fits = sa.func.jobmeter_meets(inside, *path[-2:], operator, given, type_=sa.Boolean())
+    has = contains(sa.func.coalesce(_column.extra, ""), _key(path[-1]))
     return sa.not_(sa.and_(has, fits)) if one.operator is Operator.NOT_IN else sa.and_(has, fits)
 
 

@@ -5,6 +5,7 @@
 - ``jobmeter_label(labels, name)``: the text of that label, NULL where there is none.
 - ``jobmeter_meets(extra, dialect, key, operator, values)``: whether a job's field of a dialect fits. It is a text, a
   number (as written in JSON) or a list of texts of which one has to; ``values`` is a JSON array.
+- ``Part(text, name)``: the JSON of an object's part of that name, NULL where there is none.
 
 SQLite calls Python; PostgreSQL has them from a migration. There NUL, which PostgreSQL keeps in no text, reads as the
 replacement character.
@@ -42,6 +43,25 @@ def _strpos(element: Position, compiler: SQLCompiler, **options: Any) -> str:  #
     return f"strpos({compiler.process(element.clauses, **options)})"
 
 
+class Part(FunctionElement[str]):
+    """The JSON of the part of that name of an object, itself JSON; NULL where there is none."""
+
+    type = sa.Text()
+    inherit_cache = True
+    name = "part"
+
+
+@compiles(Part, "sqlite")
+def _python_part(element: Part, compiler: SQLCompiler, **options: Any) -> str:  # noqa: ANN401 - the hook's shape
+    return f"jobmeter_part({compiler.process(element.clauses, **options)})"
+
+
+@compiles(Part, "postgresql")
+def _json_part(element: Part, compiler: SQLCompiler, **options: Any) -> str:  # noqa: ANN401 - the hook's shape
+    text, name = (compiler.process(clause, **options) for clause in element.clauses)
+    return f"CAST(jobmeter_json({text}) -> {name} AS text)"
+
+
 def contains(text: sa.ColumnElement[str], part: str) -> sa.ColumnElement[bool]:
     """The text holds that part, as it is written. LIKE would refuse a long one."""
     return Position(text, sa.literal(part)) > 0
@@ -64,6 +84,7 @@ def install(connection: sqlite3.Connection) -> None:
     connection.create_function("jobmeter_fold", 1, _fold, deterministic=True)
     connection.create_function("jobmeter_label", 2, _label, deterministic=True)
     connection.create_function("jobmeter_meets", 5, _meets, deterministic=True)
+    connection.create_function("jobmeter_part", 2, _part, deterministic=True)
 
 
 def _fold(text: str | None) -> str | None:
@@ -71,7 +92,7 @@ def _fold(text: str | None) -> str | None:
 
 
 _LABELS = msgspec.json.Decoder(dict[str, str])
-_EXTRA = msgspec.json.Decoder(dict[str, dict[str, msgspec.Raw]])
+_PARTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _VALUES = msgspec.json.Decoder(list[Any])
 
 
@@ -81,8 +102,15 @@ def _label(labels: str | None, name: str) -> str | None:
 
 
 def _meets(extra: str | None, dialect: str, key: str, operator: str, values: str) -> bool:
-    raw = _EXTRA.decode(extra).get(dialect, {}).get(key) if extra else None
-    return raw is not None and fits(bytes(raw), operator, _VALUES.decode(values))
+    raw = _part(_part(extra, dialect), key)
+    return raw is not None and fits(raw.encode(), operator, _VALUES.decode(values))
+
+
+def _part(text: str | None, name: str) -> str | None:
+    if text is None or not text.startswith("{"):
+        return None
+    found = _PARTS.decode(text).get(name)
+    return None if found is None else bytes(found).decode()
 
 
 def fits(raw: bytes, operator: str, given: Sequence[Any]) -> bool:

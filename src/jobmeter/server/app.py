@@ -15,6 +15,7 @@ from jobmeter.access.vault import Vault
 from jobmeter.dialects.registry import dialects
 from jobmeter.errors import JobmeterError
 from jobmeter.ingest.funnel import Funnel
+from jobmeter.kernel.library import KERNEL
 from jobmeter.model.time import SECOND, Clock, SystemClock
 from jobmeter.query.execute import Executor
 from jobmeter.registry.base import Registry
@@ -80,6 +81,8 @@ def build(settings: Settings, clock: Clock | None = None) -> Application:
     Raises ConfigurationError or UnavailableError when one of them cannot be.
     """
     clock = clock or SystemClock()
+    if KERNEL.missing:
+        _log.warning("the compiled kernel is missing, NumPy does its work more slowly: %s", KERNEL.missing)
     with ExitStack() as opened, ThreadPoolExecutor(1, "jobmeter-open") as aside:
         # The engine takes as long to start as the rest of the program takes to load: both at one time.
         opening = aside.submit(open_store, settings.store_dsn, clock)

@@ -10,6 +10,7 @@ from prometheus_client.registry import Collector
 from jobmeter import __version__
 from jobmeter.dialects.base import Figure
 from jobmeter.ingest.receipt import Receipt
+from jobmeter.kernel.library import KERNEL
 from jobmeter.model.time import Clock
 from jobmeter.server.exchange import Answered
 from jobmeter.server.http.limits import Connections
@@ -77,7 +78,7 @@ class Telemetry:
         self._seconds = Counter(
             "jobmeter_query_seconds", "Time that threads worked on questions.", registry=self._registry
         )
-        self._roll_ups = Counter("jobmeter_rolled_hours", "Hours rolled up.", registry=self._registry)
+        self._roll_ups = Counter("jobmeter_roll_ups", "Hours of samples rolled up.", registry=self._registry)
         self._closed = Counter(
             "jobmeter_connections_closed",
             "Connections that the server closed or refused by itself.",
@@ -92,6 +93,11 @@ class Telemetry:
             "jobmeter_rolled_until_seconds", "Time up to which the last roll-up ran.", registry=self._registry
         )
         Gauge("jobmeter_build_info", "The version.", ("version",), registry=self._registry).labels(__version__).set(1)
+        Gauge(
+            "jobmeter_kernel_loaded",
+            "1 while the compiled kernel is used, 0 where NumPy does its work, more slowly.",
+            registry=self._registry,
+        ).set(KERNEL.library is not None)
         uptime = Gauge("jobmeter_uptime_seconds", "Time since the start.", registry=self._registry)
         uptime.set_function(lambda: clock.monotonic() - self._started)
         in_flight = Gauge("jobmeter_requests_in_flight", "Requests under way.", registry=self._registry)

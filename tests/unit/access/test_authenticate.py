@@ -90,10 +90,14 @@ def test_a_wrong_signature(authenticator: Authenticator, key: CreatedKey) -> Non
     assert authenticator.authenticate(signed(key), ALIBABA).id == key.id, "a refused nonce must stay free"
 
 
-def test_temporary_credentials_are_refused_as_unknown(authenticator: Authenticator, key: CreatedKey) -> None:
-    with pytest.raises(UnauthenticatedError, match="STS") as refused:
-        authenticator.authenticate(signed(key, sts="token"), ALIBABA)
-    assert refused.value.reason == "unknown-key"
+def test_a_security_token_is_a_signed_header_and_nothing_else(authenticator: Authenticator, key: CreatedKey) -> None:
+    assert authenticator.authenticate(signed(key, sts="token"), ALIBABA).id == key.id
+    wrong, unknown = replace(key, access_key_secret="0" * 64), replace(key, access_key_id="nobody")
+    assert reason(lambda: authenticator.authenticate(signed(wrong, sts="token"), ALIBABA)) == "bad-signature"
+    assert reason(lambda: authenticator.authenticate(signed(unknown, sts="token"), ALIBABA)) == "unknown-key"
+    call = signed(key, nonce="n2", sts="token")
+    headers = tuple((name, "another" if name == "x-acs-security-token" else value) for name, value in call.headers)
+    assert reason(lambda: authenticator.authenticate(replace(call, headers=headers), ALIBABA)) == "bad-signature"
 
 
 @pytest.mark.parametrize(("age_ms", "holds"), [(899_000, True), (901_000, False), (-899_000, True), (-901_000, False)])

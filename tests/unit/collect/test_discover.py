@@ -264,7 +264,7 @@ def test_records_tell_the_start_and_the_end_of_a_replica_once(table, tmp_path):
         SLURM_JOB_NAME="t",
         SLURM_JOB_USER="a",
     )
-    reporter = JobReporter(Place("n1", "c1"), table.processes, f"{tmp_path}/proc")
+    reporter = JobReporter(Place("n1", "c1"), table.processes, lambda ms: 1795222148_000 + ms)
     now = 1795222148_000 + 10_000
     table.refresh()
     (job,) = reporter.records(now).jobs

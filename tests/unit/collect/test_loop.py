@@ -9,6 +9,7 @@ import pytest
 from tests.unit.wire.straight_reader import read_body
 
 from jobmeter.collect.base import Place
+from jobmeter.collect.clock import SampleClock
 from jobmeter.collect.cost import METRICS, Cost
 from jobmeter.collect.loop import Loop
 from jobmeter.collect.outbox import Outbox
@@ -54,8 +55,8 @@ def outbox():
     return Outbox(None)
 
 
-def make(outbox, *collectors, every_ms=0, timeout=0.3, sources=()):
-    clock = SystemClock()
+def make(outbox, *collectors, every_ms=0, timeout=0.3, sources=(), clock=None):
+    clock = clock or SampleClock(SystemClock())
     workers = [Worker(collector, every_ms, clock, timeout) for collector in collectors]
     return Loop(workers, list(sources), outbox, Cost(Place("n1")), clock)
 

@@ -97,8 +97,6 @@ def test_a_series_that_a_batch_lists_twice_is_one(house):
 @pytest.mark.parametrize(
     ("row", "field", "words"),
     [
-        pytest.param((Series("cpu.usages", job="j"), NOW, 1.0), "metric", "cpu.usages", id="unknown metric"),
-        pytest.param((Series("app.", job="j"), NOW, 1.0), "metric", "app.", id="open prefix without a name"),
         pytest.param((Series("", job="j"), NOW, 1.0), "metric", "", id="empty metric"),
         pytest.param((Series("cpu.usage", job="j/k"), NOW, 1.0), "job_id", "j/k", id="job id"),
         pytest.param((Series("cpu.usage", node="\x1b[2J"), NOW, 1.0), "node", "node", id="control characters"),
@@ -153,12 +151,33 @@ def test_series_are_limited_by_project(house):
         house.funnel.samples(batch(*((Series("cpu.usage", job=f"j{part}-{n}"), NOW, 1.0) for n in range(50))), WRITER)
     with pytest.raises(LimitExceededError) as caught:
         house.funnel.samples(batch((Series("cpu.usage", job="one-more"), NOW, 1.0)), WRITER)
-    assert caught.value.field == "series"
+    assert caught.value.field == "project"
     house.funnel.samples(batch((Series("cpu.usage", project="other", job="j"), NOW, 1.0)), WRITER)
     house.clock.time_ms += 3 * HOUR
     house.funnel.samples(batch((USAGE, NOW, 1.0)), WRITER)
     house.clock.time_ms += 3 * HOUR
     house.funnel.samples(batch((Series("cpu.usage", job="one-more"), NOW, 1.0)), WRITER)
+
+
+def test_metrics_that_nobody_knows_are_counted_and_named_and_the_rest_is_kept(house):
+    rows = [
+        (Series("cpu.usages", job="j1"), NOW, 1.0),
+        (USAGE, NOW, 2.0),
+        (Series("app.", job="other", project="p2"), NOW, -1.0),
+        (Series("cpu.usages", job="j1"), NOW + 1, 1.0),
+    ]
+    for _ in range(2):
+        receipt = house.funnel.samples(batch(*rows), WRITER)
+        assert (receipt.accepted, receipt.rejected) == (1, {"unknown_metric": 3})
+        assert receipt.unknown == ("cpu.usages", "app.")
+    assert house.stored() == {NOW: 2.0}
+    assert {told.job for told in house.registry.observations} == {"j1"}
+
+
+def test_names_of_unknown_metrics_in_a_receipt_are_few(house):
+    receipt = house.funnel.samples(batch(*((Series(f"new.m{n}", job="j"), NOW, 1.0) for n in range(40))), WRITER)
+    assert (receipt.accepted, receipt.rejected) == (0, {"unknown_metric": 40})
+    assert len(receipt.unknown) == 16
 
 
 def test_the_far_future_and_the_expired_past_are_counted_out(house):

@@ -69,6 +69,19 @@ def test_every_row_is_whole(metric):
         assert counter.answer_unit == metric.answer_unit
 
 
+AMOUNTS = {"By", "{core}", "W", "J", "{process}", "{thread}", "{error}", "{row}"}
+
+
+@metrics
+def test_amounts_of_the_members_of_a_node_add_up(metric):
+    if metric.scope not in {Scope.REPLICA, Scope.DEVICE} or metric.name.startswith(("flink.", "storage.cache.")):
+        assert metric.on_node is None, "a node has one, or they share it"
+    elif metric.name == "memory.peak":
+        assert metric.on_node is Aggregate.MAX
+    else:
+        assert (metric.on_node is Aggregate.SUM) == (metric.unit in AMOUNTS or metric.name == "cpu.time")
+
+
 def test_a_dialect_gives_each_of_its_names_once():
     for dialect in {dialect for metric in METRICS for dialect in metric.names}:
         named = [metric for metric in METRICS if dialect in metric.names]

@@ -27,7 +27,7 @@ from jobmeter.query.group import (
     Usage,
 )
 from jobmeter.query.reported import ReportedQuestion
-from jobmeter.query.request import By, GroupRef, JobRef, MetricQuery
+from jobmeter.query.request import By, GroupRef, JobRef, MetricQuery, NodeRef
 from jobmeter.settings import Limits
 from jobmeter.store.memory import MemoryStore
 
@@ -316,6 +316,50 @@ class TestRequests:
         assert house.requests(JobState.QUEUED).cpu == 7.0
         assert house.requests(JobState.FAILED, JobState.SUCCEEDED, JobState.STOPPED).cpu == 100.0
 
+    def test_a_limit_that_was_measured_long_ago_holds_until_another_is(self, house):
+        house.job("j1", replica(attempt=0), replica(attempt=1), replica("worker-1"), limits={"memory.limit": GIB})
+        house.put("cpu.limit", (3_000, 2.0), (2_000, 4.0), job="j1", replica="worker-0", attempt=0)
+        house.put("cpu.limit", (1_000, 8.0), job="j1", replica="worker-0", attempt=1)
+        house.put("memory.limit", (1_000, 4 * GIB), job="j1", replica="worker-0", attempt=1)
+        assert house.requests(JobState.RUNNING) == Amounts(cpu=8.0, memory=5 * GIB)
+        assert house.only().requested == Amounts(cpu=8.0, memory=5 * GIB)
+        house.put("cpu.limit", (10, 16.0), job="j1", replica="worker-0", attempt=1)
+        assert house.requests(JobState.RUNNING).cpu == 16.0
+
+    def test_devices_that_were_measured_long_ago_are_still_there(self, house):
+        house.registry.known_nodes = [Node(name="n1", info={"devices": [{"device": "gpu0", "name": "A100"}]})]
+        house.job("j1", replica(), replica("worker-1", "n2", state=JobState.FAILED))
+        for second in (4_000, 1_000):
+            house.put("gpu.utilization", (second, 0.5), job="j1", replica="worker-0", node="n1", device="gpu0")
+            house.put("gpu.utilization", (second, 0.5), job="j1", replica="worker-1", node="n2", device="gpu0")
+        house.put("gpu.utilization", (4_000, 0.5), job="j1", replica="worker-0", node="n1", device="gpu7")
+        assert house.requests(JobState.RUNNING).device_types == {"A100": 1}
+        house.job("j1", replica(), state=JobState.SUCCEEDED, end=NOW - MINUTE)
+        assert house.requests(JobState.SUCCEEDED).devices == 0
+
+    def test_a_rate_is_told_of_a_limit_that_was_measured_before_the_range(self, house):
+        house.job("j1", replica())
+        house.put("cpu.limit", (400, 4.0), job="j1", replica="worker-0")
+        house.put("cpu.usage", (10, 1.0), job="j1", replica="worker-0")
+        assert house.only().cpu == 0.25
+        assert house.capacity().cpu == 4.0
+
+    def test_devices_have_the_types_that_their_nodes_name(self, house):
+        listed = [{"device": "gpu0", "name": "A100"}, {"device": "gpu1", "name": "V100"}]
+        house.registry.known_nodes = [
+            Node(name="n1", info={"devices": listed}),
+            Node(name="n2", info={"devices": [{"name": "T4"}, {"name": "T4"}]}),
+            Node(name="n3", info={"devices": "none of your business"}),
+        ]
+        house.job("j1", replica(), allocations=(had("gpu0"), had("gpu1")))
+        assert house.requests(JobState.RUNNING).device_types == {"A100": 1, "V100": 1}
+        house.job("j1", replica(), limits={"gpu.limit": 2.0}, allocations=(had("gpu1"),))
+        assert house.requests(JobState.RUNNING).device_types == {"V100": 1, "": 1}, "n1 has two types"
+        house.job("j1", replica(node="n2"), limits={"gpu.limit": 2.0})
+        assert house.requests(JobState.RUNNING).device_types == {"T4": 2}
+        house.job("j1", replica(node="n3"), allocations=(had("gpu0", node="n3"),))
+        assert house.requests(JobState.RUNNING).device_types == {"": 1}
+
 
 class TestNodes:
     def test_one_metric_by_node(self, house):
@@ -336,6 +380,31 @@ class TestNodes:
             ("node.memory.utilization", "n0", pytest.approx([0.6])),
             ("node.memory.utilization", "n1", pytest.approx([0.6])),
         ]
+
+    def by_node(self, house: House, metric: str) -> dict[str, float]:
+        asked = MetricQuery(subject=RG, metrics=(metric,), range=SPAN, step_ms=HOUR, by=By.NODE)
+        lines = house.executor.run(asked, ALL).lines
+        latest = house.executor.latest(NodeRef("n1"), [metric], By.NODE, ALL)
+        assert [one.node for one in latest] == [line.node for line in lines if line.node == "n1"]
+        assert [one.value for one in latest] == [line.value[-1] for line in lines if line.node == "n1"]
+        return {line.node: line.value.item() for line in lines}
+
+    def test_what_flows_through_a_node_adds_up_and_shares_have_a_mean(self, house):
+        house.registry.known_nodes = [Node(name=name, resource_group="rg") for name in ("n1", "n2")]
+        for job, name, node in (("j1", "worker-0", "n1"), ("j1", "worker-1", "n1"), ("j2", "worker-0", "n1")):
+            house.put("network.receive", (200, 0.0), (100, 1e8), job=job, replica=name, node=node)
+            house.put("cpu.time", (200, 0.0), (100, 50.0), job=job, replica=name, node=node)
+            house.put("memory.usage", (100, GIB), job=job, replica=name, node=node)
+            house.put("pressure.io", (200, 0.0), (100, 50.0), job=job, replica=name, node=node)
+        for device, share in (("gpu0", 0.2), ("gpu1", 0.4)):
+            house.put("gpu.power", (100, 300.0), node="n2", device=device)
+            house.put("gpu.utilization", (100, share), node="n2", device=device)
+        assert self.by_node(house, "network.receive") == {"n1": pytest.approx(3e6)}
+        assert self.by_node(house, "cpu.usage") == {"n1": pytest.approx(1.5)}
+        assert self.by_node(house, "memory.usage") == {"n1": 3 * GIB}
+        assert self.by_node(house, "pressure.io") == {"n1": pytest.approx(0.5)}
+        assert self.by_node(house, "gpu.power") == {"n2": 600.0}
+        assert self.by_node(house, "gpu.utilization") == {"n2": pytest.approx(0.3)}
 
     def test_by_replica_makes_no_sense(self, house):
         house.job("j1", replica())

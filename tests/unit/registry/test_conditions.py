@@ -65,7 +65,10 @@ def fill(registry: Registry) -> None:
             labels={KEYS[number % len(KEYS)]: text, "team": f"T{number % 3}"} if number % 3 else None,
             extra={
                 "pai_dlc": {KEYS[number % len(KEYS)]: EXTRAS[number % len(EXTRAS)], "Always": EXTRAS[number % 9]},
-                "foas": {"Priority": text},
+                "foas": {
+                    "Priority": text,
+                    "deep": {"er": {"name": text}, "Priority": number % 3} if number % 5 else text,
+                },
             }
             if number % 4
             else None,
@@ -117,13 +120,20 @@ def shown(text: str) -> str:
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
+def inside(job: Job, dialect: str, key: str) -> Any:
+    value: Any = job.extra.get(dialect, {})
+    for name in key.split("/"):
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
 def texts(job: Job, field: str) -> list[str]:
     kind, _, rest = field.partition(".")
     if kind == "labels":
         return [shown(job.labels[rest])] if rest in job.labels else []
     if kind == "extra":
         dialect, _, key = rest.partition(".")
-        value = job.extra.get(dialect, {}).get(key)
+        value = inside(job, dialect, key)
         if isinstance(value, bool) or value is None:
             return []
         if isinstance(value, int | float):
@@ -140,7 +150,7 @@ def number(job: Job, field: str) -> float | None:
         return None if job.start is None else max(0, (NOW if job.end is None else job.end) - job.start)
     if field.startswith("extra."):
         _, dialect, key = field.split(".", 2)
-        value = job.extra.get(dialect, {}).get(key)
+        value = inside(job, dialect, key)
         return value if isinstance(value, int | float) and not isinstance(value, bool) else None
     found: int | None = getattr(job, field)
     return found
@@ -155,6 +165,8 @@ def meets(job: Job, condition: Condition) -> bool:
         inside = number(job, condition.field) in values
         return inside is (condition.operator is Operator.IN)
     held_texts = texts(job, condition.field)
+    if condition.otherwise and (not held_texts or (condition.field in FIELDS and held_texts == [""])):
+        held_texts = texts(job, condition.otherwise)
     if condition.operator is Operator.CONTAINS:
         return any(shown(str(value)).casefold() in held.casefold() for held in held_texts for value in values)
     inside = any(held == shown(str(value)) for held in held_texts for value in values)
@@ -164,6 +176,7 @@ def meets(job: Job, condition: Condition) -> bool:
 NUMBERS = ("created", "start", "end", "duration")
 FIELDS = ("id", "name", "type", "user", "project", "resource_group", "workspace", "command", "error")
 NESTED = tuple(f"extra.{dialect}.{key}" for dialect in ("pai_dlc", "foas", "none") for key in (*KEYS, "Always"))
+DEEP = ("extra.foas.deep/er/name", "extra.foas.deep/Priority", "extra.foas.deep/er", "extra.foas.Priority/x")
 LABELS = tuple(f"labels.{key}" for key in (*KEYS, "team", "none"))
 values = st.one_of(
     st.sampled_from((*HOSTILE, "job-1", "p-1", "g0", "PyTorchJob", "t1", "ss", "1.5", "1e22", "2.0", "x" * 60_000)),
@@ -174,9 +187,16 @@ numbers = st.one_of(st.sampled_from(TIMES), st.integers(-5, 70_000), st.sampled_
 conditions = st.one_of(
     st.builds(
         Condition,
-        st.sampled_from((*FIELDS, *NESTED, *LABELS)),
+        st.sampled_from((*FIELDS, *NESTED, *LABELS, *DEEP)),
         st.sampled_from((Operator.IN, Operator.NOT_IN, Operator.CONTAINS)),
         st.lists(values, max_size=3).map(tuple),
+    ),
+    st.builds(
+        Condition,
+        st.sampled_from((*FIELDS, *NESTED, *DEEP)),
+        st.sampled_from((Operator.IN, Operator.NOT_IN, Operator.CONTAINS)),
+        st.lists(values, max_size=3).map(tuple),
+        st.sampled_from((*FIELDS, *NESTED, *DEEP)),
     ),
     st.builds(
         Condition,
@@ -197,6 +217,8 @@ conditions = st.one_of(
 @given(wanted=st.lists(conditions, min_size=1, max_size=3), sort=st.sampled_from(("created", "duration", "name")))
 @example(wanted=[Condition("extra.pai_dlc.Always", Operator.BETWEEN, (1, 2))], sort="created")
 @example(wanted=[Condition("user", Operator.CONTAINS, ("Σ",))], sort="created")
+@example(wanted=[Condition("name", Operator.CONTAINS, ("job-1",), "id")], sort="created")
+@example(wanted=[Condition("extra.foas.deep/er/name", Operator.IN, ("Größe",), "user")], sort="created")
 def test_conditions_are_a_filter(filled: Registry, every: Jobs, wanted: list[Condition], sort: str) -> None:
     page = filled.jobs(JobFilter(conditions=tuple(wanted), sort=sort, limit=1000), NOW)
     expected = {(job.project, job.id) for job in every if all(meets(job, one) for one in wanted)}
@@ -224,6 +246,9 @@ def test_conditions_are_a_filter(filled: Registry, every: Jobs, wanted: list[Con
         Condition("name", Operator.IN, ("x",) * 1001),
         Condition("node", Operator.CONTAINS, ("n",)),
         Condition("node", Operator.BETWEEN, (1, 2)),
+        Condition("name", Operator.IN, ("x",), "start"),
+        Condition("labels.team", Operator.IN, ("x",), "name"),
+        Condition("name", Operator.BETWEEN, (1, 2), "id"),
     ],
 )
 def test_a_condition_that_cannot_be_meant_is_refused(filled: Registry, condition: Condition) -> None:

@@ -1,6 +1,8 @@
 import gzip
 import json
+import shutil
 import sqlite3
+import subprocess
 
 import pytest
 from tests.fakes import NOW
@@ -10,6 +12,7 @@ from tests.serving import BASE, serving
 from jobmeter.errors import UnavailableError
 from jobmeter.store.memory import MemoryStore
 
+PROMTOOL = shutil.which("promtool") or ""
 _CPU = {"metric": "cpu.usage", "job": "j1", "replica": "worker-0"}
 
 
@@ -79,6 +82,15 @@ def test_samples_of_the_future_are_counted(server):
     assert 'jobmeter_ingest_samples_rejected_total{reason="future"} 1.0' in text
     assert "jobmeter_ingest_samples_accepted_total 1.0" in text
     assert 'jobmeter_store_rows{table="samples"}' in text
+
+
+@pytest.mark.skipif(not PROMTOOL, reason="promtool is not installed (Debian: apt-get install prometheus)")
+def test_promtool_finds_nothing_to_mend_in_metrics(server):
+    server.ingest(samples([(_CPU, [(NOW - 1000, 1.0)])]))
+    assert server.call("GET", "/jobs/none").status == 404
+    text = server.raw("GET", "/metrics").body
+    checked = subprocess.run([PROMTOOL, "check", "metrics"], input=text, capture_output=True, check=False)
+    assert (checked.stdout, checked.stderr, checked.returncode) == (b"", b"", 0)
 
 
 def test_only_frames_are_ingested(server):

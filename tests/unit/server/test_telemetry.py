@@ -1,8 +1,16 @@
-"""What ``/metrics`` shows of the store."""
+"""What ``/metrics`` and the status show."""
 
+import shutil
+import subprocess
+
+import pytest
+
+from jobmeter.kernel.library import KERNEL
 from jobmeter.model.time import SystemClock
 from jobmeter.server.telemetry import Telemetry
 from jobmeter.store.base import StoreStatistics
+
+PROMTOOL = shutil.which("promtool") or ""
 
 
 def shown(statistics):
@@ -30,7 +38,31 @@ def test_parts_and_merges_are_shown_by_table():
     assert 'jobmeter_store_merges{table="hours"} 1.0' in text
 
 
+@pytest.mark.skipif(not PROMTOOL, reason="promtool is not installed (Debian: apt-get install prometheus)")
+def test_promtool_finds_nothing_to_mend_where_everything_is_shown():
+    one = {"samples": 1}
+    statistics = StoreStatistics(
+        rows=one,
+        bytes=one,
+        parts=one,
+        merges=one,
+        window=dict.fromkeys(("series", "bytes", "seconds"), 1),
+        journal=dict.fromkeys(("rows", "bytes", "flushes", "failures"), 1),
+    )
+    text = shown(statistics).encode()
+    checked = subprocess.run([PROMTOOL, "check", "metrics"], input=text, capture_output=True, check=False)
+    assert (checked.stdout, checked.stderr, checked.returncode) == (b"", b"", 0)
+
+
 def test_a_store_without_a_journal_shows_none():
     text = shown(StoreStatistics(rows={"samples": 5}, bytes={"samples": 10}))
     assert 'jobmeter_store_rows{table="samples"} 5.0' in text
     assert "journal" not in text
+
+
+def test_whether_the_kernel_is_used_is_told(server):
+    loaded = KERNEL.library is not None
+    shown = server.raw("GET", "/metrics", headers={"Authorization": f"Bearer {server.admin.token}"}).body.decode()
+    assert f"jobmeter_kernel_loaded {float(loaded)}" in shown
+    status = server.call("GET", "/status").json()
+    assert (status["kernel"] == "loaded") is loaded

@@ -68,7 +68,6 @@ class Acs3:
             value=parsed.key,
             date_ms=_date(call.header("x-acs-date").strip()),
             nonce=nonce,
-            security_token=call.header("x-acs-security-token").strip(),
         )
 
     def verify(self, call: Call, secret: str) -> bool:

@@ -20,14 +20,13 @@ class Claim:
     """Who a call says it comes from. Nothing about it is checked yet.
 
     ``date_ms`` and ``nonce`` are what the scheme carries against replay: None and ``""`` where it carries none.
-    ``security_token`` is the STS token sent beside a key pair.
+    The security token that SDKs send beside a temporary key pair is covered by the signature and means nothing here.
     """
 
     kind: ClaimKind
     value: str
     date_ms: int | None = None
     nonce: str = ""
-    security_token: str = ""
 
 
 class Scheme(Protocol):

@@ -56,7 +56,6 @@ class Roa:
             value=match["key"],
             date_ms=_date(call.header("date").strip()),
             nonce=nonce,
-            security_token=call.header("x-acs-security-token").strip(),
         )
 
     def verify(self, call: Call, secret: str) -> bool:

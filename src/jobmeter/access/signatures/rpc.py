@@ -45,7 +45,6 @@ class Rpc:
             value=key,
             date_ms=_date(call.parameter("Timestamp") or ""),
             nonce=nonce,
-            security_token=(call.parameter("SecurityToken") or "").strip(),
         )
 
     def verify(self, call: Call, secret: str) -> bool:

@@ -76,7 +76,6 @@ class SdkHmac:
             kind=ClaimKind.ACCESS_KEY,
             value=parsed.key,
             date_ms=_date(date),
-            security_token=call.header("x-security-token").strip(),
         )
 
     def verify(self, call: Call, secret: str) -> bool:

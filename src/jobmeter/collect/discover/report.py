@@ -33,10 +33,13 @@ class JobReporter:
     How a job ended, and whether it goes on elsewhere, a node does not know: its state is left to whoever does.
     """
 
-    def __init__(self, place: Place, processes: Callable[[], Iterable[Process]], proc_root: str = "/proc") -> None:
+    def __init__(
+        self, place: Place, processes: Callable[[], Iterable[Process]], epoch_ms: Callable[[int], int]
+    ) -> None:
+        """``epoch_ms`` gives the epoch milliseconds of so many milliseconds after the start of the machine."""
         self._place = place
         self._processes = processes
-        self._boot_ms = _boot_ms(proc_root)
+        self._epoch_ms = epoch_ms
         self._ticks = os.sysconf("SC_CLK_TCK")
         self._seen: dict[Owner, _Seen] = {}
 
@@ -47,15 +50,15 @@ class JobReporter:
             member = process.member
             if member.measured:
                 continue
-            start = min(self._boot_ms + process.stat.key.start * 1000 // self._ticks, now_ms)
+            start = min(self._epoch_ms(process.stat.key.start * 1000 // self._ticks), now_ms)
             known = self._seen.get(member.owner) or fresh.setdefault(member.owner, _Seen(member, start, now_ms))
             known.last_ms = now_ms
             known.start_ms = min(known.start_ms, start)
         self._seen.update(fresh)
-        over = [owner for owner, seen in self._seen.items() if now_ms - seen.last_ms > _GRACE_MS]
+        over = [owner for owner, seen in self._seen.items() if not 0 <= now_ms - seen.last_ms <= _GRACE_MS]
         ended = [(owner, self._seen.pop(owner)) for owner in over]
         jobs = [self._job(owner, seen, None) for owner, seen in fresh.items()]
-        jobs += [self._job(owner, seen, seen.last_ms) for owner, seen in ended]
+        jobs += [self._job(owner, seen, max(seen.start_ms, seen.last_ms)) for owner, seen in ended]
         return Records(jobs=jobs)
 
     def _job(self, owner: Owner, seen: _Seen, end: int | None) -> JobRecord:
@@ -112,7 +115,7 @@ class NodeReporter:
     def records(self, now_ms: int) -> Records:
         """See ``RecordSource.records``."""
         info = self._info()
-        if info == self._told and now_ms - self._told_ms < _AGAIN_MS:
+        if info == self._told and 0 <= now_ms - self._told_ms < _AGAIN_MS:
             return Records()
         self._told, self._told_ms = info, now_ms
         place = self._place
@@ -133,11 +136,3 @@ class NodeReporter:
             ],
         }
         return {name: value for name, value in info.items() if value not in (None, [])}
-
-
-def _boot_ms(proc_root: str) -> int:
-    """When the machine started, epoch milliseconds."""
-    for line in (files.read(f"{proc_root}/stat") or b"").splitlines():
-        if line.startswith(b"btime "):
-            return int(line.split()[1]) * 1000
-    return 0

@@ -6,9 +6,10 @@ from signal import Signals
 
 from jobmeter.collect.base import Place
 from jobmeter.collect.launch.plan import Plan
+from jobmeter.collect.text import valid_text
 from jobmeter.model.event import EventSource, Level
 from jobmeter.model.job import JobState
-from jobmeter.model.record import EventRecord, JobRecord, Records, ReplicaRecord
+from jobmeter.model.record import MAX_SHORT_TEXT, EventRecord, JobRecord, Records, ReplicaRecord
 
 _LONGEST_COMMAND = 8_192
 _SIGNALS = 128
@@ -46,7 +47,7 @@ class JobRecorder:
     def ended(self, lives: list[ReplicaLife], end: int, *, stopped: bool) -> Records:
         """The job as it ended. ``stopped``: because somebody sent a signal that ends things."""
         code = exit_status(lives)
-        state = JobState.SUCCEEDED if code == 0 else JobState.STOPPED if stopped else JobState.FAILED
+        state = end_state(code, stopped=stopped)
         reasons = [f"{life.name}: {life.reason}" if len(lives) > 1 else life.reason for life in lives if life.reason]
         records = self._records(state, lives, end=end, exit_code=code, error="; ".join(reasons))
         level = Level.WARNING if stopped else Level.ERROR
@@ -83,16 +84,16 @@ class JobRecorder:
         job = JobRecord(
             job_id=plan.job,
             project=self._place.project or None,
-            name=plan.name,
-            type=plan.kind,
+            name=valid_text(plan.name)[:MAX_SHORT_TEXT],
+            type=valid_text(plan.kind)[:MAX_SHORT_TEXT],
             state=state,
-            user=plan.user,
+            user=valid_text(plan.user),
             created=self._start,
             start=self._start,
             end=end,
             exit_code=exit_code,
             error=error,
-            command=" ".join(plan.command)[:_LONGEST_COMMAND],
+            command=valid_text(" ".join(plan.command))[:_LONGEST_COMMAND],
             limits=self._limits,
             replicas=[self._replica(life) for life in lives],
         )
@@ -114,6 +115,11 @@ class JobRecorder:
             exit_code=life.exit_code,
             reason=life.reason,
         )
+
+
+def end_state(status: int, *, stopped: bool) -> JobState:
+    """The state of a job that ended so. ``stopped``: because somebody sent a signal that ends things."""
+    return JobState.SUCCEEDED if status == 0 else JobState.STOPPED if stopped else JobState.FAILED
 
 
 def how_it_ended(exit_code: int, evidence: str) -> tuple[str, str]:

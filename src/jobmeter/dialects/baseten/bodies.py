@@ -6,6 +6,7 @@ from typing import Any
 from jobmeter.dialects.baseten.names import DEFAULT_STATUS, NAME, STATUS_KEY, STATUSES
 from jobmeter.model.job import InstanceType, Job, JobSize, JobView, Project
 from jobmeter.model.time import iso
+from jobmeter.query.defaults import job_created
 
 _MIB = 1 << 20
 
@@ -64,8 +65,8 @@ def status(job: Job) -> str:
 
 def created(job: Job) -> int:
     """When the job was created: as recorded, else its start, else when it was first written of."""
-    known = (job.created, job.start, job.first_sample, job.updated)
-    return next((time for time in known if time is not None), 0)
+    moment = job_created(job)
+    return moment if moment is not None else job.updated or 0
 
 
 def updated(job: Job) -> int:

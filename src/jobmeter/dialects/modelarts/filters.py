@@ -66,15 +66,15 @@ def _values(one: Filter) -> list[str]:
     return ["" if value is None else str(value).strip() for value in values]
 
 
-def _text(field: str) -> Callable[[Filter, list[str]], Wanted]:
-    """A condition on a text of our own."""
+def _text(field: str, otherwise: str = "") -> Callable[[Filter, list[str]], Wanted]:
+    """A condition on a text of our own, or on what is shown of the jobs that lack it."""
 
     def read(one: Filter, values: list[str]) -> Wanted:
         operator = {"like": Operator.CONTAINS, "in": Operator.IN, "not": Operator.NOT_IN}.get(one.operator)
         if operator is None:
             raise _no_operator(one)
         given = tuple(value for value in values if value)
-        return Wanted((Condition(field, operator, given),))
+        return Wanted((Condition(field, operator, given, otherwise),))
 
     return read
 
@@ -128,18 +128,18 @@ def _no_operator(one: Filter) -> RefusedError:
 
 _KEYS: Mapping[str, Callable[[Filter, list[str]], Wanted]] = MappingProxyType(
     {
-        "name": _text("name"),
+        "name": _text("name", "id"),
         "create_time": _create_time,
         "phase": _phase,
-        "algorithm_name": _text(f"extra.{NAME}.algorithm_name"),
+        "algorithm_name": _text(f"extra.{NAME}.algorithm/name", f"extra.{NAME}.algorithm_name"),
         "kind": _kind,
         "user_id": _text("user"),
-        "user_name": _text("user"),
+        "user_name": _text("user", f"extra.{NAME}.metadata/user_name"),
         "runtime_type": _text(f"extra.{NAME}.runtime_type"),
         "id": _text("id"),
         "job_id": _text("id"),
-        "pool_id": _text("resource_group"),
-        "description": _text(f"extra.{NAME}.description"),
+        "pool_id": _text(f"extra.{NAME}.spec/resource/pool_id", "resource_group"),
+        "description": _text(f"extra.{NAME}.description", f"extra.{NAME}.metadata/description"),
     }
 )
 KEYS = tuple(_KEYS)

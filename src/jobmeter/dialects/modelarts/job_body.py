@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from jobmeter.dialects.modelarts.arguments import tasks_of
+from jobmeter.dialects.modelarts.arguments import ONLY_TASK, tasks_of
 from jobmeter.dialects.modelarts.flavors import flavor_info, flavor_type
 from jobmeter.dialects.modelarts.names import NAME, PHASES
 from jobmeter.model.job import Job, JobState, JobView, Replica
 from jobmeter.model.order import natural
 from jobmeter.model.time import SECOND
-from jobmeter.query.defaults import job_end
+from jobmeter.query.defaults import job_created, job_end
 
 PARTS = ("kind", "metadata", "status", "algorithm", "tasks", "spec", "endpoints", "ftjob_config")
 DEFAULT_WORKSPACE = "0"
@@ -38,7 +38,10 @@ def job_body(view: JobView, now_ms: int, hosts: Sequence[str] = ()) -> dict[str,
 
 
 def attempts_of(view: JobView) -> list[Replica]:
-    """Every attempt of every task, in order."""
+    """Every attempt of every task, in order. A job of which no replica is known has the one task that it is said to."""
+    if not view.replicas:
+        nodes = {one.node for one in view.allocations}
+        return [Replica(name=ONLY_TASK, node=nodes.pop() if len(nodes) == 1 else "")]
     return sorted(view.replicas, key=lambda one: (natural(one.name), one.attempt))
 
 
@@ -69,8 +72,9 @@ def _metadata(job: Job) -> dict[str, Any]:
     metadata["workspace_id"] = job.workspace or DEFAULT_WORKSPACE
     if "description" in extra_of(job):
         metadata["description"] = extra_of(job)["description"]
-    if job.created is not None:
-        metadata["create_time"] = job.created
+    created = job_created(job)
+    if created is not None:
+        metadata["create_time"] = created
     if job.user:
         metadata["user_name"] = job.user
     return metadata
@@ -135,7 +139,8 @@ def _running_records(view: JobView) -> list[dict[str, Any]]:
 
 def _running_record(replicas: Sequence[Replica]) -> dict[str, Any]:
     starts = [one.start for one in replicas if one.start is not None]
-    ends = [one.end for one in replicas if one.end is not None]
+    # What only samples tell of ends with the last of them, which it may outlive.
+    ends = [one.end for one in replicas if one.end is not None and one.state is not JobState.RUNNING]
     if not starts:
         return {}
     record: dict[str, Any] = {"start_at": min(starts) // SECOND}

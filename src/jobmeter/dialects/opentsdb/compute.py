@@ -57,20 +57,41 @@ def margin(query: SubQuery, groups: Groups) -> int:
     return MARGIN_MS if query.rate is not None or groups.joined else 0
 
 
-def points(
-    columns: Columns, query: SubQuery, groups: Groups, span: TimeRange, *, milliseconds: bool, stepped: bool
-) -> Mapping[int, tuple[Int64s, Float64s]]:
-    """Times and values of each group that has any inside ``span``.
+def prepare(columns: Columns, query: SubQuery, span: TimeRange, *, milliseconds: bool, stepped: bool) -> Columns:
+    """The points of each series that takes part in the answer, those around ``span`` included.
 
     ``columns`` are readings or, with ``stepped``, points of the downsample's function already.
     """
-    aggregator, wanted = AGGREGATORS[query.aggregator], query.downsample
-    if wanted is not None:
-        columns = columns if stepped else downsample(columns, wanted, span)
-        if wanted.fill != "none":
-            columns = fill(columns, wanted, _grid(wanted, query, span))
+    if query.downsample is not None:
+        columns = columns if stepped else downsample(columns, query.downsample, span)
     elif not milliseconds:
-        columns = _by_second(columns, aggregator)
+        columns = _by_second(columns, AGGREGATORS[query.aggregator])
+    return _taking_part(columns, query, span)
+
+
+def _taking_part(columns: Columns, query: SubQuery, span: TimeRange) -> Columns:
+    """Without the series that ended before the span or began after it: they have no say, nor filler, nor tags.
+
+    https://github.com/OpenTSDB/opentsdb/blob/v2.4.0/src/core/SpanGroup.java (``add``), which takes the row of an hour
+    around either end for the span. With a fill policy a series has to have a point inside, whatever lies around.
+    """
+    starts = run_starts(columns.index)
+    if not len(starts):
+        return columns
+    ends = np.r_[starts[1:], len(columns)]
+    if _fills(query):
+        inside = (columns.time >= span.start_ms) & (columns.time < span.end_ms)
+        part = np.add.reduceat(inside, starts) > 0
+    else:
+        part = (columns.time[starts] < span.end_ms) & (columns.time[ends - 1] >= span.start_ms)
+    return columns if part.all() else columns.keep(np.repeat(part, ends - starts))
+
+
+def points(columns: Columns, query: SubQuery, groups: Groups, span: TimeRange) -> Mapping[int, tuple[Int64s, Float64s]]:
+    """Times and values of each group that has any inside ``span``, from what ``prepare`` gives."""
+    aggregator, wanted = AGGREGATORS[query.aggregator], query.downsample
+    if wanted is not None and _fills(query):
+        columns = fill(columns, wanted, _grid(wanted, query, span))
     if query.rate is not None:
         columns = rates(columns, query.rate)
     missing = _missing(query, aggregator)
@@ -93,9 +114,16 @@ def _grid(wanted: Downsample, query: SubQuery, span: TimeRange) -> Int64s:
 
 
 def _missing(query: SubQuery, aggregator: Aggregator) -> Missing:
-    if query.downsample is not None and query.downsample.fill != "none":
-        return Missing.SKIP
-    return Missing.PREVIOUS if query.rate is not None else aggregator.missing
+    # The rate before stands in for one that is missing, after a fill policy too: for a reset that was dropped.
+    # https://github.com/OpenTSDB/opentsdb/blob/v2.4.0/src/core/AggregationIterator.java (``nextDoubleValue``)
+    if query.rate is not None:
+        return Missing.PREVIOUS
+    return Missing.SKIP if _fills(query) else aggregator.missing
+
+
+def _fills(query: SubQuery) -> bool:
+    """True where an interval without a reading is answered."""
+    return query.downsample is not None and query.downsample.fill != "none"
 
 
 def _by_second(columns: Columns, aggregator: Aggregator) -> Columns:

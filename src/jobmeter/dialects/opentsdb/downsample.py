@@ -65,10 +65,12 @@ class Downsample:
     def reach(self, start_ms: int, end_ms: int, margin_ms: int) -> tuple[int, int]:
         """What has to be read, from (included) to (excluded), for points in ``[start_ms, end_ms]``.
 
-        Intervals are whole: the last one ends after ``end_ms``. ``margin_ms`` more is read at either end.
+        Intervals are whole: the last one ends after ``end_ms``. ``margin_ms`` more is read at either end. The one of
+        the whole range ends before ``end_ms``, as every interval ends before the next one begins:
+        https://github.com/OpenTSDB/opentsdb/blob/v2.4.0/src/core/Downsampler.java (``moveToNextValue``).
         """
         if not self.interval_ms:
-            return start_ms, end_ms + 1
+            return start_ms, end_ms
         if self.unit is not None:
             found = edges(start_ms - margin_ms, end_ms + margin_ms + 1, self.every, self.unit, self.zone)
             return max(0, int(found[0])), int(found[-1])

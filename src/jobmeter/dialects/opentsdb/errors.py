@@ -21,6 +21,8 @@ from jobmeter.errors import (
 )
 
 JSON = "application/json; charset=UTF-8"
+RETRY_MS = 5_000
+"""When a sender should try again where nobody knows better."""
 NO_NAME = "name"
 """The kind of NotFoundError for a metric that nobody wrote: 400 in a query, 404 in a lookup."""
 
@@ -65,8 +67,17 @@ def _parts(call: Call, error: JobmeterError) -> Parts:
         return 400, error.message, 'Append "details" to the put request to see which', ()
     for kind, status in _STATUS:
         if isinstance(error, kind):
-            return status, error.message, _details(error), _CHALLENGE if status == 401 else ()
+            return status, error.message, _details(error), _headers(error)
     return 500, "Internal Server Error", "An internal error occurred", ()
+
+
+def _headers(error: JobmeterError) -> Headers:
+    if isinstance(error, UnauthenticatedError):
+        return _CHALLENGE
+    if isinstance(error, UnavailableError):
+        wait_ms = RETRY_MS if error.retry_after_ms is None else error.retry_after_ms
+        return (("Retry-After", str(max(1, -(-wait_ms // 1000)))),)
+    return ()
 
 
 def _details(error: JobmeterError) -> str:

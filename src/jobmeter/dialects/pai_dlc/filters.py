@@ -152,7 +152,7 @@ def _conditions(arguments: Arguments) -> Iterator[Condition]:
 def _name(arguments: Arguments) -> Iterator[Condition]:
     mode = arguments.choice("DisplayNameSearchMode", {name: name for name in MODES}, "Wildcard")
     if text := arguments.text("DisplayName"):
-        yield Condition("name", Operator.IN if mode == "Exact" else Operator.CONTAINS, (text,))
+        yield Condition("name", Operator.IN if mode == "Exact" else Operator.CONTAINS, (text,), "id")
 
 
 def _choices(arguments: Arguments) -> Iterator[Condition]:

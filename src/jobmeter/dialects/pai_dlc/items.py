@@ -13,6 +13,7 @@ from jobmeter.dialects.pai_dlc.states import REASONS, STATUSES, WORDS, status_of
 from jobmeter.dialects.pai_dlc.times import seconds, stamp
 from jobmeter.model.event import Event
 from jobmeter.model.job import Job, JobState, JobView, Replica
+from jobmeter.query.defaults import job_created
 
 NAME = "pai-dlc"
 KEPT = (
@@ -111,8 +112,8 @@ def _common(job: Job, now_ms: int) -> dict[str, Any]:
         "UserId": job.user,
         "TenantId": job.project,
         "UserCommand": job.command,
-        "GmtCreateTime": stamp(_first(job.created, job.start)),
-        "GmtSubmittedTime": stamp(_first(job.created, job.start)),
+        "GmtCreateTime": stamp(job_created(job)),
+        "GmtSubmittedTime": stamp(job_created(job)),
         "GmtRunningTime": stamp(job.start),
         "GmtFinishTime": finished,
         **({_FINISHES[job.state]: finished} if job.state.finished else {}),
@@ -164,10 +165,6 @@ def _known(item: Mapping[str, Any]) -> dict[str, Any]:
 def _of_text(given: Mapping[str, Any], name: str, default: str) -> str:
     value = given.get(name)
     return value if isinstance(value, str) and value else default
-
-
-def _first(*times: int | None) -> int | None:
-    return next((time for time in times if time is not None), None)
 
 
 def _whole(value: float | None) -> int | None:

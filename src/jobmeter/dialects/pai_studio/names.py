@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from types import MappingProxyType
 
-from jobmeter.dialects.base import rounded
+from jobmeter.dialects.base import not_negative, rounded
 from jobmeter.model.catalog import by_dialect_name
 
 NAME = "pai-studio"
@@ -78,7 +78,7 @@ def number_text(value: float) -> str:
 
 def percent_text(ratio: float) -> str:
     """A ratio as the text of a percentage."""
-    return number_text(ratio * 100.0)
+    return number_text(not_negative(ratio) * 100.0)
 
 
 def megabytes_text(rate: float) -> str:

@@ -26,6 +26,7 @@ _PODS = ("exported_pod", "pod", "pod_name", "kubernetes_pod_name")
 _NAMESPACES = ("exported_namespace", "namespace", "pod_namespace", "kubernetes_namespace")
 _CONTAINERS = ("exported_container", "container", "container_name")
 _ALIKE = {"namespace": _NAMESPACES, "container": _CONTAINERS}
+_MACHINES = ("node", "kubernetes_io_hostname", "kubernetes_node", "Hostname")
 _NODES = {
     Subject.NODE: ("nodename", "kubernetes_node", "instance"),
     Subject.POD: ("node", "kubernetes_io_hostname", "instance"),
@@ -95,10 +96,16 @@ def _first(named: Mapping[str, str], names: Sequence[str]) -> str:
 
 def _external(name: str, named: Mapping[str, str], project: str) -> Series:
     labels = {_NAMED_HERE.get(label, label): value for label, value in named.items() if label != NAME}
+    subject = Subject.FLINK if name.startswith("flink_") else Subject.POD
+    job, replica = _owner(subject, named)
+    # The address of a pod's own target is that of the pod, or of who reports on it, and no machine's.
+    nodes = _MACHINES if job and subject is Subject.POD else _NODES[Subject.FLINK] if job else ("instance",)
     return Series(
         metric=EXTERNAL + name,
         project=project,
-        node=_host(_first(named, ("instance",))),
+        node=_host(_first(named, nodes)),
+        job=job,
+        replica=replica if job else "",
         labels=tuple(sorted(labels.items())),
     )
 

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from jobmeter.model.catalog.metric import NO_NAMES, Aggregate, Kind, Metric, Scope
 
 _D = Scope.DEVICE
+_AMOUNTS = frozenset({"By", "W", "J", "{error}", "{row}"})
+"""Units of what the devices of a node have together; shares of time, temperatures and clocks have a mean."""
 _NAMES: Mapping[str, Mapping[str, str]] = {
     "gpu.utilization": {
         "pai-dlc": "GpuCoreUsage",
@@ -57,6 +59,7 @@ def _gauge(prefix: str, name: str, unit: str, text: str, minimum: float | None =
         scope=_D,
         text=text,
         minimum=minimum,
+        on_node=Aggregate.SUM if unit in _AMOUNTS else None,
         parts=Aggregate.MEAN,
         names=_NAMES.get(f"{prefix}.{name}", NO_NAMES),
     )
@@ -68,6 +71,7 @@ def _counter(prefix: str, name: str, unit: str, text: str, read_unit: str = "") 
         unit=unit,
         scope=_D,
         kind=Kind.COUNTER,
+        on_node=Aggregate.SUM if unit in _AMOUNTS else None,
         text=text,
         read_unit=read_unit,
         names=_NAMES.get(f"{prefix}.{name}", NO_NAMES),

@@ -45,11 +45,12 @@ class Metric:
 
     ``unit`` is that of a stored sample (UCUM: ``By``, ``s``, ``W``, ``Cel``, ``Hz``, ``{core}``, ``1`` for a ratio 0 to
     1); ``read_unit`` that of an answer, which differs for counters (``By/s``). ``over`` joins the members of a job
-    (replicas, devices), ``parts`` the labelled parts of one member (interfaces, disks). ``rate_of`` names the counter
-    whose rate this metric is when nobody measured it as a gauge, without its parts that bear a label of ``rate_but``;
-    ``ratio`` the (usage, limit) pair and ``difference`` the (whole, rest) pair that it is derived from when nobody
-    measured it. ``minimum`` and ``maximum`` are the bounds of a stored sample: outside of them the
-    unit must be wrong. ``names`` maps a dialect to its name.
+    (replicas, devices), ``on_node`` those that share a node (None: as ``over``): amounts add up, as two replicas that
+    receive 1 MB/s each receive 2 MB/s through their node. ``parts`` joins the labelled parts of one member (interfaces,
+    disks). ``rate_of`` names the counter whose rate this metric is when nobody measured it as a gauge, without its
+    parts that bear a label of ``rate_but``; ``ratio`` the (usage, limit) pair and ``difference`` the (whole, rest) pair
+    that it is derived from when nobody measured it. ``minimum`` and ``maximum`` are the bounds of a stored sample:
+    outside of them the unit must be wrong. ``names`` maps a dialect to its name.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Metric:
     kind: Kind = Kind.GAUGE
     read_unit: str = ""
     over: Aggregate = Aggregate.MEAN
+    on_node: Aggregate | None = None
     parts: Aggregate = Aggregate.SUM
     rate_of: str = ""
     rate_but: tuple[tuple[str, str], ...] = ()

@@ -3,12 +3,14 @@
 from jobmeter.model.catalog.metric import Aggregate, Kind, Metric, Scope
 
 _R = Scope.REPLICA
+_SUM = Aggregate.SUM
 
 METRICS: tuple[Metric, ...] = (
     Metric(
         name="cpu.time",
         unit="s",
         scope=_R,
+        on_node=_SUM,
         kind=Kind.COUNTER,
         read_unit="{core}",
         text="CPU time used, user and system.",
@@ -17,11 +19,12 @@ METRICS: tuple[Metric, ...] = (
         name="cpu.usage",
         unit="{core}",
         scope=_R,
+        on_node=_SUM,
         rate_of="cpu.time",
         text="Cores in use.",
         names={"baseten": "cpu_usage", "cms": "CPU_USED"},
     ),
-    Metric(name="cpu.limit", unit="{core}", scope=_R, text="Cores that the replica may use."),
+    Metric(name="cpu.limit", unit="{core}", scope=_R, on_node=_SUM, text="Cores that the replica may use."),
     Metric(
         name="cpu.throttled.time",
         unit="s",
@@ -45,20 +48,23 @@ METRICS: tuple[Metric, ...] = (
         name="memory.usage",
         unit="By",
         scope=_R,
+        on_node=_SUM,
         text="Working set: memory that cannot be reclaimed at once.",
         names={"baseten": "cpu_memory_usage_bytes", "cms": "MEMORY_USED"},
     ),
-    Metric(name="memory.limit", unit="By", scope=_R, text="Memory that the replica may use."),
+    Metric(name="memory.limit", unit="By", scope=_R, on_node=_SUM, text="Memory that the replica may use."),
     Metric(
         name="memory.peak",
         unit="By",
         scope=_R,
+        on_node=Aggregate.MAX,  # the peaks of replicas need not have been at one time
         text="Most memory in use at once so far: at a sample, or by one process that has ended.",
     ),
     Metric(
         name="memory.oom.kills",
         unit="{process}",
         scope=_R,
+        on_node=_SUM,
         kind=Kind.COUNTER,
         text="Processes of the replica that were killed because memory ran out.",
     ),
@@ -86,8 +92,8 @@ METRICS: tuple[Metric, ...] = (
         read_unit="1",
         text="Time in which some task of the replica waited for storage.",
     ),
-    Metric(name="process.count", unit="{process}", scope=_R, text="Processes of the replica."),
-    Metric(name="thread.count", unit="{thread}", scope=_R, text="Threads of the replica."),
+    Metric(name="process.count", unit="{process}", scope=_R, on_node=_SUM, text="Processes of the replica."),
+    Metric(name="thread.count", unit="{thread}", scope=_R, on_node=_SUM, text="Threads of the replica."),
     Metric(
         name="memory.utilization",
         unit="1",
@@ -104,6 +110,7 @@ METRICS: tuple[Metric, ...] = (
         name="network.receive",
         unit="By",
         scope=_R,
+        on_node=_SUM,
         kind=Kind.COUNTER,
         text="Bytes received over the network.",
         names={"pai-dlc": "NetworkInputRate", "pai-studio": "NetworkInputRate", "cms": "NETWORK_RECEIVE"},
@@ -112,6 +119,7 @@ METRICS: tuple[Metric, ...] = (
         name="network.transmit",
         unit="By",
         scope=_R,
+        on_node=_SUM,
         kind=Kind.COUNTER,
         text="Bytes sent over the network.",
         names={"pai-dlc": "NetworkOutputRate", "pai-studio": "NetworkOutputRate", "cms": "NETWORK_TRANSMIT"},
@@ -120,6 +128,7 @@ METRICS: tuple[Metric, ...] = (
         name="disk.read",
         unit="By",
         scope=_R,
+        on_node=_SUM,
         kind=Kind.COUNTER,
         text="Bytes read from storage.",
         names={"pai-dlc": "DiskReadRate", "pai-studio": "DiskReadRate", "cms": "DISK_READ"},
@@ -128,6 +137,7 @@ METRICS: tuple[Metric, ...] = (
         name="disk.write",
         unit="By",
         scope=_R,
+        on_node=_SUM,
         kind=Kind.COUNTER,
         text="Bytes written to storage.",
         names={"pai-dlc": "DiskWriteRate", "pai-studio": "DiskWriteRate", "cms": "DISK_WRITE"},
@@ -136,10 +146,11 @@ METRICS: tuple[Metric, ...] = (
         name="storage.ephemeral.usage",
         unit="By",
         scope=_R,
+        on_node=_SUM,
         text="Ephemeral storage in use.",
         names={"baseten": "ephemeral_storage.usage_bytes"},
     ),
-    Metric(name="storage.ephemeral.limit", unit="By", scope=_R, text="Ephemeral storage allowed."),
+    Metric(name="storage.ephemeral.limit", unit="By", scope=_R, on_node=_SUM, text="Ephemeral storage allowed."),
     Metric(
         name="storage.ephemeral.utilization",
         unit="1",

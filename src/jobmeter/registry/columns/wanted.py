@@ -10,7 +10,7 @@ from jobmeter.model.time import TimeRange
 from jobmeter.registry.columns.coded import Mask
 from jobmeter.registry.columns.names import Names
 from jobmeter.registry.columns.table import LONG, NAMES, TEXTS, Table
-from jobmeter.registry.conditions import extra_values, number_values, text_values
+from jobmeter.registry.conditions import both, extra_values, number_values, text_values
 from jobmeter.registry.functions import clean
 from jobmeter.registry.rows import ALIVE_MS
 from jobmeter.registry.schema import SAMPLED
@@ -33,7 +33,9 @@ Nodes = Callable[[Sequence[str]], Iterable[tuple[str, str]]]
 
 def answers(table: Table, question: JobFilter) -> bool:
     """False for a question with a demand on something that the columns do not have."""
-    return "\n" not in question.name_contains and all(_answers(table, one.field) for one in question.conditions)
+    return "\n" not in question.name_contains and all(
+        _answers(table, field) for one in question.conditions for field in (one.field, one.otherwise) if field
+    )
 
 
 def matching(table: Table, question: JobFilter, now_ms: int, nodes: Nodes) -> NDArray[np.int32]:
@@ -86,6 +88,8 @@ def _answers(table: Table, field: str) -> bool:
     if field in LONG:
         return table.keeps(field)
     kind, _, name = field.partition(".")
+    if kind == "extra" and "/" in name:
+        return False
     return kind not in {"labels", "extra"} or table.fields.keeps(_field(kind, name))
 
 
@@ -133,6 +137,10 @@ def _states(table: Table, states: frozenset[JobState], now_ms: int) -> Mask:
 
 
 def _condition(table: Table, one: Condition, now_ms: int, nodes: Nodes) -> Mask:
+    if one.otherwise:
+        fits, there, other = (_condition(table, part, now_ms, nodes) for part in both(one))
+        found = (there & fits) | (~there & other)
+        return ~found if one.operator is Operator.NOT_IN else found
     if one.field in _NUMBERS:
         return _of_number(one, table.times[_NUMBERS[one.field]].first(table.count))
     if one.field == "duration":

@@ -17,6 +17,7 @@ class MetricBody(msgspec.Struct, frozen=True):
     kind: Kind
     scope: Scope
     over: Aggregate
+    on_node: Aggregate
     parts: Aggregate
     text: str
     names: Mapping[str, str]
@@ -36,6 +37,7 @@ def _body(metric: Metric) -> MetricBody:
         metric.kind,
         metric.scope,
         metric.over,
+        metric.on_node or metric.over,
         metric.parts,
         metric.text,
         dict(metric.names),

@@ -6,6 +6,7 @@ import msgspec
 
 from jobmeter import __version__
 from jobmeter.errors import InvalidRequestError
+from jobmeter.kernel.library import KERNEL
 from jobmeter.model.retention import Retention
 from jobmeter.server.backup import back_up
 from jobmeter.server.native.bodies import Deleted
@@ -22,9 +23,13 @@ class Health(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """How the server does: rows, bytes and samples in memory, work under way by lane, times in epoch milliseconds."""
+    """How the server does: rows, bytes and samples in memory, work under way by lane, times in epoch milliseconds.
+
+    ``kernel``: "loaded", or why the compiled kernel is missing; NumPy does its work then, more slowly.
+    """
 
     version: str
+    kernel: str
     uptime_seconds: float
     rows: dict[str, int]
     bytes: dict[str, int]
@@ -63,6 +68,7 @@ def _status(ask: Ask) -> Status:
     found = services.store.statistics()
     return Status(
         version=__version__,
+        kernel=KERNEL.missing or "loaded",
         uptime_seconds=round(services.telemetry.uptime_seconds(), 3),
         rows=found.rows,
         bytes=found.bytes,

@@ -9,20 +9,22 @@ it, the checksum before the payload is unpacked, the size while it is unpacked. 
 import struct
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
+import msgspec
 import numpy as np
 import zstandard
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError, NotAtOnceError
 from jobmeter.model.batch import SampleBatch
 from jobmeter.model.log import LogLine
-from jobmeter.model.record import Records, decode_records
+from jobmeter.model.record import Records, check_records, invalid_record
 from jobmeter.model.roster import listed
 from jobmeter.model.series import DEFAULT_PROJECT, MAX_LABELS, Series, at_place, check_series
 from jobmeter.settings import Limits
 from jobmeter.wire.native.logs import decode_lines
+from jobmeter.wire.native.newer import decode_known
 from jobmeter.wire.native.sections import SECTIONS, Section
 
 MAGIC = b"JM"
@@ -47,11 +49,12 @@ _MOMENT = 256 * 1024
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decoded:
-    """What a body holds, in the order of its frames."""
+    """What a body holds, in the order of its frames. ``unknown`` names what was left out of records and lines."""
 
     batches: list[SampleBatch]
     records: list[Records]
     lines: list[LogLine]
+    unknown: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +80,14 @@ def decode(
     series = 0
     for frame in _frames(body, allowed, known=known):
         if frame.kind == RECORDS:
-            decoded.records.append(_records(frame.payload))
+            records, unknown = _records(frame.payload)
+            decoded.records.append(records)
+            decoded.unknown.extend(unknown)
             continue
         if frame.kind == LOGS:
-            decoded.lines.extend(decode_lines(frame.payload, project, allowed.request_lines - len(decoded.lines)))
+            lines, unknown = decode_lines(frame.payload, project, allowed.request_lines - len(decoded.lines))
+            decoded.lines.extend(lines)
+            decoded.unknown.extend(unknown)
             continue
         batch = _samples(frame.payload, project, allowed.request_series - series, known=known)
         series += len(batch.series)
@@ -173,11 +180,14 @@ def _unpack_zstd(packed: bytes, size: int) -> bytes:
         raise InvalidRequestError(f"a frame's Zstandard data is damaged: {error}", "frame") from error
 
 
-def _records(payload: bytes) -> Records:
+def _records(payload: bytes) -> tuple[Records, tuple[str, ...]]:
     try:
-        return decode_records(payload)
+        records, unknown = decode_known(payload, Records)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise invalid_record(error) from error
     except UnicodeDecodeError as error:
         raise InvalidRequestError("a frame of records is not UTF-8", "records") from error
+    return check_records(records), unknown
 
 
 def _samples(payload: bytes, project: str, series_left: int, *, known: bool) -> SampleBatch:

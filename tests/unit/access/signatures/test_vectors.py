@@ -74,16 +74,6 @@ def holds(scheme: str, call: Call, secret: str) -> bool:
         return False
 
 
-def test_temporary_credentials_show_their_token() -> None:
-    tokens = {
-        param.id: claim.security_token
-        for param in SIGNED
-        if (claim := BY_NAME[str(param.values[0])].claim(param.values[1])) and claim.security_token
-    }
-    assert len(tokens) == 3
-    assert set(tokens.values()) == {"sts-token"}
-
-
 def test_recorded_bearer_tokens_are_found() -> None:
     calls = [param.values[1] for param in recorded() if param.values[0] == "acs-bearer"]
     claims = [BY_NAME["acs-bearer"].claim(call) for call in calls]

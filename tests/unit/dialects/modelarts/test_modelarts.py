@@ -1,22 +1,33 @@
+import contextlib
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.fakes import FakeRegistry, SetClock
 
 from jobmeter.access.call import Call
+from jobmeter.access.scope import Scope
 from jobmeter.dialects.base import Context, drive
 from jobmeter.dialects.modelarts import MODELARTS
 from jobmeter.dialects.modelarts.names import ALL_PHASES, METRICS, PHASES
 from jobmeter.errors import JobmeterError, LimitExceededError, NotFoundError, ThrottledError, UnauthenticatedError
-from jobmeter.model.job import Job, JobState, JobView, Replica
+from jobmeter.model.batch import SampleBatch
+from jobmeter.model.job import Allocation, Job, JobState, JobView, Replica
 from jobmeter.model.log import LogLine, LogPage
+from jobmeter.model.record import JobRecord, Records
+from jobmeter.model.retention import Retention
 from jobmeter.model.series import Series
+from jobmeter.query.execute import Executor
 from jobmeter.query.request import JobQuestion, Line, LogQuestion, MetricQuery, MetricResult
 from jobmeter.query.series import Found, SeriesQuestion
+from jobmeter.registry.open import open_registry
+from jobmeter.settings import Limits
+from jobmeter.store.memory import MemoryStore
 from jobmeter.testing.dialect import ERRORS, REQUEST_ID, DialectTests
 
 NOW_MS = 1_795_188_836_000
@@ -315,3 +326,132 @@ def test_a_body_of_any_content_type_is_json():
         sent = replace(call, headers=(*call.headers, ("content-type", kind)))
         with pytest.raises(JobmeterError, match="99 is not between"):
             drive(match.operation.answer(sent, Context(NOW_MS, REQUEST_ID, match.path)), lambda _: None)
+
+
+class House:
+    """A running job of one task, its CPU measured each minute since ``start_ms``, behind the real executor."""
+
+    def __init__(self, start_ms: int, values: np.ndarray) -> None:
+        self.store, self.registry = MemoryStore(), FakeRegistry()
+        self.registry.add_job(Job(id="j1", state=JobState.RUNNING, start=start_ms), [Replica(name="worker-0")], ())
+        times = start_ms + MINUTE * np.arange(len(values), dtype=np.int64)
+        series = Series("cpu.utilization", job="j1", replica="worker-0")
+        self.store.append(SampleBatch([series], np.zeros(len(values), np.uint32), times, values))
+        self.executor = Executor(self.store, self.registry, SetClock(NOW_MS), Limits())
+
+    def metrics(self) -> dict[str, list[float]]:
+        answer = operate(f"{PATH}/metrics/worker-0", lambda question: self.executor.run(question, Scope(None)))
+        assert answer.status == 200
+        return {one["metric"]: one["value"] for one in json.loads(answer.body)["metrics"]}
+
+
+@pytest.mark.parametrize(("days", "answered"), [(40, 40), (100, 90)])
+def test_a_job_of_many_days_is_answered_by_the_minute(days, answered):
+    minutes = days * 1440
+    start_ms = NOW_MS // MINUTE * MINUTE - minutes * MINUTE
+    values = np.round(np.random.default_rng(5).random(minutes), 2)
+    told = House(start_ms, values).metrics()
+    assert {len(series) for series in told.values()} == {answered * 1440}
+    assert told["cpuUsage"] == pytest.approx((values[-answered * 1440 :] * 100).tolist())
+    assert set(told["gpuUtil"]) == {-1}
+
+
+def test_a_percentage_is_from_0_to_100():
+    start_ms = NOW_MS // MINUTE * MINUTE - 4 * MINUTE
+    told = House(start_ms, np.array([-0.04, -1e-12, 1.0000000001, 3.5])).metrics()
+    assert told["cpuUsage"] == [0, 0, 100, 100]
+
+
+@pytest.mark.parametrize(
+    ("allocations", "host"),
+    [((), {}), ((Allocation(replica="", node="n1", device="gpu0", start=1),), {"host_ip": "n1"})],
+)
+def test_a_job_without_replicas_has_the_task_that_its_status_names(allocations, host):
+    view = JobView(job=Job(id="j1", state=JobState.RUNNING, start=1), replicas=[], allocations=list(allocations))
+    answer = operate(f"{PATH}/tasks", lambda _: view)
+    assert json.loads(answer.body) == [{"task": "worker-0", **host, "schedule_count": 1}]
+
+
+def test_what_is_measured_of_several_replicas_that_nobody_recorded_is_joined():
+    house = House(NOW_MS // MINUTE * MINUTE - MINUTE, np.array([0.2]))
+    house.store.append(
+        SampleBatch(
+            [Series("cpu.utilization", job="j1", replica="worker-1")],
+            np.zeros(1, np.uint32),
+            np.array([NOW_MS // MINUTE * MINUTE - MINUTE], np.int64),
+            np.array([0.4]),
+        )
+    )
+    house.registry.add_job(Job(id="j1", state=JobState.RUNNING, start=NOW_MS - MINUTE), (), ())
+    assert house.metrics()["cpuUsage"] == [pytest.approx(30.0)]
+
+
+SHOWN: dict[str, dict[str, Any]] = {
+    "unnamed": {},
+    "named": {"name": "resnet", "user": "ann"},
+    "brought": {
+        "extra": {
+            "modelarts": {
+                "algorithm": {"name": "AdaGrad"},
+                "metadata": {"description": "old", "user_name": "bob"},
+                "spec": {"resource": {"pool_id": "pool-x"}},
+            }
+        }
+    },
+    "both": {
+        "name": "unnamed-not",
+        "user": "eve",
+        "resource_group": "pool-y",
+        "extra": {
+            "modelarts": {
+                "algorithm": {"name": "Lion"},
+                "algorithm_name": "AdaGrad",
+                "description": "new",
+                "metadata": {"description": "old", "user_name": "bob"},
+            }
+        },
+    },
+}
+FOUND_BY = {
+    "name": lambda body: body["metadata"]["name"],
+    "algorithm_name": lambda body: body.get("algorithm", {}).get("name"),
+    "user_name": lambda body: body["metadata"].get("user_name"),
+    "description": lambda body: body["metadata"].get("description"),
+    "pool_id": lambda body: body.get("spec", {}).get("resource", {}).get("pool_id"),
+}
+
+
+def test_a_search_finds_each_job_by_what_it_is_shown_with(tmp_path):
+    with contextlib.closing(open_registry(f"sqlite:///{tmp_path / 'registry.db'}", Retention())) as registry:
+        records = [JobRecord(job_id=job, created=NOW_MS, **fields) for job, fields in SHOWN.items()]
+        registry.record("default", Records(jobs=records), NOW_MS)
+
+        def told(question):
+            if isinstance(question, JobQuestion):
+                return registry.job(frozenset({"default"}), question.ref.id, NOW_MS)[0]
+            return registry.jobs(question, NOW_MS)
+
+        def items(*filters):
+            body = json.dumps({"filters": list(filters)}).encode()
+            call = Call("POST", "/v2/default/training-job-searches", "", (("host", "h"),), body)
+            match = MODELARTS.match(call)
+            assert match is not None
+            answer = drive(match.operation.answer(call, Context(NOW_MS, REQUEST_ID, match.path)), told)
+            return json.loads(answer.body)["items"]
+
+        every = items()
+        assert len(every) == len(SHOWN)
+        for key, shown in FOUND_BY.items():
+            for value in {shown(body) for body in every} - {None}:
+                expected = {body["metadata"]["id"] for body in every if shown(body) == value}
+                for operator in ("in", "not"):
+                    found = {
+                        body["metadata"]["id"] for body in items({"key": key, "operator": operator, "value": [value]})
+                    }
+                    assert found == (expected if operator == "in" else set(SHOWN) - expected), (key, operator, value)
+
+
+def test_a_job_that_samples_alone_tell_of_was_created_with_the_first_of_them():
+    job = Job(id="j1", state=JobState.RUNNING, start=5_000, first_sample=5_000, last_sample=9_000)
+    answer = operate(PATH, lambda _: JobView(job=job, replicas=[], allocations=[]))
+    assert json.loads(answer.body)["metadata"]["create_time"] == 5_000

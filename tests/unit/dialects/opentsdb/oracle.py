@@ -91,6 +91,17 @@ def rated(series, counter=False, counter_max=2**63 - 1, reset_value=0, drop_rese
     return found
 
 
+def taking_part(group, first, last, *, fill):
+    """The series with a point inside, or, where nothing is filled, points on both sides."""
+    found = []
+    for series in group:
+        times = [time for time, _ in series]
+        inside = any(first <= time <= last for time in times)
+        if inside or (not fill and times and times[0] < first and times[-1] > last):
+            found.append(series)
+    return found
+
+
 def at(series, time, rule):
     """What a series contributes at a time; None for nothing."""
     if not series or time < series[0][0] or time > series[-1][0]:
@@ -115,9 +126,11 @@ def at(series, time, rule):
 
 
 def rule_of(name, *, rate=False, fill=False):
+    if rate:
+        return "previous"
     if fill:
         return "skip"
-    if rate or name == "pfsum":
+    if name == "pfsum":
         return "previous"
     if name in ZERO:
         return "zero"

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from jobmeter.dialects.opentsdb.aggregate import aggregate
 from jobmeter.dialects.opentsdb.calendars import Unit, edges
 from jobmeter.dialects.opentsdb.columns import Columns
-from jobmeter.dialects.opentsdb.compute import Groups, points
+from jobmeter.dialects.opentsdb.compute import Groups, prepare
+from jobmeter.dialects.opentsdb.compute import points as joined_points
 from jobmeter.dialects.opentsdb.downsample import STEPPED, downsample, fill, from_steps, parse
 from jobmeter.dialects.opentsdb.functions import AGGREGATORS, Missing
 from jobmeter.dialects.opentsdb.rate import RateOptions, rates
@@ -49,6 +50,11 @@ def columns(group):
         np.array(time, np.int64),
         np.array([np.nan if one is None else one for one in value], np.float64),
     )
+
+
+def points(columns, query, groups, span, *, milliseconds, stepped):
+    prepared = prepare(columns, query, span, milliseconds=milliseconds, stepped=stepped)
+    return joined_points(prepared, query, groups, span)
 
 
 def lists(found, count):
@@ -127,29 +133,32 @@ def test_filling_is_what_the_slow_way_gives(group, policy, start, length):
     groups,
     st.sampled_from(NAMES),
     st.sampled_from([None, "10s-avg", "30s-max", "10s-sum-nan", "20s-min-zero"]),
-    st.booleans(),
+    st.sampled_from([None, RateOptions(), RateOptions(counter=True, drop_resets=True)]),
     st.integers(0, 250),
     st.integers(1, 300),
 )
 def test_a_whole_sub_query_is_what_the_slow_way_gives(group, name, text, rate, start, length):
     first, last = T0 + start * 1000, T0 + (start + length) * 1000
     wanted = parse(text, UTC, calendar=False) if text else None
-    query = SubQuery(index=0, metric="m", aggregator=name, downsample=wanted, rate=RateOptions() if rate else None)
+    query = SubQuery(index=0, metric="m", aggregator=name, downsample=wanted, rate=rate)
     # The margin is an hour at either end, so that all there is has been read.
     found = points(
         columns(group), query, Groups([0] * len(group)), TimeRange(first, last + 1), milliseconds=True, stepped=False
     )
-    slow = group
+    slow, interval = group, 0
     if text:
         interval, function = int(text.split("s-")[0]) * 1000, text.split("-")[1]
         slow = [oracle.downsampled(one, interval, function) for one in slow]
-        if text.count("-") == 2:
-            value = 0.0 if text.endswith("zero") else None
-            before = interval if rate and first >= interval else 0
-            slow = [oracle.filled(one, interval, first - before, last, value) for one in slow]
+    filling = bool(text and text.count("-") == 2)
+    slow = oracle.taking_part(slow, first, last, fill=filling)
+    if text and filling:
+        value = 0.0 if text.endswith("zero") else None
+        before = interval if rate and first >= interval else 0
+        slow = [oracle.filled(one, interval, first - before, last, value) for one in slow]
     if rate:
-        slow = [one for one in (oracle.rated(one) for one in slow) if one]
-    expected = oracle.joined(slow, name, oracle.rule_of(name, rate=rate, fill=bool(text and text.count("-") == 2)))
+        slow = [oracle.rated(one, rate.counter, drop_resets=rate.drop_resets) for one in slow]
+        slow = [one for one in slow if one]
+    expected = oracle.joined(slow, name, oracle.rule_of(name, rate=rate is not None, fill=filling))
     expected = [(time, value) for time, value in expected if first <= time <= last]
     if not expected:
         assert found == {}
@@ -212,6 +221,43 @@ def test_the_whole_range_in_one_point_is_named_by_its_start():
     for text in ("0all-sum", "all-sum"):
         down = downsample(columns(group), parse(text, UTC, calendar=False), TimeRange(T0 + 500, T0 + 10_000))
         assert (down.time.tolist(), down.value.tolist()) == ([T0 + 500], [6.0])
+
+
+def test_the_whole_range_ends_before_its_end():
+    wanted = parse("0all-sum", UTC, calendar=False)
+    assert wanted.reach(T0, T0 + 10_000, 3_600_000) == (T0, T0 + 10_000)
+
+
+@pytest.mark.parametrize(("policy", "filler"), [("zero", 0.0), ("nan", None), ("scalar#3", 3.0)])
+def test_a_series_that_ended_before_the_range_has_no_filler(policy, filler):
+    ended = [(T0 - 600_000, 100.0), (T0 - 60_000, 100.0)]
+    lasting = [(T0 - 60_000, 5.0), (T0 + 10_000, 7.0)]
+    wanted = parse(f"10s-sum-{policy}", UTC, calendar=False)
+    span = TimeRange(T0, T0 + 20_001)
+
+    def asked(name, group):
+        query = SubQuery(index=0, metric="m", aggregator=name, downsample=wanted)
+        found = points(columns(group), query, Groups([0] * len(group)), span, milliseconds=True, stepped=False)
+        return {at: list(zip(*(part.tolist() for part in found[at]), strict=True)) for at in found}
+
+    expected = [(T0, filler), (T0 + 10_000, 7.0), (T0 + 20_000, filler)]
+    same(asked("avg", [ended, lasting])[0], expected)
+    same(asked("count", [ended, lasting])[0], [(time, None if value is None else 1.0) for time, value in expected])
+    assert asked("avg", [ended]) == {}
+
+
+def test_the_rate_before_stands_in_for_a_reset_that_was_dropped():
+    falls = [(T0, 10.0), (T0 + 10_000, 30.0), (T0 + 20_000, 0.0), (T0 + 30_000, 40.0)]
+    grows = [(T0 + at * 10_000, 10.0 * at) for at in range(4)]
+    options = RateOptions(counter=True, drop_resets=True)
+    for text in ("10s-last", "10s-last-nan", "10s-last-zero"):
+        wanted = parse(text, UTC, calendar=False)
+        query = SubQuery(index=0, metric="m", aggregator="sum", downsample=wanted, rate=options)
+        span = TimeRange(T0, T0 + 30_001)
+        both = points(columns([falls, grows]), query, Groups([0, 0]), span, milliseconds=True, stepped=False)[0]
+        assert both[1].tolist()[-3:] == [3.0, 3.0, 5.0], text
+        alone = points(columns([falls]), query, Groups([0]), span, milliseconds=True, stepped=False)[0]
+        assert (alone[0].tolist()[-2:], alone[1].tolist()[-2:]) == ([T0 + 10_000, T0 + 30_000], [2.0, 4.0]), text
 
 
 def test_several_readings_in_a_second_become_one_unless_milliseconds_are_asked_for():

@@ -14,7 +14,7 @@ from jobmeter.dialects.opentsdb.filters import KINDS, checked, choose, from_tag
 from jobmeter.dialects.opentsdb.metric_text import split_metric, split_tags
 from jobmeter.dialects.opentsdb.tags import Tagged, View, split_tsuid, tagged, tsuid
 from jobmeter.dialects.opentsdb.times import duration, moment, zone_of
-from jobmeter.errors import InvalidRequestError, JobmeterError, NotFoundError
+from jobmeter.errors import InvalidRequestError, JobmeterError, NotFoundError, UnavailableError
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.model.batch import References, SampleColumns
 from jobmeter.model.series import Series
@@ -320,3 +320,11 @@ def test_numbers_are_written_as_they_were_put():
     ]  # fmt: skip
     assert (json_of(float("nan"), null=False), json_of(float("nan"), null=True)) == ('"NaN"', "null")
     assert msgspec.json.decode(text_of(1e20).encode()) == 1e20
+
+
+@pytest.mark.parametrize(("wait_ms", "seconds"), [(None, "5"), (1, "1"), (1_500, "2")])
+def test_a_server_that_cannot_work_says_when_to_come_back(wait_ms, seconds):
+    call = Call("POST", "/api/put", "", (("host", "h"),))
+    answer = OPENTSDB.render_error(call, Context(0, REQUEST_ID), UnavailableError("the disk is full", wait_ms))
+    assert answer.status == 503
+    assert dict(answer.headers)["Retry-After"] == seconds

@@ -124,6 +124,56 @@ CASES = {
         1.0,
     ),
     "node_load1{}": (series("external.node_load1"), 1.0),
+    'pod_m{pod="train-7-worker-3"}': (
+        series("external.pod_m", job="train-7", replica="worker-3", labels={"pod": "train-7-worker-3"}),
+        1.0,
+    ),
+    'http_requests_total{exported_pod="train-7-worker-3",instance="10.244.0.9:8000",node="gpu-1",pod="prom-0"}': (
+        series(
+            "external.http_requests_total",
+            node="gpu-1",
+            job="train-7",
+            replica="worker-3",
+            labels={
+                "exported_pod": "train-7-worker-3",
+                "instance": "10.244.0.9:8000",
+                "node": "gpu-1",
+                "pod": "prom-0",
+            },
+        ),
+        1.0,
+    ),
+    'steps_total{instance="10.244.0.9:8000",job_name="sweep",pod="sweep-4-x2x9k"}': (
+        series(
+            "external.steps_total",
+            job="sweep",
+            replica="worker-4",
+            labels={"instance": "10.244.0.9:8000", "job_name": "sweep", "pod": "sweep-4-x2x9k"},
+        ),
+        1.0,
+    ),
+    'pod_m{instance="10.244.0.9:8000",pod="web-5d9c-abcde"}': (
+        series("external.pod_m", node="10.244.0.9", labels={"instance": "10.244.0.9:8000", "pod": "web-5d9c-abcde"}),
+        1.0,
+    ),
+    'flink_taskmanager_job_task_isBackPressured{host="tm",job_name="clicks",tm_id="tm_1"}': (
+        series(
+            "external.flink_taskmanager_job_task_isBackPressured",
+            node="tm",
+            job="clicks",
+            replica="tm_1",
+            labels={"host": "tm", "job_name": "clicks", "tm_id": "tm_1"},
+        ),
+        1.0,
+    ),
+    'flink_jobmanager_numRegisteredTaskManagers{host="jm",instance="jm:9249"}': (
+        series(
+            "external.flink_jobmanager_numRegisteredTaskManagers",
+            node="jm",
+            labels={"host": "jm", "instance": "jm:9249"},
+        ),
+        1.0,
+    ),
 }
 
 

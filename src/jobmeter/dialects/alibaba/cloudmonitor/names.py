@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
-from jobmeter.dialects.base import rounded
+from jobmeter.dialects.base import not_negative, rounded
 from jobmeter.model.catalog import CATALOG, Kind, Metric, Scope, by_dialect_name
 from jobmeter.query.request import By
 
@@ -93,8 +93,9 @@ class Measure:
         return "Memory allowed and not in use." if self.part is Part.FREE else "Memory allowed."
 
     def told(self, value: float) -> float:
-        """A value of ours in its unit, to 12 significant digits."""
-        return rounded(value * _UNITS[self.metric.answer_unit][1])
+        """A value of ours in its unit, to 12 significant digits; nothing but degrees is below 0."""
+        unit, factor = _UNITS[self.metric.answer_unit]
+        return rounded((value if unit == "Celsius" else not_negative(value)) * factor)
 
 
 def _measures() -> Iterator[Measure]:

@@ -135,17 +135,18 @@ def gpu_ranks(view: JobView, lines: Iterable[Line]) -> dict[tuple[str, str, str]
 
 
 def _points(lines: Sequence[Line]) -> Points:
-    """The points of a line, oldest first.
+    """The points of a line, oldest first; a utilization is a fraction from 0 to 1, whatever was measured.
 
     Several lines of one rank are those of a replica that moved from machine to machine: a bucket in which it did is
     the mean of both.
     """
+    most = 1.0 if lines[0].unit == "1" else None
     if len(lines) == 1:
-        pairs = zip(lines[0].time.tolist(), lines[0].value.tolist(), strict=True)
+        pairs = zip(lines[0].time.tolist(), lines[0].value.clip(0.0, most).tolist(), strict=True)
         return [_point(time, value) for time, value in pairs]
     found: dict[int, list[float]] = {}
     for line in lines:
-        for time, value in zip(line.time.tolist(), line.value.tolist(), strict=True):
+        for time, value in zip(line.time.tolist(), line.value.clip(0.0, most).tolist(), strict=True):
             found.setdefault(time, []).append(value)
     return [_point(time, sum(found[time]) / len(found[time])) for time in sorted(found)]
 

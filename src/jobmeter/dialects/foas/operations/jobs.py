@@ -29,6 +29,7 @@ from jobmeter.dialects.foas.operations.instances import KEPT, page_of, paging
 from jobmeter.errors import ConflictError, NotFoundError
 from jobmeter.model.job import Job, JobState
 from jobmeter.model.record import JobRecord, Records
+from jobmeter.query.defaults import job_created
 
 WORDS = {STREAM: STREAM, BATCH: BATCH}
 OUR_TYPES = {theirs: ours for ours, theirs in TYPES.items()}
@@ -121,7 +122,7 @@ def described(project: str, job: Job, *, full: bool) -> dict[str, Any]:
         "ProjectName": project,
         "JobType": job_type(job),
         "Creator": job.user or None,
-        "CreateTime": job.created,
+        "CreateTime": job_created(job),
         "ModifyTime": job.updated,
         "IsCommitted": True,
     }

@@ -16,11 +16,15 @@ from jobmeter.dialects.modelarts.operations.parameters import JOB, PROJECT, TASK
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.job import Job, JobState
 from jobmeter.model.question import Asks
-from jobmeter.model.time import MAX_TIME_MS, MINUTE, TimeRange, floor_to
+from jobmeter.model.time import DAY, MAX_TIME_MS, MINUTE, TimeRange, floor_to
 from jobmeter.query.defaults import job_end, job_start
-from jobmeter.query.request import By, JobQuestion, JobRef, MetricQuery, MetricResult
+from jobmeter.query.request import By, JobQuestion, JobRef, Line, MetricQuery, MetricResult
 
 NOT_MEASURED = -1
+LONGEST_MS = 90 * DAY
+"""Most of a job's life that is answered, its end: minutes are kept so long, and the format has no other step."""
+_TOGETHER_MS = 30 * DAY
+"""Most minutes of one question: a server lets a line have 50,000 buckets."""
 
 
 def show_training_job_metrics(call: Call, context: Context) -> Steps:
@@ -31,48 +35,56 @@ def show_training_job_metrics(call: Call, context: Context) -> Steps:
     span = _life(view.job, context.now_ms)
     if span is None:
         return nothing_yet(context)
-    result = yield from _measured(ref, replicas_of(view, task), span)
-    if not result.lines:
+    lines = yield from _measured(ref, replicas_of(view, task), span)
+    if not lines:
         return nothing_yet(context)
     minutes = -(-span.length_ms // MINUTE)
     last = span.start_ms + (minutes - 1) * MINUTE
-    if _only_begun(view.job) and max(line.time[-1] for line in result.lines) < last:
+    if _only_begun(view.job) and max(line.time[-1] for line in lines) < last:
         minutes -= 1
     values: dict[str, list[float | int]] = {name: [NOT_MEASURED] * minutes for name in METRICS}
     names = {metric.name: name for name, metric in METRICS.items()}
-    for line in result.lines:
+    for line in lines:
         series = values[names[line.metric]]
         for time, value in zip(line.time.tolist(), line.value.tolist(), strict=True):
             series[(time - span.start_ms) // MINUTE] = percent(value)
     return answer({"metrics": [{"metric": name, "value": series} for name, series in values.items()]}, context)
 
 
-def _measured(ref: JobRef, replicas: frozenset[str], span: TimeRange) -> Generator[Asks[Any], Any, MetricResult]:
-    question = MetricQuery(
-        subject=ref,
-        metrics=tuple(metric.name for metric in METRICS.values()),
-        range=span,
-        step_ms=MINUTE,
-        by=By.REPLICA,
-        replicas=replicas,
-    )
+def _measured(ref: JobRef, replicas: frozenset[str], span: TimeRange) -> Generator[Asks[Any], Any, list[Line]]:
+    """The lines of the span, several of one metric where it is too long for one question."""
+    lines: list[Line] = []
     try:
-        return (yield from ask(question))
+        for start in range(span.start_ms, span.end_ms, _TOGETHER_MS):
+            question = MetricQuery(
+                subject=ref,
+                metrics=tuple(metric.name for metric in METRICS.values()),
+                range=TimeRange(start, min(start + _TOGETHER_MS, span.end_ms)),
+                step_ms=MINUTE,
+                by=By.REPLICA if replicas else By.JOB,
+                replicas=replicas,
+            )
+            result: MetricResult = yield from ask(question)
+            lines += result.lines
     except LimitExceededError as error:
         # A longer step, which the rest of the message may advise, is nothing that a caller here can ask for.
         limit = error.message.partition(":")[0]
         message = f"the job is too long to be told by the minute ({limit})"
         raise RefusedError(INVALID_PARAMETER, message, "training_job_id") from error
+    return lines
 
 
 def _life(job: Job, now_ms: int) -> TimeRange | None:
-    """From the minute of the job's start to the end of its last minute, or until now; None before it started."""
+    """From the minute of the job's start to the end of its last minute, or until now; None before it started.
+
+    Of a longer life than ``LONGEST_MS`` its end.
+    """
     start = job_start(job)
     if start is None or (job.state is JobState.QUEUED and job.start is None and job.first_sample is None):
         return None
     end = job_end(job)
     until = now_ms + 1 if end is None else floor_to(end, MINUTE) + MINUTE
-    first = floor_to(start, MINUTE)
+    first = max(floor_to(start, MINUTE), floor_to(until, MINUTE) - LONGEST_MS)
     return TimeRange(first, min(max(until, first), MAX_TIME_MS)) if first < until else None
 
 
@@ -93,8 +105,8 @@ OPERATIONS = (
         text=(
             "`{metrics: [{metric, value}]}` with cpuUsage, memUsage, gpuUtil, gpuMemUsage, npuUtil and npuMemUsage, in "
             "this order: one mean a minute, in percent (0 to 100), from the minute of the job's start to that of its "
-            "end or to now; -1 where nothing was measured. All six are equally long. A metric of devices joins those "
-            "of the task. 204 while nothing at all was measured."
+            "end or to now (of a job of more than 90 days the last 90); -1 where nothing was measured. All six are "
+            "equally long. A metric of devices joins those of the task. 204 while nothing at all was measured."
         ),
     ),
 )

@@ -119,7 +119,7 @@ def validate_training_job_name(call: Call, context: Context) -> Steps:
         JobFilter(
             projects=frozenset({project}),
             workspaces=_workspaces(query_text(call, "workspace_id")),
-            conditions=(Condition("name", Operator.IN, (name,)),),
+            conditions=(Condition("name", Operator.IN, (name,), "id"),),
             limit=1,
         )
     )

@@ -13,7 +13,7 @@ import numpy as np
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Answer, Context, Operation, Parameter, Steps, ask
 from jobmeter.dialects.opentsdb.columns import Columns
-from jobmeter.dialects.opentsdb.compute import Groups, margin, points
+from jobmeter.dialects.opentsdb.compute import Groups, margin, points, prepare
 from jobmeter.dialects.opentsdb.downsample import STEPPED, Fill, from_steps
 from jobmeter.dialects.opentsdb.errors import JSON
 from jobmeter.dialects.opentsdb.filters import choose
@@ -61,10 +61,11 @@ def _results(one: SubQuery, asked: Query, context: Context, cost: Cost) -> Gener
     if not order:
         return []
     columns, stepped = yield from _read(order, one, groups, asked.range, cost)
-    # A series without a reading in all that was read has no say in the tags of its group.
-    measured = iter(np.isin(np.arange(len(order)), columns.index).tolist())
-    members = [[each for each in group if next(measured)] for group in members]
-    found = points(columns, one, groups, asked.range, milliseconds=asked.milliseconds, stepped=stepped)
+    columns = prepare(columns, one, asked.range, milliseconds=asked.milliseconds, stepped=stepped)
+    # A series that takes no part has no say in the tags of its group.
+    present = iter(np.isin(np.arange(len(order)), columns.index).tolist())
+    members = [[each for each in group if next(present)] for group in members]
+    found = points(columns, one, groups, asked.range)
     return [_result(members[at], one, asked, *found[at], cost) for at in range(len(members)) if at in found]
 
 

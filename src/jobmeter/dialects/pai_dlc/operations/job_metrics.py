@@ -7,7 +7,7 @@ from jobmeter.access.call import Call
 from jobmeter.dialects.alibaba.answers import answer
 from jobmeter.dialects.alibaba.arguments import Arguments
 from jobmeter.dialects.alibaba.ranges import asked_range
-from jobmeter.dialects.alibaba.units import in_their_unit
+from jobmeter.dialects.alibaba.units import in_their_unit, member_name
 from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask
 from jobmeter.dialects.pai_dlc.names import METRICS
 from jobmeter.dialects.pai_dlc.times import TIME
@@ -37,7 +37,7 @@ def get_job_metrics(call: Call, context: Context) -> Steps:
     view = yield from ask(JobQuestion(job))
     pods = {replica.name: replica.pod_id for replica in sorted(view.replicas, key=lambda one: one.attempt)}
     members = [
-        {"PodId": pods.get(line.replica) or f"{view.job.id}-{line.replica}", "Metrics": _points(line)}
+        {"PodId": pods.get(line.replica) or f"{view.job.id}-{member_name(line)}", "Metrics": _points(line)}
         for line in result.lines
     ]
     return answer({"JobId": view.job.id, "PodMetrics": members}, context)
@@ -65,9 +65,9 @@ OPERATIONS = (
         ),
         text=(
             "One metric of a job, a line for each pod: `{JobId, PodMetrics: [{PodId, Metrics: [{Time, Value}]}], "
-            "RequestId}`. `Time` is the start of the step in milliseconds. Utilisations are percent (0 to 100), rates "
-            "MB/s (10^6 bytes). A GPU metric of a pod joins its devices. Steps without samples and pods without any "
-            "are absent."
+            "RequestId}`. `Time` is the start of the step in milliseconds. Utilisations are percent (above 100 where "
+            "more was used than is allowed), rates MB/s (10^6 bytes), none below 0. A GPU metric of a pod joins its "
+            "devices. Steps without samples and pods without any are absent."
         ),
     ),
 )

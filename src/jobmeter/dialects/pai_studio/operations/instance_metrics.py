@@ -5,7 +5,7 @@ from typing import Any
 from jobmeter.access.call import Call
 from jobmeter.dialects.alibaba.answers import answer
 from jobmeter.dialects.alibaba.arguments import Arguments
-from jobmeter.dialects.alibaba.units import in_their_unit
+from jobmeter.dialects.alibaba.units import in_their_unit, member_name
 from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask
 from jobmeter.dialects.pai_studio.names import INSTANCE_METRICS
 from jobmeter.dialects.pai_studio.operations.common import (
@@ -44,11 +44,11 @@ def list_training_job_instance_metrics(call: Call, context: Context) -> Steps:
             replicas=frozenset({replica_of(view, instance)} if instance else ()),
         )
     )
-    ids = instance_ids(view, (line.replica for line in result.lines))
+    ids = instance_ids(view, map(member_name, result.lines))
     nodes = {replica.name: replica.node for replica in sorted(view.replicas, key=lambda one: one.attempt)}
     members = [
         {
-            "InstanceId": ids[line.replica],
+            "InstanceId": ids[member_name(line)],
             "NodeName": nodes.get(line.replica) or line.node,
             "Metrics": _points(line),
         }
@@ -82,7 +82,7 @@ OPERATIONS = (
         text=(
             "One metric of a training job, a line for each instance: `{InstanceMetrics: [{InstanceId, NodeName, "
             "Metrics: [{Time, Value}]}], RequestId}`. `Time` is the start of the step as ISO 8601 text; utilisations "
-            "are percent (0 to 100), rates MB/s (10^6 bytes). Instances without samples are absent."
+            "are percent, rates MB/s (10^6 bytes), none below 0. Instances without samples are absent."
         ),
     ),
 )

@@ -1,0 +1,176 @@
+"""The way of a frame and of a question through the running program: modules entered, and the longest chain of them.
+
+``python -m benchmarks.path`` sends both through the whole application, on the embedded engine in a temporary folder,
+and watches every call of a function of the package on every thread. Sockets are left out, the HTTP server with them.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from tests.asgi import Reply, send
+
+from jobmeter.access.keys import create_key
+from jobmeter.model.sample import Sample
+from jobmeter.model.series import Series
+from jobmeter.model.time import SECOND, Clock, SystemClock
+from jobmeter.server.app import Application, build
+from jobmeter.settings import Settings
+from jobmeter.wire.native.encode import samples_frame
+
+PACKAGE = "jobmeter."
+DEVICES, INTERVAL_MS, SPAN_MS = 8, 15 * SECOND, 3_600 * SECOND
+FRAMES = "application/vnd.jobmeter.frames"
+NATIVE = "/api/jobmeter/v1/jobs/j1/metrics?metric=gpu.utilization&since=1h&step=5m&by=device"
+GET_JOB_METRICS = "/api/v1/jobs/j1/metrics?MetricType=GpuCoreUsage&TimeStep=5m"
+
+
+@dataclass
+class Trace:
+    """What one request went through. ``modules`` by the order of their first call, ``chain`` the longest of them."""
+
+    name: str
+    modules: dict[str, None] = field(default_factory=dict)
+    chain: tuple[str, ...] = ()
+
+    @property
+    def hops(self) -> int:
+        """Calls from one module into another, one inside the other."""
+        return len(self.chain)
+
+
+class Tracer:
+    """Follows calls on every thread that starts after it was made, while ``watch`` runs."""
+
+    def __init__(self) -> None:
+        self._trace: Trace | None = None
+        self._stacks = threading.local()
+        self._lock = threading.Lock()
+        threading.setprofile(self._event)
+        sys.setprofile(self._event)
+
+    @contextmanager
+    def watch(self, name: str) -> Iterator[Trace]:
+        """Collect what is called until the end of the block."""
+        self._trace = trace = Trace(name)
+        try:
+            yield trace
+        finally:
+            self._trace = None
+
+    def stop(self) -> None:
+        """Watch no more."""
+        threading.setprofile(None)
+        sys.setprofile(None)
+
+    def _event(self, frame: FrameType, event: str, _: object) -> None:
+        trace = self._trace
+        if trace is None or event not in {"call", "return"}:
+            return
+        module = frame.f_globals.get("__name__", "")
+        if not module.startswith(PACKAGE):
+            return
+        stack: list[str] = self._stacks.__dict__.setdefault(trace.name, [])
+        if event == "return":
+            if stack:
+                stack.pop()
+            return
+        stack.append(module)
+        with self._lock:
+            trace.modules[module] = None
+            chain = _hops(stack)
+            if len(chain) > len(trace.chain):
+                trace.chain = chain
+
+
+def _hops(stack: list[str]) -> tuple[str, ...]:
+    """The modules of a stack of calls, those that call themselves once."""
+    return tuple(module for place, module in enumerate(stack) if place == 0 or stack[place - 1] != module)
+
+
+def _frame(now_ms: int, points: int) -> bytes:
+    """One sample each of eight devices, ``points`` times, the newest now."""
+    series = [
+        Series("gpu.utilization", job="j1", replica="worker-0", node="n1", device=f"gpu{device}")
+        for device in range(DEVICES)
+    ]
+    return samples_frame(
+        [Sample(one, now_ms - back * INTERVAL_MS, 0.5) for one in series for back in range(points, 0, -1)]
+    )
+
+
+def measure(folder: Path, clock: Clock) -> list[Trace]:
+    """The paths of a frame, of a live question and of GetJobMetrics, each when it was sent before."""
+    tracer = Tracer()
+    application = build(Settings(data=folder), clock)
+    try:
+        return asyncio.run(_all(application, tracer, clock))
+    finally:
+        tracer.stop()
+        application.close()
+
+
+async def _all(application: Application, tracer: Tracer, clock: Clock) -> list[Trace]:
+    services = application.services
+    key = create_key(services.registry, services.vault, clock, "path", "admin", None)
+    credential = {"Authorization": f"Bearer {key.token}"}
+
+    async def ingest(body: bytes) -> Reply:
+        headers = {**credential, "Content-Type": FRAMES, "Content-Length": str(len(body))}
+        return await send(application, "POST", "/api/jobmeter/v1/ingest", body, headers)
+
+    def newest() -> Coroutine[Any, Any, Reply]:
+        return ingest(_frame(clock.now_ms(), 1))
+
+    def asking(target: str) -> Callable[[], Coroutine[Any, Any, Reply]]:
+        return lambda: send(application, "GET", target, b"", credential)
+
+    requests = {"a frame": newest, "a live question": asking(NATIVE), "GetJobMetrics": asking(GET_JOB_METRICS)}
+    await ingest(_frame(clock.now_ms(), SPAN_MS // INTERVAL_MS))
+    return [await _traced(tracer, name, request) for name, request in requests.items()]
+
+
+async def _traced(tracer: Tracer, name: str, request: Callable[[], Coroutine[Any, Any, Reply]]) -> Trace:
+    """What a request goes through that was sent before."""
+    for _ in range(3):
+        await request()
+    warm = request()
+    with tracer.watch(name) as trace:
+        reply = await warm
+    if reply.status != 200:
+        raise SystemExit(f"{name}: {reply.status} {reply.body.decode()}")
+    return trace
+
+
+def main() -> None:
+    """Print the table, or all of it as JSON."""
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--modules", action="store_true", help="name every module and the chain")
+    arguments.add_argument("--json", action="store_true", help="all of it as JSON")
+    chosen = arguments.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        traces = measure(Path(folder) / "data", SystemClock())
+    if chosen.json:
+        print(
+            json.dumps([{"name": one.name, "modules": [*one.modules], "chain": one.chain} for one in traces], indent=1)
+        )
+        return
+    print(f"{'request':20} {'modules':>8} {'longest chain':>14}")
+    for one in traces:
+        print(f"{one.name:20} {len(one.modules):8} {one.hops:14}")
+        if chosen.modules:
+            print("  modules:", ", ".join(sorted(module.removeprefix(PACKAGE) for module in one.modules)))
+            print("  chain:  ", " > ".join(module.removeprefix(PACKAGE) for module in one.chain))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""The devices that nodes say they have. What a stranger wrote there may be anything."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from jobmeter.model.job import Node
+
+UNKNOWN = ""
+"""The type of a device of which no node says it."""
+
+
+def device_types(info: Mapping[str, Any]) -> list[str]:
+    """The type of each device of a node."""
+    return [name for _, name in _devices(info)]
+
+
+class Inventory:
+    """The types of the devices of some nodes. Nodes are found by name: one that several clusters have is ambiguous."""
+
+    def __init__(self, nodes: Iterable[Node]) -> None:
+        self._by_device: dict[tuple[str, str], set[str]] = {}
+        self._by_node: dict[str, set[str]] = {}
+        for node in nodes:
+            for device, name in _devices(node.info):
+                self._by_device.setdefault((node.name, device), set()).add(name)
+                self._by_node.setdefault(node.name, set()).add(name)
+
+    def type_of(self, node: str, device: str) -> str:
+        """The type of a device; of one that the node does not list, the only type that the node has."""
+        return _only(self._by_device.get((node, device), ())) or self.only_type(node)
+
+    def only_type(self, *nodes: str) -> str:
+        """The type that all devices of those nodes have; ``UNKNOWN`` where they differ or nobody says."""
+        return _only({name for node in nodes for name in self._by_node.get(node, ())})
+
+
+def _only(names: Iterable[str]) -> str:
+    found = set(names)
+    return found.pop() if len(found) == 1 else UNKNOWN
+
+
+def _devices(info: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(device, type) of each device."""
+    stated = info.get("devices")
+    devices = stated if isinstance(stated, list) else []
+    return [
+        (str(one.get("device", "")), str(one.get("name", UNKNOWN))) if isinstance(one, dict) else ("", str(one))
+        for one in devices
+    ]

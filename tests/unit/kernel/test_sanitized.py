@@ -1,0 +1,85 @@
+"""The kernel's own tests once more, on a library that stops at the first bad address or undefined operation.
+
+Only the library is instrumented: the interpreter and NumPy run as they are, with the sanitizer's run time loaded first.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jobmeter import kernel
+from jobmeter.kernel.abi import number
+
+FOLDER = Path(kernel.__file__).parent
+TESTS = Path(__file__).parent
+FLAGS = ["-std=c11", "-O1", "-g", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-contract=off", "-Wall", "-Wextra"]
+SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
+COVERED = (
+    "kernel",
+    "wire/test_remote_write.py",
+    "wire/test_otlp.py",
+    "store/test_pages.py",
+    "store/test_window_write.py",
+)
+
+
+def run(sanitized, arguments, seconds):
+    library, run_time = sanitized
+    environment = {
+        **os.environ,
+        "JOBMETER_KERNEL": str(library),
+        "LD_PRELOAD": run_time,
+        # Memory of the interpreter is not freed at its end, and Python's own allocator would hide the ends of arrays.
+        "ASAN_OPTIONS": "detect_leaks=0",
+        "PYTHONMALLOC": "malloc",
+        "CI": "true",
+    }
+    return subprocess.run(
+        [sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=TESTS.parents[2],
+        timeout=seconds,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def sanitized(tmp_path_factory):
+    """The instrumented library, and what has to be loaded before it."""
+    compiler = shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("gcc is not installed")
+    run_time = subprocess.check_output([compiler, "-print-file-name=libasan.so"], text=True).strip()
+    if not Path(run_time).is_absolute():
+        pytest.skip("gcc's address sanitizer is not installed")
+    library = tmp_path_factory.mktemp("sanitized") / "kernel.so"
+    abi = f"-DJOBMETER_ABI=INT64_C({number(FOLDER)})"
+    sources = sorted(map(str, FOLDER.glob("*.c")))
+    subprocess.run([compiler, *FLAGS, *SANITIZERS, abi, "-o", str(library), *sources], check=True)
+    return library, run_time
+
+
+@pytest.mark.slow
+def test_no_test_reads_or_writes_where_it_may_not(sanitized):
+    paths = [str(TESTS.parent / one) for one in COVERED]
+    done = run(sanitized, ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--ignore", __file__, *paths], 280)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-6_000:]
+    assert " passed" in done.stdout
+
+
+def test_the_sanitizer_stops_at_a_bad_address(sanitized):
+    script = (
+        "import ctypes, numpy as np\n"
+        "from jobmeter.kernel import window\n"
+        "pages = (ctypes.c_void_p * 6)(*[8] * 6)\n"
+        "window.previous(pages, np.zeros(1, np.int64), 5)\n"
+    )
+    done = run(sanitized, ["-c", script], 60)
+    assert done.returncode != 0
+    assert "AddressSanitizer" in done.stderr or "runtime error" in done.stderr
