@@ -94,6 +94,9 @@ class Settings:
     of work a minute, and so many questions and raw exports at one time (JOBMETER_QUERY_BUDGETS); by default rows and
     seconds are not limited, and it is 4 questions and 2 exports. A question may hold one of the engine's 8
     connections."""
+    rules: str = ""
+    """File with thresholds of diagnostic rules in place of the shipped ones, TOML (JOBMETER_RULES); see
+    ``docs/reference/rules.md``."""
     retention: Retention = field(default_factory=Retention)
     """Days to keep raw samples, minutes, hours (JOBMETER_RETENTION_RAW_DAYS, _MINUTE_DAYS, _HOUR_DAYS)."""
     limits: Limits = field(default_factory=Limits)
@@ -144,6 +147,7 @@ _TEXTS = (
     "opentsdb_key",
     "rate_limits",
     "query_budgets",
+    "rules",
     "tls_cert",
     "tls_key",
 )

@@ -12,6 +12,7 @@ from jobmeter.access.budget import parse_budget
 from jobmeter.access.limit import RateLimiter, parse_rates
 from jobmeter.access.nonces import NonceMemory
 from jobmeter.access.vault import Vault
+from jobmeter.diagnose.thresholds import load as load_thresholds
 from jobmeter.dialects.registry import dialects
 from jobmeter.errors import JobmeterError
 from jobmeter.ingest.funnel import Funnel
@@ -21,6 +22,7 @@ from jobmeter.query.execute import Executor
 from jobmeter.registry.base import Registry
 from jobmeter.registry.open import open_registry
 from jobmeter.server.background import Background, Filling, Leased, Pruning, RollUps, Work
+from jobmeter.server.diagnosing import Diagnosing
 from jobmeter.server.dialect_door import DialectDoor
 from jobmeter.server.edge import Door, Edge
 from jobmeter.server.exchange import AsgiScope, Receive, Send
@@ -131,6 +133,7 @@ def assemble(
         ),
         turns=Turns(clock, budget, telemetry.asked),
         exports=Seats(budget.exports),
+        thresholds=load_thresholds(settings.rules),
     )
     if isinstance(store, WindowedStore):
         quick = services.executor.at_once(store.in_memory())
@@ -143,8 +146,10 @@ def assemble(
         RootDoor(services, dialects()),
     ]
     rolling = RollUps(store, clock, telemetry)
+    diagnosing = Diagnosing(services.executor, registry, services.thresholds, clock)
     works: list[Work] = [
         Leased(rolling, registry, clock) if shared else rolling,
+        Leased(diagnosing, registry, clock) if shared else diagnosing,
         Pruning(registry, clock),
         Tidying(),
     ]

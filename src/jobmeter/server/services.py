@@ -8,6 +8,7 @@ from jobmeter.access.authenticate import Authenticator
 from jobmeter.access.limit import RateLimiter
 from jobmeter.access.nonces import NonceMemory
 from jobmeter.access.vault import Vault
+from jobmeter.diagnose.thresholds import Thresholds
 from jobmeter.ingest.funnel import Funnel
 from jobmeter.model.time import Clock
 from jobmeter.query.execute import Executor
@@ -54,6 +55,7 @@ class Services:
     lanes: Lanes
     turns: Turns
     exports: Seats
+    thresholds: Thresholds
     at_once: "Services | None" = None
     """The same, its executor answering from memory or not at all (NotAtOnceError); None where there is no such one."""
     hurried: bool = False

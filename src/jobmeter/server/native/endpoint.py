@@ -94,9 +94,9 @@ class Endpoint:
     ``quick``: it only asks, so that it may be tried at once first (``Services.at_once``). ``begin``: so may this, on
     the event loop's thread; what it gives is gone on with elsewhere and awaited. NotAtOnceError: ``work`` is to do it.
 
-    ``work`` runs on a thread of ``lane`` once the caller is let in; a msgspec structure that it gives is answered as
-    JSON, and an answer that is yet to come is awaited on the event loop's thread. ``answer`` documents that structure,
-    ``body`` that of the request.
+    ``work`` runs on a thread of ``lane`` once the caller is let in; a msgspec structure that it gives, or with ``many``
+    a list of them, is answered as JSON, and an answer that is yet to come is awaited on the event loop's thread.
+    ``answer`` documents that structure, ``body`` that of the request.
     """
 
     name: str
@@ -104,8 +104,9 @@ class Endpoint:
     path: str
     action: str | None
     summary: str
-    work: Callable[[Ask], msgspec.Struct | Result]
+    work: Callable[[Ask], msgspec.Struct | list[Any] | Result]
     answer: type[msgspec.Struct]
+    many: bool = False
     answer_type: str = "application/json"
     text: str = ""
     tag: str
@@ -204,4 +205,4 @@ def _accounted(stream: Stream, turn: Turn) -> Stream:
 def work(endpoint: Endpoint, ask: Ask) -> Result:
     """The answer to whoever was let in."""
     result = endpoint.work(ask)
-    return Answer(200, msgspec.json.encode(result)) if isinstance(result, msgspec.Struct) else result
+    return Answer(200, msgspec.json.encode(result)) if isinstance(result, msgspec.Struct | list) else result
