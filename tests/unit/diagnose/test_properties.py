@@ -43,9 +43,7 @@ def shifted(case, by):
     job = msgspec.structs.replace(
         job, start=later(job.start), end=later(job.end), updated=later(job.updated), last_sample=later(job.last_sample)
     )
-    replicas = [
-        msgspec.structs.replace(one, start=later(one.start), end=later(one.end)) for one in case.view.replicas
-    ]
+    replicas = [msgspec.structs.replace(one, start=later(one.start), end=later(one.end)) for one in case.view.replicas]
     return replace(
         case,
         view=msgspec.structs.replace(case.view, job=job, replicas=replicas),
