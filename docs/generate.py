@@ -38,6 +38,11 @@ The key is that of `--key` (`JOBMETER_KEY`), else the data folder's administrato
 machine only. A server with a certificate of its own is trusted by `SSL_CERT_FILE`.
 """
 
+_RATES = """\
+One key may call these operations so often where `rate_limits` says nothing of them, because their vendor states it; no
+other operation is limited. What `rate_limits` says of an operation, or of `*`, comes first.
+"""
+
 _CATALOG = """\
 One table names every metric; `jobmeter catalog --json` and `GET /api/jobmeter/v1/catalog` print it. A sample is in
 `unit`, an answer in `read in`: a counter is sent as it grows and read as its rate. Units are those of UCUM: `By` bytes,
@@ -246,6 +251,13 @@ def settings_page() -> str:
             elif field.name == "data":
                 parts.append(f"| `data` | `~/.local/share/jobmeter` | {_texts(shape)['data']} |")
         parts.append("")
+    parts += ["## Rates\n", _RATES, "| API | operation | calls a second | at once |", "|---|---|---|---|"]
+    parts += [
+        f"| {dialect.title} | `{operation.name}` | {operation.rate.per_second:g} | {operation.rate.burst} |"
+        for dialect in dialects()
+        for operation in dialect.operations
+        if operation.rate is not None
+    ]
     return "\n".join(parts).rstrip() + "\n"
 
 

@@ -63,6 +63,12 @@ class FakeRegistry:
     def prune(self, now_ms: int) -> int:
         return 0
 
+    def lease(self, project: str, job: str) -> tuple[int, str] | None:
+        return None
+
+    def mark_lost(self, now_ms: int, heard_since_ms: int, least_ms: int) -> int:
+        return 0
+
     def observe(self, observations: Sequence[Observation], now_ms: int) -> None:
         if self.failure is not None:
             raise self.failure
@@ -116,6 +122,8 @@ class FakeRegistry:
         return [node for node in self.known_nodes if projects is None or node.project in projects]
 
     def retention(self, project: str) -> Retention:
+        if self.failure is not None:
+            raise self.failure
         return self.retentions.get(project, Retention())
 
     def set_retention(self, project: str, retention: Retention | None) -> None:

@@ -4,13 +4,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 from jobmeter.model.catalog import CATALOG
 from tests.e2e.ingest_server import ingest_server
 from tests.unit.wire.straight_reader import read_body
+from tests.waiting import wait_until
 
 AGENT = [sys.executable, "-m", "jobmeter", "agent"]
 
@@ -26,13 +26,6 @@ def once(url, spool, *options, **environment):
     return subprocess.run(
         command, capture_output=True, text=True, check=False, timeout=60, env={**os.environ, **environment}
     )
-
-
-def wait_until(condition, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
 
 
 def test_one_measurement_holds_the_node_and_itself(server, tmp_path):
@@ -129,7 +122,9 @@ def test_kill_9_of_the_agent_loses_nothing_that_it_had_measured(server, tmp_path
 def test_a_refusal_of_one_frame_does_not_stop_the_others(server, tmp_path):
     refusal = b'{"error": {"code": "invalid_request", "message": "no", "field": "value"}, "request_id": "X"}'
     server.refuse = lambda body: (400, {}, refusal) if any(kind == 2 for kind, _ in read_body(body)) else None
-    assert once(server.url, tmp_path / "spool").returncode == 0
+    done = once(server.url, tmp_path / "spool")
+    assert done.returncode == 1
+    assert "set aside: value: no" in done.stderr
     assert server.values("node.load1")
     (kept,) = (tmp_path / "spool" / "rejected").glob("*.frames")
     assert [kind for kind, _ in read_body(kept.read_bytes())] == [2]

@@ -45,7 +45,6 @@ BODIES = {
     "negative memory": (bad(metric="memory.usage", points=[(NOW, -5.0)]), "value"),
     "negative time": (bad(points=[(-5, 0.5)]), "time"),
     "microseconds": (bad(points=[(NOW * 1000, 0.5)]), "time"),
-    "unknown metric": (bad(metric="gpu.utilisation"), "metric"),
     "a job id that climbs": (bad(job="../../etc/passwd"), "job"),
     "a node with a control character": (bad(node="n1\x1b[2J"), "node"),
     "a project with a space": (bad(project="a b"), "project"),
@@ -56,8 +55,20 @@ BODIES = {
         frame(json.dumps({"jobs": [{"job_id": "bad", "start": [1]}]}).encode(), kind=2),
         "start",
     ),
-    "good and bad together": (samples([GOOD]) + bad(metric="nobody.knows"), "metric"),
+    "good and bad together": (samples([GOOD]) + bad(node="n 1"), "node"),
 }
+
+
+def test_what_a_newer_agent_sends_is_taken_but_for_what_is_unknown(server: ServerProcess) -> None:
+    newer = {"jobs": [{"job_id": "newer", "mood": 1, "state": "Paused", "replicas": [{"name": "w", "mood": 2}]}]}
+    body = samples([row(metric="cpu.usage", points=[(NOW, 1.0)], job="newer")])
+    body += bad(metric="gpu.utilisation", job="newer") + frame(json.dumps(newer).encode(), kind=2)
+    for _ in range(2):
+        reply = server.ingest(body).json()
+        assert (reply["accepted"], reply["records"], reply["rejected"]) == (1, 1, {"unknown_metric": 1})
+        assert reply["unknown"] == ["gpu.utilisation", "jobs.mood", "jobs.state='Paused'", "jobs.replicas.mood"]
+        assert abs(reply["time"] - time.time() * 1000) < 60_000
+    assert server.call("GET", f"{API}/jobs/newer").status == 200
 
 
 @pytest.mark.parametrize("name", BODIES)

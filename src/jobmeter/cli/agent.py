@@ -10,11 +10,14 @@ from types import FrameType
 
 import click
 
+from jobmeter.cli.key_option import key_option
 from jobmeter.cli.run import checked_interval, node_name
 from jobmeter.client.transport import Transport
 from jobmeter.collect.agent import Agent
 from jobmeter.collect.base import Place
+from jobmeter.collect.clock import SampleClock
 from jobmeter.collect.spool import Spool
+from jobmeter.collect.text import valid_text
 from jobmeter.errors import ConfigurationError, InvalidRequestError
 from jobmeter.model.series import check_name
 from jobmeter.model.time import SystemClock
@@ -26,7 +29,7 @@ _LONGEST_GROUP = 256
 
 @click.command()
 @click.option("--server", metavar="URL", envvar="JOBMETER_SERVER", required=True, help="The server (JOBMETER_SERVER).")
-@click.option("--key", metavar="TOKEN", envvar="JOBMETER_KEY", required=True, help="A writer's token (JOBMETER_KEY).")
+@key_option("A writer's token (JOBMETER_KEY).", envvar="JOBMETER_KEY", required=True)
 @click.option("--interval", default="10s", show_default=True, help="Time between two samples.")
 @click.option(
     "--spool",
@@ -49,7 +52,7 @@ _LONGEST_GROUP = 256
     metavar="FILE",
     help="Certificates, in PEM, by which to know the server.",
 )
-@click.option("--once", is_flag=True, help="Measure once, deliver, and leave with 1 when that failed.")
+@click.option("--once", is_flag=True, help="Measure once, deliver, and leave; status 1 unless the server took it.")
 def command(  # noqa: PLR0913 - one for each option
     *,
     server: str,
@@ -74,10 +77,12 @@ def command(  # noqa: PLR0913 - one for each option
     interval_ms = checked_interval(interval, _SHORTEST_INTERVAL_MS)
     data = Path(os.environ.get("JOBMETER_DATA") or default_data_directory(os.environ))
     transport = Transport(server, key, ca_file=ca_file)
-    agent = Agent(place, lambda: transport, SystemClock(), _spool(spool or data / "spool" / "agent"), interval_ms)
+    agent = Agent(
+        place, lambda: transport, SampleClock(SystemClock()), _spool(spool or data / "spool" / "agent"), interval_ms
+    )
     if once:
-        if not agent.once():
-            raise ConfigurationError(f"the samples were not delivered, they are kept: {agent.last_error}")
+        if problem := agent.once():
+            raise ConfigurationError(problem)
         return
     stop = Event()
 
@@ -103,7 +108,7 @@ def _spool(directory: Path) -> Spool | None:
 def _group(name: str) -> str:
     if len(name) > _LONGEST_GROUP:
         raise click.UsageError(f"--resource-group may have {_LONGEST_GROUP} characters")
-    return name.strip()
+    return valid_text(name.strip())
 
 
 def _checked(name: str, option: str) -> str:

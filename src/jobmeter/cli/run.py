@@ -12,11 +12,17 @@ from pathlib import Path
 
 import click
 
+from jobmeter.cli.attempt import next_attempt
+from jobmeter.cli.key_option import key_option
 from jobmeter.client.transport import Transport
 from jobmeter.collect.base import Place
+from jobmeter.collect.clock import SampleClock
+from jobmeter.collect.launch.lease import lease_owner
 from jobmeter.collect.launch.plan import Plan, job_name, new_job_id
+from jobmeter.collect.launch.result import Result
 from jobmeter.collect.launch.session import Session
 from jobmeter.collect.spool import Spool
+from jobmeter.collect.text import valid_text
 from jobmeter.errors import ConflictError, InvalidRequestError
 from jobmeter.model.series import check_job_id, check_project
 from jobmeter.model.time import SystemClock, parse_duration
@@ -32,7 +38,7 @@ _SHORTEST_INTERVAL_MS = 100
 @click.option("--type", "kind", default="", help="Type of the job, such as PyTorchJob.")
 @click.option("--replicas", type=click.IntRange(1, 1024), default=1, help="Copies to start, each with a rank.")
 @click.option("--server", metavar="URL", help="Where to send the samples (JOBMETER_SERVER).")
-@click.option("--key", metavar="TOKEN", help="The token of a key that may write (JOBMETER_KEY).")
+@key_option("The token of a key that may write (JOBMETER_KEY).")
 @click.option(
     "--data", type=click.Path(path_type=Path, file_okay=False), metavar="DIR", help="The data folder (JOBMETER_DATA)."
 )
@@ -40,6 +46,7 @@ _SHORTEST_INTERVAL_MS = 100
 @click.option("--job-id", metavar="ID", help="Id of the job (by default its name, the day and six characters).")
 @click.option("--project", help="Project of the job (by default that of the key).")
 @click.option("--logs/--no-logs", default=True, show_default=True, help="Keep what the command writes as log lines.")
+@click.option("--pass-key", is_flag=True, help="Leave JOBMETER_KEY in the command's environment.")
 @click.option("--quiet", is_flag=True, help="Say nothing but what goes wrong.")
 @click.argument("words", metavar="[--] COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(  # noqa: PLR0913 - one for each option
@@ -54,33 +61,45 @@ def command(  # noqa: PLR0913 - one for each option
     job_id: str | None,
     project: str | None,
     logs: bool,
+    pass_key: bool,
     quiet: bool,
     words: tuple[str, ...],
 ) -> None:
     """Run COMMAND as a job and measure it. The exit status is the command's."""
+    _open_streams()
     logging.getLogger("jobmeter").addHandler(logging.NullHandler())  # what matters is said in one line below
-    clock = SystemClock()
+    clock = SampleClock(SystemClock())
     shown = name or job_name(words)
-    plan = Plan(
-        job=_checked(check_job_id, job_id, "--job-id") if job_id else new_job_id(shown, clock),
-        name=shown,
-        kind=kind,
-        command=words,
-        user=_user(),
-        replicas=replicas,
-        attempt=_attempt() if job_id else 0,
-        logs=logs,
-    )
+    job = _checked(check_job_id, job_id, "--job-id") if job_id else new_job_id(shown, clock)
     place = Place(node_name(), project=_checked(check_project, project, "--project") if project else "")
     folder = data or Path(os.environ.get("JOBMETER_DATA") or default_data_directory(os.environ))
     interval_ms = checked_interval(interval, _SHORTEST_INTERVAL_MS)
-    spool = _spool(folder, plan.job, server or os.environ.get("JOBMETER_SERVER") or "")
+    spool = _spool(folder, job, server or os.environ.get("JOBMETER_SERVER") or "")
+    owner = lease_owner(spool.directory if spool else None)
 
     def connect() -> Transport:
         # Loaded late and by name: finding a server needs nothing that a command should wait for.
         found: Transport = import_module("jobmeter.cli.local").connect(server, key, data)
         return found
 
+    try:
+        attempt = next_attempt(job, place.project, owner, spool, connect, clock, _say) if job_id else 0
+    except click.UsageError:
+        _close(spool)
+        raise
+    plan = Plan(
+        job=job,
+        name=shown,
+        kind=kind,
+        command=words,
+        user=_user(),
+        replicas=replicas,
+        attempt=attempt,
+        named=name is not None,
+        logs=logs,
+        pass_key=pass_key,
+        lease_owner=owner,
+    )
     say = _say if not quiet else _say_nothing
     session = Session(plan, place, connect, clock, spool=spool, say=say, warn=_say)
     try:
@@ -89,17 +108,23 @@ def command(  # noqa: PLR0913 - one for each option
         _say(f"{words[0]}: {error.strerror or error}")
         sys.exit(_NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE)
     finally:
-        if spool:
-            spool.close()
-            spool.remove_folder()
+        _close(spool)
+    _report(result, spool)
+    if not quiet:
+        _summary(plan, result)
+    sys.exit(result.status)
+
+
+def _report(result: Result, spool: Spool | None) -> None:
+    """Say what went wrong."""
     if result.undelivered:
         kept = f"they wait in {spool.directory} for the next run" if spool else "they are lost"
         _say(f"the last samples were not delivered ({result.undelivered}): {kept}")
-    if not quiet:
-        from jobmeter.cli.run_summary import show
-
-        show(plan, result)
-    sys.exit(result.status)
+    if result.set_aside:
+        _say(f"the server refused a part of what was measured: {result.set_aside}")
+    if result.remaining:
+        count, numbers = len(result.remaining), ", ".join(map(str, sorted(result.remaining)[:8]))
+        _say(f"{count} {'process' if count == 1 else 'processes'} of the command still run, unmeasured: {numbers}")
 
 
 def checked_interval(text: str, shortest_ms: int) -> int:
@@ -132,10 +157,10 @@ def _user() -> str:
         return str(os.getuid())
 
 
-def _attempt() -> int:
-    """The attempt that a supervisor, who starts the same job again, may count in JOBMETER_ATTEMPT."""
-    text = os.environ.get("JOBMETER_ATTEMPT", "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+def _close(spool: Spool | None) -> None:
+    if spool:
+        spool.close()
+        spool.remove_folder()
 
 
 def _spool(folder: Path, job: str, target: str) -> Spool | None:
@@ -143,7 +168,7 @@ def _spool(folder: Path, job: str, target: str) -> Spool | None:
     root = folder / "spool"
     try:
         spool = Spool(root / f"run-{job}")
-        (spool.directory / "target").write_text(target)
+        (spool.directory / "target").write_bytes(os.fsencode(target))
         for other in sorted(root.glob("run-*")):
             if other != spool.directory and _target(other) == target:
                 spool.adopt(other)
@@ -157,13 +182,41 @@ def _spool(folder: Path, job: str, target: str) -> Spool | None:
 
 def _target(directory: Path) -> str | None:
     try:
-        return (directory / "target").read_text()
+        return os.fsdecode((directory / "target").read_bytes())
     except OSError:
         return None
 
 
+def _summary(plan: Plan, result: Result) -> None:
+    from jobmeter.cli.run_summary import show
+
+    try:
+        show(plan, result)
+    except (OSError, ValueError):
+        _be_silent()
+
+
 def _say(line: str) -> None:
-    click.echo(f"jobmeter: {line}", err=True)
+    try:
+        click.echo(f"jobmeter: {valid_text(line)}", err=True)
+    except (OSError, ValueError):
+        _be_silent()
+
+
+def _open_streams() -> None:
+    """Give closed standard streams something to be: else the next file that is opened, the spool's say, would be it."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+    if sys.stderr is None:
+        _be_silent()
+
+
+def _be_silent() -> None:
+    """Nobody reads standard error any more: what is still to be written there must not change the exit status."""
+    sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - open until the end
 
 
 def _say_nothing(line: str) -> None:

@@ -38,12 +38,15 @@ class DeviceUse(msgspec.Struct, frozen=True, kw_only=True):
 class MetricSummary(msgspec.Struct, frozen=True, kw_only=True):
     """One metric of a job over its life. None is what was not measured.
 
-    ``mean`` is that of the job's members, ``max`` the highest that a member showed, ``total`` a counter's increase over
-    all members in ``total_unit``; ``points`` are the job's values in steps of ``JobSummary.step_ms``.
+    ``job_mean``, ``job_max`` and ``points`` (in steps of ``JobSummary.step_ms``) are of the job: of its members
+    together where the unit adds up. ``mean`` and ``max`` are those of one member. ``total`` is a counter's increase
+    over all members in ``total_unit``.
     """
 
     metric: str
     unit: str = ""
+    job_mean: float | None = None
+    job_max: float | None = None
     mean: float | None = None
     max: float | None = None
     last: float | None = None
@@ -140,6 +143,8 @@ class IngestReceipt(msgspec.Struct, frozen=True, kw_only=True):
     rejected: dict[str, int] = {}
     lines: int = 0
     rejected_lines: dict[str, int] = {}
+    time: int = 0
+    unknown: list[str] = []
 
 
 class WhoAmI(msgspec.Struct, frozen=True, kw_only=True):
@@ -338,7 +343,7 @@ class Api:
         for line in self.transport.lines(f"{API}{_of(job)}/logs?{query}"):
             try:
                 yield msgspec.json.decode(line, type=LogEntry)
-            except msgspec.DecodeError as error:
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 raise JobmeterError(f"the server's answer cannot be read: {error}") from error
 
     def nodes(self, project: str | None = None) -> list[Node]:
@@ -386,7 +391,7 @@ def _given(**values: object) -> list[tuple[str, str]]:
 def _decode(answer: Response, shape: type[_T]) -> _T:
     try:
         return msgspec.convert(_without_null(msgspec.json.decode(answer.body)), shape)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise JobmeterError(f"the server's answer cannot be read: {error}") from error
 
 

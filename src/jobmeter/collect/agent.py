@@ -4,6 +4,7 @@ from collections.abc import Callable
 from threading import Event
 
 from jobmeter.collect.base import Place, RecordSource
+from jobmeter.collect.clock import ClockReporter, SampleClock
 from jobmeter.collect.cost import Cost
 from jobmeter.collect.deliver import Delivery, Requester
 from jobmeter.collect.discover.classify import NodeClassifier
@@ -13,7 +14,6 @@ from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.registry import host_collectors, job_collectors
 from jobmeter.collect.spool import Spool
 from jobmeter.collect.worker import Worker
-from jobmeter.model.time import Clock
 
 _LONGEST_TURN = 5.0
 _FLUSH_SECONDS = 8.0
@@ -24,7 +24,7 @@ class Agent:
     """Measures one node and the jobs on it until it is told to stop."""
 
     def __init__(
-        self, place: Place, connect: Callable[[], Requester], clock: Clock, spool: Spool | None, interval_ms: int
+        self, place: Place, connect: Callable[[], Requester], clock: SampleClock, spool: Spool | None, interval_ms: int
     ) -> None:
         self._interval_ms = interval_ms
         self._outbox = Outbox(spool)
@@ -37,7 +37,8 @@ class Agent:
         ]
         sources: list[RecordSource] = [
             NodeReporter(place, lambda: jobs.nvidia.devices),
-            JobReporter(place, jobs.table.processes),
+            JobReporter(place, jobs.table.processes, clock.at_elapsed_ms),
+            ClockReporter(place, clock),
             jobs.nvidia.allocations,
         ]
         refused = self._delivery.refused
@@ -50,16 +51,19 @@ class Agent:
         self._loop.tick(whatever=True)
         return self._finish()
 
-    def once(self) -> bool:
-        """Measure once; True when it was delivered."""
+    def once(self) -> str:
+        """Measure once; why not everything was delivered, empty when it was."""
         self._delivery.start()
         self._loop.tick(whatever=True)
-        return self._finish()
-
-    @property
-    def last_error(self) -> str:
-        """Why the last attempt to deliver failed, empty after one that worked."""
-        return self._delivery.last_error
+        delivery = self._delivery
+        if not self._finish():
+            return f"the samples were not delivered, they are kept: {delivery.last_error}"
+        if delivery.set_aside:
+            return f"the server refused a part, it is set aside: {delivery.set_aside}"
+        if not delivery.acknowledged:
+            reasons = ", ".join(f"{count} {reason}" for reason, count in delivery.refused.items()) or "no reason given"
+            return f"the server took no sample: {reasons}"
+        return ""
 
     def _finish(self) -> bool:
         delivered = self._delivery.flush(_FLUSH_SECONDS)

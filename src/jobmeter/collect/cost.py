@@ -17,6 +17,7 @@ METRICS = (
     "agent.memory.usage",
     "agent.collect.duration",
     "agent.collect.success",
+    "agent.clock.offset",
     "agent.samples",
     "agent.dropped",
     "agent.spool.damaged",
@@ -36,11 +37,19 @@ class Cost:
         self._job = job
 
     def samples(
-        self, now_ms: int, outcomes: dict[str, Outcome], taken: int, dropped: dict[str, int], outbox: Outbox
+        self,
+        now_ms: int,
+        outcomes: dict[str, Outcome],
+        taken: int,
+        dropped: dict[str, int],
+        outbox: Outbox,
+        *,
+        clock_offset: float = 0.0,
     ) -> Samples:
         """The samples of this moment. ``taken`` and ``dropped`` (by reason) count since the start."""
         values = [
             (self._series("agent.cpu.time"), time.process_time()),
+            (self._series("agent.clock.offset"), clock_offset),
             (self._series("agent.samples"), float(taken)),
             (self._series("agent.spool.size"), float(outbox.size)),
             (self._series("agent.spool.damaged"), float(outbox.damaged)),

@@ -9,14 +9,18 @@ from typing import Protocol
 import msgspec
 
 from jobmeter.client.transport import API, FRAMES, Response
+from jobmeter.collect.clock import OVERLAP_MS
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.spool import Batch, Position
-from jobmeter.errors import InvalidRequestError, ThrottledError, UnavailableError
-from jobmeter.model.time import Clock
+from jobmeter.errors import InvalidRequestError, LimitExceededError, ThrottledError, UnavailableError
+from jobmeter.model.time import Clock, iso
+from jobmeter.wire.native.times import newest_time
 
 MAX_BODY = 4 * 2**20
 _FIRST_WAIT = 0.5
 _LONGEST_WAIT = 60.0
+_AGREE_MS = 60_000
+"""Two clocks that differ by less agree, for a log."""
 
 _log = logging.getLogger(__name__)
 
@@ -31,10 +35,29 @@ class Requester(Protocol):
         ...
 
 
+class Renewal(Protocol):
+    """What a request carries besides, when it is due: see ``jobmeter.collect.launch.lease.RunLease``."""
+
+    def frame(self) -> bytes:
+        """The frame, empty when none is due."""
+        ...
+
+    def renewed(self) -> None:
+        """It was delivered."""
+        ...
+
+
 class _Receipt(msgspec.Struct):
     accepted: int = 0
     rejected: dict[str, int] = {}
     rejected_lines: dict[str, int] = {}
+    time: int = 0
+    unknown: list[str] = []
+
+    @property
+    def early(self) -> bool:
+        """Whether anything was further ahead than the server takes."""
+        return bool(self.rejected.get("future") or self.rejected_lines.get("future"))
 
 
 class Delivery:
@@ -42,12 +65,19 @@ class Delivery:
 
     ``refused`` counts samples that the server did not want, by its reason, ``refused_lines`` log lines. ``last_error``
     says why the last attempt failed, empty after one that worked. ``failed_attempts`` counts those that failed.
+    ``set_aside`` says why a frame was set aside last, empty when none was. ``renewal``
+    may be set before it starts.
+
+    What may be taken later stays in the outbox: samples that are ahead of a server whose clock is behind, and those of
+    a project that has reached its limit of series.
     """
 
     def __init__(self, outbox: Outbox, connect: Callable[[], Requester], clock: Clock) -> None:
+        self.renewal: Renewal | None = None
         self.refused: dict[str, int] = {}
         self.refused_lines = 0
         self.last_error = ""
+        self.set_aside = ""
         self.acknowledged = 0
         self._outbox = outbox
         self._connect = connect
@@ -55,6 +85,8 @@ class Delivery:
         self._requester: Requester | None = None
         self._failures = 0
         self._careful_until: Position | None = None
+        self._clocks_apart_ms: int | None = None
+        self._unknown: set[str] = set()
         self._stopping = Event()
         self._hurry = Event()
         self.failed_attempts = 0
@@ -97,43 +129,52 @@ class Delivery:
             while not self._stopping.is_set():
                 try:
                     batch = self._outbox.peek(MAX_BODY, 1 if self._careful_until else 2**31)
-                except OSError as error:
+                    if batch is None:
+                        break
+                    self._attempt(batch)
+                except Exception as error:  # noqa: BLE001 - the thread has to live, whatever the disk or a body does
                     self._failed(error)
-                    continue
-                if batch is None:
-                    break
-                self._attempt(batch)
 
     def _attempt(self, batch: Batch) -> None:
         try:
             if self._requester is None:
                 self._requester = self._connect()
-            answer = self._requester.request("POST", f"{API}/ingest", batch.body, {"Content-Type": FRAMES})
+            renewal = self.renewal.frame() if self.renewal else b""
+            body = batch.body + renewal
+            answer = self._requester.request("POST", f"{API}/ingest", body, {"Content-Type": FRAMES})
         except InvalidRequestError as error:
             self._refused(batch, error)
         except Exception as error:  # noqa: BLE001 - whatever goes wrong, what was measured is kept and tried again
             self._failed(error)
         else:
+            if self.renewal and renewal:
+                self.renewal.renewed()
             self._delivered(batch, answer)
 
     def _delivered(self, batch: Batch, answer: Response) -> None:
+        receipt = _receipt(answer)
+        if receipt.early:
+            self._early(batch, receipt)
+            return
         # Everything is noted before the batch is let go of: whoever waits for an empty spool reads the notes next.
-        self._count(answer)
-        if self._failures:
+        self._count(receipt)
+        if self._failures and self._clocks_apart_ms is None:
             _log.info("the server takes samples again")
         self._failures = 0
         self.last_error = ""
-        if self._careful_until and batch.end >= self._careful_until:
-            self._careful_until = None
+        self._passed(batch)
         self._outbox.release(batch.end)
         with self._state:
             self._state.notify_all()
 
-    def _count(self, answer: Response) -> None:
-        try:
-            receipt = msgspec.json.decode(answer.body, type=_Receipt)
-        except msgspec.DecodeError:
-            receipt = _Receipt()
+    def _count(self, receipt: _Receipt) -> None:
+        if receipt.time and self._clocks_apart_ms is not None and abs(self._ahead_ms(receipt)) < _AGREE_MS:
+            _log.info("the clocks of the server and of this node agree again")
+            self._clocks_apart_ms = None
+        unknown = set(receipt.unknown) - self._unknown
+        if unknown:
+            _log.warning("the server does not know %s: left out, a newer server keeps it", ", ".join(sorted(unknown)))
+            self._unknown |= unknown
         self.acknowledged += receipt.accepted
         self.refused_lines += sum(receipt.rejected_lines.values())
         for reason, count in receipt.rejected.items():
@@ -144,15 +185,50 @@ class Delivery:
     def _refused(self, batch: Batch, error: InvalidRequestError) -> None:
         """A body is taken or refused as a whole: send its frames one by one, and put away the one that is wrong."""
         if batch.frames > 1:
-            self._careful_until = max(batch.end, self._careful_until or batch.end)
+            self._one_by_one(batch)
+        elif isinstance(error, LimitExceededError) and error.field == "project":
+            self._failed(error)  # series that nobody writes any more make room
+        else:
+            self._put_aside(batch, f"{error.field}: {error.message}" if error.field else error.message)
+
+    def _early(self, batch: Batch, receipt: _Receipt) -> None:
+        """Keep what is ahead of the server, unless it is as far ahead of this node: then its own time is wrong."""
+        if batch.frames > 1:
+            self._one_by_one(batch)
             return
-        _log.warning("the server refused a frame, it is set aside: %s", error.message)
-        self._outbox.set_aside(batch, f"{error.field}: {error.message}" if error.field else error.message)
+        now_ms = self._clock.now_ms()
+        newest_ms = newest_time(batch.body)
+        if newest_ms > now_ms + OVERLAP_MS:
+            self._put_aside(batch, f"time: {iso(newest_ms)} is ahead of this node's clock, {iso(now_ms)}, too")
+            return
+        ahead_ms = self._ahead_ms(receipt)
+        clocks = f"this node's clock says {iso(now_ms)}"
+        if receipt.time:
+            clocks += f", the server's {iso(receipt.time)}, {abs(ahead_ms) / 1000:.0f} s {_side(-ahead_ms)}"
+        error = UnavailableError(f"the server refuses samples as too far ahead: {clocks}")
+        if self._clocks_apart_ms is None or abs(ahead_ms - self._clocks_apart_ms) > _AGREE_MS:
+            _log.warning("%s; they are kept until the clocks agree", error.message)
+            self._clocks_apart_ms = ahead_ms
+        self._failed(error, quiet=True)
+
+    def _ahead_ms(self, receipt: _Receipt) -> int:
+        return self._clock.now_ms() - receipt.time if receipt.time else 0
+
+    def _one_by_one(self, batch: Batch) -> None:
+        self._careful_until = max(batch.end, self._careful_until or batch.end)
+
+    def _passed(self, batch: Batch) -> None:
         if self._careful_until and batch.end >= self._careful_until:
             self._careful_until = None
 
-    def _failed(self, error: Exception) -> None:
-        if not self._failures:
+    def _put_aside(self, batch: Batch, reason: str) -> None:
+        _log.warning("the server refused a frame, it is set aside: %s", reason)
+        self.set_aside = reason
+        self._outbox.set_aside(batch, reason)
+        self._passed(batch)
+
+    def _failed(self, error: Exception, *, quiet: bool = False) -> None:
+        if not self._failures and not quiet:
             _log.warning("samples cannot be delivered, they are kept: %s", error)
         self.last_error = str(error)
         self._failures += 1
@@ -161,6 +237,17 @@ class Delivery:
             self._state.notify_all()
         self._hurry.clear()
         self._hurry.wait(_pause(error, self._failures))
+
+
+def _receipt(answer: Response) -> _Receipt:
+    try:
+        return msgspec.json.decode(answer.body, type=_Receipt)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _Receipt()
+
+
+def _side(difference_ms: int) -> str:
+    return "ahead" if difference_ms > 0 else "behind"
 
 
 def _pause(error: Exception, failures: int) -> float:

@@ -185,7 +185,7 @@ class JobsCollector:
         }
 
     def _forget(self, now_ms: int) -> None:
-        old = {owner for owner, seen in self._seen_ms.items() if now_ms - seen > _KEEP_MS}
+        old = {owner for owner, seen in self._seen_ms.items() if not 0 <= now_ms - seen <= _KEEP_MS}
         if not old:
             return
         self._by_process.forget(old)

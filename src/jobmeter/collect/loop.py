@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from threading import Event
 
 from jobmeter.collect.base import RecordSource, Samples
+from jobmeter.collect.clock import SampleClock
 from jobmeter.collect.cost import Cost
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.worker import Outcome, Worker
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.record import Records
-from jobmeter.model.time import Clock
 from jobmeter.wire.native.encode import records_frame, samples_frame
 
 _log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ class Loop:
         sources: Sequence[RecordSource],
         outbox: Outbox,
         cost: Cost,
-        clock: Clock,
+        clock: SampleClock,
         *,
         watch: Callable[[Samples], None] | None = None,
         refused: Callable[[], dict[str, int]] = dict,
@@ -43,7 +43,6 @@ class Loop:
         self._refused = refused
         self._taken = 0
         self._unfinite = 0
-        self._last_ms = 0
 
     def run(self, stop: Event, interval_ms: int, ramp_ms: Sequence[int] = ()) -> None:
         """Tick at once, after each of ``ramp_ms`` (milliseconds from the start), then every interval until ``stop``.
@@ -63,10 +62,15 @@ class Loop:
             if stop.wait(max(coming - passed, 0.0) / 1000):
                 return
 
-    def tick(self, *, whatever: bool = False) -> int:
-        """Ask the collectors that are due (``whatever``: all of them) and keep what they give; the samples' time."""
-        now_ms = max(self._clock.now_ms(), self._last_ms + 1)
-        self._last_ms = now_ms
+    def tick(self, *, whatever: bool = False) -> int | None:
+        """Ask the collectors that are due (``whatever``: all of them) and keep what they give; the samples' time.
+
+        None, and nothing is asked, while the clock gives no time (see ``SampleClock.stamp``), which ``whatever`` makes
+        it do.
+        """
+        now_ms = self._clock.stamp(needed=whatever)
+        if now_ms is None:
+            return None
         started = self._clock.monotonic()
         asked = [worker for worker in self._workers if worker.begin(now_ms, whatever=whatever)]
         outcomes = {worker.name: worker.finish(started + worker.timeout) for worker in asked}
@@ -77,12 +81,17 @@ class Loop:
             self._watch(samples)
         self._keep(samples)
         for source in self._sources:
-            self.keep_records(source.records(now_ms))
+            try:
+                self.keep_records(source.records(now_ms))
+            except Exception:  # noqa: BLE001 - a source may fail in any way and must not take others along
+                _log.exception("records cannot be made")
         return now_ms
 
     def _own(self, now_ms: int, outcomes: dict[str, Outcome]) -> Samples:
         dropped = {**self._outbox.dropped, "not.finite": self._unfinite, **self._refused()}
-        return self._cost.samples(now_ms, outcomes, self._taken, dropped, self._outbox)
+        return self._cost.samples(
+            now_ms, outcomes, self._taken, dropped, self._outbox, clock_offset=self._clock.difference
+        )
 
     def _keep(self, samples: Samples) -> None:
         finite = [sample for sample in samples if math.isfinite(sample.value)]

@@ -124,7 +124,7 @@ class Spool:
                 folder.mkdir(exist_ok=True, mode=0o700)
                 name = f"{batch.end.segment:012d}-{batch.end.offset:09d}"
                 (folder / f"{name}{_SUFFIX}").write_bytes(batch.body)
-                (folder / f"{name}.txt").write_text(reason + "\n")
+                (folder / f"{name}.txt").write_text(reason + "\n", errors="backslashreplace")
                 for old in sorted(folder.glob(f"*{_SUFFIX}"))[:-_MOST_REJECTED]:
                     old.unlink()
                     old.with_suffix(".txt").unlink(missing_ok=True)

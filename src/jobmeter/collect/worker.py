@@ -53,10 +53,11 @@ class Worker:
 
         True when ``finish`` has something to tell.
         """
-        if not whatever and now_ms < self._due_ms:
+        turn_ms = int(self._clock.monotonic() * 1000)
+        if not whatever and turn_ms < self._due_ms:
             return False
         # A turn that comes a little early counts as on time: the loop's ticks are not exact to the millisecond.
-        self._due_ms = now_ms + self._every_ms - self._every_ms // 10
+        self._due_ms = turn_ms + self._every_ms - self._every_ms // 10
         if self._resting and not whatever:
             self._resting -= 1
             self._outcome = Outcome(success=False, duration=0.0)

@@ -22,8 +22,23 @@ from jobmeter.model.job import Job
 from jobmeter.model.question import Asks
 from jobmeter.model.record import Records
 from jobmeter.query.request import JobRef
+from jobmeter.settings import Limits
+from jobmeter.wire.json_shape import shape_of
 
 R = TypeVar("R")
+
+_LIMITS = Limits()
+_SMALL_BODY = 1 << 20
+
+
+def read_as_json(call: Call) -> int:
+    """About how many bytes it takes to read the body as JSON, the body itself not counted."""
+    return shape_of(call.body).read_bytes
+
+
+def accounted_for(call: Call) -> int:  # noqa: ARG001 - as the other
+    """Nothing: the operation accounts for what reading the body takes, once it knows how much is in it."""
+    return 0
 
 
 class MissingFieldError(InvalidRequestError):
@@ -45,7 +60,7 @@ class Context:
     """What an operation may know besides the call: when it is, the request's id, the parameters of its path, who asks.
 
     ``project`` is that of the caller's key, None for a key that sees all; ``caller`` the key's name. Neither decides
-    what may be seen: that is settled where questions are answered.
+    what may be seen: that is settled where questions are answered. ``limits`` bound what one request may bring.
     """
 
     now_ms: int
@@ -53,6 +68,7 @@ class Context:
     path: Mapping[str, str] = field(default_factory=dict)
     project: str | None = None
     caller: str = ""
+    limits: Limits = _LIMITS
 
 
 Steps = Generator[Asks[Any], Any, Answer]
@@ -209,7 +225,8 @@ class Operation:
     ``path`` is a template, ``/api/v1/jobs/{JobId}/metrics``. ``answer`` starts it; it raises InvalidRequestError in the
     vendor's own field names. ``rate`` is how often one key may call it, where the vendor states a limit; a setting of
     the server comes before it. ``encodings`` are the content encodings that ``answer`` undoes itself; all others are
-    undone, or refused, before it is called.
+    undone, or refused, before it is called. ``read_bytes`` says how much memory reading the body takes besides; what
+    ``answer`` undoes or reads otherwise it accounts for itself, with ``Call.take``.
     """
 
     name: str
@@ -219,8 +236,11 @@ class Operation:
     answer: Callable[[Call, Context], Steps]
     parameters: Sequence[Parameter]
     text: str
-    body_bytes: int = 1 << 20
-    """Largest body that the operation takes."""
+    body_bytes: int = _SMALL_BODY
+    """Largest body that the operation takes, as sent."""
+    decoded_bytes: int = _SMALL_BODY
+    """Largest body after decompression; the settings may allow less."""
+    read_bytes: Callable[[Call], int] = read_as_json
     rate: Rate | None = None
     encodings: frozenset[str] = frozenset()
 

@@ -5,8 +5,7 @@ from numpy.typing import NDArray
 
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.batch import Float64s, SampleBatch
-from jobmeter.model.catalog import Metric, find
-from jobmeter.model.series import MAX_NAME, Series
+from jobmeter.model.catalog import CATALOG, Metric
 from jobmeter.model.time import MAX_TIME_MS
 
 
@@ -19,18 +18,6 @@ def check_shape(batch: SampleBatch) -> None:
         )
     if len(batch) and int(batch.index.max()) >= len(batch.series):
         raise InvalidRequestError(f"a sample names series {int(batch.index.max())} of {len(batch.series)}", "series")
-
-
-def known_metric(series: Series) -> Metric:
-    """The catalogue's row. InvalidRequestError (field ``metric``) for a name that nobody knows."""
-    metric = find(series.metric)
-    if metric is None:
-        raise InvalidRequestError(
-            f"metric {series.metric[:MAX_NAME]!r} is unknown (`jobmeter catalog` lists all;"
-            " what a program reports is named app.<name>)",
-            "metric",
-        )
-    return metric
 
 
 def check_times(batch: SampleBatch) -> None:
@@ -60,9 +47,10 @@ def check_values(batch: SampleBatch, lowest: Float64s, highest: Float64s, floor:
     outside = (batch.value < lowest[batch.index]) | (batch.value > highest[batch.index])
     if outside.any():
         at = _first(outside)
-        metric = known_metric(batch.series[int(batch.index[at])])
+        name = batch.series[int(batch.index[at])].metric
+        metric = CATALOG[name]
         raise InvalidRequestError(
-            f"{metric.name} {float(batch.value[at])!r} is outside of {_bounds(metric)}: is its unit {metric.unit!r}?",
+            f"{name} {float(batch.value[at])!r} is outside of {_bounds(metric)}: is its unit {metric.unit!r}?",
             "value",
         )
 

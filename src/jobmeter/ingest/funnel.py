@@ -1,7 +1,7 @@
 """The one way in: check everything, keep it durably, tell the registry, acknowledge."""
 
 from collections.abc import Awaitable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +13,13 @@ from jobmeter.ingest.check import check_shape, check_times, check_values
 from jobmeter.ingest.commit import Committer, LogCommitter
 from jobmeter.ingest.join import join, numbered, select, series_of, used
 from jobmeter.ingest.keep import Retentions
-from jobmeter.ingest.known import Facts, KnownSeries
+from jobmeter.ingest.known import MAX_UNKNOWN, Facts, KnownSeries
 from jobmeter.ingest.lines import by_project, prepared
 from jobmeter.ingest.observe import Observer
 from jobmeter.ingest.receipt import Coming, Receipt
 from jobmeter.model.batch import SampleBatch
 from jobmeter.model.log import LogLine
+from jobmeter.model.memory import Take, unlimited
 from jobmeter.model.record import Records
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import DAY, SECOND, Clock
@@ -36,8 +37,8 @@ class Funnel:
     """Takes samples, log lines and records for the store and the registry.
 
     Every method may be called from any thread, and returns when what it took is durable or gives a receipt that comes
-    then. A request is taken as a whole or, with an error, not at all; what is too far ahead or too old for its project
-    is left out and counted.
+    then. A request is taken as a whole or, with an error, not at all; samples that are too far ahead, too old for their
+    project, or of a metric that the catalogue does not have, are left out and counted.
     """
 
     def __init__(self, store: Store, registry: Registry, clock: Clock, limits: Limits) -> None:
@@ -55,27 +56,29 @@ class Funnel:
         """About how much memory the requests take that wait to be written."""
         return self._committer.waiting_bytes + self._log_committer.waiting_bytes
 
-    def submit(self, body: bytes, principal: Principal) -> Coming:
+    def submit(self, body: bytes, principal: Principal, take: Take = unlimited) -> Coming:
         """Take a body of the native wire format. Its records are durable on return, and all of it with the receipt.
 
-        Raises InvalidRequestError (LimitExceededError for what is too large), ForbiddenError, ThrottledError or
-        UnavailableError; then the same bytes may be sent again.
+        ``take`` is asked for the memory that reading it needs, and may raise. Raises InvalidRequestError
+        (LimitExceededError for what is too large), ForbiddenError, ThrottledError or UnavailableError; then the same
+        bytes may be sent again.
         """
-        decoded = decode(body, write_project(principal, None), self._limits)
+        decoded = decode(body, write_project(principal, None), self._limits, take)
         grouped = [self._by_project(records, principal) for records in decoded.records]
         batch = join(decoded.batches)
-        parts, rejected = self._check(batch, principal)
+        checked = self._check(batch, principal)
+        parts = checked.parts
         logs, rejected_lines = self._check_lines(decoded.lines, principal)
-        for part, _ in parts:
-            self._committer.admit(part)
+        self._admit(parts)
         for lines, _ in logs:
             self._log_committer.admit(lines)
         receipt = Receipt(
             accepted=sum(len(part) for part, _ in parts),
             records=sum(self._record(groups) for groups in grouped),
-            rejected=rejected,
+            rejected=checked.rejected,
             lines=sum(len(lines) for lines, _ in logs),
             rejected_lines=rejected_lines,
+            unknown=tuple(dict.fromkeys((*checked.unknown, *decoded.unknown)))[:MAX_UNKNOWN],
         )
         kept = [self._committer.submit(*part) for part in parts]
         return Coming(receipt, kept + [self._log_committer.submit(*part) for part in logs])
@@ -87,20 +90,22 @@ class Funnel:
         where anything needs more than a moment: series that were not seen lately, records, log lines, several projects.
         """
         batch = decode(body, write_project(principal, None), self._limits, known=True).batches
-        parts, rejected = self._check(join(batch), principal, at_once=True)
-        if len(parts) != 1:
+        checked = self._check(join(batch), principal, at_once=True)
+        if len(checked.parts) != 1:
             raise NotAtOnceError
-        ((part, retention),) = parts
-        return _receipt(self._committer.begin(part, retention), len(part), rejected)
+        ((part, retention),) = checked.parts
+        self._observer.admit(part)
+        receipt = Receipt(accepted=len(part), rejected=checked.rejected, unknown=checked.unknown)
+        return _durable(self._committer.begin(part, retention), receipt)
 
     def samples(self, batch: SampleBatch, principal: Principal) -> Receipt:
         """Take samples whose series name their projects. Raises as ``submit``."""
         check_shape(batch)
-        parts, rejected = self._check(numbered(batch), principal)
-        for part, _ in parts:
-            self._committer.admit(part)
-        receipt = Receipt(accepted=sum(len(part) for part, _ in parts), rejected=rejected)
-        return Coming(receipt, [self._committer.submit(*part) for part in parts]).wait()
+        checked = self._check(numbered(batch), principal)
+        self._admit(checked.parts)
+        accepted = sum(len(part) for part, _ in checked.parts)
+        receipt = Receipt(accepted=accepted, rejected=checked.rejected, unknown=checked.unknown)
+        return Coming(receipt, [self._committer.submit(*part) for part in checked.parts]).wait()
 
     def logs(self, lines: Sequence[LogLine], principal: Principal) -> Receipt:
         """Take log lines that name their projects. Raises as ``submit``."""
@@ -121,9 +126,13 @@ class Funnel:
         self._log_committer.close()
         self._committer.close()
 
-    def _check(
-        self, batch: SampleBatch, principal: Principal, *, at_once: bool = False
-    ) -> tuple[list[_Part], dict[str, int]]:
+    def _admit(self, parts: Sequence[_Part]) -> None:
+        """Raise ThrottledError where the queue is full, UnavailableError where the registry cannot hear of them."""
+        for part, _ in parts:
+            self._committer.admit(part)
+            self._observer.admit(part)
+
+    def _check(self, batch: SampleBatch, principal: Principal, *, at_once: bool = False) -> "_Checked":
         if len(batch.series) > self._limits.request_series:
             raise LimitExceededError(
                 f"a request may name {self._limits.request_series} series, this one names {len(batch.series)}", "series"
@@ -134,7 +143,9 @@ class Funnel:
             write_project(principal, project)
         check_times(batch)
         check_values(batch, known.lowest, known.highest, known.floor, known.ceiling)
-        return self._drop(own, at_once=at_once)
+        parts, rejected = self._drop(own, at_once=at_once)
+        unknown = len(batch) - sum(len(part) for _, part in own) if known.unknown else 0
+        return _Checked(parts, {**rejected, "unknown_metric": unknown} if unknown else rejected, known.unknown)
 
     def _drop(self, own: Sequence[tuple[str, SampleBatch]], *, at_once: bool) -> tuple[list[_Part], dict[str, int]]:
         """The samples that are neither too far ahead nor too old, by project, and the count of the others."""
@@ -172,6 +183,7 @@ class Funnel:
         return parts, {reason: count for reason, count in counts.items() if count}
 
     def _by_project(self, records: Records, principal: Principal) -> dict[str, Records]:
+        self._count(records.count)
         groups: dict[str, Records] = {}
         if records.nodes:
             groups[write_project(principal, None)] = Records(nodes=records.nodes)
@@ -179,16 +191,35 @@ class Funnel:
             groups.setdefault(write_project(principal, job.project), Records()).jobs.append(job)
         for event in records.events:
             groups.setdefault(write_project(principal, event.project or None), Records()).events.append(event)
+        for renewal in records.leases:
+            groups.setdefault(write_project(principal, renewal.project or None), Records()).leases.append(renewal)
         return groups
+
+    def _count(self, records: int) -> None:
+        most = self._limits.request_records
+        if records > most:
+            raise LimitExceededError(
+                f"a request may bring {most} records (JOBMETER_LIMIT_REQUEST_RECORDS), this one brings {records}",
+                "records",
+            )
 
     def _record(self, groups: dict[str, Records]) -> int:
         now_ms = self._clock.now_ms()
         return sum(self._registry.record(project, records, now_ms) for project, records in groups.items())
 
 
-async def _receipt(kept: Awaitable[None], accepted: int, rejected: dict[str, int]) -> Receipt:
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """What may be kept of a batch, the count of the rest by reason, and the metrics that are unknown."""
+
+    parts: list[_Part]
+    rejected: dict[str, int]
+    unknown: tuple[str, ...]
+
+
+async def _durable(kept: Awaitable[None], receipt: Receipt) -> Receipt:
     await kept
-    return Receipt(accepted=accepted, rejected=rejected)
+    return receipt
 
 
 def _by_project(batch: SampleBatch, known: Facts) -> list[tuple[str, SampleBatch]]:

@@ -6,16 +6,21 @@ from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from numpy.typing import NDArray
 
 from jobmeter.errors import LimitExceededError
-from jobmeter.ingest.check import known_metric
+from jobmeter.model import catalog
 from jobmeter.model.batch import Float64s, Int64s
+from jobmeter.model.catalog import Metric
 from jobmeter.model.roster import Roster, SeriesList
-from jobmeter.model.series import Series, check_series
+from jobmeter.model.series import check_series
 from jobmeter.model.time import Clock
 
 GENERATION_SECONDS = 3_600.0
+MAX_UNKNOWN = 16
+"""Most names of unknown metrics that a receipt tells."""
 _NEVER = -1
+Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,6 +29,7 @@ class Facts:
 
     ``lowest``, ``highest`` float64[n]; a value between ``floor`` and ``ceiling`` is right for all of them.
     ``projects``: the name of each project, and which of the series (int64[]) are its; None for all of them.
+    ``unknown``: names of metrics that the catalogue does not have, at most 16; their series are of no project.
     """
 
     lowest: Float64s
@@ -31,6 +37,7 @@ class Facts:
     floor: float
     ceiling: float
     projects: Sequence[tuple[str, Int64s | None]]
+    unknown: tuple[str, ...] = ()
 
 
 class _Columns:
@@ -42,6 +49,7 @@ class _Columns:
         self.highest: Float64s = np.empty(0)
         self.project: Int64s = np.empty(0, np.int64)
         self.seen: Int64s = np.empty(0, np.int64)
+        self.unknown: Bools = np.empty(0, np.bool_)
 
     def fit(self) -> None:
         """Make room for every series of the roster."""
@@ -53,6 +61,7 @@ class _Columns:
         self.highest = np.concatenate((self.highest, np.full(more, np.nan)))
         self.project = np.concatenate((self.project, np.full(more, _NEVER)))
         self.seen = np.concatenate((self.seen, np.full(more, _NEVER)))
+        self.unknown = np.concatenate((self.unknown, np.zeros(more, np.bool_)))
 
 
 class KnownSeries:
@@ -91,8 +100,7 @@ class KnownSeries:
             if len(missing):
                 self._learn(series, missing)
                 self._admit(numbers[missing])
-            bounds = columns.lowest[numbers], columns.highest[numbers]
-            facts = _facts(*bounds, columns.project[numbers], list(self._projects))
+            facts = _facts(series, columns, list(self._projects))
             self._facts[series] = self._now, facts
             return facts
 
@@ -110,7 +118,9 @@ class KnownSeries:
         for place in places[columns.project[numbers[places]] == _NEVER].tolist():
             one = series[place]
             number = numbers[place]
-            columns.lowest[number], columns.highest[number] = _bounds(check_series(one))
+            metric = catalog.find(check_series(one).metric)
+            columns.unknown[number] = metric is None
+            columns.lowest[number], columns.highest[number] = _bounds(metric)
             columns.project[number] = self._projects.setdefault(one.project, len(self._projects))
 
     def _admit(self, numbers: Int64s) -> None:
@@ -121,20 +131,31 @@ class KnownSeries:
         counts[: len(self._counts)] = self._counts
         for project in np.flatnonzero(more).tolist():
             if counts[project] + more[project] > self._limit:
-                raise LimitExceededError(f"project {names[project]} may have {self._limit} live series", "series")
+                raise LimitExceededError(f"project {names[project]} may have {self._limit} live series", "project")
         self._counts = counts + more
         columns.seen[numbers] = self._now
 
 
-def _facts(lowest: Float64s, highest: Float64s, project: Int64s, names: Sequence[str]) -> Facts:
+def _facts(series: SeriesList, columns: _Columns, names: Sequence[str]) -> Facts:
+    numbers = series.numbers
+    lowest, highest, project = columns.lowest[numbers], columns.highest[numbers], columns.project[numbers]
     floor, ceiling = float(lowest.max(initial=-np.inf)), float(highest.min(initial=np.inf))
-    if len(project) and (project == project[0]).all():
+    unknown = columns.unknown[numbers]
+    if len(project) and (project == project[0]).all() and not unknown.any():
         return Facts(lowest, highest, floor, ceiling, [(names[int(project[0])], None)])
-    parts = [(names[one], np.flatnonzero(project == one)) for one in np.unique(project).tolist()]
-    return Facts(lowest, highest, floor, ceiling, parts)
+    parts = [(names[one], np.flatnonzero((project == one) & ~unknown)) for one in np.unique(project).tolist()]
+    return Facts(lowest, highest, floor, ceiling, parts, _names(series, np.flatnonzero(unknown)))
 
 
-def _bounds(series: Series) -> tuple[float, float]:
-    metric = known_metric(series)
-    lowest = float("-inf") if metric.minimum is None else metric.minimum
-    return lowest, float("inf") if metric.maximum is None else metric.maximum
+def _names(series: SeriesList, places: Int64s) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    for place in places.tolist():
+        found[series[place].metric] = None
+        if len(found) == MAX_UNKNOWN:
+            break
+    return tuple(found)
+
+
+def _bounds(metric: Metric | None) -> tuple[float, float]:
+    lowest = float("-inf") if metric is None or metric.minimum is None else metric.minimum
+    return lowest, float("inf") if metric is None or metric.maximum is None else metric.maximum

@@ -12,7 +12,9 @@ class Receipt:
 
     The same for log lines: ``lines`` and ``rejected_lines``.
 
-    Reasons: ``future`` (further ahead than the allowed clock error), ``expired`` (older than the project's retention).
+    Reasons: ``future`` (further ahead than the allowed clock error), ``expired`` (older than the project's retention),
+    ``unknown_metric`` (not in the catalogue). ``unknown`` names what this release does not know, of a newer sender:
+    metrics, and fields of records and lines, which were left out.
     """
 
     accepted: int = 0
@@ -20,6 +22,7 @@ class Receipt:
     rejected: dict[str, int] = field(default_factory=dict)
     lines: int = 0
     rejected_lines: dict[str, int] = field(default_factory=dict)
+    unknown: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

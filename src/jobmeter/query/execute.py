@@ -10,15 +10,16 @@ import msgspec
 from jobmeter.access.scope import Scope
 from jobmeter.errors import LimitExceededError, NotAtOnceError
 from jobmeter.model.event import EventFilter, EventPage
-from jobmeter.model.job import Job, JobFilter, JobPage, JobSize, Node, Project, ProjectsQuestion, SizesQuestion
+from jobmeter.model.job import Job, JobFilter, JobPage, JobSize, JobView, Node, Project, ProjectsQuestion, SizesQuestion
 from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.order import natural
 from jobmeter.model.question import Asks
 from jobmeter.model.series import job_key
+from jobmeter.model.steps import SUMMARY_BUCKETS
 from jobmeter.model.time import MAX_TIME_MS, SECOND, Clock, TimeRange
 from jobmeter.query import gather, series
 from jobmeter.query.closed import ClosedBuckets
-from jobmeter.query.defaults import CORE_METRICS, default_step, job_end, life
+from jobmeter.query.defaults import CORE_METRICS, SUMMARY_METRICS, default_step, job_end, life
 from jobmeter.query.frame import Frame, read
 from jobmeter.query.group import CapacityQuestion, GroupNodesQuestion, GroupQuestion, RequestsQuestion
 from jobmeter.query.groups import Groups
@@ -39,9 +40,10 @@ from jobmeter.query.request import (
     NodeRef,
 )
 from jobmeter.query.series import BucketsQuestion, LastQuestion, NamesQuestion, SamplesQuestion, SeriesQuestion
+from jobmeter.query.shared import shared_view
 from jobmeter.query.source import Meter, Source, StoreSource
 from jobmeter.query.subjects import Subjects
-from jobmeter.query.summary import POINTS, JobSummary, summarize
+from jobmeter.query.summary import JobSummary, summarize
 from jobmeter.registry.base import Registry
 from jobmeter.settings import Limits
 from jobmeter.store.base import LogSelector, ReadBudget, Store
@@ -83,7 +85,7 @@ class Executor:
         )
         self._answers: dict[type[Asks[Any]], Callable[[Any, Scope], Any]] = {
             MetricQuery: self._measurements.lines,
-            JobQuestion: lambda question, scope: self._subjects.view(question.ref, scope),
+            JobQuestion: self._job,
             JobFilter: self._list,
             ProjectsQuestion: self._list_projects,
             SizesQuestion: self._sizes,
@@ -142,6 +144,10 @@ class Executor:
         asked = self._measurements.of_job(view, question.names, question.range, By.DEVICE, narrowing)
         return readings(self._store, self._clock, self._limits, question, asked.layout.shape)
 
+    def _job(self, question: JobQuestion, scope: Scope) -> JobView:
+        view = self._subjects.view(question.ref, scope)
+        return view if scope.job is None else shared_view(view)
+
     def head(self, ref: JobRef, scope: Scope) -> Job:
         """The job itself, without its replicas and allocations. Raises as the class says."""
         return self._subjects.head(ref, scope)
@@ -178,8 +184,8 @@ class Executor:
         view = self._subjects.view(ref, scope)
         now_ms = self._clock.now_ms()
         span = life(view.job, now_ms)
-        step_ms = default_step(span, POINTS)
-        rows = metrics_of(CORE_METRICS)
+        step_ms = default_step(span, SUMMARY_BUCKETS)
+        rows = metrics_of(SUMMARY_METRICS)
         asked = self._measurements.of_job(view, sources(rows), span, By.JOB)
         shape = asked.layout.shape
         frame = Frame(shape, read(shape, self._source, span, step_ms, meter), asked.limits)
@@ -224,6 +230,8 @@ class Executor:
                 raise TypeError(f"no question about series: {question!r}")
 
     def _list(self, question: JobFilter, scope: Scope) -> JobPage:
+        if scope.job is not None:  # a filter would tell what the record of the shared job holds
+            return JobPage([], 0)
         seen = _narrowed(question.projects, question.ids, scope)
         if seen is None:
             return JobPage([], 0)

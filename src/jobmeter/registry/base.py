@@ -56,7 +56,22 @@ class Registry(Protocol):
         """Merge job and node records into ``project``; what a record leaves out stays. Gives the number of records.
 
         A record that names its own project must name this one, unless the caller settled otherwise. Events are kept
-        once each, and where a record changes a state, an event tells of it.
+        once each, and where a record changes a state, an event tells of it. Many records are several transactions,
+        between which others write. Raises InvalidRequestError naming the field: of what was sent nothing was kept
+        where it is wrong in itself; where it does not fit what is known (another run's lease, an attempt that has
+        ended, too many checkpoints), what came before it may have been kept. To send all of it again does no harm.
+        """
+        ...
+
+    def lease(self, project: str, job: str) -> tuple[int, str] | None:
+        """Until when the lease of a job lasts and who holds it, empty until it was renewed; None: it has none."""
+        ...
+
+    def mark_lost(self, now_ms: int, heard_since_ms: int, least_ms: int) -> int:
+        """Mark the running jobs lost whose leases have ended: Failed with the error ``lost``. Gives their number.
+
+        A lease lasts ``least_ms`` at least, and is not counted from before ``heard_since_ms``: until then nobody could
+        have been heard. An event tells of each.
         """
         ...
 
@@ -84,7 +99,7 @@ class Registry(Protocol):
     def jobs(self, question: JobFilter, now_ms: int) -> JobPage:
         """One page of jobs, and exactly how many there are: both as they are when asked, whoever wrote last.
 
-        The state of a job that nobody recorded is derived: Running if sampled in the last 5 minutes, else Succeeded.
+        The state of a job that nobody recorded is derived: Running if sampled in the last 5 minutes, else Unknown.
         """
         ...
 

@@ -10,6 +10,7 @@ from jobmeter.access.audit import Audit
 from jobmeter.access.authenticate import Authenticator
 from jobmeter.access.budget import parse_budget
 from jobmeter.access.limit import RateLimiter, parse_rates
+from jobmeter.access.memory import MemoryBudget
 from jobmeter.access.nonces import NonceMemory
 from jobmeter.access.vault import Vault
 from jobmeter.diagnose.thresholds import load as load_thresholds
@@ -21,12 +22,13 @@ from jobmeter.model.time import SECOND, Clock, SystemClock
 from jobmeter.query.execute import Executor
 from jobmeter.registry.base import Registry
 from jobmeter.registry.open import open_registry
-from jobmeter.server.background import Background, Filling, Leased, Pruning, RollUps, Work
+from jobmeter.server.background import Background, Filling, Leased, Losses, Pruning, RollUps, Work
 from jobmeter.server.diagnosing import Diagnosing
 from jobmeter.server.dialect_door import DialectDoor
 from jobmeter.server.edge import Door, Edge
 from jobmeter.server.exchange import AsgiScope, Receive, Send
 from jobmeter.server.memory import Tidying
+from jobmeter.server.missing import Anew, check_complete
 from jobmeter.server.native.door import NativeDoor
 from jobmeter.server.root import HealthDoor, RootDoor
 from jobmeter.server.services import Lanes, Services
@@ -40,7 +42,8 @@ from jobmeter.store.window.store import WindowedStore
 
 _log = logging.getLogger("jobmeter.server")
 
-READ_THREADS, WRITE_THREADS, CONTROL_THREADS = 16, 16, 4
+READ_THREADS, WRITE_THREADS, CONTROL_THREADS = 24, 16, 4
+"""For reading more than all questions under way, so that who comes is let in or told to wait."""
 WAITING = 512
 NONCES, AUDIT = "nonces", "audit.log"
 WINDOW_SECONDS = 7_200
@@ -76,10 +79,11 @@ class Application:
             stack.callback(self.services.funnel.close)
 
 
-def build(settings: Settings, clock: Clock | None = None) -> Application:
+def build(settings: Settings, clock: Clock | None = None, anew: Anew = Anew()) -> Application:  # noqa: B008 - frozen
     """A server's application on its store and registry, which are opened and migrated.
 
-    Raises ConfigurationError or UnavailableError when one of them cannot be.
+    ``anew`` says what may be missing that belongs to what is there. Raises ConfigurationError or UnavailableError when
+    one of them cannot be opened, or is missing.
     """
     clock = clock or SystemClock()
     if KERNEL.missing:
@@ -92,6 +96,7 @@ def build(settings: Settings, clock: Clock | None = None) -> Application:
         opened.callback(registry.close)
         dialects()
         store = _windowed(opening.result(), settings, clock)
+        check_complete(settings, registry, store, anew)
         application = assemble(settings, clock, registry, store, shared=is_shared(settings.store_dsn))
         opened.pop_all()
     return application
@@ -133,11 +138,12 @@ def assemble(
         ),
         turns=Turns(clock, budget, telemetry.asked),
         exports=Seats(budget.exports),
+        memory=MemoryBudget(settings.request_bytes),
         thresholds=load_thresholds(settings.rules),
     )
     if isinstance(store, WindowedStore):
         quick = services.executor.at_once(store.in_memory())
-        services = replace(services, at_once=replace(services, executor=quick, hurried=True))
+        services = replace(services, at_once=replace(services, executor=quick))
     _watch(services)
     doors: list[Door] = [
         HealthDoor(services),
@@ -146,9 +152,11 @@ def assemble(
         RootDoor(services, dialects()),
     ]
     rolling = RollUps(store, clock, telemetry)
+    losses = Losses(registry, clock, settings.lease_seconds)
     diagnosing = Diagnosing(services.executor, registry, services.thresholds, clock)
     works: list[Work] = [
         Leased(rolling, registry, clock) if shared else rolling,
+        Leased(losses, registry, clock) if shared else losses,
         Leased(diagnosing, registry, clock) if shared else diagnosing,
         Pruning(registry, clock),
         Tidying(),
@@ -156,7 +164,7 @@ def assemble(
     if isinstance(store, WindowedStore):
         works.append(Filling(store, clock))
     background = [Background(work, telemetry) for work in works]
-    return Application(Edge(doors, telemetry, settings.limits.body_bytes), services, background)
+    return Application(Edge(doors, telemetry, services.memory, settings.limits.body_bytes), services, background)
 
 
 def _windowed(engine: Store, settings: Settings, clock: Clock) -> Store:
@@ -191,5 +199,9 @@ def _watch(services: Services) -> None:
         return {lane.name: lane.busy for lane in services.lanes.all()}
 
     services.telemetry.watch(
-        work, statistics, lambda: services.funnel.queue_bytes, lambda: services.registry.events_dropped
+        work,
+        statistics,
+        lambda: services.funnel.queue_bytes,
+        lambda: services.registry.events_dropped,
+        services.memory,
     )

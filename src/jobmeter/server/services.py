@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from jobmeter.access.audit import Audit
 from jobmeter.access.authenticate import Authenticator
 from jobmeter.access.limit import RateLimiter
+from jobmeter.access.memory import MemoryBudget
 from jobmeter.access.nonces import NonceMemory
 from jobmeter.access.vault import Vault
 from jobmeter.diagnose.thresholds import Thresholds
@@ -55,8 +56,8 @@ class Services:
     lanes: Lanes
     turns: Turns
     exports: Seats
+    memory: MemoryBudget
+    """What the requests under way may take."""
     thresholds: Thresholds
     at_once: "Services | None" = None
     """The same, its executor answering from memory or not at all (NotAtOnceError); None where there is no such one."""
-    hurried: bool = False
-    """True for those that answer at once."""

@@ -12,6 +12,7 @@ from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import NamePart, Series
 from jobmeter.model.time import HOUR, MINUTE, TimeRange
+from jobmeter.store.damage import DamagedPart
 
 
 class Tier(IntEnum):
@@ -81,6 +82,7 @@ class StoreStatistics:
     that they reach back. ``parts`` and ``merges``, by table where the engine has such: parts on disk that questions
     read, merges under way. ``journal`` tells of samples that are durable and on their way into the engine, empty where
     there are none: ``rows`` and ``bytes`` that wait, ``flushes`` and ``failures`` since the start.
+    ``damaged``: see ``Store.damaged``.
     """
 
     rows: dict[str, int]
@@ -89,6 +91,7 @@ class StoreStatistics:
     journal: dict[str, int] = field(default_factory=dict)
     parts: dict[str, int] = field(default_factory=dict)
     merges: dict[str, int] = field(default_factory=dict)
+    damaged: Sequence[DamagedPart] = ()
 
 
 class Store(Protocol):
@@ -205,6 +208,13 @@ class Store(Protocol):
 
     def delete_job(self, job: int) -> None:
         """Forget every sample, roll-up, series and log line of a job key."""
+        ...
+
+    def damaged(self) -> Sequence[DamagedPart]:
+        """The parts that could not be read when the engine was opened, or since: their rows are missing from answers.
+
+        From memory, so that every answer may ask; up to ten seconds late once there are some.
+        """
         ...
 
     def statistics(self) -> StoreStatistics:

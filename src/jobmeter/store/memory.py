@@ -22,6 +22,7 @@ from jobmeter.model.retention import Retention
 from jobmeter.model.series import NamePart, Series, job_key
 from jobmeter.model.time import HOUR, TimeRange, ceil_to, floor_to
 from jobmeter.store.base import PAGE_BYTES, LogSelector, ReadBudget, Selector, StoreStatistics, Tier
+from jobmeter.store.damage import DamagedPart
 
 _BLOCK = 65_536
 _FILE = "memory.json"
@@ -265,6 +266,10 @@ class MemoryStore:
                 self._samples.pop(key, None)
                 self._forget(key)
             self._stale = {entry for entry in self._stale if entry[0] != job}
+
+    def damaged(self) -> Sequence[DamagedPart]:
+        """See ``Store.damaged``: memory has no files."""
+        return ()
 
     def statistics(self) -> StoreStatistics:
         """See ``Store.statistics``; roll-ups take no room, and bytes are those of the bare numbers."""

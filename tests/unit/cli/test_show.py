@@ -24,7 +24,7 @@ DETAIL = {
     "allocations": [{"replica": "worker-0", "node": "n1", "device": "gpu0", "start": 5, "source": "process"}],
     "devices": [{"node": "n1", "device": "gpu0", "replica": "worker-0", "rank": 0}],
     "nodes": ["n1"],
-    "summary": {**SUMMARY, "gpu_energy_joules": 7200.0},
+    "summary": {**SUMMARY, "replicas": 2, "gpu_energy_joules": 7200.0},
 }  # fmt: skip
 
 
@@ -39,6 +39,8 @@ def test_everything_that_is_known_is_shown(server, run):
         "duration       1m 05s",
         "worker-1",
         "gpu0",
+        "mean of one",
+        "3.00 cores",
         "1.50 cores",
     ):
         assert part in text

@@ -106,6 +106,12 @@ def test_an_answer_that_is_not_ours_is_told_with_its_status(answering, status, b
         ask(answering)
 
 
+def test_a_body_that_is_too_large_for_a_proxy_may_be_split(answering):
+    answering.next = (413, b"<html>Request Entity Too Large</html>", {})
+    with pytest.raises(LimitExceededError, match="413"):
+        ask(answering)
+
+
 def test_nobody_there_is_told():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -6,6 +6,7 @@ import time
 import pytest
 from tests.unit.collect.test_spool import frame
 from tests.unit.wire.straight_reader import read_body
+from tests.waiting import wait_until
 
 from jobmeter.client.transport import FRAMES, Response
 from jobmeter.collect.deliver import Delivery
@@ -19,7 +20,11 @@ from jobmeter.errors import (
     UnauthenticatedError,
     UnavailableError,
 )
+from jobmeter.model.sample import Sample
+from jobmeter.model.series import Series
 from jobmeter.model.time import SystemClock
+from jobmeter.wire.native.encode import encode_samples
+from jobmeter.wire.native.frame import FrameKind, write_frame
 
 
 class Server:
@@ -38,7 +43,7 @@ class Server:
             raise error
         assert (method, path, headers) == ("POST", "/api/jobmeter/v1/ingest", {"Content-Type": FRAMES})
         self.taken += numbers
-        return Response(200, {}, json.dumps({"accepted": len(numbers), "rejected": {"future": 1}}).encode())
+        return Response(200, {}, json.dumps({"accepted": len(numbers), "rejected": {"expired": 1}}).encode())
 
 
 @pytest.fixture
@@ -56,9 +61,7 @@ def hasty(monkeypatch):
 def deliver(outbox, server, seconds=20, connect=None):
     delivery = Delivery(outbox, connect or (lambda: server), SystemClock())
     delivery.start()
-    deadline = time.monotonic() + seconds
-    while outbox.size and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_until(lambda: not outbox.size, seconds=seconds)
     delivery.stop()
     return delivery
 
@@ -71,7 +74,7 @@ def test_everything_arrives_once_and_in_order(box):
     assert server.taken == list(range(20))
     assert len(server.asked) < 20
     assert box.size == 0
-    assert delivery.refused == {"future": len(server.asked)}
+    assert delivery.refused == {"expired": len(server.asked)}
 
 
 def test_a_server_that_is_away_is_asked_again_until_it_takes_everything(box):
@@ -142,3 +145,146 @@ def test_flushing_waits_for_the_acknowledgement(box):
     assert delivery.flush(30)
     assert server.taken == [0, 1, 2]
     delivery.stop()
+
+
+NOW = 1_795_222_148_000
+MINUTE = 60_000
+
+
+class Clocks:
+    """This node's clock, in the hands of the test; waiting takes real time."""
+
+    def __init__(self):
+        self.ms = NOW
+
+    def now_ms(self):
+        return self.ms
+
+    def monotonic(self):
+        return time.monotonic()
+
+
+class Behind:
+    """A server that refuses what is more than five minutes ahead of its clock."""
+
+    def __init__(self, clocks, behind_ms):
+        self.clocks, self.behind_ms = clocks, behind_ms
+        self.taken: dict[int, float] = {}
+        self.bodies = 0
+        self.refusals = 0
+
+    def request(self, method, path, body=None, headers=None):
+        self.bodies += 1
+        now = self.clocks.ms - self.behind_ms
+        read = [sample for _, samples in read_body(body) for sample in samples]
+        taken = {sample.time_ms: sample.value for sample in read if sample.time_ms <= now + 5 * MINUTE}
+        self.taken |= taken
+        early = len(read) - len(taken)
+        self.refusals += bool(early)
+        receipt = {"accepted": len(taken), "rejected": {"future": early} if early else {}, "time": now}
+        return Response(200, {}, json.dumps(receipt).encode())
+
+
+def stamped(time_ms, value=1.0):
+    return write_frame(FrameKind.SAMPLES, encode_samples([Sample(Series("node.load1", node="n"), time_ms, value)]))
+
+
+def test_a_server_whose_clock_is_behind_destroys_nothing(box, caplog):
+    caplog.set_level("INFO")
+    clocks = Clocks()
+    server = Behind(clocks, 20 * MINUTE)
+    for number in range(-30, 1):
+        box.put(stamped(NOW + number * MINUTE))
+    delivery = Delivery(box, lambda: server, clocks)
+    delivery.start()
+    wait_until(lambda: server.refusals >= 4)
+    # What is not ahead of the server has arrived, the rest waits.
+    assert sorted(server.taken) == [NOW + number * MINUTE for number in range(-30, -14)]
+    assert box.size > 0
+    assert "too far ahead" in delivery.last_error
+    told = [record.getMessage() for record in caplog.records if "too far ahead" in record.getMessage()]
+    assert len(told) == 1
+    assert "2026-11-21T00:49:08Z" in told[0]
+    assert "2026-11-21T00:29:08Z, 1200 s behind" in told[0]
+    assert delivery.refused == {}
+    server.behind_ms = 0
+    delivery.stop()
+    delivery = Delivery(box, lambda: server, clocks)
+    delivery.start()
+    assert delivery.flush(20)
+    delivery.stop()
+    assert sorted(server.taken) == [NOW + number * MINUTE for number in range(-30, 1)]
+    assert box.dropped == {"spool.full": 0, "refused": 0, "memory.full": 0}
+    assert delivery.acknowledged == 15
+
+
+def test_clocks_that_agree_again_are_told(box, caplog):
+    caplog.set_level("INFO")
+    clocks = Clocks()
+    server = Behind(clocks, 20 * MINUTE)
+    box.put(stamped(NOW))
+    delivery = Delivery(box, lambda: server, clocks)
+    delivery.start()
+    wait_until(lambda: server.refusals >= 2)
+    server.behind_ms = 0
+    wait_until(lambda: box.size == 0)
+    delivery.stop()
+    assert [text for text in caplog.messages if "agree again" in text]
+
+
+def test_samples_that_are_ahead_of_both_clocks_are_set_aside_and_hold_up_nothing(box, tmp_path):
+    clocks = Clocks()
+    server = Behind(clocks, 0)
+    for ahead in (360 * MINUTE, 361 * MINUTE):
+        box.put(stamped(NOW + ahead))
+    box.put(stamped(NOW))
+    delivery = Delivery(box, lambda: server, clocks)
+    delivery.start()
+    assert delivery.flush(20)
+    delivery.stop()
+    assert server.taken == {NOW: 1.0}
+    assert box.dropped["refused"] == 2
+    (reason, _) = [path.read_text() for path in sorted((tmp_path / "spool" / "rejected").glob("*.txt"))]
+    assert "ahead of this node's clock" in reason
+    assert "ahead of this node's clock" in delivery.set_aside
+
+
+def test_what_waits_for_the_servers_clock_is_bounded_and_counted(tmp_path):
+    clocks = Clocks()
+    box = Outbox(Spool(tmp_path / "small", max_bytes=4000, segment_bytes=500))
+    server = Behind(clocks, 60 * MINUTE)
+    delivery = Delivery(box, lambda: server, clocks)
+    delivery.start()
+    for second in range(200):
+        box.put(stamped(NOW + second))
+    delivery.stop()
+    assert box.size <= 4000
+    assert box.dropped["spool.full"] > 0
+    box.close()
+
+
+def test_a_project_at_its_limit_of_series_is_asked_again(box):
+    full = LimitExceededError("project p may have 10 live series", "project")
+    errors = [full, full, full]
+    server = Server(lambda numbers: errors.pop() if errors else None)
+    for number in range(3):
+        box.put(frame(number))
+    deliver(box, server)
+    assert server.taken == [0, 1, 2]
+    assert box.dropped["refused"] == 0
+
+
+def test_unknown_metrics_are_told_once(box, caplog):
+    class Older(Server):
+        def request(self, *arguments, **more):
+            super().request(*arguments, **more)
+            return Response(200, {}, b'{"accepted": 1, "rejected": {"unknown_metric": 2}, "unknown": ["node.new"]}')
+
+    delivery = Delivery(box, Older, SystemClock())
+    delivery.start()
+    for number in range(3):
+        box.put(frame(number))
+        wait_until(lambda: box.size == 0)
+    delivery.stop()
+    assert len([text for text in caplog.messages if "node.new" in text]) == 1
+    assert delivery.refused["unknown_metric"] % 2 == 0

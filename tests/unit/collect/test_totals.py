@@ -1,8 +1,13 @@
 """Sums over processes that come and go, against a simulation that knows the truth."""
 
-from hypothesis import given
+from typing import NamedTuple
+
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from jobmeter.collect.base import Owner
+from jobmeter.collect.cgroup.count import GroupCounters
+from jobmeter.collect.cgroup.usage import Usage
 from jobmeter.collect.process.totals import Reading, Totals
 
 
@@ -98,7 +103,8 @@ def test_children_that_lived_and_ended_between_two_looks_count_through_their_par
 def test_a_child_that_nobody_waited_for_is_kept():
     totals: Totals[int, str] = Totals(1)
     totals.update({1: Reading("a", (1.0,)), 2: Reading("a", (5.0,), 1)})
-    totals.update({1: Reading("a", (1.0,))})
+    for _ in range(2):
+        totals.update({1: Reading("a", (1.0,))})
     assert totals.totals()["a"] == (6.0,)
 
 
@@ -132,3 +138,197 @@ def test_what_is_forgotten_is_gone():
     totals.update({})
     totals.forget(["a"])
     assert totals.totals() == {}
+
+
+class Step(NamedTuple):
+    action: str
+    number: int
+    amount: int
+
+
+class Adopting:
+    """A kernel whose orphans come to us: we wait for them, and hear of it late. It is read one process at a time."""
+
+    def __init__(self):
+        self.parent: dict[int, int | None] = {0: None}
+        self.own = {0: 0.0}
+        self.waited = {0: 0.0}
+        self.used = 0.0
+        self.next = 1
+        self.late: list[tuple[int, int, float, float]] = []  # updates to wait, process, counted, of which waited
+        self.totals: Totals[int, str] = Totals(1)
+        self.hidden: set[int] = set()
+        self.was_hidden: set[int] = set()
+        self.parents: set[int] = set()
+        self.seen: list[tuple[float, float]] = []
+
+    def spawn(self, parent):
+        self.parents.add(parent)
+        self.parent[self.next] = parent
+        self.own[self.next] = self.waited[self.next] = 0.0
+        self.next += 1
+
+    def burn(self, process, amount):
+        self.own[process] += amount
+        self.used += amount
+
+    def end(self, process, *, ignored, late):
+        parent = self.parent.pop(process)
+        own, waited = self.own.pop(process), self.waited.pop(process)
+        if parent is None:
+            self.late.append((late, process, own + waited, waited))
+        elif not ignored:
+            self.waited[parent] += own + waited
+        for child, its in self.parent.items():
+            if its == process:
+                self.parent[child] = None
+
+    def read(self, processes):
+        return {
+            one: Reading("a", (self.own[one] + self.waited[one],), self.parent[one], (self.waited[one],))
+            for one in processes
+            if one in self.own and one not in self.hidden
+        }
+
+    def look(self, first=()):
+        live = {**dict(first), **self.read(sorted(set(self.own) - {one for one, _ in first}))}
+        due: dict[int, Reading[int, str]] = {
+            one: Reading("a", (counted,), waited=(own,)) for late, one, counted, own in self.late if late <= 0
+        }
+        self.late = [(late - 1, one, counted, own) for late, one, counted, own in self.late if late > 0]
+        self.totals.update(live, due)
+        self.was_hidden, self.hidden = self.hidden, set()
+        self.seen.append((self.totals.totals().get("a", (0.0,))[0], self.used))
+
+    def play(self, step):
+        alive = sorted(self.own)
+        process = alive[step.number % len(alive)]
+        if step.action == "spawn":
+            self.spawn(process)
+        elif step.action == "burn":
+            self.burn(process, float(step.amount))
+        elif step.action in {"end", "ignored"} and process != 0:
+            self.end(process, ignored=step.action == "ignored", late=step.amount % 4)
+        elif step.action == "hide" and process not in self.was_hidden | self.parents:
+            self.hidden.add(process)  # a parent that cannot be read is not distinguishable from one that ended
+        elif step.action == "look":
+            self.look()
+        elif step.action == "torn" and process != 0 and process not in self.was_hidden:
+            # The older half is read before this process burns and ends, the others after that.
+            first = list(self.read(alive[: len(alive) // 2 + 1]).items())
+            self.burn(process, 1.0)
+            self.end(process, ignored=False, late=step.amount % 4)
+            self.look([(one, reading) for one, reading in first if one != process])
+
+
+@given(
+    st.lists(
+        st.builds(
+            Step,
+            st.sampled_from(["spawn", "burn", "burn", "end", "ignored", "hide", "look", "look", "torn"]),
+            st.integers(0, 10**6),
+            st.integers(1, 50),
+        ),
+        max_size=60,
+    )
+)
+@settings(max_examples=400)
+@example([Step("spawn", 0, 1), Step("burn", 1, 16), Step("look", 0, 1), Step("burn", 1, 6), Step("torn", 1, 2)])
+def test_no_history_makes_the_sum_fall_or_exceed_what_was_used(steps):
+    family = Adopting()
+    for step in steps:
+        family.play(step)
+    for _ in range(6):
+        family.look()
+    sums = [total for total, _ in family.seen]
+    assert sums == sorted(sums)
+    for total, used in family.seen:
+        assert total <= used + 1e-9
+
+
+@given(st.integers(1, 30), st.integers(0, 3))
+def test_orphans_whose_end_is_heard_of_late_count_once(count, late):
+    """A process that we waited for is gone at once, and its final figures come some updates later."""
+    family = Adopting()
+    for _ in range(count):
+        family.spawn(0)
+    family.look()
+    for one in range(1, count + 1):
+        family.parent[one] = None
+        family.burn(one, 1.5)
+    family.look()
+    for one in range(1, count + 1):
+        family.burn(one, 0.5)
+        family.end(one, ignored=False, late=late)
+    for _ in range(late + 2):
+        family.look()
+    assert family.seen[-1][0] == family.used == 2.0 * count
+    assert all(total <= used for total, used in family.seen)
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=10))
+def test_children_that_their_parent_ignores_count_although_the_parent_works(amounts):
+    family = Adopting()
+    for amount in amounts:
+        family.spawn(0)
+        family.burn(family.next - 1, float(amount))
+    family.look()
+    for one in range(1, len(amounts) + 1):
+        family.end(one, ignored=True, late=0)
+    family.burn(0, 1000.0)
+    family.look()
+    family.look()
+    assert family.seen[-1][0] == family.used
+
+
+OWNER = Owner("j", "worker-0")
+PATH = (("cpuacct", "/a"),)
+
+
+def cpu(seconds):
+    return {OWNER: {PATH: Usage(cpu_seconds=seconds)}}
+
+
+def test_a_group_without_a_process_for_a_while_is_counted_once():
+    groups = GroupCounters()
+    groups.update(cpu(1.6))
+    groups.update({OWNER: {}})
+    assert groups.totals()[OWNER]["cpu"] == 1.6
+    groups.update(cpu(2.2))
+    assert groups.totals()[OWNER]["cpu"] == 2.2
+    groups.update({OWNER: {PATH: Usage(cpu_seconds=None)}})
+    groups.update(cpu(2.3))
+    assert groups.totals()[OWNER]["cpu"] == 2.3
+
+
+def test_a_group_that_was_made_again_goes_on():
+    groups = GroupCounters()
+    for seconds in (1.0, 5.0, 0.5, 2.0):
+        groups.update(cpu(seconds))
+    assert groups.totals()[OWNER]["cpu"] == 7.0
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from("abc"),
+            st.integers(0, 9),
+            st.sampled_from(["use", "look", "look"]),
+            st.sets(st.sampled_from("abc")),
+        ),
+        max_size=40,
+    )
+)
+def test_groups_that_are_seen_now_and_then_sum_to_what_they_used(steps):
+    groups, used, seen = GroupCounters(), dict.fromkeys("abc", 0.0), dict.fromkeys("abc", 0.0)
+    last = 0.0
+    for path, amount, action, empty in steps:
+        if action == "use":
+            used[path] += amount
+            continue
+        shown = {one: seconds for one, seconds in used.items() if one not in empty}
+        seen.update(shown)
+        groups.update({OWNER: {(("cpuacct", one),): Usage(cpu_seconds=seconds) for one, seconds in shown.items()}})
+        total = groups.totals().get(OWNER, {}).get("cpu", 0.0)
+        assert last <= total == sum(seen.values())
+        last = total

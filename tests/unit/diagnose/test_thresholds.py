@@ -60,7 +60,7 @@ def test_what_is_wrong_is_named(tmp_path, text, words):
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(ConfigurationError, match="nothing.toml"):
+    with pytest.raises(ConfigurationError, match=r"nothing\.toml"):
         load(str(tmp_path / "nothing.toml"))
 
 

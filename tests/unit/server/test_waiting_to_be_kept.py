@@ -8,6 +8,7 @@ from tests.asgi import Reply
 from tests.asgi import send as ask
 from tests.frames import FRAMES, frame, payload
 from tests.serving import BASE, Serving, serving
+from tests.waiting import until
 
 from jobmeter.errors import UnavailableError
 from jobmeter.model.retention import Retention
@@ -57,17 +58,14 @@ async def told(server: Serving, number: int, gone_after: float | None = None) ->
 async def until_they_wait(server: Serving, store: HeldStore, count: int) -> None:
     """Until so many are with the store or wait for it."""
     waiting = server.application.services.funnel._committer._waiting
-    async with asyncio.timeout(20):
-        while sum(store.groups) + len(waiting) < count:  # noqa: ASYNC110 - other threads put them there
-            await asyncio.sleep(0.005)
+    await until(lambda: sum(store.groups) + len(waiting) >= count)
 
 
 def test_more_than_there_are_threads_are_kept_together(server, store):
     async def together() -> list[Reply]:
         sent = [asyncio.create_task(told(server, number)) for number in range(MANY)]
         await until_they_wait(server, store, MANY)
-        await asyncio.sleep(0.05)
-        assert server.application.services.lanes.write.busy == 0
+        await until(lambda: server.application.services.lanes.write.busy == 0)
         assert not any(one.done() for one in sent)
         store.gate.set()
         return await asyncio.gather(*sent)

@@ -14,7 +14,7 @@ from jobmeter.model.log import LogLine
 from jobmeter.settings import Limits
 from jobmeter.wire.native.decode import decode
 from jobmeter.wire.native.frame import read_frame
-from jobmeter.wire.native.logs import count_lines, encode_lines, logs_frame
+from jobmeter.wire.native.logs import count_lines, decode_lines, encode_lines, logs_frame
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 lines = st.lists(
@@ -111,12 +111,9 @@ def test_the_documented_form_is_read_in_any_codec(codec):
         b'{"streams": [{"job": "j", "lines": [[1]]}]}',
         b'{"streams": [{"job": "j", "lines": [["1", "x"]]}]}',
         b'{"streams": [{"job": "j", "lines": [[1.5, "x"]]}]}',
-        b'{"streams": [{"job": "j", "lines": [[1, "x", "loud"]]}]}',
         b'{"streams": [{"job": "j", "lines": [[1, "x", null, 4]]}]}',
         b'{"streams": [{"job": "j", "lines": [[1, "\\ud800"]]}]}',
         b'{"streams": [{"job": "j", "lines": [[1, "\xff"]]}]}',
-        b'{"streams": [{"job": "j", "lines": [], "more": 1}]}',
-        b'{"streams": [], "more": 1}',
         b'{"streams": [{"job": "j", "lines": [[1, "x"]]}]',
         b"[" * 100_000,
     ],
@@ -155,3 +152,10 @@ def test_lines_are_limited_over_all_frames():
     with pytest.raises(LimitExceededError) as caught:
         decode(one + one, limits=Limits(request_lines=11))
     assert caught.value.field == "lines"
+
+
+def test_fields_and_levels_of_a_newer_sender_are_left_out_and_named():
+    payload = b'{"streams": [{"job": "j", "hue": 1, "lines": [[1, "x", "loud"], [2, "y", "error"]]}], "more": 1}'
+    lines, unknown = decode_lines(payload, "p", 10)
+    assert [(line.text, line.level) for line in lines] == [("x", None), ("y", Level.ERROR)]
+    assert set(unknown) == {"streams.hue", "streams.lines.2='loud'", "more"}

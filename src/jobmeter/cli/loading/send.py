@@ -79,7 +79,9 @@ class Sender:
     def _settle(self) -> None:
         future, rows = self._under_way.popleft()
         try:
-            self.totals.add(future.result())
+            receipt = future.result()
+            self.totals.add(receipt)
+            _refuse_unknown(receipt)
         except InvalidRequestError as error:
             raise _located(error, rows) from error
 
@@ -95,6 +97,12 @@ class Sender:
                     raise
                 self._waiting(f"{error.message}; trying again in {pause:.0f} s")
             time.sleep(pause)
+
+
+def _refuse_unknown(receipt: IngestReceipt) -> None:
+    if receipt.unknown:
+        names = ", ".join(map(repr, receipt.unknown))
+        raise InvalidRequestError(f"{names}: unknown to the server (`jobmeter catalog` lists all)", "metric")
 
 
 def _located(error: InvalidRequestError, rows: Rows | None) -> InvalidRequestError:

@@ -1,58 +1,83 @@
 """Counters of replicas, summed over their control groups: a job's steps come and go as its processes do."""
 
+from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from jobmeter.collect.base import Owner
 from jobmeter.collect.cgroup.usage import Usage
-from jobmeter.collect.process.totals import Reading, Totals
 
 GroupKey = tuple[tuple[str, str], ...]
 """The groups of one subject, by controller, sorted."""
 
 
+_Counts = dict[str, float]
+
+
+@dataclass(slots=True)
+class _Group:
+    """What one path has counted: ``earlier`` by groups that were removed before it was made again."""
+
+    last: _Counts = field(default_factory=dict)
+    earlier: _Counts = field(default_factory=dict)
+
+    def take(self, counts: _Counts) -> None:
+        for name, count in counts.items():
+            last = self.last.get(name, 0.0)
+            if count < last:
+                self.earlier[name] = self.earlier.get(name, 0.0) + last
+            self.last[name] = count
+
+
 class GroupCounters:
-    """Counts that never fall while groups come and go."""
+    """Counts that never fall while groups come and go.
+
+    A group that has no process for a while goes on from where it was: it is remembered as long as its replica is.
+    """
 
     def __init__(self) -> None:
-        self._totals: dict[str, Totals[GroupKey, Owner]] = {
-            name: Totals(1) for name in ("cpu", "throttled", "read", "write", "oom")
-        }
+        self._groups: defaultdict[Owner, defaultdict[GroupKey, _Group]] = defaultdict(lambda: defaultdict(_Group))
+        self._floors: dict[Owner, Mapping[str, float]] = {}
+        self._missing: dict[Owner, _Counts] = {}
 
     def update(self, usages: Mapping[Owner, Mapping[GroupKey, Usage]]) -> None:
         """Take in what the groups of each replica used."""
-        live: dict[str, dict[GroupKey, Reading[GroupKey, Owner]]] = {name: {} for name in self._totals}
         for owner, groups in usages.items():
             for key, usage in groups.items():
-                for name, count in _counts(usage).items():
-                    if count is not None:
-                        live[name][key] = Reading(owner, (float(count),))
-        for name, totals in self._totals.items():
-            totals.update(live[name])
+                self._groups[owner][key].take(_counts(usage))
 
     def totals(self) -> dict[Owner, dict[str, float]]:
         """By replica: ``cpu``, ``throttled`` in seconds, ``read``, ``write`` in bytes, ``oom`` kills, where known."""
         sums: dict[Owner, dict[str, float]] = {}
-        for name, totals in self._totals.items():
-            for owner, values in totals.totals().items():
-                sums.setdefault(owner, {})[name] = values[0]
+        for owner, groups in self._groups.items():
+            found: _Counts = {}
+            for group in groups.values():
+                for name, count in group.last.items():
+                    found[name] = found.get(name, 0.0) + count + group.earlier.get(name, 0.0)
+            if floors := self._floors.pop(owner, None):
+                self._missing[owner] = {name: max(floors.get(name, 0.0) - count, 0.0) for name, count in found.items()}
+            missing = self._missing.get(owner, {})
+            sums[owner] = {name: count + missing.get(name, 0.0) for name, count in found.items()}
         return sums
 
     def resume(self, reached: Mapping[Owner, Mapping[str, float]]) -> None:
         """Go on from what ``totals`` gave in an earlier life of the agent."""
-        for name, totals in self._totals.items():
-            totals.resume({owner: (counts[name],) for owner, counts in reached.items() if name in counts})
+        self._floors = dict(reached)
 
     def forget(self, owners: set[Owner]) -> None:
         """Drop what is kept of replicas that are over."""
-        for totals in self._totals.values():
-            totals.forget(owners)
+        for owner in owners:
+            self._groups.pop(owner, None)
+            self._floors.pop(owner, None)
+            self._missing.pop(owner, None)
 
 
-def _counts(usage: Usage) -> dict[str, float | None]:
-    return {
+def _counts(usage: Usage) -> _Counts:
+    counts = {
         "cpu": usage.cpu_seconds,
         "throttled": usage.throttled_seconds,
         "read": usage.read_bytes,
         "write": usage.write_bytes,
         "oom": usage.oom_kills,
     }
+    return {name: float(count) for name, count in counts.items() if count is not None}

@@ -12,6 +12,7 @@ from jobmeter.collect.discover.environ import local_rank, number, rank, read_env
 from jobmeter.collect.discover.groups import PodPlace, SlurmPlace, pod_place, slurm_place
 from jobmeter.collect.discover.member import Member, Source
 from jobmeter.collect.process.stat import ProcessStat
+from jobmeter.collect.text import valid_text
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.series import check_job_id, check_name
 
@@ -158,6 +159,6 @@ def _of_process(variables: Variables) -> _OfProcess:
 
 def _user(uid: int | None) -> str:
     try:
-        return "" if uid is None else pwd.getpwuid(uid).pw_name
+        return "" if uid is None else valid_text(pwd.getpwuid(uid).pw_name)
     except KeyError:
         return str(uid)

@@ -106,7 +106,7 @@ class AllocationKeeper:
                 self._tell(key[1], start, claim, None)
         for key in [key for key in self._open if key[1] in found and key not in present]:
             start, claim = self._open.pop(key)
-            self._tell(key[1], start, claim, now_ms)
+            self._tell(key[1], start, claim, max(start, now_ms))
 
     def close(self, now_ms: int) -> None:
         """End every interval: the jobs are over."""

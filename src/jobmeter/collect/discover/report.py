@@ -12,6 +12,7 @@ from jobmeter.collect.base import Owner, Place
 from jobmeter.collect.discover.devices import device_name
 from jobmeter.collect.discover.member import Member
 from jobmeter.collect.discover.table import Process
+from jobmeter.model.job import JobState
 from jobmeter.model.record import JobRecord, NodeRecord, Records, ReplicaRecord
 
 _GRACE_MS = 60_000
@@ -30,13 +31,17 @@ class _Seen:
 class JobReporter:
     """See ``RecordSource``. Says once that a replica has started here, and once that it has ended.
 
-    How a job ended, and whether it goes on elsewhere, a node does not know: its state is left to whoever does.
+    Whether a job goes on elsewhere a node does not know: its state is left to whoever does. How a replica ended here it
+    has not seen either, for it is not its parent: that one is Unknown from its end on.
     """
 
-    def __init__(self, place: Place, processes: Callable[[], Iterable[Process]], proc_root: str = "/proc") -> None:
+    def __init__(
+        self, place: Place, processes: Callable[[], Iterable[Process]], epoch_ms: Callable[[int], int]
+    ) -> None:
+        """``epoch_ms`` gives the epoch milliseconds of so many milliseconds after the start of the machine."""
         self._place = place
         self._processes = processes
-        self._boot_ms = _boot_ms(proc_root)
+        self._epoch_ms = epoch_ms
         self._ticks = os.sysconf("SC_CLK_TCK")
         self._seen: dict[Owner, _Seen] = {}
 
@@ -47,15 +52,15 @@ class JobReporter:
             member = process.member
             if member.measured:
                 continue
-            start = min(self._boot_ms + process.stat.key.start * 1000 // self._ticks, now_ms)
+            start = min(self._epoch_ms(process.stat.key.start * 1000 // self._ticks), now_ms)
             known = self._seen.get(member.owner) or fresh.setdefault(member.owner, _Seen(member, start, now_ms))
             known.last_ms = now_ms
             known.start_ms = min(known.start_ms, start)
         self._seen.update(fresh)
-        over = [owner for owner, seen in self._seen.items() if now_ms - seen.last_ms > _GRACE_MS]
+        over = [owner for owner, seen in self._seen.items() if not 0 <= now_ms - seen.last_ms <= _GRACE_MS]
         ended = [(owner, self._seen.pop(owner)) for owner in over]
         jobs = [self._job(owner, seen, None) for owner, seen in fresh.items()]
-        jobs += [self._job(owner, seen, seen.last_ms) for owner, seen in ended]
+        jobs += [self._job(owner, seen, max(seen.start_ms, seen.last_ms)) for owner, seen in ended]
         return Records(jobs=jobs)
 
     def _job(self, owner: Owner, seen: _Seen, end: int | None) -> JobRecord:
@@ -67,6 +72,7 @@ class JobReporter:
             cluster=self._place.cluster,
             node=self._place.node,
             pod_id=member.pod_id,
+            state=None if end is None else JobState.UNKNOWN,
             start=seen.start_ms,
             end=end,
         )
@@ -112,7 +118,7 @@ class NodeReporter:
     def records(self, now_ms: int) -> Records:
         """See ``RecordSource.records``."""
         info = self._info()
-        if info == self._told and now_ms - self._told_ms < _AGAIN_MS:
+        if info == self._told and 0 <= now_ms - self._told_ms < _AGAIN_MS:
             return Records()
         self._told, self._told_ms = info, now_ms
         place = self._place
@@ -133,11 +139,3 @@ class NodeReporter:
             ],
         }
         return {name: value for name, value in info.items() if value not in (None, [])}
-
-
-def _boot_ms(proc_root: str) -> int:
-    """When the machine started, epoch milliseconds."""
-    for line in (files.read(f"{proc_root}/stat") or b"").splitlines():
-        if line.startswith(b"btime "):
-            return int(line.split()[1]) * 1000
-    return 0

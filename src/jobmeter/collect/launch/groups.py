@@ -2,27 +2,44 @@
 
 import logging
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from jobmeter.collect import files
 from jobmeter.collect.cgroup.paths import UNIFIED, Groups, Hierarchies, groups_of
+from jobmeter.collect.process.stat import Key, read_stat
+
+_OWNER = re.compile(r"jobmeter-.+-(\d+)-(\d+)")
+"""The name of a run's group ends with the number and the start of the run's own process."""
 
 _log = logging.getLogger(__name__)
 
 
 class OwnGroups:
-    """A group a replica below the groups that this process is in."""
+    """A group a replica below the groups that this process is in, named after the job and this process.
+
+    Groups that an earlier run left behind because a process of its command outlived it are removed where they are empty
+    now. ``problem`` says why there is no group that counts CPU time, empty where there is one.
+    """
 
     def __init__(self, job: str, replicas: Sequence[str], hierarchies: Hierarchies, proc_root: str = "/proc") -> None:
         self._hierarchies = hierarchies
+        self._proc = proc_root
         self._made: list[Path] = []
         self.paths: dict[str, Groups] = {}
         """By replica: the groups that could be made."""
+        self.problem = "no control groups are mounted"
         own = groups_of(proc_root, os.getpid()) or {}
+        stat = read_stat(proc_root, os.getpid())
+        key = stat.key if stat else Key(os.getpid(), 0)
         memory = hierarchies.top("memory") is not None
-        for controller in ("cpuacct", "memory") if memory else (UNIFIED,):
+        for controller in ("memory", "cpuacct") if memory else (UNIFIED,):
             if controller in own:
-                self._make(controller, f"{own[controller].rstrip('/')}/jobmeter-{job}", replicas)
+                above = own[controller].rstrip("/")
+                self._sweep(controller, above)
+                problem = self._make(controller, f"{above}/jobmeter-{job}-{key.pid}-{key.start}", replicas)
+                self.problem = self.problem if controller == "memory" else problem
 
     def entries(self, replica: str) -> list[str]:
         """The files that a process writes its number into to enter the groups of a replica."""
@@ -31,31 +48,57 @@ class OwnGroups:
         )
         return [f"{directory}/cgroup.procs" for directory in directories if directory]
 
-    def entered(self, replica: str, pid: int, proc_root: str = "/proc") -> Groups:
+    def entered(self, replica: str, pid: int) -> Groups:
         """The groups of a replica that the process really is in."""
-        found = groups_of(proc_root, pid) or {}
-        return {name: path for name, path in self.paths.get(replica, {}).items() if found.get(name) == path}
+        found = groups_of(self._proc, pid) or {}
+        entered = {name: path for name, path in self.paths.get(replica, {}).items() if found.get(name) == path}
+        if not self.problem and not entered.keys() & {"cpuacct", UNIFIED}:
+            self.problem = "the control group could not be entered"
+        return entered
+
+    def remaining(self) -> set[int]:
+        """The processes that are still in the groups."""
+        return {int(word) for folder in self._made for word in (files.read(f"{folder}/cgroup.procs") or b"").split()}
 
     def remove(self) -> None:
-        """Remove the groups. One that still has processes stays: they are not ours to end."""
+        """Remove the groups. One that still has processes stays for a later run to remove."""
         for directory in reversed(self._made):
-            try:
-                directory.rmdir()
-            except OSError as error:
-                _log.debug("a control group stays: %s", error)
+            _remove(directory)
 
-    def _make(self, controller: str, path: str, replicas: Sequence[str]) -> None:
+    def _sweep(self, controller: str, above: str) -> None:
+        directory = self._hierarchies.directory(controller, above)
+        if directory is None:
+            return
+        for folder in Path(directory).glob("jobmeter-*"):
+            owner = _OWNER.fullmatch(folder.name)
+            if owner is None:
+                continue
+            stat = read_stat(self._proc, int(owner[1]))
+            if stat is None or stat.key.start != int(owner[2]):
+                for inner in [*folder.glob("*/"), folder]:
+                    _remove(inner)
+
+    def _make(self, controller: str, path: str, replicas: Sequence[str]) -> str:
+        """Why the groups could not be made, empty when they were."""
         for replica in ("", *replicas):
             directory = self._hierarchies.directory(controller, f"{path}/{replica}".rstrip("/"))
             if directory is None:
-                return
+                return "the control group of this process is not visible here"
             try:
                 Path(directory).mkdir()
-            except OSError:
-                return
+            except OSError as error:
+                return error.strerror or str(error)
             self._made.append(Path(directory))
             if replica:
                 self.paths.setdefault(replica, {})[controller] = f"{path}/{replica}"
+        return ""
+
+
+def _remove(directory: Path) -> None:
+    try:
+        directory.rmdir()
+    except OSError as error:
+        _log.debug("a control group stays: %s", error)
 
 
 def enter(entries: Sequence[str]) -> None:

@@ -1,6 +1,6 @@
 """What the replicas wrote, as log lines for the server: gathered, bounded, and put into the outbox."""
 
-import time
+import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +14,8 @@ from jobmeter.collect.outbox import Outbox
 from jobmeter.model.event import Level
 from jobmeter.model.log import LogLine
 from jobmeter.wire.native.logs import logs_frame
+
+_log = logging.getLogger(__name__)
 
 _INTERVAL = 0.5
 _FRAME_LINES, _FRAME_BYTES = 5_000, 2**20
@@ -43,7 +45,7 @@ class LogSender:
     have in common with the samples. A line says so, and ``dropped`` counts.
     """
 
-    def __init__(self, plan: Plan, place: Place, outbox: Outbox, *, now_ns: Callable[[], int] = time.time_ns) -> None:
+    def __init__(self, plan: Plan, place: Place, outbox: Outbox, *, now_ns: Callable[[], int]) -> None:
         self.sent = 0
         self.dropped = 0
         self._plan = plan
@@ -92,10 +94,16 @@ class LogSender:
 
     def _run(self) -> None:
         while not self._stopping.wait(_INTERVAL):
-            self._round()
-            for key, splitter in self._splitters.items():
-                self._gather(key, splitter.tick(self._now_ns()))
-            self._pass_on()
+            try:
+                self._turn()
+            except Exception:  # noqa: BLE001 - lines are lost, and the command goes on
+                _log.exception("log lines could not be kept")
+
+    def _turn(self) -> None:
+        self._round()
+        for key, splitter in self._splitters.items():
+            self._gather(key, splitter.tick(self._now_ns()))
+        self._pass_on()
 
     def _hurry(self) -> None:
         """Leave out what is too much to be looked at before the end, but for the newest."""

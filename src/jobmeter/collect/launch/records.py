@@ -6,9 +6,11 @@ from signal import Signals
 
 from jobmeter.collect.base import Place
 from jobmeter.collect.launch.plan import Plan
+from jobmeter.collect.launch.redact import redacted
+from jobmeter.collect.text import valid_text
 from jobmeter.model.event import EventSource, Level
 from jobmeter.model.job import JobState
-from jobmeter.model.record import EventRecord, JobRecord, Records, ReplicaRecord
+from jobmeter.model.record import MAX_SHORT_TEXT, EventRecord, JobRecord, Lease, Records, ReplicaRecord
 
 _LONGEST_COMMAND = 8_192
 _SIGNALS = 128
@@ -29,8 +31,11 @@ class ReplicaLife:
 class JobRecorder:
     """Makes the records of one job."""
 
-    def __init__(self, plan: Plan, place: Place, limits: Mapping[str, float], start: int) -> None:
+    def __init__(
+        self, plan: Plan, place: Place, limits: Mapping[str, float], start: int, lease: Lease | None = None
+    ) -> None:
         self._plan = plan
+        self._lease = lease
         self._place = place
         self._limits = dict(limits)
         self._start = start
@@ -46,7 +51,7 @@ class JobRecorder:
     def ended(self, lives: list[ReplicaLife], end: int, *, stopped: bool) -> Records:
         """The job as it ended. ``stopped``: because somebody sent a signal that ends things."""
         code = exit_status(lives)
-        state = JobState.SUCCEEDED if code == 0 else JobState.STOPPED if stopped else JobState.FAILED
+        state = end_state(code, stopped=stopped)
         reasons = [f"{life.name}: {life.reason}" if len(lives) > 1 else life.reason for life in lives if life.reason]
         records = self._records(state, lives, end=end, exit_code=code, error="; ".join(reasons))
         level = Level.WARNING if stopped else Level.ERROR
@@ -83,17 +88,18 @@ class JobRecorder:
         job = JobRecord(
             job_id=plan.job,
             project=self._place.project or None,
-            name=plan.name,
-            type=plan.kind,
+            name=valid_text(plan.name)[:MAX_SHORT_TEXT] if plan.named or not plan.attempt else None,
+            type=valid_text(plan.kind)[:MAX_SHORT_TEXT] if plan.kind or not plan.attempt else None,
             state=state,
-            user=plan.user,
+            user=valid_text(plan.user),
             created=self._start,
             start=self._start,
             end=end,
             exit_code=exit_code,
             error=error,
-            command=" ".join(plan.command)[:_LONGEST_COMMAND],
+            command=valid_text(" ".join(redacted(plan.command)))[:_LONGEST_COMMAND],
             limits=self._limits,
+            lease=self._lease if state is JobState.RUNNING else None,
             replicas=[self._replica(life) for life in lives],
         )
         return Records(jobs=[job])
@@ -114,6 +120,11 @@ class JobRecorder:
             exit_code=life.exit_code,
             reason=life.reason,
         )
+
+
+def end_state(status: int, *, stopped: bool) -> JobState:
+    """The state of a job that ended so. ``stopped``: because somebody sent a signal that ends things."""
+    return JobState.SUCCEEDED if status == 0 else JobState.STOPPED if stopped else JobState.FAILED
 
 
 def how_it_ended(exit_code: int, evidence: str) -> tuple[str, str]:

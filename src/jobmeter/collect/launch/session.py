@@ -4,11 +4,13 @@ import os
 import resource
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from signal import SIGTERM
 from threading import Event, Thread
 
 from jobmeter.collect.base import Owner, Place, Samples
 from jobmeter.collect.cgroup.paths import Groups, Hierarchies, groups_of
 from jobmeter.collect.cgroup.reader import GroupReader
+from jobmeter.collect.clock import SampleClock
 from jobmeter.collect.cost import Cost
 from jobmeter.collect.deliver import Delivery, Requester
 from jobmeter.collect.discover.member import Member, Source
@@ -17,11 +19,14 @@ from jobmeter.collect.launch.children import Children, Exit
 from jobmeter.collect.launch.family import Family
 from jobmeter.collect.launch.figures import Figures
 from jobmeter.collect.launch.groups import OwnGroups
+from jobmeter.collect.launch.guard import Guard
+from jobmeter.collect.launch.lease import RunLease
 from jobmeter.collect.launch.logs import LogSender
 from jobmeter.collect.launch.memory import OomWatch
 from jobmeter.collect.launch.output import Output
 from jobmeter.collect.launch.plan import Plan, environments
-from jobmeter.collect.launch.records import JobRecorder, ReplicaLife, exit_status
+from jobmeter.collect.launch.records import JobRecorder, ReplicaLife, end_state, exit_status
+from jobmeter.collect.launch.result import Result
 from jobmeter.collect.loop import Loop
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.process.count import Ended
@@ -31,8 +36,7 @@ from jobmeter.collect.registry import job_collectors
 from jobmeter.collect.spool import Spool
 from jobmeter.collect.worker import Worker
 from jobmeter.errors import JobmeterError
-from jobmeter.model.job import JobState
-from jobmeter.model.time import Clock
+from jobmeter.model.record import Records
 
 _PROC = "/proc"
 _RAMP_MS = (100, 300)
@@ -40,26 +44,9 @@ _RAMP_MS = (100, 300)
 _ENDING = frozenset({1, 2, 3, 15})
 """The signals by which somebody stops a job: HUP, INT, QUIT, TERM."""
 _KILLED = 128 + 9
+_TICKS = os.sysconf("SC_CLK_TCK")
 _QUIET_SECONDS = 1.5
 """How long the end may wait for the server without a word."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """How a run went. ``undelivered`` says why samples wait in the spool, empty when everything was acknowledged.
-
-    ``lines`` of output were passed on to the server, ``lines_dropped`` were not; both None when none were to be taken.
-    """
-
-    status: int
-    state: JobState
-    reason: str
-    start_ms: int
-    end_ms: int
-    figures: Figures
-    undelivered: str
-    lines: int | None = None
-    lines_dropped: int | None = None
 
 
 @dataclass(slots=True)
@@ -78,10 +65,14 @@ class _LastLook:
     key: Key
     io: tuple[float, float] | None
     owner: Owner | None
+    waited_seconds: float
 
 
 class Session:
     """Runs one plan. To be made and used in the main thread, once.
+
+    The command ends as it would without: where measuring, recording or reporting fails, that is said, and the rest goes
+    on. Every such piece of work is called through a ``Guard``.
 
     ``connect`` finds the server; it is called in a thread of its own, where it may start one. ``say`` and ``warn`` are
     told, in a line, what the user may and what the user should know while the command runs. ``patience`` is how many
@@ -93,7 +84,7 @@ class Session:
         plan: Plan,
         place: Place,
         connect: Callable[[], Requester],
-        clock: Clock,
+        clock: SampleClock,
         *,
         spool: Spool | None,
         say: Callable[[str], None],
@@ -106,11 +97,12 @@ class Session:
         self._say = say
         self._warn: Callable[[str], None] | None = warn
         self._patience = patience
+        self._guard = Guard(warn)
         self._children = Children()
         self._hierarchies = Hierarchies()
         self._outbox = Outbox(spool)
-        self._logs = LogSender(plan, place, self._outbox) if plan.logs else None
-        self._output = Output(self._logs.take) if self._logs else None
+        self._logs = LogSender(plan, place, self._outbox, now_ns=clock.now_ns) if plan.logs else None
+        self._output = Output(self._take) if self._logs else None
         self._delivery = Delivery(self._outbox, lambda: self._connected(connect), clock)
         self._family = Family(plan.job)
         self._collectors = job_collectors(place, self._family, alone=True)
@@ -120,66 +112,117 @@ class Session:
         self._looks: dict[int, _LastLook] = {}
         self._oom_kills: dict[str, float] = {}
         self._own_peak = 0.0
+        self._oom: OomWatch | None = None
+        self._groups: OwnGroups | None = None
+        self._recorder: JobRecorder | None = None
+        self._remaining: frozenset[int] = frozenset()
 
     def run(self, environment: Mapping[str, str], interval_ms: int) -> Result:
         """Start the command and stay until it has ended. Raises OSError when it cannot be executed."""
-        oom = OomWatch(self._hierarchies, groups_of(_PROC, os.getpid()) or {})
-        groups = OwnGroups(self._plan.job, self._plan.names, self._hierarchies)
+        guard = self._guard
+        guard("preparing to measure", self._prepare, None)
         start = self._clock.now_ms()
+        loop = None
         try:
-            self._start(environment, groups, start)
-            recorder = JobRecorder(self._plan, self._place, self._limits(), start)
-            loop = self._loop(interval_ms)
-            loop.keep_records(recorder.started(self._lives))
-            self._begin_output()
+            self._start(environment, start)
+            guard("passing on output", self._begin_output, None)
+            loop = guard("measuring", lambda: self._begin(interval_ms, start), None)
             end = self._measure(loop, interval_ms)
+            self._remaining = guard("looking for processes", self._living, frozenset())
         finally:
-            groups.remove()
+            if self._groups:
+                self._groups.remove()
         stopped = bool(_ENDING.intersection(self._children.signals))
-        for life in self._lives:
-            if life.exit_code == _KILLED:
-                life.reason = oom.evidence(self._oom_kills.get(life.name, 0.0))
-        self._collectors.nvidia.allocations.close(end)
-        loop.keep_records(self._collectors.nvidia.allocations.records(end))
-        records = recorder.ended(self._lives, end, stopped=stopped)
-        loop.keep_records(records)
-        undelivered = self._deliver()
+        records = guard("recording the end", lambda: self._record_end(loop, end, stopped=stopped), None)
+        undelivered = guard("delivering", self._deliver, "it failed")
+        status = exit_status(self._lives)
         return Result(
-            status=exit_status(self._lives),
-            state=records.jobs[0].state or JobState.SUCCEEDED,
-            reason=records.jobs[0].error or "",
+            status=status,
+            state=(records and records.jobs[0].state) or end_state(status, stopped=stopped),
+            reason=(records and records.jobs[0].error) or "",
             start_ms=start,
             end_ms=end,
             figures=self._figures,
             undelivered=undelivered,
             lines=self._logs.sent if self._logs else None,
             lines_dropped=self._lines_dropped() if self._logs else None,
+            set_aside=self._delivery.set_aside,
+            counted_by=self._counted_by() if loop else "",
+            remaining=self._remaining,
         )
+
+    def _prepare(self) -> None:
+        self._oom = OomWatch(self._hierarchies, groups_of(_PROC, os.getpid()) or {})
+        self._groups = OwnGroups(self._plan.job, self._plan.names, self._hierarchies)
+
+    def _begin(self, interval_ms: int, start: int) -> Loop:
+        loop = self._loop(interval_ms)
+        lease = RunLease(self._plan.job, self._place.project, self._plan.lease_owner, interval_ms, self._clock)
+        self._delivery.renewal = lease
+        self._recorder = JobRecorder(self._plan, self._place, self._limits(), start, lease.lease)
+        loop.keep_records(self._recorder.started(self._lives))
+        return loop
+
+    def _record_end(self, loop: Loop | None, end: int, *, stopped: bool) -> Records | None:
+        if loop is None or self._recorder is None:
+            return None
+        for life in self._lives:
+            if life.exit_code == _KILLED and self._oom:
+                life.reason = self._oom.evidence(self._oom_kills.get(life.name, 0.0))
+        self._collectors.nvidia.allocations.close(end)
+        loop.keep_records(self._collectors.nvidia.allocations.records(end))
+        records = self._recorder.ended(self._lives, end, stopped=stopped)
+        loop.keep_records(records)
+        return records
+
+    def _counted_by(self) -> str:
+        problem = self._groups.problem if self._groups else "control groups could not be looked at"
+        return f"process ({problem})" if problem else "control group"
+
+    def _living(self) -> frozenset[int]:
+        """The processes of the command that still run."""
+        found = self._groups.remaining() if self._groups else set()
+        found |= {process.stat.key.pid for process in self._collectors.table.processes()}
+        stats = (read_stat(_PROC, pid) for pid in found)
+        return frozenset(stat.key.pid for stat in stats if stat and not stat.ended)
 
     @property
     def _lives(self) -> list[ReplicaLife]:
         return [root.life for root in self._roots.values()]
 
-    def _start(self, environment: Mapping[str, str], groups: OwnGroups, start: int) -> None:
+    def _start(self, environment: Mapping[str, str], start: int) -> None:
         self._own_peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
         for rank, own in enumerate(environments(self._plan, environment)):
             name = self._plan.names[rank]
+            entries = self._groups.entries(name) if self._groups else []
             output = self._output.open(name) if self._output else {}
-            pid = self._children.start(
-                self._plan.command, own, groups.entries(name), with_input=rank == 0, output=output
-            )
+            try:
+                pid = self._children.start(self._plan.command, own, entries, with_input=rank == 0, output=output)
+            except OSError:
+                self._children.send(SIGTERM)
+                raise
+            life = ReplicaLife(name, rank, start)
             owner = Owner(self._plan.job, name, self._plan.attempt)
-            entered = groups.entered(name, pid)
-            member = Member(owner=owner, source=Source.TAGS, rank=rank, groups=entered)
+            groups = self._entered(name, pid)
+            member = Member(owner=owner, source=Source.TAGS, rank=rank, groups=groups)
             self._family.add(pid, member)
-            self._roots[pid] = _Root(ReplicaLife(name, rank, start), member, entered)
+            self._roots[pid] = _Root(life, member, groups)
             self._figures.begin(self._place.of_replica("cpu.time", owner), start)
+
+    def _entered(self, replica: str, pid: int) -> Groups:
+        groups = self._groups
+        return self._guard("entering control groups", lambda: groups.entered(replica, pid), {}) if groups else {}
+
+    def _take(self, replica: str, stream: str, data: bytes) -> None:
+        if logs := self._logs:
+            self._guard("keeping log lines", lambda: logs.take(replica, stream, data), None)
 
     def _begin_output(self) -> None:
         if self._logs and self._output:
-            self._children.resized = self._output.resize
-            self._logs.start()
+            resize = self._output.resize
+            self._children.resized = lambda: self._guard("resizing", resize, None)
             self._output.start()
+            self._logs.start()
 
     def _finish_output(self) -> None:
         """Wait until the last output is where it belongs; somebody who wants an end gets it."""
@@ -218,49 +261,66 @@ class Session:
             refused=lambda: self._delivery.refused,
         )
 
-    def _measure(self, loop: Loop, interval_ms: int) -> int:
+    def _measure(self, loop: Loop | None, interval_ms: int) -> int:
         """Sample and deliver in threads while the replicas run; the time of the last sample."""
         stop = Event()
-        ticking = Thread(target=loop.run, args=(stop, interval_ms, _RAMP_MS), name="loop", daemon=True)
-        ticking.start()
-        self._delivery.start()
+        guard = self._guard
+        ticking = Thread(target=self._tick, args=(loop, stop, interval_ms), name="loop", daemon=True)
+        guard("measuring", ticking.start, None)
+        guard("delivering", self._delivery.start, None)
         while self._children.running:
             for ended in self._children.wait(1.0, self._look):
                 self._ended(ended)
-        self._finish_output()
+        guard("passing on output", self._finish_output, None)
         stop.set()
-        ticking.join(timeout=10.0)
-        return loop.tick(whatever=True)
+        guard("measuring", lambda: ticking.join(timeout=10.0), None)
+        last = guard("measuring", lambda: loop.tick(whatever=True), None) if loop else None
+        return last or max(self._clock.now_ms(), *(life.end or 0 for life in self._lives), 0)
+
+    def _tick(self, loop: Loop | None, stop: Event, interval_ms: int) -> None:
+        if loop:
+            self._guard("measuring", lambda: loop.run(stop, interval_ms, _RAMP_MS), None)
 
     def _look(self, pid: int) -> None:
+        self._guard("looking at what ended", lambda: self._take_look(pid), None)
+
+    def _take_look(self, pid: int) -> None:
         stat = read_stat(_PROC, pid)
         if stat is None:
             return
         root = self._roots.get(pid)
         member = root.member if root else self._collectors.table.member_of(pid)
-        self._looks[pid] = _LastLook(stat.key, read_io(_PROC, pid), member.owner if member else None)
+        self._looks[pid] = _LastLook(
+            stat.key, read_io(_PROC, pid), member.owner if member else None, stat.waited_ticks / _TICKS
+        )
 
     def _ended(self, ended: Exit) -> None:
-        """Take in the final figures of a replica's first process, or of an orphan that came to us."""
         root = self._roots.get(ended.pid)
         if root:
-            root.life.end = self._clock.now_ms()
             root.life.exit_code = ended.status
+            root.life.end = max(self._clock.now_ms(), root.life.start)
+        self._guard("counting what ended", lambda: self._count_ended(ended), None)
+
+    def _count_ended(self, ended: Exit) -> None:
+        """Take in the final figures of a replica's first process, or of an orphan that came to us."""
         look = self._looks.pop(ended.pid, None)
         if look is None or look.owner is None:
             return
         # Until its exec a process is a copy of this one: a peak that is not above ours says nothing of the command.
         peak = ended.memory_peak if ended.memory_peak > self._own_peak else 0.0
         groups = next((other.groups for other in self._roots.values() if other.member.owner == look.owner), {})
-        self._collectors.jobs.ended(Ended(look.key, look.owner, ended.cpu_seconds, peak, look.io, groups))
+        self._collectors.jobs.ended(
+            Ended(look.key, look.owner, ended.cpu_seconds, peak, look.io, groups, look.waited_seconds)
+        )
 
     def _watch(self, samples: Samples) -> None:
         for series, _, value in samples:
             if series.metric == "memory.oom.kills":
                 self._oom_kills[series.replica] = value
         # The machine's own traffic is for the summary alone: an agent on this node is the one that sends it.
-        network = self._network.collect(samples[0].time_ms) if samples else []
-        self._figures.watch([*samples, *network])
+        nothing: Samples = []
+        network = self._guard("measuring the network", lambda: self._network.collect(samples[0].time_ms), nothing)
+        self._guard("summing up", lambda: self._figures.watch([*samples, *network]), None)
 
     def _connected(self, connect: Callable[[], Requester]) -> Requester:
         try:

@@ -62,7 +62,7 @@ class NvidiaCollector:
         self.devices = devices = self._nvml.devices()
         if not devices:
             return []
-        slow = self._slow_ms is None or now_ms - self._slow_ms >= _SLOW_MS
+        slow = self._slow_ms is None or not 0 <= now_ms - self._slow_ms < _SLOW_MS
         if slow:
             self._slow_ms = now_ms
         processes = {device.index: self._ask(device, device.processes) for device in devices}

@@ -15,6 +15,7 @@ class Ended:
     """The final figures of a process that was waited for.
 
     ``io`` is None where it could not be read. ``groups`` are the control groups that its replica has for itself.
+    ``waited_seconds`` is the part of ``cpu_seconds`` that was its children's, None where it is not known.
     """
 
     key: Key
@@ -23,6 +24,12 @@ class Ended:
     memory_peak: float
     io: tuple[float, float] | None = None
     groups: Mapping[str, str] = field(default_factory=dict)
+    waited_seconds: float | None = None
+
+
+def _final(ended: Ended) -> Reading[Key, Owner]:
+    waited = None if ended.waited_seconds is None else (ended.waited_seconds,)
+    return Reading(ended.owner, (ended.cpu_seconds,), waited=waited)
 
 
 class ProcessCounters:
@@ -43,11 +50,12 @@ class ProcessCounters:
         for process in processes:
             stat, owner = process.stat, process.member.owner
             parent = keys.get(stat.parent)
-            cpu[stat.key] = Reading(owner, (stat.cpu_ticks / self._ticks,), parent)
+            cpu[stat.key] = Reading(owner, (stat.cpu_ticks / self._ticks,), parent, (stat.waited_ticks / self._ticks,))
             moved = read_io(self._proc, stat.key.pid)
             if moved is not None:
                 io[stat.key] = Reading(owner, moved, parent)
-        self._cpu.update(cpu, {final.key: Reading(final.owner, (final.cpu_seconds,)) for final in ended})
+        ended = list(ended)
+        self._cpu.update(cpu, {final.key: _final(final) for final in ended})
         self._io.update(io, {final.key: Reading(final.owner, final.io) for final in ended if final.io is not None})
 
     def totals(self) -> dict[Owner, dict[str, float]]:

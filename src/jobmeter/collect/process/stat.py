@@ -16,7 +16,10 @@ class Key(NamedTuple):
 
 
 class ProcessStat(NamedTuple):
-    """What /proc/PID/stat says. ``cpu_ticks`` holds the process and the children that it has waited for."""
+    """What /proc/PID/stat says.
+
+    ``cpu_ticks`` holds the process and the children that it has waited for; ``waited_ticks`` is the children's part.
+    """
 
     key: Key
     parent: int
@@ -24,6 +27,7 @@ class ProcessStat(NamedTuple):
     cpu_ticks: int
     threads: int
     memory: int
+    waited_ticks: int = 0
 
     @property
     def ended(self) -> bool:
@@ -47,6 +51,7 @@ def read_stat(proc_root: str, pid: int) -> ProcessStat | None:
         cpu_ticks=sum(int(word) for word in words[11:15]),
         threads=int(words[17]),
         memory=int(words[21]) * _PAGE,
+        waited_ticks=int(words[13]) + int(words[14]),
     )
 
 

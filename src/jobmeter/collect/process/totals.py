@@ -1,28 +1,55 @@
-"""Sums of counters over things that come and go, which never fall.
+"""Sums of the counters of processes that come and go, which never fall and are never more than was used.
 
 The counters of a process hold those of the children that it has waited for. So when a child is gone, what it had used
 shows up in its parent, unless the parent did not wait for it (it ended first, or ignores its children): then it would
-be lost. Each update compares what the children that are gone had used with how much their parent grew, and keeps the
-rest.
+be lost. Each update compares what the children that are gone had used with how much their parent took over, and keeps
+the rest.
+
+Processes are read one after the other, so a parent may be read before it waits for a child, and the child after it.
+What a living ancestor has not taken over is therefore kept at the second update in which it has not. A process that was
+missing and is back, or whose final figures come late, is not counted twice.
 """
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 O = TypeVar("O", bound=Hashable)  # noqa: E741
 Values = tuple[float, ...]
 
+_REMEMBERED = 4_096
+"""How many processes that are gone are remembered, in case that they are not."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reading(Generic[K, O]):
-    """What one thing has counted so far, whom it works for, and the thing that will take over its counts."""
+    """What one process has counted so far, whom it works for, and the process that will take over its counts.
+
+    ``waited`` is the part of ``values`` that was taken over from children; None where that is not known.
+    """
 
     owner: O
     values: Values
     parent: K | None = None
+    waited: Values | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Missing(Generic[K, O]):
+    """A process that is gone: what it had counted, with everything that was read then, and who was asked for it."""
+
+    reading: Reading[K, O]
+    base: Mapping[K, Reading[K, O]]
+    heir: K | None = None
+
+
+@dataclass(slots=True)
+class _Kept:
+    """What was kept of processes that were missing together."""
+
+    values: Values
 
 
 class Totals(Generic[K, O]):
@@ -31,6 +58,8 @@ class Totals(Generic[K, O]):
     def __init__(self, width: int) -> None:
         self._zero: Values = (0.0,) * width
         self._last: dict[K, Reading[K, O]] = {}
+        self._missing: dict[K, _Missing[K, O]] = {}
+        self._settled: dict[K, tuple[Reading[K, O], _Kept]] = {}
         self._gone: dict[O, Values] = {}
         self._foreign: dict[K, Values] = {}
         self._highest: dict[O, Values] = {}
@@ -42,20 +71,19 @@ class Totals(Generic[K, O]):
 
     def update(self, live: Mapping[K, Reading[K, O]], ended: Mapping[K, Reading[K, O]] | None = None) -> None:
         """Take in what there is now. ``ended`` are final counts of things that were waited for since the last call."""
-        now = {**live, **ended} if ended else live
-        for parent, lost in self._lost(now).items():
-            grown = _subtract(now[parent].values, self._last[parent].values)
-            for owner, values in lost.items():
-                taken = _least(values, grown)
-                grown = _subtract(grown, taken)
-                self._keep(owner, _subtract(values, taken))
-                if owner != now[parent].owner:
-                    self._keep(owner, taken)
-                    self._foreign[parent] = _add(self._foreign.get(parent, self._zero), taken)
-        for key, reading in (ended or {}).items():
+        final = ended or {}
+        now = {**live, **final}
+        for key in now.keys() & self._settled.keys():
+            self._take_back(key)
+        gone = {key: missing for key, missing in self._missing.items() if key not in now}
+        gone |= {key: _Missing(reading, self._last) for key, reading in self._last.items() if key not in now}
+        self._missing = self._settle(gone, now, final)
+        for key, reading in final.items():
             self._keep(reading.owner, _subtract(reading.values, self._foreign.pop(key, self._zero)))
-        self._last = {key: reading for key, reading in live.items() if not ended or key not in ended}
-        self._foreign = {key: values for key, values in self._foreign.items() if key in self._last}
+        self._last = {key: reading for key, reading in live.items() if key not in final}
+        self._foreign = {
+            key: values for key, values in self._foreign.items() if key in self._last or key in self._missing
+        }
 
     def totals(self) -> dict[O, Values]:
         """The sums of every owner that was ever seen and not forgotten. None of them is lower than it ever was."""
@@ -78,35 +106,78 @@ class Totals(Generic[K, O]):
             self._floors.pop(owner, None)
             self._highest.pop(owner, None)
 
-    def _lost(self, now: Mapping[K, Reading[K, O]]) -> dict[K, dict[O, Values]]:
-        """What the things that are gone had counted, by the nearest ancestor that is still there and by owner.
-
-        What has no such ancestor is kept at once.
-        """
-        lost: defaultdict[K, dict[O, Values]] = defaultdict(dict)
-        for key, reading in self._last.items():
-            if key in now:
-                continue
-            values = _subtract(reading.values, self._foreign.pop(key, self._zero))
-            heir = self._heir(reading, now)
+    def _settle(
+        self, gone: dict[K, _Missing[K, O]], now: Mapping[K, Reading[K, O]], final: Mapping[K, Reading[K, O]]
+    ) -> dict[K, _Missing[K, O]]:
+        """Keep what the processes that are gone had counted and nobody took over; those that wait for an answer."""
+        together: defaultdict[tuple[K | None, int], list[K]] = defaultdict(list)
+        for key, missing in gone.items():
+            together[self._heir(missing, now), id(missing.base)].append(key)
+        waiting: dict[K, _Missing[K, O]] = {}
+        for (heir, _), keys in together.items():
             if heir is None:
-                self._keep(reading.owner, values)
+                self._divide(keys, gone, None, self._zero)
+                continue
+            base = gone[keys[0]].base
+            taken = _subtract(_waited(now[heir]), _waited(base[heir]) if heir in base else self._zero)
+            lost = self._zero
+            for key in keys:
+                lost = _add(lost, self._own(key, gone[key].reading))
+            asked = all(gone[key].heir == heir for key in keys)
+            if asked or heir in final or _least(lost, taken) == lost:
+                self._divide(keys, gone, (heir, now[heir].owner), taken)
             else:
-                lost[heir][reading.owner] = _add(lost[heir].get(reading.owner, self._zero), values)
-        return lost
+                waiting.update((key, replace(gone[key], heir=heir)) for key in keys)
+        return waiting
 
-    def _heir(self, reading: Reading[K, O], now: Mapping[K, Reading[K, O]]) -> K | None:
-        parent = reading.parent
-        steps = len(self._last)
-        while parent is not None and parent in self._last and steps:
-            if parent in now:
-                return parent
-            parent = self._last[parent].parent
+    def _divide(
+        self, keys: Iterable[K], gone: Mapping[K, _Missing[K, O]], heir: tuple[K, O] | None, taken: Values
+    ) -> None:
+        by_owner: defaultdict[O, list[K]] = defaultdict(list)
+        for key in keys:
+            by_owner[gone[key].reading.owner].append(key)
+        for owner, own in by_owner.items():
+            lost = self._zero
+            for key in own:
+                lost = _add(lost, self._own(key, gone[key].reading))
+                self._foreign.pop(key, None)
+            found = _least(lost, taken)
+            taken = _subtract(taken, found)
+            kept = _Kept(_subtract(lost, found))
+            self._keep(owner, kept.values)
+            self._settled.update((key, (gone[key].reading, kept)) for key in own)
+            if heir is not None and owner != heir[1]:
+                self._keep(owner, found)
+                self._foreign[heir[0]] = _add(self._foreign.get(heir[0], self._zero), found)
+        for key in list(self._settled)[: max(len(self._settled) - _REMEMBERED, 0)]:
+            del self._settled[key]
+
+    def _take_back(self, key: K) -> None:
+        """What was kept of a process that is back is in its own counters."""
+        reading, kept = self._settled.pop(key)
+        back = _least(reading.values, kept.values)
+        kept.values = _subtract(kept.values, back)
+        self._gone[reading.owner] = _subtract(self._gone.get(reading.owner, self._zero), back)
+
+    def _heir(self, missing: _Missing[K, O], now: Mapping[K, Reading[K, O]]) -> K | None:
+        """The nearest ancestor that is still there; None where there is none."""
+        parent = missing.reading.parent if missing.heir is None else missing.heir
+        steps = len(missing.base) + len(self._last)
+        while parent is not None and parent not in now and steps:
+            known = missing.base.get(parent) or self._last.get(parent)
+            parent = known.parent if known else None
             steps -= 1
-        return None
+        return parent
+
+    def _own(self, key: K, reading: Reading[K, O]) -> Values:
+        return _subtract(reading.values, self._foreign.get(key, self._zero))
 
     def _keep(self, owner: O, values: Values) -> None:
         self._gone[owner] = _add(self._gone.get(owner, self._zero), values)
+
+
+def _waited(reading: Reading[K, O]) -> Values:
+    return reading.values if reading.waited is None else reading.waited
 
 
 def _add(left: Values, right: Values) -> Values:

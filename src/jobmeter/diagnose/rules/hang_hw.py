@@ -11,10 +11,13 @@ from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.finding import Evidence, Finding, Severity, Subject
 from jobmeter.model.job import JobState
 
+JUDGED = {JobState.RUNNING, JobState.FAILED, JobState.STOPPED}
+"""The others have ended well, have not begun, or nobody knows whether they still run."""
+
 
 def find(case: Case, numbers: Numbers) -> list[Finding]:
     """At the end of what is known: no CPU, no traffic, devices at one level, where there was work before."""
-    if case.job.state in {JobState.SUCCEEDED, JobState.QUEUED}:
+    if case.job.state not in JUDGED:
         return []
     cpus = case.means.get("cpu.usage", ())
     if not cpus:

@@ -6,12 +6,15 @@ from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.finding import Evidence, Finding, Severity, Subject
 from jobmeter.model.job import JobState
 
+JUDGED = {JobState.RUNNING, JobState.FAILED, JobState.STOPPED}
+"""The others have ended well, have not begun, or nobody knows whether they still run."""
+
 _NS = 1_000_000
 
 
 def find(case: Case, numbers: Numbers) -> list[Finding]:
     """Silence of all replicas up to now, or up to an end that was no success."""
-    if case.job.state in {JobState.SUCCEEDED, JobState.QUEUED} or len(case.lines) < numbers["lines"]:
+    if case.job.state not in JUDGED or len(case.lines) < numbers["lines"]:
         return []
     last = case.lines[-1]
     start, end = last.time_ns // _NS, case.span.end_ms

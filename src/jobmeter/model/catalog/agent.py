@@ -28,6 +28,13 @@ METRICS: tuple[Metric, ...] = (
         parts=Aggregate.MIN,
         text="1 when the last collection worked, 0 when it failed or hung, by collector.",
     ),
+    Metric(
+        name="agent.clock.offset",
+        unit="s",
+        scope=_A,
+        minimum=None,
+        text="How far the node's wall clock is ahead of the time of its samples: above 1 or below -1 after a step.",
+    ),
     Metric(name="agent.samples", unit="{sample}", scope=_A, kind=Kind.COUNTER, text="Samples taken."),
     Metric(
         name="agent.dropped",

@@ -13,19 +13,25 @@ FRAMES = "application/vnd.jobmeter.frames"
 
 
 class Ingested(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What became of the body: everything accepted is durable. What it says of lines is absent where it had none."""
+    """What became of the body: everything accepted is durable. What it says of lines is absent where it had none.
+
+    ``time`` is the server's clock (epoch ms). ``unknown`` names metrics, and fields of records and lines, that this
+    server does not know and left out.
+    """
 
     accepted: int
     records: int
     rejected: dict[str, int]
     lines: int = 0
     rejected_lines: dict[str, int] = {}
+    time: int = 0
+    unknown: tuple[str, ...] = ()
 
 
 def _ingest(ask: Ask) -> Awaitable[Answer]:
     """Reads the body; the thread is free again while that is kept, so that many new series share what keeping costs."""
     _check(ask)
-    return _finish(ask, ask.services.funnel.submit(ask.call.body, ask.principal))
+    return _finish(ask, ask.services.funnel.submit(ask.call.body, ask.principal, ask.call.take))
 
 
 def _begin(ask: Ask) -> Awaitable[Answer]:
@@ -48,7 +54,15 @@ def _check(ask: Ask) -> None:
 
 def _told(ask: Ask, receipt: Receipt) -> Ingested:
     ask.services.telemetry.ingested(receipt)
-    return Ingested(receipt.accepted, receipt.records, receipt.rejected, receipt.lines, receipt.rejected_lines)
+    return Ingested(
+        accepted=receipt.accepted,
+        records=receipt.records,
+        rejected=receipt.rejected,
+        lines=receipt.lines,
+        rejected_lines=receipt.rejected_lines,
+        time=ask.services.clock.now_ms(),
+        unknown=receipt.unknown,
+    )
 
 
 ENDPOINTS = (
@@ -70,5 +84,6 @@ ENDPOINTS = (
         body_text="Frames.",
         body_type=FRAMES,
         lane="write",
+        large=True,
     ),
 )

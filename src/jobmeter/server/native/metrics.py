@@ -34,7 +34,11 @@ _TIME = (
     Query("step", "Length of a bucket. Default: the smallest round one that gives at most 240 buckets.", example="5m"),
 )
 _HOW = (
-    Query("aggregate", "How members are joined: mean, sum, min, max. Default: the catalogue's way."),
+    Query(
+        "aggregate",
+        "How members are joined: mean, sum, min, max, or whole (a job's: the sum where the unit adds up). "
+        "Default: the catalogue's way.",
+    ),
     Query("statistic", "What is told of a bucket: mean, min, max, sum, count, first, last, increase. Default: mean."),
     Query("device", "Only these devices.", many=True),
     Query("format", "json, csv or parquet. Default: json."),

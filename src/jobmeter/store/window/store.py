@@ -16,6 +16,7 @@ from jobmeter.model.retention import Retention
 from jobmeter.model.series import NamePart, Series
 from jobmeter.model.time import DAY, HOUR, MAX_TIME_MS, MINUTE, SECOND, Clock, TimeRange, floor_to
 from jobmeter.store.base import LogSelector, ReadBudget, Selector, Store, StoreStatistics, Tier
+from jobmeter.store.damage import DamagedPart
 from jobmeter.store.window.lists import Lists
 from jobmeter.store.window.recall import Recalled
 from jobmeter.store.window.window import Window
@@ -230,6 +231,10 @@ class WindowedStore:
                 self._turn({job})
                 self.window.drop_job(job)
                 self._lists.forget((job,))
+
+    def damaged(self) -> Sequence[DamagedPart]:
+        """See ``Store.damaged``."""
+        return self._engine.damaged()
 
     def statistics(self) -> StoreStatistics:
         """See ``Store.statistics``."""

@@ -270,12 +270,13 @@ class Window:
         before = np.where(page >= 0, self._pages.filled[page], PAGE)
         if late.any() or int(np.sum((before + counts - 1) // PAGE)) > self._pages.left:
             plain = ~late if int(np.sum((before + counts - 1) // PAGE)) <= self._pages.left else np.zeros_like(late)
+            keep = np.repeat(plain, counts)
+            # These first: there is room for them, while samples far apart take a page each where rows are merged.
+            if keep.any():
+                self._extend(own[plain], counts[plain], before[plain], time[keep], value[keep])
             for at in np.flatnonzero(~plain).tolist():
                 chosen = slice(int(starts[at]), int(starts[at] + counts[at]))
                 self._merge(int(own[at]), time[chosen], value[chosen])
-            keep = np.repeat(plain, counts)
-            if keep.any():
-                self._extend(own[plain], counts[plain], before[plain], time[keep], value[keep])
             return
         self._extend(own, counts, before, time, value)
 

@@ -12,6 +12,7 @@ from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.event import Level
 from jobmeter.model.log import LogLine
 from jobmeter.wire.native.frame import Codec, Frame, FrameKind, write_frame
+from jobmeter.wire.native.newer import decode_known
 
 
 class _Line(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
@@ -75,24 +76,32 @@ def count_lines(frame: Frame) -> int:
     return sum(len(stream.lines) for stream in streams)
 
 
-def decode_lines(payload: bytes, project: str, most: int) -> list[LogLine]:
-    """The lines of a payload, in their order; ``project`` is what an empty one means.
+def line_times(payload: bytes) -> list[int]:
+    """The times of a payload's lines, in nanoseconds. Raises what msgspec does for what is no payload."""
+    return [line.time_ns for stream in msgspec.json.decode(payload, type=_Payload).streams for line in stream.lines]
+
+
+def decode_lines(payload: bytes, project: str, most: int) -> tuple[list[LogLine], tuple[str, ...]]:
+    """The lines of a payload, in their order, and the names of fields and words that this release does not know.
+
+    ``project`` is what an empty one means.
 
     Names, times and texts are taken as they are. Raises InvalidRequestError (field ``lines``), LimitExceededError for
     more than ``most`` lines.
     """
     try:
-        streams = msgspec.json.decode(payload, type=_Payload).streams
+        decoded, unknown = decode_known(payload, _Payload)
     except msgspec.DecodeError as error:
         raise InvalidRequestError(f"a frame of logs is not valid: {error}", "lines") from error
     except UnicodeDecodeError as error:
         raise InvalidRequestError("a frame of logs is not UTF-8", "lines") from error
     except RecursionError as error:
         raise InvalidRequestError("a frame of logs is nested too deeply", "lines") from error
+    streams = decoded.streams
     count = sum(len(stream.lines) for stream in streams)
     if count > most:
         raise LimitExceededError(f"a request may bring {most} more lines here, this frame has {count}", "lines")
-    return [
+    lines = [
         LogLine(
             time_ns=line.time_ns,
             text=line.text,
@@ -107,3 +116,4 @@ def decode_lines(payload: bytes, project: str, most: int) -> list[LogLine]:
         for stream in streams
         for line in stream.lines
     ]
+    return lines, unknown

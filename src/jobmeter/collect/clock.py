@@ -1,0 +1,200 @@
+"""The time of everything that an agent or a run stamps: it outlasts a wall clock that is stepped.
+
+See docs/decisions/0018-sample-clock.md.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Lock
+
+from jobmeter.collect.base import Place
+from jobmeter.model.event import EventSource, Level
+from jobmeter.model.record import EventRecord, Records
+from jobmeter.model.time import Clock
+
+_SECOND_NS = 1_000_000_000
+_MILLI_NS = 1_000_000
+STEP_NS = _SECOND_NS
+"""A difference above this is a step; a smaller one is drift."""
+SETTLE_NS = 60 * _SECOND_NS
+"""How long a step has to last before the time follows it."""
+SLEW = 0.05
+"""Share of the elapsed time by which the time may be moved to follow drift."""
+_TRUST_NS = 3_600 * _SECOND_NS
+"""How long the wall clock may return to where it stood before a step without having to settle again."""
+_READ_NS = 100 * _MILLI_NS
+"""Two readings further apart than this were interrupted, and say nothing of the difference between the clocks."""
+OVERLAP_MS = 300_000
+"""The furthest ahead that a server takes samples by default."""
+
+_log = logging.getLogger(__name__)
+
+
+def elapsed_ns() -> int:
+    """Nanoseconds since the machine started, in which it was suspended included."""
+    return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+@dataclass(frozen=True, slots=True)
+class ClockChange:
+    """A step of the wall clock by ``seconds``, its return, or the correction of the samples' time by it."""
+
+    time_ms: int
+    level: Level
+    reason: str
+    message: str
+
+
+@dataclass(slots=True)
+class _Offset:
+    """Where the epoch lies on the clock of elapsed time, and since when the wall clock has said so."""
+
+    value_ns: int
+    since_ns: int
+
+
+class SampleClock:
+    """A ``Clock`` whose wall-clock time is elapsed time plus an offset that is checked. Safe for several threads.
+
+    ``observe`` compares with the wall clock. Drift is followed slowly, so that intervals stay true to 5 %. A step is
+    followed once it has lasted for 60 seconds; until then the time goes on by the elapsed time alone.
+    """
+
+    def __init__(self, wall: Clock, elapsed: Callable[[], int] = elapsed_ns) -> None:
+        self._wall = wall
+        self._elapsed = elapsed
+        self._lock = Lock()
+        self._observed_ns = elapsed()
+        self._offset = _Offset(wall.now_ms() * _MILLI_NS - self._observed_ns, self._observed_ns)
+        self._previous: _Offset | None = None
+        self._candidate: _Offset | None = None
+        self._difference_ns = 0
+        self._changes: list[ClockChange] = []
+        self._last_ms: int | None = None
+        self._set_back = False
+
+    @property
+    def difference(self) -> float:
+        """Seconds by which the wall clock was ahead of the samples' time when last observed."""
+        return self._difference_ns / _SECOND_NS
+
+    def now_ns(self) -> int:
+        """Nanoseconds since the epoch."""
+        return self._elapsed() + self._offset.value_ns
+
+    def now_ms(self) -> int:
+        """See ``Clock.now_ms``."""
+        return self.now_ns() // _MILLI_NS
+
+    def monotonic(self) -> float:
+        """See ``Clock.monotonic``."""
+        return self._wall.monotonic()
+
+    def at_elapsed_ms(self, milliseconds: int) -> int:
+        """Milliseconds since the epoch at so many milliseconds after the start of the machine."""
+        return self._offset.value_ns // _MILLI_NS + milliseconds
+
+    def stamp(self, *, needed: bool = False) -> int | None:
+        """Observe, and give a time for new samples, later than the last one given.
+
+        Where the time was set back by up to five minutes there is none (None) until the last one given has passed:
+        counters in between would seem to start again. ``needed`` gives the first one behind it. Where the time was set
+        back by more, the server cannot have taken what lies ahead, and the new time is given.
+        """
+        self.observe()
+        now_ms, last_ms = self.now_ms(), self._last_ms
+        if last_ms is not None and last_ms - OVERLAP_MS <= now_ms <= last_ms:
+            if self._set_back and not needed:
+                return None
+            now_ms = last_ms + 1
+        else:
+            self._set_back = False
+        self._last_ms = now_ms
+        return now_ms
+
+    def observe(self) -> None:
+        """Compare with the wall clock, and follow it where that is right."""
+        with self._lock:
+            before = self._elapsed()
+            wall_ns = self._wall.now_ms() * _MILLI_NS
+            now = self._elapsed()
+            if now - before > _READ_NS:
+                return
+            seen = wall_ns - now
+            limit = int(max(now - self._observed_ns, 0) * SLEW)
+            self._observed_ns = now
+            self._difference_ns = seen - self._offset.value_ns
+            if abs(self._difference_ns) <= STEP_NS:
+                self._returned()
+                self._offset.value_ns += max(-limit, min(limit, self._difference_ns))
+            else:
+                self._stepped(_Offset(seen, now))
+
+    def changes(self) -> list[ClockChange]:
+        """What happened to the wall clock since the last call."""
+        with self._lock:
+            changes, self._changes = self._changes, []
+        return changes
+
+    def _stepped(self, seen: _Offset) -> None:
+        if self._previous and _near(seen, self._previous) and seen.since_ns - self._offset.since_ns < _TRUST_NS:
+            self._follow(seen)
+        elif self._candidate is None or not _near(seen, self._candidate):
+            self._candidate = seen
+            self._tell(
+                Level.WARNING,
+                "ClockStepped",
+                f"The wall clock differs from the time of samples by {self.difference:+.1f} s. "
+                f"Samples follow it when this lasts for {SETTLE_NS // _SECOND_NS} seconds.",
+            )
+        elif seen.since_ns - self._candidate.since_ns >= SETTLE_NS:
+            self._follow(seen)
+
+    def _follow(self, seen: _Offset) -> None:
+        message = f"The time of samples was corrected by {self.difference:+.1f} s, to the wall clock."
+        self._previous, self._offset, self._candidate = self._offset, seen, None
+        self._set_back = self._set_back or self._difference_ns < 0
+        self._difference_ns = 0
+        self._tell(Level.WARNING, "ClockCorrected", message)
+
+    def _returned(self) -> None:
+        if self._candidate is not None:
+            self._candidate = None
+            self._tell(Level.INFO, "ClockReturned", "The wall clock agrees with the time of samples again.")
+
+    def _tell(self, level: Level, reason: str, message: str) -> None:
+        _log.warning("%s", message)
+        self._changes = [*self._changes[-63:], ClockChange(self.now_ms(), level, reason, message)]
+
+
+def _near(left: _Offset, right: _Offset) -> bool:
+    return abs(left.value_ns - right.value_ns) <= STEP_NS
+
+
+class ClockReporter:
+    """See ``RecordSource``: an event of the node for each change of its clock."""
+
+    def __init__(self, place: Place, clock: SampleClock) -> None:
+        self._place = place
+        self._clock = clock
+
+    def records(self, now_ms: int) -> Records:  # noqa: ARG002 - the changes have times of their own
+        """See ``RecordSource.records``."""
+        place = self._place
+        return Records(
+            events=[
+                EventRecord(
+                    time=change.time_ms,
+                    project=place.project,
+                    cluster=place.cluster,
+                    node=place.node,
+                    source=EventSource.NODE,
+                    level=change.level,
+                    reason=change.reason,
+                    message=change.message,
+                )
+                for change in self._clock.changes()
+            ]
+        )

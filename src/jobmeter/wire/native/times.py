@@ -1,0 +1,43 @@
+"""The times in a frame of ours, without its names and values: standard library and msgspec only."""
+
+import struct
+import sys
+import zlib
+from array import array
+
+import msgspec
+
+from jobmeter.wire.native.frame import Codec, Frame, FrameKind, read_frame
+from jobmeter.wire.native.logs import line_times
+
+_COUNTS = struct.Struct("<II")
+_SAMPLE = 16
+_NS = 1_000_000
+
+
+def newest_time(body: bytes) -> int:
+    """The latest time of a sample or line in a body of whole frames, epoch milliseconds.
+
+    0 for records, for other senders' codecs and for what cannot be read.
+    """
+    newest, at = 0, 0
+    while found := read_frame(body, at):
+        frame, at = found
+        newest = max(newest, _newest(frame))
+    return newest
+
+
+def _newest(frame: Frame) -> int:
+    if frame.kind is FrameKind.RECORDS or frame.codec is Codec.ZSTD:
+        return 0
+    try:
+        plain = zlib.decompress(frame.payload) if frame.codec is Codec.ZLIB else bytes(frame.payload)
+        if frame.kind is FrameKind.LOGS:
+            return max(line_times(plain), default=0) // _NS
+    except (zlib.error, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return 0
+    _, count = _COUNTS.unpack_from(plain)
+    times = array("q", plain[len(plain) - _SAMPLE * count : len(plain) - _SAMPLE // 2 * count])
+    if sys.byteorder == "big":
+        times.byteswap()
+    return max(times, default=0)
