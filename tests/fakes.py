@@ -135,6 +135,9 @@ class FakeRegistry:
         else:
             self.retentions[project] = retention
 
+    def recorded_since(self, mark: tuple[int, int] | None) -> tuple[list[tuple[str, str]] | None, tuple[int, int]]:
+        return [], (0, 0)
+
     def take_lease(self, name: str, owner: str, now_ms: int, until_ms: int) -> bool:
         return True
 

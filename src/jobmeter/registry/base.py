@@ -163,6 +163,14 @@ class Registry(Protocol):
         """Give a project a setting of its own, or take it back."""
         ...
 
+    def recorded_since(self, mark: tuple[int, int] | None) -> tuple[list[tuple[str, str]] | None, tuple[int, int]]:
+        """The (project, id) of jobs that were recorded or deleted since a mark, and the next mark.
+
+        None instead of jobs where that cannot be told any more; for no mark those of the last ten minutes or more. Some
+        may be told twice.
+        """
+        ...
+
     def take_lease(self, name: str, owner: str, now_ms: int, until_ms: int) -> bool:
         """Take a lease until a time, or keep it for longer; False while another owner has it."""
         ...

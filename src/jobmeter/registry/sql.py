@@ -247,6 +247,18 @@ class SqlRegistry(Registry):
             nodes.set_project_retention(connection, project, retention)
         self._retentions.written([project])
 
+    def recorded_since(self, mark: tuple[int, int] | None) -> tuple[list[tuple[str, str]] | None, tuple[int, int]]:
+        """See ``Registry.recorded_since``."""
+        with self._database.read() as connection:
+            if mark is None:
+                now = changes.now(connection)
+                return changes.recorded(connection), (now.last, now.open)
+            changed, after = changes.since(connection, changes.Mark(*mark))
+        if changed is None:
+            return None, mark
+        told = changed.recorded.items()
+        return [(project, job) for project, ids in told for job in ids], (after.last, after.open)
+
     def take_lease(self, name: str, owner: str, now_ms: int, until_ms: int) -> bool:
         """See ``Registry.take_lease``."""
         with self._database.write(SHORT_SECONDS) as connection:

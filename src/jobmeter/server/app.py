@@ -13,6 +13,7 @@ from jobmeter.access.limit import RateLimiter, parse_rates
 from jobmeter.access.memory import MemoryBudget
 from jobmeter.access.nonces import NonceMemory
 from jobmeter.access.vault import Vault
+from jobmeter.diagnose.thresholds import load as load_thresholds
 from jobmeter.dialects.registry import dialects
 from jobmeter.errors import JobmeterError
 from jobmeter.ingest.funnel import Funnel
@@ -22,6 +23,7 @@ from jobmeter.query.execute import Executor
 from jobmeter.registry.base import Registry
 from jobmeter.registry.open import open_registry
 from jobmeter.server.background import Background, Filling, Leased, Losses, Pruning, RollUps, Work
+from jobmeter.server.diagnosing import Diagnosing
 from jobmeter.server.dialect_door import DialectDoor
 from jobmeter.server.edge import Door, Edge
 from jobmeter.server.exchange import AsgiScope, Receive, Send
@@ -141,6 +143,7 @@ def assemble(
         turns=Turns(clock, budget, telemetry.asked),
         exports=Seats(budget.exports),
         memory=MemoryBudget(settings.request_bytes),
+        thresholds=load_thresholds(settings.rules),
     )
     _watch(services)
     doors: list[Door] = [
@@ -151,9 +154,11 @@ def assemble(
     ]
     rolling = RollUps(store, clock, telemetry)
     losses = Losses(registry, clock, settings.lease_seconds)
+    diagnosing = Diagnosing(services.executor, registry, services.thresholds, clock)
     works: list[Work] = [
         Leased(rolling, registry, clock) if shared else rolling,
         Leased(losses, registry, clock) if shared else losses,
+        Leased(diagnosing, registry, clock) if shared else diagnosing,
         Pruning(registry, clock),
         Tidying(),
     ]

@@ -19,6 +19,7 @@ from jobmeter.server.exchange import AT_ONCE_BYTES, Exchange
 from jobmeter.server.native import (
     catalog,
     events,
+    findings,
     ingest,
     jobs,
     keys,
@@ -44,6 +45,7 @@ ENDPOINTS: Sequence[Endpoint] = (
     *samples.ENDPOINTS,
     *logs.ENDPOINTS,
     *events.ENDPOINTS,
+    *findings.ENDPOINTS,
     *share.ENDPOINTS,
     *nodes.ENDPOINTS,
     *catalog.ENDPOINTS,

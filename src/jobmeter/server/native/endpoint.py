@@ -111,10 +111,10 @@ class Endpoint:
 
     ``steps`` is an operation as dialects have them: it is answered on the event loop where memory holds everything
     that it asks for, else on a thread. ``work`` is for what has none: it runs on a thread of ``lane`` once the caller
-    is let in; a msgspec structure that it gives is answered as JSON, and an answer that is yet to come is awaited on
-    the event loop's thread. ``begin`` is tried before it on the event loop's thread (NotAtOnceError: ``work`` is to do
-    it). ``answer`` documents the structure, ``body`` that of the request. ``large``: the body may be as large as the
-    settings allow, else 64 KiB.
+    is let in; a msgspec structure that it gives, or with ``many`` a list of them, is answered as JSON, and an answer
+    that is yet to come is awaited on the event loop's thread. ``begin`` is tried before it on the event loop's thread
+    (NotAtOnceError: ``work`` is to do it). ``answer`` documents the structure, ``body`` that of the request.
+    ``large``: the body may be as large as the settings allow, else 64 KiB.
     """
 
     name: str
@@ -122,9 +122,10 @@ class Endpoint:
     path: str
     action: str | None
     summary: str
-    work: Callable[[Ask], msgspec.Struct | Result] | None = None
+    work: Callable[[Ask], msgspec.Struct | list[Any] | Result] | None = None
     steps: Callable[[Ask], Generator[Asks[Any], Any, "Answer | Stream"]] | None = None
     answer: type[msgspec.Struct]
+    many: bool = False
     answer_type: str = "application/json"
     text: str = ""
     tag: str
@@ -234,12 +235,12 @@ def _accounted(stream: Stream, turn: Turn) -> Stream:
 def work(endpoint: Endpoint, ask: Ask) -> Result:
     """The answer to whoever was let in."""
     result = _worked(endpoint, ask)
-    answer = Answer(200, msgspec.json.encode(result)) if isinstance(result, msgspec.Struct) else result
+    answer = Answer(200, msgspec.json.encode(result)) if isinstance(result, msgspec.Struct | list) else result
     damaged = ask.services.store.damaged()
     return _warned(answer, damaged, ask) if damaged and endpoint.asks else answer
 
 
-def _worked(endpoint: Endpoint, ask: Ask) -> msgspec.Struct | Result:
+def _worked(endpoint: Endpoint, ask: Ask) -> msgspec.Struct | list[Any] | Result:
     if endpoint.steps is not None:
         executor = ask.services.executor
         return drive(endpoint.steps(ask), lambda question: executor.run(question, ask.scope))
