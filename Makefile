@@ -4,10 +4,11 @@ VENV := .venv
 # Programs that are started again and again keep their compiled form, whatever the surroundings say.
 unexport PYTHONDONTWRITEBYTECODE
 SDKS := alibaba alibaba-old baseten huawei opentelemetry truss
+MINUTES ?= 10
 UV := $(VENV)/bin/uv
 RUN := $(VENV)/bin/
 
-.PHONY: help setup page sdk demo test bench bench-full check lint types imports format docs pins clean
+.PHONY: help setup page sdk demo test programs search wheel bench bench-full check lint types imports format docs pins clean
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 12
@@ -34,13 +35,22 @@ sdk: $(SDKS:%=.venvs/%/.ready)  ## the vendors' own clients, each in an environm
 	@$(UV) pip install --quiet --python .venvs/$*/bin/python --require-hashes -r requirements/sdk-$*.txt
 	@touch $@
 
-test: setup sdk  ## every test
+test: setup sdk  ## every test, with the same examples each time
 	@$(RUN)python -m pytest -q -n 2 tests
 
-bench: setup     ## Jobmeter beside VictoriaMetrics and Prometheus, a few minutes (BENCH=--help for options)
+programs:        ## install the programs of others that some tests start (Debian, as root), or say how
+	@$(PYTHON) tests/programs.py
+
+search: setup    ## look for new examples that a property test fails for, for MINUTES=10
+	@$(RUN)python -m tests.search --minutes $(MINUTES)
+
+wheel: setup     ## the package as one file in dist/, with the compiled kernel
+	@rm -rf dist && $(UV) build --quiet --wheel --out-dir dist && ls dist/*.whl
+
+bench: setup     ## Jobmeter beside VictoriaMetrics and Prometheus, a quarter of an hour (BENCH=--help for options)
 	@$(RUN)python -m benchmarks $(BENCH)
 
-bench-full: setup ## the same, longer, with a month of samples
+bench-full: setup ## the same, longer rounds
 	@$(RUN)python -m benchmarks --full $(BENCH)
 
 lint: setup

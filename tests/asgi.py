@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tests.waiting import never
+
 
 @dataclass(frozen=True)
 class Reply:
@@ -71,7 +73,7 @@ async def send(
     async def receive() -> dict[str, Any]:
         if waiting:
             return waiting.pop(0)
-        await asyncio.sleep(3600 if gone_after is None else gone_after)
+        await (never() if gone_after is None else never(gone_after))
         return {"type": "http.disconnect"}
 
     async def take(message: dict[str, Any]) -> None:

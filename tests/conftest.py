@@ -1,7 +1,7 @@
 """Fixtures for every test."""
 
-import os
 import signal
+from collections import Counter
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
     from jobmeter.store.clickhouse import ClickHouseStore
 
-# How busy the machine is decides no test. In CI every run tries the same examples, so that a change is judged by what
-# it changed; elsewhere each run looks for new ones.
-settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# How busy the machine is decides no test. Every run tries the same examples, so that a change is judged by what it
+# changed. `make search` looks for new ones: it asks for the profile "search" on pytest's command line.
+settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=False)
 settings.register_profile("repeat", settings.get_profile("search"), derandomize=True, database=None)
-settings.load_profile("repeat" if os.environ.get("CI") else "search")
+settings.load_profile("repeat")
 
 # A shell has what it starts in the background ignore these, and so would all that tests start and interrupt.
 for _ignored in (signal.SIGINT, signal.SIGQUIT):
@@ -40,3 +40,14 @@ def empty_store(chdb_store: "ClickHouseStore") -> "ClickHouseStore":
     """The embedded store of this worker process, emptied."""
     chdb_store.erase()
     return chdb_store
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """One line for each reason for which tests were skipped: what was not tested here, and what would change that."""
+    reasons = Counter(
+        str(report.longrepr[2]).removeprefix("Skipped: ")
+        for report in terminalreporter.stats.get("skipped", [])
+        if isinstance(report.longrepr, tuple)
+    )
+    for reason, count in sorted(reasons.items()):
+        terminalreporter.write_line(f"{count} skipped: {reason}")

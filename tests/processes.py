@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from urllib.parse import urlencode
 
 from jobmeter.client.transport import Transport
 from tests.frames import FRAMES
+from tests.waiting import wait_until
 
 API = "/api/jobmeter/v1"
 START_SECONDS = 120.0
@@ -37,7 +37,11 @@ class Reply:
 class ServerProcess:
     """``jobmeter serve`` on a data folder, as a user starts it."""
 
-    def __init__(self, data: Path, *options: str, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, data: Path, *options: str, environment: Mapping[str, str] | None = None, descriptors: int = 0
+    ) -> None:
+        """``descriptors``: the limit of its open files; by default that of this process."""
+        self._descriptors = descriptors
         self.data = data
         self.log = data.with_name(f"{data.name}.log")
         self.options = options
@@ -47,21 +51,29 @@ class ServerProcess:
     def start(self) -> "ServerProcess":
         """Start it, once more where it has ended; returns when it listens."""
         with self.log.open("ab") as output:
+            limited = ("prlimit", f"--nofile={self._descriptors}") if self._descriptors else ()
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "jobmeter", "serve", "--data", str(self.data), "--port", "0", *self.options],
+                [
+                    *limited,
+                    *(sys.executable, "-m", "jobmeter", "serve", "--data", str(self.data), "--port", "0"),
+                    *self.options,
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 env=self._environment,
                 start_new_session=True,
             )
-        latest = time.monotonic() + START_SECONDS
-        while time.monotonic() < latest and self.process.poll() is None:
-            if (self.data / "server.json").exists() and self.note["pid"] == self.process.pid:
-                return self
-            time.sleep(0.05)
-        self.kill()
-        raise AssertionError(f"the server did not start: {self.output()}")
+        try:
+            wait_until(lambda: self._listens() or self.process.poll() is not None, "the start", START_SECONDS)
+            assert self.process.poll() is None
+        except AssertionError as error:
+            self.kill()
+            raise AssertionError(f"the server did not start: {self.output()}") from error
+        return self
+
+    def _listens(self) -> bool:
+        return (self.data / "server.json").exists() and self.note["pid"] == self.process.pid
 
     @property
     def process(self) -> "subprocess.Popen[bytes]":

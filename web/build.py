@@ -90,8 +90,19 @@ def _run(command: list[str], surroundings: dict[str, str]) -> str:
     return "" if done.returncode == 0 else (done.stdout + done.stderr).strip()[-2000:] or f"status {done.returncode}"
 
 
+def fetch_node() -> None:
+    """Install the pinned Node.js of ``requirements/node.txt`` beside the Python that runs this."""
+    uv = Path(sys.executable).with_name("uv")
+    pins = str(ROOT / "requirements" / "node.txt")
+    command = [str(uv), "pip", "install", "--quiet", "--python", sys.executable, "--require-hashes", "-r", pins]
+    subprocess.run(command, check=False, timeout=SECONDS)
+    importlib.invalidate_caches()
+
+
 def main() -> None:
     """Build; a page that cannot be built is no failure, as everything but the page works without."""
+    if not is_current() and find_node() is None:
+        fetch_node()
     problem = build()
     if problem:
         sys.stderr.write(f"the page is not built, the server will show a plain one: {problem}\n")

@@ -81,12 +81,26 @@ class UnavailableError(JobmeterError):
         self.retry_after_ms = retry_after_ms
 
 
+class DamagedDataError(JobmeterError):
+    """What is stored cannot be read: a file of the store is damaged. To try again does not help.
+
+    ``message`` names the damaged part and no path; the server's log has the path and what to do.
+    """
+
+
 class QueryTimeoutError(JobmeterError):
     """The question took longer than its time budget and was stopped."""
 
 
 class ConfigurationError(JobmeterError):
     """A setting, a file or an extra that the program needs is missing or wrong; the message says how to mend it."""
+
+
+class LongQuestionError(Exception):
+    """A question that began as a short one reads more than those may: it is asked again when a long one may be.
+
+    No failure; see ``jobmeter.server.turns``.
+    """
 
 
 class NotAtOnceError(Exception):

@@ -29,6 +29,10 @@ class Limits:
     """Largest request body after decompression (JOBMETER_LIMIT_DECODED_BYTES)."""
     request_series: int = 100_000
     """Most series in one ingest request (JOBMETER_LIMIT_REQUEST_SERIES)."""
+    request_records: int = 10_000
+    """Most records (of jobs, nodes, events, leases) in one request (JOBMETER_LIMIT_REQUEST_RECORDS)."""
+    request_points: int = 500_000
+    """Most data points in one body of JSON (JOBMETER_LIMIT_REQUEST_POINTS)."""
     request_lines: int = 1_000_000
     """Most log lines in one ingest request (JOBMETER_LIMIT_REQUEST_LINES)."""
     project_series: int = 5_000_000
@@ -80,20 +84,32 @@ class Settings:
     otlp_grpc_port: int | None = None
     """Port for OpenTelemetry's metrics over gRPC, 0 for any free one (--otlp-grpc-port, JOBMETER_OTLP_GRPC_PORT); by
     default there is none. With TLS where ``tls_cert`` is set."""
+    grace_seconds: int = 30
+    """How long the server may take to stop once it is told to: then the process ends, whatever is under way
+    (JOBMETER_GRACE_SECONDS)."""
     window_seconds: int | None = None
     """How far back the newest samples are kept in memory, 0 for not at all (JOBMETER_WINDOW_SECONDS); by default 7,200
     with the embedded engine, and not at all with an engine that other servers may write to: what they write would be
     missing in this one's answers."""
     window_bytes: int = 2 * 2**30
     """Memory that they may take; when it is not enough the window shrinks (JOBMETER_WINDOW_BYTES)."""
+    request_bytes: int = 2**30
+    """Memory that the requests under way may take together, for their bodies as sent, decoded, and read
+    (JOBMETER_REQUEST_BYTES); what comes when too little is left is told to try again."""
+    lease_seconds: int = 60
+    """Shortest time after which a run that no longer renews its lease is taken for lost (JOBMETER_LEASE_SECONDS); a run
+    asks for three of its own renewals where that is longer."""
     rate_limits: str = ""
     """Calls a second of one key, by operation: ``GetJobMetrics=50:100,*=200`` is 50 a second, 100 of them at once,
-    and 200 of every other one (JOBMETER_RATE_LIMITS); by default none is limited."""
+    and 200 of every other one (JOBMETER_RATE_LIMITS); by default only operations whose vendor states a rate
+    are limited, to that one."""
     query_budgets: str = ""
     """What each key may ask: ``rows=2000000000,seconds=600,concurrent=4,exports=2`` is so many stored rows and seconds
     of work a minute, and so many questions and raw exports at one time (JOBMETER_QUERY_BUDGETS); by default rows and
-    seconds are not limited, and it is 4 questions and 2 exports. A question may hold one of the engine's 8
-    connections."""
+    seconds are not limited, and it is 4 questions (short and long ones each) and 2 exports."""
+    rules: str = ""
+    """File with thresholds of diagnostic rules in place of the shipped ones, TOML (JOBMETER_RULES); see
+    ``docs/reference/rules.md``."""
     retention: Retention = field(default_factory=Retention)
     """Days to keep raw samples, minutes, hours (JOBMETER_RETENTION_RAW_DAYS, _MINUTE_DAYS, _HOUR_DAYS)."""
     limits: Limits = field(default_factory=Limits)
@@ -122,7 +138,7 @@ def load(environment: Mapping[str, str] | None = None, **flags: object) -> Setti
     for name, highest in _NUMBERS.items():
         key = f"JOBMETER_{name.upper()}"
         if variables.get(key):
-            values[name] = _number(variables, key, 0, highest)
+            values[name] = _number(variables, key, _LOWEST.get(name, 0), highest)
     values["retention"] = Retention(**_numbers(variables, "JOBMETER_RETENTION_", Retention, 36_500))
     values["limits"] = Limits(**_numbers(variables, "JOBMETER_LIMIT_", Limits, 2**53))
     values.update({name: value for name, value in flags.items() if value is not None})
@@ -133,9 +149,13 @@ _NUMBERS = {
     "port": 65_535,
     "opentsdb_port": 65_535,
     "otlp_grpc_port": 65_535,
+    "grace_seconds": 3_600,
     "window_seconds": 7 * 86_400,
     "window_bytes": 2**45,
+    "request_bytes": 2**45,
+    "lease_seconds": 86_400,
 }
+_LOWEST = {"request_bytes": 2**24, "grace_seconds": 1}
 _TEXTS = (
     "host",
     "store",
@@ -144,6 +164,7 @@ _TEXTS = (
     "opentsdb_key",
     "rate_limits",
     "query_budgets",
+    "rules",
     "tls_cert",
     "tls_key",
 )

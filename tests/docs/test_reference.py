@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from jobmeter.cli.main import VERBS
+from jobmeter.dialects.registry import dialects
 from jobmeter.model import record
 from jobmeter.model.job import InstanceType
 from jobmeter.model.record import check_record, decode_record
@@ -27,7 +28,7 @@ def generator():
     return module
 
 
-@pytest.mark.parametrize("page", ["cli.md", "catalog.md", "dialects.md", "http-api.md", "settings.md"])
+@pytest.mark.parametrize("page", ["cli.md", "catalog.md", "dialects.md", "http-api.md", "rules.md", "settings.md"])
 def test_a_generated_page_is_current(page):
     written = (DOCS / "reference" / page).read_text(encoding="utf-8")
     assert written == generator().PAGES[page](), "run `make docs`"
@@ -47,6 +48,15 @@ def test_every_setting_has_its_row():
                 row = next(line for line in text.splitlines() if line.startswith(f"| `{field.name}` |"))
                 assert f"JOBMETER_{'' if shape is Settings else shape.__name__.upper().rstrip('S') + '_'}" in row
                 assert field.name.upper() in row
+
+
+def test_the_settings_page_names_every_operation_that_is_limited():
+    text = (DOCS / "reference" / "settings.md").read_text(encoding="utf-8")
+    told = re.findall(r"^\| .+ \| `(\S+)` \| (\d+) \| (\d+) \|$", text, re.MULTILINE)
+    limited = [(one.name, one.rate) for dialect in dialects() for one in dialect.operations if one.rate is not None]
+    assert "GetUserViewMetrics" in dict(limited)
+    assert told == [(name, f"{rate.per_second:g}", str(rate.burst)) for name, rate in limited]
+    assert "by default none is limited" not in text
 
 
 def test_no_page_names_a_folder_of_the_machine_that_made_it():

@@ -16,6 +16,7 @@ class Received:
         self.bodies = []
         self.headers = []
         self.refuse: Any = lambda body: None
+        self.attempt: Any = (200, {}, b'{"attempt":0}')
         self.url = ""
 
     @property
@@ -55,6 +56,9 @@ def ingest_server():
         protocol_version = "HTTP/1.1"
 
         def do_GET(self):
+            if "/attempt" in self.path:
+                self._answer(*received.attempt)
+                return
             self._answer(200, {}, b'{"status":"ok","version":"0"}')
 
         def do_POST(self):

@@ -4,13 +4,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 from jobmeter.model.catalog import CATALOG
 from tests.e2e.ingest_server import ingest_server
 from tests.unit.wire.straight_reader import read_body
+from tests.waiting import wait_until
 
 AGENT = [sys.executable, "-m", "jobmeter", "agent"]
 
@@ -26,13 +26,6 @@ def once(url, spool, *options, **environment):
     return subprocess.run(
         command, capture_output=True, text=True, check=False, timeout=60, env={**os.environ, **environment}
     )
-
-
-def wait_until(condition, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
 
 
 def test_one_measurement_holds_the_node_and_itself(server, tmp_path):

@@ -56,7 +56,7 @@ def test_jobs(jobmeter, job):
     assert set(listed) >= FIELDS
     assert (listed["id"], listed["name"], listed["user"], listed["end"]) == (job, "resnet", "lin", None)
     row = next(line for line in jobmeter("jobs").out.splitlines() if line.startswith(job))
-    for part in ("resnet", "PyTorchJob", "Running", "lin", "1.50 cores", "1.0 GiB", "50.0%"):
+    for part in ("resnet", "PyTorchJob", "Running", "lin", "3.00 cores", "2.0 GiB", "50.0%"):
         assert part in row
     assert json.loads(jobmeter("jobs", "--json", "--state", "Failed").out) == []
     assert [

@@ -10,6 +10,7 @@ import pytest
 
 from tests.frames import row, samples
 from tests.processes import API, ServerProcess
+from tests.waiting import wait_until
 
 KILLS = 8
 PER_REQUEST = 50
@@ -54,7 +55,8 @@ def test_every_acknowledged_sample_survives_kill_9_once(tmp_path: Path) -> None:
         senders = [Sender(server, base, worker, next_number[worker]) for worker in (0, 1)]
         for sender in senders:
             sender.start()
-        time.sleep(generator.uniform(0.05, 0.8))
+        enough = generator.randint(0, 40)
+        wait_until(lambda: sum(len(one.acknowledged) for one in senders) >= enough)  # noqa: B023 - it is over by then
         server.kill()
         for sender in senders:
             sender.join()

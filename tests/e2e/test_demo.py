@@ -4,12 +4,13 @@ import re
 import socket
 import subprocess
 import sys
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
-GENTD26 = Path(__file__).parents[2].parent / "shared" / "data" / "gentd26"
+from tests.oracle.samples import folder
+
+GENTD26 = folder()
 
 
 def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -41,7 +42,7 @@ def test_the_demonstration_shows_the_main_job_and_leaves_nothing_behind():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not GENTD26.exists(), reason="the trace is not there")
+@pytest.mark.skipif(GENTD26 is None, reason="JOBMETER_GENTD26 names no folder with the GenTD26 trace")
 def test_the_real_trace_is_imported_and_asked_for():
     done = run("jobmeter.examples.gentd26", "--directory", str(GENTD26))
     assert done.returncode == 0, done.stdout + done.stderr

@@ -3,7 +3,6 @@
 import http.client
 import io
 import os
-import shutil
 import socket
 import struct
 import subprocess
@@ -19,7 +18,9 @@ import pytest
 import urllib3
 
 from tests.frames import frame, row, samples
+from tests.needs import needing
 from tests.processes import API, ServerProcess, running
+from tests.waiting import wait_until
 
 SERIES, EACH = 16, 60_000
 START = (int(time.time()) - 4 * 3600) * 1000
@@ -72,13 +73,8 @@ def test_a_client_that_hangs_up_frees_what_it_held(server: ServerProcess) -> Non
             assert line.recv(1000).startswith(b"HTTP/1.1 200")
             # It is the only one of this key that may be under way.
             assert server.call("GET", _path("csv")).status == 429
-        latest = time.monotonic() + 20
-        while (status := server.call("HEAD", _path("csv")).status) == 429 and time.monotonic() < latest:
-            time.sleep(0.05)
-        assert status == 200
-        while 'jobmeter_work{lane="read"} 0.0' not in _metrics(server) and time.monotonic() < latest:
-            time.sleep(0.05)
-        assert time.monotonic() < latest
+        wait_until(lambda: server.call("HEAD", _path("csv")).status == 200)
+        wait_until(lambda: 'jobmeter_work{lane="read"} 0.0' in _metrics(server))
 
 
 def _metrics(server: ServerProcess) -> str:
@@ -142,7 +138,7 @@ def test_a_body_that_is_too_large_gets_its_answer(server: ServerProcess, size: i
         assert server.call("POST", f"{API}/ingest", b"x" * size).status == 413
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
+@needing("curl")
 @pytest.mark.parametrize("options", [(), ("-H", "Expect:"), ("-H", "Transfer-Encoding: chunked")])
 def test_curl_gets_the_answer_to_a_body_that_is_too_large(
     server: ServerProcess, tmp_path: Path, options: tuple[str, ...]

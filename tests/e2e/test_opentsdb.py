@@ -1,19 +1,19 @@
 """OpenTSDB's clients against a real server: collectd's write_tsdb (from Debian), raw sockets; read back over HTTP."""
 
 import json
-import shutil
 import socket
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
+from tests.needs import needing
 from tests.processes import running
+from tests.programs import find
+from tests.waiting import wait_until
 
-COLLECTD = shutil.which("collectd") or shutil.which("collectd", path="/usr/sbin:/usr/local/sbin")
-PLUGINS = Path("/usr/lib/collectd")
+COLLECTD = find("collectd")
 pytestmark = pytest.mark.slow
 
 CONFIGURATION = """\
@@ -65,19 +65,7 @@ def query(server, metric, **more):
     return reply.json() if reply.status == 200 else []
 
 
-def wait(condition):
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        found = condition()
-        if found:
-            return found
-        time.sleep(0.1)
-    raise AssertionError("it did not happen")
-
-
-@pytest.mark.skipif(
-    COLLECTD is None or not (PLUGINS / "write_tsdb.so").exists(), reason="collectd-core is not installed"
-)
+@needing("collectd")
 def test_collectd_writes_and_its_readings_are_answered(server, tmp_path):
     running, port = server
     (tmp_path / "collectd.conf").write_text(CONFIGURATION.format(folder=tmp_path, port=port))
@@ -87,7 +75,7 @@ def test_collectd_writes_and_its_readings_are_answered(server, tmp_path):
         [COLLECTD, "-f", "-C", str(tmp_path / "collectd.conf")], stdout=log, stderr=log, start_new_session=True
     )
     try:
-        found = wait(lambda: [one for one in query(running, "load.load.shortterm") if len(one["dps"]) >= 3])
+        found = wait_until(lambda: [one for one in query(running, "load.load.shortterm") if len(one["dps"]) >= 3])
     finally:
         collectd.terminate()
         collectd.wait(30)

@@ -13,6 +13,7 @@ import pytest
 from tests.e2e.alibaba import CURRENT, FORMER, ask, needs_current, needs_former
 from tests.frames import records
 from tests.processes import running
+from tests.waiting import wait_until
 
 HOUR = 3_600_000
 DAY = 24 * HOUR
@@ -178,7 +179,7 @@ def test_the_life_of_a_job(server, keys, python, asynchronous):
 
     start = int(time.time() * 1000)
     _report(server, job, start)
-    time.sleep(1)  # what was reported lies in the past
+    wait_until(lambda: time.time() * 1000 > start + 1000, "that what was reported lies in the past")
     got, job_events, pod_events, logs, few = ask(
         asked("get_job", job),
         asked("get_job_events", job),

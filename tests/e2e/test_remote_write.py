@@ -5,7 +5,6 @@ The oracle is what the scraped endpoints said.
 
 import contextlib
 import json
-import shutil
 import socket
 import subprocess
 import threading
@@ -18,7 +17,9 @@ from urllib.request import urlopen
 
 import pytest
 
+from tests.needs import needs
 from tests.processes import API, ServerProcess, running
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -172,8 +173,7 @@ def points(server: ServerProcess, metric: str, host: str) -> list[tuple[int, flo
 
 @pytest.fixture(scope="module")
 def exporter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    if shutil.which("prometheus-node-exporter") is None:
-        pytest.skip("prometheus-node-exporter is not installed")
+    needs("prometheus-node-exporter")
     port = free_port()
     log = tmp_path_factory.mktemp("exporter") / "log"
     with process(log, "prometheus-node-exporter", f"--web.listen-address=127.0.0.1:{port}"):
@@ -190,18 +190,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 def told(request, server, exporter, tmp_path_factory):
     """(the sender's name, the server, how often the endpoint was read) after the sender wrote for some seconds."""
     sender = request.param
-    if shutil.which(sender) is None:
-        pytest.skip(f"{sender} is not installed")
+    needs(sender)
     endpoint = Endpoint()
     folder = tmp_path_factory.mktemp(sender)
-    latest = time.monotonic() + TOGETHER
     try:
         with STARTS[sender](folder, server, scraped(sender, endpoint.port, exporter)):
-            while len(points(server, "app_requests_total", f"{sender}-app")) < LEAST and time.monotonic() < latest:
-                time.sleep(0.5)
+            wait_until(lambda: len(points(server, "app_requests_total", f"{sender}-app")) >= LEAST, sender, TOGETHER)
     finally:
         endpoint.close()
-    assert len(points(server, "app_requests_total", f"{sender}-app")) >= LEAST, (folder / f"{sender}.log").read_text()
     return sender, server, endpoint.read[sender]
 
 

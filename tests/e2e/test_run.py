@@ -1,15 +1,16 @@
 """``jobmeter run`` with real processes: what a user sees is the command, and what the server gets is the job."""
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.ingest_server import ingest_server
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -118,7 +119,7 @@ for _ in range(4):
     subprocess.run([sys.executable, "-c", burn], check=True)
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 child = subprocess.Popen([sys.executable, "-c", burn.replace("0.15", "1.5")])
-while os.path.exists(f"/proc/{child.pid}"): time.sleep(0.05)
+child.wait()
 """
     status, _, err = run(*python(code), options=["--interval", "200ms"])
     assert status == 0, err
@@ -129,14 +130,11 @@ while os.path.exists(f"/proc/{child.pid}"): time.sleep(0.05)
 
 def test_a_signal_is_passed_on_once_and_its_effect_is_the_commands(run, server):
     code = """
-import signal, sys, time
-got = []
-for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"):
-    signal.signal(getattr(signal, name), lambda number, frame: got.append(number))
+import signal, sys
+numbers = [getattr(signal, f"SIG{name}") for name in ("INT", "TERM", "HUP", "QUIT", "USR1", "USR2")]
+signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
 print("ready", flush=True)
-while len(got) < 6: time.sleep(0.01)
-time.sleep(0.3)
-print(sorted(got))
+for _ in numbers: print(int(signal.sigwait(numbers)), flush=True)
 sys.exit(3)
 """
     numbers = [
@@ -151,22 +149,22 @@ sys.exit(3)
         assert process.stdout.readline() == b"ready\n"
         for number in numbers:
             process.send_signal(number)
-            time.sleep(0.05)
+            assert int(process.stdout.readline()) == number
         out, _ = process.communicate(timeout=60)
-    assert out.decode().strip() == str(sorted(int(number) for number in numbers))
+    assert out == b""
     assert process.returncode == 3
     assert server.jobs[-1]["state"] == "Stopped"
 
 
 def test_a_signal_to_the_whole_group_reaches_the_command_once(run):
     code = """
-import signal, time
-got = []
-signal.signal(signal.SIGTERM, lambda number, frame: got.append(number))
+import os, signal
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGUSR2])
 print("ready", flush=True)
-while not got: time.sleep(0.01)
-time.sleep(0.3)
-print(len(got))
+signal.sigwait([signal.SIGTERM])
+os.kill(os.getppid(), signal.SIGUSR2)  # passed on after a second SIGTERM would have been
+signal.sigwait([signal.SIGUSR2])
+print(1 + (signal.SIGTERM in signal.sigpending()))
 """
     with run.start(*python(code), start_new_session=True) as process:
         process.stdout.readline()
@@ -312,25 +310,25 @@ def test_a_kill_for_want_of_memory_is_told(run, server):
         assert [event["reason"] for event in server.events] == ["OOMKilled"]
         assert last["limits"]["memory.limit"] == 96 * 2**20
     finally:
-        deadline = time.monotonic() + 5
-        while time.monotonic() < deadline:
-            try:
-                group.rmdir()
-                break
-            except OSError:
-                time.sleep(0.05)
+        wait_until(lambda: _removed(group), "the end of the group", 5)
+
+
+def _removed(folder):
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+    return not folder.exists()
 
 
 def test_ctrl_c_on_a_terminal_reaches_the_command_once(run, server):
     """Both are in the terminal's foreground group, so the kernel sends to both; passing on would send twice."""
     code = """
-import signal, sys, time
-got = []
-signal.signal(signal.SIGINT, lambda number, frame: got.append(number))
+import os, signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGUSR2])
 print("ready", sys.stdin.isatty(), flush=True)
-while not got: time.sleep(0.01)
-time.sleep(0.3)
-print("got", len(got), flush=True)
+signal.sigwait([signal.SIGINT])
+os.kill(os.getppid(), signal.SIGUSR2)  # passed on after a second SIGINT would have been
+signal.sigwait([signal.SIGUSR2])
+print("got", 1 + (signal.SIGINT in signal.sigpending()), flush=True)
 """
     with subprocess.Popen(
         [*python("import pty, sys; pty.spawn(sys.argv[1:])"), *run.command(*python(code), options=["--quiet"])],

@@ -6,17 +6,19 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 
 import pytest
 
 from tests.processes import API, ServerProcess
+from tests.waiting import wait_until
 
 PROGRAM = """
-import sys, time
+import sys
 for number in range({count}):
+    if {told} and not sys.stdin.readline(): break
     print(f"line {{number}}", flush=True)
     print(f"WARNING: odd {{number}}", file=sys.stderr, flush=True)
-    time.sleep({pause})
 print("no end", end="", flush=True)
 sys.exit(3)
 """
@@ -46,12 +48,18 @@ def stored(server, job, **query):
     return [json.loads(line) for line in reply.body.splitlines()]
 
 
+def has_arrived(server, job, lines):
+    """Whether the server has so many lines of its standard output; a job that is not known yet has none."""
+    reply = server.call("GET", f"{API}/jobs/{job}/logs", format="jsonl", stream="stdout", limit=1000)
+    return reply.status == 200 and len(reply.body.splitlines()) >= lines
+
+
 def python(code):
     return sys.executable, "-c", code
 
 
 def test_both_streams_arrive_with_their_lines(server, tmp_path):
-    code = PROGRAM.format(count=50, pause=0)
+    code = PROGRAM.format(count=50, told=False)
     done = run(server, tmp_path, "both", *python(code))
     assert done.returncode == 3
     assert done.stdout.decode() == "".join(f"line {number}\n" for number in range(50)) + "no end"
@@ -113,14 +121,14 @@ def test_a_process_that_is_left_behind_is_not_waited_for(server, tmp_path):
 
 def test_a_terminal_stays_one_and_a_progress_bar_is_a_few_lines(server, tmp_path):
     code = """
-import os, sys, time
+import os, select, sys
 size = os.get_terminal_size(1)
 print(sys.stdout.isatty(), sys.stderr.isatty(), sys.stdin.isatty(), size.columns, os.ttyname(0) != os.ttyname(1))
 sys.stdin.readline()  # until the line above was seen: two streams have no order between them
 for at in range(101):
     sys.stderr.write(f"\\r{at}%")
     sys.stderr.flush()
-    time.sleep(0.01)
+    select.select([], [], [], 0.01)  # a bar is drawn at its own pace
 sys.stderr.write("\\n")
 """
     url = f"http://127.0.0.1:{server.port}"
@@ -159,17 +167,21 @@ sys.stderr.write("\\n")
 def test_a_server_that_is_killed_loses_no_line_and_doubles_none(tmp_path):
     server = ServerProcess(tmp_path / "data").start()
     port = server.port
-    code = PROGRAM.format(count=300, pause=0.03)
+    code = PROGRAM.format(count=300, told=True)
     call = command(tmp_path / "run", f"http://127.0.0.1:{port}", server.token, "killed", *python(code))
-    with subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        time.sleep(3)
-        for _ in range(2):
+    with subprocess.Popen(
+        call, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
+    ) as process:
+        assert process.stdin is not None
+        for written in (60, 180):
+            process.stdin.write(b"\n" * 60)
+            wait_until(partial(has_arrived, server, "killed", written - 30))
+            process.stdin.write(b"\n" * 30)  # some of these are on their way
             server.kill()
-            time.sleep(1)
+            process.stdin.write(b"\n" * 30)  # these wait
             server.options = ("--port", str(port))
             server.start()
-            time.sleep(1.5)
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(b"\n" * 60, timeout=120)
     try:
         assert process.returncode == 3
         assert out.decode() == "".join(f"line {number}\n" for number in range(300)) + "no end"

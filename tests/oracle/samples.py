@@ -24,13 +24,9 @@ INTERVAL = 57 * SECOND
 
 
 def folder() -> Path | None:
-    """Where the real samples are: ``JOBMETER_GENTD26``, else beside the repository."""
-    root = Path(__file__).parents[2]
-    named = os.environ.get("JOBMETER_GENTD26")
-    places = (
-        [Path(named)] if named else [parent / "shared/data/gentd26" for parent in (root.parent, root.parent.parent)]
-    )
-    return next((place for place in places if (place / "pod_gpu_duty_cycle_anon.tgz").exists()), None)
+    """Where the real samples are: ``JOBMETER_GENTD26``, where that is set and they are there."""
+    place = Path(os.environ.get("JOBMETER_GENTD26", ""))
+    return place if (place / "pod_gpu_duty_cycle_anon.tgz").exists() else None
 
 
 @lru_cache(maxsize=1)

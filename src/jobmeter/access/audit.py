@@ -43,8 +43,8 @@ class Audit:
     ) -> None:
         """Write down one refusal.
 
-        ``claimed`` is the access key id that an unproven call names; never hand over a token. A line that cannot be
-        written is reported to the program's log, and fails nothing.
+        ``claimed`` is what ``Authenticator.claimed`` says of an unproven call; never hand over what a stranger sent. A
+        line that cannot be written is reported to the program's log, and fails nothing.
         """
         now_ms = self._clock.now_ms()
         line = {

@@ -1,9 +1,11 @@
 """A request as it came over the wire: nothing decoded, nothing normalised. Signatures are made over exactly this."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 from urllib.parse import parse_qsl
+
+from jobmeter.access.memory import MemoryAccount
 
 T = TypeVar("T")
 _MOST_PARAMETERS = 1_000
@@ -40,13 +42,17 @@ def read_parameters(query: str) -> tuple[tuple[str, str], ...]:
     return tuple((name, value) for name, _, value in parts)
 
 
+def _nothing() -> None:
+    """Where nobody asks."""
+
+
 @dataclass(frozen=True)
 class Call:
     """One HTTP request.
 
     ``raw_path`` and ``query`` are as on the wire (``%2F``, ``//`` and case kept; no scheme, no host, no ``?``).
     ``headers`` are (lower-case name, value) pairs in order, values decoded as Latin-1. ``body`` is what came, before
-    any content decoding.
+    any content decoding; empty while it is not read. ``memory`` accounts for what reading the body takes.
     """
 
     method: str
@@ -56,6 +62,28 @@ class Call:
     body: bytes = b""
     scheme: str = "http"
     client: str = ""
+    memory: MemoryAccount | None = field(default=None, repr=False, compare=False)
+    authenticated: Callable[[], None] = field(default=_nothing, repr=False, compare=False)
+    """Called when the call's credential proved valid: its connection is one to keep. From any thread."""
+
+    def with_body(self, body: bytes, memory: MemoryAccount | None) -> "Call":
+        """The same call with its body, and the account of it."""
+        made = replace(self, body=body, memory=memory)
+        made.__dict__["_headers"] = self._headers  # read to decide whether the body is taken
+        return made
+
+    def with_first_parameters(self) -> "Call":
+        """The same call with as many of its parameters as are read."""
+        return replace(self, query="&".join(self.query.split("&", _MOST_PARAMETERS)[:_MOST_PARAMETERS]))
+
+    def take(self, size: int) -> None:
+        """Account for memory that reading the body is about to take.
+
+        Raises ThrottledError when requests under way leave too little, LimitExceededError for more than all of them
+        may take.
+        """
+        if self.memory is not None:
+            self.memory.take(size)
 
     def header(self, name: str, default: str = "") -> str:
         """The first header of that lower-case name."""

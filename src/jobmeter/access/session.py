@@ -66,6 +66,10 @@ class Sessions:
         """A code that signs the key's holder in once, and when it ends (epoch ms)."""
         return self._sealed(access_key_id, _LINK, LINK_MS)
 
+    def peek(self, code: str) -> Opened:
+        """Whose a code is, without using it up. Raises UnauthenticatedError as ``read``."""
+        return self._opened(code, _LINK, "link")
+
     def redeem(self, code: str) -> Opened:
         """Whose a code is; it holds no longer. Raises UnauthenticatedError as ``read``, or ``replayed``."""
         opened = self._opened(code, _LINK, "link")

@@ -34,17 +34,19 @@ class Vault:
             raise ConfigurationError(f"the secret key must have {KEY_BYTES} bytes, it has {len(key)}")
         self._cipher = AESGCM(_derived(key, b"jobmeter sealed secrets v1"))
         self._signing = _derived(key, b"jobmeter share tokens v1")
+        self._marking = _derived(key, b"jobmeter fingerprints v1")
 
     @classmethod
-    def load(cls, settings: Settings) -> "Vault":
+    def load(cls, settings: Settings, *, make: bool = True) -> "Vault":
         """The vault of the key file that the settings name; the one in the data folder is made when it is missing.
 
-        Raises ConfigurationError for a file that is missing, malformed or open to others.
+        Not unless ``make``: what it sealed would not open with another one. Raises ConfigurationError for a file that
+        is missing, malformed or open to others.
         """
         if settings.secret_key_file:
             return cls(_read(Path(settings.secret_key_file)))
         path = settings.data / KEY_FILE
-        if not path.exists():
+        if make and not path.exists():
             _make(path)
         return cls(_read(path))
 
@@ -69,6 +71,10 @@ class Vault:
     def sign(self, data: bytes) -> bytes:
         """16 bytes that only this vault can make for ``data``."""
         return hmac.new(self._signing, data, hashlib.sha256).digest()[:16]
+
+    def fingerprint(self, text: str) -> str:
+        """8 hexadecimal digits that tell texts apart in a log. Nobody without the key can try texts against them."""
+        return hmac.new(self._marking, text.encode(), hashlib.sha256).hexdigest()[:8]
 
 
 def _derived(key: bytes, purpose: bytes) -> bytes:

@@ -10,6 +10,7 @@ from types import FrameType
 
 import click
 
+from jobmeter.cli.key_option import key_option
 from jobmeter.cli.run import checked_interval, node_name
 from jobmeter.client.transport import Transport
 from jobmeter.collect.agent import Agent
@@ -28,7 +29,7 @@ _LONGEST_GROUP = 256
 
 @click.command()
 @click.option("--server", metavar="URL", envvar="JOBMETER_SERVER", required=True, help="The server (JOBMETER_SERVER).")
-@click.option("--key", metavar="TOKEN", envvar="JOBMETER_KEY", required=True, help="A writer's token (JOBMETER_KEY).")
+@key_option("A writer's token (JOBMETER_KEY).", envvar="JOBMETER_KEY", required=True)
 @click.option("--interval", default="10s", show_default=True, help="Time between two samples.")
 @click.option(
     "--spool",

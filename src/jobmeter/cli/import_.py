@@ -52,7 +52,7 @@ def command(files: tuple[str, ...], dry_run: bool, as_json: bool, connection: lo
     with job_id and no metric. Importing the same again changes nothing. The status is 1 when the server took no row.
     """
     if not all(importlib.util.find_spec(name) for name in ("numpy", "pyarrow", "zstandard")):
-        raise ConfigurationError("importing needs the columns of the server extra: pip install 'jobmeter[server]'")
+        raise ConfigurationError("importing needs the columns of the server extra: install Jobmeter with it")
     _check_files(files)
     began = time.monotonic()
     with _progress(files) as (progress, note):

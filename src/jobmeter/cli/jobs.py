@@ -17,7 +17,7 @@ from jobmeter.model.time import SystemClock, parse_duration
 
 SHOWN = 20
 """Jobs in the table when nobody says how many."""
-_USED = ("cpu/replica", "memory/replica", "gpu")
+_USED = ("mean cpu", "peak memory", "mean gpu")
 FIRST_STEP = "no jobs yet: jobmeter run -- python train.py"
 
 
@@ -48,7 +48,7 @@ def command(
     as_json: bool,
     connection: local.Connection,
 ) -> None:
-    """List jobs, newest first. cpu, memory and gpu are what one replica (or device) used on average over its life."""
+    """List jobs, newest first. What a job used is that of its replicas together, gpu the mean of its devices."""
     created_from = SystemClock().now_ms() - parse_duration(since, "--since") if since else None
     search = JobSearch(
         states=states, types=types, users=users, name=name, project=connection.project, created_from=created_from
@@ -97,12 +97,12 @@ def _row(job: Job, summary: JobSummary) -> tuple[str, ...]:
         job.user,
         moment(job.start if job.start is not None else job.first_sample),
         duration(summary.duration_ms),
-        _mean(summary, "cpu.usage"),
-        _mean(summary, "memory.usage"),
-        _mean(summary, "gpu.utilization"),
+        _used(summary, "cpu.usage", "job_mean"),
+        _used(summary, "memory.usage", "job_max"),
+        _used(summary, "gpu.utilization", "job_mean"),
     )
 
 
-def _mean(summary: JobSummary, metric: str) -> str:
+def _used(summary: JobSummary, metric: str, figure: str) -> str:
     found = summary.find(metric)
-    return quantity(found.mean, found.unit) if found else "-"
+    return quantity(getattr(found, figure), found.unit) if found else "-"

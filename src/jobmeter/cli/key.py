@@ -1,6 +1,10 @@
-"""``jobmeter key``: create, list and revoke keys, straight in the registry, with or without a running server."""
+"""``jobmeter key``: create, list and revoke keys, straight in the registry, with or without a running server.
+
+``jobmeter key env`` hands the key of the data folder to a shell.
+"""
 
 import json
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -49,7 +53,7 @@ def create(name: str, role: str, project: str | None, as_json: bool, data: Path 
         from jobmeter.access.keys import create_key
         from jobmeter.access.vault import Vault
 
-        key = create_key(opened, Vault.load(settings), SystemClock(), name, role, project)
+        key = create_key(opened, Vault.load(settings, make=not opened.keys()), SystemClock(), name, role, project)
     shown = {
         "id": key.id,
         "token": key.token,
@@ -96,6 +100,21 @@ def revoke(key_id: str, data: Path | None, registry: str | None) -> None:
     click.echo(f"revoked {key_id}")
 
 
+@command.command()
+@click.option("--data", type=click.Path(file_okay=False, path_type=Path), help="Data folder [env: JOBMETER_DATA].")
+def env(data: Path | None) -> None:
+    """Print JOBMETER_SERVER and JOBMETER_KEY for a shell: eval "$(jobmeter key env)".
+
+    They are those that every other verb uses: by default the server on the data folder, started where none runs, and
+    the folder's administrator key.
+    """
+    from jobmeter.cli.local import connect
+
+    transport = connect(None, None, data)
+    click.echo(f"export JOBMETER_SERVER={shlex.quote(transport.server)}")
+    click.echo(f"export JOBMETER_KEY={shlex.quote(transport.key)}")
+
+
 @contextmanager
 def _open(data: Path | None, registry: str | None) -> Iterator[tuple[Settings, "Registry"]]:
     settings = load(data=data, registry=registry)
@@ -103,7 +122,7 @@ def _open(data: Path | None, registry: str | None) -> Iterator[tuple[Settings, "
         from jobmeter.registry.open import open_registry
     except ModuleNotFoundError as error:
         raise ConfigurationError(
-            f"keys need the server's packages ({error.name} is missing): pip install 'jobmeter[server]'"
+            f"keys need the server's packages ({error.name} is missing): install Jobmeter with its server extra"
         ) from error
     opened = open_registry(settings.registry_url, settings.retention)
     try:

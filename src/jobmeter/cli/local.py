@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import click
 import msgspec
 
+from jobmeter.cli.key_option import key_option
 from jobmeter.client.api import Api
 from jobmeter.client.transport import Transport
 from jobmeter.errors import ConfigurationError, JobmeterError, UnavailableError
@@ -98,7 +99,7 @@ def connection_options(function: Callable[..., None]) -> Callable[..., None]:
             metavar="DIR",
             help="The data folder (JOBMETER_DATA).",
         ),
-        click.option("--key", metavar="TOKEN", help="The token of a key (JOBMETER_KEY)."),
+        key_option("The token of a key (JOBMETER_KEY)."),
         click.option("--server", metavar="URL", help="The server to ask (JOBMETER_SERVER)."),
     )
     return functools.reduce(lambda wrapped, option: option(wrapped), options, call)
@@ -124,14 +125,14 @@ def _own_key(server: str, folder: Path) -> str:
 def _key(folder: Path) -> str:
     try:
         return msgspec.json.decode((folder / "admin.key").read_bytes(), type=_KeyFile).token
-    except (OSError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return ""
 
 
 def _described(folder: Path) -> _Listening | None:
     try:
         return msgspec.json.decode((folder / "server.json").read_bytes(), type=_Listening)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
 
 
@@ -173,11 +174,11 @@ def _answers(transport: Transport, path: str) -> bool:
 
 def _started(folder: Path) -> str:
     """The address of a server started on the folder, by this process or by one that was quicker."""
-    missing = [name for name in ("chdb", "granian", "litestar", "sqlalchemy") if not importlib.util.find_spec(name)]
+    missing = [name for name in ("chdb", "httptools", "litestar", "sqlalchemy") if not importlib.util.find_spec(name)]
     if missing:
         raise ConfigurationError(
             "no server answers, and this installation cannot start one: "
-            "pip install 'jobmeter[server]', or name a server with --server"
+            "install Jobmeter with its server extra, or name a server with --server"
         )
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -15,6 +15,7 @@ from jobmeter.cli.output import Course, chart, console, duration, moment, print_
 from jobmeter.cli.save import save
 from jobmeter.client.api import MetricAnswer, MetricLine, MetricSearch
 
+WHOLE = "whole"
 CHARTED = 4
 """Up to this many lines each get a chart of their own; more get one small curve a row."""
 
@@ -36,7 +37,9 @@ CHARTED = 4
 @click.option("--replica", "replicas", multiple=True, metavar="NAME", help="Only this replica.")
 @click.option("--device", "devices", multiple=True, metavar="NAME", help="Only this device, such as gpu0.")
 @click.option(
-    "--aggregate", type=click.Choice(("mean", "sum", "min", "max")), help="How members become one; by default as usual."
+    "--aggregate",
+    type=click.Choice(("mean", "sum", "min", "max", WHOLE)),
+    help="How members become one; by default their mean, and with --by job the whole: the sum of bytes, cores, watts.",
 )
 @click.option(
     "--statistic",
@@ -97,6 +100,8 @@ def command(
 
 
 def _search(metrics: tuple[str, ...], project: str | None, options: Mapping[str, Any]) -> MetricSearch:
+    if options["by"] == "job" and options["aggregate"] is None:
+        options = {**options, "aggregate": WHOLE}
     return MetricSearch(metrics=metrics, project=project, **options)
 
 

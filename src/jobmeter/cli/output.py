@@ -31,6 +31,7 @@ _STATE_STYLES = {
     "Failed": "bold red",
     "Stopped": "yellow",
     "Queued": "magenta",
+    "Unknown": "dim",
 }
 
 

@@ -7,20 +7,24 @@ import re
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
 import click
 
+from jobmeter.cli.attempt import next_attempt
+from jobmeter.cli.key_option import key_option
 from jobmeter.client.transport import Transport
 from jobmeter.collect.base import Place
 from jobmeter.collect.clock import SampleClock
+from jobmeter.collect.launch.lease import lease_owner
 from jobmeter.collect.launch.plan import Plan, job_name, new_job_id
 from jobmeter.collect.launch.result import Result
 from jobmeter.collect.launch.session import Session
 from jobmeter.collect.spool import Spool
 from jobmeter.collect.text import valid_text
-from jobmeter.errors import ConflictError, InvalidRequestError
+from jobmeter.errors import ConflictError, InvalidRequestError, JobmeterError
 from jobmeter.model.series import check_job_id, check_project
 from jobmeter.model.time import SystemClock, parse_duration
 from jobmeter.settings import default_data_directory
@@ -35,7 +39,7 @@ _SHORTEST_INTERVAL_MS = 100
 @click.option("--type", "kind", default="", help="Type of the job, such as PyTorchJob.")
 @click.option("--replicas", type=click.IntRange(1, 1024), default=1, help="Copies to start, each with a rank.")
 @click.option("--server", metavar="URL", help="Where to send the samples (JOBMETER_SERVER).")
-@click.option("--key", metavar="TOKEN", help="The token of a key that may write (JOBMETER_KEY).")
+@key_option("The token of a key that may write (JOBMETER_KEY).")
 @click.option(
     "--data", type=click.Path(path_type=Path, file_okay=False), metavar="DIR", help="The data folder (JOBMETER_DATA)."
 )
@@ -43,6 +47,7 @@ _SHORTEST_INTERVAL_MS = 100
 @click.option("--job-id", metavar="ID", help="Id of the job (by default its name, the day and six characters).")
 @click.option("--project", help="Project of the job (by default that of the key).")
 @click.option("--logs/--no-logs", default=True, show_default=True, help="Keep what the command writes as log lines.")
+@click.option("--pass-key", is_flag=True, help="Leave JOBMETER_KEY in the command's environment.")
 @click.option("--quiet", is_flag=True, help="Say nothing but what goes wrong.")
 @click.argument("words", metavar="[--] COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(  # noqa: PLR0913 - one for each option
@@ -57,6 +62,7 @@ def command(  # noqa: PLR0913 - one for each option
     job_id: str | None,
     project: str | None,
     logs: bool,
+    pass_key: bool,
     quiet: bool,
     words: tuple[str, ...],
 ) -> None:
@@ -65,41 +71,75 @@ def command(  # noqa: PLR0913 - one for each option
     logging.getLogger("jobmeter").addHandler(logging.NullHandler())  # what matters is said in one line below
     clock = SampleClock(SystemClock())
     shown = name or job_name(words)
-    plan = Plan(
-        job=_checked(check_job_id, job_id, "--job-id") if job_id else new_job_id(shown, clock),
-        name=shown,
-        kind=kind,
-        command=words,
-        user=_user(),
-        replicas=replicas,
-        attempt=_attempt() if job_id else 0,
-        logs=logs,
-    )
+    job = _checked(check_job_id, job_id, "--job-id") if job_id else new_job_id(shown, clock)
     place = Place(node_name(), project=_checked(check_project, project, "--project") if project else "")
     folder = data or Path(os.environ.get("JOBMETER_DATA") or default_data_directory(os.environ))
     interval_ms = checked_interval(interval, _SHORTEST_INTERVAL_MS)
-    spool = _spool(folder, plan.job, server or os.environ.get("JOBMETER_SERVER") or "")
+    spool = _spool(folder, job, server or os.environ.get("JOBMETER_SERVER") or "")
+    owner = lease_owner(spool.directory if spool else None)
 
     def connect() -> Transport:
         # Loaded late and by name: finding a server needs nothing that a command should wait for.
         found: Transport = import_module("jobmeter.cli.local").connect(server, key, data)
         return found
 
-    say = _say if not quiet else _say_nothing
-    session = Session(plan, place, connect, clock, spool=spool, say=say, warn=_say)
     try:
-        result = session.run(os.environ, interval_ms)
-    except OSError as error:
-        _say(f"{words[0]}: {error.strerror or error}")
-        sys.exit(_NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE)
-    finally:
-        if spool:
-            spool.close()
-            spool.remove_folder()
+        attempt = next_attempt(job, place.project, owner, spool, connect, clock, _say) if job_id else 0
+    except click.UsageError:
+        _close(spool)
+        raise
+    plan = Plan(
+        job=job,
+        name=shown,
+        kind=kind,
+        command=words,
+        user=_user(),
+        replicas=replicas,
+        attempt=attempt,
+        named=name is not None,
+        logs=logs,
+        pass_key=pass_key,
+        lease_owner=owner,
+    )
+    session = _session(plan, place, _telling(connect, plan, place, quiet=quiet), clock, spool, quiet=quiet)
+    result = _run(session, interval_ms, words[0], spool)
     _report(result, spool)
     if not quiet:
         _summary(plan, result)
     sys.exit(result.status)
+
+
+def _session(
+    plan: Plan, place: Place, connect: Callable[[], Transport], clock: SampleClock, spool: Spool | None, *, quiet: bool
+) -> Session:
+    say = _say_nothing if quiet else _say
+    return Session(plan, place, connect, clock, spool=spool, say=say, warn=_say)
+
+
+def _run(session: Session, interval_ms: int, program: str, spool: Spool | None) -> Result:
+    """What became of the command. Exits with a shell's status where it cannot be started."""
+    try:
+        return session.run(os.environ, interval_ms)
+    except OSError as error:
+        _say(f"{program}: {error.strerror or error}")
+        sys.exit(_NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE)
+    finally:
+        _close(spool)
+
+
+def _telling(connect: Callable[[], Transport], plan: Plan, place: Place, *, quiet: bool) -> Callable[[], Transport]:
+    """The same, which says where the job can be watched: on a terminal alone, as logs keep no secret."""
+
+    def connected() -> Transport:
+        found = connect()
+        with suppress(JobmeterError):
+            if not quiet and sys.stderr.isatty():
+                from jobmeter.client.api import Api
+
+                _say(f"watch it at {Api(found).page_link(plan.job, place.project)}")
+        return found
+
+    return connected
 
 
 def _report(result: Result, spool: Spool | None) -> None:
@@ -144,10 +184,10 @@ def _user() -> str:
         return str(os.getuid())
 
 
-def _attempt() -> int:
-    """The attempt that a supervisor, who starts the same job again, may count in JOBMETER_ATTEMPT."""
-    text = os.environ.get("JOBMETER_ATTEMPT", "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+def _close(spool: Spool | None) -> None:
+    if spool:
+        spool.close()
+        spool.remove_folder()
 
 
 def _spool(folder: Path, job: str, target: str) -> Spool | None:

@@ -7,7 +7,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from jobmeter.collect.launch.figures import Figures
+from jobmeter.cli.output import duration, quantity
+from jobmeter.collect.launch.figures import Figure, Figures
 from jobmeter.collect.launch.plan import Plan
 from jobmeter.collect.launch.result import Result
 from jobmeter.model.job import JobState
@@ -27,13 +28,14 @@ Row = tuple[str, str, str]
 
 def show(plan: Plan, result: Result) -> None:
     """Print the summary."""
-    seconds = (result.end_ms - result.start_ms) / 1000
-    head = f"{plan.job}  {result.state.value} (exit status {result.status}) after {duration(seconds)}"
+    lasted = duration(result.end_ms - result.start_ms)
+    head = f"{plan.job}  {result.state.value} (exit status {result.status}) after {lasted}"
     rows = list(_rows(result.figures, bars="utf" in (sys.stderr.encoding or "").lower()))
     rows += [("counted by", result.counted_by, "")] if result.counted_by else []
     rows += [("output", text, "")] if (text := _output(result)) else []
+    rows += [("of the job", f"its {plan.replicas} replicas together, at a time", "")] if plan.replicas > 1 else []
     if not sys.stderr.isatty():
-        lines = [f"jobmeter: {head}", *(f"  {name:<15} {text:<44} {bars}".rstrip() for name, text, bars in rows)]
+        lines = [f"jobmeter: {head}", *(f"  {name:<15} {text:<47} {bars}".rstrip() for name, text, bars in rows)]
         lines += [f"  {'reason':<15} {result.reason}"] if result.reason else []
         click.echo("\n".join([*lines, f"  jobmeter show {plan.job}"]), err=True)
         return
@@ -60,27 +62,6 @@ def sparkline(points: list[float], width: int = _WIDTH) -> str:
     return "".join(_BARS[step] for step in steps)
 
 
-def duration(seconds: float) -> str:
-    """``0.21 s``, ``12.3 s``, ``4 m 05 s``, ``2 h 03 m``."""
-    if seconds < 10:
-        return f"{seconds:.2f} s"
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} m {rest:02d} s"
-    return f"{minutes // 60} h {minutes % 60:02d} m"
-
-
-def size(count: float) -> str:
-    """Bytes with a decimal prefix, as disks and networks count them."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 999.5:
-            return f"{count:.0f} {unit}" if unit == "B" or count >= 99.95 else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"
-
-
 def _output(result: Result) -> str:
     if result.lines is None or not result.lines + (result.lines_dropped or 0):
         return ""
@@ -94,23 +75,35 @@ def _rows(figures: Figures, *, bars: bool) -> Iterator[Row]:
 
     known = dict(figures.by_name)
     if cpu := known.get("cpu"):
-        used = duration(figures.total("cpu.time"))
-        yield row("CPU", f"mean {cpu.mean:.2f}, peak {cpu.peak:.2f} cores; {used} used", "cpu")
-    memory = known.get("memory")
-    peak = max(memory.peak if memory else 0.0, figures.memory_peak)
-    if peak:
-        yield row("memory", f"peak {size(peak)}" + (f", mean {size(memory.mean)}" if memory else ""), "memory")
-    if used_gpu := known.get("gpu"):
-        yield row("GPU", f"mean {used_gpu.mean:.0%}, peak {used_gpu.peak:.0%}", "gpu")
+        used = quantity(round(figures.total("cpu.time"), 2), "s")
+        yield row("CPU", f"{_mean_and_peak(cpu, '{core}')}; {used} used", "cpu")
+    if memory := known.get("memory"):
+        yield row("memory", _mean_and_peak(memory, "By"), "memory")
+    if figures.memory_peak:
+        yield row("memory.peak", f"{quantity(figures.memory_peak, 'By')} in one replica", "memory.peak")
+    if gpu := known.get("gpu"):
+        yield row("GPU", _mean_and_peak(gpu, "1"), "gpu")
     if gpu_memory := known.get("gpu.memory"):
-        yield row("GPU memory", f"peak {size(gpu_memory.peak)}", "gpu.memory")
+        yield row("GPU memory", _mean_and_peak(gpu_memory, "By"), "gpu.memory")
     if power := known.get("gpu.power"):
-        yield row("GPU power", f"mean {power.mean:.0f} W, peak {power.peak:.0f} W", "gpu.power")
+        yield row("GPU power", _mean_and_peak(power, "W"), "gpu.power")
+    for title, text, name in _traffic(figures):
+        yield row(title, text, name)
+
+
+def _traffic(figures: Figures) -> Iterator[Row]:
+    """Title, text, and the figure to draw."""
     for title, received, sent in _NETWORKS:
-        if received in known:
-            text = f"{size(figures.total(received))} received, {size(figures.total(sent))} sent"
-            yield row(title, text, received)
+        if received in figures.by_name:
+            yield title, f"{_total(figures, received)} received, {_total(figures, sent)} sent", received
             break
-    if "disk.read" in known:
-        text = f"{size(figures.total('disk.read'))} read, {size(figures.total('disk.write'))} written"
-        yield row("disk", text, "disk.write")
+    if "disk.read" in figures.by_name:
+        yield "disk", f"{_total(figures, 'disk.read')} read, {_total(figures, 'disk.write')} written", "disk.write"
+
+
+def _mean_and_peak(figure: Figure, unit: str) -> str:
+    return f"mean {quantity(figure.mean, unit)}, peak {quantity(figure.peak, unit)}"
+
+
+def _total(figures: Figures, metric: str) -> str:
+    return quantity(figures.total(metric), "By")

@@ -3,6 +3,7 @@
 import gc
 import logging
 import signal
+import sys
 from pathlib import Path
 
 import click
@@ -39,9 +40,15 @@ _LEVELS = ("debug", "info", "warning", "error")
     help="Stop when nothing was asked for so long (0: never).",
 )
 @click.option(
+    "--new-registry", is_flag=True, help="Begin with an empty registry beside samples whose registry is lost."
+)
+@click.option(
+    "--new-secret-key", is_flag=True, help="Make a new secret key where the one that sealed the keys' secrets is lost."
+)
+@click.option(
     "--log-level", type=click.Choice(_LEVELS), default="info", help="What to log; debug has a line a request."
 )
-def command(idle_exit: int, log_level: str, **flags: object) -> None:
+def command(idle_exit: int, log_level: str, new_registry: bool, new_secret_key: bool, **flags: object) -> None:
     """Start the server.
 
     It keeps everything in the data folder. On the first start it makes an administrator's key there (admin.key).
@@ -54,6 +61,7 @@ def command(idle_exit: int, log_level: str, **flags: object) -> None:
     # start. The server turns it on.
     gc.disable()
     try:
+        from jobmeter.server.missing import Anew
         from jobmeter.server.run import run
     except ModuleNotFoundError as error:
         raise ConfigurationError(f"{error.name} is missing: install jobmeter[server] to run a server") from error
@@ -61,6 +69,8 @@ def command(idle_exit: int, log_level: str, **flags: object) -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     settings = load(None, **flags)
     try:
-        run(settings, idle_exit, click.echo)
+        anew = Anew(registry=new_registry, secret=new_secret_key)
+        # A log keeps no secret, not even one that works once.
+        run(settings, idle_exit, click.echo, anew, with_link=sys.stdout.isatty())
     finally:
         gc.enable()

@@ -16,6 +16,7 @@ from jobmeter.cli.jobs import FIRST_STEP
 from jobmeter.cli.output import console, counted, duration, moment, quantity, table
 from jobmeter.client.api import Api, JobSearch, LatestValue
 from jobmeter.errors import NotFoundError, UnavailableError
+from jobmeter.model import catalog
 from jobmeter.model.job import Job
 from jobmeter.model.time import Clock, SystemClock, parse_duration
 
@@ -34,8 +35,6 @@ _COLUMNS = (
     ("npu", "npu.utilization"),
     ("npu memory", "npu.memory.usage"),
 )
-_AVERAGED = {"1", "Cel"}
-"""Units whose values are averaged over a job's members; of all others the sum is told."""
 
 
 @click.command(short_help="Watch jobs, or one job, live.")
@@ -44,7 +43,10 @@ _AVERAGED = {"1", "Cel"}
 @click.option("--once", is_flag=True, help="Print one table and leave; so it is, too, without a terminal.")
 @local.connection_options
 def command(job: str | None, interval: str, once: bool, connection: local.Connection) -> None:
-    """Watch the running jobs by what they use, or the replicas and devices of JOB. q leaves."""
+    """Watch the running jobs by what they use, or the replicas and devices of JOB. q leaves.
+
+    What a job or a replica uses is that of its parts together, of a ratio or a temperature their mean.
+    """
     pause = parse_duration(interval, "--interval") / 1000
     api, clock = connection.open(), SystemClock()
     if once or not sys.stdout.isatty():
@@ -130,7 +132,9 @@ def _joined(values: Sequence[LatestValue], metric: str) -> tuple[float, str]:
     if not found:
         return 0.0, ""
     total = sum(value.value for value in found)
-    return (total / len(found) if found[0].unit in _AVERAGED else total), found[0].unit
+    known = catalog.find(metric)
+    adds = known is not None and known.on_node is catalog.Aggregate.SUM
+    return (total if adds else total / len(found)), found[0].unit
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> RenderableType:

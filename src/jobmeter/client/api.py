@@ -10,6 +10,7 @@ import msgspec
 from jobmeter.client.transport import API, FRAMES, Response, Transport
 from jobmeter.errors import JobmeterError
 from jobmeter.model.event import Event
+from jobmeter.model.finding import Finding
 from jobmeter.model.job import Allocation, Job, Node, Replica
 
 PAGE = 1000
@@ -37,12 +38,15 @@ class DeviceUse(msgspec.Struct, frozen=True, kw_only=True):
 class MetricSummary(msgspec.Struct, frozen=True, kw_only=True):
     """One metric of a job over its life. None is what was not measured.
 
-    ``mean`` is that of the job's members, ``max`` the highest that a member showed, ``total`` a counter's increase over
-    all members in ``total_unit``; ``points`` are the job's values in steps of ``JobSummary.step_ms``.
+    ``job_mean``, ``job_max`` and ``points`` (in steps of ``JobSummary.step_ms``) are of the job: of its members
+    together where the unit adds up. ``mean`` and ``max`` are those of one member. ``total`` is a counter's increase
+    over all members in ``total_unit``.
     """
 
     metric: str
     unit: str = ""
+    job_mean: float | None = None
+    job_max: float | None = None
     mean: float | None = None
     max: float | None = None
     last: float | None = None
@@ -267,6 +271,10 @@ class LogSearch:
         )
 
 
+class _SessionLink(msgspec.Struct, frozen=True):
+    code: str
+
+
 class Api:
     """Calls of one server. Safe to use from several threads, as its transport is.
 
@@ -306,6 +314,10 @@ class Api:
             if not page.events or len(found) >= min(limit, page.total):
                 return found, page.total
 
+    def findings(self, job: str, project: str | None = None) -> list[Finding]:
+        """What the rules found in a job, worst first. Raises NotFoundError."""
+        return self._get(f"{_of(job)}/findings", _given(project=project), list[Finding])
+
     def metrics(self, job: str, search: MetricSearch) -> MetricAnswer:
         """What a job used, as lines of points."""
         return self._get(f"{_of(job)}/metrics", search.parameters(), MetricAnswer)
@@ -335,7 +347,7 @@ class Api:
         for line in self.transport.lines(f"{API}{_of(job)}/logs?{query}"):
             try:
                 yield msgspec.json.decode(line, type=LogEntry)
-            except msgspec.DecodeError as error:
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 raise JobmeterError(f"the server's answer cannot be read: {error}") from error
 
     def nodes(self, project: str | None = None) -> list[Node]:
@@ -350,6 +362,12 @@ class Api:
     def whoami(self) -> WhoAmI:
         """Whose key this is. Raises UnauthenticatedError for one that does not hold."""
         return self._get("/whoami", [], WhoAmI)
+
+    def page_link(self, job: str = "", project: str = "") -> str:
+        """A link to the page, or that of a job, which signs in once as this key, within fifteen minutes."""
+        made = _decode(self._call("POST", "/session/link", []), _SessionLink)
+        place = _given(code=made.code, job=job or None, project=project or None)
+        return f"{self.transport.server}/#/open?{urlencode(place)}"
 
     def _get(self, path: str, parameters: Sequence[tuple[str, str]], shape: type[_T]) -> _T:
         return _decode(self._call("GET", path, parameters), shape)
@@ -383,7 +401,7 @@ def _given(**values: object) -> list[tuple[str, str]]:
 def _decode(answer: Response, shape: type[_T]) -> _T:
     try:
         return msgspec.convert(_without_null(msgspec.json.decode(answer.body)), shape)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise JobmeterError(f"the server's answer cannot be read: {error}") from error
 
 

@@ -8,6 +8,7 @@ import urllib3
 
 from jobmeter.errors import (
     ConflictError,
+    DamagedDataError,
     ForbiddenError,
     InvalidRequestError,
     JobmeterError,
@@ -50,7 +51,7 @@ class Transport:
     def __init__(self, server: str, key: str = "", *, ca_file: str | None = None, timeout: float = 30.0) -> None:
         """``server`` is ``http(s)://host:port``; ``key`` the token of a key; ``timeout`` in seconds for one attempt."""
         self.server = server.rstrip("/")
-        self._key = key
+        self.key = key
         self._ca_file = ca_file
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._pool = urllib3.PoolManager(
@@ -106,7 +107,7 @@ class Transport:
 
     def patient(self, timeout: float) -> "Transport":
         """As this one, to the same server with the same key, but it waits so many seconds for an answer."""
-        return Transport(self.server, self._key, ca_file=self._ca_file, timeout=timeout)
+        return Transport(self.server, self.key, ca_file=self._ca_file, timeout=timeout)
 
     def close(self) -> None:
         """Close the connections."""
@@ -119,6 +120,7 @@ _PLAIN: Mapping[str, type[JobmeterError]] = {
     "not_found": NotFoundError,
     "conflict": ConflictError,
     "timeout": QueryTimeoutError,
+    "damaged": DamagedDataError,
 }
 
 
@@ -130,7 +132,7 @@ def _wait(headers: Mapping[str, str]) -> int | None:
 def _error(status: int, headers: Mapping[str, str], body: bytes) -> JobmeterError:
     try:
         problem = msgspec.json.decode(body, type=_ProblemBody).error
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         if status == _TOO_LARGE:  # of a proxy: a smaller body may pass
             return LimitExceededError("a proxy answered 413: the body is too large for it", "body")
         return UnavailableError(f"the server answered {status} with a body that is not Jobmeter's", _wait(headers))

@@ -35,6 +35,18 @@ class Requester(Protocol):
         ...
 
 
+class Renewal(Protocol):
+    """What a request carries besides, when it is due: see ``jobmeter.collect.launch.lease.RunLease``."""
+
+    def frame(self) -> bytes:
+        """The frame, empty when none is due."""
+        ...
+
+    def renewed(self) -> None:
+        """It was delivered."""
+        ...
+
+
 class _Receipt(msgspec.Struct):
     accepted: int = 0
     rejected: dict[str, int] = {}
@@ -53,13 +65,15 @@ class Delivery:
 
     ``refused`` counts samples that the server did not want, by its reason, ``refused_lines`` log lines. ``last_error``
     says why the last attempt failed, empty after one that worked. ``failed_attempts`` counts those that failed.
-    ``set_aside`` says why a frame was set aside last, empty when none was.
+    ``set_aside`` says why a frame was set aside last, empty when none was. ``renewal``
+    may be set before it starts.
 
     What may be taken later stays in the outbox: samples that are ahead of a server whose clock is behind, and those of
     a project that has reached its limit of series.
     """
 
     def __init__(self, outbox: Outbox, connect: Callable[[], Requester], clock: Clock) -> None:
+        self.renewal: Renewal | None = None
         self.refused: dict[str, int] = {}
         self.refused_lines = 0
         self.last_error = ""
@@ -125,12 +139,16 @@ class Delivery:
         try:
             if self._requester is None:
                 self._requester = self._connect()
-            answer = self._requester.request("POST", f"{API}/ingest", batch.body, {"Content-Type": FRAMES})
+            renewal = self.renewal.frame() if self.renewal else b""
+            body = batch.body + renewal
+            answer = self._requester.request("POST", f"{API}/ingest", body, {"Content-Type": FRAMES})
         except InvalidRequestError as error:
             self._refused(batch, error)
         except Exception as error:  # noqa: BLE001 - whatever goes wrong, what was measured is kept and tried again
             self._failed(error)
         else:
+            if self.renewal and renewal:
+                self.renewal.renewed()
             self._delivered(batch, answer)
 
     def _delivered(self, batch: Batch, answer: Response) -> None:
@@ -224,7 +242,7 @@ class Delivery:
 def _receipt(answer: Response) -> _Receipt:
     try:
         return msgspec.json.decode(answer.body, type=_Receipt)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return _Receipt()
 
 

@@ -9,7 +9,7 @@ one line in ``jobmeter.dialects.registry``.
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 from urllib.parse import unquote
 
 from jobmeter.access.call import Call
@@ -22,8 +22,23 @@ from jobmeter.model.job import Job
 from jobmeter.model.question import Asks
 from jobmeter.model.record import Records
 from jobmeter.query.request import JobRef
+from jobmeter.settings import Limits
+from jobmeter.wire.json_shape import shape_of
 
 R = TypeVar("R")
+
+_LIMITS = Limits()
+_SMALL_BODY = 1 << 20
+
+
+def read_as_json(call: Call) -> int:
+    """About how many bytes it takes to read the body as JSON, the body itself not counted."""
+    return shape_of(call.body).read_bytes
+
+
+def accounted_for(call: Call) -> int:  # noqa: ARG001 - as the other
+    """Nothing: the operation accounts for what reading the body takes, once it knows how much is in it."""
+    return 0
 
 
 class MissingFieldError(InvalidRequestError):
@@ -45,7 +60,7 @@ class Context:
     """What an operation may know besides the call: when it is, the request's id, the parameters of its path, who asks.
 
     ``project`` is that of the caller's key, None for a key that sees all; ``caller`` the key's name. Neither decides
-    what may be seen: that is settled where questions are answered.
+    what may be seen: that is settled where questions are answered. ``limits`` bound what one request may bring.
     """
 
     now_ms: int
@@ -53,6 +68,7 @@ class Context:
     path: Mapping[str, str] = field(default_factory=dict)
     project: str | None = None
     caller: str = ""
+    limits: Limits = _LIMITS
 
 
 Steps = Generator[Asks[Any], Any, Answer]
@@ -68,19 +84,30 @@ def ask(question: Asks[R]) -> Generator[Asks[Any], Any, R]:
     return result
 
 
-class Run:
+class Run(Generic[R]):
     """An operation on its way: it stands before its next question, or is over."""
 
-    def __init__(self, steps: Steps) -> None:
+    def __init__(self, steps: Generator[Asks[Any], Any, R]) -> None:
         self._steps = steps
         self._question: Asks[Any] | None = None
 
-    def go_on(self, answer: Callable[[Asks[Any]], Any]) -> Answer:
-        """Run the operation to its end, each of its questions answered by ``answer``. Raises what the operation raises.
+    def advance(self, recall: Callable[[Asks[Any]], Any]) -> R | None:
+        """Run the operation as far as ``recall`` answers its questions: what it returns, or None where one was None.
 
-        What ``answer`` raises is thrown into the operation when it is a JobmeterError; anything else comes out here,
-        and the question waits for the next ``go_on``.
+        That question is asked again by ``advance`` or ``finish``. Raises as ``finish``.
         """
+        body: R | None = self._go(recall, optional=True)
+        return body
+
+    def finish(self, answer: Callable[[Asks[Any]], Any]) -> R:
+        """Run the operation to its end, each of its questions answered by ``answer``.
+
+        Raises what the operation raises. A JobmeterError of ``answer`` is raised inside the operation.
+        """
+        body: R = self._go(answer, optional=False)
+        return body
+
+    def _go(self, answer: Callable[[Asks[Any]], Any], *, optional: bool) -> Any:  # noqa: ANN401 - as the steps return
         try:
             if self._question is None:
                 self._question = next(self._steps)
@@ -89,16 +116,17 @@ class Run:
                     result = answer(self._question)
                 except JobmeterError as error:
                     self._question = self._steps.throw(error)
-                else:
-                    self._question = self._steps.send(result)
+                    continue
+                if optional and result is None:
+                    return None
+                self._question = self._steps.send(result)
         except StopIteration as end:
-            body: Answer = end.value
-            return body
+            return end.value
 
 
-def drive(steps: Steps, answer: Callable[[Asks[Any]], Any]) -> Answer:
-    """Run an operation to its end; see ``Run.go_on``."""
-    return Run(steps).go_on(answer)
+def drive(steps: Generator[Asks[Any], Any, R], answer: Callable[[Asks[Any]], Any]) -> R:
+    """Run an operation to its end; see ``Run.finish``."""
+    return Run(steps).finish(answer)
 
 
 def only(answer: Answer) -> Steps:
@@ -209,7 +237,8 @@ class Operation:
     ``path`` is a template, ``/api/v1/jobs/{JobId}/metrics``. ``answer`` starts it; it raises InvalidRequestError in the
     vendor's own field names. ``rate`` is how often one key may call it, where the vendor states a limit; a setting of
     the server comes before it. ``encodings`` are the content encodings that ``answer`` undoes itself; all others are
-    undone, or refused, before it is called.
+    undone, or refused, before it is called. ``read_bytes`` says how much memory reading the body takes besides; what
+    ``answer`` undoes or reads otherwise it accounts for itself, with ``Call.take``.
     """
 
     name: str
@@ -219,8 +248,11 @@ class Operation:
     answer: Callable[[Call, Context], Steps]
     parameters: Sequence[Parameter]
     text: str
-    body_bytes: int = 1 << 20
-    """Largest body that the operation takes."""
+    body_bytes: int = _SMALL_BODY
+    """Largest body that the operation takes, as sent."""
+    decoded_bytes: int = _SMALL_BODY
+    """Largest body after decompression; the settings may allow less."""
+    read_bytes: Callable[[Call], int] = read_as_json
     rate: Rate | None = None
     encodings: frozenset[str] = frozenset()
 

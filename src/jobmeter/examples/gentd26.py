@@ -1,6 +1,6 @@
 """Imports a real trace, 22.8 hours of production GPU pods, and asks for it through two APIs.
 
-``python -m jobmeter.examples.gentd26 [--directory ../shared/data/gentd26]``
+``python -m jobmeter.examples.gentd26 --directory FOLDER``
 
 The trace is the GenAI Serving Top-Down Dataset 2026 of https://github.com/alibaba/clusterdata (folder
 cluster-trace-v2026-GenAI; SoCC '25, "Understanding Diffusion Model Serving in Production"): GPU duty cycle, GPU memory
@@ -29,7 +29,6 @@ from jobmeter.examples.server import own_server
 from jobmeter.model.time import HOUR, MINUTE, SystemClock, floor_to
 
 JOB = "gentd26"
-DIRECTORY = Path("../shared/data/gentd26")
 _FILES = (
     ("pod_gpu_duty_cycle_anon", "gpu.utilization", "gpu0", 0.01),
     ("pod_gpu_memory_used_bytes_anon", "gpu.memory.usage", "gpu0", 1.0),
@@ -38,7 +37,13 @@ _FILES = (
 
 
 @click.command()
-@click.option("--directory", type=click.Path(path_type=Path), default=DIRECTORY, show_default=True)
+@click.option(
+    "--directory",
+    type=click.Path(path_type=Path),
+    envvar="JOBMETER_GENTD26",
+    required=True,
+    help="The folder with the trace's archives (JOBMETER_GENTD26).",
+)
 def command(directory: Path) -> None:
     """Import the trace into a server of its own and ask for it through two APIs."""
     clock = SystemClock()

@@ -19,6 +19,7 @@ from jobmeter.ingest.observe import Observer
 from jobmeter.ingest.receipt import Coming, Receipt
 from jobmeter.model.batch import SampleBatch
 from jobmeter.model.log import LogLine
+from jobmeter.model.memory import Take, unlimited
 from jobmeter.model.record import Records
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import DAY, SECOND, Clock
@@ -55,20 +56,20 @@ class Funnel:
         """About how much memory the requests take that wait to be written."""
         return self._committer.waiting_bytes + self._log_committer.waiting_bytes
 
-    def submit(self, body: bytes, principal: Principal) -> Coming:
+    def submit(self, body: bytes, principal: Principal, take: Take = unlimited) -> Coming:
         """Take a body of the native wire format. Its records are durable on return, and all of it with the receipt.
 
-        Raises InvalidRequestError (LimitExceededError for what is too large), ForbiddenError, ThrottledError or
-        UnavailableError; then the same bytes may be sent again.
+        ``take`` is asked for the memory that reading it needs, and may raise. Raises InvalidRequestError
+        (LimitExceededError for what is too large), ForbiddenError, ThrottledError or UnavailableError; then the same
+        bytes may be sent again.
         """
-        decoded = decode(body, write_project(principal, None), self._limits)
+        decoded = decode(body, write_project(principal, None), self._limits, take)
         grouped = [self._by_project(records, principal) for records in decoded.records]
         batch = join(decoded.batches)
         checked = self._check(batch, principal)
         parts = checked.parts
         logs, rejected_lines = self._check_lines(decoded.lines, principal)
-        for part, _ in parts:
-            self._committer.admit(part)
+        self._admit(parts)
         for lines, _ in logs:
             self._log_committer.admit(lines)
         receipt = Receipt(
@@ -93,6 +94,7 @@ class Funnel:
         if len(checked.parts) != 1:
             raise NotAtOnceError
         ((part, retention),) = checked.parts
+        self._observer.admit(part)
         receipt = Receipt(accepted=len(part), rejected=checked.rejected, unknown=checked.unknown)
         return _durable(self._committer.begin(part, retention), receipt)
 
@@ -100,8 +102,7 @@ class Funnel:
         """Take samples whose series name their projects. Raises as ``submit``."""
         check_shape(batch)
         checked = self._check(numbered(batch), principal)
-        for part, _ in checked.parts:
-            self._committer.admit(part)
+        self._admit(checked.parts)
         accepted = sum(len(part) for part, _ in checked.parts)
         receipt = Receipt(accepted=accepted, rejected=checked.rejected, unknown=checked.unknown)
         return Coming(receipt, [self._committer.submit(*part) for part in checked.parts]).wait()
@@ -124,6 +125,12 @@ class Funnel:
         """Refuse what comes from now on and finish what is under way."""
         self._log_committer.close()
         self._committer.close()
+
+    def _admit(self, parts: Sequence[_Part]) -> None:
+        """Raise ThrottledError where the queue is full, UnavailableError where the registry cannot hear of them."""
+        for part, _ in parts:
+            self._committer.admit(part)
+            self._observer.admit(part)
 
     def _check(self, batch: SampleBatch, principal: Principal, *, at_once: bool = False) -> "_Checked":
         if len(batch.series) > self._limits.request_series:
@@ -176,6 +183,7 @@ class Funnel:
         return parts, {reason: count for reason, count in counts.items() if count}
 
     def _by_project(self, records: Records, principal: Principal) -> dict[str, Records]:
+        self._count(records.count)
         groups: dict[str, Records] = {}
         if records.nodes:
             groups[write_project(principal, None)] = Records(nodes=records.nodes)
@@ -183,7 +191,17 @@ class Funnel:
             groups.setdefault(write_project(principal, job.project), Records()).jobs.append(job)
         for event in records.events:
             groups.setdefault(write_project(principal, event.project or None), Records()).events.append(event)
+        for renewal in records.leases:
+            groups.setdefault(write_project(principal, renewal.project or None), Records()).leases.append(renewal)
         return groups
+
+    def _count(self, records: int) -> None:
+        most = self._limits.request_records
+        if records > most:
+            raise LimitExceededError(
+                f"a request may bring {most} records (JOBMETER_LIMIT_REQUEST_RECORDS), this one brings {records}",
+                "records",
+            )
 
     def _record(self, groups: dict[str, Records]) -> int:
         now_ms = self._clock.now_ms()

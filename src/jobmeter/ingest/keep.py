@@ -2,7 +2,7 @@
 
 import threading
 
-from jobmeter.errors import NotAtOnceError
+from jobmeter.errors import NotAtOnceError, UnavailableError
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import Clock
 from jobmeter.registry.base import Registry
@@ -21,12 +21,19 @@ class Retentions:
         self._known: dict[str, tuple[float, Retention]] = {}
 
     def of(self, project: str) -> Retention:
-        """That of a project."""
+        """That of a project; what it was when the registry was asked last, where it cannot be asked now."""
         now = self._clock.monotonic()
         found = self._fresh(project, now)
         if found is not None:
             return found
-        retention = self._registry.retention(project)
+        try:
+            retention = self._registry.retention(project)
+        except UnavailableError:
+            with self._lock:
+                last = self._known.get(project)
+            if last is None:
+                raise
+            retention = last[1]
         with self._lock:
             if len(self._known) >= _MOST:
                 self._known.clear()

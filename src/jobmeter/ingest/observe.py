@@ -1,16 +1,20 @@
 """What the registry must hear of samples: what is new at once, what merely goes on now and then."""
 
+import logging
 import threading
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 import numpy as np
 
+from jobmeter.errors import UnavailableError
 from jobmeter.ingest.things import NEVER, NOTHING, Seen, Spans, Thing, Things, merged
 from jobmeter.model.batch import Int64s, SampleBatch
 from jobmeter.model.log import LogLine
 from jobmeter.model.time import MINUTE, SECOND, Clock
 from jobmeter.registry.base import Registry
 
+_LOG = logging.getLogger(__name__)
 NOTICEABLE_MS = 10 * SECOND
 """A live thing that went on for less than this waits for a quiet moment; where very many are live, for up to a minute.
 """
@@ -23,6 +27,9 @@ _TOGETHER = 2_000
 _ALONG = 500
 """So many that waited longest are told along with one that has to be told: a transaction for each of very many things
 would cost ten times as much, and what is kept of a job is read again after each."""
+_RETRY_SECONDS = 1.0
+"""How often the registry is tried again that could not be reached."""
+_UNREACHABLE = "the registry does not work now: what it was never told of is refused"
 _LIVE_MS = MINUTE
 _MOST = 1_000_000
 
@@ -66,6 +73,11 @@ class _Known:
         self.waiting.forget(waiting.thing)
         return waiting
 
+    def all_told(self, seen: Seen) -> bool:
+        """Whether the registry was told of every one of these before."""
+        self._fit()
+        return bool((self.told.first[seen.thing] != NEVER).all())
+
     def tell(self, seen: Seen) -> None:
         """Take it that the registry knows this."""
         self._told_things += int(np.count_nonzero(self.told.first[seen.thing] == NEVER))
@@ -97,6 +109,9 @@ class Observer:
     ``flush``, and so are several things that go on a moment after others were told. Where more than a
     thousand things are known, up to a minute of what goes on waits for that, past or not:
     a sender that catches up would otherwise pay a row of the registry for each sample.
+
+    While the registry cannot be reached, what it was told of before goes on: its times wait in memory, a row for each
+    thing, and are told when it can be reached again. What it was never told of is refused.
     """
 
     def __init__(self, registry: Registry, clock: Clock) -> None:
@@ -105,6 +120,21 @@ class Observer:
         self._lock = threading.Lock()
         self._known = _Known()
         self._told_at = -_LATELY_SECONDS
+        self._unreachable = False
+        self._retry_at = 0.0
+        self._behind = False
+
+    def admit(self, batch: SampleBatch) -> None:
+        """Raise UnavailableError where the registry would have to be told of the batch and cannot be reached.
+
+        So a sender of something new is refused alone, before its samples share a commit with those of others.
+        """
+        if self._resting:
+            with self._lock:
+                known = self._current()
+                told = known.all_told(known.things.seen(batch))
+            if not told:
+                raise UnavailableError(_UNREACHABLE)
 
     def observe(self, batch: SampleBatch) -> None:
         """Tell of one batch. A failure of the registry passes through, and all of it is told again the next time."""
@@ -117,7 +147,7 @@ class Observer:
             lately = self._clock.monotonic() - self._told_at < _LATELY_SECONDS
             seen = merged([known.things.seen(batch) for batch in batches])
             urgent, along = known.urgent(seen, self._clock.now_ms(), lately=lately)
-        self._tell(known, urgent, along)
+        self._tell_or_wait(known, urgent, along)
 
     def observe_lines(self, lines: Iterable[LogLine]) -> None:
         """The same for log lines: they tell of jobs and replicas alone, since they do not name a node's cluster."""
@@ -132,7 +162,7 @@ class Observer:
             known = self._current()
             numbers = np.array([known.things.number(thing) for thing in spans], np.int64)
             urgent, along = known.urgent(Seen(numbers, times[:, 0], times[:, 1]), self._clock.now_ms())
-        self._tell(known, urgent, along)
+        self._tell_or_wait(known, urgent, along)
 
     def flush(self) -> bool:
         """Tell what waits, as much of it as takes a moment; True while more of it does."""
@@ -149,6 +179,36 @@ class Observer:
         with self._lock:
             self._known.forget(self._known.things.of_job(project, job))
 
+    def _tell_or_wait(self, known: _Known, urgent: Seen, along: Seen) -> None:
+        """Tell of both; where the registry cannot be reached they wait. Raises where it was never told of one."""
+        if self._resting:
+            self._postpone(known, along)
+            self._postpone(known, urgent, UnavailableError(_UNREACHABLE))
+            return
+        before = self._unreachable
+        try:
+            self._tell(known, urgent, along)
+        except UnavailableError as error:
+            self._postpone(known, urgent, error)
+            if not before:
+                _LOG.warning("what samples tell waits for the registry: %s", error.message)
+            return
+        if self._behind:
+            with suppress(UnavailableError):  # it waits on
+                self._behind = self.flush()
+
+    def _postpone(self, known: _Known, seen: Seen, error: UnavailableError | None = None) -> None:
+        """Let it wait. Raises the error, if one is given, where the registry was never told of one of these."""
+        with self._lock:
+            if error is not None and not known.all_told(seen):
+                raise error
+            self._known.wait(known, seen)
+
+    @property
+    def _resting(self) -> bool:
+        """True for a moment after the registry could not be reached."""
+        return self._unreachable and self._clock.monotonic() < self._retry_at
+
     def _tell(self, known: _Known, urgent: Seen, waited: Seen) -> None:
         """Tell of both; what waited before waits on where that fails."""
         seen = merged([part for part in (urgent, waited) if len(part.thing)])
@@ -156,10 +216,13 @@ class Observer:
             return
         try:
             self._registry.observe(known.things.observations(seen), self._clock.now_ms())
-        except BaseException:
-            with self._lock:
-                self._known.wait(known, waited)
+        except BaseException as error:
+            self._postpone(known, waited)
+            if isinstance(error, UnavailableError):
+                self._unreachable = self._behind = True
+                self._retry_at = self._clock.monotonic() + _RETRY_SECONDS
             raise
+        self._unreachable = False
         self._told_at = self._clock.monotonic()
         with self._lock:
             known.tell(seen)

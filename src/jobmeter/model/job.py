@@ -16,11 +16,22 @@ class JobState(StrEnum):
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
     STOPPED = "Stopped"
+    UNKNOWN = "Unknown"
+    """It is not known to run, and nobody saw how it ended."""
 
     @property
     def finished(self) -> bool:
-        """True for a state that nothing follows."""
+        """True for a job that neither waits nor is known to run: how it ended may be unknown."""
+        return self not in {JobState.QUEUED, JobState.RUNNING}
+
+    @property
+    def outcome(self) -> bool:
+        """True for an end that somebody saw; ``Unknown`` gives way to it."""
         return self in {JobState.SUCCEEDED, JobState.FAILED, JobState.STOPPED}
+
+
+LOST = "lost"
+"""The error of a job, and the reason of a replica, that failed because its run stopped renewing its lease."""
 
 
 class InstanceType(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -26,6 +26,8 @@ MAX_EXTRA_BYTES = 256 * 1024
 MAX_CHECKPOINTS = 10_000
 MAX_CHECKPOINT_BYTES = 1024 * 1024
 """Most bytes of all checkpoints of a job as JSON."""
+MAX_LEASE_OWNER = 64
+MAX_LEASE_SECONDS = 86_400
 
 
 class ReplicaRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -86,11 +88,29 @@ class EventRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     message: str = ""
 
 
+class Lease(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """For how long a job that runs is not taken for lost: ``seconds`` from when the server hears of it.
+
+    ``owner`` is a random name of the run that holds it.
+    """
+
+    owner: str
+    seconds: int
+
+
+class LeaseRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The renewal of a job's lease. An empty ``project`` is the key's own."""
+
+    job_id: str
+    lease: Lease
+    project: str = ""
+
+
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A job as recorded: DESIGN section 4 names the fields. Times are ISO 8601 text or epoch milliseconds.
 
     ``checkpoints`` are added to those that are known, by id. Of ``extra``, each key of each dialect is set on its own;
-    null takes one back.
+    null takes one back. A job with a ``lease`` that is not renewed in time is lost; see ``LeaseRecord``.
     """
 
     job_id: str
@@ -112,6 +132,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     labels: dict[str, str] | None = None
     checkpoints: list[CheckpointRecord] | None = None
     extra: dict[str, dict[str, Any]] | None = None
+    lease: Lease | None = None
     replicas: list[ReplicaRecord | str] = []
     allocations: list[AllocationRecord] = []
 
@@ -131,13 +152,19 @@ class Records(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     jobs: list[JobRecord] = []
     nodes: list[NodeRecord] = []
     events: list[EventRecord] = []
+    leases: list[LeaseRecord] = []
+
+    @property
+    def count(self) -> int:
+        """How many records these are."""
+        return len(self.jobs) + len(self.nodes) + len(self.events) + len(self.leases)
 
 
 def decode_record(data: bytes) -> JobRecord:
     """One job record from JSON. Raises InvalidRequestError naming the field that is wrong."""
     try:
         record = msgspec.json.decode(data, type=JobRecord)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise invalid_record(error) from error
     return check_record(record)
 
@@ -146,7 +173,7 @@ def decode_records(data: bytes) -> Records:
     """A ``Records`` object from JSON. Raises InvalidRequestError naming the field that is wrong."""
     try:
         records = msgspec.json.decode(data, type=Records)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise invalid_record(error) from error
     return check_records(records)
 
@@ -161,6 +188,11 @@ def check_records(records: Records) -> Records:
             check_name(node.cluster, "cluster")
     for event in records.events:
         check_event(event)
+    for renewal in records.leases:
+        check_job_id(renewal.job_id)
+        if renewal.project:
+            check_project(renewal.project, "leases.project")
+        _check_lease(renewal.lease)
     return records
 
 
@@ -182,6 +214,8 @@ def check_record(record: JobRecord) -> JobRecord:
         _check_allocation(allocation)
     if record.limits is not None:
         limits_of(record.limits)
+    if record.lease is not None:
+        _check_lease(record.lease)
     return record
 
 
@@ -230,6 +264,13 @@ def _check_texts(record: JobRecord) -> None:
         for field in fields:
             if len(getattr(record, field) or "") > most:
                 raise InvalidRequestError(f"{field} may have {most} characters", field)
+
+
+def _check_lease(lease: Lease) -> None:
+    if not (0 < len(lease.owner) <= MAX_LEASE_OWNER and lease.owner.isascii() and lease.owner.isprintable()):
+        raise InvalidRequestError(f"a lease's owner has 1 to {MAX_LEASE_OWNER} printable characters", "lease.owner")
+    if not 1 <= lease.seconds <= MAX_LEASE_SECONDS:
+        raise InvalidRequestError(f"a lease lasts 1 to {MAX_LEASE_SECONDS} seconds", "lease.seconds")
 
 
 def _check_checkpoints(checkpoints: Sequence[CheckpointRecord]) -> None:
@@ -294,7 +335,7 @@ def _check_names(names: Sequence[str], field: str) -> None:
         check_name(name, field)
 
 
-def invalid_record(error: msgspec.DecodeError | RecursionError) -> InvalidRequestError:
+def invalid_record(error: msgspec.DecodeError | UnicodeDecodeError | RecursionError) -> InvalidRequestError:
     """The error of a record that cannot be decoded, with the field where that is known."""
     # msgspec ends a validation message with "- at `$.jobs[...].start`": the path is the field.
     message = str(error)
@@ -309,6 +350,8 @@ __all__ = [
     "EventRecord",
     "InstanceType",
     "JobRecord",
+    "Lease",
+    "LeaseRecord",
     "Node",
     "NodeRecord",
     "Records",

@@ -9,7 +9,9 @@ import numpy as np
 from jobmeter.model.batch import Float64s, Int64s, SampleBatch, SeriesKeys, Uint32s, Uint64s
 from jobmeter.model.series import Series
 
-MOST = 1_000_000
+MOST, MOST_BYTES = 1_000_000, 2**30
+_SERIES_BYTES = 600
+"""What a series takes besides the text of its labels, about."""
 _FIRST = 1_024
 
 
@@ -24,6 +26,7 @@ class Roster:
         self._lock = threading.Lock()
         self._numbers: dict[Series, int] = {}
         self._series: list[Series] = []
+        self._bytes = 0
         self._job: Uint64s = np.empty(_FIRST, np.uint64)
         self._id: Uint64s = np.empty(_FIRST, np.uint64)
 
@@ -33,7 +36,7 @@ class Roster:
     @property
     def full(self) -> bool:
         """Whether it is time for another one."""
-        return len(self._series) >= MOST
+        return len(self._series) >= MOST or self._bytes >= MOST_BYTES
 
     def numbers(self, series: Sequence[Series]) -> Int64s:
         """int64[n]: the number of each, those that have none being given the next ones."""
@@ -60,6 +63,7 @@ class Roster:
             self._job, self._id = (np.concatenate((held, np.empty_like(held))) for held in (self._job, self._id))
         self._job[number], self._id[number] = one.job_key, one.id
         self._series.append(one)
+        self._bytes += _SERIES_BYTES + sum(len(name) + len(value) for name, value in one.labels)
         self._numbers[one] = number
 
 

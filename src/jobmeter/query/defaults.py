@@ -1,27 +1,8 @@
 """What a question means that leaves something out."""
 
 from jobmeter.model.job import Job
-from jobmeter.model.time import DAY, HOUR, MAX_TIME_MS, MINUTE, SECOND, TimeRange, ceil_to, floor_to
-
-STEPS: tuple[int, ...] = (
-    SECOND,
-    5 * SECOND,
-    10 * SECOND,
-    15 * SECOND,
-    30 * SECOND,
-    MINUTE,
-    2 * MINUTE,
-    5 * MINUTE,
-    10 * MINUTE,
-    15 * MINUTE,
-    30 * MINUTE,
-    HOUR,
-    2 * HOUR,
-    6 * HOUR,
-    12 * HOUR,
-    DAY,
-)
-"""The steps that the program chooses from, in milliseconds."""
+from jobmeter.model.steps import STEPS
+from jobmeter.model.time import HOUR, MAX_TIME_MS, TimeRange, ceil_to, floor_to
 
 DEFAULT_BUCKETS = 240
 
@@ -41,6 +22,11 @@ CORE_METRICS: tuple[str, ...] = (
     ),
 )
 """What is told of a job when nobody says which metrics."""
+
+SUMMARY_METRICS = tuple(
+    name for core in CORE_METRICS for name in ((core, "memory.peak") if core == "memory.usage" else (core,))
+)
+"""What a job's summary tells of."""
 
 
 def default_step(span: TimeRange, buckets: int = DEFAULT_BUCKETS) -> int:

@@ -15,7 +15,6 @@ from jobmeter.query.reduce import coarsen
 from jobmeter.query.request import Statistic
 from jobmeter.query.table import Table, lines_of
 
-POINTS = 60
 ALL_TIME_MS = ceil_to(MAX_TIME_MS, HOUR) + HOUR
 """A step that makes one bucket of everything, and that every tier fits."""
 
@@ -23,14 +22,18 @@ ALL_TIME_MS = ceil_to(MAX_TIME_MS, HOUR) + HOUR
 class MetricSummary(msgspec.Struct, frozen=True, kw_only=True):
     """One metric of a job.
 
-    ``mean`` is that of the job's members over its life, ``max`` the highest that any member showed (of a counter: the
-    highest rate of the job in one of ``points``), ``last`` the newest of ``points``; in ``unit``. ``total`` is a
-    counter's increase over all members, in ``total_unit``. ``points`` are the job's values in steps of
-    ``JobSummary.step_ms`` from ``JobSummary.start_ms`` on, None where nothing was measured.
+    ``points`` are the job's values in steps of ``JobSummary.step_ms`` from ``JobSummary.start_ms`` on, None where
+    nothing was measured: the sum of its members' where the unit adds up (``Aggregate.WHOLE``). ``job_mean`` is their
+    mean (of a counter: the rate over the job's life), ``job_max`` the highest of the job, for which the highest samples
+    of its members in one step are added; ``last`` the newest of them. ``mean`` and ``max`` are those of one member: the
+    mean of its members' means over its life, and the highest that any of them showed (of a counter: the highest rate in
+    one step). All in ``unit``. ``total`` is a counter's increase over all members, in ``total_unit``.
     """
 
     metric: str
     unit: str
+    job_mean: float | None
+    job_max: float | None
     mean: float | None
     max: float | None
     last: float | None
@@ -87,18 +90,23 @@ def _devices(view: JobView, frame: Frame) -> set[tuple[str, str]]:
 
 def _metric(frame: Frame, whole: Frame, metric: Metric, span: TimeRange, step_ms: int) -> MetricSummary | None:
     one_line = np.zeros(len(frame.shape.members), np.int64)
-    points = lines_of(frame, metric, Statistic.MEAN, None, one_line)
+    points = lines_of(frame, metric, Statistic.MEAN, Aggregate.WHOLE, one_line)
     if not len(points) and not len(frame.rows(metric.name)):
         return None
     counter = metric.kind is Kind.COUNTER
     mean = lines_of(whole, metric, Statistic.MEAN, None, one_line)
     # A rate has no reading of its own that could be the highest: the highest bucket stands for it.
-    moments, statistic = (frame, Statistic.MEAN) if _is_rate(frame, metric) else (whole, Statistic.MAX)
+    rate = _is_rate(frame, metric)
+    moments, statistic = (frame, Statistic.MEAN) if rate else (whole, Statistic.MAX)
     highest = lines_of(moments, metric, statistic, Aggregate.MAX, one_line)
+    highest_of_job = lines_of(frame, metric, statistic, Aggregate.WHOLE, one_line)
+    over_life = lines_of(whole, metric, Statistic.MEAN, Aggregate.WHOLE, one_line) if rate else points
     total = lines_of(whole, metric, Statistic.INCREASE, Aggregate.SUM, one_line) if counter else None
     return MetricSummary(
         metric=metric.name,
         unit=metric.answer_unit,
+        job_mean=float(over_life.value.mean()) if len(over_life) else None,
+        job_max=float(highest_of_job.value.max()) if len(highest_of_job) else None,
         mean=_one(mean),
         max=float(highest.value.max()) if len(highest) else None,
         last=float(points.value[-1]) if len(points) else None,

@@ -53,8 +53,11 @@ def lines_of(
 ) -> Table:
     """The values of a metric by line; ``line`` int64[members] says to which line each member belongs.
 
-    ``how`` None joins the members of a line as the catalogue says. ``apart``: see ``jobmeter.query.layout.Layout``.
+    ``how`` None joins the members of a line as the catalogue says, ``WHOLE`` as those of one job. ``apart``: see
+    ``jobmeter.query.layout.Layout``.
     """
+    if how is Aggregate.WHOLE:
+        how = metric.on_node
     measured = _measured(frame, metric, statistic)
     if apart and not (metric.ratio or metric.rate_of or metric.difference):
         return Table(line[measured.owner], measured.time, measured.value)

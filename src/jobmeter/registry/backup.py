@@ -5,6 +5,7 @@ SQLite is copied by its own online backup into ``registry.db``. PostgreSQL is re
 number. Either form is brought back into either database.
 """
 
+import logging
 import os
 import sqlite3
 from base64 import b64decode, b64encode
@@ -25,6 +26,7 @@ from jobmeter.registry.database import SQLITE, Database
 from jobmeter.registry.migrate import HEAD, KNOWN, migrate
 from jobmeter.registry.schema import TABLES, allocations, events, jobs, keys, nodes
 
+_log = logging.getLogger(__name__)
 SQLITE_FILE = "registry.db"
 ROWS_FILE = "registry.jsonl"
 FORMAT = "jobmeter-registry"
@@ -65,7 +67,8 @@ def backup(database: Database, directory: Path) -> None:
             _dump(database, part)
         _settle(part, target)
     except (OSError, sqlite3.Error) as error:
-        raise UnavailableError(f"the registry's backup into {directory} failed: {error}") from error
+        _log.warning("the registry's backup into %s failed: %s", directory, error)
+        raise UnavailableError("the registry's backup failed: see the server's log") from error
 
 
 def restore(database: Database, directory: Path) -> None:
@@ -157,7 +160,7 @@ def _read(path: Path) -> Iterator[_Row]:
                     break
                 count += 1
                 yield line.table, line.row
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise damaged from error
     if not finished:
         raise damaged

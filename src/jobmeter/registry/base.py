@@ -56,7 +56,22 @@ class Registry(Protocol):
         """Merge job and node records into ``project``; what a record leaves out stays. Gives the number of records.
 
         A record that names its own project must name this one, unless the caller settled otherwise. Events are kept
-        once each, and where a record changes a state, an event tells of it.
+        once each, and where a record changes a state, an event tells of it. Many records are several transactions,
+        between which others write. Raises InvalidRequestError naming the field: of what was sent nothing was kept
+        where it is wrong in itself; where it does not fit what is known (another run's lease, an attempt that has
+        ended, too many checkpoints), what came before it may have been kept. To send all of it again does no harm.
+        """
+        ...
+
+    def lease(self, project: str, job: str) -> tuple[int, str] | None:
+        """Until when the lease of a job lasts and who holds it, empty until it was renewed; None: it has none."""
+        ...
+
+    def mark_lost(self, now_ms: int, heard_since_ms: int, least_ms: int) -> int:
+        """Mark the running jobs lost whose leases have ended: Failed with the error ``lost``. Gives their number.
+
+        A lease lasts ``least_ms`` at least, and is not counted from before ``heard_since_ms``: until then nobody could
+        have been heard. An event tells of each.
         """
         ...
 
@@ -84,7 +99,7 @@ class Registry(Protocol):
     def jobs(self, question: JobFilter, now_ms: int) -> JobPage:
         """One page of jobs, and exactly how many there are: both as they are when asked, whoever wrote last.
 
-        The state of a job that nobody recorded is derived: Running if sampled in the last 5 minutes, else Succeeded.
+        The state of a job that nobody recorded is derived: Running if sampled in the last 5 minutes, else Unknown.
         """
         ...
 
@@ -117,6 +132,14 @@ class Registry(Protocol):
         """
         ...
 
+    def cached_job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView] | None:
+        """As ``job``, without waiting; None where the database has to be asked."""
+        ...
+
+    def cached_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job] | None:
+        """As ``job_head``, without waiting; None where the database has to be asked."""
+        ...
+
     def allocations(self, project: str, job: str) -> list[Allocation]:
         """The allocations of one job, by start."""
         ...
@@ -138,6 +161,14 @@ class Registry(Protocol):
 
     def set_retention(self, project: str, retention: Retention | None) -> None:
         """Give a project a setting of its own, or take it back."""
+        ...
+
+    def recorded_since(self, mark: tuple[int, int] | None) -> tuple[list[tuple[str, str]] | None, tuple[int, int]]:
+        """The (project, id) of jobs that were recorded or deleted since a mark, and the next mark.
+
+        None instead of jobs where that cannot be told any more; for no mark those of the last ten minutes or more. Some
+        may be told twice.
+        """
         ...
 
     def take_lease(self, name: str, owner: str, now_ms: int, until_ms: int) -> bool:
@@ -178,10 +209,6 @@ class Registry(Protocol):
 
     def restore(self, directory: Path) -> None:
         """Replace an empty registry with a copy made by ``backup``."""
-        ...
-
-    def in_memory(self) -> "Registry":
-        """The same registry as far as it answers without its database; anything else raises NotAtOnceError."""
         ...
 
     def close(self) -> None:

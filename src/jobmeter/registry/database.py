@@ -1,19 +1,22 @@
 """The connection to SQLite or PostgreSQL: its settings, its transactions, and its failures in our own words."""
 
+import logging
 import os
 import sqlite3
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import NoReturn
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import event, exc
 
-from jobmeter.errors import ConfigurationError, ConflictError, NotAtOnceError, UnavailableError
+from jobmeter.errors import ConfigurationError, ConflictError, UnavailableError
+from jobmeter.registry.breaker import PATIENCE_SECONDS, Breaker, Connection, patience
 from jobmeter.registry.functions import install
+from jobmeter.registry.writers import WriterQueue
 
+_log = logging.getLogger(__name__)
 SQLITE = "sqlite"
 POSTGRESQL = "postgresql"
 BUSY_MS = 15_000
@@ -29,6 +32,22 @@ _PRAGMAS = (
     "wal_autocheckpoint = 64",
     "journal_size_limit = 65536",
 )
+_WORDS = (
+    ("disk is full", "the disk is full"),
+    ("no space left", "the disk is full"),
+    ("database is locked", "its database is locked"),
+    ("lock timeout", "its database is locked"),
+    ("not a database", "its file is not a database"),
+    ("malformed", "its file is damaged"),
+    ("read-only", "its database is read-only"),
+    ("readonly", "its database is read-only"),
+    ("unable to open", "its file cannot be opened"),
+    ("disk i/o", "its disk fails"),
+    ("too many", "its database has too many connections"),
+    ("authentication failed", "its database refused the user or the password"),
+    ("no answer within", "its database does not answer"),
+    ("connection", "its database cannot be reached"),
+)
 _FAILURES = (exc.OperationalError, exc.InterfaceError, exc.InternalError, exc.TimeoutError, OSError)
 
 
@@ -42,9 +61,10 @@ class Database:
         """
         self.url = _parse(url)
         self.kind = self.url.get_backend_name()
-        self._writers = threading.Lock()
+        self.writers = WriterQueue()
         with failures():
             self.engine = _sqlite(self.url) if self.kind == SQLITE else _postgresql(self.url)
+        self._breaker = None if self.kind == SQLITE else Breaker(self._ask)
         self._writing = self.engine.execution_options(jobmeter_writes=True)
 
     @property
@@ -53,24 +73,45 @@ class Database:
         return Path(self.url.database or "")
 
     @contextmanager
-    def read(self) -> Iterator[sa.Connection]:
-        """A transaction that only reads."""
-        with failures(), self.engine.connect() as connection, connection.begin():
+    def read(self, seconds: float = PATIENCE_SECONDS) -> Iterator[sa.Connection]:
+        """A transaction that only reads. PostgreSQL has ``seconds`` to answer each statement."""
+        with failures(), self._guarded(seconds), self.engine.connect() as connection, connection.begin():
             yield connection
 
     @contextmanager
-    def write(self) -> Iterator[sa.Connection]:
+    def write(self, seconds: float = PATIENCE_SECONDS, *, key: str = "") -> Iterator[sa.Connection]:
         """A transaction that is durable once the block has ended, and undone when the block raises.
 
-        SQLite has one writer at a time: threads of this process queue here rather than poll the file's lock.
+        SQLite has one writer at a time: threads of this process queue here rather than poll the file's lock. Those of
+        different keys (of whom something is written: a project) take turns. ``seconds``: see ``read``.
         """
-        queue = self._writers if self.kind == SQLITE else nullcontext()
-        with queue, failures(), self._writing.begin() as connection:
+        queue = self.writers.turn(key) if self.kind == SQLITE else nullcontext()
+        with queue, failures(), self._guarded(seconds), self._writing.begin() as connection:
             yield connection
 
     def close(self) -> None:
         """Close every connection."""
+        if self._breaker is not None:
+            self._breaker.close()
         self.engine.dispose()
+
+    @contextmanager
+    def _guarded(self, seconds: float) -> Iterator[None]:
+        """Behind the breaker, where there is one. Raises UnavailableError while PostgreSQL does not answer."""
+        if self._breaker is None:
+            yield
+            return
+        self._breaker.check()
+        try:
+            with patience(seconds):
+                yield
+        except exc.DBAPIError as error:
+            self._breaker.note(error)
+            raise
+
+    def _ask(self) -> None:
+        with self.engine.connect() as connection:
+            connection.execute(sa.select(1))
 
 
 @contextmanager
@@ -81,12 +122,20 @@ def failures() -> Iterator[None]:
     except exc.IntegrityError as error:
         raise ConflictError("the registry holds such an entry already") from error
     except _FAILURES as error:
-        raise UnavailableError(f"the registry does not work now: {_reason(error)}") from error
+        raise _unavailable(error) from error
     except exc.DBAPIError as error:
         # A damaged SQLite file is a bare DatabaseError; every other kind is a mistake of ours.
         if type(error) is not exc.DatabaseError:
             raise
-        raise UnavailableError(f"the registry does not work now: {_reason(error)}") from error
+        raise _unavailable(error) from error
+
+
+def _unavailable(error: BaseException) -> UnavailableError:
+    """Says why in words that name no file and no address: strangers may read it. The log has the driver's own."""
+    reason = _reason(error)
+    _log.warning("the registry does not work now: %s", reason)
+    known = next((words for mark, words in _WORDS if mark in reason.lower()), "see the server's log")
+    return UnavailableError(f"the registry does not work now: {known}")
 
 
 def _reason(error: BaseException) -> str:
@@ -111,8 +160,8 @@ def _parse(text: str) -> sa.URL:
 
 
 def _postgresql(url: sa.URL) -> sa.Engine:
-    arguments = {"connect_timeout": 10, "application_name": "jobmeter", **url.query}
-    return sa.create_engine(
+    arguments = {"connect_timeout": 5, "application_name": "jobmeter", **url.query}
+    engine = sa.create_engine(
         url.set(query={}),
         connect_args={**arguments, "options": f"{arguments.get('options', '')} -c lock_timeout={BUSY_MS}".strip()},
         pool_size=CONNECTIONS,
@@ -120,6 +169,12 @@ def _postgresql(url: sa.URL) -> sa.Engine:
         pool_pre_ping=True,
         pool_timeout=BUSY_MS / 1000,
     )
+    event.listen(engine, "do_connect", _connect)
+    return engine
+
+
+def _connect(dialect: object, record: object, arguments: list[Any], options: dict[str, Any]) -> Connection:  # noqa: ARG001 - a listener's shape
+    return Connection.connect(*arguments, **options)
 
 
 def _sqlite(url: sa.URL) -> sa.Engine:
@@ -153,10 +208,3 @@ def _begin(connection: sa.Connection) -> None:
     # The driver's own transactions start late and cannot be upgraded under contention: a writer says so at once.
     writes = connection.get_execution_options().get("jobmeter_writes", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-
-
-class NoDatabase:
-    """In the place of a ``Database`` where nobody may wait for one: every use raises NotAtOnceError."""
-
-    def __getattr__(self, name: str) -> NoReturn:
-        raise NotAtOnceError

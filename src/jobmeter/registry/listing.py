@@ -136,13 +136,13 @@ def _choices(question: JobFilter) -> Iterable[list[_Branch]]:
 def _states(states: frozenset[JobState], now_ms: int) -> Iterable[_Branch]:
     for state in sorted(states):
         yield _plain(_column.status == state.value)
-    # Those whose state only samples tell: the living run, the others have succeeded.
+    # Those whose state only samples tell: the living run, of the others nobody knows.
     sampled = _column.status == SAMPLED
-    if {JobState.RUNNING, JobState.SUCCEEDED} <= states:
+    if {JobState.RUNNING, JobState.UNKNOWN} <= states:
         yield _plain(sampled)
     elif JobState.RUNNING in states:
         yield _plain(sampled, _column.last_sample > now_ms - ALIVE_MS)
-    elif JobState.SUCCEEDED in states:
+    elif JobState.UNKNOWN in states:
         # Nearly all of them: found in the order of their creation (the sum keeps the other index out of it), counted
         # as all but the few living ones.
         ended = _column.last_sample + 0 <= now_ms - ALIVE_MS

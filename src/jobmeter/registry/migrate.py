@@ -3,11 +3,12 @@
 import sqlalchemy as sa
 
 from jobmeter.errors import ConfigurationError
+from jobmeter.registry.breaker import SLOW_SECONDS
 from jobmeter.registry.database import POSTGRESQL, Database
 
-HEAD = "0004"
+HEAD = "0005"
 """The newest migration."""
-KNOWN = frozenset({"0001", "0002", "0003", HEAD})
+KNOWN = frozenset({"0001", "0002", "0003", "0004", HEAD})
 """Every migration of this program."""
 _LOCK = 0x6A6F626D
 """The number of PostgreSQL's advisory lock that migrations hold."""
@@ -22,7 +23,7 @@ def migrate(database: Database) -> None:
     with database.read() as connection:
         if _revision(connection) == HEAD:
             return
-    with database.write() as connection:
+    with database.write(SLOW_SECONDS) as connection:
         if database.kind == POSTGRESQL:
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
         revision = _revision(connection)

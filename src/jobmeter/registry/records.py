@@ -1,5 +1,6 @@
 """Merge what records say of jobs and their replicas into the tables, field by field."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,25 +10,23 @@ import sqlalchemy as sa
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.job import AllocationSource, Checkpoint, JobState
 from jobmeter.model.record import JobRecord, ReplicaRecord, record_time, replicas_of
+from jobmeter.model.time import iso
 from jobmeter.registry import merge
 from jobmeter.registry.allocations import merge_allocations
 from jobmeter.registry.events import state_row
 from jobmeter.registry.intervals import DeviceKey, Interval
+from jobmeter.registry.members import merge_replicas
 from jobmeter.registry.rows import checkpoint_of, job_values, replica_values, search_text
 from jobmeter.registry.schema import jobs, replicas
-from jobmeter.registry.statements import add_missing, chunks, given, kept, renamed
+from jobmeter.registry.statements import add_missing, chunks, renamed, update_each
 
-_STANDING = ("state", "start", "end", "exit_code")
 _MERGED = ("checkpoints", "extra")
-_KNOWN = ("id", *_STANDING, "last_sample", "updated")
+_PLAIN = (*merge.LIFE, *merge.LEASE, "lost")
+_KNOWN = ("id", *_PLAIN, "last_sample", "updated")
 _JOB_COLUMNS = (
     *("name", "type", "state", "user", "resource_group", "workspace", "created", "start", "end", "error", "exit_code"),
-    *("command", "instance_type", "limits", "labels", "search", *_MERGED, "updated"),
+    *("command", "instance_type", "limits", "labels", "search", *_MERGED, "updated", *merge.LEASE, "lost"),
 )
-_REPLICA_COLUMNS = ("rank", "cluster", "node", "pod_id", "state", "start", "end", "exit_code", "reason")
-
-
-_Member = tuple[str, ReplicaRecord, dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,21 +67,49 @@ def merge_jobs(
     """
     # One order for everybody, so that two servers never wait for each other's rows.
     entries = sorted(prepared, key=lambda entry: entry.record.job_id)
-    add_missing(connection, jobs, [_new_job(project, entry.record.job_id, now_ms) for entry in entries])
+    names = dict.fromkeys(entry.record.job_id for entry in entries)
+    add_missing(connection, jobs, [_new_job(project, name, now_ms) for name in names])
     known = _known_jobs(connection, project, entries)
-    changes, happened = [], []
+    changes: dict[str, dict[str, Any]] = {}
+    happened = []
     for entry in entries:
-        before = known[entry.record.job_id]
+        job = entry.record.job_id
+        before = known[job]
         state = _state_before(before)
-        changes.append(_job_change(project, entry, before, now_ms))
-        if merge.job_state(before) is not state:
+        change = _job_change(project, entry, before, now_ms)
+        changes[job] = merge.joined(changes.get(job), change, _UPDATE_JOB.plain)
+        if _is_news(entry, merge.job_state(before), state):
             happened.append(_job_event(project, entry, merge.job_state(before), state, now_ms))
-    connection.execute(_UPDATE_JOB, changes)
+    _merge_documents(entries, known, changes)
+    _UPDATE_JOB.run(connection, changes.values())
     members = [(entry.record.job_id, replica, values) for entry in entries for replica, values in entry.replicas]
     if members:
-        happened += _merge_replicas(connection, project, members, now_ms)
+        happened += merge_replicas(connection, project, members, now_ms)
     _merge_devices(connection, project, entries, now_ms)
     return happened
+
+
+def _merge_documents(
+    entries: Iterable[PreparedJob], known: Mapping[str, Mapping[str, Any]], changes: Mapping[str, dict[str, Any]]
+) -> None:
+    """Put checkpoints and ``extra`` into the changes: each job's are read and written once, however many records."""
+    checkpoints: defaultdict[str, list[Checkpoint]] = defaultdict(list)
+    extra: defaultdict[str, list[merge.Extra]] = defaultdict(list)
+    for entry in entries:
+        if entry.checkpoints is not None:
+            checkpoints[entry.record.job_id].extend(entry.checkpoints)
+        if entry.extra is not None:
+            extra[entry.record.job_id].append(entry.extra)
+    for job, fresh in checkpoints.items():
+        changes[job]["new_checkpoints"] = merge.merged_checkpoints(known[job]["checkpoints"], fresh)
+    for job, given in extra.items():
+        changes[job]["new_extra"] = merge.merged_extra(known[job]["extra"], given)
+
+
+def _is_news(entry: PreparedJob, state: JobState, before: JobState | None) -> bool:
+    """Whether a state is to be told of: a job is not said to wait where nobody said so."""
+    waits = entry.values["state"] is not None or entry.values["created"] is not None
+    return state is not before and (state is not JobState.QUEUED or waits)
 
 
 def _new_job(project: str, job: str, now_ms: int) -> dict[str, Any]:
@@ -128,80 +155,19 @@ def _known_jobs(connection: sa.Connection, project: str, entries: Sequence[Prepa
 
 def _job_change(project: str, entry: PreparedJob, known: dict[str, Any], now_ms: int) -> dict[str, Any]:
     """The parameters of ``_UPDATE_JOB`` for one record; ``known`` is brought up to it."""
-    values = {**entry.values, **merge.life(known, entry.values), "updated": now_ms, "checkpoints": None, "extra": None}
-    if entry.checkpoints is not None:
-        values["checkpoints"] = merge.merged_checkpoints(known["checkpoints"], entry.checkpoints)
-    if entry.extra is not None:
-        values["extra"] = merge.merged_extra(known["extra"], entry.extra)
-    known.update({name: values[name] for name in (*_STANDING, "updated")})
-    known.update({name: values[name] for name in _MERGED if values[name] is not None})
+    life = merge.life(known, entry.values, restart=any(replica.attempt for replica, _ in entry.replicas))
+    held = merge.lease(known, life["state"], entry.record.lease, now_ms)
+    if held is None:
+        until = iso(known["lease_renewed"] + known["lease_ms"])
+        raise InvalidRequestError(
+            f"job {entry.record.job_id!r} is running: another run holds its lease until {until}", "lease"
+        )
+    values = {**entry.values, **life, **held, "updated": now_ms, "checkpoints": None, "extra": None}
+    known.update({name: values[name] for name in (*_PLAIN, "updated")})
     return {"key_project": project, "key_id": entry.record.job_id, **renamed(values, _JOB_COLUMNS, "new_")}
 
 
-def _merge_replicas(
-    connection: sa.Connection, project: str, members: Sequence[_Member], now_ms: int
-) -> Iterable[dict[str, Any]]:
-    keys = [
-        {"project": project, "job": job, "name": replica.name, "attempt": replica.attempt}
-        for job, replica, _ in members
-    ]
-    add_missing(connection, replicas, keys)
-    known = _known_states(connection, project, [(job, replica.name) for job, replica, _ in members])
-    changes, happened = [], []
-    for key, (job, replica, values) in zip(keys, members, strict=True):
-        recorded, before = known[job, replica.name, replica.attempt]
-        state = merge.replica_state(recorded, values["state"])
-        changes.append(renamed(key, key, "key_") | renamed({**values, "state": state}, _REPLICA_COLUMNS, "new_"))
-        if state is not None and state != before:
-            happened.append(_replica_event(project, job, replica, values, JobState(state), now_ms))
-        known[job, replica.name, replica.attempt] = (state, state or before)
-    connection.execute(_UPDATE_REPLICA, changes)
-    return happened
-
-
-def _replica_event(
-    project: str, job: str, replica: ReplicaRecord, values: Mapping[str, Any], state: JobState, now_ms: int
-) -> dict[str, Any]:
-    time_ms = values["end"] if state.finished else values["start"] if state is JobState.RUNNING else None
-    return state_row(
-        project,
-        job,
-        state,
-        now_ms if time_ms is None else time_ms,
-        (values["reason"] or "") if state.finished else "",
-        replica=replica.name,
-        attempt=replica.attempt,
-        cluster=values["cluster"] or "",
-        node=values["node"] or "",
-    )
-
-
-def _known_states(
-    connection: sa.Connection, project: str, names: Sequence[tuple[str, str]]
-) -> dict[tuple[str, str, int], tuple[str | None, str | None]]:
-    """The recorded state of each replica, and the one that the last event told of."""
-    found: dict[tuple[str, str, int], tuple[str | None, str | None]] = {}
-    column = replicas.c
-    for some in chunks(sorted(set(names))):
-        question = sa.select(column.job, column.name, column.attempt, column.state, column.last_sample).where(
-            column.project == project,
-            column.job.in_(sorted({job for job, _ in some})),
-            column.name.in_(sorted({name for _, name in some})),
-        )
-        for row in connection.execute(question):
-            sampled = None if row.last_sample is None else JobState.RUNNING.value
-            found[row.job, row.name, row.attempt] = (row.state, row.state or sampled)
-    return found
-
-
-def _updated(table: sa.Table, keys: Sequence[str], columns: Sequence[str], plain: Sequence[str]) -> sa.Update:
-    """An UPDATE of one row: ``plain`` columns become what is handed over, the others where it is not None."""
-    changes = {name: given(table.c[name]) if name in plain else kept(table.c[name]) for name in columns}
-    return sa.update(table).where(*(table.c[name] == sa.bindparam(f"key_{name}") for name in keys)).values(changes)
-
-
-_UPDATE_JOB = _updated(jobs, ("project", "id"), _JOB_COLUMNS, _STANDING).values(recorded=sa.true())
-_UPDATE_REPLICA = _updated(replicas, ("project", "job", "name", "attempt"), _REPLICA_COLUMNS, ("state",))
+_UPDATE_JOB = update_each(jobs, ("project", "id"), _JOB_COLUMNS, _PLAIN, recorded=sa.true())
 
 
 def _allocations(record: JobRecord) -> Iterable[tuple[str, str, str, str, Interval]]:

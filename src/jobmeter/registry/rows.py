@@ -22,7 +22,7 @@ from jobmeter.model.time import MAX_TIME_MS, MINUTE, iso
 from jobmeter.registry.schema import SAMPLED
 
 ALIVE_MS = 5 * MINUTE
-"""A job or replica that nobody recorded runs while its last sample is younger than this."""
+"""A job or replica that nobody recorded runs while its last sample is younger than this; then its state is unknown."""
 MAX_SHORT_TEXT = 256
 """Longest text, in characters, of a field that listings sort or filter by."""
 
@@ -194,7 +194,7 @@ def told_until(status: str, last_sample: int | None, now_ms: int) -> int:
 def _state(status: str, last_sample: int | None, now_ms: int) -> JobState:
     if status != SAMPLED:
         return JobState(status)
-    return JobState.RUNNING if last_sample is not None and now_ms - last_sample < ALIVE_MS else JobState.SUCCEEDED
+    return JobState.RUNNING if last_sample is not None and now_ms - last_sample < ALIVE_MS else JobState.UNKNOWN
 
 
 def _known(time_ms: int) -> int | None:

@@ -27,7 +27,10 @@ from sqlalchemy import (
 )
 
 SAMPLED = "Sampled"
-"""The ``status`` of a job whose state follows from the age of its last sample."""
+"""The ``status`` of a job whose state follows from the age of its last sample.
+
+A job with an end has a state: the program writes it, since the expression below is that of the first migration.
+"""
 
 text = Text().with_variant(Text(collation="C"), "postgresql")
 
@@ -88,6 +91,11 @@ jobs = Table(
     Column("last_sample", BigInteger),
     Column("noticed", BigInteger, nullable=False),
     _text("search"),
+    # The lease of a run: who holds it, for how long from when it was renewed; and when the job was found lost.
+    _text("lease_owner"),
+    Column("lease_ms", BigInteger),
+    Column("lease_renewed", BigInteger),
+    Column("lost", BigInteger),
     Column("created_sort", BigInteger, Computed(CREATED_SORT, persisted=True), nullable=False),
     Column("start_sort", BigInteger, Computed(START_SORT, persisted=True), nullable=False),
     Column("end_sort", BigInteger, Computed(END_SORT, persisted=True), nullable=False),
@@ -115,6 +123,13 @@ Index(
     jobs.c.last_sample,
     sqlite_where=jobs.c.status == SAMPLED,
     postgresql_where=jobs.c.status == SAMPLED,
+)
+
+Index(
+    "jobs_leased",
+    jobs.c.lease_renewed,
+    sqlite_where=jobs.c.lease_renewed.is_not(None),
+    postgresql_where=jobs.c.lease_renewed.is_not(None),
 )
 
 replicas = Table(

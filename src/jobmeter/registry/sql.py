@@ -2,20 +2,33 @@
 
 import threading
 from collections.abc import Iterable, Sequence
-from copy import copy
 from pathlib import Path
-from typing import cast
 
 from jobmeter.model.event import EventFilter, EventPage
 from jobmeter.model.job import Allocation, Job, JobFilter, JobPage, JobSize, JobView, Node, Project
-from jobmeter.model.record import Records
+from jobmeter.model.record import LeaseRecord, Records
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import DAY, TimeRange
-from jobmeter.registry import backup, changes, events, jobs, keys, leases, nodes, observe, projects, schema, sizes
+from jobmeter.registry import (
+    backup,
+    changes,
+    events,
+    jobs,
+    keys,
+    lapses,
+    leases,
+    nodes,
+    observe,
+    projects,
+    schema,
+    sizes,
+    slices,
+)
 from jobmeter.registry import records as recording
 from jobmeter.registry import rows as rows_
 from jobmeter.registry.base import Observation, Registry, StoredKey
-from jobmeter.registry.database import SQLITE, Database, NoDatabase
+from jobmeter.registry.breaker import OBSERVE_SECONDS, SHORT_SECONDS, SLOW_SECONDS
+from jobmeter.registry.database import SQLITE, Database
 from jobmeter.registry.held import Held
 from jobmeter.registry.listings import Listings
 from jobmeter.registry.migrate import migrate
@@ -41,26 +54,68 @@ class SqlRegistry(Registry):
         migrate(database)
 
     def record(self, project: str, records: Records, now_ms: int) -> int:
-        """See ``Registry.record``. Raises InvalidRequestError naming the field; then nothing was kept."""
-        prepared = [recording.prepare(project, record) for record in records.jobs]
+        """See ``Registry.record``."""
+        prepared = [recording.prepare(project, record) for record in slices.without_repeats(records.jobs)]
         rows = nodes.prepare_nodes(project, records.nodes, now_ms)
         told = [events.event_row(project, record) for record in records.events]
-        if not prepared and not rows and not told:
-            return 0
-        with self._database.write() as connection:
+        for some in slices.slices(prepared):
+            self._record_jobs(project, some, now_ms)
+        for described in slices.pieces(rows):
+            with self._database.write(key=project) as connection:
+                nodes.add_projects(connection, [project])
+                nodes.merge_nodes(connection, described)
+        for happened in slices.pieces(told):
+            with self._database.write(key=project) as connection:
+                dropped = events.add_events(connection, happened)
+            self._drop(dropped)
+        for renewals in slices.pieces(records.leases):
+            self._renew(project, renewals, now_ms)
+        return records.count
+
+    def _record_jobs(self, project: str, prepared: Sequence[recording.PreparedJob], now_ms: int) -> None:
+        names = {entry.record.job_id for entry in prepared}
+        with self._database.write(key=project) as connection:
             nodes.add_projects(connection, [project])
-            happened = recording.merge_jobs(connection, project, prepared, now_ms) if prepared else []
-            nodes.merge_nodes(connection, rows)
-            dropped = events.add_events(connection, happened + told)
-            changes.tell(connection, recorded=((project, entry.record.job_id) for entry in prepared))
-        self._held.forget((project, record.job_id) for record in records.jobs)
-        self._written({record.job_id for record in records.jobs}, dropped)
-        return len(records.jobs) + len(records.nodes) + len(records.events)
+            happened = recording.merge_jobs(connection, project, prepared, now_ms)
+            dropped = events.add_events(connection, happened)
+            changes.tell(connection, recorded=((project, name) for name in names))
+        self._held.forget((project, name) for name in names)
+        self._written(names, dropped)
+
+    def _renew(self, project: str, renewals: Sequence[LeaseRecord], now_ms: int) -> None:
+        with self._database.write(key=project) as connection:
+            found = lapses.renew(connection, project, renewals, now_ms)
+            dropped = events.add_events(connection, found.events)
+            changes.tell(connection, recorded=found.jobs)
+        self._changed_lives(found, dropped)
+
+    def lease(self, project: str, job: str) -> tuple[int, str] | None:
+        """See ``Registry.lease``."""
+        with self._database.read() as connection:
+            return lapses.lease(connection, project, job)
+
+    def mark_lost(self, now_ms: int, heard_since_ms: int, least_ms: int) -> int:
+        """See ``Registry.mark_lost``."""
+        marked = 0
+        while True:
+            with self._database.write() as connection:
+                lost = lapses.mark_lost(connection, now_ms, heard_since_ms, least_ms)
+                dropped = events.add_events(connection, lost.events)
+                changes.tell(connection, recorded=lost.jobs)
+            self._changed_lives(lost, dropped)
+            marked += len(lost.jobs)
+            if len(lost.jobs) < lapses.MOST:
+                return marked
+
+    def _changed_lives(self, changed: lapses.ChangedLives, dropped: int) -> None:
+        if changed.jobs:
+            self._held.forget(changed.jobs)
+            self._written({job for _, job in changed.jobs}, dropped)
 
     def observe(self, observations: Sequence[Observation], now_ms: int) -> None:
         """See ``Registry.observe``."""
         if observations:
-            with self._database.write() as connection:
+            with self._database.write(OBSERVE_SECONDS) as connection:
                 happened, learned = observe.observe(connection, observations, now_ms, self._held)
                 dropped = events.add_events(connection, happened)
                 changes.tell(connection, seen=((seen.project, seen.job) for seen in observations if seen.job))
@@ -80,7 +135,7 @@ class SqlRegistry(Registry):
     def prune(self, now_ms: int) -> int:
         """See ``Registry.prune``."""
         # What to delete is sought while others write: only the deletion itself holds them up.
-        with self._database.read() as connection:
+        with self._database.read(SLOW_SECONDS) as connection:
             found = []
             for project in nodes.every_project(connection):
                 own = nodes.project_retention(connection, project) or self._retention
@@ -89,7 +144,7 @@ class SqlRegistry(Registry):
         deleted = 0
         for project, names, before_ms in found:
             if names:
-                with self._database.write() as connection:
+                with self._database.write(SLOW_SECONDS) as connection:
                     deleted += events.delete_outlived(connection, project, names, before_ms)
         return deleted
 
@@ -132,15 +187,26 @@ class SqlRegistry(Registry):
         """See ``Registry.job_head``."""
         heads, generation = self._heads.get(job, projects, now_ms)
         if heads is None:
-            with self._database.read() as connection:
+            with self._database.read(SHORT_SECONDS) as connection:
                 told = jobs.job_heads(connection, projects, job, now_ms)
             self._heads.put(job, projects, told, generation)
             heads = told.answer
         return list(heads)
 
-    def _written(self, changed: set[str], dropped: int = 0) -> None:
+    def cached_job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView] | None:
+        """See ``Registry.cached_job``."""
+        return self._views.get(job, projects, now_ms)[0]
+
+    def cached_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job] | None:
+        """See ``Registry.cached_head``."""
+        return self._heads.get(job, projects, now_ms)[0]
+
+    def _drop(self, events_dropped: int) -> None:
         with self._counting:
-            self._events_dropped += dropped
+            self._events_dropped += events_dropped
+
+    def _written(self, changed: set[str], dropped: int = 0) -> None:
+        self._drop(dropped)
         self._listings.written()
         self._heads.written(changed)
         self._views.written(changed)
@@ -170,7 +236,7 @@ class SqlRegistry(Registry):
         """See ``Registry.retention``."""
         kept, generation = self._retentions.get(project, None, 0)
         if kept is None:
-            with self._database.read() as connection:
+            with self._database.read(SHORT_SECONDS) as connection:
                 kept = nodes.project_retention(connection, project) or self._retention
             self._retentions.put(project, None, Told(kept), generation)
         return kept
@@ -181,9 +247,21 @@ class SqlRegistry(Registry):
             nodes.set_project_retention(connection, project, retention)
         self._retentions.written([project])
 
+    def recorded_since(self, mark: tuple[int, int] | None) -> tuple[list[tuple[str, str]] | None, tuple[int, int]]:
+        """See ``Registry.recorded_since``."""
+        with self._database.read() as connection:
+            if mark is None:
+                now = changes.now(connection)
+                return changes.recorded(connection), (now.last, now.open)
+            changed, after = changes.since(connection, changes.Mark(*mark))
+        if changed is None:
+            return None, mark
+        told = changed.recorded.items()
+        return [(project, job) for project, ids in told for job in ids], (after.last, after.open)
+
     def take_lease(self, name: str, owner: str, now_ms: int, until_ms: int) -> bool:
         """See ``Registry.take_lease``."""
-        with self._database.write() as connection:
+        with self._database.write(SHORT_SECONDS) as connection:
             return leases.take(connection, name, owner, now_ms, until_ms)
 
     def give_back_lease(self, name: str, owner: str) -> None:
@@ -203,12 +281,12 @@ class SqlRegistry(Registry):
 
     def key_by_token(self, token_hash: bytes) -> StoredKey | None:
         """See ``Registry.key_by_token``."""
-        with self._database.read() as connection:
+        with self._database.read(SHORT_SECONDS) as connection:
             return keys.find(connection, schema.keys.c.token_hash, token_hash)
 
     def key_by_access_key(self, access_key_id: str) -> StoredKey | None:
         """See ``Registry.key_by_access_key``."""
-        with self._database.read() as connection:
+        with self._database.read(SHORT_SECONDS) as connection:
             return keys.find(connection, schema.keys.c.access_key_id, access_key_id)
 
     def revoke_key(self, key_id: str, now_ms: int) -> bool:
@@ -218,7 +296,7 @@ class SqlRegistry(Registry):
 
     def key_used(self, key_id: str, now_ms: int) -> None:
         """See ``Registry.key_used``."""
-        with self._database.write() as connection:
+        with self._database.write(SHORT_SECONDS) as connection:
             keys.used(connection, key_id, now_ms)
 
     def backup(self, directory: Path) -> None:
@@ -232,13 +310,6 @@ class SqlRegistry(Registry):
         self._heads.clear()
         self._views.clear()
         self._retentions.clear()
-
-    def in_memory(self) -> Registry:
-        """See ``Registry.in_memory``."""
-        twin = copy(self)
-        twin._database = cast("Database", NoDatabase())  # noqa: SLF001 - it is one of these
-        twin._listings = cast("Listings", NoDatabase())  # noqa: SLF001
-        return twin
 
     def close(self) -> None:
         """See ``Registry.close``."""

@@ -1,6 +1,7 @@
 """Pieces of SQL that both databases take."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -65,6 +66,34 @@ def given(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
 def kept(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
     """What is handed over, or what stands there when that is None."""
     return sa.func.coalesce(given(column), column)
+
+
+@dataclass(frozen=True, slots=True)
+class RowUpdates:
+    """An UPDATE of single rows, by parameters ``key_NAME`` and ``new_NAME``; ``plain`` are those that may be None."""
+
+    statement: sa.Update
+    plain: frozenset[str]
+
+    def run(self, connection: sa.Connection, changes: Collection[Mapping[str, Any]]) -> None:
+        """Write the rows."""
+        if changes:
+            connection.execute(self.statement, list(changes))
+
+
+def update_each(
+    table: sa.Table,
+    keys: Sequence[str],
+    columns: Sequence[str],
+    plain: Sequence[str],
+    **fixed: sa.ColumnElement[Any],
+) -> RowUpdates:
+    """``plain`` columns become what is handed over, the others where it is not None, ``fixed`` ones as said."""
+    changes = {name: given(table.c[name]) if name in plain else kept(table.c[name]) for name in columns}
+    named = (table.c[name] == sa.bindparam(f"key_{name}") for name in keys)
+    return RowUpdates(
+        sa.update(table).where(*named).values({**changes, **fixed}), frozenset(f"new_{name}" for name in plain)
+    )
 
 
 def one_of(element: sa.ColumnElement[Any], values: Iterable[str]) -> sa.ColumnElement[bool]:

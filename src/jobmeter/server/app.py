@@ -4,15 +4,17 @@ import logging
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from jobmeter.access.audit import Audit
 from jobmeter.access.authenticate import Authenticator
 from jobmeter.access.budget import parse_budget
 from jobmeter.access.limit import RateLimiter, parse_rates
+from jobmeter.access.memory import MemoryBudget
 from jobmeter.access.nonces import NonceMemory
 from jobmeter.access.session import LIFE_MS, MOST_ENDED, Sessions
 from jobmeter.access.vault import Vault
+from jobmeter.diagnose.thresholds import load as load_thresholds
 from jobmeter.dialects.registry import dialects
 from jobmeter.errors import JobmeterError
 from jobmeter.ingest.funnel import Funnel
@@ -21,12 +23,14 @@ from jobmeter.model.time import SECOND, Clock, SystemClock
 from jobmeter.query.execute import Executor
 from jobmeter.registry.base import Registry
 from jobmeter.registry.open import open_registry
-from jobmeter.server.background import Background, Filling, Leased, Pruning, RollUps, Work
+from jobmeter.server.background import Background, Filling, Leased, Losses, Pruning, RollUps, Work
+from jobmeter.server.diagnosing import Diagnosing
 from jobmeter.server.dialect_door import DialectDoor
 from jobmeter.server.edge import Door, Edge
 from jobmeter.server.exchange import AsgiScope, Receive, Send
 from jobmeter.server.live import Hub
 from jobmeter.server.memory import Tidying
+from jobmeter.server.missing import Anew, check_complete
 from jobmeter.server.native.door import NativeDoor
 from jobmeter.server.pages import PageDoor
 from jobmeter.server.root import HealthDoor, RootDoor
@@ -36,15 +40,19 @@ from jobmeter.server.turns import Seats, Turns
 from jobmeter.server.work import Lane
 from jobmeter.settings import Settings
 from jobmeter.store.base import Store, StoreStatistics
+from jobmeter.store.cache import Cache
 from jobmeter.store.registry import is_shared, open_store
 from jobmeter.store.window.store import WindowedStore
 
 _log = logging.getLogger("jobmeter.server")
 
-READ_THREADS, WRITE_THREADS, CONTROL_THREADS = 16, 16, 4
+READ_THREADS, WRITE_THREADS, CONTROL_THREADS = 24, 16, 4
+"""For reading more than all questions under way, so that who comes is let in or told to wait."""
 WAITING = 512
 NONCES, ENDED_SESSIONS, AUDIT = "nonces", "ended-sessions", "audit.log"
 WINDOW_SECONDS = 7_200
+CACHE_SHARE = 6
+"""The part of ``window_bytes`` that the cache of questions has; the window has the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +86,11 @@ class Application:
             stack.callback(self.services.funnel.close)
 
 
-def build(settings: Settings, clock: Clock | None = None) -> Application:
+def build(settings: Settings, clock: Clock | None = None, anew: Anew = Anew()) -> Application:  # noqa: B008 - frozen
     """A server's application on its store and registry, which are opened and migrated.
 
-    Raises ConfigurationError or UnavailableError when one of them cannot be.
+    ``anew`` says what may be missing that belongs to what is there. Raises ConfigurationError or UnavailableError when
+    one of them cannot be opened, or is missing.
     """
     clock = clock or SystemClock()
     if KERNEL.missing:
@@ -94,6 +103,7 @@ def build(settings: Settings, clock: Clock | None = None) -> Application:
         opened.callback(registry.close)
         dialects()
         store = _windowed(opening.result(), settings, clock)
+        check_complete(settings, registry, store, anew)
         application = assemble(settings, clock, registry, store, shared=is_shared(settings.store_dsn))
         opened.pop_all()
     return application
@@ -115,13 +125,9 @@ def assemble(
     vault = Vault.load(settings)
     telemetry = Telemetry(clock)
     nonces = NonceMemory(clock, settings.data / NONCES)
-    ended = NonceMemory(clock, settings.data / ENDED_SESSIONS, window_ms=LIFE_MS, most=MOST_ENDED)
-    sessions = Sessions(vault, clock, nonces, ended)
-    lanes = Lanes(
-        read=Lane("read", READ_THREADS, WAITING),
-        write=Lane("write", WRITE_THREADS, WAITING),
-        control=Lane("control", CONTROL_THREADS, WAITING),
-    )
+    sessions = _sessions(settings, clock, vault, nonces)
+    lanes = _lanes()
+    cache = store.cache if isinstance(store, WindowedStore) else Cache(settings.window_bytes // CACHE_SHARE)
     services = Services(
         settings=settings,
         clock=clock,
@@ -134,16 +140,15 @@ def assemble(
         limiter=RateLimiter(clock, parse_rates(settings.rate_limits)),
         audit=Audit(clock, settings.data / AUDIT),
         funnel=Funnel(store, registry, clock, settings.limits),
-        executor=Executor(store, registry, clock, settings.limits),
+        executor=Executor(store, registry, clock, settings.limits, cache),
         telemetry=telemetry,
         lanes=lanes,
         turns=Turns(clock, budget, telemetry.asked),
         exports=Seats(budget.exports),
         hub=Hub(lanes.read),
+        memory=MemoryBudget(settings.request_bytes),
+        thresholds=load_thresholds(settings.rules),
     )
-    if isinstance(store, WindowedStore):
-        quick = services.executor.at_once(store.in_memory())
-        services = replace(services, at_once=replace(services, executor=quick, hurried=True))
     _watch(services)
     doors: list[Door] = [
         HealthDoor(services),
@@ -153,15 +158,32 @@ def assemble(
         RootDoor(services, dialects()),
     ]
     rolling = RollUps(store, clock, telemetry)
+    losses = Losses(registry, clock, settings.lease_seconds)
+    diagnosing = Diagnosing(services.executor, registry, services.thresholds, clock)
     works: list[Work] = [
         Leased(rolling, registry, clock) if shared else rolling,
+        Leased(losses, registry, clock) if shared else losses,
+        Leased(diagnosing, registry, clock) if shared else diagnosing,
         Pruning(registry, clock),
         Tidying(),
     ]
     if isinstance(store, WindowedStore):
         works.append(Filling(store, clock))
     background = [Background(work, telemetry) for work in works]
-    return Application(Edge(doors, telemetry, settings.limits.body_bytes), services, background)
+    return Application(Edge(doors, telemetry, services.memory, settings.limits.body_bytes), services, background)
+
+
+def _lanes() -> Lanes:
+    return Lanes(
+        read=Lane("read", READ_THREADS, WAITING),
+        write=Lane("write", WRITE_THREADS, WAITING),
+        control=Lane("control", CONTROL_THREADS, WAITING),
+    )
+
+
+def _sessions(settings: Settings, clock: Clock, vault: Vault, links: NonceMemory) -> Sessions:
+    ended = NonceMemory(clock, settings.data / ENDED_SESSIONS, window_ms=LIFE_MS, most=MOST_ENDED)
+    return Sessions(vault, clock, links, ended)
 
 
 def _windowed(engine: Store, settings: Settings, clock: Clock) -> Store:
@@ -181,7 +203,9 @@ def _windowed(engine: Store, settings: Settings, clock: Clock) -> Store:
         )
     if not seconds:
         return engine
-    return WindowedStore(engine, clock, length_ms=seconds * SECOND, bound=settings.window_bytes)
+    cache = Cache(settings.window_bytes // CACHE_SHARE)
+    bound = settings.window_bytes - settings.window_bytes // CACHE_SHARE
+    return WindowedStore(engine, clock, length_ms=seconds * SECOND, bound=bound, cache=cache)
 
 
 def _watch(services: Services) -> None:
@@ -196,5 +220,9 @@ def _watch(services: Services) -> None:
         return {lane.name: lane.busy for lane in services.lanes.all()}
 
     services.telemetry.watch(
-        work, statistics, lambda: services.funnel.queue_bytes, lambda: services.registry.events_dropped
+        work,
+        statistics,
+        lambda: services.funnel.queue_bytes,
+        lambda: services.registry.events_dropped,
+        services.memory,
     )

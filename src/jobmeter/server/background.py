@@ -20,6 +20,7 @@ PRUNE_SECONDS = 6 * 3600.0
 FILLED_AT_ONCE = 256
 """Series that are read while writers wait."""
 _FILL_SECONDS, _RETRY_SECONDS, _FILLED_SECONDS = 0.01, 10.0, 3_600.0
+_LOSSES_SECONDS = 10.0
 LEASE_MS = 5 * MINUTE
 """How long a server that died keeps others from its work: longer than clocks of servers differ."""
 SETTLE_MS = 15 * MINUTE
@@ -171,6 +172,43 @@ class Pruning:
         deleted = self._registry.prune(self._clock.now_ms())
         if deleted:
             _log.info("%d old events deleted", deleted)
+
+
+class Lives(Protocol):
+    """Where lost jobs are marked; see ``Registry``."""
+
+    def mark_lost(self, now_ms: int, heard_since_ms: int, least_ms: int) -> int:
+        """See ``Registry.mark_lost``."""
+        ...
+
+
+class Losses:
+    """See ``Work``. Marks the jobs lost whose runs stopped renewing their leases.
+
+    Leases are counted from when this server could hear of them: not from before its start, from a round that failed,
+    or from a time in which it did not run (a machine that slept, a clock that jumped).
+    """
+
+    name = "losses"
+
+    def __init__(self, registry: Lives, clock: Clock, least_seconds: int) -> None:
+        self.interval = min(least_seconds / 4, _LOSSES_SECONDS)
+        self._registry = registry
+        self._clock = clock
+        self._least_ms = least_seconds * SECOND
+        self._since_ms: int | None = None
+        self._last_ms = 0
+
+    def round(self) -> None:
+        """Mark what is due."""
+        now_ms = self._clock.now_ms()
+        since_ms, last_ms, self._since_ms, self._last_ms = self._since_ms, self._last_ms, None, now_ms
+        if since_ms is None or not last_ms <= now_ms < last_ms + self._least_ms:
+            since_ms = now_ms
+        marked = self._registry.mark_lost(now_ms, since_ms, self._least_ms)
+        self._since_ms = since_ms
+        if marked:
+            _log.warning("%d jobs are taken for lost: their runs stopped renewing their leases", marked)
 
 
 class Filling:

@@ -1,5 +1,7 @@
 """Backup of a running server, and restore into an empty data folder."""
 
+import logging
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -7,11 +9,13 @@ from jobmeter.access.vault import KEY_FILE
 from jobmeter.errors import ConfigurationError, ConflictError, InvalidRequestError, UnavailableError
 from jobmeter.model.time import SystemClock
 from jobmeter.registry.open import open_registry
+from jobmeter.server import manifest
 from jobmeter.server.folder import claimed, write_private
 from jobmeter.server.services import Services
 from jobmeter.settings import Settings
 from jobmeter.store.registry import open_store
 
+_log = logging.getLogger("jobmeter.server")
 REGISTRY, TELEMETRY, SECRET = "registry", "telemetry", KEY_FILE
 
 
@@ -19,8 +23,10 @@ def back_up(services: Services, directory: Path) -> None:
     """Write registry, telemetry and the key that seals secrets into a folder that is empty or not there yet.
 
     The registry comes last, so that it knows every job whose samples were copied.
-    Raises ConflictError for a folder that holds something, UnavailableError when writing fails.
+    Raises InvalidRequestError (``directory``) for a folder that cannot be one of a backup, ConflictError for one that
+    holds something, UnavailableError when writing fails.
     """
+    _check_apart(directory, _own_folders(services.settings))
     try:
         directory.mkdir(mode=0o700, parents=False, exist_ok=True)
         if any(directory.iterdir()):
@@ -31,17 +37,40 @@ def back_up(services: Services, directory: Path) -> None:
     except FileNotFoundError as error:
         raise InvalidRequestError(f"the folder above {directory} does not exist", "directory") from error
     except OSError as error:
-        raise UnavailableError(f"cannot write to {directory}: {error.strerror}") from error
+        raise UnavailableError(f"the backup folder cannot be written: {error.strerror}") from error
     services.store.backup(directory / TELEMETRY)
     services.registry.backup(directory / REGISTRY)
     _copy_secret(services, directory)
+    manifest.write(directory)
+
+
+def _own_folders(settings: Settings) -> Sequence[Path]:
+    """The folders that a server keeps for itself."""
+    store = settings.store_dsn.removeprefix("chdb://").partition("?")[0]
+    return [settings.data] if store == settings.store_dsn else [settings.data, Path(store)]
+
+
+def _check_apart(directory: Path, own: Sequence[Path]) -> None:
+    """Raise InvalidRequestError where a backup would lie in what it copies, or around it; links are followed."""
+    if "\0" in str(directory):
+        raise InvalidRequestError("directory may not hold the character NUL", "directory")
+    try:
+        target = directory.resolve()
+        for folder in (one.resolve() for one in own):
+            if target.is_relative_to(folder) or folder.is_relative_to(target):
+                raise InvalidRequestError(
+                    "directory must lie outside of the server's data folder, and not around it", "directory"
+                )
+    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: links that lead to themselves
+        raise InvalidRequestError("directory cannot be the path of a folder", "directory") from error
 
 
 def _copy_secret(services: Services, directory: Path) -> None:
     try:
         write_private(directory / SECRET, secret_key_path(services.settings).read_bytes())
     except (ConfigurationError, OSError) as error:
-        raise UnavailableError(f"the key that seals secrets could not be copied: {error}") from error
+        _log.warning("the key that seals secrets could not be copied: %s", error)
+        raise UnavailableError("the key that seals secrets could not be copied: see the server's log") from error
 
 
 def secret_key_path(settings: Settings) -> Path:
@@ -52,11 +81,14 @@ def secret_key_path(settings: Settings) -> Path:
 def bring_back(settings: Settings, directory: Path) -> None:
     """Restore a backup into a data folder, a registry and a store that hold nothing yet.
 
-    Raises ConflictError when one of them holds something, ConfigurationError when a server uses the folder or the
-    directory holds no backup. A failure in between leaves a part behind: empty the folder and try again.
+    Every file is compared with the manifest first. Raises ConflictError when one of them holds something,
+    ConfigurationError when a server uses the folder, the directory holds no backup, or a file of it is damaged. A
+    failure in between leaves a part behind: empty the folder and try again.
     """
     if not (directory / SECRET).is_file():
         raise ConfigurationError(f"{directory} holds no backup of a server ({SECRET} is missing)")
+    if not manifest.verify(directory):
+        _log.warning("%s has no %s: damaged files of it cannot be told", directory, manifest.MANIFEST)
     with claimed(settings.data), ExitStack() as opened:
         secret = secret_key_path(settings)
         content = (directory / SECRET).read_bytes()

@@ -10,9 +10,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from jobmeter.access.call import Call, check_parameters
+from jobmeter.access.memory import MemoryBudget, drop_frames
 from jobmeter.dialects.base import Answer
 from jobmeter.errors import InvalidRequestError, JobmeterError, NotFoundError
-from jobmeter.server.exchange import AsgiScope, ClientGoneError, Exchange, Receive, Room, Send, report
+from jobmeter.server.exchange import AsgiScope, ClientGoneError, Exchange, Receive, Send, report
 from jobmeter.server.telemetry import Telemetry
 
 _log = logging.getLogger("jobmeter.server")
@@ -20,18 +21,26 @@ _access = logging.getLogger("jobmeter.access")
 
 WATCH_AFTER_SECONDS = 0.05
 """A request that takes longer is watched for a client that goes away."""
-BODIES = 8
-"""How many bodies of the largest size may be held at one time."""
 DROPPED = 2
 """How many times the largest body is read of one that was refused, and dropped."""
 
+_NO_WORDS = Answer(500, b"internal error\n", content_type="text/plain; charset=utf-8")
+"""The answer where the door cannot put a failure into words."""
+
 
 class Visit(Protocol):
-    """A request that a door took: how large its body may be, and how it is answered."""
+    """A request that a door took: who may send a body, how large it may be, and how it is answered."""
 
     @property
     def body_bytes(self) -> int:
-        """Largest body, as sent."""
+        """Largest body, as sent. 0: no body is read."""
+        ...
+
+    def admit(self, exchange: Exchange) -> Awaitable[None]:
+        """Check the credential that the headers name. Asked before a body is read, and not where none may come.
+
+        May raise JobmeterError.
+        """
         ...
 
     @property
@@ -73,13 +82,15 @@ class Door(Protocol):
 class Edge:
     """The ASGI application. ``doors`` are asked in order; the last one takes everything.
 
-    All bodies that are held at one time may be ``BODIES`` times ``body_bytes`` together.
+    A request goes these steps: find its door; admit it by its headers; read its body, within ``memory``; answer it. A
+    request without a body is not admitted by itself: the answer checks its credential. ``body_bytes`` is the largest
+    body of any door.
     """
 
-    def __init__(self, doors: Sequence[Door], telemetry: Telemetry, body_bytes: int) -> None:
+    def __init__(self, doors: Sequence[Door], telemetry: Telemetry, memory: MemoryBudget, body_bytes: int) -> None:
         self._doors = doors
         self._telemetry = telemetry
-        self._room = Room(BODIES * body_bytes)
+        self._memory = memory
         self._most_dropped = DROPPED * body_bytes
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
@@ -92,23 +103,27 @@ class Edge:
             await send({"type": "websocket.close", "code": 1003})
 
     async def _exchange(self, exchange: Exchange) -> None:
-        door, visit = self._find(exchange.call)
+        door, visit = self._find(exchange)
         with self._telemetry.request(door.name, exchange):
             try:
                 if isinstance(visit, JobmeterError):
                     await _refuse(door, exchange, visit)
                 else:
-                    await exchange.read_body(visit.body_bytes, self._room)
+                    if exchange.has_body and visit.body_bytes:
+                        await visit.admit(exchange)
+                        await exchange.read_body(visit.body_bytes, self._memory.account())
                     await _answered(exchange, visit)
             except ClientGoneError:
                 exchange.status = exchange.status or 499
             except JobmeterError as problem:
+                drop_frames(problem)
                 await _refuse(door, exchange, problem)
-            except Exception:  # noqa: BLE001 - a bug must not reach the client, nor end the connection without a word
+            except Exception as bug:  # noqa: BLE001 - a bug must not reach the client, nor cut it off without a word
                 _log.exception("request %s failed: %s", exchange.request_id, exchange.call.raw_path)
+                drop_frames(bug)
                 await _refuse(door, exchange, JobmeterError("internal error"))
             finally:
-                self._room.give_back(exchange.held)
+                exchange.close()
         await exchange.drop_rest(self._most_dropped)
         _access.debug(
             "%s %s %s %d %s",
@@ -119,11 +134,17 @@ class Edge:
             door.name,
         )
 
-    def _find(self, call: Call) -> tuple[Door, Visit | JobmeterError]:
+    def _find(self, exchange: Exchange) -> tuple[Door, Visit | JobmeterError]:
         try:
-            check_parameters(call.query)
+            check_parameters(exchange.call.query)
         except ValueError as error:
-            return self._doors[-1], InvalidRequestError(f"the query cannot be read: {error}", "query")
+            # The door is that of the parameters that are read, and refuses the others in its own words.
+            exchange.call = exchange.call.with_first_parameters()
+            door, _ = self._open(exchange.call)
+            return door, InvalidRequestError(f"the query cannot be read: {error}", "query")
+        return self._open(exchange.call)
+
+    def _open(self, call: Call) -> tuple[Door, Visit | JobmeterError]:
         for door in self._doors:
             try:
                 visit = door.open(call)
@@ -144,14 +165,19 @@ async def _answered(exchange: Exchange, visit: Visit) -> None:
 
 def _is_small(exchange: Exchange, visit: Visit) -> bool:
     """True where what was sent is read in a moment: little of it, and not compressed."""
-    return exchange.held <= visit.at_once_bytes and not exchange.call.header("content-encoding")
+    return exchange.body_size <= visit.at_once_bytes and not exchange.call.header("content-encoding")
 
 
 async def _refuse(door: Door, exchange: Exchange, error: JobmeterError) -> None:
     if exchange.status:  # the answer began: all that is left is to cut it off
         raise error
     report(exchange.request_id, error)
-    await exchange.reply(door.refuse(exchange.call, exchange.request_id, error))
+    try:
+        answer = door.refuse(exchange.call, exchange.request_id, error)
+    except Exception:  # noqa: BLE001 - a refusal has no other door to go to
+        _log.exception("request %s could not be refused in the words of %s", exchange.request_id, door.name)
+        answer = _NO_WORDS
+    await exchange.reply(answer)
 
 
 async def _while_connected(exchange: Exchange, work: Awaitable[None]) -> None:

@@ -1,22 +1,24 @@
 """One HTTP request and its answer on the raw ASGI interface: the call as it was sent, its body within bounds."""
 
 import asyncio
+import io
 import logging
 import random
 import zlib
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from jobmeter.access.call import Call
+from jobmeter.access.memory import MemoryAccount
 from jobmeter.dialects.base import Answer
 from jobmeter.errors import (
     ConfigurationError,
+    DamagedDataError,
     InvalidRequestError,
     JobmeterError,
     LimitExceededError,
-    ThrottledError,
     UnavailableError,
 )
 
@@ -26,12 +28,15 @@ AsgiScope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
+T = TypeVar("T")
 
 _WITHOUT_BODY = {204, 304}
 _NOT_VERSION, _VERSION_4 = ~(0xF000 << 64 | 0xC000 << 48), 0x4000 << 64 | 0x8000 << 48
 """The bits of a UUID that say which kind it is (RFC 9562, sections 4.1 and 4.2), and what they are of a random one."""
 AT_ONCE_BYTES = 16 * 1024
 """Body beyond which reading it takes longer than the event loop may be held."""
+STEP_BYTES = 256 * 1024
+"""How much of a compressed body is read, and unpacked, at a time."""
 BODY_SECONDS = 30
 """Longest silence of a client that is sending a body."""
 DROP_SECONDS = 5.0
@@ -40,23 +45,6 @@ DROP_SECONDS = 5.0
 
 class ClientGoneError(Exception):
     """The client closed its connection before it had an answer: nobody is left to be answered."""
-
-
-class Room:
-    """How many bytes of bodies may be held at one time, by all requests together. Belongs to the event loop."""
-
-    def __init__(self, size: int) -> None:
-        self._free = size
-
-    def take(self, size: int) -> None:
-        """Take some. Raises ThrottledError when so much is not left."""
-        if size > self._free:
-            raise ThrottledError("too many large bodies at one time, try again", 1000)
-        self._free -= size
-
-    def give_back(self, size: int) -> None:
-        """Give back what was taken."""
-        self._free += size
 
 
 class Answered(Protocol):
@@ -71,7 +59,8 @@ class Answered(Protocol):
 class Exchange:
     """A request that is being answered.
 
-    ``call`` has an empty body until ``read_body``. ``status`` is 0 until an answer began. Belongs to one task.
+    ``call`` has an empty body until ``read_body``, and again after ``close``. ``status`` is 0 until an answer began.
+    ``body_size`` is the length of the body that was read. Belongs to one task.
     """
 
     def __init__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
@@ -79,38 +68,64 @@ class Exchange:
         self.receive = receive
         self.request_id = new_request_id()
         self.status = 0
-        self.held = 0
+        self.body_size = 0
         self.call = _call(scope)
-        # With HTTP/1 a body is announced; with HTTP/2 it may just come.
-        self._bodyless = scope["method"] in {"GET", "HEAD"} and scope.get("http_version", "2").startswith("1")
+        self._memory: MemoryAccount | None = None
         self._unread = True
         self._send = send
 
-    async def read_body(self, limit: int, room: Room) -> None:
-        """Read the body into ``call``, keeping account in ``held`` of what it takes of the room.
+    @property
+    def has_body(self) -> bool:
+        """True where a body may come: with HTTP/1 it is announced, with HTTP/2 it may just come."""
+        if not self.scope.get("http_version", "2").startswith("1"):
+            return True
+        return self.call.header("content-length", "0") != "0" or bool(self.call.header("transfer-encoding"))
 
-        Raises LimitExceededError as soon as it is larger than ``limit`` bytes, ThrottledError when there is no room,
-        InvalidRequestError when the client stops sending.
+    async def read_body(self, limit: int, memory: MemoryAccount) -> None:
+        """Read the body into ``call``; ``memory`` accounts for it until ``close``.
+
+        Raises LimitExceededError as soon as it is larger than ``limit`` bytes, ThrottledError when the memory for it is
+        not left: both before anything is read where the length is announced. InvalidRequestError when the client stops
+        sending.
         """
+        self._memory = memory
         announced = self.call.header("content-length")
-        if self._bodyless and not announced and not self.call.header("transfer-encoding"):
-            return
-        if announced.isdigit() and int(announced) > limit:
-            raise _too_large(limit)
-        chunks: list[bytes] = []
-        more = True
-        while more:
-            message = await self._next()
-            chunk = message.get("body", b"")
-            if self.held + len(chunk) > limit:
+        if announced.isdigit():
+            if int(announced) > limit:
                 raise _too_large(limit)
-            room.take(len(chunk))
-            self.held += len(chunk)
-            chunks.append(chunk)
-            more = message.get("more_body", False)
+            memory.check(int(announced))
+        body, more = await self._chunk(limit, memory)
+        if more:
+            whole = io.BytesIO()
+            whole.write(body)
+            while more:
+                body, more = await self._chunk(limit, memory)
+                whole.write(body)
+            body = whole.getvalue()
         self._unread = False
-        if self.held:
-            self.call = replace(self.call, body=b"".join(chunks))
+        if body:
+            self.call = self.call.with_body(body, memory)
+
+    async def _chunk(self, limit: int, memory: MemoryAccount) -> tuple[bytes, bool]:
+        """The next part of the body, and whether more follows."""
+        message = await self._next()
+        chunk: bytes = message.get("body", b"")
+        if self.body_size + len(chunk) > limit:
+            raise _too_large(limit)
+        memory.take(len(chunk))
+        self.body_size += len(chunk)
+        return chunk, message.get("more_body", False)
+
+    def during(self, work: Callable[[], T]) -> T:
+        """Call the function in a thread; the memory of the body is accounted for until it returns."""
+        return work() if self._memory is None else self._memory.during(work)
+
+    def close(self) -> None:
+        """Let go of the body and give its memory back: the request is answered, or will not be."""
+        if self._memory is not None:
+            self._memory.close()
+            self._memory = None
+            self.call = replace(self.call, body=b"", memory=None)
 
     async def drop_rest(self, most: int) -> None:
         """Read what is left of a body that was refused, at most so many bytes of it, and keep none.
@@ -205,31 +220,44 @@ def report(request_id: str, error: JobmeterError) -> None:
     """Log what the operator has to know of: a store that does not work, a set-up that is wrong."""
     if isinstance(error, UnavailableError):
         _log.warning("request %s: %s", request_id, error.message)
-    elif isinstance(error, ConfigurationError):
+    elif isinstance(error, ConfigurationError | DamagedDataError):
         _log.error("request %s: %s", request_id, error.message)
 
 
 def decoded_body(call: Call, limit: int) -> bytes:
-    """The body after ``Content-Encoding``: gzip or none.
+    """The body after ``Content-Encoding``: gzip or none. It is unpacked in steps, each of them accounted for.
 
     Raises InvalidRequestError naming ``Content-Encoding`` for another one or a damaged body, LimitExceededError when
-    the result would be larger than ``limit`` bytes.
+    the result would be larger than ``limit`` bytes, ThrottledError when its memory is not left.
     """
     encoding = call.header("content-encoding").strip().lower()
     if encoding in {"", "identity"}:
         return call.body
     if encoding not in {"gzip", "x-gzip"}:
         raise InvalidRequestError(f"Content-Encoding {encoding!r} is not supported; gzip is", "Content-Encoding")
-    unzip = zlib.decompressobj(zlib.MAX_WBITS | 16)
     try:
-        body = unzip.decompress(call.body, limit + 1)
+        return _gunzipped(call, limit)
     except zlib.error as error:
         raise InvalidRequestError("the body is not what Content-Encoding gzip says", "Content-Encoding") from error
-    if len(body) > limit:
-        raise _too_large(limit)
-    if not unzip.eof or unzip.unused_data:
-        raise InvalidRequestError("the gzip body is cut off or has something after its end", "Content-Encoding")
-    return body
+
+
+def _gunzipped(call: Call, limit: int) -> bytes:
+    unzip = zlib.decompressobj(zlib.MAX_WBITS | 16)
+    whole = io.BytesIO()
+    for at in range(0, len(call.body), STEP_BYTES):
+        packed = call.body[at : at + STEP_BYTES]
+        while packed and not unzip.eof:
+            piece = unzip.decompress(packed, STEP_BYTES)
+            call.take(len(piece))
+            if whole.tell() + len(piece) > limit:
+                raise _too_large(limit)
+            whole.write(piece)
+            packed = unzip.unconsumed_tail
+        if unzip.eof and (unzip.unused_data or at + STEP_BYTES < len(call.body)):
+            raise InvalidRequestError("the gzip body has something after its end", "Content-Encoding")
+    if not unzip.eof:
+        raise InvalidRequestError("the gzip body is cut off", "Content-Encoding")
+    return whole.getvalue()
 
 
 def _too_large(limit: int) -> LimitExceededError:
@@ -245,6 +273,7 @@ def _call(scope: AsgiScope) -> Call:
         headers=tuple((name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in scope["headers"]),
         scheme=scope.get("scheme", "http"),
         client=client[0],
+        **scope.get("extensions", {}).get("jobmeter.call", {}),
     )
 
 

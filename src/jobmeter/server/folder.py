@@ -53,7 +53,7 @@ def read_note(data: Path) -> Note | None:
     """The note in a data folder; None when there is none. Its process may be gone."""
     try:
         return msgspec.json.decode((data / NOTE).read_bytes(), type=Note)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
 
 

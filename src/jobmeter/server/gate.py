@@ -5,6 +5,7 @@ The decision itself is made by ``jobmeter.access.decide`` and nowhere else.
 
 from collections.abc import Callable, Sequence
 
+from jobmeter.access.authenticate import Credential
 from jobmeter.access.call import Call
 from jobmeter.access.decide import authorize
 from jobmeter.access.limit import Rate
@@ -20,6 +21,20 @@ NOTHING = Scope(frozenset())
 """What they may see of jobs."""
 
 
+def identified(
+    services: Services, call: Call, request_id: str, schemes: Sequence[Scheme], operation: str, *, at_once: bool = False
+) -> Credential:
+    """The credential that the headers of a call name, its body not read yet.
+
+    Raises UnauthenticatedError. ``at_once``: NotAtOnceError where the registry would have to be asked.
+    """
+    try:
+        return services.authenticator.identify_without_body(call, schemes, at_once=at_once)
+    except UnauthenticatedError as error:
+        _unauthenticated(services, call, request_id, schemes, operation, error)
+        raise
+
+
 def authenticated(
     services: Services,
     call: Call,
@@ -27,19 +42,23 @@ def authenticated(
     schemes: Sequence[Scheme],
     operation: str,
     rate: Rate | None = None,
+    *,
+    credential: Credential | None = None,
+    at_once: bool = False,
 ) -> Principal:
-    """Who calls.
+    """Who calls; ``credential`` is what was ``identified`` of it before.
 
     Raises UnauthenticatedError, or ThrottledError when they call ``operation`` too often: by the settings, else by
-    ``rate``. NotAtOnceError, and nothing is counted, when ``services`` are to answer at once and this takes longer.
+    ``rate``. ``at_once``: NotAtOnceError, and nothing is counted, where the registry would have to be asked or told.
     """
+    authenticator = services.authenticator
     try:
-        principal = services.authenticator.authenticate(call, schemes, at_once=services.hurried)
+        credential = credential or authenticator.identify(call, schemes, at_once=at_once)
+        principal = authenticator.prove(call, credential, at_once=at_once)
     except UnauthenticatedError as error:
-        claimed = services.authenticator.claimed(call, schemes)
-        services.telemetry.refused(error.reason)
-        services.audit.refused(error, action=operation, claimed=claimed, client=call.client, request_id=request_id)
+        _unauthenticated(services, call, request_id, schemes, operation, error)
         raise
+    call.authenticated()
     try:
         services.limiter.take(principal.id, operation, rate)
     except ThrottledError as error:
@@ -47,6 +66,19 @@ def authenticated(
         services.audit.refused(error, action=operation, principal=principal, client=call.client, request_id=request_id)
         raise
     return principal
+
+
+def _unauthenticated(
+    services: Services,
+    call: Call,
+    request_id: str,
+    schemes: Sequence[Scheme],
+    operation: str,
+    error: UnauthenticatedError,
+) -> None:
+    claimed = services.authenticator.claimed(call, schemes)
+    services.telemetry.refused(error.reason)
+    services.audit.refused(error, action=operation, claimed=claimed, client=call.client, request_id=request_id)
 
 
 def within_budget(services: Services, call: Call, request_id: str, principal: Principal, operation: str) -> None:

@@ -2,9 +2,13 @@
 
 https://opentelemetry.io/docs/specs/otlp/#otlpgrpc. gRPC has threads of its own, in which a call waits until its data
 points are durable. A call that waits for a thread has not been read yet: what is too much stays with the sender.
+
+On the wire a call with one message is a stream of one. It is served as a stream, because then the handler asks for the
+message: not before its credential holds, and its memory is left.
 """
 
 import logging
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import unquote
@@ -12,12 +16,13 @@ from urllib.parse import unquote
 import grpc
 
 from jobmeter.access.call import Call
+from jobmeter.access.memory import MemoryAccount, drop_frames
 from jobmeter.dialects.base import Answer, Context, drive
 from jobmeter.dialects.otlp import OTLP
 from jobmeter.dialects.otlp.errors import kind_of, message_of, retry_ms_of
 from jobmeter.dialects.otlp.forms import PROTOBUF
 from jobmeter.dialects.otlp.operations.export import BODY_BYTES
-from jobmeter.errors import ConfigurationError, JobmeterError
+from jobmeter.errors import ConfigurationError, InvalidRequestError, JobmeterError
 from jobmeter.server.commands import perform
 from jobmeter.server.exchange import new_request_id, report
 from jobmeter.server.gate import allowed, authenticated
@@ -35,10 +40,16 @@ THREADS = 16
 CALLS = 4_096
 """Calls at one time, those that wait for a thread included: that is many more senders than threads. A further one is
 RESOURCE_EXHAUSTED."""
-DRAIN_SECONDS = 30
-"""Longest time that calls under way are given when the server stops."""
+CONNECTIONS = 4_096
+"""Connections at one time; a further one is closed."""
 _METADATA_BYTES = 16 * 1024
-_IDLE_MS = 3_600_000
+_LOOKAHEAD_BYTES = 64 * 1024
+"""How much of a message is read before it is asked for."""
+_IDLE_MS, _HANDSHAKE_MS, _PING_MS, _PONG_MS = 120_000, 15_000, 60_000, 20_000
+"""How long a connection may be without a call, how long it may take to be made, and how often and how long it is asked
+whether its client is there."""
+_AGE_MS, _LAST_CALL_MS = 3_600_000, 30_000
+"""How long a connection lives, a call under way having as long again as the second: its client makes a new one."""
 _GONE = 499
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 
@@ -46,7 +57,9 @@ _CODES = {code.value[0]: code for code in grpc.StatusCode}
 class GrpcServer:
     """Bound to a port when it is made, serving from ``start`` to ``stop``."""
 
-    def __init__(self, host: str, port: int, certificate: Path | None = None, key: Path | None = None) -> None:
+    def __init__(
+        self, host: str, port: int, certificate: Path | None = None, key: Path | None = None, most: int = CONNECTIONS
+    ) -> None:
         """``port`` 0 is any free one. Raises ConfigurationError when the address cannot be had."""
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="jobmeter-grpc")
         self._server = grpc.server(
@@ -54,7 +67,16 @@ class GrpcServer:
             options=(
                 ("grpc.max_receive_message_length", BODY_BYTES),
                 ("grpc.max_metadata_size", _METADATA_BYTES),
+                ("grpc.max_allowed_incoming_connections", most),
+                # Else as much of a message that nobody asked for is read as the connection is fast.
+                ("grpc.http2.bdp_probe", 0),
+                ("grpc.http2.lookahead_bytes", _LOOKAHEAD_BYTES),
                 ("grpc.max_connection_idle_ms", _IDLE_MS),
+                ("grpc.max_connection_age_ms", _AGE_MS),
+                ("grpc.max_connection_age_grace_ms", _LAST_CALL_MS),
+                ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MS),
+                ("grpc.keepalive_time_ms", _PING_MS),
+                ("grpc.keepalive_timeout_ms", _PONG_MS),
                 # A second server on the same port has to fail, not to share its calls.
                 ("grpc.so_reuseport", 0),
             ),
@@ -76,14 +98,14 @@ class GrpcServer:
 
     def start(self, services: Services) -> None:
         """Begin to serve."""
-        export = grpc.unary_unary_rpc_method_handler(_Exports(services).export)
+        export = grpc.stream_unary_rpc_method_handler(_Exports(services).export)
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {METHOD: export}),))
         self._server.start()
 
-    def stop(self) -> None:
-        """Take no more calls; those under way are answered first."""
-        self._server.stop(DRAIN_SECONDS).wait()
-        self._pool.shutdown(wait=True)
+    def stop(self, seconds: float = 30.0) -> None:
+        """Take no more calls; those under way are answered first, if it takes no longer than so many seconds."""
+        self._server.stop(seconds).wait()
+        self._pool.shutdown(wait=True, cancel_futures=True)
 
 
 class _Exchange:
@@ -101,39 +123,64 @@ class _Exports:
         self._services = services
         self._operation = OTLP.operations[0]
 
-    def export(self, body: bytes, context: grpc.ServicerContext) -> bytes:
-        """The bytes of an ``ExportMetricsServiceResponse`` for those of a request."""
+    def export(self, messages: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
+        """The bytes of an ``ExportMetricsServiceResponse`` for those of the one request among ``messages``."""
         exchange = _Exchange()
         with self._services.telemetry.request(DOOR, exchange):
             if context.is_active():
-                answer = self._answer(exchange, _call(body, context), context)
+                answer = self._answer(exchange, messages, context)
             else:  # nobody waits for it any more, and the sender will send it again
                 exchange.status, answer = _GONE, b""
         _access.debug("%s %s %d %s", context.peer(), METHOD, exchange.status, DOOR)
         return answer
 
-    def _answer(self, exchange: _Exchange, call: Call, context: grpc.ServicerContext) -> bytes:
+    def _answer(self, exchange: _Exchange, messages: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
+        memory = self._services.memory.account()
         try:
-            answer = self._answered(call, exchange.request_id)
+            answer = self._answered(_call(context), messages, memory, exchange.request_id)
         except JobmeterError as problem:
             report(exchange.request_id, problem)
-            error = problem
-        except Exception:  # noqa: BLE001 - a bug must not reach the client
+            drop_frames(problem)
+            exchange.status = _refuse(context, problem)
+        except Exception as bug:  # noqa: BLE001 - a bug must not reach the client
             _log.exception("request %s failed: %s", exchange.request_id, METHOD)
-            error = JobmeterError("internal error")
+            drop_frames(bug)
+            exchange.status = _refuse(context, JobmeterError("internal error"))
         else:
             exchange.status = answer.status
             return answer.body
-        exchange.status = _refuse(context, error)
+        finally:
+            memory.close()
         return b""
 
-    def _answered(self, call: Call, request_id: str) -> Answer:
+    def _answered(self, call: Call, messages: Iterator[bytes], memory: MemoryAccount, request_id: str) -> Answer:
         """As the door of a dialect has it. Raises any JobmeterError."""
         services, operation = self._services, self._operation
         principal = authenticated(services, call, request_id, OTLP.schemes, operation.name, operation.rate)
         scope = allowed(services, call, request_id, principal, operation.action, None)
-        asked = Context(services.clock.now_ms(), request_id, project=principal.project, caller=principal.name)
+        call = call.with_body(_message(messages, memory), memory)
+        call.take(operation.read_bytes(call))
+        asked = Context(
+            services.clock.now_ms(),
+            request_id,
+            project=principal.project,
+            caller=principal.name,
+            limits=services.settings.limits,
+        )
         return drive(operation.answer(call, asked), lambda question: perform(services, question, principal, scope))
+
+
+def _message(messages: Iterator[bytes], memory: MemoryAccount) -> bytes:
+    """The message of a call. Its size is told with it, so that memory is taken for the largest one until it is there.
+
+    Raises InvalidRequestError where there is none, ThrottledError.
+    """
+    memory.take(BODY_BYTES)
+    body = next(messages, None)
+    if body is None:
+        raise InvalidRequestError("the call has no message", "body")
+    memory.give_back(BODY_BYTES - len(body))
+    return body
 
 
 def _refuse(context: grpc.ServicerContext, error: JobmeterError) -> int:
@@ -147,13 +194,13 @@ def _refuse(context: grpc.ServicerContext, error: JobmeterError) -> int:
     return http
 
 
-def _call(body: bytes, context: grpc.ServicerContext) -> Call:
-    """The call as HTTP would have it; its credential is in the metadata."""
+def _call(context: grpc.ServicerContext) -> Call:
+    """The call as HTTP would have it, its body not read; its credential is in the metadata."""
     sent = [(name.lower(), value) for name, value in context.invocation_metadata() if isinstance(value, str)]
     # The envelope's own: what the message is and that it is not compressed (any more) is known here.
     headers = [pair for pair in sent if pair[0] not in {"content-type", "content-encoding"}]
     return Call(
-        "POST", f"/{SERVICE}/{METHOD}", "", (*headers, ("content-type", PROTOBUF)), body, client=_client(context.peer())
+        "POST", f"/{SERVICE}/{METHOD}", "", (*headers, ("content-type", PROTOBUF)), client=_client(context.peer())
     )
 
 

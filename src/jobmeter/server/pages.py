@@ -19,7 +19,6 @@ from jobmeter.server.native import problem
 
 FOLDER = Path(__file__).parent / "page"
 PREFIX = "/page/"
-_SMALL = 64 * 1024
 _ENCODINGS = (("br", ".br"), ("gzip", ".gz"))
 """The forms that a file was compressed into when the page was built, the smaller one first."""
 _POLICY = (
@@ -66,7 +65,7 @@ class PageDoor:
             raise NotFoundError(f"the page has no file {call.raw_path[:200]}", "path")
         if call.method not in {"GET", "HEAD"}:
             raise NotFoundError(f"{call.method} is not possible here, GET and HEAD are", "method", "GET, HEAD")
-        return PlainVisit(_SMALL, partial(_send, file))
+        return PlainVisit(partial(_send, file))
 
     def refuse(self, call: Call, request_id: str, error: JobmeterError) -> Answer:  # noqa: ARG002 - a door's shape
         """See ``Door.refuse``."""

@@ -7,17 +7,14 @@ from jobmeter.access.call import Call
 from jobmeter.access.signatures import ACS3, ROA, RPC, SDK_HMAC, Scheme
 from jobmeter.dialects.base import Answer, Context, Dialect
 from jobmeter.errors import JobmeterError, NotFoundError, UnauthenticatedError
-from jobmeter.model.series import NOBODY
 from jobmeter.server import telemetry
 from jobmeter.server.dialect_door import PlainVisit
 from jobmeter.server.exchange import Exchange
 from jobmeter.server.native import problem
+from jobmeter.server.ready import Readiness
 from jobmeter.server.services import Services
-from jobmeter.store.base import Selector
 
-_SMALL = 64 * 1024
 _SIGNATURES: Sequence[Scheme] = (ACS3, ROA, RPC, SDK_HMAC)
-_PROBE = Selector(jobs=(NOBODY,), metrics=frozenset({"-"}), limit=1)
 _PAGE = b"""<!doctype html>
 <html lang="en">
 <head><meta charset="utf-8"><title>Jobmeter</title>
@@ -41,9 +38,10 @@ class HealthDoor:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._paths: dict[str, Callable[[], Answer]] = {
+        self._readiness = Readiness(services)
+        self._paths: dict[str, Callable[[], Awaitable[Answer]]] = {
             "/healthz": _alive,
-            "/readyz": self._ready,
+            "/readyz": self._readiness.answer,
             "/metrics": self._metrics,
         }
 
@@ -53,25 +51,18 @@ class HealthDoor:
         if work is None:
             return None
         _only_reading(call)
-        return PlainVisit(_SMALL, partial(self._serve, work))
+        return PlainVisit(partial(self._serve, work))
 
     def refuse(self, call: Call, request_id: str, error: JobmeterError) -> Answer:  # noqa: ARG002 - a door's shape
         """See ``Door.refuse``."""
         return problem.render(request_id, error)
 
-    async def _serve(self, work: Callable[[], Answer], exchange: Exchange) -> None:
-        if work is _alive:
-            await exchange.reply(_alive())
-        else:
-            await exchange.reply(await self._services.lanes.control.run(work))
+    async def _serve(self, work: Callable[[], Awaitable[Answer]], exchange: Exchange) -> None:
+        await exchange.reply(await work())
 
-    def _ready(self) -> Answer:
-        self._services.registry.key_by_token(b"")
-        self._services.store.find(_PROBE)
-        return Answer(200, b"ready\n", content_type="text/plain; charset=utf-8")
-
-    def _metrics(self) -> Answer:
-        return Answer(200, self._services.telemetry.text(), content_type=telemetry.CONTENT_TYPE)
+    async def _metrics(self) -> Answer:
+        text = await self._services.lanes.control.run(self._services.telemetry.text)
+        return Answer(200, text, content_type=telemetry.CONTENT_TYPE)
 
 
 class RootDoor:
@@ -89,7 +80,7 @@ class RootDoor:
         if call.raw_path != "/":
             raise NotFoundError(f"there is nothing at {call.raw_path[:200]}", "path")
         _only_reading(call)
-        return PlainVisit(_SMALL, _page)
+        return PlainVisit(_page)
 
     def refuse(self, call: Call, request_id: str, error: JobmeterError) -> Answer:
         """See ``Door.refuse``: in the words of the vendor whose SDK signed the call, where one did."""
@@ -116,7 +107,7 @@ def _only_reading(call: Call) -> None:
         raise NotFoundError(f"{call.method} is not possible here, GET and HEAD are", "method", "GET, HEAD")
 
 
-def _alive() -> Answer:
+async def _alive() -> Answer:
     return Answer(200, b"ok\n", content_type="text/plain; charset=utf-8")
 
 

@@ -1,16 +1,33 @@
 """A server process from its start to its end."""
 
+import asyncio
 import gc
 import logging
 import socket
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+import msgspec
 
 from jobmeter.model.time import SystemClock
 from jobmeter.server.app import build
 from jobmeter.server.folder import claimed, ensure_admin_key, noted
-from jobmeter.server.listen import HttpServer, allow_connections, bind, tls_files, url_of
+from jobmeter.server.http.limits import (
+    MOST_GRPC,
+    MOST_HTTP,
+    MOST_TELNET,
+    RESERVED,
+    Connections,
+    allow_descriptors,
+    share,
+)
+from jobmeter.server.listen import HttpServer, bind, tls_files, url_of
+from jobmeter.server.missing import Anew
 from jobmeter.server.services import Services
+from jobmeter.server.stopping import Stopping
 from jobmeter.server.telnet import TelnetServer
 from jobmeter.settings import Settings
 
@@ -19,25 +36,35 @@ _COLLECTED = (20_000, 20, 20)
 _log = logging.getLogger("jobmeter.server")
 
 
-def run(settings: Settings, idle_exit: int, announce: Callable[[str], None]) -> None:
+def run(
+    settings: Settings,
+    idle_exit: int,
+    announce: Callable[[str], None],
+    anew: Anew = Anew(),  # noqa: B008 - frozen
+    *,
+    with_link: bool = False,
+) -> None:
     """Serve until told to stop, or until nothing was asked for ``idle_exit`` seconds (0: for ever).
 
-    ``announce`` gets one line with the URL when the server listens. Raises ConfigurationError or UnavailableError when
-    the server cannot start.
+    ``announce`` gets one line with the URL when the server listens, and with ``with_link`` one that signs in to the
+    page once. ``anew``: see ``build``. Raises ConfigurationError
+    or UnavailableError when the server cannot start.
     """
     clock = SystemClock()
     tls_files(settings)
-    allow_connections()
+    descriptors = allow_descriptors()
     with ExitStack() as stack:
+        stopping = stack.enter_context(Stopping(settings.grace_seconds))
         bound = stack.enter_context(bind(settings.host, settings.port))
         lines = None if settings.opentsdb_port is None else bind(settings.host, settings.opentsdb_port)
         if lines is not None:
             stack.enter_context(lines)
-        start_grpc = _grpc(settings, stack)
+        start_grpc = _grpc(settings, stack, stopping, share(descriptors, MOST_GRPC))
         stack.enter_context(claimed(settings.data))
-        application = build(settings, clock)
+        application = build(settings, clock, anew)
         stack.callback(application.close)
         services = application.services
+        stopping.under_way = services.telemetry.under_way
         key = ensure_admin_key(settings.data, services.registry, services.vault, clock)
         url = url_of(bound, settings)
 
@@ -45,8 +72,12 @@ def run(settings: Settings, idle_exit: int, announce: Callable[[str], None]) -> 
             stack.enter_context(noted(settings.data, url, clock))
             application.start()
             announce(f"Jobmeter listens at {url} (administrator's key: {key})")
+            if with_link:
+                announce(f"The page, signed in (once, within 15 minutes): {url}{_signed_in(services, key)}")
+            # What is looked at live would not end by itself.
+            stopping.then(partial(asyncio.get_running_loop().call_soon_threadsafe, services.hub.close))
             if lines is not None:
-                announce(_telnet(services, lines, stack))
+                announce(_telnet(services, lines, stack, share(descriptors, MOST_TELNET)))
             if start_grpc is not None:
                 announce(start_grpc(services))
             spare_collections()
@@ -54,8 +85,23 @@ def run(settings: Settings, idle_exit: int, announce: Callable[[str], None]) -> 
         def finished() -> bool:
             return 0 < idle_exit <= services.telemetry.idle_seconds()
 
-        HttpServer(application, bound).serve(settings, listening, finished, services.hub.close)
+        telemetry = services.telemetry
+        connections = Connections(
+            "http", share(descriptors, MOST_HTTP), telemetry.connection_closed, time.monotonic, RESERVED
+        )
+        telemetry.watch_connections(connections)
+        HttpServer(application, bound, connections, clock).serve(settings, stopping, listening, finished)
         _log.info("stopping")
+
+
+class _AdminKey(msgspec.Struct):
+    access_key_id: str
+
+
+def _signed_in(services: Services, key: Path) -> str:
+    """The place of the page that signs in as the holder of the administrator's key."""
+    holder = msgspec.json.decode(key.read_bytes(), type=_AdminKey)
+    return f"/#/open?code={services.sessions.link(holder.access_key_id)[0]}"
 
 
 def spare_collections() -> None:
@@ -68,9 +114,9 @@ def spare_collections() -> None:
     gc.enable()
 
 
-def _telnet(services: Services, bound: socket.socket, stack: ExitStack) -> str:
+def _telnet(services: Services, bound: socket.socket, stack: ExitStack, most: int) -> str:
     """Start OpenTSDB's telnet protocol; it ends with the stack. Gives the line that tells of it."""
-    server = TelnetServer(services, bound)
+    server = TelnetServer(services, bound, most)
     server.start()
     stack.callback(server.stop)
     host, port = server.address
@@ -78,7 +124,7 @@ def _telnet(services: Services, bound: socket.socket, stack: ExitStack) -> str:
     return f"OpenTSDB's telnet protocol is at {host} port {port}{keyless}"
 
 
-def _grpc(settings: Settings, stack: ExitStack) -> Callable[[Services], str] | None:
+def _grpc(settings: Settings, stack: ExitStack, stopping: Stopping, most: int) -> Callable[[Services], str] | None:
     """What starts OTLP over gRPC on its port, which is bound at once, and gives the line that tells of it.
 
     It ends with the stack. None where it is not asked for.
@@ -87,12 +133,13 @@ def _grpc(settings: Settings, stack: ExitStack) -> Callable[[Services], str] | N
         return None
     from jobmeter.server.otlp_grpc import GrpcServer  # noqa: PLC0415 - takes time and memory that few need
 
-    server = GrpcServer(settings.host, settings.otlp_grpc_port, *tls_files(settings))
+    server = GrpcServer(settings.host, settings.otlp_grpc_port, *tls_files(settings), most=most)
     stack.callback(server.stop)
 
     def start(services: Services) -> str:
         server.start(services)
-        stack.callback(server.stop)  # before the application ends, which it needs
+        # Before the application ends, which it needs.
+        stack.callback(lambda: server.stop(stopping.seconds_left()))
         return f"OTLP over gRPC is at {settings.host} port {server.port}"
 
     return start

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from jobmeter.access.audit import Audit
 from jobmeter.access.authenticate import Authenticator
 from jobmeter.access.limit import RateLimiter
+from jobmeter.access.memory import MemoryBudget
 from jobmeter.access.nonces import NonceMemory
 from jobmeter.access.session import Sessions
 from jobmeter.access.vault import Vault
+from jobmeter.diagnose.thresholds import Thresholds
 from jobmeter.ingest.funnel import Funnel
 from jobmeter.model.time import Clock
 from jobmeter.query.execute import Executor
@@ -58,7 +60,6 @@ class Services:
     turns: Turns
     exports: Seats
     hub: Hub
-    at_once: "Services | None" = None
-    """The same, its executor answering from memory or not at all (NotAtOnceError); None where there is no such one."""
-    hurried: bool = False
-    """True for those that answer at once."""
+    memory: MemoryBudget
+    """What the requests under way may take."""
+    thresholds: Thresholds

@@ -1,18 +1,21 @@
 """Jobmeter's own metrics, in Prometheus text. No label names a project, a job or a key."""
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter as Tally
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from jobmeter import __version__
+from jobmeter.access.memory import MemoryBudget
 from jobmeter.dialects.base import Figure
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.kernel.library import KERNEL
 from jobmeter.model.time import Clock
 from jobmeter.server.exchange import Answered
+from jobmeter.server.http.limits import Connections
 from jobmeter.store.base import StoreStatistics
 
 disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -78,6 +81,13 @@ class Telemetry:
             "jobmeter_query_seconds", "Time that threads worked on questions.", registry=self._registry
         )
         self._roll_ups = Counter("jobmeter_roll_ups", "Hours of samples rolled up.", registry=self._registry)
+        self._closed = Counter(
+            "jobmeter_connections_closed",
+            "Connections that the server closed or refused by itself.",
+            ("port", "reason"),
+            registry=self._registry,
+        )
+        self._connections = Gauge("jobmeter_connections", "Connections open.", ("port",), registry=self._registry)
         self._failures = Counter(
             "jobmeter_background_failures", "Background work that failed.", ("work",), registry=self._registry
         )
@@ -121,6 +131,18 @@ class Telemetry:
         requests, durations = known
         requests.inc()
         durations.observe(moment - began)
+
+    def connection_closed(self, port: str, reason: str) -> None:
+        """Count a connection that the server closed or refused."""
+        self._closed.labels(port, reason).inc()
+
+    def watch_connections(self, connections: Connections) -> None:
+        """Show how many are open."""
+        self._connections.labels(connections.port).set_function(lambda: len(connections))
+
+    def under_way(self) -> str:
+        """What the server is doing, for its log."""
+        return f"{self._in_flight} requests" if self._in_flight else ""
 
     def note_activity(self) -> None:
         """Something came that was no request: an idle server would not have got it."""
@@ -180,12 +202,13 @@ class Telemetry:
         statistics: Callable[[], StoreStatistics | None],
         queue_bytes: Callable[[], int],
         events_dropped: Callable[[], int],
+        memory: MemoryBudget,
     ) -> None:
         """Show, when somebody looks: work under way by lane, the store's sizes (None: not known), what waits there.
 
-        ``events_dropped`` counts those that had to go from jobs with too many.
+        ``events_dropped`` counts those that had to go from jobs with too many; requests under way share ``memory``.
         """
-        self._registry.register(_Live(lanes, statistics, queue_bytes, events_dropped))
+        self._registry.register(_Live(lanes, statistics, queue_bytes, events_dropped, memory))
 
     def text(self) -> bytes:
         """Everything, in the Prometheus text format 0.0.4."""
@@ -219,8 +242,10 @@ class _Live(Collector):
         statistics: Callable[[], StoreStatistics | None],
         queue_bytes: Callable[[], int],
         events_dropped: Callable[[], int],
+        memory: MemoryBudget,
     ) -> None:
         self._lanes = lanes
+        self._memory = memory
         self._statistics = statistics
         self._queue_bytes = queue_bytes
         self._events_dropped = events_dropped
@@ -241,20 +266,40 @@ class _Live(Collector):
         yield CounterMetricFamily(
             "jobmeter_events_dropped", "Events that had to go from jobs with too many.", self._events_dropped()
         )
+        yield from self._request_memory()
         found = self._statistics()
-        if found is None:
-            return
-        for what, text in _TABLES.items():
-            family = GaugeMetricFamily(f"jobmeter_store_{what}", text, labels=("table",))
-            counts: Mapping[str, int] = getattr(found, what)
-            for table, value in counts.items():
-                family.add_metric((table,), value)
-            yield family
-        for what, value in found.window.items():
-            yield GaugeMetricFamily(f"jobmeter_window_{what}", _WINDOW[what], value)
-        for what, text in _JOURNAL.items():
-            if what in found.journal:
-                yield GaugeMetricFamily(f"jobmeter_journal_{what}", text, found.journal[what])
-        for what, text in _JOURNAL_COUNTS.items():
-            if what in found.journal:
-                yield CounterMetricFamily(f"jobmeter_journal_{what}", text, found.journal[what])
+        if found is not None:
+            yield from _store_families(found)
+
+    def _request_memory(self) -> Iterable[Metric]:
+        memory = self._memory
+        yield GaugeMetricFamily("jobmeter_request_memory_bytes", "Memory that requests take now.", memory.in_use)
+        yield GaugeMetricFamily("jobmeter_request_memory_limit_bytes", "Memory that they may take.", memory.size)
+        yield CounterMetricFamily(
+            "jobmeter_request_memory_refusals", "Requests refused because it was not left.", memory.refusals
+        )
+
+
+def _store_families(found: StoreStatistics) -> Iterator[Metric]:
+    """What a telemetry store tells of itself."""
+    for what, text in _TABLES.items():
+        family = GaugeMetricFamily(f"jobmeter_store_{what}", text, labels=("table",))
+        counts: Mapping[str, int] = getattr(found, what)
+        for table, value in counts.items():
+            family.add_metric((table,), value)
+        yield family
+    damaged = GaugeMetricFamily(
+        "jobmeter_store_damaged_parts", "Parts whose rows are missing from answers.", labels=("table",)
+    )
+    by_table = Tally(part.table for part in found.damaged)
+    for table in dict.fromkeys((*found.rows, *by_table)):
+        damaged.add_metric((table,), by_table[table])
+    yield damaged
+    for what, value in found.window.items():
+        yield GaugeMetricFamily(f"jobmeter_window_{what}", _WINDOW[what], value)
+    for what, text in _JOURNAL.items():
+        if what in found.journal:
+            yield GaugeMetricFamily(f"jobmeter_journal_{what}", text, found.journal[what])
+    for what, text in _JOURNAL_COUNTS.items():
+        if what in found.journal:
+            yield CounterMetricFamily(f"jobmeter_journal_{what}", text, found.journal[what])

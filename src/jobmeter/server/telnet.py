@@ -13,6 +13,7 @@ import contextlib
 import logging
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -24,15 +25,16 @@ from jobmeter.errors import (
     ForbiddenError,
     InvalidRequestError,
     JobmeterError,
+    LimitExceededError,
     ThrottledError,
     UnauthenticatedError,
     UnavailableError,
 )
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.model.batch import SampleBatch
-from jobmeter.model.series import DEFAULT_PROJECT
 from jobmeter.server.exchange import new_request_id
 from jobmeter.server.gate import allowed, authenticated
+from jobmeter.server.http.limits import Connections, Reason
 from jobmeter.server.services import Services
 from jobmeter.wire.opentsdb.line import Command, LineReader, Wrong
 from jobmeter.wire.opentsdb.point import Points, Writer
@@ -40,13 +42,18 @@ from jobmeter.wire.opentsdb.point import Points, Writer
 _log = logging.getLogger("jobmeter.server")
 
 CONNECTIONS = 1_024
-"""Most connections at one time; a further one is told so and closed."""
+"""Most connections at one time; see ``jobmeter.server.http.limits`` for what becomes of a further one."""
 READ_BYTES = 256 * 1024
+_READ_FACTOR = 100
+"""How many times the text of lines takes when each names a series of its own: 1,400 bytes for one of 14."""
+_SERIES_BYTES = 1_300
+"""What a connection remembers of a series."""
 UNREAD_BYTES = 64 * 1024
 """Answers that a sender has not read; when there are more, further ones are left out. collectd never reads any."""
 IDLE_SECONDS = 3_600.0
+"""How long a connection with a key may be silent."""
 STRANGER_SECONDS = 60.0
-"""How long a connection without a key may be silent."""
+"""How long a connection may be without a key, whatever it sends."""
 PATIENCE_SECONDS = 30.0
 """How long a batch waits for a store that is full or too busy, before it is given up."""
 THREADS = 8
@@ -58,7 +65,7 @@ _STRANGER = "put: not authorized: send `auth TOKEN' first\n"
 class TelnetServer(threading.Thread):
     """Serves a bound socket until ``stop``. Its connections live on an event loop of their own."""
 
-    def __init__(self, services: Services, bound: socket.socket) -> None:
+    def __init__(self, services: Services, bound: socket.socket, most: int = CONNECTIONS) -> None:
         super().__init__(name="jobmeter-telnet", daemon=True)
         self._services = services
         self._bound = bound
@@ -66,7 +73,9 @@ class TelnetServer(threading.Thread):
         self._ready = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
-        self._connections: set[asyncio.Task[None]] = set()
+        self._connections = Connections("telnet", most, services.telemetry.connection_closed, time.monotonic)
+        services.telemetry.watch_connections(self._connections)
+        self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def address(self) -> tuple[str, int]:
@@ -98,22 +107,25 @@ class TelnetServer(threading.Thread):
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
         server = await asyncio.start_server(self._accepted, sock=self._bound, limit=READ_BYTES)
         self._ready.set()
-        await self._stopping.wait()
+        while not self._stopping.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), 1.0)
+            self._connections.sweep()
         server.close()
-        for task in self._connections:
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
-        if task is None or len(self._connections) >= CONNECTIONS:
+        client = str((writer.get_extra_info("peername") or ("",))[0])
+        connection = _Connection(self._services, self._pool, writer, client, self._connections)
+        if task is None or not self._connections.admit(connection):
             writer.write(b"error: too many connections\n")
             writer.close()
             return
-        self._connections.add(task)
-        task.add_done_callback(self._connections.discard)
-        client = str((writer.get_extra_info("peername") or ("",))[0])
-        connection = _Connection(self._services, self._pool, writer, client)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         try:
             await connection.serve(reader)
         except (ConnectionError, TimeoutError, asyncio.CancelledError):
@@ -121,13 +133,21 @@ class TelnetServer(threading.Thread):
         except Exception:  # noqa: BLE001 - a bug in one connection must not end the others
             _log.exception("a telnet connection failed")
         finally:
-            writer.close()
+            self._connections.forget(connection)
+            connection.cut()
 
 
 class _Connection:
-    """One sender."""
+    """One sender. See ``jobmeter.server.http.limits.Limited``."""
 
-    def __init__(self, services: Services, pool: ThreadPoolExecutor, writer: asyncio.StreamWriter, client: str) -> None:
+    def __init__(
+        self,
+        services: Services,
+        pool: ThreadPoolExecutor,
+        writer: asyncio.StreamWriter,
+        client: str,
+        connections: Connections,
+    ) -> None:
         self._services = services
         self._pool = pool
         self._writer = writer
@@ -135,21 +155,88 @@ class _Connection:
         self._id = new_request_id()
         self._token = services.settings.opentsdb_key
         self._principal: Principal | None = None
-        self._reader = LineReader(Points(Writer(DEFAULT_PROJECT)))
+        self._reader = LineReader()
+        self._memory = services.memory.account()
+        self._cached = 0
+        # Eight senders at least find memory for what they send.
+        self._read_bytes = max(1, min(READ_BYTES, services.memory.size // (8 * _READ_FACTOR)))
         self._open = True
+        self._connections = connections
+        self._deadline = connections.clock() + STRANGER_SECONDS
+
+    @property
+    def keyed(self) -> bool:
+        """See ``Limited.keyed``."""
+        return self._principal is not None
+
+    def overdue(self, now: float) -> Reason | None:
+        """See ``Limited.overdue``."""
+        return Reason.IDLE if now >= self._deadline else None
+
+    def cut(self) -> None:
+        """See ``Limited.cut``."""
+        self._writer.transport.abort()
+
+    def _wait(self) -> None:
+        """It is the sender's turn."""
+        if self.keyed:
+            self._deadline = self._connections.clock() + IDLE_SECONDS
+        self._connections.waiting(self)
 
     async def serve(self, reader: asyncio.StreamReader) -> None:
         """Read until the end, ``exit``, or too long a silence."""
-        if self._token:
-            await self._enter(self._token)
-        while self._open:
-            async with asyncio.timeout(IDLE_SECONDS if self._principal else STRANGER_SECONDS):
-                data = await reader.read(READ_BYTES)
-            if not data:
+        try:
+            if self._token:
+                await self._enter(self._token)
+            while self._open:
+                self._wait()
+                data = await reader.read(self._read_bytes)
+                if not data:
+                    break
+                self._connections.working(self)
+                self._services.telemetry.note_activity()
+                await self._take_within_memory(data)
+            await self._drain()
+        finally:
+            self._memory.close()
+
+    async def _take_within_memory(self, data: bytes) -> None:
+        """Wait until the memory for the data points of these lines is left, and take them; or give the sender up.
+
+        What waits is not read further, so that the sender is held back by TCP.
+        """
+        reads = self._principal is not None or b"auth" in data
+        size = _READ_FACTOR * len(data) if reads else 0
+        loop = asyncio.get_running_loop()
+        latest = loop.time() + PATIENCE_SECONDS
+        while True:
+            try:
+                self._memory.take(size)
                 break
-            self._services.telemetry.note_activity()
+            except ThrottledError as error:
+                if loop.time() >= latest:
+                    self._refuse("unavailable", data.count(b"\n"), f"put: storage error: {error.message}\n")
+                    self._open = False
+                    return
+                await asyncio.sleep(error.retry_after_ms / 1000)
+        try:
             await self._take(data)
-        await self._drain()
+        finally:
+            self._memory.give_back(size)
+            self._account_for_cache()
+
+    def _account_for_cache(self) -> None:
+        """The connection remembers its series for as long as there is memory for that."""
+        points = self._reader.points
+        size = 0 if points is None else points.cached * _SERIES_BYTES
+        try:
+            self._memory.take(max(0, size - self._cached))
+        except (ThrottledError, LimitExceededError):
+            if points is not None:
+                points.clear_cache()
+            size = 0
+        self._memory.give_back(max(0, self._cached - size))
+        self._cached = size
 
     async def _take(self, data: bytes) -> None:
         for event in self._reader.feed(data):
@@ -164,15 +251,13 @@ class _Connection:
 
     async def _flush(self) -> None:
         """Write what was gathered, and come back when it is durable."""
-        points = self._reader.points
-        if not len(points):
-            return
-        batch = points.take()
-        if self._principal is None:
-            self._refuse("unauthorized", len(batch), _STRANGER)
-            return
+        reader = self._reader
+        if reader.unread:
+            self._refuse("unauthorized", reader.unread, _STRANGER)
+            reader.unread = 0
         # A connection that is being closed still gets what it read written down.
-        await asyncio.shield(self._write(batch))
+        if reader.points is not None and len(reader.points):
+            await asyncio.shield(self._write(reader.points.take()))
 
     async def _write(self, batch: SampleBatch) -> None:
         loop = asyncio.get_running_loop()
@@ -187,7 +272,7 @@ class _Connection:
                     return
                 await asyncio.sleep(min(error.retry_after_ms or 1_000, 5_000) / 1000)
             except (UnauthenticatedError, ForbiddenError) as error:
-                self._principal = None
+                self._leave()
                 self._refuse("unauthorized", len(batch), f"put: not authorized: {error.message}\n")
                 return
             except InvalidRequestError as error:
@@ -230,11 +315,15 @@ class _Connection:
         try:
             principal = await loop.run_in_executor(self._pool, self._authenticate, token)
         except JobmeterError as error:
-            self._principal = None
+            self._leave()
             self._say(f"auth: {error.message}\n")
             return
         self._token, self._principal = token, principal
         self._reader.points = Points(Writer(principal.project))
+
+    def _leave(self) -> None:
+        """The connection has no key any more: its data points are not read."""
+        self._principal, self._reader.points = None, None
 
     def _authenticate(self, token: str) -> Principal:
         call = Call("PUT", "/telnet", "", (("authorization", f"Bearer {token}"),), client=self._client)

@@ -50,6 +50,7 @@ from jobmeter.dialects.base import (
 )
 from jobmeter.errors import (
     ConflictError,
+    DamagedDataError,
     ForbiddenError,
     InvalidRequestError,
     JobmeterError,
@@ -103,6 +104,7 @@ ERRORS: Sequence[JobmeterError] = (
     ThrottledError("later", 1500),
     UnavailableError("full"),
     QueryTimeoutError("too slow"),
+    DamagedDataError("secret detail of a part"),
     JobmeterError("a bug: secret detail"),
 )
 """One of every kind of failure that a dialect must have a form for."""
@@ -169,11 +171,11 @@ class DialectTests:
 
     @pytest.mark.parametrize("error", ERRORS, ids=lambda error: f"{type(error).__name__}-{vars(error)}"[:60])
     def test_every_error_has_a_form(self, error: JobmeterError) -> None:
-        """An error is never an empty body, always the right class of status, and a bug tells nothing of itself."""
+        """An error is never an empty body, always the right class of status; a bug or damage tells nothing."""
         call = Call("GET", "/", "", (("host", "127.0.0.1:8400"),))
         answer = self.dialect().render_error(call, Context(0, REQUEST_ID), error)
         assert answer.body
-        if type(error) is JobmeterError:
+        if type(error) in {JobmeterError, DamagedDataError}:
             assert answer.status == 500
             assert b"secret" not in answer.body
         elif isinstance(error, UnavailableError | QueryTimeoutError):

@@ -2,13 +2,14 @@
 
 import hashlib
 import hmac
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from tests.unit.access.conftest import NOW_MS, HeldClock
 
-from jobmeter.access.authenticate import Authenticator
+from jobmeter.access.authenticate import OUTAGE_SECONDS, Authenticator
 from jobmeter.access.call import Call
 from jobmeter.access.keys import CreatedKey, create_key, revoke_key
 from jobmeter.access.principal import Principal, Role
@@ -176,9 +177,23 @@ def test_a_token_beside_a_broken_signature_holds(authenticator: Authenticator, k
 
 
 def test_only_a_claimed_key_id_is_told_to_the_audit(authenticator: Authenticator, key: CreatedKey) -> None:
+    authenticator.authenticate(signed(key), ALIBABA)
     assert authenticator.claimed(signed(key), ALIBABA) == key.access_key_id
     assert authenticator.claimed(bearer("jm_secret"), ALIBABA) == ""
     assert authenticator.claimed(Call("GET", "/", "", ()), ALIBABA) == ""
+
+
+def test_a_secret_in_place_of_the_key_id_is_not_told_to_the_audit(
+    authenticator: Authenticator, key: CreatedKey
+) -> None:
+    told = set()
+    for secret in (key.access_key_secret, key.token, "hunter2"):
+        call = signed(replace(key, access_key_id=secret))
+        assert reason(lambda call=call: authenticator.authenticate(call, ALIBABA)) == "unknown-key"  # type: ignore[misc]
+        told.add(authenticator.claimed(call, ALIBABA))
+        assert secret not in authenticator.claimed(call, ALIBABA)
+    assert len(told) == 3
+    assert all(re.fullmatch("unknown-[0-9a-f]{8}", text) for text in told)
 
 
 def test_the_last_use_is_written_down_now_and_then(
@@ -197,6 +212,9 @@ class Failing:
 
     def __init__(self, inner: Registry, *names: str) -> None:
         self._inner = inner
+        self._names = names
+
+    def fail(self, *names: str) -> None:
         self._names = names
 
     def __getattr__(self, name: str) -> object:
@@ -233,3 +251,30 @@ def test_strangers_tokens_are_not_remembered_without_bound(
     for number in range(20):
         assert reason(lambda n=number: authenticator.authenticate(bearer(f"jm_{n}"), TOKENS)) == "unknown-key"  # type: ignore[misc]
     assert len(authenticator._known) == 5
+
+
+def test_keys_that_were_confirmed_lately_hold_while_the_registry_is_away(
+    registry: Registry, vault: Vault, clock: HeldClock, key: CreatedKey
+) -> None:
+    failing = Failing(registry)
+    held = Authenticator(failing, vault, clock)  # type: ignore[arg-type]
+    other = create_key(registry, vault, clock, "other", "writer", "team-a")
+    never = create_key(registry, vault, clock, "never", "writer", "team-a")
+    for one in (key, other):
+        held.authenticate(bearer(one.token), TOKENS)
+    with pytest.raises(UnauthenticatedError):
+        held.authenticate(bearer("jm_nobody"), TOKENS)
+    failing.fail("key_by_token", "key_by_access_key", "key_used")
+    for _ in range(int(OUTAGE_SECONDS)):
+        clock.ms += 1000
+        assert held.authenticate(bearer(key.token), TOKENS).id == key.id
+    # What was revoked here does not come back, and nobody is let in whom the registry did not confirm.
+    held.forget(other.id)
+    for token in (other.token, never.token, "jm_nobody"):
+        with pytest.raises(UnavailableError):
+            held.authenticate(bearer(token), TOKENS)
+    clock.ms += 1000
+    with pytest.raises(UnavailableError):
+        held.authenticate(bearer(key.token), TOKENS)
+    failing.fail()
+    assert held.authenticate(bearer(key.token), TOKENS).id == key.id

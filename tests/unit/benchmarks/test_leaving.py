@@ -5,13 +5,13 @@ import subprocess
 import sys
 
 PROGRAM = """
-import contextlib, time
+import contextlib, signal
 from benchmarks.processes import leave_when_told
 leave_when_told()
 with contextlib.ExitStack() as started:
     started.callback(print, "what was started has ended", flush=True)
     print("ready", flush=True)
-    time.sleep(60)
+    signal.pause()
 """
 
 

@@ -13,8 +13,26 @@ SUMMARY = {
     "start_ms": 0,
     "step_ms": 1000,
     "metrics": [
-        {"metric": "cpu.usage", "unit": "{core}", "mean": 1.5, "max": 2.0, "last": 1.0, "points": [1.0, None, 2.0]},
-        {"metric": "memory.usage", "unit": "By", "mean": 2**30, "max": 2**31, "last": 1, "points": [2**30]},
+        {
+            "metric": "cpu.usage",
+            "unit": "{core}",
+            "job_mean": 3.0,
+            "job_max": 3.5,
+            "mean": 1.5,
+            "max": 2.0,
+            "last": 1.0,
+            "points": [1.0, None, 2.0],
+        },
+        {
+            "metric": "memory.usage",
+            "unit": "By",
+            "job_mean": 2**30,
+            "job_max": 2**32,
+            "mean": 2**29,
+            "max": 2**31,
+            "last": 1,
+            "points": [2**30],
+        },
     ],
 }
 
@@ -36,11 +54,13 @@ def test_the_table_has_a_row_a_job(listed, run):
         "user",
         "start",
         "duration",
-        "cpu/replica",
-        "memory/replica",
+        "mean",
+        "cpu",
+        "peak",
+        "memory",
     ]
     assert "second" in lines[2]
-    assert lines[2].split()[-6:] == ["1m", "05s", "1.50", "cores", "1.0", "GiB"]
+    assert lines[2].split()[-6:] == ["1m", "05s", "3.00", "cores", "4.0", "GiB"]
     assert lines[3].split() == ["a", "Succeeded", "2026-05-28", "20:26:40", "-", "-", "-"]
 
 

@@ -6,6 +6,7 @@ import time
 import pytest
 from tests.unit.collect.test_spool import frame
 from tests.unit.wire.straight_reader import read_body
+from tests.waiting import wait_until
 
 from jobmeter.client.transport import FRAMES, Response
 from jobmeter.collect.deliver import Delivery
@@ -60,9 +61,7 @@ def hasty(monkeypatch):
 def deliver(outbox, server, seconds=20, connect=None):
     delivery = Delivery(outbox, connect or (lambda: server), SystemClock())
     delivery.start()
-    deadline = time.monotonic() + seconds
-    while outbox.size and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_until(lambda: not outbox.size, seconds=seconds)
     delivery.stop()
     return delivery
 
@@ -190,13 +189,6 @@ def stamped(time_ms, value=1.0):
     return write_frame(FrameKind.SAMPLES, encode_samples([Sample(Series("node.load1", node="n"), time_ms, value)]))
 
 
-def wait_for(condition, seconds=20):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)
-
-
 def test_a_server_whose_clock_is_behind_destroys_nothing(box, caplog):
     caplog.set_level("INFO")
     clocks = Clocks()
@@ -205,7 +197,7 @@ def test_a_server_whose_clock_is_behind_destroys_nothing(box, caplog):
         box.put(stamped(NOW + number * MINUTE))
     delivery = Delivery(box, lambda: server, clocks)
     delivery.start()
-    wait_for(lambda: server.refusals >= 4)
+    wait_until(lambda: server.refusals >= 4)
     # What is not ahead of the server has arrived, the rest waits.
     assert sorted(server.taken) == [NOW + number * MINUTE for number in range(-30, -14)]
     assert box.size > 0
@@ -233,9 +225,9 @@ def test_clocks_that_agree_again_are_told(box, caplog):
     box.put(stamped(NOW))
     delivery = Delivery(box, lambda: server, clocks)
     delivery.start()
-    wait_for(lambda: server.refusals >= 2)
+    wait_until(lambda: server.refusals >= 2)
     server.behind_ms = 0
-    wait_for(lambda: box.size == 0)
+    wait_until(lambda: box.size == 0)
     delivery.stop()
     assert [text for text in caplog.messages if "agree again" in text]
 
@@ -292,7 +284,7 @@ def test_unknown_metrics_are_told_once(box, caplog):
     delivery.start()
     for number in range(3):
         box.put(frame(number))
-        wait_for(lambda: box.size == 0)
+        wait_until(lambda: box.size == 0)
     delivery.stop()
     assert len([text for text in caplog.messages if "node.new" in text]) == 1
     assert delivery.refused["unknown_metric"] % 2 == 0

@@ -10,6 +10,7 @@ from jobmeter.collect.discover.groups import pod_place, slurm_place
 from jobmeter.collect.discover.member import Source
 from jobmeter.collect.discover.report import JobReporter, NodeReporter
 from jobmeter.collect.discover.table import ProcessTable
+from jobmeter.model.job import JobState
 from jobmeter.model.record import check_record, replicas_of
 from jobmeter.testing.nvml import FakeDevice
 
@@ -279,7 +280,7 @@ def test_records_tell_the_start_and_the_end_of_a_replica_once(table, tmp_path):
     table.refresh()
     assert reporter.records(now + 30_000).jobs == []
     (job,) = reporter.records(now + 70_000).jobs
-    assert replicas_of(job)[0].end == now + 1000
+    assert (job.state, replicas_of(job)[0].end, replicas_of(job)[0].state) == (None, now + 1000, JobState.UNKNOWN)
     assert reporter.records(now + 90_000).jobs == []
 
 

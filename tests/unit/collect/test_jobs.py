@@ -3,11 +3,11 @@
 import os
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 
 import pytest
 from tests.unit.collect.trees import HOST, V1, V2, plant, plant_process
+from tests.waiting import pause
 
 from jobmeter.collect.base import Owner, Place
 from jobmeter.collect.cgroup.paths import Hierarchies
@@ -247,11 +247,11 @@ import os, signal, subprocess, sys, time
 burn = [sys.executable, "-c", "import time\\nwhile time.process_time() < 0.12: pass"]
 for turn in range(3):
     subprocess.run(burn)
-    subprocess.Popen(["sh", "-c", f"{sys.executable} -c 'import time; time.sleep(0.1)' &"]).wait()
+    subprocess.Popen(["sh", "-c", "sleep 0.1 &"]).wait()
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 child = subprocess.Popen(burn)
-while os.path.exists(f"/proc/{child.pid}"): time.sleep(0.01)
-time.sleep(0.5)
+child.wait()
+sys.stdin.read()  # it stays until it was looked at for the last time
 """
     collector = JobsCollector(PLACE, ProcessTable(NodeClassifier("n1")), GroupReader(Hierarchies()))
     job = f"real-{os.getpid()}"
@@ -262,7 +262,9 @@ time.sleep(0.5)
             if values:
                 sums.append(values["cpu.time"])
                 counts.append(values["process.count"])
-            time.sleep(0.01)
+            if sums and sums[-1] >= 4 * 0.12:
+                root.stdin.close()
+            pause()
     assert sums == sorted(sums)
     assert max(counts) >= 2
     assert sums[-1] >= 4 * 0.12

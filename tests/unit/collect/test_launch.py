@@ -1,12 +1,13 @@
 """The parts of a run that need no process: names, environments, records, the summary's figures."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
-from jobmeter.cli.run_summary import duration, size, sparkline
+from jobmeter.cli.run_summary import sparkline
 from jobmeter.collect.base import Owner, Place
-from jobmeter.collect.launch.figures import Figure, Figures
+from jobmeter.collect.launch.figures import Figure, Figures, RateSteps
 from jobmeter.collect.launch.plan import Plan, environments, job_name, new_job_id
 from jobmeter.collect.launch.records import JobRecorder, ReplicaLife, exit_status
 from jobmeter.model.job import JobState
@@ -60,6 +61,23 @@ def test_the_environment_of_replicas():
     (alone,) = environments(plan(), {"RANK": "9"})
     assert alone["RANK"] == "9"
     assert "WORLD_SIZE" not in alone
+
+
+def test_what_is_measured_does_not_get_our_credentials():
+    base = {
+        "JOBMETER_KEY": "jm_secret",
+        "JOBMETER_OPENTSDB_KEY": "jm_secret",
+        "JOBMETER_REGISTRY": "postgresql://u:secret@h/db",
+        "JOBMETER_STORE": "clickhouse://u:secret@h/db",
+        "JOBMETER_SERVER": "http://h:8400",
+        "HOME": "/root",
+    }
+    plan = Plan(job="j", name="j", kind="", command=["x"], user="lin", replicas=2)
+    for found in environments(plan, base):
+        assert "secret" not in repr(found)
+        assert (found["JOBMETER_SERVER"], found["HOME"]) == ("http://h:8400", "/root")
+    for found in environments(replace(plan, pass_key=True), base):
+        assert [name for name, value in found.items() if "secret" in value] == ["JOBMETER_KEY"]
 
 
 def test_records_of_a_run():
@@ -187,17 +205,19 @@ def test_a_sparkline_fits():
     assert len(sparkline([float(i) for i in range(1000)], 24)) == 24
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0.214, "0.21 s"), (12.34, "12.3 s"), (245, "4 m 05 s"), (7380, "2 h 03 m"), (59.97, "60.0 s")],
-)
-def test_durations(seconds, text):
-    assert duration(seconds) == text
+def test_the_peak_of_a_rate_is_that_of_a_step_of_the_servers_summary():
+    figures = Figures()
+    for time_ms, value in ((0, 0.0), (100, 0.3), (1000, 0.75), (1999, 1.5), (2100, 1.8)):
+        figures.watch([replica("cpu.time", 0, time_ms, value)])
+    assert figures.by_name["cpu"].peak == pytest.approx(0.3 / 0.1)
+    for second in range(3, 90):
+        figures.watch([replica("cpu.time", 0, second * 1000, 1.8 + second * 0.1)])
+    assert figures.by_name["cpu"].peak < 0.6, "of five seconds, since there are more than sixty of one"
 
 
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (123e6, "123 MB"), (99.97e6, "100 MB"), (4e12, "4.0 TB")],
-)
-def test_sizes(count, text):
-    assert size(count) == text
+def test_the_steps_of_a_rate_stay_few_however_long_the_job_runs():
+    steps = RateSteps()
+    for minute in range(100_000):
+        steps.add(minute * 60_000, 30.0, 60.0)
+    assert steps.highest == pytest.approx(0.5)
+    assert len(steps._used) <= 61

@@ -2,9 +2,12 @@
 
 import subprocess
 import sys
+import zipfile
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from tests.programs import find
 
 from jobmeter.collect.base import Place
 from jobmeter.collect.discover.classify import NodeClassifier
@@ -17,7 +20,7 @@ HEAVY = {
     "chdb",
     "clickhouse_connect",
     "cryptography",
-    "granian",
+    "httptools",
     "litestar",
     "numpy",
     "pandas",
@@ -55,7 +58,7 @@ def test_every_described_metric_is_in_the_catalogue_and_every_collector_has_its_
 
 @pytest.mark.slow
 def test_the_agent_starts_with_the_base_dependencies_alone(tmp_path):
-    """A fresh environment with what requirements/base.txt pins, and nothing else."""
+    """A fresh environment with what requirements/base.txt pins and the wheel of `make wheel`, and nothing else."""
     uv = Path(sys.executable).with_name("uv")
     if not uv.exists():
         pytest.skip("no uv beside this Python")
@@ -63,9 +66,16 @@ def test_the_agent_starts_with_the_base_dependencies_alone(tmp_path):
     for command in (
         [uv, "venv", "--quiet", "--python", sys.executable, tmp_path / "venv"],
         [uv, "pip", "install", "--quiet", "--python", python, "--require-hashes", "-r", ROOT / "requirements/base.txt"],
-        [uv, "pip", "install", "--quiet", "--python", python, "--no-deps", ROOT],
+        [uv, "build", "--quiet", "--wheel", "--out-dir", tmp_path / "dist", ROOT],
     ):
         subprocess.run(command, check=True, capture_output=True, timeout=240)
+    (wheel,) = (tmp_path / "dist").glob("*.whl")
+    if find("cc"):
+        assert "jobmeter/kernel/_kernel.so" in zipfile.ZipFile(wheel).namelist()
+    install = [uv, "pip", "install", "--quiet", "--python", python, "--no-deps", wheel]
+    subprocess.run(install, check=True, capture_output=True, timeout=240)
+    told = subprocess.run([python.with_name("jobmeter"), "--version"], capture_output=True, text=True, check=True)
+    assert version("jobmeter") in told.stdout
     code = f"""
 import importlib.util, jobmeter.collect, jobmeter.collect.agent
 print([name for name in sorted({HEAVY!r}) if importlib.util.find_spec(name)])

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.unit.wire.straight_reader import read_body
+from tests.waiting import wait_until
 
 from jobmeter.collect.base import Place
 from jobmeter.collect.clock import SampleClock
@@ -98,10 +99,7 @@ def test_a_collector_that_comes_back_is_used_again(outbox):
     loop = make(outbox, hanging)
     loop.tick()
     hanging.release.set()
-    deadline = time.monotonic() + 20
-    while len(hanging.times) < 2 and time.monotonic() < deadline:
-        loop.tick()
-        time.sleep(0.02)
+    wait_until(lambda: loop.tick() and len(hanging.times) >= 2)
     assert latest(taken(outbox), "agent.collect.success", collector="hanging") == 1
 
 
@@ -167,9 +165,7 @@ def test_the_loop_keeps_its_times_and_ends_when_told(outbox):
     loop = make(outbox, good)
     thread = threading.Thread(target=loop.run, args=(stop, 100, (20, 50)))
     thread.start()
-    deadline = time.monotonic() + 20
-    while len(good.times) < 6 and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_until(lambda: len(good.times) >= 6)
     stop.set()
     thread.join(10)
     assert not thread.is_alive()

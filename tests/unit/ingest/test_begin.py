@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import pytest
 from tests import frames as write
 from tests.fakes import NOW, WRITER, FakeRegistry, SetClock
+from tests.waiting import turn
 
 from jobmeter.errors import InvalidRequestError, NotAtOnceError, ThrottledError, UnavailableError
 from jobmeter.ingest.funnel import Funnel
@@ -127,8 +128,8 @@ def test_a_store_that_fails_fails_for_all_who_wait_and_the_next_is_kept(funnel, 
 
 def test_who_sends_again_and_again_together_is_kept_together(funnel, store):
     funnel.submit(body(NOW - 9_000, 0.0), WRITER).wait()
-    for turn in range(5):
-        assert len(begun(funnel, *[body(NOW - 8_000 + 10 * turn + n, 1.0) for n in range(8)])) == 8
+    for again in range(5):
+        assert len(begun(funnel, *[body(NOW - 8_000 + 10 * again + n, 1.0) for n in range(8)])) == 8
     assert len(store.values(USAGE)) == 41
     assert sum(store.groups) == 41
 
@@ -138,7 +139,7 @@ def test_who_went_away_does_not_keep_the_others_from_their_answer(funnel, store)
 
     async def one_leaves():
         leaving, staying = (asyncio.ensure_future(funnel.begin(body(NOW - n, 1.0), WRITER)) for n in range(2))
-        await asyncio.sleep(0)
+        await turn()
         leaving.cancel()
         return await staying
 

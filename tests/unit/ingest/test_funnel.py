@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -28,6 +28,7 @@ from jobmeter.model.time import DAY, HOUR, MAX_TIME_MS, SECOND, TimeRange
 from jobmeter.settings import Limits
 from jobmeter.store.base import ReadBudget
 from jobmeter.store.memory import MemoryStore
+from jobmeter.wire.native.encode import records_frame
 
 USAGE = Series("cpu.usage", job="j1", replica="worker-0", node="n1")
 ALL = TimeRange(0, MAX_TIME_MS)
@@ -338,9 +339,40 @@ def test_a_registry_that_fails_is_not_acknowledged_and_hears_of_it_again(house):
     with pytest.raises(UnavailableError):
         house.funnel.samples(batch((USAGE, NOW, 1.0)), WRITER)
     house.registry.failure = None
+    house.clock.time_ms += SECOND
     house.funnel.samples(batch((USAGE, NOW, 1.0)), WRITER)
     assert [seen.job for seen in house.registry.observations] == ["j1"]
     assert house.stored() == {NOW: 1.0}
+
+
+def test_while_the_registry_is_away_known_jobs_go_on_and_new_ones_are_refused(house):
+    other = replace(USAGE, job="j2")
+    house.funnel.samples(batch((USAGE, NOW, 1.0)), WRITER)
+    house.registry.observations.clear()
+    house.registry.failure = UnavailableError("the registry is away")
+    for step in range(1, 31):
+        house.clock.time_ms += 10 * SECOND
+        house.funnel.samples(batch((USAGE, NOW + step * 10 * SECOND, 1.0)), WRITER)
+        with pytest.raises(UnavailableError):
+            house.funnel.samples(batch((other, NOW + step * 10 * SECOND, 1.0)), WRITER)
+    assert len(house.stored()) == 31
+    assert not house.registry.observations
+    house.registry.failure = None
+    house.clock.time_ms += 10 * SECOND
+    house.funnel.samples(batch((other, house.clock.time_ms, 1.0)), WRITER)
+    told = {seen.job: (seen.first_ms, seen.last_ms) for seen in house.registry.observations}
+    # What waited is told with the first that gets through, not when it is quiet.
+    assert told["j1"][1] == NOW + 300 * SECOND
+    assert told["j2"] == (house.clock.time_ms, house.clock.time_ms)
+
+
+def test_the_retention_of_a_project_is_what_it_was_while_the_registry_is_away(house):
+    house.registry.retentions["default"] = Retention(raw_days=3)
+    house.funnel.samples(batch((USAGE, NOW, 1.0)), WRITER)
+    house.registry.failure = UnavailableError("the registry is away")
+    house.clock.time_ms += 60 * SECOND
+    receipt = house.funnel.samples(batch((USAGE, NOW - 4 * DAY, 1.0), (USAGE, NOW + 1, 1.0)), WRITER)
+    assert (receipt.accepted, receipt.rejected) == (1, {"expired": 1})
 
 
 class GatedStore(MemoryStore):
@@ -432,3 +464,16 @@ def test_a_full_queue_throttles_and_closing_drains_it():
     assert store.sizes == [1, 1]
     with pytest.raises(UnavailableError):
         committer.append(batch((USAGE, NOW, 3.0)), Retention())
+
+
+def test_records_are_limited_by_request(house):
+    funnel = Funnel(house.store, house.registry, SetClock(), Limits(request_records=3))
+    jobs = [JobRecord(job_id=f"j{number}") for number in range(4)]
+    with pytest.raises(LimitExceededError, match="JOBMETER_LIMIT_REQUEST_RECORDS") as refused:
+        funnel.records(Records(jobs=jobs), WRITER)
+    assert refused.value.field == "records"
+    frames = records_frame(Records(jobs=jobs[:2])) + records_frame(Records(jobs=jobs[2:]))
+    with pytest.raises(LimitExceededError):
+        funnel.submit(frames, WRITER).wait()
+    assert funnel.records(Records(jobs=jobs[:3]), WRITER) == 3
+    funnel.close()

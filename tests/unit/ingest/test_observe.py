@@ -1,5 +1,7 @@
 """What the registry is told, against a slow model that keeps one entry a thing."""
 
+from contextlib import suppress
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -44,6 +46,7 @@ class Model:
     def __init__(self, registry, clock, many=1_000):
         self.registry, self.clock, self.many = registry, clock, many
         self.told, self.waiting = {}, {}
+        self.retry_at, self.unreachable, self.behind = 0, False, False
 
     def see(self, rows):
         seen: dict[tuple[object, ...], tuple[int, int]] = {}
@@ -54,17 +57,33 @@ class Model:
         for thing, times in seen.items():
             if thing not in urgent and times[1] > self.told[thing][1]:
                 widen(self.waiting, thing, times)
-        if len(self.told) < self.many or not any(self.is_due(thing, times) for thing, times in urgent.items()):
-            self.tell(urgent)
+        along = {}
+        if len(self.told) >= self.many and any(self.is_due(thing, times) for thing, times in urgent.items()):
+            along, self.waiting = self.waiting, {}
+        if self.unreachable and self.clock.time_ms < self.retry_at:
+            self.postpone(urgent, UnavailableError("away"), along)
             return
-        along, self.waiting = self.waiting, {}
-        for thing, times in along.items():
-            widen(urgent, thing, times)
+        together = dict(along)
+        for thing, times in urgent.items():
+            widen(together, thing, times)
         try:
-            self.tell(urgent)
-        except UnavailableError:
-            self.waiting = along
-            raise
+            self.tell(together)
+        except UnavailableError as error:
+            self.postpone(urgent, error, along)
+            return
+        if self.behind:
+            with suppress(UnavailableError):
+                self.flush()
+                self.behind = False
+
+    def postpone(self, urgent, error, along):
+        """What was told before waits for a registry that is away; anything else fails."""
+        known = all(thing in self.told for thing in urgent)
+        for things in (along, urgent if known else {}):
+            for thing, times in things.items():
+                widen(self.waiting, thing, times)
+        if not known:
+            raise error
 
     def is_urgent(self, thing, times):
         if thing not in self.told or times[0] < self.told[thing][0]:
@@ -81,13 +100,19 @@ class Model:
 
     def tell(self, things):
         if things:
-            self.registry.observe(
-                [
-                    Observation(**dict(zip(PLACES, thing, strict=True)), first_ms=first, last_ms=last)
-                    for thing, (first, last) in things.items()
-                ],
-                self.clock.time_ms,
-            )
+            try:
+                self.registry.observe(
+                    [
+                        Observation(**dict(zip(PLACES, thing, strict=True)), first_ms=first, last_ms=last)
+                        for thing, (first, last) in things.items()
+                    ],
+                    self.clock.time_ms,
+                )
+            except UnavailableError:
+                self.unreachable = self.behind = True
+                self.retry_at = self.clock.time_ms + SECOND
+                raise
+            self.unreachable = False
         for thing, times in things.items():
             widen(self.told, thing, times)
 

@@ -7,8 +7,9 @@ from tests.fakes import NOW
 
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.job import Job, JobState
+from jobmeter.model.steps import STEPS
 from jobmeter.model.time import DAY, HOUR, MINUTE, SECOND, TimeRange, ceil_to, floor_to
-from jobmeter.query.defaults import STEPS, default_range, default_step
+from jobmeter.query.defaults import default_range, default_step
 
 RUNNING = Job(id="j", start=NOW - 5 * HOUR)
 DONE = Job(id="j", state=JobState.SUCCEEDED, start=NOW - DAY, end=NOW - DAY + 90 * MINUTE)

@@ -137,8 +137,7 @@ class TestScope:
         assert list_ids(ALL) == ["j1", "j2"]
         assert list_ids(Scope(frozenset({"other"}))) == ["j2"]
         assert list_ids(Scope(frozenset({"other"})), projects=frozenset({"default"})) == []
-        assert list_ids(Scope(frozenset({"default", "other"}), "j1")) == ["j1"]
-        assert list_ids(Scope(frozenset({"default", "other"}), "j1"), ids=("j2",)) == []
+        assert list_ids(Scope(frozenset({"default", "other"}), "j1")) == [], "a share token lists nothing"
 
     def test_a_share_token_shows_no_node(self, house):
         house.registry.known_nodes.append(Node(name="n1"))
@@ -459,11 +458,13 @@ class TestSummary:
         assert memory.max == 129.0
         assert memory.mean == pytest.approx(50 + sum(m for m in range(30) if m != 10) / 29)
         assert memory.total is None
-        assert (network.mean, network.max, network.last, network.total) == (10.0, 10.0, 10.0, 2 * 600.0 * 29)
+        assert (network.mean, network.max, network.last, network.total) == (10.0, 10.0, 20.0, 2 * 600.0 * 29)
+        assert (network.job_mean, network.job_max) == (20.0, 20.0), "of both replicas together"
+        assert (memory.job_max, memory.job_mean) == (29.0 + 129.0, pytest.approx(2 * memory.mean))
         assert len(memory.points) <= 60
         place = (START + 10 * MINUTE - found.start_ms) // found.step_ms
         assert memory.points[place] is None
-        assert memory.last == 79.0
+        assert memory.last == 2 * 79.0
 
     def test_the_highest_rate_is_that_of_a_moment_not_of_the_whole_life(self, house):
         series = Series("cpu.time", job="j1", replica="worker-0")

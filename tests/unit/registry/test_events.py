@@ -222,7 +222,7 @@ def test_a_refused_record_leaves_no_event(registry: Registry) -> None:
 
 
 def test_events_go_with_their_job(registry: Registry) -> None:
-    put(registry, JobRecord(job_id="j"), JobRecord(job_id="k"))
+    put(registry, JobRecord(job_id="j", start=NOW), JobRecord(job_id="k", start=NOW))
     tell(registry, TOLD)
     tell(registry, TOLD, project="p")
     registry.delete_job("default", "j")

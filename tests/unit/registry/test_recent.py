@@ -3,10 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from tests.registries import seen
 
-from jobmeter.errors import NotAtOnceError
 from jobmeter.model.job import JobState, JobView
 from jobmeter.model.record import JobRecord, Records, ReplicaRecord
 from jobmeter.model.retention import Retention
@@ -34,7 +32,7 @@ def one(registry: Registry, now_ms: int) -> JobView:
 
 def test_a_job_that_samples_tell_of_ends_when_they_end_however_lately_it_was_read(registry: Registry) -> None:
     registry.observe([SEEN, replace(SEEN, replica="worker-1", device="gpu1", last_ms=NOW + 2 * SECOND)], NOW)
-    running, over = JobState.RUNNING, JobState.SUCCEEDED
+    running, over = JobState.RUNNING, JobState.UNKNOWN
     last = NOW + ALIVE_MS
     assert states(one(registry, NOW)) == (running, running)
     assert states(one(registry, last - 1)) == (running, running)
@@ -59,14 +57,12 @@ def test_what_is_written_is_seen_at_once(registry: Registry) -> None:
 
 def test_a_job_of_this_process_alone_stays_in_memory(tmp_path: Path) -> None:
     registry = open_registry(f"sqlite:///{tmp_path}/registry.db", Retention())
-    quick = registry.in_memory()
     registry.observe([SEEN], NOW)
-    with pytest.raises(NotAtOnceError):
-        quick.job(None, "job", NOW)
+    assert registry.cached_job(None, "job", NOW) is None
     view = one(registry, NOW)
-    assert quick.job(None, "job", NOW + ALIVE_MS - 1) == [view]
-    with pytest.raises(NotAtOnceError):
-        quick.job(None, "job", NOW + ALIVE_MS)
+    assert registry.cached_job(None, "job", NOW + ALIVE_MS - 1) == [view]
+    assert registry.cached_head(None, "job", NOW + ALIVE_MS - 1) == [view.job]
+    assert registry.cached_job(None, "job", NOW + ALIVE_MS) is None
     registry.close()
 
 

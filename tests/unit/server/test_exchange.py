@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobmeter.access.call import Call
+from jobmeter.access.memory import MemoryBudget
 from jobmeter.dialects.base import Answer
 from jobmeter.errors import InvalidRequestError, LimitExceededError, ThrottledError
-from jobmeter.server.exchange import ClientGoneError, Exchange, Room, decoded_body, new_request_id
+from jobmeter.server.exchange import ClientGoneError, Exchange, decoded_body, new_request_id
 
 
 def _exchange(chunks=(b"",), target=b"/", headers=(), gone=False, sent=None):
@@ -31,8 +32,8 @@ def _exchange(chunks=(b"",), target=b"/", headers=(), gone=False, sent=None):
     return Exchange(scope, receive, send)
 
 
-def _read(exchange, limit, room=None):
-    asyncio.run(exchange.read_body(limit, room or Room(1000)))
+def _read(exchange, limit, memory=None):
+    asyncio.run(exchange.read_body(limit, memory or MemoryBudget(1000).account()))
     return exchange.call.body
 
 
@@ -47,14 +48,14 @@ def test_a_body_is_refused_as_soon_as_it_is_too_large():
     with pytest.raises(LimitExceededError) as caught:
         _read(exchange, 10)
     assert caught.value.field == "body"
-    assert exchange.held == 6
+    assert exchange.body_size == 6
 
 
 def test_an_announced_length_that_is_too_large_is_refused_without_reading():
     exchange = _exchange([b"x"], headers=[(b"Content-Length", b"11")])
     with pytest.raises(LimitExceededError):
         _read(exchange, 10)
-    assert exchange.held == 0
+    assert exchange.body_size == 0
 
 
 def test_a_client_that_leaves_has_sent_nothing():
@@ -63,13 +64,32 @@ def test_a_client_that_leaves_has_sent_nothing():
 
 
 def test_all_bodies_together_have_a_limit():
-    room = Room(10)
+    budget = MemoryBudget(10)
     first = _exchange([b"x" * 8])
-    assert _read(first, 10, room) == b"x" * 8
+    assert _read(first, 10, budget.account()) == b"x" * 8
     with pytest.raises(ThrottledError):
-        _read(_exchange([b"y" * 8]), 10, room)
-    room.give_back(first.held)
-    assert _read(_exchange([b"z" * 8]), 10, room) == b"z" * 8
+        _read(_exchange([b"y" * 8]), 10, budget.account())
+    assert budget.refusals == 1
+    first.close()
+    assert budget.in_use == 0
+    assert _read(_exchange([b"z" * 8]), 10, budget.account()) == b"z" * 8
+
+
+def test_an_announced_length_for_which_there_is_no_memory_is_refused_without_reading():
+    budget = MemoryBudget(10)
+    budget.take(3)
+    exchange = _exchange([b"x" * 8], headers=[(b"Content-Length", b"8")])
+    with pytest.raises(ThrottledError):
+        _read(exchange, 10, budget.account())
+    assert exchange.body_size == 0
+
+
+def test_an_exchange_that_is_over_has_no_body():
+    budget = MemoryBudget(10)
+    exchange = _exchange([b"x" * 4, b"y" * 4])
+    _read(exchange, 10, budget.account())
+    exchange.close()
+    assert (exchange.call.body, budget.in_use) == (b"", 0)
 
 
 @pytest.mark.parametrize(
@@ -144,13 +164,24 @@ def test_a_body_that_unpacks_to_too_much_is_refused():
     assert len(decoded_body(_call(gzip.compress(bytes(100_000)), "gzip"), 100_000)) == 100_000
 
 
+def test_what_a_body_unpacks_to_is_accounted_for():
+    budget = MemoryBudget(1_000_000)
+    account = budget.account()
+    packed = gzip.compress(bytes(3_000_000))
+    with pytest.raises(ThrottledError):
+        decoded_body(_call(packed, "gzip").with_body(packed, account), 5_000_000)
+    assert 0 < account.taken <= 1_000_000
+    account.close()
+    assert budget.in_use == 0
+
+
 def test_what_is_left_of_a_refused_body_is_dropped_within_bounds():
     sent: list[Any] = []
     exchange = _exchange([b"x" * 6] * 10, headers=[(b"Transfer-Encoding", b"chunked")], sent=sent)
 
     async def refused():
         with pytest.raises(LimitExceededError):
-            await exchange.read_body(10, Room(1000))
+            await exchange.read_body(10, MemoryBudget(1000).account())
         await exchange.reply(Answer(413, b"no"))
         await exchange.drop_rest(20)
         return await exchange.receive()

@@ -77,7 +77,8 @@ def test_a_writers_samples_belong_to_its_project(server):
 
 def test_samples_of_the_future_are_counted(server):
     body = samples([(_CPU, [(NOW - 1000, 1.0), (NOW + 3_600_000, 1.0)])])
-    assert server.ingest(body).json() == {"accepted": 1, "records": 0, "rejected": {"future": 1}}
+    receipt = server.ingest(body).json()
+    assert receipt == {"accepted": 1, "records": 0, "rejected": {"future": 1}, "time": NOW}
     text = server.raw("GET", "/metrics").body.decode()
     assert 'jobmeter_ingest_samples_rejected_total{reason="future"} 1.0' in text
     assert "jobmeter_ingest_samples_accepted_total 1.0" in text
@@ -209,3 +210,17 @@ def test_a_backup_holds_everything_and_is_private(server, tmp_path):
     for directory, field in (("relative", "directory"), (str(tmp_path / "a" / "b"), "directory")):
         reply = server.call("POST", "/backup", {"directory": directory})
         assert (reply.status, reply.json()["error"]["field"]) == (400, field)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/backup", b'{"directory": "\xff"}'),
+        ("/jobs", b'{"job_id": "\xff"}'),
+        ("/jobs", b'[{"job_id": "\xff"}]'),
+        ("/keys", b'{"\xff": "n"}'),
+    ],
+)
+def test_a_body_that_is_not_utf_8_is_refused(server, path, body):
+    reply = server.call("POST", path, body)
+    assert (reply.status, reply.json()["error"]["code"]) == (400, "invalid_request")

@@ -102,7 +102,7 @@ def test_another_projects_key_sees_none_of_it(stored):
 def test_what_a_key_may_not_write_is_refused_whole(stored):
     writer = stored.key("writer", "other")
     event = {"time": NOW, "job": "j9", "project": "default"}
-    body = {"jobs": [{"job_id": "j9"}], "events": [event]}
+    body = {"jobs": [{"job_id": "j9", "state": "Queued"}], "events": [event]}
     assert stored.call("POST", "/jobs", body, key=writer).status == 403
     assert stored.call("GET", "/jobs/j9", key=writer).status == 404
     del event["project"]

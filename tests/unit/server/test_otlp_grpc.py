@@ -2,7 +2,6 @@
 
 import socket
 import threading
-import time
 from contextlib import closing
 
 import grpc
@@ -16,7 +15,7 @@ from tests.serving import serving
 from jobmeter.dialects.otlp.operations.export import BODY_BYTES
 from jobmeter.errors import ConfigurationError, ThrottledError, UnavailableError
 from jobmeter.model.series import Series
-from jobmeter.server.otlp_grpc import GrpcServer
+from jobmeter.server.otlp_grpc import GrpcServer, _Exports
 from jobmeter.store.base import Selector
 from jobmeter.store.memory import MemoryStore
 from jobmeter.testing.samples import FOREVER
@@ -224,11 +223,77 @@ def test_a_server_that_stops_answers_what_is_under_way(tmp_path):
         metadata = (("authorization", f"Bearer {server.application.admin.token}"),)
         call = stub.Export.future(loss(), metadata=metadata, timeout=60)
         assert store.reached.wait(60)
+        began, stop = threading.Event(), server.server._server.stop
+
+        def stop_and_tell(grace):
+            stopped = stop(grace)
+            began.set()
+            return stopped
+
+        server.server._server.stop = stop_and_tell
         stopping = threading.Thread(target=server.server.stop)
         stopping.start()
-        time.sleep(0.05)
+        assert began.wait(60)
         store.go_on.set()
         assert call.result(60) is not None
         stopping.join(60)
         assert len(server.series()) == 1
         assert server.refusal(loss(), server.application.admin).code() is grpc.StatusCode.UNAVAILABLE
+
+
+class Unread:
+    """Messages that nobody may ask for."""
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        raise AssertionError("the message was read")
+
+
+class Context:
+    """A call as gRPC hands it to its handler."""
+
+    def __init__(self, token=""):
+        self.code = None
+        self._token = token
+
+    def is_active(self):
+        return True
+
+    def peer(self):
+        return "ipv4:127.0.0.1:1"
+
+    def invocation_metadata(self):
+        return (("authorization", f"Bearer {self._token}"),) if self._token else ()
+
+    def set_code(self, code):
+        self.code = code
+
+    def set_details(self, details):
+        pass
+
+    def set_trailing_metadata(self, metadata):
+        pass
+
+
+def test_a_message_is_not_read_before_its_credential_holds_and_its_memory_is_left(server):
+    services = server.application.application.services
+    exports = _Exports(services)
+    stranger, reader = Context(), Context(server.application.key("reader").token)
+    writer = Context(server.application.key("writer", "lab").token)
+    services.memory.take(services.memory.size)
+    for context in (stranger, reader, writer):
+        assert exports.export(Unread(), context) == b""
+    services.memory.give_back(services.memory.size)
+    assert stranger.code is grpc.StatusCode.UNAUTHENTICATED
+    assert reader.code is grpc.StatusCode.PERMISSION_DENIED
+    assert writer.code is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+def test_what_a_message_took_is_given_back(server):
+    key = server.application.key("writer", "lab")
+    server.export(loss(), key)
+    assert server.refusal(loss(), server.application.key("reader")).code() is grpc.StatusCode.PERMISSION_DENIED
+    server.server.stop()
+    assert server.application.application.services.memory.in_use == 0

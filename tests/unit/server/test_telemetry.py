@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 
+from jobmeter.access.memory import MemoryBudget
 from jobmeter.kernel.library import KERNEL
 from jobmeter.model.time import SystemClock
 from jobmeter.server.telemetry import Telemetry
@@ -15,7 +16,7 @@ PROMTOOL = shutil.which("promtool") or ""
 
 def shown(statistics):
     telemetry = Telemetry(SystemClock())
-    telemetry.watch(dict, lambda: statistics, lambda: 0, lambda: 0)
+    telemetry.watch(dict, lambda: statistics, lambda: 0, lambda: 0, MemoryBudget(1_000))
     return telemetry.text().decode()
 
 
@@ -66,3 +67,13 @@ def test_whether_the_kernel_is_used_is_told(server):
     assert f"jobmeter_kernel_loaded {float(loaded)}" in shown
     status = server.call("GET", "/status").json()
     assert (status["kernel"] == "loaded") is loaded
+
+
+def test_the_memory_of_requests_is_shown(server):
+    memory = server.application.services.memory
+    memory.take(1_000)
+    lines = server.raw("GET", "/metrics").body.decode().splitlines()
+    memory.give_back(1_000)
+    assert "jobmeter_request_memory_bytes 1000.0" in lines
+    assert "jobmeter_request_memory_limit_bytes 1.073741824e+09" in lines
+    assert "jobmeter_request_memory_refusals_total 0.0" in lines

@@ -2,12 +2,12 @@
 
 import socket
 import threading
-import time
 from contextlib import closing
 
 import pytest
 from tests.fakes import NOW
 from tests.serving import serving
+from tests.waiting import wait_until
 
 from jobmeter.errors import UnavailableError
 from jobmeter.model.series import Series
@@ -51,11 +51,11 @@ class Line:
 class Telnet:
     """A server with its port."""
 
-    def __init__(self, folder, store=None, key=None):
+    def __init__(self, folder, store=None, key=None, most=100):
         self.store = store or MemoryStore()
         self.application = serving(folder, self.store, **({"opentsdb_key": key} if key else {}))
         self.bound = bind(LOCAL, 0)
-        self.server = TelnetServer(self.application.application.services, self.bound)
+        self.server = TelnetServer(self.application.application.services, self.bound, most)
         self.lines: list[Line] = []
         self.server.start()
 
@@ -210,17 +210,34 @@ def test_a_sender_that_never_reads_is_served_all_the_same(telnet):
         line.send(wrong)
     line.send(put())
     line.socket.shutdown(socket.SHUT_WR)
-    wait(telnet.series)
+    wait_until(telnet.series)
 
 
-def test_only_so_many_connections_are_taken(telnet, monkeypatch):
-    monkeypatch.setattr("jobmeter.server.telnet.CONNECTIONS", 2)
-    lines = [telnet.connect() for _ in range(2)]
-    assert all(line.ask("version\n") for line in lines)
-    assert telnet.connect().answer() == "error: too many connections\n"
-    lines[0].send("exit\n")
-    assert lines[0].rest() == ""
-    wait(lambda: telnet.connect().ask("version\n").startswith("Jobmeter"))
+def test_strangers_make_place_for_others_and_whoever_has_a_key_stays(tmp_path):
+    with closing(Telnet(tmp_path / "data", most=3)) as telnet:
+        line, key = telnet.connect(), telnet.application.key("writer", "lab")
+        line.send(f"auth {key.token}\n")
+        assert line.ask("version\n")
+        for _ in range(50):
+            assert telnet.connect().ask("version\n").startswith("Jobmeter")
+        assert line.ask(put() + "version\n").startswith("Jobmeter")
+        assert len(telnet.series()) == 1
+        assert 'jobmeter_connections{port="telnet"} 3.0' in telnet.metrics()
+        assert 'jobmeter_connections_closed_total{port="telnet",reason="replaced"} 48.0' in telnet.metrics()
+
+
+def test_a_stranger_has_a_minute_whatever_it_sends_and_who_shows_a_key_more(telnet):
+    now = [0.0]
+    telnet.server._connections.clock = lambda: now[0]
+    stranger, line = telnet.connect(), telnet.connect()
+    line.send(f"auth {telnet.application.key('writer', 'lab').token}\n")
+    assert line.ask("version\n")
+    for second in range(60):
+        now[0] = float(second)
+        assert stranger.ask("version\n").startswith("Jobmeter")
+    now[0] = 60.0
+    wait_until(lambda: stranger.file.read() == b"")
+    assert line.ask("version\n").startswith("Jobmeter")
 
 
 class FullStore(MemoryStore):
@@ -244,7 +261,7 @@ def test_a_store_that_is_full_holds_the_sender_back(tmp_path):
         line, key = telnet.connect(), telnet.application.key("writer", "lab")
         store.full.set()
         line.send(f"auth {key.token}\n{put()}")
-        wait(lambda: store.tries > 2)
+        wait_until(lambda: store.tries > 2)
         store.full.clear()
         assert line.ask("version\n").startswith("Jobmeter ")
         assert len(telnet.series()) == 1
@@ -270,9 +287,32 @@ def test_what_a_stopping_server_has_read_is_kept(telnet):
     assert line.file.read() == b""
 
 
-def wait(condition):
-    """Until it holds; the time limit only ends a test that hangs."""
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+def test_lines_without_a_key_are_counted_and_not_read(telnet):
+    line = telnet.connect()
+    line.send(put() + "put wrong\n" + put() + "version\n")
+    assert line.answer().startswith("put: not authorized")
+    assert line.answer().startswith("Jobmeter ")
+    assert 'jobmeter_ingest_samples_rejected_total{reason="unauthorized"} 3.0' in telnet.metrics()
+
+
+def test_lines_wait_for_memory_and_are_given_up_after_that(telnet, monkeypatch):
+    monkeypatch.setattr("jobmeter.server.telnet.PATIENCE_SECONDS", 0.0)
+    memory = telnet.application.application.services.memory
+    line, key = telnet.connect(), telnet.application.key("writer", "lab")
+    line.send(f"auth {key.token}\n")
+    assert line.ask("version\n").startswith("Jobmeter ")
+    others = memory.size - memory.in_use
+    memory.take(others)
+    assert line.ask(put()).startswith("put: storage error: the requests under way take all the memory")
+    assert line.rest() == ""
+    memory.give_back(others)
+    assert telnet.series() == []
+
+
+def test_what_lines_took_is_given_back_with_their_connection(telnet):
+    line, key = telnet.connect(), telnet.application.key("writer", "lab")
+    line.send(f"auth {key.token}\n" + "".join(put(tags=f"host=n{at}") for at in range(100)))
+    assert line.ask("version\n").startswith("Jobmeter ")
+    line.rest()
+    telnet.server.stop()
+    assert telnet.application.application.services.memory.in_use == 0

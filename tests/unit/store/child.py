@@ -18,7 +18,7 @@ from jobmeter.errors import JobmeterError, UnavailableError
 from jobmeter.model.batch import SampleBatch, SeriesKeys
 from jobmeter.model.log import LogLine
 from jobmeter.model.series import Series
-from jobmeter.model.time import HOUR, SystemClock, TimeRange, parse_time
+from jobmeter.model.time import DAY, HOUR, SystemClock, TimeRange, parse_time
 from jobmeter.store.base import LogSelector, ReadBudget, Selector, Store, Tier
 from jobmeter.store.clickhouse import maintenance, migrate, parse_dsn, pool
 from jobmeter.store.clickhouse.migrations import MIGRATIONS
@@ -118,6 +118,39 @@ def risen(folder: str) -> None:
     right = stored_buckets(store, SERIES, span, Tier.MINUTE) == brute_buckets(expected, SERIES, span, Tier.MINUTE)
     last = store.previous(SeriesKeys.of(SERIES[:2]), START + 1, ReadBudget()).value.tolist()
     say(values=[found[one, START] for one in SERIES], rows=len(found), trusted=bool(rolled), right=right, last=last)
+    store.close()
+
+
+def write_days(folder: str) -> None:
+    """Write and roll up three days, each in a part of its own; leave as a process does that ends well."""
+    store = cast("ClickHouseStore", open_folder(folder))
+    for day in range(3):
+        store.append(batch_of(samples_of_day(day)), FOREVER)
+        store.statistics()
+    store.roll_up(START + 3 * DAY)
+    store.close()
+
+
+def samples_of_day(day: int) -> dict[tuple[Series, int], float]:
+    return {(one, START + day * DAY + at * 60_000): float(at) for one in SERIES for at in range(100)}
+
+
+def after_damage(folder: str) -> None:
+    """What is there of that: the damaged parts, and whether roll-ups are right and trusted before and after a round."""
+    store = open_folder(folder)
+    span = TimeRange(START, START + 3 * DAY)
+    damaged = [(part.table, part.name, part.rows) for part in store.damaged()]
+    trusted = store.rolled(JOBS, span) == [span]
+    marked = len(cast("ClickHouseStore", store)._ledger.take())
+    store.roll_up(START + 3 * DAY)
+    found = read_all(store, SERIES, SPAN)
+    right = all(
+        stored_buckets(store, SERIES, part, tier) == brute_buckets(found, SERIES, part, tier)
+        for part in store.rolled(JOBS, span)
+        for tier in Tier
+    )
+    whole = store.rolled(JOBS, span) == [span]
+    say(damaged=damaged, trusted=trusted, marked=marked, right=right, whole=whole, found=len(found))
     store.close()
 
 
@@ -295,6 +328,8 @@ VERBS: dict[str, Callable[..., None]] = {
     "write": write,
     "die": die,
     "risen": risen,
+    "write_days": write_days,
+    "after_damage": after_damage,
     "check": check,
     "fill": fill,
     "back_up": back_up,

@@ -1,7 +1,6 @@
 """What is particular to ClickHouse: parts and merges, expiry, connections, the cluster's schema."""
 
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -249,9 +248,15 @@ def test_a_slow_question_does_not_hold_up_the_others(chdb_store):
     one = slot.gauge()
     sql = "SELECT sleepEachRow(0.1) FROM numbers(100) SETTINGS max_block_size = 1"
     stream = chdb_store._reader.blocks(sql, {}, readers.Meter.of(ReadBudget(seconds=60)))
-    slow = threading.Thread(target=lambda: list(stream))
+    began = threading.Event()
+
+    def read_slowly():
+        for _ in stream:
+            began.set()
+
+    slow = threading.Thread(target=read_slowly)
     slow.start()
-    time.sleep(0.2)
+    assert began.wait(60)
     chdb_store.append(batch_of({(one, slot.start): 1.0}), FOREVER)
     assert len(read_all(chdb_store, [one], slot.span)) == 1
     assert chdb_store.find(Selector(jobs=(slot.key,))) == [one]

@@ -1,18 +1,18 @@
-"""The replicated schema, made for real, with Debian's ZooKeeper (``apt-get install zookeeper``) where there is one.
+"""The replicated schema, made for real, with Debian's ZooKeeper where there is one.
 
 The embedded engine registers replicated tables but cannot replicate them, nor change them, nor run what is meant for a
 whole cluster.
 """
 
 import json
-import shutil
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from tests.needs import needs
+from tests.waiting import wait_until
 
 JARS = Path("/usr/share/java")
 CHILD = """
@@ -43,11 +43,15 @@ CONFIG = """<clickhouse>
 </clickhouse>"""
 
 
+def _listens(port):
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 @pytest.fixture
 def zookeeper(tmp_path):
     """The port of a ZooKeeper."""
-    if not (JARS / "zookeeper.jar").exists() or not shutil.which("java"):
-        pytest.skip("there is no ZooKeeper here: apt-get install zookeeper")
+    needs("java")
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     (tmp_path / "zoo.cfg").write_text(
@@ -59,11 +63,7 @@ def zookeeper(tmp_path):
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     ) as server:
-        for _ in range(300):
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            time.sleep(0.1)
+        wait_until(lambda: _listens(port))
         yield port
         server.terminate()
 

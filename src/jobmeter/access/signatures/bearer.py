@@ -19,6 +19,10 @@ class Bearer:
         name, _, token = call.header("authorization").strip().partition(" ")
         return _claim(token) if name.lower() in {"bearer", "api-key"} else None
 
+    def verify_headers(self, call: Call, secret: str) -> bool:  # noqa: ARG002
+        """See ``Scheme.verify_headers``."""
+        return True
+
     def verify(self, call: Call, secret: str) -> bool:  # noqa: ARG002
         """See ``Scheme.verify``."""
         return True
@@ -43,6 +47,10 @@ class Basic:
             raise UnauthenticatedError("Basic is followed by user:token in base64", "malformed") from error
         return _claim(password or user)
 
+    def verify_headers(self, call: Call, secret: str) -> bool:  # noqa: ARG002
+        """See ``Scheme.verify_headers``."""
+        return True
+
     def verify(self, call: Call, secret: str) -> bool:  # noqa: ARG002
         """See ``Scheme.verify``."""
         return True
@@ -59,6 +67,10 @@ class TokenHeader:
     def claim(self, call: Call) -> Claim | None:
         """See ``Scheme.claim``."""
         return _claim(call.header(self._header)) if call.header(self._header) else None
+
+    def verify_headers(self, call: Call, secret: str) -> bool:  # noqa: ARG002
+        """See ``Scheme.verify_headers``."""
+        return True
 
     def verify(self, call: Call, secret: str) -> bool:  # noqa: ARG002
         """See ``Scheme.verify``."""
@@ -83,6 +95,10 @@ class AcsBearer:
         if kind.strip().upper() != "BEARERTOKEN":
             raise UnauthenticatedError("a bearer token needs the signature type BEARERTOKEN", "malformed")
         return _claim(token)
+
+    def verify_headers(self, call: Call, secret: str) -> bool:  # noqa: ARG002
+        """See ``Scheme.verify_headers``."""
+        return True
 
     def verify(self, call: Call, secret: str) -> bool:  # noqa: ARG002
         """See ``Scheme.verify``."""

@@ -1,12 +1,14 @@
 """Parts of a call in the forms that signatures are made over. Everything is bytes: nothing is lost in decoding."""
 
 import hmac
+import re
 from collections.abc import Iterable
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from jobmeter.access.call import Call
 
 Pairs = list[tuple[bytes, bytes]]
+_ESCAPE = re.compile(rb"%[0-9A-Fa-f]{2}")
 
 
 def encode(value: bytes) -> str:
@@ -30,9 +32,15 @@ def encoded_path(raw_path: str) -> str:
     return "/".join(encode(unquote_to_bytes(raw(segment))) for segment in raw_path.split("/")) or "/"
 
 
-def decoded_path(raw_path: str) -> bytes:
-    """The path with every escape resolved."""
-    return unquote_to_bytes(raw(raw_path))
+def unescaped_path(raw_path: str) -> bytes | None:
+    """The path with every escape resolved; None where another path would have the same text.
+
+    That is so where a segment holds an escaped slash (``a%2Fb`` and ``a/b``) or an escaped escape (``a%252Fb`` and
+    ``a%2Fb``): a signature over the text says nothing of which of the two was sent.
+    """
+    segments = [unquote_to_bytes(raw(segment)) for segment in raw_path.split("/")]
+    path = b"/".join(segments)
+    return None if _ESCAPE.search(path) or any(b"/" in segment for segment in segments) else path
 
 
 def query_pairs(query: str) -> Pairs:

@@ -47,6 +47,10 @@ class Rpc:
             nonce=nonce,
         )
 
+    def verify_headers(self, call: Call, secret: str) -> bool:
+        """See ``Scheme.verify_headers``. The fields of a form are signed."""
+        return _is_form(call) or self.verify(call, secret)
+
     def verify(self, call: Call, secret: str) -> bool:
         """See ``Scheme.verify``."""
         algorithm = _HASHES.get(_method(call))
@@ -83,8 +87,11 @@ def _method(call: Call) -> str:
 
 
 def _form(call: Call) -> Pairs:
-    kind = call.header("content-type").partition(";")[0].strip().lower()
-    return query_pairs(call.body.decode("latin-1")) if call.body and kind == _FORM else []
+    return query_pairs(call.body.decode("latin-1")) if call.body and _is_form(call) else []
+
+
+def _is_form(call: Call) -> bool:
+    return call.header("content-type").partition(";")[0].strip().lower() == _FORM
 
 
 def _date(text: str) -> int:

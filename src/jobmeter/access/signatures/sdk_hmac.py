@@ -17,7 +17,7 @@ from itertools import product
 from jobmeter.access.call import Call
 from jobmeter.access.signatures import sdk_keys
 from jobmeter.access.signatures.base import Claim, ClaimKind
-from jobmeter.access.signatures.canonical import decoded_path, encode, query_pairs, raw, same, sorted_by_name
+from jobmeter.access.signatures.canonical import encode, encoded_path, query_pairs, raw, same, sorted_by_name
 from jobmeter.errors import UnauthenticatedError
 
 DATE_HEADER = "x-sdk-date"
@@ -78,20 +78,34 @@ class SdkHmac:
             date_ms=_date(date),
         )
 
+    def verify_headers(self, call: Call, secret: str) -> bool:
+        """See ``Scheme.verify_headers``. Without a header that names it, the body's hash is signed all the same."""
+        parsed = _parse(call)
+        if parsed is None:
+            return False
+        payloads = _named_payloads(call, parsed)
+        return not payloads or _any_holds(parsed, call, payloads, secret)
+
     def verify(self, call: Call, secret: str) -> bool:
         """See ``Scheme.verify``."""
         parsed = _parse(call)
         if parsed is None:
             return False
-        texts = (_string_to_sign(parsed, call, request) for request in _canonical_requests(call, parsed))
-        return any(_holds(parsed, text, secret) for text in texts)
+        return _any_holds(parsed, call, _payloads(call, parsed), secret)
 
 
 def canonical_request(call: Call) -> str:
     """What the call's signature should have been made over, for the message of a refusal; empty where it has none."""
     parsed = _parse(call)
-    requests = () if parsed is None else _canonical_requests(call, parsed)
-    return next((request.decode("utf-8", "replace") for request in requests), "")
+    if parsed is None:
+        return ""
+    payloads = _named_payloads(call, parsed) or _payloads(call, parsed)
+    return next((request.decode("utf-8", "replace") for request in _canonical_requests(call, parsed, payloads)), "")
+
+
+def _any_holds(parsed: _Parsed, call: Call, payloads: tuple[str, ...], secret: str) -> bool:
+    texts = (_string_to_sign(parsed, call, request) for request in _canonical_requests(call, parsed, payloads))
+    return any(_holds(parsed, text, secret) for text in texts)
 
 
 def _holds(parsed: _Parsed, text: bytes, secret: str) -> bool:
@@ -111,9 +125,11 @@ def _string_to_sign(parsed: _Parsed, call: Call, request: bytes) -> bytes:
     return raw("\n".join((*lines, _digest(parsed, request))))
 
 
-def _canonical_requests(call: Call, parsed: _Parsed) -> Iterator[bytes]:
+def _canonical_requests(call: Call, parsed: _Parsed, payloads: tuple[str, ...]) -> Iterator[bytes]:
     """Each form in which a client may have signed the call: SDKs differ in the query's order and an empty body."""
-    path = "/".join(encode(segment) for segment in decoded_path(call.raw_path).split(b"/"))
+    # The SDKs unescape the whole path before they take its segments apart, so that they sign `a%2Fb` as `a/b`. That
+    # would let a request stand for another one, and no id has a slash: an escaped slash stays in its segment here.
+    path = encoded_path(call.raw_path)
     path = path if path.endswith("/") else f"{path}/"
     pairs = query_pairs(call.query)
     queries = dict.fromkeys(
@@ -122,7 +138,7 @@ def _canonical_requests(call: Call, parsed: _Parsed) -> Iterator[bytes]:
     )
     values = {name: raw(value).strip(b" \t") for name, value in reversed(call.headers)}
     headers = b"".join(raw(name) + b":" + values[name] + b"\n" for name in parsed.headers if name in values)
-    for query, payload in product(queries, _payloads(call, parsed)):
+    for query, payload in product(queries, payloads):
         head = raw(f"{call.method.upper()}\n{path}\n{query}\n")
         yield head + headers + raw(f"\n{';'.join(parsed.headers)}\n{payload}")
 
@@ -136,6 +152,14 @@ def _payloads(call: Call, parsed: _Parsed) -> tuple[str, ...]:
     if named == UNSIGNED:
         return (UNSIGNED,) if call.body else (hashed, UNSIGNED)
     return (named,) if same(named.lower(), hashed) else ()
+
+
+def _named_payloads(call: Call, parsed: _Parsed) -> tuple[str, ...]:
+    """The same where the body is not read yet, from the header alone; empty where the header names none."""
+    named = call.header(_CONTENT_HEADERS[parsed.hash]).strip()
+    if named == UNSIGNED:
+        return (UNSIGNED, _digest(parsed, b""))
+    return (named,) if named else ()
 
 
 def _parse(call: Call) -> _Parsed | None:

@@ -131,7 +131,7 @@ def read_jsonl(file: IO[bytes], source: Source) -> Iterator[Block]:
     for number, block, _ in _Lines(file, source, JSON_BLOCK):
         try:
             samples = _SAMPLES.decode(b"[" + block.strip().replace(b"\n", b",") + b"]")
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             yield _json_lines(number, block, source)
             continue
         yield _block(samples, (), 0, source, _at(source, number))
@@ -163,7 +163,7 @@ def _json_lines(number: int, block: bytes, source: Source) -> Block:
 def _json_line(place: str, line: bytes) -> _SampleLine | JobRecord:
     try:
         shape = msgspec.json.decode(line)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadRowError(place, "", f"not JSON: {error}") from error
     if not isinstance(shape, dict):
         raise BadRowError(place, "", "not a JSON object")
@@ -174,7 +174,7 @@ def _json_line(place: str, line: bytes) -> _SampleLine | JobRecord:
             raise BadRowError(place, error.field, error.message) from error
     try:
         return _SAMPLE.decode(line)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         field = str(error).rpartition("at `$.")[2].rstrip("`") if "at `$." in str(error) else ""
         raise BadRowError(place, field, f"neither a sample nor a job record: {error}") from error
 

@@ -12,6 +12,7 @@ from jobmeter.collect.base import Owner, Place
 from jobmeter.collect.discover.devices import device_name
 from jobmeter.collect.discover.member import Member
 from jobmeter.collect.discover.table import Process
+from jobmeter.model.job import JobState
 from jobmeter.model.record import JobRecord, NodeRecord, Records, ReplicaRecord
 
 _GRACE_MS = 60_000
@@ -30,7 +31,8 @@ class _Seen:
 class JobReporter:
     """See ``RecordSource``. Says once that a replica has started here, and once that it has ended.
 
-    How a job ended, and whether it goes on elsewhere, a node does not know: its state is left to whoever does.
+    Whether a job goes on elsewhere a node does not know: its state is left to whoever does. How a replica ended here it
+    has not seen either, for it is not its parent: that one is Unknown from its end on.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class JobReporter:
             cluster=self._place.cluster,
             node=self._place.node,
             pod_id=member.pod_id,
+            state=None if end is None else JobState.UNKNOWN,
             start=seen.start_ms,
             end=end,
         )

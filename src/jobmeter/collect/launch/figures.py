@@ -5,29 +5,69 @@ from dataclasses import dataclass, field
 
 from jobmeter.collect.base import Samples
 from jobmeter.model.series import Series
+from jobmeter.model.steps import STEPS, SUMMARY_BUCKETS
+from jobmeter.model.time import floor_to
 
 _MOST_POINTS = 512
 
 
+class RateSteps:
+    """A rate in steps aligned to the epoch, as a job's summary on the server has them: at most so many, ever longer."""
+
+    def __init__(self) -> None:
+        self._lengths = iter(STEPS)
+        self._length = next(self._lengths)
+        self._used: dict[int, tuple[float, float]] = {}
+
+    @property
+    def highest(self) -> float:
+        """The rate of the step that has the highest."""
+        return max((amount / seconds for amount, seconds in self._used.values()), default=0.0)
+
+    def add(self, time_ms: int, amount: float, seconds: float) -> None:
+        """Take in what was used in the seconds that ended then."""
+        self._put(time_ms, amount, seconds)
+        while max(self._used) - min(self._used) >= SUMMARY_BUCKETS * self._length:
+            used, self._used, self._length = self._used, {}, next(self._lengths, 2 * self._length)
+            for start, (before, length) in used.items():
+                self._put(start, before, length)
+
+    def _put(self, time_ms: int, amount: float, seconds: float) -> None:
+        start = floor_to(time_ms, self._length)
+        before, length = self._used.get(start, (0.0, 0.0))
+        self._used[start] = before + amount, length + seconds
+
+
 @dataclass(slots=True)
 class Figure:
-    """One value over time: ``mean`` over the time in which it was known, ``peak``, and points for a drawing."""
+    """One value over time: ``mean`` over the time in which it was known, ``peak``, and points for a drawing.
 
+    The peak of a rate is the highest in one of its ``steps``; of anything else, the highest value.
+    """
+
+    steps: RateSteps | None = None
     points: list[float] = field(default_factory=list)
-    peak: float = 0.0
+    _peak: float = 0.0
     _sum: float = 0.0
     _weight: float = 0.0
     _stride: int = 1
     _pending: list[float] = field(default_factory=list)
 
     @property
+    def peak(self) -> float:
+        """The highest value."""
+        return self.steps.highest if self.steps else self._peak
+
+    @property
     def mean(self) -> float:
         """Mean, weighted by time."""
         return self._sum / self._weight if self._weight else 0.0
 
-    def add(self, value: float, weight: float = 1.0) -> None:
-        """Take in a value that held for ``weight``."""
-        self.peak = max(self.peak, value)
+    def add(self, value: float, weight: float = 1.0, time_ms: int = 0) -> None:
+        """Take in a value that held for ``weight`` (of a rate: seconds) until then."""
+        if self.steps:
+            self.steps.add(time_ms, value * weight, weight)
+        self._peak = max(self._peak, value)
         self._sum += value * weight
         self._weight += weight
         self._pending.append(value)
@@ -68,9 +108,9 @@ class Figures:
     """What a job used, by figure: ``cpu`` (cores), ``memory``, ``gpu``, ``disk.read``, ... Not safe for threads."""
 
     def __init__(self) -> None:
-        self.by_name: defaultdict[str, Figure] = defaultdict(Figure)
+        self.by_name: dict[str, Figure] = {}
         self.memory_peak = 0.0
-        """Most memory of one replica at once."""
+        """Most memory of one replica at once, as ``memory.peak`` has it."""
         self._counters: dict[Series, _Counter] = {}
         self._last_ms: int | None = None
 
@@ -105,7 +145,9 @@ class Figures:
         self._last_ms = now_ms
         for name, values in found.items():
             value = sum(values) / len(values) if name in _MEANS.values() else sum(values)
-            self.by_name[name].add(value, weights.get(name, passed))
+            if name not in self.by_name:
+                self.by_name[name] = Figure(RateSteps() if name in weights else None)
+            self.by_name[name].add(value, weights.get(name, passed), now_ms)
 
     def _step(self, series: Series, time_ms: int, value: float) -> tuple[float, float] | None:
         """The rate since the last sample and the seconds since then; None where there is none or it is too close."""

@@ -57,7 +57,7 @@ def _of_json(text: str) -> Level | None:
         return None
     try:
         entry: Any = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     words = (entry.get(key) for key in _KEYS) if isinstance(entry, dict) else ()
     return next((level for word in words if isinstance(word, str) and (level := level_of(word))), None)

@@ -14,6 +14,9 @@ _INTERPRETERS = re.compile(
     r"(python|pypy)[\d.]*|(ba|da|z|k|fi)?sh|torchrun|accelerate|deepspeed|node|perl|ruby|Rscript|julia"
 )
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+KEY_VARIABLE = "JOBMETER_KEY"
+SECRET_VARIABLES = frozenset({KEY_VARIABLE, "JOBMETER_OPENTSDB_KEY", "JOBMETER_REGISTRY", "JOBMETER_STORE"})
+"""Variables of Jobmeter's own that hold, or may hold, a credential: what is measured does not get them."""
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 _LONGEST_NAME = 80
 
@@ -22,7 +25,9 @@ _LONGEST_NAME = 80
 class Plan:
     """A job that is to be started.
 
-    ``attempt`` counts the restarts of the same job id from 0. ``logs`` says whether its output is kept as log lines.
+    ``attempt`` tells the runs of the same job id apart, 0 for the first; a later one sets the job's name only where it
+    is ``named``. ``logs`` says whether its output is kept as log lines, ``pass_key`` whether the command finds
+    ``JOBMETER_KEY`` in its environment. ``lease_owner`` is the random name by which this run renews the job's lease.
     """
 
     job: str
@@ -32,7 +37,10 @@ class Plan:
     user: str
     replicas: int = 1
     attempt: int = 0
+    named: bool = False
     logs: bool = True
+    pass_key: bool = False
+    lease_owner: str = ""
 
     @property
     def names(self) -> list[str]:
@@ -62,8 +70,10 @@ def new_job_id(name: str, clock: Clock) -> str:
 
 
 def environments(plan: Plan, base: Mapping[str, str]) -> list[dict[str, str]]:
-    """The environment of each replica: the caller's, the job's tags, and the ranks where there are several."""
-    common = {**base, "JOBMETER_JOB_ID": plan.job, "JOBMETER_ATTEMPT": str(plan.attempt), "JOBMETER_MEASURED": "run"}
+    """The environment of each replica: the caller's without credentials, the job's tags, and the ranks of several."""
+    closed = SECRET_VARIABLES - {KEY_VARIABLE} if plan.pass_key else SECRET_VARIABLES
+    own = {name: value for name, value in base.items() if name not in closed}
+    common = {**own, "JOBMETER_JOB_ID": plan.job, "JOBMETER_ATTEMPT": str(plan.attempt), "JOBMETER_MEASURED": "run"}
     if plan.replicas == 1:
         return [{**common, "JOBMETER_REPLICA": plan.names[0]}]
     common |= {

@@ -6,10 +6,11 @@ from signal import Signals
 
 from jobmeter.collect.base import Place
 from jobmeter.collect.launch.plan import Plan
+from jobmeter.collect.launch.redact import redacted
 from jobmeter.collect.text import valid_text
 from jobmeter.model.event import EventSource, Level
 from jobmeter.model.job import JobState
-from jobmeter.model.record import MAX_SHORT_TEXT, EventRecord, JobRecord, Records, ReplicaRecord
+from jobmeter.model.record import MAX_SHORT_TEXT, EventRecord, JobRecord, Lease, Records, ReplicaRecord
 
 _LONGEST_COMMAND = 8_192
 _SIGNALS = 128
@@ -30,8 +31,11 @@ class ReplicaLife:
 class JobRecorder:
     """Makes the records of one job."""
 
-    def __init__(self, plan: Plan, place: Place, limits: Mapping[str, float], start: int) -> None:
+    def __init__(
+        self, plan: Plan, place: Place, limits: Mapping[str, float], start: int, lease: Lease | None = None
+    ) -> None:
         self._plan = plan
+        self._lease = lease
         self._place = place
         self._limits = dict(limits)
         self._start = start
@@ -84,8 +88,8 @@ class JobRecorder:
         job = JobRecord(
             job_id=plan.job,
             project=self._place.project or None,
-            name=valid_text(plan.name)[:MAX_SHORT_TEXT],
-            type=valid_text(plan.kind)[:MAX_SHORT_TEXT],
+            name=valid_text(plan.name)[:MAX_SHORT_TEXT] if plan.named or not plan.attempt else None,
+            type=valid_text(plan.kind)[:MAX_SHORT_TEXT] if plan.kind or not plan.attempt else None,
             state=state,
             user=valid_text(plan.user),
             created=self._start,
@@ -93,8 +97,9 @@ class JobRecorder:
             end=end,
             exit_code=exit_code,
             error=error,
-            command=valid_text(" ".join(plan.command))[:_LONGEST_COMMAND],
+            command=valid_text(" ".join(redacted(plan.command)))[:_LONGEST_COMMAND],
             limits=self._limits,
+            lease=self._lease if state is JobState.RUNNING else None,
             replicas=[self._replica(life) for life in lives],
         )
         return Records(jobs=[job])

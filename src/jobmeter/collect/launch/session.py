@@ -20,6 +20,7 @@ from jobmeter.collect.launch.family import Family
 from jobmeter.collect.launch.figures import Figures
 from jobmeter.collect.launch.groups import OwnGroups
 from jobmeter.collect.launch.guard import Guard
+from jobmeter.collect.launch.lease import RunLease
 from jobmeter.collect.launch.logs import LogSender
 from jobmeter.collect.launch.memory import OomWatch
 from jobmeter.collect.launch.output import Output
@@ -156,7 +157,9 @@ class Session:
 
     def _begin(self, interval_ms: int, start: int) -> Loop:
         loop = self._loop(interval_ms)
-        self._recorder = JobRecorder(self._plan, self._place, self._limits(), start)
+        lease = RunLease(self._plan.job, self._place.project, self._plan.lease_owner, interval_ms, self._clock)
+        self._delivery.renewal = lease
+        self._recorder = JobRecorder(self._plan, self._place, self._limits(), start, lease.lease)
         loop.keep_records(self._recorder.started(self._lives))
         return loop
 

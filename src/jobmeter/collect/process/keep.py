@@ -36,7 +36,7 @@ class Keeper:
             entries = msgspec.json.decode(self._path.read_bytes(), type=list[_Entry])
         except FileNotFoundError:
             return {}
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
             _log.warning("the counters of the last start cannot be read from %s: %s", self._path, error)
             return {}
         return {Owner(entry.job, entry.replica, entry.attempt): entry.reached for entry in entries}

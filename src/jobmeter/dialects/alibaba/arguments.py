@@ -87,7 +87,7 @@ class Arguments:
         try:
             decoded = msgspec.json.decode(value) if isinstance(value, str) and value else value or {}
             return msgspec.convert(decoded, dict[str, str])
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise InvalidRequestError(f"{name} is not a JSON object of texts", name) from error
 
     def time(self, name: str, default: int | None = None) -> int | None:

@@ -30,7 +30,11 @@ STATUSES: Mapping[str, JobState] = MappingProxyType(
 )
 """The state that each of their statuses is a finer word for."""
 DEFAULT_STATUS: Mapping[JobState, str] = MappingProxyType(
-    {state: status for status, state in reversed(tuple(STATUSES.items()))}
+    {
+        **{state: status for status, state in reversed(tuple(STATUSES.items()))},
+        # None of theirs is for an end that nobody saw: this one claims neither success nor failure.
+        JobState.UNKNOWN: "TRAINING_JOB_STOPPED",
+    }
 )
 """The status of a job of which only the state is known: the first one above."""
 STATUS_KEY = "current_status"

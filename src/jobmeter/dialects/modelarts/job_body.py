@@ -10,8 +10,8 @@ from typing import Any
 
 from jobmeter.dialects.modelarts.arguments import ONLY_TASK, tasks_of
 from jobmeter.dialects.modelarts.flavors import flavor_info, flavor_type
-from jobmeter.dialects.modelarts.names import NAME, PHASES
-from jobmeter.model.job import Job, JobState, JobView, Replica
+from jobmeter.dialects.modelarts.names import LOST_PHASE, NAME, PHASES
+from jobmeter.model.job import LOST, Job, JobState, JobView, Replica
 from jobmeter.model.order import natural
 from jobmeter.model.time import SECOND
 from jobmeter.query.defaults import job_created, job_end
@@ -83,6 +83,8 @@ def _metadata(job: Job) -> dict[str, Any]:
 def _status(view: JobView, now_ms: int) -> dict[str, Any]:
     job = view.job
     phase, secondary = PHASES[job.state]
+    if job.state is JobState.FAILED and job.error == LOST:
+        secondary = LOST_PHASE
     tasks = tasks_of(view)
     status: dict[str, Any] = {"phase": phase, "secondary_phase": secondary}
     start, end = started(job), job_end(job)

@@ -19,9 +19,12 @@ PHASES: Mapping[JobState, tuple[str, str]] = MappingProxyType(
         JobState.SUCCEEDED: ("Completed", "Completed"),
         JobState.FAILED: ("Failed", "Failed"),
         JobState.STOPPED: ("Terminated", "Terminated"),
+        JobState.UNKNOWN: ("Abnormal", "Unknown"),
     }
 )
 """The phase and the secondary phase of each state."""
+LOST_PHASE = "Lost"
+"""The secondary phase of a job that failed because its run was lost."""
 
 ALL_PHASES = ("Creating", "Pending", "Running", "Failed", "Completed", "Terminating", "Terminated", "Abnormal")
 """Every phase there is; those that ``PHASES`` does not give no job is ever in."""

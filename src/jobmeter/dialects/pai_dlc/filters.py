@@ -35,7 +35,7 @@ TIMES: Mapping[str, tuple[str, frozenset[JobState]]] = MappingProxyType(
         "GmtFinishTime": ("end", frozenset(state for state in JobState if state.finished)),
         "GmtSuccessedTime": ("end", frozenset({JobState.SUCCEEDED})),
         "GmtFailedTime": ("end", frozenset({JobState.FAILED})),
-        "GmtStoppedTime": ("end", frozenset({JobState.STOPPED})),
+        "GmtStoppedTime": ("end", frozenset({JobState.STOPPED, JobState.UNKNOWN})),
     }
 )
 """What StartTime and EndTime may bound: our field, and the states that show it."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from jobmeter.dialects.pai_dlc import specs
 from jobmeter.dialects.pai_dlc.pods import pod_type, pods
-from jobmeter.dialects.pai_dlc.states import REASONS, STATUSES, WORDS, status_of
+from jobmeter.dialects.pai_dlc.states import REASONS, WORDS, status_of
 from jobmeter.dialects.pai_dlc.times import seconds, stamp
 from jobmeter.model.event import Event
 from jobmeter.model.job import Job, JobState, JobView, Replica
@@ -31,6 +31,7 @@ _FINISHES = {
     JobState.SUCCEEDED: "GmtSuccessedTime",
     JobState.FAILED: "GmtFailedTime",
     JobState.STOPPED: "GmtStoppedTime",
+    JobState.UNKNOWN: "GmtStoppedTime",
 }
 
 
@@ -79,13 +80,13 @@ def alone(view: JobView, events: Sequence[Event], now_ms: int, *, detail: bool) 
 
 def history(job: Job, events: Sequence[Event]) -> list[dict[str, Any]]:
     """The states that a job went through: as events tell, else as its times do. The last one is open until it ends."""
-    told = [(event.time, WORDS[state], event.message) for event in events if (state := _state(event.reason))]
-    steps = told or [(time, WORDS[state], "") for time, state in _lived(job)]
+    told = [(event.time, state, event.message) for event in events if (state := _state(event.reason))]
+    steps = told or [(time, state, "") for time, state in _lived(job)]
     ends = [time for time, _, _ in steps[1:]]
     found = []
-    for at, (time, status, message) in enumerate(steps):
-        code, text = REASONS[STATUSES[status]]
-        step = {"Status": status, "ReasonCode": code, "ReasonMessage": message or text, "StartTime": stamp(time)}
+    for at, (time, state, message) in enumerate(steps):
+        code, text = REASONS[state]
+        step = {"Status": WORDS[state], "ReasonCode": code, "ReasonMessage": message or text, "StartTime": stamp(time)}
         found.append({**step, "EndTime": stamp(ends[at])} if at < len(ends) else step)
     return found
 

@@ -31,6 +31,8 @@ WORDS: Mapping[JobState, str] = MappingProxyType(
         JobState.SUCCEEDED: "Succeeded",
         JobState.FAILED: "Failed",
         JobState.STOPPED: "Stopped",
+        # A job of theirs always ends in one of three states: this one claims neither success nor failure.
+        JobState.UNKNOWN: "Stopped",
     }
 )
 """Their word for each of our states, where nobody gave a finer one."""
@@ -42,6 +44,7 @@ REASONS: Mapping[JobState, tuple[str, str]] = MappingProxyType(
         JobState.SUCCEEDED: ("JobSucceeded", "Job has succeeded."),
         JobState.FAILED: ("JobFailed", "Job has failed."),
         JobState.STOPPED: ("JobStopped", "Job was stopped."),
+        JobState.UNKNOWN: ("JobUnknown", "Nobody saw how the job ended."),
     }
 )
 """ReasonCode and ReasonMessage of a state, where the job's record says no more."""
@@ -53,6 +56,7 @@ _PODS = {
     # The vendor's pods know no such state; the pod of a job that was stopped ended without success.
     JobState.STOPPED: "Failed",
     JobState.FAILED: "Failed",
+    JobState.UNKNOWN: "Unknown",
 }
 
 
@@ -66,6 +70,8 @@ def status_of(job: Job) -> str:
 def with_status(status: str) -> tuple[frozenset[JobState], tuple[Condition, ...]]:
     """The states and conditions of the jobs whose ``status_of`` is that word."""
     state = STATUSES[status]
+    if status == WORDS[JobState.UNKNOWN]:
+        return frozenset({state, JobState.UNKNOWN}), ()
     if status != WORDS[state]:
         return frozenset({state}), (Condition("extra.pai-dlc.Status", Operator.IN, (status,)),)
     finer = tuple(word for word, meant in STATUSES.items() if meant is state and word != status)

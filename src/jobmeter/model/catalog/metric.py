@@ -34,6 +34,8 @@ class Aggregate(StrEnum):
     MAX = "max"
     RATIO = "ratio"
     """Sum of the numerators over sum of the denominators; legal only as the catalogue's own choice."""
+    WHOLE = "whole"
+    """Of a whole job, joined as those that share a node are: amounts add up. The catalogue itself does not say it."""
 
 
 NO_NAMES: Mapping[str, str] = MappingProxyType({})

@@ -80,7 +80,7 @@ def state_ranks(table: Table, rows: NDArray[np.int32], now_ms: int) -> NDArray[n
     by_number = np.array([places.get(value, -1) for value in status.values], np.int64)
     ranks = by_number[status.numbers(table.count)[rows]]
     alive = table.sort_values("last_sample", rows) > now_ms - ALIVE_MS
-    sampled = np.where(alive, places[JobState.RUNNING.value], places[JobState.SUCCEEDED.value])
+    sampled = np.where(alive, places[JobState.RUNNING.value], places[JobState.UNKNOWN.value])
     return np.where(ranks < 0, sampled, ranks)
 
 
@@ -131,7 +131,7 @@ def _states(table: Table, states: frozenset[JobState], now_ms: int) -> Mask:
     alive = table.times["last_sample"].first(table.count) > now_ms - ALIVE_MS
     if JobState.RUNNING in states:
         found |= sampled & alive
-    if JobState.SUCCEEDED in states:
+    if JobState.UNKNOWN in states:
         found |= sampled & ~alive
     return found
 

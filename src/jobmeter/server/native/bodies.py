@@ -152,6 +152,12 @@ class Deleted(msgspec.Struct, frozen=True):
     deleted: bool
 
 
+class NextAttempt(msgspec.Struct, frozen=True):
+    """The number that the next attempt of a job has to have."""
+
+    attempt: int
+
+
 class LineBody(msgspec.Struct, frozen=True):
     """One line; ``points`` are pairs of a step's start in milliseconds and a value, ascending, none where no sample."""
 

@@ -9,9 +9,10 @@ from dataclasses import replace
 from functools import partial
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Answer, path_parameters
+from jobmeter.dialects.base import Answer, Run, path_parameters
 from jobmeter.errors import JobmeterError, NotAtOnceError, NotFoundError
 from jobmeter.server import turns
+from jobmeter.server.commands import from_memory
 from jobmeter.server.dialect_door import PlainVisit
 from jobmeter.server.edge import Visit
 from jobmeter.server.exchange import AT_ONCE_BYTES, Exchange
@@ -19,6 +20,7 @@ from jobmeter.server.live import Feed
 from jobmeter.server.native import (
     catalog,
     events,
+    findings,
     ingest,
     jobs,
     keys,
@@ -33,11 +35,10 @@ from jobmeter.server.native import (
     status,
     streaming,
 )
-from jobmeter.server.native.endpoint import Ask, Endpoint, Result, Stream, in_turn, let_in, work
+from jobmeter.server.native.endpoint import SMALL_BODY, Ask, Endpoint, Result, Stream, in_turn, let_in
 from jobmeter.server.services import Services
 
 BASE = "/api/jobmeter/v1"
-SMALL_BODY = 64 * 1024
 BEGUN_BYTES = 64 * 1024
 """Body beyond which reading samples takes longer than the event loop may be held, even if they need no parsing."""
 
@@ -48,6 +49,7 @@ ENDPOINTS: Sequence[Endpoint] = (
     *samples.ENDPOINTS,
     *logs.ENDPOINTS,
     *events.ENDPOINTS,
+    *findings.ENDPOINTS,
     *share.ENDPOINTS,
     *nodes.ENDPOINTS,
     *catalog.ENDPOINTS,
@@ -60,7 +62,7 @@ ENDPOINTS: Sequence[Endpoint] = (
 
 
 class NativeVisit:
-    """See ``jobmeter.server.edge.Visit``. Whoever was let in at once is not asked again."""
+    """See ``jobmeter.server.edge.Visit``. Whoever was let in is not asked again."""
 
     def __init__(self, services: Services, endpoint: Endpoint, path: Mapping[str, str], body_bytes: int) -> None:
         self.body_bytes = body_bytes
@@ -70,25 +72,45 @@ class NativeVisit:
         self._path = path
         self._ask: Ask | None = None
 
+    async def admit(self, exchange: Exchange) -> None:
+        """See ``Visit.admit``."""
+        try:
+            self._ask = self._let_in(self._services, exchange, at_once=True)
+        except NotAtOnceError:
+            lane = getattr(self._services.lanes, self._endpoint.lane)
+            self._ask = await lane.run(partial(self._let_in, self._services, exchange, at_once=False))
+
+    def _let_in(self, services: Services, exchange: Exchange, *, at_once: bool) -> Ask:
+        call, request_id = exchange.call, exchange.request_id
+        return let_in(services, self._endpoint, call, request_id, self._path, at_once=at_once)
+
     def at_once(self, exchange: Exchange) -> Answer | Awaitable[Answer] | None:
         """See ``Visit.at_once``."""
-        services, begin = self._services.at_once, self._endpoint.begin
-        if services is None or not (self._endpoint.quick or begin):
-            return None
+        services, endpoint = self._services, self._endpoint
+        if (endpoint.begin or endpoint.steps) is None or services.store.damaged():
+            return None  # which damaged parts an answer has to name is found out on a thread
         try:
-            ask = self._ask = let_in(services, self._endpoint, exchange.call, exchange.request_id, self._path)
-            if begin is not None:
-                return begin(ask)
-            result = services.turns.at_once(ask.principal.id, ask.spent, lambda: work(self._endpoint, ask))
+            if self._ask is None:
+                ask = self._ask = self._let_in(services, exchange, at_once=True)
+            else:
+                ask = replace(self._ask, call=exchange.call)
+            if endpoint.begin is not None:
+                return endpoint.begin(ask)
         except NotAtOnceError:
             return None
+        if endpoint.steps is None:
+            return None
+        run, recall = Run(endpoint.steps(ask)), partial(from_memory, services, scope=ask.scope)
+        result = services.turns.recall(ask.principal.id, ask.spent, lambda: run.advance(recall))
         return result if isinstance(result, Answer) else None
 
     async def serve(self, exchange: Exchange) -> None:
         """See ``Visit.serve``."""
         services = self._services
         lane = getattr(services.lanes, self._endpoint.lane)
-        result: Result = await turns.in_turn(services.turns, lane, partial(self._work, exchange), _unwanted)
+        result: Result = await turns.in_turn(
+            services.turns, lane, partial(exchange.during, partial(self._work, exchange)), _unwanted
+        )
         if isinstance(result, Stream):
             await streaming.send(result, services.lanes, lane, exchange)
         elif isinstance(result, Feed):
@@ -98,10 +120,10 @@ class NativeVisit:
 
     def _work(self, exchange: Exchange) -> Result | turns.Waiting[Result]:
         services = self._services
-        if self._ask is not None:
-            ask = replace(self._ask, services=services)
+        if self._ask is None:
+            ask = self._let_in(services, exchange, at_once=False)
         else:
-            ask = let_in(services, self._endpoint, exchange.call, exchange.request_id, self._path)
+            ask = replace(self._ask, services=services, call=exchange.call)
         return in_turn(services, self._endpoint, ask)
 
 
@@ -124,11 +146,11 @@ class NativeDoor:
         if call.raw_path != "/api/jobmeter" and not call.raw_path.startswith("/api/jobmeter/"):
             return None
         if call.raw_path == f"{BASE}/openapi.json":
-            return PlainVisit(SMALL_BODY, self._describe)
+            return PlainVisit(self._describe)
         if call.method == "OPTIONS":
-            return PlainVisit(SMALL_BODY, _tell_methods)
+            return PlainVisit(_tell_methods)
         endpoint, path = _find(call)
-        body_bytes = self._services.settings.limits.body_bytes if call.method in {"POST", "PUT"} else SMALL_BODY
+        body_bytes = self._services.settings.limits.body_bytes if endpoint.large else SMALL_BODY
         return NativeVisit(self._services, endpoint, path, body_bytes)
 
     def refuse(self, call: Call, request_id: str, error: JobmeterError) -> Answer:  # noqa: ARG002 - a door's shape

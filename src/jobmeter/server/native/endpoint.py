@@ -11,9 +11,10 @@ from jobmeter.access.call import Call, read_parameters
 from jobmeter.access.principal import Principal
 from jobmeter.access.scope import Scope
 from jobmeter.access.signatures import NATIVE, Scheme
-from jobmeter.dialects.base import Answer
+from jobmeter.dialects.base import Answer, drive
 from jobmeter.errors import InvalidRequestError
-from jobmeter.model.series import check_project
+from jobmeter.model.question import Asks
+from jobmeter.model.series import NOBODY, check_project, job_key
 from jobmeter.query.spent import Spent
 from jobmeter.server.exchange import decoded_body
 from jobmeter.server.gate import ANYBODY, NOTHING, allowed, authenticated, within_budget
@@ -21,17 +22,35 @@ from jobmeter.server.live import Feed
 from jobmeter.server.native.arguments import Arguments, Query
 from jobmeter.server.services import Services
 from jobmeter.server.turns import Turn, Waiting
+from jobmeter.store.damage import DamagedPart
+from jobmeter.wire.json_shape import shape_of
 
 T = TypeVar("T")
 
 _QUERIES, _SHORT = 2_048, 1_024
 """How many queries stay read, as people who look at one page ask the same, and how many characters those may have."""
 
+_MOST_DAMAGED = 10
+"""Damaged parts that one answer names."""
+
+SMALL_BODY = 64 * 1024
+"""Largest body of most endpoints, as sent and uncompressed."""
+
 PROJECT = Query("project", "Only this project. Default: every project that the key may read.", example="default")
 
 
 def _nothing() -> None:
     return
+
+
+def read_json(body: bytes, kind: type[T]) -> T:
+    """A JSON body as that type. Raises InvalidRequestError naming the field that is wrong."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        message = str(error)
+        where = message.rpartition("at `$")[2].rstrip("`").lstrip(".") if "at `$" in message else "body"
+        raise InvalidRequestError(f"the body is not valid: {message}", where) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,33 +92,30 @@ class Ask:
     arguments: Arguments
     path: Mapping[str, str]
     spent: Spent
+    most_bytes: int
+    """Largest body, uncompressed."""
 
-    def body(self, shape: type[T]) -> T:
+    def body(self, kind: type[T]) -> T:
         """The JSON body as that type. Raises InvalidRequestError naming the field that is wrong."""
-        try:
-            return msgspec.json.decode(self.raw_body(), type=shape)
-        except (msgspec.DecodeError, RecursionError) as error:
-            message = str(error)
-            where = message.rpartition("at `$")[2].rstrip("`").lstrip(".") if "at `$" in message else "body"
-            raise InvalidRequestError(f"the body is not valid: {message}", where) from error
+        body = self.plain_body()
+        self.call.take(shape_of(body).read_bytes)
+        return read_json(body, kind)
 
-    def raw_body(self) -> bytes:
-        """The body, uncompressed."""
-        return decoded_body(self.call, self.services.settings.limits.decoded_bytes)
+    def plain_body(self) -> bytes:
+        """The body, uncompressed. What it is read into is for the caller to account for."""
+        return decoded_body(self.call, self.most_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Endpoint:
     """One route. ``path`` is below ``/api/jobmeter/v1``; ``action`` None needs no key.
 
-    ``quick``: it only asks, so that it may be tried at once first (``Services.at_once``). ``begin``: so may this, on
-    the event loop's thread; what it gives is gone on with elsewhere and awaited. NotAtOnceError: ``work`` is to do it.
-
-    ``schemes`` are the credentials that it takes.
-
-    ``work`` runs on a thread of ``lane`` once the caller is let in; a msgspec structure that it gives is answered as
-    JSON, and an answer that is yet to come is awaited on the event loop's thread. ``answer`` documents that structure,
-    ``body`` that of the request.
+    ``steps`` is an operation as dialects have them: it is answered on the event loop where memory holds everything
+    that it asks for, else on a thread. ``work`` is for what has none: it runs on a thread of ``lane`` once the caller
+    is let in; a msgspec structure that it gives, or with ``many`` a list of them, is answered as JSON, and an answer
+    that is yet to come is awaited on the event loop's thread. ``begin`` is tried before it on the event loop's thread
+    (NotAtOnceError: ``work`` is to do it). ``answer`` documents the structure, ``body`` that of the request.
+    ``large``: the body may be as large as the settings allow, else 64 KiB. ``schemes`` are the credentials it takes.
     """
 
     name: str
@@ -107,8 +123,10 @@ class Endpoint:
     path: str
     action: str | None
     summary: str
-    work: Callable[[Ask], msgspec.Struct | Result]
+    work: Callable[[Ask], msgspec.Struct | list[Any] | Result] | None = None
+    steps: Callable[[Ask], Generator[Asks[Any], Any, "Answer | Stream"]] | None = None
     answer: type[msgspec.Struct]
+    many: bool = False
     answer_type: str = "application/json"
     text: str = ""
     tag: str
@@ -120,7 +138,7 @@ class Endpoint:
     example: Any = None
     other_types: Sequence[str] = ()
     lane: Literal["read", "write", "control"] = "read"
-    quick: bool = False
+    large: bool = False
     schemes: Sequence[Scheme] = NATIVE
     begin: Callable[[Ask], Awaitable[Answer]] | None = None
 
@@ -130,14 +148,23 @@ class Endpoint:
         return self.action is not None and self.lane == "read"
 
 
-def let_in(services: Services, endpoint: Endpoint, call: Call, request_id: str, path: Mapping[str, str]) -> Ask:
+def let_in(
+    services: Services,
+    endpoint: Endpoint,
+    call: Call,
+    request_id: str,
+    path: Mapping[str, str],
+    *,
+    at_once: bool = False,
+) -> Ask:
     """Check the credential, then the parameters, then what the key may do: a stranger learns nothing of the rest.
 
-    Raises UnauthenticatedError, InvalidRequestError, ForbiddenError, ThrottledError.
+    Raises UnauthenticatedError, InvalidRequestError, ForbiddenError, ThrottledError. ``at_once``: NotAtOnceError where
+    the registry would have to be asked or told.
     """
     principal, scope = ANYBODY, NOTHING
     if endpoint.action is not None:
-        principal = authenticated(services, call, request_id, endpoint.schemes, endpoint.name)
+        principal = authenticated(services, call, request_id, endpoint.schemes, endpoint.name, at_once=at_once)
     arguments = _arguments(endpoint, call.query)
     named = path.get("project") or (arguments.text("project") if PROJECT in endpoint.queries else "")
     project = check_project(named) if named else None
@@ -155,6 +182,7 @@ def let_in(services: Services, endpoint: Endpoint, call: Call, request_id: str, 
         arguments=arguments,
         path=path,
         spent=services.turns.account(),
+        most_bytes=services.settings.limits.decoded_bytes if endpoint.large else SMALL_BODY,
     )
 
 
@@ -182,6 +210,7 @@ def _in_turn(endpoint: Endpoint, ask: Ask, turn: Turn) -> Result:
     try:
         result = turn.work(partial(work, endpoint, ask))
         if isinstance(result, Stream):
+            turn.lasting()
             result, lasting = _accounted(result, turn), True
         return result
     finally:
@@ -207,5 +236,36 @@ def _accounted(stream: Stream, turn: Turn) -> Stream:
 
 def work(endpoint: Endpoint, ask: Ask) -> Result:
     """The answer to whoever was let in."""
-    result = endpoint.work(ask)
-    return Answer(200, msgspec.json.encode(result)) if isinstance(result, msgspec.Struct) else result
+    result = _worked(endpoint, ask)
+    answer = Answer(200, msgspec.json.encode(result)) if isinstance(result, msgspec.Struct | list) else result
+    damaged = ask.services.store.damaged()
+    return _warned(answer, damaged, ask) if damaged and endpoint.asks else answer
+
+
+def _worked(endpoint: Endpoint, ask: Ask) -> msgspec.Struct | list[Any] | Result:
+    if endpoint.steps is not None:
+        executor = ask.services.executor
+        return drive(endpoint.steps(ask), lambda question: executor.run(question, ask.scope))
+    if endpoint.work is None:
+        raise TypeError(f"endpoint {endpoint.name} does nothing")
+    return endpoint.work(ask)
+
+
+def _warned(answer: Result, damaged: Sequence[DamagedPart], ask: Ask) -> Result:
+    """The same answer with a header ``X-Jobmeter-Damaged`` for each part that may have held samples of its job or node.
+
+    The first ten of them.
+    """
+    keys = _job_keys(ask)
+    touching = [part for part in damaged if any(map(part.may_hold, keys))]
+    headers = tuple(("X-Jobmeter-Damaged", part.summary) for part in touching[:_MOST_DAMAGED])
+    return replace(answer, headers=(*answer.headers, *headers)) if isinstance(answer, Answer | Stream) else answer
+
+
+def _job_keys(ask: Ask) -> Sequence[int]:
+    """The job keys whose samples an answer tells; none where it is not about a job or a node."""
+    if "job" in ask.path:
+        projects = ask.scope.projects if ask.project is None else frozenset({ask.project})
+        heads = ask.services.registry.job_head(projects, ask.path["job"], ask.services.clock.now_ms())
+        return [job_key(head.project, head.id) for head in heads]
+    return (NOBODY,) if "node" in ask.path else ()

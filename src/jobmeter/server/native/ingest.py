@@ -31,7 +31,7 @@ class Ingested(msgspec.Struct, frozen=True, omit_defaults=True):
 def _ingest(ask: Ask) -> Awaitable[Answer]:
     """Reads the body; the thread is free again while that is kept, so that many new series share what keeping costs."""
     _check(ask)
-    return _finish(ask, ask.services.funnel.submit(ask.call.body, ask.principal))
+    return _finish(ask, ask.services.funnel.submit(ask.call.body, ask.principal, ask.call.take))
 
 
 def _begin(ask: Ask) -> Awaitable[Answer]:
@@ -84,5 +84,6 @@ ENDPOINTS = (
         body_text="Frames.",
         body_type=FRAMES,
         lane="write",
+        large=True,
     ),
 )

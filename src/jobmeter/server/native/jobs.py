@@ -2,18 +2,22 @@
 
 import msgspec
 
+from jobmeter.access.decide import write_project
 from jobmeter.dialects.base import DeleteJob
-from jobmeter.errors import InvalidRequestError
+from jobmeter.errors import ConflictError
 from jobmeter.model.job import Condition, JobFilter, JobState, Operator
 from jobmeter.model.record import JobRecord, Records, check_record, decode_record, decode_records
 from jobmeter.model.series import check_job_id
+from jobmeter.model.time import iso
 from jobmeter.query.request import JobQuestion, JobRef
 from jobmeter.registry.listing import SORTS
 from jobmeter.server.commands import delete_job
 from jobmeter.server.native.arguments import Query
-from jobmeter.server.native.bodies import Deleted, JobDetail, JobList, Recorded, job_body, job_detail
-from jobmeter.server.native.endpoint import PROJECT, Ask, Endpoint
+from jobmeter.server.native.bodies import Deleted, JobDetail, JobList, NextAttempt, Recorded, job_body, job_detail
+from jobmeter.server.native.endpoint import PROJECT, Ask, Endpoint, read_json
+from jobmeter.wire.json_shape import shape_of
 
+_KINDS = frozenset(Records.__struct_fields__)
 JOB_PATH = {"job": "The job's id."}
 MAX_OFFSET = 10_000_000
 _SORTS = {name: name for name in SORTS}
@@ -67,25 +71,31 @@ def _show(ask: Ask) -> JobDetail:
 
 
 def _record(ask: Ask) -> Recorded:
-    return Recorded(ask.services.funnel.records(_records(ask.raw_body()), ask.principal))
+    body, most = ask.plain_body(), ask.services.settings.limits.request_records
+    shape = shape_of(body)
+    if body.lstrip()[:1] == b"[":
+        shape.check(1, most, "records")
+        ask.call.take(shape.recorded_bytes)
+        records = Records(jobs=[check_record(job) for job in read_json(body, list[JobRecord])])
+    else:
+        ask.call.take(shape.recorded_bytes)
+        if _KINDS.isdisjoint(read_json(body, dict[str, msgspec.Raw])):
+            records = Records(jobs=[decode_record(body)])
+        else:
+            shape.check(2, most, "records")
+            records = decode_records(body)
+    return Recorded(ask.services.funnel.records(records, ask.principal))
 
 
-def _records(body: bytes) -> Records:
-    start = body.lstrip()[:1]
-    if start == b"[":
-        try:
-            jobs = msgspec.json.decode(body, type=list[JobRecord])
-        except (msgspec.DecodeError, RecursionError) as error:
-            where = str(error).rpartition("at `$")[2].rstrip("`") if "at `$" in str(error) else "body"
-            raise InvalidRequestError(f"not valid records: {error}", where) from error
-        return Records(jobs=[check_record(job) for job in jobs])
-    try:
-        keys = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise InvalidRequestError(f"the body is not a JSON object or array: {error}", "body") from error
-    if {"jobs", "nodes", "events"} & keys.keys():
-        return decode_records(body)
-    return Records(jobs=[decode_record(body)])
+def _attempt(ask: Ask) -> NextAttempt:
+    job = check_job_id(ask.path["job"], "job")
+    project = write_project(ask.principal, ask.project)
+    now_ms = ask.services.clock.now_ms()
+    until_ms, owner = ask.services.registry.lease(project, job) or (0, "")
+    if now_ms < until_ms and owner not in {"", ask.arguments.text("owner")}:
+        raise ConflictError(f"job {job} is still running: the lease of its run lasts until {iso(until_ms)}")
+    views = ask.services.registry.job(frozenset({project}), job, now_ms)
+    return NextAttempt(1 + max((replica.attempt for view in views for replica in view.replicas), default=-1))
 
 
 def _delete(ask: Ask) -> Deleted:
@@ -105,7 +115,7 @@ ENDPOINTS = (
         answer=JobList,
         queries=(
             Query("id", "Only these ids.", many=True),
-            Query("state", "Queued, Running, Succeeded, Failed or Stopped.", many=True, example="Running"),
+            Query("state", "Queued, Running, Succeeded, Failed, Stopped or Unknown.", many=True, example="Running"),
             Query("type", "The job's type.", many=True, example="PyTorchJob"),
             Query("user", "Who submitted it.", many=True),
             Query("name", "A part of the name or the id, in any case."),
@@ -134,6 +144,7 @@ ENDPOINTS = (
         body_text='A job record, an array of them, or `{"jobs": [...], "nodes": [...], "events": [...]}`.',
         example=_EXAMPLE,
         lane="write",
+        large=True,
     ),
     Endpoint(
         name="getJob",
@@ -146,6 +157,23 @@ ENDPOINTS = (
         answer=JobDetail,
         queries=(Query("summary", "false leaves the summary out, which takes long for a large job."), PROJECT),
         paths=JOB_PATH,
+    ),
+    Endpoint(
+        name="getNextAttempt",
+        tag="jobs",
+        method="GET",
+        path="/jobs/{job}/attempt",
+        action="jobs:write",
+        summary="The number of a job's next attempt",
+        text=(
+            "What `jobmeter run --job-id` asks before it starts: one more than the highest attempt of any replica, 0 "
+            "for a job that there is not. 409 while another run holds the job's lease."
+        ),
+        work=_attempt,
+        answer=NextAttempt,
+        queries=(Query("owner", "The name by which the asker holds the lease, if it does."), PROJECT),
+        paths=JOB_PATH,
+        lane="control",
     ),
     Endpoint(
         name="deleteJob",

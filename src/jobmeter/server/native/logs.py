@@ -12,8 +12,9 @@ from jobmeter.model.log import LEVEL_WORDS, LogLine, level_of
 from jobmeter.model.time import MAX_TIME_MS, parse_time_ns
 from jobmeter.query.request import LogQuestion
 from jobmeter.server.native.arguments import Query
-from jobmeter.server.native.endpoint import PROJECT, Ask, Endpoint, Stream
+from jobmeter.server.native.endpoint import PROJECT, Ask, Endpoint, Stream, read_json
 from jobmeter.server.native.jobs import JOB_PATH, MAX_OFFSET, job_ref
+from jobmeter.wire.json_shape import shape_of
 
 MAX_LINES = 1_000
 _NS = 1_000_000
@@ -156,10 +157,18 @@ def _json_lines(pages: Iterable[list[LogLine]]) -> Iterator[bytes]:
 def _push(ask: Ask) -> Pushed:
     job = ask.services.executor.head(job_ref(ask), ask.scope)
     now_ns = ask.services.clock.now_ms() * _NS
-    lines = [_pushed(line, job, now_ns + at) for at, line in enumerate(ask.body(PushBody).lines)]
+    lines = [_pushed(line, job, now_ns + at) for at, line in enumerate(_push_body(ask).lines)]
     receipt = ask.services.funnel.logs(lines, ask.principal)
     ask.services.telemetry.ingested(receipt)
     return Pushed(receipt.lines, receipt.rejected_lines)
+
+
+def _push_body(ask: Ask) -> PushBody:
+    body = ask.plain_body()
+    shape = shape_of(body)
+    shape.check(2, ask.services.settings.limits.request_lines, "lines")
+    ask.call.take(shape.read_bytes)
+    return read_json(body, PushBody)
 
 
 def _pushed(line: PushedLine, job: Job, now_ns: int) -> LogLine:
@@ -246,5 +255,6 @@ ENDPOINTS = (
             ]
         },
         lane="write",
+        large=True,
     ),
 )

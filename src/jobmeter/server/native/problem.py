@@ -5,6 +5,7 @@ import msgspec
 from jobmeter.dialects.base import Answer
 from jobmeter.errors import (
     ConflictError,
+    DamagedDataError,
     ForbiddenError,
     InvalidRequestError,
     JobmeterError,
@@ -45,6 +46,7 @@ STATUS = {
     "conflict": 409,
     "throttled": 429,
     "internal": 500,
+    "damaged": 500,
     "unavailable": 503,
     "timeout": 504,
 }
@@ -84,5 +86,7 @@ def _kind(error: JobmeterError) -> tuple[str, tuple[tuple[str, str], ...]]:  # n
             return "unavailable", (("Retry-After", str(max(1, -(-wait // 1000)))),)
         case QueryTimeoutError():
             return "timeout", ()
+        case DamagedDataError():
+            return "damaged", ()
         case _:
             return "internal", ()

@@ -11,6 +11,7 @@ from jobmeter.model.retention import Retention
 from jobmeter.server.backup import back_up
 from jobmeter.server.native.bodies import Deleted
 from jobmeter.server.native.endpoint import Ask, Endpoint
+from jobmeter.store.damage import DamagedPart
 
 MAX_DAYS = 36_500
 
@@ -20,6 +21,17 @@ class Health(msgspec.Struct, frozen=True):
 
     status: str
     version: str
+
+
+class DamagedBody(msgspec.Struct, frozen=True):
+    """A part of the store that cannot be read: its rows are missing from answers. Times in epoch milliseconds."""
+
+    table: str
+    part: str
+    reason: str
+    rows: int | None
+    start: int | None
+    end: int | None
 
 
 class Status(msgspec.Struct, frozen=True):
@@ -37,6 +49,7 @@ class Status(msgspec.Struct, frozen=True):
     queue_bytes: int
     work: dict[str, int]
     rolled_until: int | None
+    damaged: list[DamagedBody]
 
 
 class BackupBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -76,7 +89,13 @@ def _status(ask: Ask) -> Status:
         queue_bytes=services.funnel.queue_bytes,
         work={lane.name: lane.busy for lane in services.lanes.all()},
         rolled_until=services.telemetry.rolled_until_ms,
+        damaged=[_damaged(part) for part in found.damaged],
     )
+
+
+def _damaged(part: DamagedPart) -> DamagedBody:
+    start, end = (None, None) if part.span is None else (part.span.start_ms, part.span.end_ms)
+    return DamagedBody(part.table, part.name, part.reason, part.rows, start, end)
 
 
 def _backup(ask: Ask) -> BackupDone:

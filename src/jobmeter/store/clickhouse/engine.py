@@ -1,36 +1,43 @@
 """The store as a whole: connections, schema, and the parts that do the work."""
 
+import logging
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from jobmeter.errors import JobmeterError
-from jobmeter.model.batch import Bools, BucketColumns, References, SampleBatch, SampleColumns, SeriesKeys
+from jobmeter.model.batch import Bools, BucketColumns, SampleBatch, SampleColumns, SeriesKeys
 from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import NamePart, Series
 from jobmeter.model.time import Clock, TimeRange
-from jobmeter.store.base import LogSelector, ReadBudget, Selector, StoreStatistics, Tier
+from jobmeter.store.base import LogSelector, Memory, NoMemory, ReadBudget, Selector, StoreStatistics, Tier
 from jobmeter.store.clickhouse.catalog import Catalog
 from jobmeter.store.clickhouse.commit import Committer, Flusher, Keeper
+from jobmeter.store.clickhouse.damage import Damage, advice
 from jobmeter.store.clickhouse.journal import Journal
 from jobmeter.store.clickhouse.ledger import Ledger
 from jobmeter.store.clickhouse.lock import FolderLock
 from jobmeter.store.clickhouse.logs import LogReader, LogWriter
 from jobmeter.store.clickhouse.lookup import Lookup
 from jobmeter.store.clickhouse.maintenance import Maintenance
+from jobmeter.store.clickhouse.mend import mend
 from jobmeter.store.clickhouse.migrate import create_database, migrate
 from jobmeter.store.clickhouse.pool import Pool, connect
 from jobmeter.store.clickhouse.reader import Reader
 from jobmeter.store.clickhouse.rollup import Roller
 from jobmeter.store.clickhouse.target import Target
 from jobmeter.store.clickhouse.writer import Writer
+from jobmeter.store.damage import DamagedPart
 
-_READERS = 8
-"""One key may hold half of them: ``jobmeter.access.budget.Budget.concurrent``."""
+_log = logging.getLogger(__name__)
+_JOURNAL = "journal"
+_READERS = 12
+"""More than all long questions and raw exports together may hold: ``jobmeter.server.turns``."""
 _WRITERS = 4
 
 
@@ -41,6 +48,9 @@ class ClickHouseStore:
     embedded store is in use elsewhere or was made by a newer program, UnavailableError where it cannot be reached.
     A process that forks must do so before: the embedded engine does not survive a fork.
     """
+
+    memory: Memory = NoMemory()
+    """See ``Store.memory``."""
 
     def __init__(self, target: Target, clock: Clock) -> None:
         self._target = target
@@ -65,6 +75,9 @@ class ClickHouseStore:
         with write.client() as client:
             migrate(client, target, clock)
         self._ledger = Ledger(write, target, clock)
+        self._damage = _damage(target, read, write)
+        if mend(self._damage.parts(), write, target, clock):
+            self._ledger.reload()
         self._catalog = Catalog(write, read, target, clock)
         self._keeper = self._opened_keeper(target, write)
         self._writer = Writer(self._catalog, self._ledger, self._keeper)
@@ -89,7 +102,7 @@ class ClickHouseStore:
     def _opened_keeper(self, target: Target, pool: Pool) -> Keeper:
         if target.path is None:
             return Committer(pool)
-        journal = self._keeper = Journal(target.path / "journal", Flusher(pool))
+        journal = self._keeper = Journal(target.path / _JOURNAL, Flusher(pool))
         # What the process that died had marked is marked; what it had not come to is now.
         journal.recover(lambda rows: self._ledger.mark_before(rows.touched(self._ledger.intent())))
         return journal
@@ -121,19 +134,6 @@ class ClickHouseStore:
     def read(self, keys: SeriesKeys, span: TimeRange, budget: ReadBudget) -> Iterator[SampleColumns]:
         """See ``Store.read``. The budget's time begins with the first block."""
         return self._reader.read(keys, span, budget)
-
-    def recent(
-        self,
-        keys: SeriesKeys,
-        span: TimeRange,
-        step_ms: int,
-        counters: Bools,
-        references: References,
-    ) -> None:
-        """See ``Store.recent``: no samples are kept in memory for it."""
-
-    def written(self, keys: SeriesKeys) -> None:
-        """See ``Store.written``."""
 
     def read_buckets(self, keys: SeriesKeys, span: TimeRange, tier: Tier, budget: ReadBudget) -> BucketColumns:
         """See ``Store.read_buckets``."""
@@ -174,9 +174,13 @@ class ClickHouseStore:
         """Forget everything: for tests, and for an operator who begins anew. Nothing may be written meanwhile."""
         self._maintenance.erase()
 
+    def damaged(self) -> Sequence[DamagedPart]:
+        """See ``Store.damaged``."""
+        return self._damage.parts()
+
     def statistics(self) -> StoreStatistics:
         """See ``Store.statistics``. Rows count a sample twice until its rewritten copy is merged."""
-        return self._maintenance.statistics()
+        return replace(self._maintenance.statistics(), damaged=self._damage.look())
 
     def backup(self, directory: Path) -> None:
         """See ``Store.backup``."""
@@ -195,3 +199,13 @@ class ClickHouseStore:
                 pool.close()
             if self._lock is not None:
                 self._lock.release()
+
+
+def _damage(target: Target, read: Pool, write: Pool) -> Damage:
+    """What of the engine is damaged; told in the log."""
+    damage = Damage(write, target, target.path / _JOURNAL if target.path else None)
+    for pool in (read, write):
+        pool.watch(damage.note)
+    for part in damage.look():
+        _log.error("%s", advice(part))
+    return damage

@@ -1,18 +1,30 @@
 """What the engine's failures mean to a caller."""
 
 import logging
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from clickhouse_connect.driver.exceptions import ClickHouseError, OperationalError
 
-from jobmeter.errors import JobmeterError, LimitExceededError, QueryTimeoutError, UnavailableError
+from jobmeter.errors import (
+    DamagedDataError,
+    JobmeterError,
+    LimitExceededError,
+    QueryTimeoutError,
+    UnavailableError,
+)
 
 logger = logging.getLogger(__name__)
 
 # Numbers of ClickHouse's own table of errors (src/Common/ErrorCodes.cpp).
 _TIMEOUT = frozenset({159, 160, 394})
 _TOO_MUCH = frozenset({158, 241, 307, 396})
+# Checksum, size or form of a stored file is wrong; some also happen elsewhere, and count where a part is named.
+_DAMAGED = frozenset({3, 32, 33, 40, 76, 107, 226, 228, 246, 271, 432})
+_READ_PART = re.compile(
+    r"while reading from part (?P<place>\S*?(?P<name>[^/\s]+))/? in table `?\w+`?\.`?(?P<table>\w+)"
+)
 _BUG = frozenset({36, 42, 43, 46, 47, 53, 60, 62, 70, 117, 215, 386, 456})
 _WORDS = (
     ("No space left", "the disk is full"),
@@ -43,10 +55,23 @@ def translate(error: Exception, doing: str) -> Exception:
         return QueryTimeoutError("the question took longer than it may and was stopped")
     if code in _TOO_MUCH and doing.startswith("read"):
         return LimitExceededError("the question needs more of the telemetry engine than one may have")
+    found = damaged_part(error)
+    if found is not None:
+        logger.error("the telemetry engine cannot %s: %s", doing, error)
+        return DamagedDataError(
+            f"stored data is damaged: part {found[1]} of {found[0]} cannot be read, and trying again does not help; "
+            "the server's operator can restore a backup or give up the part"
+        )
     if code in _BUG and not isinstance(error, OperationalError):
         return error
     logger.warning("the telemetry engine cannot %s: %s", doing, error)
     return unavailable(str(error), doing)
+
+
+def damaged_part(error: Exception) -> tuple[str, str, str] | None:
+    """Table, name and folder of the part whose data a failure of the engine says to be damaged; None for any other."""
+    found = _READ_PART.search(str(error)) if getattr(error, "code", None) in _DAMAGED else None
+    return None if found is None else (found["table"], found["name"], found["place"])
 
 
 def unavailable(text: str, doing: str) -> JobmeterError:

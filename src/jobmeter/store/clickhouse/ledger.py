@@ -119,15 +119,29 @@ class Ledger:
 
     def reload(self) -> None:
         """Read everything from the engine; on the first start roll-ups begin with the current hour."""
-        now_hour = floor_to(self._clock.now_ms(), HOUR)
         with self._lock:
             self._standing.clear()
             self._open.clear()
         self._progress = self._select_progress()
-        self._write_progress({name: now_hour for name in ("done", "intent") if name not in self._progress})
+        missing = [name for name in ("done", "intent") if name not in self._progress]
+        if missing:
+            self._write_progress(dict.fromkeys(missing, self._beginning()))
         if self._exclusive:
             for mark in self._read_marks(None):
                 self._standing.setdefault((mark.job, mark.hour), set()).add(mark.id)
+
+    def _beginning(self) -> int:
+        """Where roll-ups go on of which nobody knows how far they are: with the last hour that has some.
+
+        Without any, with the first hour of the samples; on the first start, with the current hour.
+        """
+        with translated("read how far roll-ups are"), self._pool.client() as client:
+            times = [
+                client.query(f"SELECT {which}(time) FROM {table} HAVING count() > 0").result_rows
+                for which, table in (("max", "hours"), ("min", "samples"))
+            ]
+        known = [int(rows[0][0]) for rows in times if rows]
+        return floor_to(known[0] if known else self._clock.now_ms(), HOUR)
 
     def _read_progress(self) -> dict[str, int]:
         return self._progress if self._exclusive else self._select_progress()

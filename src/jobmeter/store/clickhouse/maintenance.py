@@ -148,6 +148,6 @@ def _make_empty(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         occupied = any(folder.iterdir())
     except OSError as error:
-        raise UnavailableError(f"the backup folder {folder} cannot be made: {error.strerror}") from error
+        raise UnavailableError(f"the backup folder cannot be made: {error.strerror}") from error
     if occupied:
         raise ConflictError(f"the backup folder {folder} is not empty")

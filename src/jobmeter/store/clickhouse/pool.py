@@ -1,7 +1,8 @@
 """Connections: a bounded pool, so that a slow question does not hold up the others."""
 
+import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,6 +13,8 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 from jobmeter.errors import ConfigurationError, UnavailableError
 from jobmeter.store.clickhouse.failures import translate
 from jobmeter.store.clickhouse.target import Target
+
+logger = logging.getLogger(__name__)
 
 # A user's profile may say otherwise; what is acknowledged must be on disk, in the order in which it was sent.
 _SETTINGS: dict[str, Any] = {
@@ -44,6 +47,11 @@ class Pool:
         self._lock = threading.Lock()
         self._idle: list[Client] = []
         self._closed = False
+        self._failed: Callable[[Exception], None] = _nothing
+
+    def watch(self, failed: Callable[[Exception], None]) -> None:
+        """Call that with every failure of the engine, before it is translated."""
+        self._failed = failed
 
     @contextmanager
     def client(self) -> Iterator[Client]:
@@ -54,6 +62,9 @@ class Pool:
             client = self._take()
             try:
                 yield client
+            except ClickHouseError as error:
+                self._failed(error)
+                raise
             finally:
                 self._give_back(client)
         finally:
@@ -81,6 +92,10 @@ class Pool:
                 self._idle.append(client)
                 return
         client.close()
+
+
+def _nothing(error: Exception) -> None:
+    """Whoever made the pool does not watch it."""
 
 
 def connect(target: Target, database: str | None) -> Client:
@@ -128,4 +143,10 @@ def _refusal(error: Exception, target: Target) -> Exception:
         return ConfigurationError(
             f"{target.name} is in use by another process: stop it, or give this one a data folder of its own"
         )
-    return translate(error, f"open {target.name}")
+    if "Error initializing EmbeddedServer" in text:
+        return ConfigurationError(
+            f"{target.name} cannot be opened: the engine says why above. Where it speaks of suspiciously many broken "
+            "parts, a disk lost more than it goes on without: restore a backup into another data folder"
+        )
+    logger.warning("%s cannot be opened", target.name)
+    return translate(error, "be opened")

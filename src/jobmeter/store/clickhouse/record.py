@@ -59,8 +59,9 @@ class Found:
     """What a segment holds.
 
     ``groups``: the rows of its whole records, in order. ``damaged`` bytes lie before a whole record and are none:
-    something else than this program wrote there, or the disk lost it; or they name a list that was lost so. ``torn``
-    bytes lie behind the last whole record: a write that was cut off and that nobody was told of.
+    something else than this program wrote there, or the disk lost it; or they name a list that was lost so; or they
+    have a record's full length and not its content. ``torn`` bytes lie behind all of these: a write that was cut off
+    and that nobody was told of, or, which looks the same, an end that the disk lost.
     """
 
     groups: list[Rows]
@@ -102,7 +103,7 @@ def scan(segment: bytes) -> Found:
     """What is left of a segment, whatever happened to it."""
     groups: list[Rows] = []
     lists: dict[int, SeriesKeys] = {}
-    damaged, good, at = 0, 0, 0
+    damaged, good, at, behind = 0, 0, 0, 0
     while (head := _ANY_MAGIC.search(segment, at)) is not None:
         at = head.start()
         size = _length(segment, at)
@@ -122,7 +123,10 @@ def scan(segment: bytes) -> Found:
                     else:
                         groups.append(rows)
                 good = at
-    return Found(groups, damaged, len(segment) - good)
+            elif not _grown(record, segment[at:]):
+                behind = at
+    unreadable = max(behind - good, 0)
+    return Found(groups, damaged + unreadable, len(segment) - good - unreadable)
 
 
 def _section(rows: Rows, number: int, held: bool) -> Iterator[Piece]:
@@ -144,6 +148,11 @@ def _section(rows: Rows, number: int, held: bool) -> Iterator[Piece]:
 
 def _memory(array: NDArray[Any], kind: str) -> memoryview:
     return np.ascontiguousarray(array, kind).data.cast("B")
+
+
+def _grown(record: bytes, rest: bytes) -> bool:
+    """Whether a file may have grown, and the power failed before all that was written into it came to the disk."""
+    return record.endswith(bytes(8)) or (bool(rest) and not rest.strip(b"\0"))
 
 
 def _length(segment: bytes, at: int) -> int | None:

@@ -52,12 +52,12 @@ class Segments:
             raise unavailable(str(error), f"read {path}") from error
         if found.damaged:
             _log.error(
-                "%d bytes in %s are damaged: samples that were acknowledged are lost, what is left of the file is kept",
+                "%d bytes in %s are damaged: samples that were acknowledged may be lost, what is left is kept",
                 found.damaged,
                 path.with_suffix(".damaged"),
             )
         if found.torn:
-            _log.warning("%d bytes at the end of %s were cut off when they were written", found.torn, path)
+            _log.warning("%d bytes at the end of %s are no whole record: a write was cut off", found.torn, path)
         return found.groups
 
     def append(self, group: Sequence[Rows]) -> None:

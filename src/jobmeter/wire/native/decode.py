@@ -19,10 +19,12 @@ import zstandard
 from jobmeter.errors import InvalidRequestError, LimitExceededError, NotAtOnceError
 from jobmeter.model.batch import SampleBatch
 from jobmeter.model.log import LogLine
+from jobmeter.model.memory import Take, unlimited
 from jobmeter.model.record import Records, check_records, invalid_record
 from jobmeter.model.roster import listed
 from jobmeter.model.series import DEFAULT_PROJECT, MAX_LABELS, Series, at_place, check_series
 from jobmeter.settings import Limits
+from jobmeter.wire.json_shape import shape_of
 from jobmeter.wire.native.logs import decode_lines
 from jobmeter.wire.native.newer import decode_known
 from jobmeter.wire.native.sections import SECTIONS, Section
@@ -41,10 +43,18 @@ _SHORT = struct.Struct("<H")
 _FIELDS = 8  # metric, project, cluster, node, device, job, replica, attempt
 _MAX_DESCRIPTOR = 64 * 1024
 _CACHED_SERIES = 262_144
+_CACHED_BYTES = 512
+"""Longest descriptor in the caches, which count entries: long ones are few, or are somebody's attempt on the memory."""
 _CACHED_METRICS, _CACHED_PLACES = 4_096, 65_536
 _ANY_METRIC = _SHORT.pack(1) + b"m"
 _MOMENT = 256 * 1024
 """Bytes of a frame that are unpacked in a moment."""
+
+
+_RECORD_DEPTH, _LINE_DEPTH = 2, 4
+"""How deep in the JSON of a frame its records and lines begin."""
+_COLUMNS = 3.5
+"""How many times the payload of samples is in memory: as it came, in columns, and in those joined with others."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,12 +74,18 @@ class _Frame:
 
 
 def decode(
-    body: bytes, project: str = DEFAULT_PROJECT, limits: Limits | None = None, *, known: bool = False
+    body: bytes,
+    project: str = DEFAULT_PROJECT,
+    limits: Limits | None = None,
+    take: Take = unlimited,
+    *,
+    known: bool = False,
 ) -> Decoded:
     """The frames of a whole body; ``project`` is what an empty project of a descriptor or of a stream means.
 
-    Times and values are taken as they are: what they may be is for ``jobmeter.ingest`` to say. ``known``: only what
-    takes a moment, samples of lists of series that came before; NotAtOnceError for anything else.
+    Times and values are taken as they are: what they may be is for ``jobmeter.ingest`` to say. ``take`` is told the
+    bytes that are about to be needed, frame by frame, and may raise. ``known``: only what takes a moment, samples of
+    lists of series that came before, for which nothing is taken; NotAtOnceError for anything else.
     """
     allowed = limits or Limits()
     if len(body) > allowed.body_bytes:
@@ -77,14 +93,21 @@ def decode(
     if not body:
         raise InvalidRequestError("the body is empty: at least one frame is needed", "body")
     decoded = Decoded([], [], [])
-    series = 0
-    for frame in _frames(body, allowed, known=known):
+    series, records_left = 0, allowed.request_records
+    for frame in _frames(body, allowed, unlimited if known else take, known=known):
         if frame.kind == RECORDS:
+            shape = shape_of(frame.payload)
+            shape.check(_RECORD_DEPTH, records_left, "records")
+            records_left -= shape.opened[_RECORD_DEPTH]
+            take(shape.recorded_bytes)
             records, unknown = _records(frame.payload)
             decoded.records.append(records)
             decoded.unknown.extend(unknown)
             continue
         if frame.kind == LOGS:
+            shape = shape_of(frame.payload)
+            shape.check(_LINE_DEPTH, allowed.request_lines - len(decoded.lines), "lines")
+            take(shape.read_bytes)
             lines, unknown = decode_lines(frame.payload, project, allowed.request_lines - len(decoded.lines))
             decoded.lines.extend(lines)
             decoded.unknown.extend(unknown)
@@ -95,7 +118,7 @@ def decode(
     return decoded
 
 
-def _frames(body: bytes, limits: Limits, *, known: bool) -> Iterator[_Frame]:
+def _frames(body: bytes, limits: Limits, take: Take, *, known: bool) -> Iterator[_Frame]:
     at, unpacked = 0, 0
     while at < len(body):
         if len(body) - at < _HEADER.size:
@@ -115,6 +138,8 @@ def _frames(body: bytes, limits: Limits, *, known: bool) -> Iterator[_Frame]:
             raise InvalidRequestError(f"the checksum of the frame at byte {at - _HEADER.size} does not hold", "frame")
         at += sent
         unpacked += size
+        # The payload, and the columns that samples are read into and joined in.
+        take(size if kind != SAMPLES else int(_COLUMNS * size))
         yield _Frame(kind, _unpack(packed, codec, size))
 
 
@@ -247,9 +272,13 @@ def _descriptors(payload: bytes, count: int, project: str) -> tuple[list[Series]
     return series, at
 
 
-@lru_cache(maxsize=_CACHED_SERIES)
 def descriptor(project: str, data: bytes) -> Series:
-    """The series that a descriptor names; an empty project is ``project``. The same bytes are read once."""
+    """The series that a descriptor names; an empty project is ``project``. The same short bytes are read once."""
+    return _cached(project, data) if len(data) <= _CACHED_BYTES else _series(project, data)
+
+
+@lru_cache(maxsize=_CACHED_SERIES)
+def _cached(project: str, data: bytes) -> Series:
     end = _SHORT.size + int.from_bytes(data[: _SHORT.size], "little")
     try:
         # Many metrics are of one place: what follows the metric is read and checked once.

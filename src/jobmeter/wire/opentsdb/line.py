@@ -54,11 +54,12 @@ Event = Command | Wrong
 class LineReader:
     """Bytes of one connection in, events out. Not safe for several threads.
 
-    ``points`` may be replaced between two events.
+    ``points`` may be replaced between two events. None: data points are counted as ``unread`` and passed over.
     """
 
-    def __init__(self, points: Points) -> None:
+    def __init__(self, points: Points | None = None) -> None:
         self.points = points
+        self.unread = 0
         self._rest = b""
         self._skipping = False
 
@@ -84,29 +85,33 @@ class LineReader:
         if not words:
             return
         if words[0] == b"put":
-            wrong = self._put(words)
+            if self.points is None:
+                self.unread += 1
+                return
+            wrong = _put(self.points, words)
             if wrong is not None:
                 yield wrong
             return
         yield _command(words)
 
-    def _put(self, words: list[bytes]) -> Wrong | None:
-        if len(words) <= _LEAST_WORDS:
-            text = f"not enough arguments (need least {_LEAST_WORDS}, got {len(words)})"
-            return Wrong(Problem.ARGUMENT, text, "tags" if len(words) == _LEAST_WORDS else "name")
-        key = (words[1], *words[4:])
-        try:
-            time, value = words[2].decode("ascii"), words[3].decode("ascii")
-            if self.points.known(key):
-                self.points.add_known(key, words[1].decode(), time, value, {})
-            else:
-                self.points.add_known(key, words[1].decode(), time, value, _tags(words[4:]))
-        except UnicodeDecodeError:
-            return Wrong(Problem.ARGUMENT, "the line is not UTF-8", "name")
-        except RefusedError as refusal:
-            problem = Problem.VALUE if refusal.reason in {"time", "value"} else Problem.ARGUMENT
-            return Wrong(problem, refusal.message, refusal.reason)
-        return None
+
+def _put(points: Points, words: list[bytes]) -> Wrong | None:
+    if len(words) <= _LEAST_WORDS:
+        text = f"not enough arguments (need least {_LEAST_WORDS}, got {len(words)})"
+        return Wrong(Problem.ARGUMENT, text, "tags" if len(words) == _LEAST_WORDS else "name")
+    key = (words[1], *words[4:])
+    try:
+        time, value = words[2].decode("ascii"), words[3].decode("ascii")
+        if points.known(key):
+            points.add_known(key, words[1].decode(), time, value, {})
+        else:
+            points.add_known(key, words[1].decode(), time, value, _tags(words[4:]))
+    except UnicodeDecodeError:
+        return Wrong(Problem.ARGUMENT, "the line is not UTF-8", "name")
+    except RefusedError as refusal:
+        problem = Problem.VALUE if refusal.reason in {"time", "value"} else Problem.ARGUMENT
+        return Wrong(problem, refusal.message, refusal.reason)
+    return None
 
 
 def _tags(words: list[bytes]) -> dict[str, str]:

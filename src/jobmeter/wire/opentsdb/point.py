@@ -212,6 +212,15 @@ class Points:
         """True when the series of that key was described before."""
         return key in self._columns
 
+    @property
+    def cached(self) -> int:
+        """Of how many series it is known what they are."""
+        return len(self._columns)
+
+    def clear_cache(self) -> None:
+        """Forget what series are; they are read from their tags the next time."""
+        self._columns.clear()
+
     def take(self) -> SampleBatch:
         """What was gathered, in its order; the next batch begins empty."""
         batch = SampleBatch(

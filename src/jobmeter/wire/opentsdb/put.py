@@ -10,6 +10,11 @@ from typing import Any
 import msgspec
 
 from jobmeter.errors import InvalidRequestError
+from jobmeter.model.memory import Take, unlimited
+from jobmeter.wire.json_shape import shape_of
+
+_TOLD_BYTES = 256
+"""What an answer that repeats a data point and says why it is refused takes, besides the data point."""
 
 
 class DataPoint(msgspec.Struct, frozen=True):
@@ -38,11 +43,17 @@ _ARRAY = msgspec.json.Decoder(list[DataPoint])
 _ONE = msgspec.json.Decoder(DataPoint)
 
 
-def decode(body: bytes) -> Sequence[DataPoint]:
-    """The data points of a body. Raises InvalidRequestError when it is not JSON of data points."""
+def decode(body: bytes, most: int, take: Take = unlimited) -> Sequence[DataPoint]:
+    """The data points of a body; ``take`` is told what they need before they are made, and may raise.
+
+    Raises InvalidRequestError when it is not JSON of data points, LimitExceededError when it has more than ``most``.
+    """
     stripped = body.lstrip()
     if not stripped:
         raise InvalidRequestError("Missing request content", "body")
+    shape = shape_of(body)
+    shape.check(1, most, "points")
+    take(shape.read_bytes + shape.opened[1] * _TOLD_BYTES)
     try:
         return _ARRAY.decode(body) if stripped.startswith(b"[") else [_ONE.decode(body)]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -6,6 +6,7 @@ https://github.com/google/snappy/blob/main/format_description.txt
 import pyarrow as pa
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
+from jobmeter.model.memory import Take
 from jobmeter.wire.remote_write.scalar import varint
 
 _BEST = 22
@@ -13,8 +14,8 @@ _BEST = 22
 _HEAD = 16
 
 
-def unpack(packed: bytes, limit: int) -> bytes:
-    """The unpacked bytes.
+def unpack(packed: bytes, limit: int, take: Take) -> bytes:
+    """The unpacked bytes; ``take`` is told their number before memory is taken for them, and may raise.
 
     Raises InvalidRequestError (field ``body``) for what is no block, LimitExceededError for more than ``limit`` bytes:
     the size that a block declares is looked at before memory is taken for it.
@@ -26,6 +27,7 @@ def unpack(packed: bytes, limit: int) -> bytes:
         return b""
     if size > _BEST * len(packed) + _HEAD:
         raise InvalidRequestError("the body is not a Snappy block: it is too short for the size that it says", "body")
+    take(size)
     try:
         unpacked: bytes = pa.decompress(packed, size, codec="snappy", asbytes=True)
     except (OSError, pa.ArrowInvalid) as error:

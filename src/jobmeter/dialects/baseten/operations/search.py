@@ -47,7 +47,7 @@ def filters(statuses: Sequence[str]) -> Iterator[Filter]:
     asked = frozenset(statuses)
     whole: set[JobState] = set()
     for state, default in DEFAULT_STATUS.items():
-        own = [status for status, meant in STATUSES.items() if meant is state]
+        own = [status for status, meant in STATUSES.items() if meant is state] or [default]
         wanted = tuple(status for status in own if status in asked)
         if len(wanted) == len(own):
             whole.add(state)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Answer, Context, Operation, Parameter, Steps, WriteSamples, ask
+from jobmeter.dialects.base import Answer, Context, Operation, Parameter, Steps, WriteSamples, accounted_for, ask
 from jobmeter.dialects.opentsdb.answers import answer
 from jobmeter.dialects.opentsdb.arguments import whole
 from jobmeter.dialects.opentsdb.errors import JSON, PutError
@@ -22,7 +22,7 @@ from jobmeter.model.question import Asks
 from jobmeter.wire.opentsdb.point import Points, RefusedError, Writer
 from jobmeter.wire.opentsdb.put import DataPoint, decode
 
-_BODY_BYTES = 64 * 2**20
+_BODY_BYTES, _DECODED_BYTES = 64 * 2**20, 256 * 2**20
 _LONGEST_WAIT_MS = 2**31
 _DROPPED = {
     "future": "Timestamp is further ahead than the server's clock may be wrong",
@@ -36,7 +36,7 @@ Refusals = dict[int, str]
 def put(call: Call, context: Context) -> Steps:
     """Keep data points, each by itself; the answer comes when those that are kept are durable."""
     whole(call.parameter("sync_timeout"), "sync_timeout", 0, _LONGEST_WAIT_MS)
-    sent = decode(call.body)
+    sent = decode(call.body, context.limits.request_points, call.take)
     if not sent:
         raise InvalidRequestError("No datapoints found in content", "body")
     refused: Refusals = {}
@@ -143,5 +143,7 @@ OPERATIONS = (
             "other tags are labels. A metric of the catalogue is checked by its bounds, any other name is kept as is."
         ),
         body_bytes=_BODY_BYTES,
+        decoded_bytes=_DECODED_BYTES,
+        read_bytes=accounted_for,
     ),
 )

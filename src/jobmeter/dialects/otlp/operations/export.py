@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Answer, Context, Operation, Parameter, Steps, WriteSamples, ask
+from jobmeter.dialects.base import Answer, Context, Operation, Parameter, Steps, WriteSamples, ask, read_as_json
 from jobmeter.dialects.otlp.forms import JSON, PROTOBUF, TYPE, media_of
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.ingest.exporters.table import Places
@@ -20,7 +20,8 @@ from jobmeter.wire.otlp.written import Written
 
 BODY_BYTES = 32 * 2**20
 """Largest message, as sent and after decompression where the transport undoes that."""
-_MOST_SERIES = 100_000
+_OF_MESSAGE = 16
+"""How many times a message in protocol buffers is in memory, what is read from it included, at most."""
 _DECODERS = {PROTOBUF: protobuf.decode, JSON: json.decode}
 _PLACES = Places(place)
 _HINTS = {"delta": "delta (only cumulative sums and histograms are kept)"}
@@ -32,10 +33,9 @@ def export(call: Call, context: Context) -> Steps:
     if media not in _DECODERS:
         raise InvalidRequestError(f"{TYPE} {media[:80]!r} is not supported; {PROTOBUF} and {JSON} are", TYPE)
     written = _DECODERS[media](call.body)
-    if len(written.keys) > _MOST_SERIES:
-        raise LimitExceededError(
-            f"a request may bring {_MOST_SERIES} samples, this one brings {len(written.keys)}", "body"
-        )
+    most = context.limits.request_series
+    if len(written.keys) > most:
+        raise LimitExceededError(f"a request may bring {most} samples, this one brings {len(written.keys)}", "body")
     batch, heads, refused, parts = _placed(written, context.project or DEFAULT_PROJECT)
     rejected = Counter({"stale": written.stale, "not-a-number": written.parts}) + refused + parts
     receipt = Receipt()
@@ -43,6 +43,11 @@ def export(call: Call, context: Context) -> Steps:
         receipt = yield from ask(WriteSamples(batch=batch, rejected=tuple(sorted(rejected.items()))))
     refused.update(_late(receipt, batch.time, heads))
     return Answer(200, response(refused.total(), _told(refused, parts), json=media == JSON), (), media)
+
+
+def read_bytes(call: Call) -> int:
+    """See ``Operation``."""
+    return read_as_json(call) if media_of(call) == JSON else _OF_MESSAGE * len(call.body)
 
 
 def _placed(written: Written, project: str) -> tuple[SampleBatch, int, Counter[str], Counter[str]]:
@@ -102,5 +107,7 @@ OPERATIONS = (
             "token is a bearer token, or the password of Basic."
         ),
         body_bytes=BODY_BYTES,
+        decoded_bytes=BODY_BYTES,
+        read_bytes=read_bytes,
     ),
 )

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Answer, Context, Operation, Parameter, Steps, WriteSamples, ask
+from jobmeter.dialects.base import Answer, Context, Operation, Parameter, Steps, WriteSamples, accounted_for, ask
 from jobmeter.dialects.prometheus.errors import ENCODING, TEXT, TYPE, Headers, text
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.ingest.exporters.table import Places
@@ -14,7 +14,8 @@ from jobmeter.wire.remote_write.snappy import unpack
 
 _BODY_BYTES = 32 * 2**20
 _UNPACKED_BYTES = 128 * 2**20
-_MOST_SERIES = 100_000
+_COLUMNS = 4
+"""How many times an unpacked message is in memory: itself, and what is read from it, at most."""
 _MEDIA = "application/x-protobuf"
 _ONE, _TWO = "prometheus.WriteRequest", "io.prometheus.write.v2.Request"
 _DECODERS = {_ONE: decode_1, _TWO: decode_2}
@@ -24,11 +25,10 @@ _PLACES = Places()
 def write(call: Call, context: Context) -> Steps:
     """Keep samples, each series by itself; the answer comes when those that are kept are durable."""
     message = _message(call)
-    written = _DECODERS[message](unpack(call.body, _UNPACKED_BYTES))
-    if len(written.keys) > _MOST_SERIES:
-        raise LimitExceededError(
-            f"a request may name {_MOST_SERIES} series, this one names {len(written.keys)}", "body"
-        )
+    written = _DECODERS[message](unpack(call.body, _UNPACKED_BYTES, lambda size: call.take(_COLUMNS * size)))
+    most = context.limits.request_series
+    if len(written.keys) > most:
+        raise LimitExceededError(f"a request may name {most} series, this one names {len(written.keys)}", "body")
     batch, refused = _PLACES.batch(
         (context.project or DEFAULT_PROJECT, message),
         written.keys,
@@ -101,6 +101,7 @@ OPERATIONS = (
             "`external.<name>` with its labels. The token is the password of Basic, or a bearer token."
         ),
         body_bytes=_BODY_BYTES,
+        read_bytes=accounted_for,
         encodings=frozenset({"snappy"}),
     ),
 )

@@ -1,0 +1,142 @@
+"""How much memory the requests under way may take together: their bodies as sent, decoded, and read into objects.
+
+Each request has an account. What it takes is given back when the request is over and no thread works on it any more.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from jobmeter.errors import LimitExceededError, ThrottledError
+
+T = TypeVar("T")
+
+_RETRY_MS = 1_000
+
+
+class MemoryBudget:
+    """Bytes that all requests under way share. Safe to use from any thread."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._lock = threading.Lock()
+        self._in_use = 0
+        self._refusals = 0
+
+    @property
+    def in_use(self) -> int:
+        """Bytes that requests have taken and not given back."""
+        return self._in_use
+
+    @property
+    def refusals(self) -> int:
+        """How often a request was refused because too little was left."""
+        return self._refusals
+
+    def check(self, size: int) -> None:
+        """Raises ThrottledError when so many bytes are not left now, LimitExceededError when they never will be."""
+        if size > self.size - self._in_use:
+            with self._lock:
+                self._refusals += 1
+            raise self._refusal(size)
+
+    def take(self, size: int) -> None:
+        """Take bytes. Raises as ``check``."""
+        with self._lock:
+            if size <= self.size - self._in_use:
+                self._in_use += size
+                return
+            self._refusals += 1
+        raise self._refusal(size)
+
+    def give_back(self, size: int) -> None:
+        """Give back bytes that were taken."""
+        with self._lock:
+            self._in_use -= size
+
+    def account(self) -> "MemoryAccount":
+        """An empty account for one request."""
+        return MemoryAccount(self)
+
+    def _refusal(self, size: int) -> LimitExceededError | ThrottledError:
+        if size > self.size:
+            return LimitExceededError(
+                f"reading the body takes {size} bytes, all requests together may take {self.size}", "body"
+            )
+        return ThrottledError("the requests under way take all the memory that they may take, try again", _RETRY_MS)
+
+
+class MemoryAccount:
+    """What one request has taken of a budget. Safe to use from any thread."""
+
+    __slots__ = ("_budget", "_closed", "_lock", "_taken", "_workers")
+
+    def __init__(self, budget: MemoryBudget) -> None:
+        self._budget = budget
+        self._lock = threading.Lock()
+        self._taken = 0
+        self._workers = 0
+        self._closed = False
+
+    @property
+    def taken(self) -> int:
+        """Bytes that the request has taken."""
+        return self._taken
+
+    def check(self, size: int) -> None:
+        """See ``MemoryBudget.check``."""
+        self._budget.check(size)
+
+    def take(self, size: int) -> None:
+        """Take bytes for the rest of the request. Raises as ``MemoryBudget.check``."""
+        self._budget.take(size)
+        with self._lock:
+            self._taken += size
+
+    def give_back(self, size: int) -> None:
+        """Give back some of what was taken before the request ends."""
+        with self._lock:
+            self._taken -= size
+        self._budget.give_back(size)
+
+    def during(self, work: Callable[[], T]) -> T:
+        """Call the function, for which the request keeps its memory even if ``close`` is called meanwhile.
+
+        A thread works on when the client of its request has gone.
+        """
+        with self._lock:
+            self._workers += 1
+        try:
+            return work()
+        finally:
+            with self._lock:
+                self._workers -= 1
+            self._settle()
+
+    def close(self) -> None:
+        """The request is over: give back all of it, as soon as no thread works on it any more."""
+        self._closed = True
+        self._settle()
+
+    def _settle(self) -> None:
+        with self._lock:
+            if not self._closed or self._workers:
+                return
+            size, self._taken = self._taken, 0
+        self._budget.give_back(size)
+
+
+def drop_frames(error: BaseException) -> None:
+    """Cut an exception, and those behind it, off the frames it passed through.
+
+    Frames hold what they worked on, the body of a request among it, and a frame that holds its own exception (a task
+    or a future does) is freed only by the collector of cycles, which may not run for a long time.
+    """
+    waiting: list[BaseException] = [error]
+    seen: set[int] = set()
+    while waiting:
+        one = waiting.pop()
+        if id(one) not in seen:
+            seen.add(id(one))
+            one.__traceback__ = None
+            waiting += [behind for behind in (one.__cause__, one.__context__) if behind is not None]

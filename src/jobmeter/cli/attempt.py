@@ -1,0 +1,64 @@
+"""Which attempt of a job a run is: the one after those that the server knows, never one of them."""
+
+import os
+from collections.abc import Callable, Mapping
+from urllib.parse import quote, urlencode
+
+import click
+import msgspec
+
+from jobmeter.client.transport import API, Transport
+from jobmeter.collect.spool import Spool
+from jobmeter.errors import ConflictError, JobmeterError
+from jobmeter.model.time import SECOND, Clock
+
+
+class _NextAttempt(msgspec.Struct):
+    attempt: int
+
+
+def next_attempt(
+    job: str,
+    project: str,
+    owner: str,
+    spool: Spool | None,
+    connect: Callable[[], Transport],
+    clock: Clock,
+    say: Callable[[str], None],
+) -> int:
+    """The number of this attempt of a job.
+
+    A supervisor may count it in JOBMETER_ATTEMPT. Otherwise the server is asked. While it does not answer, or what an
+    earlier attempt on this machine measured is not delivered yet, it is the seconds since 1970: later than every
+    attempt before, and none of them. Raises a usage error where the job is still running.
+    """
+    counted = _counted(os.environ)
+    if counted is not None:
+        return counted
+    if spool is None or not spool.size:
+        try:
+            return _asked(connect(), job, project, owner)
+        except ConflictError as error:
+            raise click.UsageError(error.message) from error
+        except JobmeterError as error:
+            say(f"the attempts of job {job} so far are not known ({error.message}): this one is numbered by the time")
+    return clock.now_ms() // SECOND
+
+
+def _counted(environment: Mapping[str, str]) -> int | None:
+    """What a supervisor counted; what a surrounding run set is its own attempt."""
+    text = environment.get("JOBMETER_ATTEMPT", "")
+    if "JOBMETER_MEASURED" in environment or not (text.isascii() and text.isdigit() and len(text) < 10):
+        return None
+    return int(text)
+
+
+def _asked(server: Transport, job: str, project: str, owner: str) -> int:
+    named = urlencode({"owner": owner, **({"project": project} if project else {})})
+    try:
+        answer = server.request("GET", f"{API}/jobs/{quote(job, safe='')}/attempt?{named}")
+        return msgspec.json.decode(answer.body, type=_NextAttempt).attempt
+    except msgspec.DecodeError as error:
+        raise JobmeterError("the server's answer is not one") from error
+    finally:
+        server.close()

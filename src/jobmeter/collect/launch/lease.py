@@ -1,0 +1,54 @@
+"""The lease of a run: while it is renewed, the server takes the job for running."""
+
+import secrets
+from contextlib import suppress
+from pathlib import Path
+
+from jobmeter.model.record import Lease, LeaseRecord, Records
+from jobmeter.model.time import SECOND, Clock
+from jobmeter.wire.native.encode import records_frame
+
+LEASE_SECONDS = 60
+"""How long the server hears nothing of a run until it is lost, unless samples are taken more rarely."""
+MISSED = 3
+"""Renewals that may be missed."""
+_FILE = "lease"
+
+
+class RunLease:
+    """Gives a renewal when one is due. For one thread, that of the delivery.
+
+    A renewal goes along with a request that is made now, and is not kept on disk: what is delivered later than it was
+    made proves nothing.
+    """
+
+    def __init__(self, job: str, project: str, owner: str, interval_ms: int, clock: Clock) -> None:
+        """``interval_ms`` is the time between two samples."""
+        self.lease = Lease(owner=owner, seconds=max(LEASE_SECONDS, MISSED * interval_ms // SECOND))
+        self._frame = records_frame(Records(leases=[LeaseRecord(job_id=job, project=project, lease=self.lease)]))
+        self._clock = clock
+        self._renewed: float | None = None
+
+    def frame(self) -> bytes:
+        """The frame of a renewal, empty while the last one is recent."""
+        every = self.lease.seconds / MISSED
+        recent = self._renewed is not None and self._clock.monotonic() - self._renewed < every
+        return b"" if recent else self._frame
+
+    def renewed(self) -> None:
+        """Take it that the server has heard of a renewal."""
+        self._renewed = self._clock.monotonic()
+
+
+def lease_owner(folder: Path | None) -> str:
+    """A random name for the holder of a lease; that of a run which left its spool ``folder`` behind, as it is over."""
+    owner = secrets.token_hex(16)
+    if folder is None:
+        return owner
+    with suppress(OSError, UnicodeDecodeError):
+        found = (folder / _FILE).read_text()
+        if len(found) == len(owner) and found.isalnum():
+            return found
+    with suppress(OSError):
+        (folder / _FILE).write_text(owner)
+    return owner

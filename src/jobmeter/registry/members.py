@@ -1,0 +1,98 @@
+"""Merge what records say of replicas into the table, field by field, and tell of the states that changed."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from jobmeter.errors import InvalidRequestError
+from jobmeter.model.job import JobState
+from jobmeter.model.record import ReplicaRecord
+from jobmeter.model.time import iso
+from jobmeter.registry import merge
+from jobmeter.registry.events import state_row
+from jobmeter.registry.schema import replicas
+from jobmeter.registry.statements import add_missing, chunks, renamed, update_each
+
+_KEY = ("project", "job", "name", "attempt")
+_PLAIN = (*merge.LIFE, "reason")
+_COLUMNS = ("rank", "cluster", "node", "pod_id", *_PLAIN)
+
+Member = tuple[str, ReplicaRecord, Mapping[str, Any]]
+"""The job's id, the record of its replica, and the columns that this sets."""
+_Name = tuple[str, str, int]
+
+
+def merge_replicas(
+    connection: sa.Connection, project: str, members: Sequence[Member], now_ms: int
+) -> Iterable[dict[str, Any]]:
+    """Bring the records of replicas, later ones over earlier ones; the events of the states that changed.
+
+    Raises InvalidRequestError for a replica that starts again as an attempt that has ended.
+    """
+    names = dict.fromkeys((job, replica.name, replica.attempt) for job, replica, _ in members)
+    keys = {name: dict(zip(_KEY, (project, *name), strict=True)) for name in names}
+    add_missing(connection, replicas, list(keys.values()))
+    known = _known(connection, project, sorted({(job, name) for job, name, _ in names}))
+    changes: dict[_Name, dict[str, Any]] = {}
+    happened = []
+    for job, replica, values in members:
+        name = (job, replica.name, replica.attempt)
+        before = known[name]
+        life = merge.replica_life(before, values)
+        if life is None:
+            raise _ended(name, before)
+        change = renamed(keys[name], _KEY, "key_") | renamed({**values, **life}, _COLUMNS, "new_")
+        changes[name] = merge.joined(changes.get(name), change, _UPDATE.plain)
+        if life["state"] is not None and life["state"] != before["told"]:
+            happened.append(_event(project, job, replica, {**values, **life}, now_ms))
+        known[name] = {**before, **life, "told": life["state"] or before["told"]}
+    _UPDATE.run(connection, changes.values())
+    return happened
+
+
+def _ended(name: _Name, known: Mapping[str, Any]) -> InvalidRequestError:
+    job, replica, attempt = name
+    return InvalidRequestError(
+        f"attempt {attempt} of replica {replica} of job {job!r} ended at {iso(known['end'])}: "
+        "a replica that starts again is its next attempt",
+        "replicas.attempt",
+    )
+
+
+def _event(project: str, job: str, replica: ReplicaRecord, values: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
+    state = JobState(values["state"])
+    time_ms = values["end"] if state.finished else values["start"] if state is JobState.RUNNING else None
+    return state_row(
+        project,
+        job,
+        state,
+        now_ms if time_ms is None else time_ms,
+        (values["reason"] or "") if state.finished else "",
+        replica=replica.name,
+        attempt=replica.attempt,
+        cluster=values["cluster"] or "",
+        node=values["node"] or "",
+    )
+
+
+def _known(connection: sa.Connection, project: str, names: Sequence[tuple[str, str]]) -> dict[_Name, dict[str, Any]]:
+    """What is recorded of each replica, and as ``told`` the state that the last event told of."""
+    found: dict[_Name, dict[str, Any]] = {}
+    column = replicas.c
+    columns = (column.job, column.name, column.attempt, *(column[name] for name in _PLAIN), column.last_sample)
+    for some in chunks(names):
+        question = sa.select(*columns).where(
+            column.project == project,
+            column.job.in_(sorted({job for job, _ in some})),
+            column.name.in_(sorted({name for _, name in some})),
+        )
+        for row in connection.execute(question):
+            state, start, end, code, reason, last = row[3:]
+            sampled = None if last is None else JobState.RUNNING.value
+            life = {"state": state, "start": start, "end": end, "exit_code": code, "reason": reason}
+            found[row[0], row[1], row[2]] = {**life, "told": state or sampled}
+    return found
+
+
+_UPDATE = update_each(replicas, _KEY, _COLUMNS, _PLAIN)

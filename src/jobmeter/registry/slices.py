@@ -1,0 +1,60 @@
+"""Records cut into slices, each a transaction of its own: between two of them others may write."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from jobmeter.model.record import JobRecord
+from jobmeter.registry.records import PreparedJob
+from jobmeter.registry.statements import chunks
+
+SLICE_ROWS = 500
+"""Most rows of jobs, replicas and allocations that one transaction of records writes, about 50 ms."""
+
+T = TypeVar("T")
+
+
+def without_repeats(records: Sequence[JobRecord]) -> list[JobRecord]:
+    """The records without those that say what the one before them said: to record the same twice changes nothing."""
+    return [record for place, record in enumerate(records) if not place or record != records[place - 1]]
+
+
+def slices(entries: Iterable[PreparedJob], rows: int = SLICE_ROWS) -> Iterator[list[PreparedJob]]:
+    """The records in the order in which all servers lock rows, at most ``rows`` rows together.
+
+    One of more rows than that is cut: first the job, then its replicas by and by.
+    """
+    current: list[PreparedJob] = []
+    used = 0
+    for entry in sorted(entries, key=lambda one: one.record.job_id):
+        for part in _parts(entry, rows):
+            cost = _rows(part)
+            if current and used + cost > rows:
+                yield current
+                current, used = [], 0
+            current.append(part)
+            used += cost
+    if current:
+        yield current
+
+
+def pieces(items: Sequence[T], rows: int = SLICE_ROWS) -> Iterator[Sequence[T]]:
+    """The items in runs of at most ``rows``."""
+    return chunks(items, rows)
+
+
+def _rows(entry: PreparedJob) -> int:
+    return 1 + len(entry.replicas) + len(entry.allocations) + sum(len(one.devices) for one, _ in entry.replicas)
+
+
+def _parts(entry: PreparedJob, rows: int) -> Iterator[PreparedJob]:
+    if _rows(entry) <= rows:
+        yield entry
+        return
+    nothing: dict[str, Any] = dict.fromkeys(entry.values)
+    yield replace(entry, replicas=(), allocations=())
+    rest = replace(entry, values=nothing, replicas=(), allocations=(), checkpoints=None, extra=None)
+    for some in chunks(entry.replicas, max(rows // 2, 1)):
+        yield replace(rest, replicas=tuple(some))
+    for some in chunks(entry.allocations, rows):
+        yield replace(rest, allocations=tuple(some))

@@ -1,0 +1,158 @@
+"""Damaged parts: those that the engine set aside when it started, and those that could not be read since.
+
+The engine checks a part's files when it starts. One that lacks a file, or has one of another size, it moves to the
+table's folder ``detached`` and goes on without. Flipped bits are found when somebody reads them: the read fails.
+A part whose folder is gone altogether leaves no trace.
+"""
+
+import logging
+import re
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from time import monotonic
+
+from jobmeter.errors import JobmeterError
+from jobmeter.model.time import DAY, SECOND, TimeRange
+from jobmeter.store.clickhouse.failures import damaged_part, translated
+from jobmeter.store.clickhouse.part_files import job_range, row_count, time_range
+from jobmeter.store.clickhouse.pool import Pool
+from jobmeter.store.clickhouse.target import Target
+from jobmeter.store.damage import DamagedPart
+
+_log = logging.getLogger(__name__)
+AGAIN_SECONDS = 10.0
+"""How long a list that is not empty is answered from memory: an operator who mends something sees it soon."""
+_MOST = 1_000
+_NAME = re.compile(r"(?P<partition>\w+?)_\d+_\d+_\d+(_\d+)?(_try\d+)?")
+_DETACHED = (
+    "SELECT DISTINCT table, name, reason, path FROM {source} "
+    "WHERE database = currentDatabase() AND startsWith(reason, 'broken') ORDER BY table, name LIMIT {most}"
+)
+_ACTIVE = (
+    "SELECT table, name FROM {source} WHERE database = currentDatabase() AND active AND name IN {{names:Array(String)}}"
+)
+
+
+class Damage:
+    """The damaged parts of one engine, at most a thousand. Safe for any number of threads."""
+
+    def __init__(self, pool: Pool, target: Target, journal: Path | None) -> None:
+        """``journal`` is the folder of the journal, None where there is none."""
+        self._pool = pool
+        self._target = target
+        self._journal = journal
+        self._lock = threading.Lock()
+        self._parts: Sequence[DamagedPart] = ()
+        self._unreadable: dict[tuple[str, str], DamagedPart] = {}
+        self._read_at = 0.0
+
+    def parts(self) -> Sequence[DamagedPart]:
+        """The damaged parts. Costs nothing while there are none: an engine sets parts aside at its start alone."""
+        if self._parts and monotonic() - self._read_at >= AGAIN_SECONDS:
+            self.look()
+        return self._parts
+
+    def look(self) -> Sequence[DamagedPart]:
+        """The same, read anew. An engine that does not tell leaves what was known before."""
+        try:
+            found = [*self._detached(), *self._still_unreadable(), *self._journal_files()]
+        except (JobmeterError, OSError) as error:
+            _log.warning("which parts are damaged is not known: %s", error)
+            return self._parts
+        with self._lock:
+            self._parts = tuple(found[:_MOST])
+            self._read_at = monotonic()
+        return self._parts
+
+    def note(self, error: Exception) -> None:
+        """Remember the part that a failure of the engine names, where it is one of damaged data."""
+        found = damaged_part(error)
+        if found is None or found[:2] in self._unreadable or len(self._unreadable) >= _MOST:
+            return
+        table, name, place = found
+        part = self._described(DamagedPart(table=table, name=name, reason="unreadable", place=place))
+        with self._lock:
+            self._unreadable[found[:2]] = part
+            self._parts = (*(one for one in self._parts if (one.table, one.name) != found[:2]), part)[:_MOST]
+        _log.error("%s", advice(part))
+
+    def _detached(self) -> Iterator[DamagedPart]:
+        sql = _DETACHED.format(source=self._system("detached_parts"), most=_MOST)
+        with translated("list its damaged parts"), self._pool.client() as client:
+            rows = client.query(sql).result_rows
+        for table, name, reason, place in rows:
+            plain = name.removeprefix(f"{reason}_")
+            yield self._described(DamagedPart(table=table, name=plain, reason=reason, place=place))
+
+    def _still_unreadable(self) -> Iterator[DamagedPart]:
+        """Those that the engine still has: a part that was dropped, detached or replaced is not damaged any more."""
+        if not self._unreadable:
+            return
+        sql = _ACTIVE.format(source=self._system("parts"))
+        with translated("list its damaged parts"), self._pool.client() as client:
+            rows = client.query(sql, parameters={"names": [name for _, name in self._unreadable]}).result_rows
+        active = {(str(table), str(name)) for table, name in rows}
+        with self._lock:
+            self._unreadable = {key: part for key, part in self._unreadable.items() if key in active}
+            yield from self._unreadable.values()
+
+    def _journal_files(self) -> Iterator[DamagedPart]:
+        if self._journal is None:
+            return
+        for path in sorted(self._journal.glob("*.damaged")):
+            yield DamagedPart(table="journal", name=path.name, reason="damaged", place=str(path))
+
+    def _described(self, part: DamagedPart) -> DamagedPart:
+        span = _partition_range(part)
+        if not self._target.exclusive:
+            return replace(part, span=span)
+        folder = Path(part.place)
+        return replace(
+            part, rows=row_count(folder), span=time_range(folder) or span, jobs=job_range(folder, part.table)
+        )
+
+    def _system(self, table: str) -> str:
+        name = f"system.{table}"
+        return f"clusterAllReplicas('{self._target.cluster}', {name})" if self._target.cluster else name
+
+
+def advice(part: DamagedPart) -> str:
+    """What is lost and what to do, for the log."""
+    if part.table == "journal":
+        return (
+            f"the journal's file {part.name} is damaged: samples that were acknowledged may be missing from answers. "
+            f"Restore a backup into another data folder, or accept the loss: remove {part.place}"
+        )
+    if part.reason == "unreadable":
+        return (
+            f"a part of the telemetry store is damaged: {part.summary}. Questions that read it fail. Restore a backup "
+            f"into another data folder, or give up the part: ALTER TABLE {part.table} DETACH PART '{part.name}'. "
+            f"It lies in {part.place}"
+        )
+    return (
+        f"a part of the telemetry store is damaged and was set aside: {part.summary}. Its rows are missing from "
+        "answers. Restore a backup into another data folder; or bring the files in order and "
+        f"ALTER TABLE {part.table} ATTACH PART '{Path(part.place).name}'; or accept the loss: remove {part.place}"
+    )
+
+
+def _partition_range(part: DamagedPart) -> TimeRange | None:
+    """The times that a part's partition may hold: a day of samples, a month of roll-ups."""
+    found = _NAME.fullmatch(part.name)
+    partition = found["partition"] if found else ""
+    if not partition.isdigit():
+        return None
+    if part.table.startswith(("samples", "logs")):
+        return TimeRange(int(partition) * DAY, (int(partition) + 1) * DAY)
+    year, month = divmod(int(partition), 100)
+    if not part.table.startswith(("minutes", "hours")) or not (1970 <= year < 9999 and 1 <= month <= 12):
+        return None
+    following = datetime(year + month // 12, month % 12 + 1, 1, tzinfo=UTC)
+    return TimeRange(_ms(datetime(year, month, 1, tzinfo=UTC)), _ms(following))
+
+
+def _ms(moment: datetime) -> int:
+    return int(moment.timestamp()) * SECOND

@@ -1,0 +1,58 @@
+"""Roll-ups of which a part is lost are computed again from the samples that are still there.
+
+The hours that the part may have held are marked, as those of late samples are: until they are computed again, answers
+come from samples. Each damaged part is marked once; a row of ``progress`` remembers it. A lost part of ``marks`` may
+have named any hour, so every hour whose samples are all there is marked.
+"""
+
+import logging
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+
+from jobmeter.model.time import MAX_TIME_MS, Clock, TimeRange
+from jobmeter.store.clickhouse.failures import translated
+from jobmeter.store.clickhouse.pool import Pool
+from jobmeter.store.clickhouse.target import Target
+from jobmeter.store.damage import DamagedPart
+
+_log = logging.getLogger(__name__)
+_ROLLED = frozenset({"minutes", "hours", "marks"})
+# Samples outlive their retention by a day: an hour with one inside of it is whole.
+_MARK = """
+INSERT INTO marks (job, hour, id, cleared, at)
+SELECT DISTINCT job, intDiv(time, 3600000) * 3600000 AS begin, {id:UInt64}, 0, {now:Int64} FROM samples
+WHERE time >= {start:Int64} AND time < {end:Int64} AND time >= {now:Int64} - raw_days * 86400000
+AND begin < (SELECT max(value) FROM progress WHERE name = 'intent')"""
+
+
+def mend(parts: Sequence[DamagedPart], pool: Pool, target: Target, clock: Clock) -> bool:
+    """Mark the hours of roll-ups that were lost. True when some were marked: the ledger is to be read again.
+
+    For an engine that is this process's own; in a cluster other nodes have what one has lost.
+    """
+    lost = [part for part in parts if part.table in _ROLLED and part.reason.startswith("broken")]
+    if not lost or not target.exclusive:
+        return False
+    with translated("mark hours whose roll-ups are lost"), pool.client() as client:
+        known = {str(row[0]) for row in client.query("SELECT DISTINCT name FROM progress").result_rows}
+        fresh = {name: part for part in lost if (name := _name(part)) not in known}
+        for name, part in fresh.items():
+            span = part.span or TimeRange(0, MAX_TIME_MS)
+            values = {"id": secrets.randbits(64), "now": clock.now_ms(), "start": span.start_ms, "end": span.end_ms}
+            client.command(_MARK, parameters=values)
+            client.command(
+                "INSERT INTO progress SELECT {name:String}, {now:Int64}",
+                parameters={"name": name, "now": values["now"]},
+            )
+            _log.warning("what %s held is computed again, as far as its samples are still kept", part.summary)
+    return bool(fresh)
+
+
+def _name(part: DamagedPart) -> str:
+    """Of a damaged part: names of parts come again, the moment at which one was made does not."""
+    try:
+        made = Path(part.place).stat().st_mtime_ns
+    except OSError:
+        made = 0
+    return f"marked {part.table} {part.name} {made}"

@@ -1,0 +1,34 @@
+"""What a telemetry engine could not read of what it stored."""
+
+from dataclasses import dataclass, field
+
+from jobmeter.model.time import TimeRange, iso
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DamagedPart:
+    """A part of a table that cannot be read, wholly or in places: its rows are missing from answers.
+
+    ``table`` is ``journal`` for a file of samples that were not in the engine yet. ``span`` holds the times of the
+    part's rows, ``jobs`` the lowest and the highest of their job keys, ``rows`` their number; None where the damage
+    leaves it unknown. ``place`` is for the operator alone: the folder that holds what is left.
+    """
+
+    table: str
+    name: str
+    reason: str
+    rows: int | None = None
+    span: TimeRange | None = None
+    jobs: tuple[int, int] | None = None
+    place: str = field(default="", repr=False)
+
+    def may_hold(self, job: int) -> bool:
+        """Whether rows of that job key may have been in it."""
+        return self.jobs is None or self.jobs[0] <= job <= self.jobs[1]
+
+    @property
+    def summary(self) -> str:
+        """``samples 20455_2_2_0 (broken-on-start), 10000 rows from ... to ...``, without any path."""
+        rows = "" if self.rows is None else f", {self.rows} rows"
+        span = "" if self.span is None else f" from {iso(self.span.start_ms)} to {iso(self.span.end_ms)}"
+        return f"{self.table} {self.name} ({self.reason}){rows}{span}"

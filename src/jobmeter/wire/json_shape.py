@@ -1,0 +1,69 @@
+"""What reading a JSON text would make, counted before any of it is made.
+
+A text of 1 MiB can stand for 350,000 objects, which take a hundred times its memory. So bodies are counted first:
+records and lines against their limits, and all values against the memory that requests may take.
+"""
+
+import re
+from dataclasses import dataclass
+
+from jobmeter.errors import LimitExceededError
+from jobmeter.kernel.json import count
+
+DEPTHS = 8
+_CONTAINER, _VALUE, _WIDEST = 512, 96, 4
+"""Bytes of an object or an array with what is made of it, of any other value, and of a character at most."""
+_RECORDED = 6
+_TOKEN = re.compile(rb'[^"{}\[\],]*+(?:"(?:[^"\\]++|\\.)*+"?[^"{}\[\],]*+)*+([{}\[\],])', re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """``opened[d]``: objects and arrays that begin at depth d, 0 being the whole; those below 7 count there.
+
+    ``commas``: those between values. ``text_bytes``: what the characters take at most.
+    """
+
+    opened: list[int]
+    commas: int
+    text_bytes: int
+
+    @property
+    def read_bytes(self) -> int:
+        """About how many bytes the values take at most, and what is made of them until they are stored."""
+        return sum(self.opened) * _CONTAINER + self.commas * _VALUE + self.text_bytes
+
+    @property
+    def recorded_bytes(self) -> int:
+        """The same for records, with what the database makes of them."""
+        return _RECORDED * self.read_bytes
+
+    def check(self, depth: int, most: int, what: str) -> None:
+        """Raises LimitExceededError when more than ``most`` objects and arrays begin at that depth.
+
+        ``what`` they are is the field: ``records``.
+        """
+        if self.opened[depth] > most:
+            raise LimitExceededError(f"a request may bring {most} {what}, this one has {self.opened[depth]}", what)
+
+
+def shape_of(data: bytes) -> Shape:
+    """The shape of a JSON text. That of what is no JSON is of no use, and does no harm: reading it fails."""
+    counted = count(data, DEPTHS)
+    opened, commas = _tokens(data) if counted is None else counted
+    return Shape(opened, commas, len(data) * (1 if data.isascii() else _WIDEST))
+
+
+def _tokens(data: bytes) -> tuple[list[int], int]:
+    """The same as ``count`` in plain Python."""
+    opened, commas, depth, at = [0] * DEPTHS, 0, 0, 0
+    while (found := _TOKEN.match(data, at)) is not None:
+        token, at = found[1], found.end()
+        if token == b",":
+            commas += 1
+        elif token in {b"{", b"["}:
+            opened[min(depth, DEPTHS - 1)] += 1
+            depth += 1
+        else:
+            depth = max(0, depth - 1)
+    return opened, commas

@@ -1,0 +1,120 @@
+"""Commands in the documentation: those of the quickstart are run as a newcomer types them, all others exist."""
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import textwrap
+from contextlib import suppress
+from pathlib import Path
+
+import click
+import pytest
+
+from jobmeter.cli.main import cli
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+GENERATED = {"cli.md", "catalog.md", "dialects.md", "http-api.md", "settings.md"}
+PROGRAM = "print(sum(range(10**7)))\n"
+_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page, *languages):
+    return [text for language, text in _BLOCK.findall(page.read_text(encoding="utf-8")) if language in languages]
+
+
+def command_lines():
+    """(page, words after ``jobmeter``) of every command line in a block."""
+    for page in PAGES:
+        for block in blocks(page, "", "sh") if page.name not in GENERATED else ():
+            for line in block.replace("\\\n", " ").splitlines():
+                found = re.match(r"\s*(?:\$ )?(?:[A-Z_]+=\S+ )*jobmeter (.+)", line)
+                if found and not re.match(r"[\w-]+-\d{8}-\w{6} ", found[1]):
+                    yield page.name, shlex.split(found[1], comments=True)
+
+
+def environment(home):
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("JOBMETER_", "XDG_"))}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{own['PATH']}"
+    return {**own, "HOME": str(home), "PATH": path, "TERM": "dumb"}
+
+
+@pytest.fixture
+def home(tmp_path):
+    """A newcomer's home. The server that the commands start is ended."""
+    (tmp_path / "train.py").write_text(PROGRAM)
+    yield tmp_path
+    note = tmp_path / ".local/share/jobmeter/server.json"
+    with suppress(FileNotFoundError, ProcessLookupError):
+        found = re.search(r'"pid": ?(\d+)', note.read_text())
+        assert found
+        os.kill(int(found[1]), signal.SIGTERM)
+
+
+@pytest.mark.slow
+def test_the_quickstart_works_as_it_is_written(home):
+    script = "".join(blocks(ROOT / "docs/how-to/quickstart.md", "sh"))
+    assert script.count("\n") >= 10
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        cwd=home,
+        env=environment(home),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert '"lines":[{' in done.stdout.splitlines()[-1], "curl was answered"
+    assert (home / "cpu.csv").read_text().startswith("time,replica,device,value\n")
+    assert (home / "cpu.parquet").read_bytes().startswith(b"PAR1")
+
+
+@pytest.mark.parametrize(
+    ("page", "words"), list(command_lines()), ids=lambda part: part if isinstance(part, str) else None
+)
+def test_every_command_that_is_told_exists_with_its_options(page, words):
+    command: click.Command = cli
+    context = click.Context(cli, info_name="jobmeter")
+    words = words[: words.index("--")] if "--" in words else words
+    while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+        found = command.get_command(context, words.pop(0))
+        assert found is not None
+        command = found
+    told = {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)}
+    known = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+    assert told <= known | {"--help", "--version"}
+
+
+def options_told(page):
+    text = (ROOT / "docs/how-to" / page).read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`--.*?) \|", text, re.MULTILINE)
+    return {name for row in rows for name in re.findall(r"`(--[a-z-]+)", row)}
+
+
+@pytest.mark.parametrize("verb", ["agent", "run"])
+def test_a_table_of_options_names_all_of_them(verb):
+    command = cli.get_command(click.Context(cli), verb)
+    assert command is not None
+    options = [parameter for parameter in command.params if isinstance(parameter, click.Option)]
+    # Of a pair, such as --logs and --no-logs, the one that changes something is told.
+    names = [{*option.opts, *option.secondary_opts} for option in options]
+    told = options_told(f"{verb}.md")
+    assert [sorted(pair) for pair in names if not pair & told] == []
+    assert told <= set().union(*names)
+
+
+def test_no_page_tells_to_install_from_an_index():
+    """Until an index has it."""
+    told = re.compile(r"pip install '?jobmeter")
+    assert [page.name for page in PAGES if told.search(page.read_text(encoding="utf-8"))] == []
+
+
+def test_blocks_of_python_are_python():
+    for page in PAGES:
+        for block in blocks(page, "python"):
+            compile(textwrap.dedent(block), page.name, "exec")

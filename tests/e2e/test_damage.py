@@ -1,0 +1,204 @@
+"""A server whose files were damaged or lost while it was down: it says so, and claims nothing."""
+
+import json
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.frames import row, samples
+from tests.processes import API, ServerProcess, run_cli, running
+
+pytestmark = pytest.mark.slow
+DAY = 86_400_000
+NOW = int(time.time() * 1000) // DAY * DAY
+"""The day that has begun."""
+POINTS = 400
+
+
+def frame(days_ago: int, job: str = "hurt") -> bytes:
+    """Samples of one day before today, 15 s apart."""
+    begin = NOW - days_ago * DAY
+    return samples([row("app.number", [(begin + at * 15_000, float(at)) for at in range(POINTS)], job=job)])
+
+
+def filled(data: Path) -> None:
+    """A data folder with samples of job ``hurt`` on each of the last three days, a part of the store for each."""
+    with running(data) as server:
+        for days_ago in (1, 2, 3):
+            assert server.ingest(frame(days_ago)).json()["accepted"] == POINTS
+        assert server.request("GET", "/status").json()["rows"]["samples"] == 3 * POINTS
+        assert server.stop() == 0
+
+
+def part_of(data: Path, days_ago: int) -> Path:
+    """The folder of the part that holds a day's samples."""
+    (found,) = data.glob(f"telemetry/store/*/*/{NOW // DAY - days_ago}_*")
+    return found
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    for place in range(0, len(content), 64):
+        content[place] ^= 0xFF
+    path.write_bytes(content)
+
+
+def cut(part: Path) -> None:
+    (part / "data.bin").write_bytes((part / "data.bin").read_bytes()[:100])
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "data cut off": cut,
+    "data deleted": lambda part: (part / "data.bin").unlink(),
+    "checksums cut off": lambda part: (part / "checksums.txt").write_bytes(b"checksums"),
+    "index deleted": lambda part: (part / "primary.cidx").unlink(),
+}
+
+
+def export(server: ServerProcess, job: str = "hurt", days: int = 4) -> str:
+    return f"{API}/jobs/{job}/samples?metric=app.number&start={NOW - days * DAY}&end={NOW}&format=csv"
+
+
+def gauge(server: ServerProcess, table: str) -> float:
+    lines = server.call("GET", "/metrics").body.decode().splitlines()
+    (line,) = [line for line in lines if line.startswith(f'jobmeter_store_damaged_parts{{table="{table}"}}')]
+    return float(line.rpartition(" ")[2])
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_a_part_that_was_set_aside_is_named_everywhere(tmp_path: Path, kind: str) -> None:
+    data = tmp_path / "data"
+    filled(data)
+    hurt = part_of(data, 2)
+    DAMAGE[kind](hurt)
+    with running(data) as server:
+        # The other days are there: an answer says that this one is not.
+        reply = server.call("GET", export(server))
+        assert (reply.status, reply.body.count(b"\n")) == (200, 2 * POINTS + 1)
+        assert f"samples {hurt.name} (broken-on-start)" in reply.headers["x-jobmeter-damaged"]
+        metrics = server.call("GET", f"{API}/jobs/hurt/metrics?metric=app.number")
+        assert hurt.name in metrics.headers["x-jobmeter-damaged"]
+        ready = server.call("GET", "/readyz")
+        assert (ready.status, ready.body.startswith(b"ready, degraded: ")) == (200, True)
+        assert b"1 of samples" in ready.body
+        assert str(tmp_path).encode() not in ready.body
+        assert gauge(server, "samples") == 1
+        (told,) = server.request("GET", "/status").json()["damaged"]
+        assert (told["table"], told["part"], told["rows"]) == ("samples", hurt.name, POINTS)
+        assert NOW - 2 * DAY <= told["start"] < told["end"] <= NOW - DAY
+        log = server.output()
+        assert f"was set aside: samples {hurt.name} (broken-on-start), {POINTS} rows" in log
+        assert f"accept the loss: remove {data}/telemetry/store/" in log
+        # Another job's samples are not in that part, and its answers say nothing of it.
+        assert server.ingest(frame(0, "whole")).status == 200
+        if kind != "index deleted":
+            assert "x-jobmeter-damaged" not in server.call("GET", export(server, "whole")).headers
+        (left,) = data.glob("telemetry/store/*/*/detached/broken*")
+        shutil.rmtree(left)
+        assert server.request("GET", "/status").json()["damaged"] == []
+        assert server.call("GET", "/readyz").body == b"ready\n"
+
+
+def test_damage_that_is_found_on_reading_is_an_error_of_its_own(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    filled(data)
+    hurt = part_of(data, 2)
+    flip(hurt / "data.bin")
+    with running(data) as server:
+        reply = server.call("GET", export(server))
+        assert (reply.status, reply.json()["error"]["code"]) == (500, "damaged")
+        message = reply.json()["error"]["message"]
+        assert hurt.name in message
+        assert "trying again does not help" in message
+        assert str(data) not in message
+        assert "retry-after" not in reply.headers
+        assert "give up the part" in server.output()
+        assert str(hurt) in server.output()
+        assert gauge(server, "samples") == 1
+        assert b"degraded" in server.call("GET", "/readyz").body
+        # A vendor's dialect tells its own internal error, and no name of ours.
+        body = json.dumps(
+            {"start": NOW - 4 * DAY, "end": NOW, "queries": [{"metric": "app.number", "aggregator": "sum"}]}
+        )
+        vendor = server.call("POST", "/api/query", body.encode(), {"Content-Type": "application/json"})
+        assert vendor.status == 500
+        assert hurt.name.encode() not in vendor.body
+        # The other days are read as before.
+        whole = server.call("GET", export(server, days=1))
+        assert (whole.status, whole.body.count(b"\n")) == (200, POINTS + 1)
+        assert hurt.name in whole.headers["x-jobmeter-damaged"]
+
+
+def test_a_damaged_journal_is_named(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with running(data) as server:
+        for days_ago in (1, 2):
+            assert server.ingest(frame(days_ago)).status == 200
+        server.kill()
+    (segment,) = data.glob("telemetry/journal/*.journal")
+    content = bytearray(segment.read_bytes())
+    content[len(content) // 4] ^= 0xFF
+    segment.write_bytes(content)
+    with running(data) as server:
+        assert "samples that were acknowledged may be lost" in server.output()
+        assert gauge(server, "journal") == 1
+        assert b"1 of journal" in server.call("GET", "/readyz").body
+
+
+def fails(data: Path, *options: str) -> str:
+    ran = run_cli("serve", "--data", str(data), "--port", "0", "--idle-exit", "1", *options)
+    assert ran.returncode == 1, ran.stdout
+    return ran.stderr
+
+
+def without(folder: Path, name: str) -> None:
+    for path in folder.glob(f"{name}*"):
+        path.unlink()
+
+
+def test_a_lost_registry_beside_samples_is_no_new_start(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    filled(data)
+    saved = {path.name: path.read_bytes() for path in data.glob("registry.db*")}
+    without(data, "registry.db")
+    assert "jobmeter serve --new-registry" in fails(data)
+    # Trying did not make it one that has a key.
+    assert "jobmeter serve --new-registry" in fails(data)
+    (data / "registry.db").write_bytes(b"")
+    assert "the registry holds no keys" in fails(data)
+    without(data, "registry.db")
+    for name, content in saved.items():
+        (data / name).write_bytes(content)
+    with running(data) as server:
+        assert server.call("GET", export(server)).body.count(b"\n") == 3 * POINTS + 1
+    without(data, "registry.db")
+    with running(data, "--new-registry") as server:
+        # The key file is one of the new registry's.
+        assert server.request("GET", "/jobs").json()["total"] == 0
+        assert server.stop() == 0
+    with running(data) as server:
+        assert server.request("GET", "/whoami").status == 200
+
+
+def test_a_lost_secret_key_beside_sealed_secrets_is_no_new_start(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with running(data, "--store", "memory://") as server:
+        assert server.stop() == 0
+    secret = data / "secret.key"
+    content = secret.read_bytes()
+    secret.unlink()
+    assert "jobmeter serve --new-secret-key" in fails(data, "--store", "memory://")
+    assert not secret.exists()
+    made = run_cli("key", "create", "--name", "n", "--role", "reader", "--data", str(data))
+    assert made.returncode == 1
+    assert not secret.exists()
+    with running(data, "--store", "memory://", "--new-secret-key") as server:
+        assert server.request("GET", "/whoami").status == 200  # tokens are not sealed
+        assert server.stop() == 0
+    secret.write_bytes(content)
+    secret.chmod(0o600)
+    with running(data, "--store", "memory://") as server:
+        assert server.request("GET", "/whoami").status == 200

@@ -1,0 +1,153 @@
+"""PostgreSQL servers of tests' own: started, frozen, killed."""
+
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from tests import programs
+from tests.waiting import wait_until
+
+NEEDED = f"{programs.PROGRAMS['pg_ctl'].reason} (or set JOBMETER_TEST_POSTGRESQL to a server's URL)"
+_OPTIONS = "-c listen_addresses=127.0.0.1 -c fsync=off -c max_connections=200"
+
+
+class PostgreSQL:
+    """A server in a folder. Its data outlives ``kill`` and comes back with ``start``."""
+
+    def __init__(self, binaries: Path, home: Path) -> None:
+        self._binaries = binaries
+        self._home = home
+        self._port = _free_port()
+        self._call("initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "-N")
+        self.start()
+
+    @property
+    def url(self) -> str:
+        """Without a database's name."""
+        return f"postgresql://postgres@127.0.0.1:{self._port}"
+
+    def start(self) -> None:
+        options = f"-p {self._port} -c unix_socket_directories={self._home} {_OPTIONS}"
+        self._call("pg_ctl", "-w", "-t", "60", "-l", str(self._home / "log"), "-o", options, "start")
+
+    def stop(self) -> None:
+        self._call("pg_ctl", "-m", "immediate", "stop")
+
+    def kill(self) -> None:
+        """SIGKILL to every process of it; returns when they are gone, so that it can be started again."""
+        for pid in self._signal(signal.SIGKILL):
+            wait_until(partial(_ended, pid), f"the end of process {pid}")
+        # A process that nobody took note of still has its number, and would pass for a server that runs.
+        for lock in ((self._home / "data" / "postmaster.pid"), *self._home.glob(".s.PGSQL.*")):
+            lock.unlink(missing_ok=True)
+
+    def freeze(self) -> None:
+        """From now on it takes connections and answers nothing."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int) -> list[int]:
+        postmaster = int((self._home / "data" / "postmaster.pid").read_text().split("\n")[0])
+        processes = [postmaster, *_children(postmaster)]
+        for pid in processes:
+            os.kill(pid, number)
+        return processes
+
+    def _call(self, program: str, *arguments: str) -> None:
+        subprocess.run(
+            [*_as_postgres(self._home), str(self._binaries / program), "-D", str(self._home / "data"), *arguments],
+            check=True,
+            env={**os.environ, "HOME": str(self._home), "LC_ALL": "C.UTF-8"},
+            cwd=self._home,
+            stdout=subprocess.DEVNULL,
+            timeout=120,
+        )
+
+
+@contextmanager
+def own_server() -> Iterator[PostgreSQL]:
+    """A server that is gone afterwards. Skips the test where none is installed."""
+    binaries = programs.postgresql()
+    if binaries is None or (os.geteuid() == 0 and not _has_user("postgres")):
+        pytest.skip(NEEDED)
+    # A short path outside of the run's own folder: the socket's path is limited, and user postgres must reach it.
+    home = Path(tempfile.mkdtemp(prefix="jobmeter-pg-"))
+    try:
+        server = PostgreSQL(binaries, home)
+        try:
+            yield server
+        finally:
+            server.stop()
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+@contextmanager
+def fresh_database(server: str) -> Iterator[str]:
+    """The URL of a new database of a server, dropped afterwards."""
+    name = f"jobmeter_{uuid.uuid4().hex}"
+    admin = sa.create_engine(
+        f"{server}/postgres".replace("postgresql://", "postgresql+psycopg://"), isolation_level="AUTOCOMMIT"
+    )
+    with admin.connect() as connection:
+        connection.exec_driver_sql(f"CREATE DATABASE {name}")
+    yield f"{server}/{name}"
+    with admin.connect() as connection:
+        connection.exec_driver_sql(f"DROP DATABASE {name} WITH (FORCE)")
+    admin.dispose()
+
+
+def _children(parent: int) -> list[int]:
+    found = []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = status.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == parent:
+            found.append(int(status.parent.name))
+    return found
+
+
+def _ended(pid: int) -> bool:
+    """True for a process that ended, whether or not its end was taken note of."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
+
+
+def _as_postgres(home: Path) -> list[str]:
+    # PostgreSQL refuses to run as root.
+    if os.geteuid() != 0:
+        return []
+    shutil.chown(home, "postgres", "postgres")
+    return ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups"]
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _has_user(name: str) -> bool:
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        return False
+    return True

@@ -1,0 +1,93 @@
+"""Programs of others that some tests start: which there are, and `make programs`, which installs what is missing.
+
+A test without its program is skipped, and the run's summary says so. Nothing but the standard library is imported here.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+_PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"))
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program, Debian's package of it, and files that it needs besides: patterns below ``/``."""
+
+    name: str
+    package: str
+    files: tuple[str, ...] = ()
+
+    def find(self) -> str | None:
+        """Where it is; None where it, or a file that it needs, is missing."""
+        whole = all(any(Path("/").glob(pattern)) for pattern in self.files)
+        return shutil.which(self.name, path=_PATH) if whole else None
+
+    @property
+    def reason(self) -> str:
+        """Why a test that needs it is skipped."""
+        return f"{self.name} is not installed (Debian's package {self.package}): make programs"
+
+
+PROGRAMS = {
+    program.name: program
+    for program in (
+        Program("cc", "gcc"),
+        Program("chromium", "chromium"),
+        Program("collectd", "collectd-core", ("usr/lib/collectd/write_tsdb.so",)),
+        Program("curl", "curl"),
+        Program("java", "zookeeper", ("usr/share/java/zookeeper.jar",)),
+        Program("pg_ctl", "postgresql"),
+        Program("prometheus", "prometheus"),
+        Program("prometheus-node-exporter", "prometheus-node-exporter"),
+        Program("vmagent", "victoria-metrics"),
+    )
+}
+
+
+def postgresql() -> Path | None:
+    """The folder of PostgreSQL's programs: Debian keeps them out of the path."""
+    places = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    found = shutil.which("pg_ctl", path=os.pathsep.join((_PATH, *map(str, places))))
+    return None if found is None else Path(found).resolve().parent
+
+
+def find(name: str) -> str | None:
+    """Where a program of ``PROGRAMS`` is; None where it is missing."""
+    if name == "pg_ctl":
+        folder = postgresql()
+        return None if folder is None else str(folder / name)
+    return PROGRAMS[name].find()
+
+
+def missing(names: Iterable[str] = PROGRAMS) -> list[Program]:
+    """Those that are not installed."""
+    return [PROGRAMS[name] for name in names if find(name) is None]
+
+
+def main() -> int:
+    """Install what is missing where that is possible, else say how. Gives 1 where something is still missing."""
+    absent = missing()
+    if not absent:
+        print("every program that tests start is installed")
+        return 0
+    packages = sorted({program.package for program in absent})
+    install = ["apt-get", "install", "-y", "--no-install-recommends", *packages]
+    if os.geteuid() or shutil.which("apt-get") is None:
+        print(f"missing: {', '.join(program.name for program in absent)}. As root, on Debian: {' '.join(install)}")
+        return 1
+    # No package starts a service of its own: tests start what they need.
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
+    for command in (["apt-get", "update"], install):
+        subprocess.run([*command, "-qq"], check=False, env=environment, stdout=subprocess.DEVNULL)
+    for program in missing():
+        print(program.reason.replace(": make programs", ": its tests are skipped"))
+    return 1 if missing() else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+"""What a run says of itself while it runs, and only then."""
+
+import json
+
+from tests.fakes import SetClock
+from tests.unit.wire.straight_reader import read_body
+
+from jobmeter.client.transport import Response
+from jobmeter.collect.deliver import Delivery
+from jobmeter.collect.launch.lease import RunLease, lease_owner
+from jobmeter.collect.outbox import Outbox
+from jobmeter.errors import UnavailableError
+from jobmeter.model.record import JobRecord, Records, decode_records
+from jobmeter.wire.native.encode import records_frame
+
+
+class Server:
+    """Takes bodies; ``away`` refuses them."""
+
+    def __init__(self):
+        self.bodies = []
+        self.away = False
+
+    def request(self, _method, _path, body=None, _headers=None):
+        if self.away:
+            raise UnavailableError("away")
+        self.bodies.append([json.loads(read) for _, read in read_body(body)])
+        return Response(200, {}, b"{}")
+
+
+def sent(delivery, outbox):
+    """What one attempt sends."""
+    outbox.put(records_frame(Records(jobs=[JobRecord(job_id="j")])))
+    delivery._attempt(outbox.peek(2**20))
+
+
+def leased(interval_ms=1000):
+    outbox, server, clock = Outbox(None), Server(), SetClock()
+    delivery = Delivery(outbox, lambda: server, clock)
+    delivery._hurry.set()
+    delivery.renewal = RunLease("j", "p", "o", interval_ms, clock)
+    return delivery, outbox, server, clock
+
+
+def renewals(server):
+    return [sum("leases" in frame for frame in body) for body in server.bodies]
+
+
+def test_a_renewal_goes_along_every_third_of_a_lease():
+    delivery, outbox, server, clock = leased()
+    for _ in range(41):
+        sent(delivery, outbox)
+        clock.time_ms += 1000
+    assert [at for at, count in enumerate(renewals(server)) if count] == [0, 20, 40]
+    (record,) = [frame for frame in server.bodies[0] if "leases" in frame]
+    assert record == {"leases": [{"job_id": "j", "lease": {"owner": "o", "seconds": 60}, "project": "p"}]}
+    decode_records(json.dumps(record).encode())
+
+
+def test_a_renewal_that_did_not_arrive_is_due_with_the_next_request_and_never_kept(monkeypatch):
+    monkeypatch.setattr("jobmeter.collect.deliver._pause", lambda *_: 0.0)
+    delivery, outbox, server, _ = leased()
+    server.away = True
+    sent(delivery, outbox)
+    assert outbox.size == len(records_frame(Records(jobs=[JobRecord(job_id="j")])))
+    server.away = False
+    sent(delivery, outbox)
+    assert renewals(server) == [1]
+
+
+def test_a_lease_is_longer_than_three_samples_take():
+    assert leased(60_000)[0].renewal.lease.seconds == 180
+
+
+def test_a_run_takes_over_the_lease_of_one_that_died_here(tmp_path):
+    first = lease_owner(tmp_path)
+    assert lease_owner(tmp_path) == first
+    assert lease_owner(None) != lease_owner(None)
+    (tmp_path / "lease").write_bytes(b"\xff" * 32)
+    assert lease_owner(tmp_path) != first
+    assert lease_owner(tmp_path / "missing")

@@ -1,0 +1,61 @@
+"""Where a backup may lie, and that a damaged one is refused before anything of it is restored."""
+
+from pathlib import Path
+
+import pytest
+from tests.fakes import NOW
+from tests.frames import samples
+from tests.serving import Serving
+
+from jobmeter.errors import ConfigurationError
+from jobmeter.server.backup import bring_back
+from jobmeter.server.manifest import MANIFEST
+from jobmeter.settings import Settings
+
+_CPU = {"metric": "cpu.usage", "job": "j1", "replica": "worker-0", "node": "n1"}
+
+
+def backed_up(server: Serving, target: Path) -> list[Path]:
+    """A backup with something in it; gives its files."""
+    server.ingest(samples([(_CPU, [(NOW - 1000, 1.0)])]))
+    assert server.call("POST", "/backup", {"directory": str(target)}).status == 200
+    return sorted(path for path in target.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize(
+    "directory", ["{tmp}/data/backup", "{tmp}/data", "{tmp}", "/", "{tmp}/link/backup", "{tmp}/loop/x", "{tmp}/a\0b"]
+)
+def test_a_backup_lies_apart_from_the_data_folder(server: Serving, tmp_path: Path, directory: str) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "data", target_is_directory=True)
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    before = sorted(tmp_path.rglob("*"))
+    reply = server.call("POST", "/backup", {"directory": directory.format(tmp=tmp_path)})
+    assert (reply.status, reply.json()["error"]["field"]) == (400, "directory")
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_the_manifest_names_every_file(server: Serving, tmp_path: Path) -> None:
+    files = {str(path.relative_to(tmp_path / "backup")) for path in backed_up(server, tmp_path / "backup")}
+    text = (tmp_path / "backup" / MANIFEST).read_text()
+    assert files > {MANIFEST, "secret.key"}
+    assert all(f'"{name}"' in text for name in files - {MANIFEST})
+
+
+def test_a_damaged_backup_is_not_restored(server: Serving, tmp_path: Path) -> None:
+    files = backed_up(server, tmp_path / "backup")
+    settings = Settings(data=tmp_path / "new", store="memory://")
+    for path in files:
+        content = path.read_bytes()
+        for broken in (content[:-1], content[: len(content) // 2] + b"\xff" + content[len(content) // 2 + 1 :], None):
+            if broken is None:
+                path.unlink()
+            else:
+                path.write_bytes(broken)
+            # Without its manifest a backup passes for one of an earlier program.
+            if broken is not None or path.name != MANIFEST:
+                with pytest.raises(ConfigurationError, match=path.name):
+                    bring_back(settings, tmp_path / "backup")
+                assert not (tmp_path / "new").exists()
+            path.write_bytes(content)
+    bring_back(settings, tmp_path / "backup")
+    assert (tmp_path / "new" / "registry.db").exists()

@@ -1,0 +1,71 @@
+"""An embedded store that was damaged while no process had it open."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.unit.store.child import JOBS, START
+from tests.unit.store.test_processes import run
+
+from jobmeter.model.time import DAY, TimeRange, parse_time
+from jobmeter.store.clickhouse.part_files import job_range, row_count, time_range
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    run("write_days", tmp_path / "store")
+    return tmp_path / "store"
+
+
+def parts(folder: Path, digits: int) -> list[Path]:
+    """The folders of parts whose partition has so many digits: 5 for days of samples, 6 for months of roll-ups."""
+    return sorted(folder.glob(f"store/*/*/{'[0-9]' * digits}_*"))
+
+
+def test_small_files_tell_of_a_part(folder: Path) -> None:
+    for day, part in enumerate(parts(folder, 5)):
+        assert row_count(part) == 2000
+        assert time_range(part) == TimeRange(START + day * DAY, START + day * DAY + 99 * 60_000 + 1)
+        assert job_range(part, "samples") == (min(JOBS), max(JOBS))
+    assert parse_time("2026-01-01") == START
+
+
+@pytest.mark.parametrize("content", [b"", b"x", bytes(25), b"\x90" * 100, None])
+def test_small_files_that_are_damaged_tell_nothing(folder: Path, content: bytes | None) -> None:
+    part = parts(folder, 5)[0]
+    for name in ("count.txt", "minmax_time.idx", "primary.cidx"):
+        if content is None:
+            (part / name).unlink()
+        else:
+            (part / name).write_bytes(content)
+    assert (row_count(part), time_range(part), job_range(part, "samples")) == (None, None, None)
+
+
+def test_samples_that_were_lost_are_named_and_their_roll_ups_stay(folder: Path) -> None:
+    hurt = parts(folder, 5)[1]
+    (hurt / "data.bin").unlink()
+    (said,) = run("after_damage", folder)
+    assert said["damaged"] == [["samples", hurt.name, 2000]]
+    assert (said["found"], said["trusted"], said["marked"]) == (4000, True, 0)
+
+
+def test_roll_ups_that_were_lost_are_computed_again_once(folder: Path) -> None:
+    for part in parts(folder, 6):
+        (part / "data.bin").unlink()
+    (said,) = run("after_damage", folder)
+    assert {table for table, _, _ in said["damaged"]} == {"minutes", "hours"}
+    # Until they are there again answers come from samples.
+    assert not said["trusted"]
+    assert said["marked"] > 0
+    assert (said["right"], said["whole"], said["found"]) == (True, True, 6000)
+    (again,) = run("after_damage", folder)
+    assert (again["marked"], again["trusted"], again["right"]) == (0, True, True)
+
+
+def test_how_far_roll_ups_are_is_found_again(folder: Path) -> None:
+    # The parts of tables without partitions; that of progress is the one that knows how far roll-ups are.
+    for table in folder.glob("store/*/*/all_*/columns.txt"):
+        if "`name` LowCardinality" in table.read_text() and "`value`" in table.read_text():
+            shutil.rmtree(table.parent)
+    (said,) = run("after_damage", folder)
+    assert (said["right"], said["whole"], said["found"]) == (True, True, 6000)

@@ -1,0 +1,51 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobmeter.kernel.json import count
+from jobmeter.wire import json_shape
+from jobmeter.wire.json_shape import DEPTHS, shape_of
+
+VALUES = st.recursive(
+    st.none() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=40,
+)
+
+
+def _counted(value, depth=0, opened=None):
+    """Straight from the value: objects and arrays by depth, and commas."""
+    opened = [0] * DEPTHS if opened is None else opened
+    commas = 0
+    if isinstance(value, (list, dict)):
+        opened[min(depth, DEPTHS - 1)] += 1
+        inner = list(value.values()) if isinstance(value, dict) else value
+        commas = max(0, len(inner) - 1) + sum(_counted(one, depth + 1, opened)[1] for one in inner)
+    return opened, commas
+
+
+@given(VALUES, st.booleans())
+def test_a_shape_is_that_of_the_value(value, ascii_only):
+    text = json.dumps(value, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
+    shape = shape_of(text)
+    assert (shape.opened, shape.commas) == _counted(value)
+    assert json_shape._tokens(text) == (shape.opened, shape.commas)
+
+
+@given(st.binary(max_size=200) | st.text(alphabet='{}[],"\\a', max_size=60).map(str.encode))
+def test_both_forms_count_damaged_texts_alike(data):
+    assert count(data, DEPTHS) in (None, json_shape._tokens(data))
+
+
+@pytest.mark.parametrize(
+    ("text", "opened"), [(b'"{[" ', 0), (b'["\\"{"]', 1), (b'"\\\\"[', 1), (b'"\\\\\\"[', 0), (b'"', 0)]
+)
+def test_what_a_string_holds_does_not_count(text, opened):
+    assert sum(shape_of(text).opened) == opened
+
+
+def test_characters_count_by_what_they_may_take():
+    assert shape_of(b'"abc"').text_bytes == 5
+    assert shape_of('"ab\U0001f600"'.encode()).text_bytes == 4 * 8
