@@ -2,7 +2,7 @@
 
 import contextlib
 import random
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -18,6 +18,9 @@ from jobmeter.store.window.store import WindowedStore
 from jobmeter.store.window.window import Window
 from jobmeter.testing.samples import FOREVER, batch_of, read_all
 from jobmeter.testing.store import StoreTests
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ALWAYS = 10**13
 BEGIN = parse_time("2030-06-01")
