@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 
 from jobmeter.cli.attempt import next_attempt
+from jobmeter.cli.interpreter import missing_interpreter
 from jobmeter.cli.key_option import key_option
 from jobmeter.client.transport import Transport
 from jobmeter.collect.base import Place
@@ -105,7 +106,7 @@ def command(  # noqa: PLR0913 - one for each option
     try:
         result = session.run(os.environ, interval_ms)
     except OSError as error:
-        _say(f"{words[0]}: {error.strerror or error}")
+        _say(f"{words[0]}: {missing_interpreter(words[0]) or error.strerror or error}")
         sys.exit(_NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE)
     finally:
         _close(spool)

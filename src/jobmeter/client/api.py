@@ -298,6 +298,10 @@ class Api:
         """One job. Raises NotFoundError."""
         return self._get(_of(job), _given(project=project), JobDetail)
 
+    def find(self, text: str, project: str | None = None) -> Job:
+        """The job of that id, name, unique beginning of an id, or ``last``. Raises NotFoundError or ConflictError."""
+        return self._get("/resolve", [("job", text), *_given(project=project)], Job)
+
     def newest_events(self, job: str, search: EventSearch, limit: int) -> tuple[list[Event], int]:
         """At most ``limit`` events, newest first, and how many match in all. Raises NotFoundError."""
         found: list[Event] = []

@@ -25,6 +25,7 @@ from jobmeter.server.native import (
     metrics,
     nodes,
     problem,
+    resolve,
     samples,
     share,
     status,
@@ -39,6 +40,7 @@ BEGUN_BYTES = 64 * 1024
 
 ENDPOINTS: Sequence[Endpoint] = (
     *jobs.ENDPOINTS,
+    *resolve.ENDPOINTS,
     *metrics.ENDPOINTS,
     *samples.ENDPOINTS,
     *logs.ENDPOINTS,
