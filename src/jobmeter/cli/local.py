@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,7 +85,14 @@ class Connection:
 
     def find(self, job: str) -> "Found":
         """The job that somebody named by its id, a unique beginning of it, its name or ``last``."""
+        return self.find_each((job,))[0]
+
+    def find_each(self, jobs: Iterable[str]) -> "list[Found]":
+        """The jobs that somebody named, each once, in their order."""
         api = self.open()
+        return list(dict.fromkeys(self._found(api, job) for job in jobs))
+
+    def _found(self, api: Api, job: str) -> "Found":
         try:
             found = api.find(job, self.project)
         except NotFoundError:

@@ -179,15 +179,25 @@ def course_width(out: Console) -> int:
     return 32 if out.width >= _ROOMY else 12
 
 
-def chart(course: Course, unit: str, height: int = 6, width: int = 72, room: int = _WIDE) -> str:
+def chart(
+    course: Course,
+    unit: str,
+    *,
+    height: int = 6,
+    width: int = 72,
+    room: int = _WIDE,
+    highest: float | None = None,
+    ends: tuple[str, str] | None = None,
+) -> str:
     """A block chart of one course, with its highest and lowest value and the ends of its range.
 
-    It is ``width`` characters wide, or less so that it fits with its labels into ``room``.
+    It is ``width`` characters wide, or less so that it fits with its labels into ``room``. ``highest`` is the top of
+    the scale where several are drawn on one; ``ends`` are what to write below in place of the moments.
     """
-    highest = max((value for _, value in course.points), default=0.0)
-    width = max(_NARROWEST, min(width, room - len(quantity(highest, unit)) - 6))
+    peak = max((value for _, value in course.points), default=0.0) if highest is None else highest
+    width = max(_NARROWEST, min(width, room - len(quantity(peak, unit)) - 6))
     means = course.means(width)
-    low, high = _bounds(means)
+    low, high = _bounds(means if highest is None else [*means, highest])
     levels = [0 if mean is None else round((mean - low) / (high - low) * (height * 8 - 1)) + 1 for mean in means]
     labels = {height - 1: quantity(high, unit), 0: quantity(low, unit)}
     margin = max(len(label) for label in labels.values())
@@ -195,7 +205,7 @@ def chart(course: Course, unit: str, height: int = 6, width: int = 72, room: int
     for row in range(height - 1, -1, -1):
         blocks = "".join(_block(level - row * 8) for level in levels)
         lines.append(f"{labels.get(row, ''):>{margin}} ┤{blocks}".rstrip())
-    first, last = moment(course.start), moment(course.end)
+    first, last = ends or (moment(course.start), moment(course.end))
     lines.append(f"{'':>{margin}}  {first}{last:>{width - len(first)}}")
     return "\n".join(lines)
 

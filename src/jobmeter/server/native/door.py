@@ -17,6 +17,7 @@ from jobmeter.server.edge import Visit
 from jobmeter.server.exchange import AT_ONCE_BYTES, Exchange
 from jobmeter.server.native import (
     catalog,
+    compare,
     events,
     ingest,
     jobs,
@@ -42,6 +43,7 @@ ENDPOINTS: Sequence[Endpoint] = (
     *jobs.ENDPOINTS,
     *resolve.ENDPOINTS,
     *metrics.ENDPOINTS,
+    *compare.ENDPOINTS,
     *samples.ENDPOINTS,
     *logs.ENDPOINTS,
     *events.ENDPOINTS,
