@@ -15,7 +15,7 @@ from jobmeter.model.batch import BucketColumns, SampleColumns, SeriesKeys
 from jobmeter.model.question import Asks
 from jobmeter.model.series import NamePart, Series, job_key
 from jobmeter.model.time import SECOND, TimeRange
-from jobmeter.query.source import Meter, Source, buckets
+from jobmeter.query.source import Meter, Source, buckets, expected
 from jobmeter.settings import Limits
 from jobmeter.store.base import Selector, Store
 
@@ -122,7 +122,9 @@ def samples(store: Store, question: SamplesQuestion, scope: Scope, meter: Meter)
     _check(question.series, scope)
     most = _SAMPLES_A_POINT * meter.limits.query_points
     parts: list[SampleColumns] = []
-    for block in store.read(SeriesKeys.of(question.series), question.range, meter.budget()) if question.series else ():
+    keys = SeriesKeys.of(question.series)
+    budget = meter.budget(expected(keys, question.range))
+    for block in store.read(keys, question.range, budget) if question.series else ():
         meter.count(len(block), None)
         parts.append(block)
         if meter.rows > most:

@@ -40,7 +40,8 @@ from jobmeter.store.window.store import WindowedStore
 
 _log = logging.getLogger("jobmeter.server")
 
-READ_THREADS, WRITE_THREADS, CONTROL_THREADS = 16, 16, 4
+READ_THREADS, WRITE_THREADS, CONTROL_THREADS = 24, 16, 4
+"""For reading more than all questions under way, so that who comes is let in or told to wait."""
 WAITING = 512
 NONCES, AUDIT = "nonces", "audit.log"
 WINDOW_SECONDS = 7_200

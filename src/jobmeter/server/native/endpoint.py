@@ -206,6 +206,7 @@ def _in_turn(endpoint: Endpoint, ask: Ask, turn: Turn) -> Result:
     try:
         result = turn.work(partial(work, endpoint, ask))
         if isinstance(result, Stream):
+            turn.lasting()
             result, lasting = _accounted(result, turn), True
         return result
     finally:

@@ -36,8 +36,8 @@ from jobmeter.store.damage import DamagedPart
 
 _log = logging.getLogger(__name__)
 _JOURNAL = "journal"
-_READERS = 8
-"""One key may hold half of them: ``jobmeter.access.budget.Budget.concurrent``."""
+_READERS = 12
+"""More than all long questions and raw exports together may hold: ``jobmeter.server.turns``."""
 _WRITERS = 4
 
 
