@@ -6,7 +6,7 @@ import click
 import msgspec
 from rich.console import Console
 
-from jobmeter.cli import local
+from jobmeter.cli import completion, local
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.output import Course, cell, chart, console, duration, moment, print_json, quantity
 from jobmeter.client.api import ComparedJob, Comparison
@@ -15,8 +15,15 @@ _MOST = 10
 
 
 @click.command(short_help="Put jobs beside each other.")
-@click.argument("jobs", metavar="JOB JOB...", nargs=-1, required=True)
-@click.option("--metric", "metrics", multiple=True, metavar="M", help="Draw the course of this metric too.")
+@click.argument("jobs", metavar="JOB JOB...", nargs=-1, required=True, shell_complete=completion.jobs)
+@click.option(
+    "--metric",
+    "metrics",
+    multiple=True,
+    shell_complete=completion.metrics,
+    metavar="M",
+    help="Draw the course of this metric too.",
+)
 @click.option("--step", metavar="LENGTH", help="Length of a bucket of the course, such as 1m.")
 @click.option("--json", "as_json", is_flag=True, help="An object: jobs, step, lines (times from each job's start).")
 @local.connection_options

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 import click
 
-from jobmeter.cli import local
+from jobmeter.cli import completion, local
 from jobmeter.cli.output import console, counted, print_json
 from jobmeter.cli.retention import confirm
 
 
 @click.command(short_help="Forget jobs and what was measured.")
-@click.argument("jobs", metavar="JOB...", nargs=-1, required=True)
+@click.argument("jobs", metavar="JOB...", nargs=-1, required=True, shell_complete=completion.jobs)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--json", "as_json", is_flag=True, help="The forgotten jobs as an array of objects.")
 @local.connection_options

@@ -5,7 +5,7 @@ import sys
 import click
 import msgspec
 
-from jobmeter.cli import local
+from jobmeter.cli import completion, local
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.output import console, counted, moment, print_json
 from jobmeter.client.api import EventSearch
@@ -17,7 +17,7 @@ SHOWN = 100
 
 
 @click.command(short_help="Show what happened to a job.")
-@click.argument("job")
+@click.argument("job", shell_complete=completion.jobs)
 @click.option(
     "--level",
     type=click.Choice([str(level) for level in Level], case_sensitive=False),

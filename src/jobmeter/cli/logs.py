@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import click
 import msgspec
 
-from jobmeter.cli import local
+from jobmeter.cli import completion, local
 from jobmeter.cli.named import in_milliseconds, known_parts
 from jobmeter.cli.output import piped
 from jobmeter.client.api import Api, JobSearch, LogEntry, LogSearch
@@ -30,7 +30,7 @@ _UNSAFE = re.compile(r"(\x1b\[[0-9;]*m)|([\x00-\x08\x0b-\x1f\x7f-\x9f])")
 
 
 @click.command(short_help="Print a job's log lines.")
-@click.argument("job")
+@click.argument("job", shell_complete=completion.jobs)
 @click.option("--replica", "replicas", multiple=True, metavar="NAME", help="Only this replica.")
 @click.option("--attempt", type=click.IntRange(0), metavar="N", help="Only this attempt of the replicas, from 0.")
 @click.option("--stream", metavar="NAME", help="Only this stream: stdout or stderr.")

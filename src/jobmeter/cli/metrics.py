@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 from rich.console import Console
 
-from jobmeter.cli import local
+from jobmeter.cli import completion, local
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.named import in_milliseconds, known_parts
 from jobmeter.cli.output import (
@@ -34,8 +34,15 @@ CHARTED = 4
 
 
 @click.command(short_help="Print a job's metrics.")
-@click.argument("job")
-@click.option("--metric", "metrics", multiple=True, metavar="M", help="A name of `jobmeter catalog`.")
+@click.argument("job", shell_complete=completion.jobs)
+@click.option(
+    "--metric",
+    "metrics",
+    multiple=True,
+    shell_complete=completion.metrics,
+    metavar="M",
+    help="A name of `jobmeter catalog`.",
+)
 @click.option("--start", metavar="TIME", help="ISO 8601 or epoch milliseconds; by default the job's start.")
 @click.option("--end", metavar="TIME", help="The same, exclusive; by default the job's end, or now.")
 @click.option("--since", metavar="LENGTH", help="Instead of --start: this long before the end, such as 30m or 2h.")

@@ -2,7 +2,7 @@
 
 import click
 
-from jobmeter.cli import local
+from jobmeter.cli import completion, local
 from jobmeter.cli.output import moment, print_json
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.time import DAY, SECOND, parse_duration
@@ -11,7 +11,7 @@ _LONGEST_MS = 365 * DAY
 
 
 @click.command(short_help="Let others read one job.")
-@click.argument("job")
+@click.argument("job", shell_complete=completion.jobs)
 @click.option("--expires", default="7d", show_default=True, metavar="LENGTH", help="How long it holds, up to 365d.")
 @click.option("--json", "as_json", is_flag=True, help="An object: job, project, token, expires.")
 @local.connection_options

@@ -6,7 +6,7 @@ import click
 import msgspec
 from rich.console import Console
 
-from jobmeter.cli import local
+from jobmeter.cli import completion, local
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.output import (
     Course,
@@ -29,7 +29,7 @@ MOST_ROWS = 32
 
 
 @click.command(short_help="Show one job: its replicas, devices, summary.")
-@click.argument("job")
+@click.argument("job", shell_complete=completion.jobs)
 @click.option(
     "--json", "as_json", is_flag=True, help="One object: job, replicas, allocations, devices, nodes, summary."
 )

@@ -11,7 +11,7 @@ import click
 from rich.console import Group, RenderableType
 from rich.live import Live
 
-from jobmeter.cli import local
+from jobmeter.cli import completion, local
 from jobmeter.cli.jobs import FIRST_STEP
 from jobmeter.cli.listing import fitted
 from jobmeter.cli.output import console, counted, duration, moment, quantity
@@ -41,7 +41,7 @@ _SPARE = ("user", "node", "disk read", "net in", "disk write", "net out", "power
 
 
 @click.command(short_help="Watch jobs, or one job, live.")
-@click.argument("job", required=False)
+@click.argument("job", required=False, shell_complete=completion.jobs)
 @click.option("--interval", default="2s", show_default=True, metavar="LENGTH", help="How often to look.")
 @click.option("--once", is_flag=True, help="Print one table and leave; so it is, too, without a terminal.")
 @local.connection_options
