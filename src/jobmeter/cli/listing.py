@@ -8,9 +8,8 @@ from rich.text import Text
 
 from jobmeter.cli.output import cell, table
 
-_GAP = 2
-_MARK = 1
-"""Columns beside the cells: rich puts two between two columns, and one before and after the first and last."""
+_GAP = 3
+"""Characters that stand between two columns."""
 _LEAST_FOLDED = 20
 """Characters that a folded column must have to be readable."""
 
@@ -32,7 +31,7 @@ def fitted(
     kept, missing = list(range(len(columns))), []
     needs = [_need(column, [row[at] for row in rows], column == folded) for at, column in enumerate(columns)]
     for name in (*spare, ""):
-        if sum(needs[at] for at in kept) + _GAP * (len(kept) - 1) + _MARK <= width:
+        if sum(needs[at] for at in kept) + _GAP * (len(kept) - 1) <= width:
             break
         if not name:
             return _stacked(columns, rows)

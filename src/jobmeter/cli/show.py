@@ -20,6 +20,7 @@ from jobmeter.cli.output import (
     quantity,
     sparkline,
 )
+from jobmeter.cli.story import show_story
 from jobmeter.client.api import JobDetail, JobSummary, MetricSummary
 from jobmeter.model.job import Job
 
@@ -38,7 +39,8 @@ def command(job: str, as_json: bool, connection: local.Connection) -> None:
     """Show JOB: who and when, its replicas and devices, and what it used over its life.
 
     What it used is that of its replicas (or devices) together, at a time; of a ratio or a temperature it is their mean.
-    Beside it stand mean and peak of one replica or device, where it has several. The curve begins at 0.
+    Beside it stand mean and peak of one replica or device, where it has several. The curve begins at 0. Of a finished
+    job it is told what happened, of a failed one the end of its log.
     """
     named = connection.find(job)
     detail = named.api.job(named.id, named.project)
@@ -56,6 +58,7 @@ def command(job: str, as_json: bool, connection: local.Connection) -> None:
         )
     else:
         out.print("nothing was measured yet")
+    show_story(out, named.api, detail.job)
 
 
 def _document(detail: JobDetail) -> dict[str, object]:
