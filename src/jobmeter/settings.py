@@ -107,6 +107,9 @@ class Settings:
     """What each key may ask: ``rows=2000000000,seconds=600,concurrent=4,exports=2`` is so many stored rows and seconds
     of work a minute, and so many questions and raw exports at one time (JOBMETER_QUERY_BUDGETS); by default rows and
     seconds are not limited, and it is 4 questions (short and long ones each) and 2 exports."""
+    rules: str = ""
+    """File with thresholds of diagnostic rules in place of the shipped ones, TOML (JOBMETER_RULES); see
+    ``docs/reference/rules.md``."""
     retention: Retention = field(default_factory=Retention)
     """Days to keep raw samples, minutes, hours (JOBMETER_RETENTION_RAW_DAYS, _MINUTE_DAYS, _HOUR_DAYS)."""
     limits: Limits = field(default_factory=Limits)
@@ -161,6 +164,7 @@ _TEXTS = (
     "opentsdb_key",
     "rate_limits",
     "query_budgets",
+    "rules",
     "tls_cert",
     "tls_key",
 )

@@ -21,6 +21,7 @@ VERBS = {
     "logs": "Print a job's log lines.",
     "events": "Show what happened to a job.",
     "compare": "Put jobs beside each other.",
+    "diagnose": "Tell why a job is slow, or why it died.",
     "top": "Watch jobs, or one job, live.",
     "nodes": "List nodes.",
     "status": "Show how the server does.",

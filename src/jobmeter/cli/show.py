@@ -36,11 +36,11 @@ MOST_ROWS = 32
 )
 @local.connection_options
 def command(job: str, as_json: bool, connection: local.Connection) -> None:
-    """Show JOB: who and when, its replicas and devices, and what it used over its life.
+    """Show JOB: who and when, its replicas and devices, what it used over its life, and what is wrong with it.
 
     What it used is that of its replicas (or devices) together, at a time; of a ratio or a temperature it is their mean.
     Beside it stand mean and peak of one replica or device, where it has several. The curve begins at 0. Of a finished
-    job it is told what happened, of a failed one the end of its log.
+    job it is told what happened, then what the diagnostic rules find, and of a failed one the end of its log.
     """
     named = connection.find(job)
     detail = named.api.job(named.id, named.project)

@@ -31,6 +31,7 @@ from jobmeter.client.searches import EventSearch, JobSearch, LogSearch, MetricSe
 from jobmeter.client.transport import API, FRAMES, Response, Transport
 from jobmeter.errors import JobmeterError
 from jobmeter.model.event import Event
+from jobmeter.model.finding import Finding
 from jobmeter.model.job import Job, Node
 
 __all__ = [
@@ -108,6 +109,10 @@ class Api:
             found.extend(page.events)
             if not page.events or len(found) >= min(limit, page.total):
                 return found, page.total
+
+    def findings(self, job: str, project: str | None = None) -> list[Finding]:
+        """What the rules found in a job, worst first. Raises NotFoundError."""
+        return self._get(f"{_of(job)}/findings", given(project=project), list[Finding])
 
     def metrics(self, job: str, search: MetricSearch) -> MetricAnswer:
         """What a job used, as lines of points."""

@@ -33,13 +33,14 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesQuestion(Asks[Found]):
-    """The series of some metrics (None: of all) and, where they are given, of some job keys.
+    """The series of some metrics (None: of all) and, where they are given, of some job keys and (cluster, node) pairs.
 
     ``since_ms`` leaves out those that were last written before, as far as that is known.
     """
 
     metrics: frozenset[str] | None = None
     jobs: tuple[int, ...] | None = None
+    nodes: tuple[tuple[str, str], ...] | None = None
     since_ms: int | None = None
 
 
@@ -105,7 +106,12 @@ def find(store: Store, question: SeriesQuestion, scope: Scope, limits: Limits, m
         jobs = own if jobs is None else tuple(set(own) & set(jobs))
     since = None if question.since_ms is None else max(question.since_ms - limits.future_seconds * SECOND, 0)
     selector = Selector(
-        projects=scope.projects, jobs=jobs, metrics=question.metrics, since=since, limit=limits.query_series
+        projects=scope.projects,
+        jobs=jobs,
+        nodes=question.nodes,
+        metrics=question.metrics,
+        since=since,
+        limit=limits.query_series,
     )
     return Found(tuple(store.find(selector)), _milliseconds(meter))
 

@@ -15,6 +15,7 @@ from jobmeter.query.reduce import bucket, coarsen, growth, merge
 from jobmeter.query.spent import ACCOUNT, Spent
 from jobmeter.settings import Limits
 from jobmeter.store.base import ReadBudget, Store, Tier
+from jobmeter.store.cache import Cache
 
 _NAMES = {None: "raw", Tier.MINUTE: "minute", Tier.HOUR: "hour"}
 _BUCKETS_A_POINT = 4
@@ -116,12 +117,12 @@ class Source(Protocol):
 class StoreSource:
     """The store alone: roll-ups where they answer exactly, raw samples elsewhere.
 
-    What roll-ups said is kept while the store can tell that it is still so.
+    What roll-ups said is cached while the store can tell that it is still so.
     """
 
-    def __init__(self, store: Store, closed: ClosedBuckets | None = None) -> None:
+    def __init__(self, store: Store, cache: Cache) -> None:
         self._store = store
-        self._closed = closed or ClosedBuckets()
+        self._closed = ClosedBuckets(cache)
 
     def pieces(
         self,
@@ -164,7 +165,7 @@ class StoreSource:
     def _recent(
         self, keys: SeriesKeys, span: TimeRange, step_ms: int, last: tuple[Bools, References] | None
     ) -> BucketColumns | None:
-        return None if last is None else self._store.recent(keys, span, step_ms, *last)
+        return None if last is None else self._store.memory.buckets(keys, span, step_ms, *last)
 
     def _raw(
         self, keys: SeriesKeys, span: TimeRange, rolled: Sequence[TimeRange], revision: Hashable | None, meter: Meter

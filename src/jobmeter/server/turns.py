@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from jobmeter.access.budget import Allowance, Budget
-from jobmeter.errors import LongQuestionError, NotAtOnceError, ThrottledError
+from jobmeter.errors import LongQuestionError, ThrottledError
 from jobmeter.model.time import Clock
 from jobmeter.query.spent import ACCOUNT, Spent
 from jobmeter.server.fair import FairQueue, Place
@@ -109,16 +109,15 @@ class Turns:
         """The account of a request that begins now."""
         return Spent(self.clock.monotonic())
 
-    def at_once(self, key: str, spent: Spent, function: Callable[[], R]) -> R:
-        """Call the function, which does not wait, without a turn. What was not to be had at once is counted later."""
+    def recall(self, key: str, spent: Spent, function: Callable[[], R | None]) -> R | None:
+        """Call a function that answers from memory, without a turn. Where it gives None, its cost is counted later."""
         began = self.clock.monotonic()
         token = ACCOUNT.set(spent)
         over = True
         try:
-            return function()
-        except NotAtOnceError:
-            over = False
-            raise
+            found = function()
+            over = found is not None
+            return found
         finally:
             ACCOUNT.reset(token)
             if over:
