@@ -18,6 +18,7 @@ from jobmeter.server.edge import Visit
 from jobmeter.server.exchange import AT_ONCE_BYTES, Exchange
 from jobmeter.server.native import (
     catalog,
+    compare,
     events,
     findings,
     ingest,
@@ -27,6 +28,7 @@ from jobmeter.server.native import (
     metrics,
     nodes,
     problem,
+    resolve,
     samples,
     share,
     status,
@@ -41,7 +43,9 @@ BEGUN_BYTES = 64 * 1024
 
 ENDPOINTS: Sequence[Endpoint] = (
     *jobs.ENDPOINTS,
+    *resolve.ENDPOINTS,
     *metrics.ENDPOINTS,
+    *compare.ENDPOINTS,
     *samples.ENDPOINTS,
     *logs.ENDPOINTS,
     *events.ENDPOINTS,
