@@ -19,7 +19,7 @@ WEB, PAGE = ROOT / "web", ROOT / "src" / "jobmeter" / "server" / "page"
 STAMP = ".source"
 LEAST = (20, 19)
 SECONDS = 300
-_MADE = {"node_modules", "schema.d.ts"}
+_MADE = {"__pycache__", "node_modules", "schema.d.ts"}
 
 
 def digest() -> str:

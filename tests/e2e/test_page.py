@@ -4,7 +4,9 @@ It also says what has to stay true of every view: nothing from elsewhere, no tex
 fault of accessibility.
 """
 
+import contextlib
 import gzip
+import http.client
 import re
 from pathlib import Path
 
@@ -287,6 +289,19 @@ def test_what_is_seen_is_taken_along(viewer, server):
 def test_a_job_that_is_none_says_so(viewer):
     page = viewer.open("jobs/none-such", ".notice")
     assert "There is no job none-such" in page.inner_text(".notice")
+
+
+def test_a_server_that_stops_ends_what_is_looked_at_live(tmp_path):
+    with running(tmp_path / "data", "--store", "memory://") as server:
+        assert server.request("POST", "/jobs", {"job_id": "j1", "state": "Running"}).status == 200
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+        connection.request("GET", "/api/jobmeter/v1/jobs/j1/live", headers={"Authorization": f"Bearer {server.token}"})
+        with contextlib.closing(connection), connection.getresponse() as answer:
+            told = [answer.readline() for _ in range(3)]
+            assert told[0] == b"retry: 2000\n"
+            assert b'"state":"Running"' in told[2]
+            assert server.stop(seconds=20.0) == 0
+            assert b"data" not in answer.read()
 
 
 def test_the_page_is_light():

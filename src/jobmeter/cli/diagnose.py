@@ -4,7 +4,7 @@ import click
 import msgspec
 from rich.console import Console
 
-from jobmeter.cli import local
+from jobmeter.cli import completion, local
 from jobmeter.cli.output import cell, console, moment, print_json
 from jobmeter.model.finding import Finding, Severity
 
@@ -12,12 +12,13 @@ _STYLES = {Severity.CRITICAL: "bold red", Severity.WARNING: "yellow", Severity.I
 
 
 @click.command(short_help="Tell why a job is slow, or why it died.")
-@click.argument("job")
+@click.argument("job", shell_complete=completion.jobs)
 @click.option("--json", "as_json", is_flag=True, help="An array of findings.")
 @local.connection_options
 def command(job: str, as_json: bool, connection: local.Connection) -> None:
     """Tell what the diagnostic rules find in JOB: worst first, with evidence and advice."""
-    findings = connection.open().findings(job, connection.project)
+    named = connection.find(job)
+    findings = named.api.findings(named.id, named.project)
     if as_json:
         print_json([msgspec.to_builtins(one) for one in findings])
         return

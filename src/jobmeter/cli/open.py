@@ -6,11 +6,11 @@ import webbrowser
 
 import click
 
-from jobmeter.cli import local
+from jobmeter.cli import completion, local
 
 
 @click.command(short_help="Open the page in a browser, signed in.")
-@click.argument("job", required=False)
+@click.argument("job", required=False, shell_complete=completion.jobs)
 @click.option("--print", "only_print", is_flag=True, help="Print the link and open nothing.")
 @local.connection_options
 def command(job: str | None, only_print: bool, connection: local.Connection) -> None:
@@ -19,13 +19,16 @@ def command(job: str | None, only_print: bool, connection: local.Connection) -> 
     The link works once, within fifteen minutes. Where there is no browser it is printed: open it where there is one
     that reaches the server.
     """
-    api = connection.open()
-    found = api.job(job, connection.project).job if job else None
-    link = api.page_link(found.id, found.project) if found else api.page_link()
+    if job:
+        found = connection.find(job)
+        link, server = found.api.page_link(found.id, found.project or ""), found.api.transport.server
+    else:
+        api = connection.open()
+        link, server = api.page_link(), api.transport.server
     if only_print or not _has_browser() or not webbrowser.open(link):
         click.echo(link)
     else:
-        click.echo(f"opened {api.transport.server} in the browser", err=True)
+        click.echo(f"opened {server} in the browser", err=True)
 
 
 def _has_browser() -> bool:

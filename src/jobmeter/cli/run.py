@@ -14,6 +14,7 @@ from pathlib import Path
 import click
 
 from jobmeter.cli.attempt import next_attempt
+from jobmeter.cli.interpreter import missing_interpreter
 from jobmeter.cli.key_option import key_option
 from jobmeter.client.transport import Transport
 from jobmeter.collect.base import Place
@@ -121,7 +122,7 @@ def _run(session: Session, interval_ms: int, program: str, spool: Spool | None) 
     try:
         return session.run(os.environ, interval_ms)
     except OSError as error:
-        _say(f"{program}: {error.strerror or error}")
+        _say(f"{program}: {missing_interpreter(program) or error.strerror or error}")
         sys.exit(_NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE)
     finally:
         _close(spool)

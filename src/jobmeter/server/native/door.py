@@ -19,6 +19,7 @@ from jobmeter.server.exchange import AT_ONCE_BYTES, Exchange
 from jobmeter.server.live import Feed
 from jobmeter.server.native import (
     catalog,
+    compare,
     events,
     findings,
     ingest,
@@ -29,6 +30,7 @@ from jobmeter.server.native import (
     metrics,
     nodes,
     problem,
+    resolve,
     samples,
     session,
     share,
@@ -44,8 +46,10 @@ BEGUN_BYTES = 64 * 1024
 
 ENDPOINTS: Sequence[Endpoint] = (
     *jobs.ENDPOINTS,
+    *resolve.ENDPOINTS,
     *metrics.ENDPOINTS,
     *live.ENDPOINTS,
+    *compare.ENDPOINTS,
     *samples.ENDPOINTS,
     *logs.ENDPOINTS,
     *events.ENDPOINTS,

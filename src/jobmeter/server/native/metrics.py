@@ -9,8 +9,9 @@ from jobmeter.dialects.base import Answer
 from jobmeter.dialects.base import ask as asking
 from jobmeter.errors import InvalidRequestError
 from jobmeter.kernel import points as kernel
-from jobmeter.model.catalog import Aggregate, find
+from jobmeter.model.catalog import CATALOG, Aggregate, find
 from jobmeter.model.job import Job
+from jobmeter.model.nearest import did_you_mean
 from jobmeter.model.question import Asks
 from jobmeter.model.series import check_name
 from jobmeter.model.time import HOUR, MAX_TIME_MS, TimeRange
@@ -71,7 +72,8 @@ def asked_metrics(given: Sequence[str]) -> tuple[str, ...]:
         raise InvalidRequestError(f"at most {MAX_METRICS} metrics in one question, these are {len(given)}", "metric")
     for name in given:
         if find(name) is None:
-            raise InvalidRequestError(f"metric {name[:200]!r} is not in the catalogue", "metric")
+            near = did_you_mean(name, CATALOG)
+            raise InvalidRequestError(f"metric {name[:200]!r} is not in the catalogue{near}", "metric")
     return tuple(given)
 
 
