@@ -75,10 +75,11 @@ class SlurmScheduler:
         for number, facts in listed.items():
             self._hear(number, facts)
         for number, facts in told.items():
-            self._learn(number, facts)
+            self._learn(number, facts, listed=number in listed)
         found = [record for number in sorted(self._jobs) for record in self._news(number)]
         self._forget(listed)
-        self._answered_ms = now_ms
+        if not self._silent:
+            self._answered_ms = now_ms
         return Records(jobs=found)
 
     def _hear(self, number: int, facts: Facts) -> None:
@@ -92,11 +93,14 @@ class SlurmScheduler:
             facts if facts.gpus or facts.now.start != job.heard.now.start else replace(facts, gpus=job.heard.gpus)
         )
 
-    def _learn(self, number: int, facts: Facts) -> None:
+    def _learn(self, number: int, facts: Facts, *, listed: bool) -> None:
+        if not listed and not facts.over:
+            return  # the controller knows nothing of it any more, and the accounting not yet how it ended
         job = self._jobs.setdefault(number, _Job(facts))
         job.known = facts
-        if job.heard.restarts is None:
-            job.heard = facts
+        if not listed:
+            same = facts.now.start == job.heard.now.start
+            job.heard = replace(facts, gpus=job.heard.gpus, restarts=job.heard.restarts) if same else facts
         if _agree(job.heard, facts):
             job.tries = 0
 
