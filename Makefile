@@ -44,10 +44,10 @@ search: setup    ## look for new examples that a property test fails for, for MI
 wheel: setup     ## the package as one file in dist/, with the compiled kernel
 	@rm -rf dist && $(UV) build --quiet --wheel --out-dir dist && ls dist/*.whl
 
-bench: setup     ## Jobmeter beside VictoriaMetrics and Prometheus, a few minutes (BENCH=--help for options)
+bench: setup     ## Jobmeter beside VictoriaMetrics and Prometheus, a quarter of an hour (BENCH=--help for options)
 	@$(RUN)python -m benchmarks $(BENCH)
 
-bench-full: setup ## the same, longer, with a month of samples
+bench-full: setup ## the same, longer rounds
 	@$(RUN)python -m benchmarks --full $(BENCH)
 
 lint: setup

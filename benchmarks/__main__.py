@@ -1,63 +1,92 @@
-"""``python -m benchmarks``: load everybody with the same samples, ask everybody the same, print a table and a JSON."""
+"""``python -m benchmarks``: Jobmeter beside its peers, the same samples, questions and client, one table."""
 
 import argparse
+import json
 import sys
 import time
+import traceback
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks import results
-from benchmarks.install import look
-from benchmarks.plan import Plan, full, quick
+from benchmarks import install, results, show
+from benchmarks.plan import PLANS, Plan
 from benchmarks.processes import leave_when_told
-from benchmarks.row import Row, verdicts
-from benchmarks.show import markdown, show
+from benchmarks.row import Row, Table
+from benchmarks.rows import chosen
 from benchmarks.stages import STAGES
 
 LATEST = Path(__file__).parent / "results" / "latest.json"
-TRACE = Path("../shared/data/gentd26")
 
 
 def main() -> None:
     """Run what was asked for."""
     options = _options()
     leave_when_told()
-    look(install=options.install)
-    plan = replace(full() if options.full else quick(), gentd26=options.gentd26)
-    runs = list[list[Row]]()
+    plan = replace(PLANS[options.scale], gentd26=options.gentd26)
+    install.prepare()
+    tables = list[Table]()
     for run in range(options.runs):
-        if options.runs > 1:
-            print(f"run {run + 1} of {options.runs}", flush=True)
-        runs.append([])
-        for name in options.only or STAGES:
-            runs[-1] += _rows(plan, name)
-            results.write(options.output, runs)  # after each part: a run that breaks off leaves what it has
-    print(show(runs))
-    if options.markdown:
-        print(f"\n{markdown(runs, results.versions(), results.machine())}")
-    if options.check and any(one.met < max(1, len(one.ratios)) for one in verdicts(runs)):
+        print(f"run {run + 1} of {options.runs}, scale {plan.name}, {results.machine()}", file=sys.stderr, flush=True)
+        tables.append(Table(options.only))
+        for name in tables[-1].stages:
+            _stage(plan, tables[-1], name)
+            results.write(options.output, results.plain(tables, plan.name))  # a run that breaks off leaves what it has
+    _show(tables, options)
+    if options.check and not all(table.passed for table in tables):
         sys.exit(1)
 
 
-def _rows(plan: Plan, name: str) -> list[Row]:
+def _stage(plan: Plan, table: Table, name: str) -> None:
+    """A stage that fails voids its rows; the others go on."""
     begin = time.monotonic()
-    rows = STAGES[name](plan)
+    try:
+        STAGES[name](plan, table)
+    except (OSError, RuntimeError, ValueError, LookupError) as error:
+        traceback.print_exc()
+        table.fail(f"{name}.", f"{type(error).__name__}: {error}")
     print(f"{name}: {time.monotonic() - begin:.0f} s", file=sys.stderr, flush=True)
-    return rows
+
+
+def _show(tables: Sequence[Table], options: argparse.Namespace) -> None:
+    if options.json:
+        print(json.dumps(results.plain(tables, options.scale), indent=1))
+    else:
+        print((show.markdown if options.markdown else show.text)(tables, results.versions()))
+
+
+def _rows(only: str) -> list[Row]:
+    try:
+        return chosen([only])
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     add = parser.add_argument
-    add("--full", action="store_true", help="longer rounds, 30 days of samples for the month, a start with 10^7")
+    add("--only", action="extend", type=_rows, metavar="ROW", help="a row, or all that begin so; may be repeated")
     add("--runs", type=int, default=1, metavar="N", help="do everything N times, and tell how often each bar was met")
-    add("--only", action="append", choices=list(STAGES), help="one part only; may be given several times")
-    add("--markdown", action="store_true", help="print the table as Markdown too")
-    add("--check", action="store_true", help="exit with 1 when a bar is not met")
-    add("--install", action="store_true", help="install the peers that are missing with apt-get")
-    add("--gentd26", type=Path, default=TRACE, metavar="DIR", help="folder of that trace; left out where it is absent")
-    add("--output", type=Path, default=LATEST, metavar="FILE", help="where the JSON goes")
-    return parser.parse_args()
+    add("--scale", choices=list(PLANS), default="quick", help="small only shows that everything works (quick)")
+    add(
+        "--full",
+        action="store_const",
+        dest="scale",
+        const="full",
+        help="the same as --scale full: longer rounds, the month three times",
+    )
+    add("--markdown", action="store_true", help="print the table as Markdown")
+    add("--json", action="store_true", help="print JSON instead of the table")
+    add(
+        "--check",
+        action="store_true",
+        help="exit with 1 when a bar is not met, could not be measured, or a row is void",
+    )
+    add("--gentd26", type=Path, metavar="DIR", help="folder of that trace; its rows are left out without it")
+    add("--output", type=Path, default=LATEST, metavar="FILE", help="where the JSON goes in any case")
+    options = parser.parse_args()
+    options.only = options.only or chosen(None)
+    return options
 
 
 if __name__ == "__main__":

@@ -1,22 +1,53 @@
-"""Whether everybody answers the same: a fast answer to something else must not win."""
+"""Whether everybody answers the same, point by point: a fast answer to something else must not win."""
 
+import math
 from collections.abc import Sequence
 
 from benchmarks.client import answer
-from benchmarks.contestant import Asked, Contestant
+from benchmarks.contestant import Contestant, Points
+from benchmarks.questions import Asked, now_ms
+
+FRESH_MS = 35_000
+"""Buckets that ended later than this are not compared: VictoriaMetrics shows the last 30 seconds as they were before
+them (``-search.latencyOffset``)."""
+_TOLERANCE = 1e-9
 
 
-def compare(everybody: Sequence[Contestant], asked: Asked, lines: int) -> None:
-    """Raises RuntimeError unless each answer has so many lines, about as many points, and about the same mean."""
-    first: list[float] | None = None
-    for one in everybody:
-        found = one.values(answer(one.requests([asked])[0]))
-        points = [value for line in found for value in line]
-        if len(found) != lines or not points:
-            raise RuntimeError(f"{one.name} answers {len(found)} lines with {len(points)} points to {asked}")
-        first = first or points
-        means = sum(points) / len(points), sum(first) / len(first)
-        # A peer's line may begin with a step that lies before the range; it moves the mean by no more than this.
-        allowed = (max(first) - min(first)) * lines / len(first)
-        if abs(len(points) - len(first)) > lines or abs(means[0] - means[1]) > allowed:
-            raise RuntimeError(f"{one.name} answers {asked} with {len(points)} points, their mean is {means}")
+def disagreement(everybody: Sequence[Contestant], asked: Asked, lines: int) -> str:
+    """What is wrong with the answers to a question, empty when nothing is: see ``difference``."""
+    bodies = [answer(one.request(one.path(asked))) for one in everybody]
+    return difference(everybody, bodies, asked, lines)
+
+
+def difference(everybody: Sequence[Contestant], bodies: Sequence[bytes], asked: Asked, lines: int) -> str:
+    """Empty when each body has so many lines, the same buckets within the range, and in them the same values as ours.
+
+    The buckets at both ends, which the range may cut, are not compared.
+    """
+    step = asked.step_s * 1000
+    first, last = asked.start_ms, min(asked.end_ms, now_ms() - FRESH_MS) - step
+    answers = [one.points(body, asked.step_s) for one, body in zip(everybody, bodies, strict=True)]
+    found = [
+        {line: {at: value for at, value in points.items() if first <= at <= last} for line, points in one.items()}
+        for one in answers
+    ]
+    for one, points in zip(everybody, found, strict=True):
+        if len(points) != lines or not all(points.values()):
+            return f"{one.name} answers {len(points)} lines instead of {lines}, or empty ones, to {asked}"
+        if reason := differing(found[0], points):
+            return f"{one.name} disagrees: {reason} of {asked}"
+    return ""
+
+
+def differing(ours: Points, theirs: Points) -> str:
+    """The first point that differs, empty when there is none."""
+    if ours.keys() != theirs.keys():
+        return f"lines {sorted(ours.keys() ^ theirs.keys())[:3]}"
+    for line, points in ours.items():
+        others = theirs[line]
+        if points.keys() != others.keys():
+            return f"line {line} has other times: {sorted(points.keys() ^ others.keys())[:3]}"
+        for at, value in points.items():
+            if not math.isclose(value, others[at], rel_tol=_TOLERANCE, abs_tol=_TOLERANCE):
+                return f"{value!r} is {others[at]!r} at {at} in line {line}"
+    return ""

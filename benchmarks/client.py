@@ -1,24 +1,24 @@
-"""One client for all: whole requests on kept connections, timed from the first byte out to the last byte in."""
+"""One HTTP client for every contestant: closed loops on kept connections, driven by one thread with epoll."""
 
 import contextlib
+import functools
+import gc
 import http.client
-import itertools
+import select
 import socket
 import statistics
-import tempfile
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+_PIECE = 1 << 20
 
 
 @dataclass(frozen=True)
 class Request:
-    """A GET that a contestant is asked; anything but a 200 ends the run, so that an error cannot win."""
+    """A GET."""
 
     port: int
     path: str
@@ -31,7 +31,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Post:
-    """Where bodies go, and what is said with each."""
+    """Where bodies go, and the headers of each."""
 
     port: int
     path: str
@@ -40,6 +40,104 @@ class Post:
     def encode(self, body: bytes) -> bytes:
         """The bytes of one request with that body."""
         return _head("POST", self.port, self.path, {**self.headers, "Content-Length": str(len(body))}) + body
+
+
+class RefusedError(RuntimeError):
+    """The answer was no 2xx. ``status`` is its status, ``wait`` the seconds of its Retry-After, 0 without one."""
+
+    def __init__(self, status: int, body: bytes, wait: float = 0.0) -> None:
+        super().__init__(f"{status}: {body[:500]!r}")
+        self.status = status
+        self.wait = wait
+
+
+class Response:
+    """An HTTP/1.1 response as its bytes arrive; the next one may only begin after it."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+        self._start = 0
+        self._size = -1
+
+    def feed(self, data: bytes) -> bool:
+        """Add what arrived; True when the response is complete. ConnectionError when nothing arrived."""
+        if not data:
+            raise ConnectionError("the server closed the connection")
+        self._data += data
+        if not self._start and not self._parse_head():
+            return False
+        if self._size < 0:
+            # The text that contestants answer with holds no CR, so this is the last chunk.
+            return len(self._data) >= self._start + 5 and self._data.endswith(b"0\r\n\r\n")
+        return len(self._data) >= self._start + self._size
+
+    def body(self) -> bytes:
+        """The body, its chunks joined. RefusedError unless the status is 2xx."""
+        raw = bytes(self._data[self._start :])
+        body = _joined(raw) if self._size < 0 else raw
+        status = int(self._data[9:12])
+        if not 200 <= status < 300:
+            wait = self._header(b"retry-after").decode()
+            raise RefusedError(status, body, float(wait) if wait.isdigit() else 0.0)
+        return body
+
+    def check(self) -> None:
+        """RefusedError unless the status is 2xx; cheaper than ``body``."""
+        if self._data[9] != ord("2"):
+            self.body()
+
+    def _parse_head(self) -> bool:
+        end = self._data.find(b"\r\n\r\n")
+        if end < 0:
+            return False
+        self._start = end + 4
+        size = self._header(b"content-length")
+        chunked = self._header(b"transfer-encoding").lower() == b"chunked"
+        self._size = -1 if chunked else int(size or b"0")
+        return True
+
+    def _header(self, name: bytes) -> bytes:
+        return (
+            bytes(self._data[: self._start]).lower().partition(b"\r\n" + name + b":")[2].partition(b"\r\n")[0].strip()
+        )
+
+
+class Connection:
+    """A kept connection; one request after the other."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = _connect(port)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None):
+        self._socket.close()
+
+    def ask(self, message: bytes) -> bytes:
+        """The body of the response; RefusedError unless it is a 2xx."""
+        self._socket.sendall(message)
+        response = Response()
+        while not response.feed(self._socket.recv(_PIECE)):
+            pass
+        return response.body()
+
+
+def answer(request: Request) -> bytes:
+    """The body of one response on a connection of its own."""
+    with Connection(request.port) as connection:
+        return connection.ask(request.encode())
+
+
+def drain(request: Request) -> Iterator[bytes]:
+    """The pieces of a long response as they arrive; RefusedError unless it is a 200."""
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", request.port, timeout=120)) as connection:
+        connection.request("GET", request.path, headers=dict(request.headers))
+        response = connection.getresponse()
+        if response.status != 200:
+            raise RefusedError(response.status, response.read(1000))
+        while piece := response.read1(1 << 18):
+            yield piece
 
 
 @dataclass(frozen=True)
@@ -58,98 +156,111 @@ def summary(milliseconds: Sequence[float]) -> Latency:
     return Latency(statistics.median(times), times[int(len(times) * 0.99)], times[-1], len(times))
 
 
-class RefusedError(RuntimeError):
-    """The answer was no 2xx. ``status`` says what it was, ``wait`` the seconds of its Retry-After, 0 without one."""
+@dataclass(frozen=True)
+class Drive:
+    """A closed loop: the milliseconds of each response, the seconds it went on, the client's own CPU seconds."""
 
-    def __init__(self, status: int, body: bytes, wait: float = 0.0) -> None:
-        super().__init__(f"{status}: {body[:500]!r}")
-        self.status = status
-        self.wait = wait
+    times: Sequence[float]
+    seconds: float
+    cpu: float
+
+    @functools.cached_property
+    def latency(self) -> Latency:
+        """Quantiles of ``times``."""
+        return summary(self.times)
+
+    @property
+    def rate(self) -> float:
+        """Responses a second."""
+        return len(self.times) / self.seconds
+
+    @property
+    def share(self) -> float:
+        """The client's CPU as percent of one core."""
+        return 100 * self.cpu / self.seconds
 
 
-class Connection:
-    """A kept connection; one request after the other."""
+def drive(port: int, lanes: Sequence[Iterator[bytes]], seconds: float | None = None) -> Drive:
+    """Send the messages of each lane one after the other, each lane on a connection of its own, all at the same time.
 
-    def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), 120)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._rest = b""
+    A lane ends with its iterator. After ``seconds`` no message is begun, but for the first three. Several lanes may
+    share one iterator. RefusedError when a response is no 2xx: an error must not count as an answer.
+    """
+    with contextlib.ExitStack() as stack:
+        epoll = stack.enter_context(contextlib.closing(select.epoll()))
+        open_lanes = [stack.enter_context(contextlib.closing(_Lane(port, messages, epoll))) for messages in lanes]
+        stack.callback(gc.enable)
+        gc.disable()
+        cpu, begin = time.thread_time(), time.perf_counter()
+        times = _run(epoll, open_lanes, begin + (seconds or 1e9))
+        return Drive(times, time.perf_counter() - begin, time.thread_time() - cpu)
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None):
+class _Lane:
+    """One connection: its next message is ready before the response to the last one is there."""
+
+    def __init__(self, port: int, messages: Iterator[bytes], epoll: select.epoll) -> None:
+        self._socket = _connect(port)
+        self._socket.setblocking(False)
+        self._epoll = epoll
+        self._messages = messages
+        self._next = next(messages, None)
+        self._unsent = memoryview(b"")
+        self._response = Response()
+        self.began = 0.0
+        self.number = self._socket.fileno()
+        epoll.register(self.number, select.EPOLLIN)
+
+    def begin(self) -> bool:
+        """Send the next message; False when there is none."""
+        if self._next is None:
+            return False
+        self._response = Response()
+        self.began = time.perf_counter()
+        self._unsent = memoryview(self._next)
+        self.send()
+        self._next = next(self._messages, None)
+        return True
+
+    def send(self) -> None:
+        """Send as much as the socket takes; epoll reports when it takes more."""
+        with contextlib.suppress(BlockingIOError):
+            while self._unsent:
+                self._unsent = self._unsent[self._socket.send(self._unsent) :]
+        self._epoll.modify(self.number, select.EPOLLIN | (select.EPOLLOUT if self._unsent else 0))
+
+    def receive(self) -> bool:
+        """Read what arrived; True when the response is complete."""
+        complete = self._response.feed(self._socket.recv(_PIECE))
+        if complete:
+            self._response.check()
+        return complete
+
+    def close(self) -> None:
         self._socket.close()
 
-    def ask(self, message: bytes) -> bytes:
-        """The body of the answer; RefusedError unless it is a 2xx."""
-        self._socket.sendall(message)
-        body, self._rest = _read(self._socket, self._rest)
-        return body
+
+def _run(epoll: select.epoll, lanes: Sequence[_Lane], end: float) -> list[float]:
+    times = list[float]()
+    by_number = {lane.number: lane for lane in lanes}
+    active = sum(lane.begin() for lane in lanes)
+    while active:
+        for number, events in epoll.poll(120):
+            lane = by_number[number]
+            if events & select.EPOLLOUT:
+                lane.send()
+            if events & ~select.EPOLLOUT and lane.receive():
+                now = time.perf_counter()
+                times.append((now - lane.began) * 1000)
+                if not ((now < end or len(times) < 3) and lane.begin()):
+                    active -= 1
+    return times
 
 
-def answer(request: Request) -> bytes:
-    """The body of one answer on a connection of its own."""
-    with Connection(request.port) as connection:
-        return connection.ask(request.encode())
-
-
-def latency(requests: Sequence[Request], seconds: float) -> Latency:
-    """One connection, one request after the other, the list from its start again and again; at least three."""
-    messages, times = itertools.cycle([one.encode() for one in requests]), list[float]()
-    with Connection(requests[0].port) as connection:
-        end = time.perf_counter() + seconds
-        while time.perf_counter() < end or len(times) < 3:
-            message = next(messages)
-            begin = time.perf_counter()
-            connection.ask(message)
-            times.append((time.perf_counter() - begin) * 1000)
-    return summary(times)
-
-
-def post(where: Post, body: bytes) -> bytes:
-    """Send one body on a connection of its own and wait for a 2xx."""
-    with Connection(where.port) as connection:
-        return connection.ask(where.encode(body))
-
-
-def post_all(where: Post, lanes: Sequence[Sequence[bytes]], seconds: float | None = None) -> tuple[int, float]:
-    """Send each lane's bodies one after the other on a kept connection of its own, all lanes at once.
-
-    Gives how many bodies were acknowledged and how long that took. ``seconds``: no body is begun later than that.
-    """
-    # A connection that is refused must not leave the others waiting.
-    barrier = threading.Barrier(len(lanes) + 1, timeout=60)
-    messages = [[where.encode(body) for body in lane] for lane in lanes]
-
-    def run(lane: Sequence[bytes]) -> int:
-        with Connection(where.port) as connection:
-            barrier.wait()
-            end = time.perf_counter() + (seconds or 1e9)
-            return sum(1 for message in lane if time.perf_counter() < end and connection.ask(message) is not None)
-
-    with ThreadPoolExecutor(len(lanes)) as pool:
-        futures = [pool.submit(run, lane) for lane in messages]
-        barrier.wait()
-        begin = time.perf_counter()
-        sent = sum(future.result() for future in futures)
-        return sent, time.perf_counter() - begin
-
-
-def drain(request: Request) -> Iterator[bytes]:
-    """The pieces of a long answer as they come, never all of them at once; RefusedError unless it is a 200."""
-    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", request.port, timeout=120)) as connection:
-        connection.request("GET", request.path, headers=dict(request.headers))
-        response = connection.getresponse()
-        if response.status != 200:
-            raise RefusedError(response.status, response.read(1000))
-        while piece := response.read1(1 << 18):
-            yield piece
-
-
-def folder() -> Path:
-    """A fresh folder for one contestant."""
-    return Path(tempfile.mkdtemp(prefix="jobmeter-bench-"))
+def _connect(port: int) -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", port), 120)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
 
 
 def _head(method: str, port: int, path: str, headers: Mapping[str, str]) -> bytes:
@@ -157,44 +268,12 @@ def _head(method: str, port: int, path: str, headers: Mapping[str, str]) -> byte
     return ("\r\n".join(lines) + "\r\n\r\n").encode()
 
 
-def _read(connection: socket.socket, data: bytes) -> tuple[bytes, bytes]:
-    while b"\r\n\r\n" not in data:
-        data += _more(connection)
-    head, _, rest = data.partition(b"\r\n\r\n")
-    status = int(head.split(b" ", 2)[1])
-    lower = head.lower()
-    if b"transfer-encoding: chunked" in lower:
-        body, rest = _chunked(connection, rest)
-    elif status == 204:
-        body = b""
-    else:
-        size = int(lower.partition(b"content-length:")[2].split(b"\r\n", 1)[0])
-        while len(rest) < size:
-            rest += _more(connection)
-        body, rest = rest[:size], rest[size:]
-    if not 200 <= status < 300:
-        wait = lower.partition(b"retry-after:")[2].split(b"\r\n", 1)[0].strip()
-        raise RefusedError(status, body, float(wait) if wait.isdigit() else 0.0)
-    return body, rest
-
-
-def _chunked(connection: socket.socket, rest: bytes) -> tuple[bytes, bytes]:
+def _joined(raw: bytes) -> bytes:
     parts = list[bytes]()
     while True:
-        while b"\r\n" not in rest:
-            rest += _more(connection)
-        line, _, rest = rest.partition(b"\r\n")
+        line, _, raw = raw.partition(b"\r\n")
         size = int(line, 16)
-        while len(rest) < size + 2:
-            rest += _more(connection)
-        parts.append(rest[:size])
-        rest = rest[size + 2 :]
         if size == 0:
-            return b"".join(parts), rest
-
-
-def _more(connection: socket.socket) -> bytes:
-    data = connection.recv(1 << 20)
-    if not data:
-        raise ConnectionError("the server closed the connection")
-    return data
+            return b"".join(parts)
+        parts.append(raw[:size])
+        raw = raw[size + 2 :]

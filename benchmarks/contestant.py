@@ -1,44 +1,29 @@
-"""What every contestant can do: start, take samples, answer questions, and tell what it costs."""
+"""What every contestant can do: start, take samples, answer questions, and report what it costs."""
 
+import contextlib
 import os
 import shutil
+import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import processes
-from benchmarks.client import Post, Request, folder, post_all
-from benchmarks.data import HOUR_MS, Data, Names
+from benchmarks.client import Post, Request, drive
+from benchmarks.data import Data, Names
+from benchmarks.questions import Asked, moving
 
 if TYPE_CHECKING:
     import subprocess
 
-IMPORT_LANES = 2
-"""Requests that are under way at any time while a contestant is loaded."""
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A question: the means over steps of a metric, a line for each member of ``by``. Times are milliseconds."""
-
-    job: str
-    end_ms: int
-    hours: float
-    step_s: int
-    by: str
-    replica: str | None = None
-    metric: str = "gpu.utilization"
-
-    @property
-    def start_ms(self) -> int:
-        """Where the range begins."""
-        return self.end_ms - int(self.hours * HOUR_MS)
+Points = dict[tuple[str, str], dict[int, float]]
+"""By replica and device (empty where the line is of a replica): the value of each bucket by its start in ms."""
 
 
 class Template(Protocol):
@@ -52,14 +37,16 @@ class Template(Protocol):
 class Contestant(ABC):
     """A server in a folder of its own. A context: entering starts it, leaving stops it and deletes what it stored."""
 
-    name: str
-    ready: str
-    afresh = ""
-    """What a path needs at its end for an answer that no kept result helps with; empty where nothing can be said."""
+    name: ClassVar[str]
+    ready: ClassVar[str]
+    uncached: ClassVar[str] = ""
+    """What a path needs at its end for an answer without caches; empty where only a new question does that."""
+    import_lanes: ClassVar[int] = 2
+    """Requests that are under way at any time while it is loaded."""
 
     def __init__(self) -> None:
         self.port = processes.free_port()
-        self.place = folder()
+        self.place = Path(tempfile.mkdtemp(prefix="jobmeter-bench-"))
         self.data_folder = self.place / "data"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -75,7 +62,7 @@ class Contestant(ABC):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """What is said with each request."""
+        """The headers of each request."""
         return {}
 
     @abstractmethod
@@ -83,12 +70,13 @@ class Contestant(ABC):
         """The question as this contestant is asked it."""
 
     @abstractmethod
-    def values(self, body: bytes) -> list[list[float]]:
-        """The values of each line of an answer to ``path``."""
+    def points(self, body: bytes, step_s: int) -> Points:
+        """The answer to ``path``."""
 
+    @staticmethod
     @abstractmethod
-    def template(self, series: Sequence[Names]) -> Template:
-        """Bodies for ``written``: the protocol in which its own agents, or those of its users, write."""
+    def template(series: Sequence[Names]) -> Template:
+        """A body for ``written``, in the protocol in which its own agents, or those of its users, write."""
 
     @abstractmethod
     def written(self) -> Post:
@@ -98,33 +86,28 @@ class Contestant(ABC):
     def export(self, asked: Asked) -> str:
         """The path under which all raw samples of a job's metric come back."""
 
-    def import_bodies(self, data: Data) -> tuple[Post, list[bytes]] | None:
-        """The samples for its bulk import, encoded beforehand, and where they go; None: there is no bulk import."""
-        del data
-        return None
+    @abstractmethod
+    def exported(self, body: bytes) -> Points:
+        """The answer to ``export``, by the time of each sample."""
 
-    def load(self, data: Data) -> float | None:
-        """Import everything; seconds until the last body was acknowledged, None where there is no bulk import."""
-        prepared = self.import_bodies(data)
-        if prepared is None:
-            return None
-        where, bodies = prepared
-        lanes = [bodies[lane::IMPORT_LANES] for lane in range(min(IMPORT_LANES, len(bodies)))]
-        seconds = post_all(where, lanes)[1]
-        self.settle()
-        return seconds
+    @abstractmethod
+    def import_bodies(self, data: Data) -> tuple[Post, list[bytes]]:
+        """All samples, encoded, and where they go."""
 
-    def settle(self) -> None:  # noqa: B027 - most need not
-        """Let what was written be seen by questions."""
+    def load(self, data: Data) -> float:
+        """Import everything; samples a second until the last body was acknowledged."""
+        where, bodies = self.import_bodies(data)
+        lanes = [map(where.encode, bodies[lane :: self.import_lanes]) for lane in range(self.import_lanes)]
+        seconds = drive(self.port, lanes).seconds
+        self.flush()
+        return data.samples / seconds
 
-    def request(self, path: str) -> Request:
-        """A GET of it."""
-        return Request(self.port, path, self.headers)
+    def flush(self) -> None:  # noqa: B027 - most need not
+        """Let questions see what was written."""
 
-    def requests(self, questions: Sequence[Asked], *, afresh: bool = False) -> list[Request]:
-        """The questions as this contestant is asked them."""
-        end = self.afresh if afresh else ""
-        return [self.request(self.path(one) + end) for one in questions]
+    def in_files(self, samples: int) -> bool:
+        """Whether so many samples are in the files that ``raw_bytes`` counts; may ask the server to write them."""
+        raise NotImplementedError
 
     def raw_bytes(self) -> int:
         """Bytes on disk of raw samples."""
@@ -133,6 +116,18 @@ class Contestant(ABC):
     def disk(self) -> int:
         """Bytes on disk of everything."""
         return processes.folder_bytes(self.data_folder)
+
+    def request(self, path: str) -> Request:
+        """A GET of it."""
+        return Request(self.port, path, self.headers)
+
+    def message(self, asked: Asked, *, cached: bool = True) -> bytes:
+        """The bytes of a question."""
+        return self.request(self.path(asked) + ("" if cached else self.uncached)).encode()
+
+    def messages(self, questions: Sequence[Asked], *, cached: bool = True) -> Iterator[bytes]:
+        """The questions without end, no range repeated; see ``moving``."""
+        return (self.message(one, cached=cached) for one in moving(questions))
 
     @property
     def pid(self) -> int:
@@ -164,18 +159,29 @@ class Contestant(ABC):
             shutil.rmtree(self.place, ignore_errors=True)
 
 
-def settled(everybody: Sequence[Contestant], quiet: float = 6.0, patience: float = 45.0) -> list[int]:
-    """Each one's raw bytes once none has changed for ``quiet`` seconds, or as they are when ``patience`` ends.
+def settled(stored: Mapping[Contestant, int], quiet: float = 6.0, patience: float = 180.0) -> dict[str, int]:
+    """Raw bytes by name, each once all of its samples are in files whose size has not changed for ``quiet`` seconds.
 
-    Who has none has not written them down yet.
+    Who is not so far when ``patience`` ends is left out: bytes of a part of the samples say nothing.
     """
-    os.sync()  # what the file system has not placed yet takes no blocks
-    last = [one.raw_bytes() for one in everybody]
-    since, deadline = time.monotonic(), time.monotonic() + patience
-    while time.monotonic() < (min(since + quiet, deadline) if all(last) else deadline):
-        time.sleep(1)
-        os.sync()
-        now = [one.raw_bytes() for one in everybody]
-        if now != last:
-            last, since = now, time.monotonic()
-    return last
+    result = dict[str, int]()
+    deadline = time.monotonic() + patience
+    for one, samples in stored.items():
+        last, since = -1, time.monotonic()
+        while time.monotonic() < deadline:
+            os.sync()  # what the file system has not placed yet takes no blocks
+            now = one.raw_bytes() if one.in_files(samples) else -1
+            if now != last:
+                last, since = now, time.monotonic()
+            elif now >= 0 and time.monotonic() - since >= quiet:
+                result[one.name] = now
+                break
+            time.sleep(1)
+    return result
+
+
+@contextlib.contextmanager
+def running(everybody: Sequence[Contestant]) -> Iterator[Sequence[Contestant]]:
+    """All of them started; each ends with the context."""
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(one) for one in everybody]

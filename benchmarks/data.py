@@ -8,6 +8,9 @@ from numpy.typing import NDArray
 
 STEP_MS = 15_000
 HOUR_MS = 3_600_000
+PHASE_MS = 7_000
+"""Samples lie this far behind a multiple of ``STEP_MS``: none lies on the edge of a bucket, which counts to the bucket
+before it for the peers, whose ranges are ``(start, end]``, and to the one behind it here."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,7 @@ def utilization(end_ms: int, hours: float, job: str = "bench", replicas: int = 1
     return Data("gpu.utilization", job, replicas, gpus, time, np.round(walk, 2))
 
 
-def random_values(end_ms: int, hours: float, job: str, seed: int) -> Data:
+def random_values(end_ms: int, hours: float, job: str, seed: int = 0) -> Data:
     """Values that do not compress: 0 to 100, each drawn for itself, two decimals, every 15 s on 128 GPUs."""
     time = _times(end_ms, hours)
     value = np.round(np.random.default_rng(seed).random((128, len(time))) * 100, 2)
@@ -85,6 +88,6 @@ def concatenated(texts: Sequence[bytes]) -> tuple[bytes, NDArray[np.int64]]:
 
 
 def _times(end_ms: int, hours: float) -> NDArray[np.int64]:
-    end = end_ms - end_ms % STEP_MS
+    end = end_ms - (end_ms - PHASE_MS) % STEP_MS
     count = round(hours * HOUR_MS / STEP_MS)
     return np.arange(end - (count - 1) * STEP_MS, end + 1, STEP_MS, dtype=np.int64)

@@ -1,5 +1,6 @@
 """Jobmeter itself, as a user starts it."""
 
+import functools
 import json
 import sys
 import time
@@ -8,8 +9,9 @@ from typing import Any
 
 from benchmarks import native
 from benchmarks.client import Post, Request, answer
-from benchmarks.contestant import Asked, Contestant, Template
+from benchmarks.contestant import Contestant, Points, Template
 from benchmarks.data import Data, Names
+from benchmarks.questions import Asked
 from benchmarks.row import OURS
 
 API = "/api/jobmeter/v1"
@@ -17,7 +19,7 @@ FRAMES = "application/vnd.jobmeter.frames"
 
 
 class Jobmeter(Contestant):
-    """``jobmeter serve`` with its defaults, but for the time that samples are kept."""
+    """``jobmeter serve`` with its defaults, but for the time that samples are stored."""
 
     name = OURS
     ready = "/readyz"
@@ -33,7 +35,7 @@ class Jobmeter(Contestant):
         """See ``Contestant.environment``."""
         return {"JOBMETER_RETENTION_RAW_DAYS": "60"}
 
-    @property
+    @functools.cached_property
     def token(self) -> str:
         """The administrator's key, made at the first start."""
         return str(json.loads((self.data_folder / "admin.key").read_text())["token"])
@@ -46,14 +48,17 @@ class Jobmeter(Contestant):
     def path(self, asked: Asked) -> str:
         """See ``Contestant.path``."""
         chosen = f"&replica={asked.replica}" if asked.replica else ""
-        span = f"start={asked.start_ms + 1}&end={asked.end_ms + 1}&step={asked.step_s}s"
+        span = f"start={asked.start_ms}&end={asked.end_ms}&step={asked.step_s}s"
         return f"{API}/jobs/{asked.job}/metrics?metric={asked.metric}&{span}&by={asked.by}{chosen}"
 
-    def values(self, body: bytes) -> list[list[float]]:
-        """See ``Contestant.values``."""
-        return [[float(point[1]) for point in line["points"]] for line in json.loads(body)["lines"]]
+    def points(self, body: bytes, step_s: int) -> Points:
+        """See ``Contestant.points``."""
+        del step_s
+        lines = json.loads(body)["lines"]
+        return {(one["replica"], one["device"] or ""): dict(one["points"]) for one in lines}
 
-    def template(self, series: Sequence[Names]) -> Template:
+    @staticmethod
+    def template(series: Sequence[Names]) -> Template:
         """See ``Contestant.template``."""
         return native.NativeTemplate(series)
 
@@ -67,30 +72,50 @@ class Jobmeter(Contestant):
 
     def export(self, asked: Asked) -> str:
         """See ``Contestant.export``."""
-        span = f"start={asked.start_ms + 1}&end={asked.end_ms + 1}"
+        span = f"start={asked.start_ms}&end={asked.end_ms}"
         return f"{API}/jobs/{asked.job}/samples?metric={asked.metric}&{span}&format=csv"
 
+    def exported(self, body: bytes) -> Points:
+        """See ``Contestant.exported``."""
+        found: Points = {}
+        for line in body.decode().splitlines()[1:]:
+            at, replica, device, value = line.split(",")
+            found.setdefault((replica, device), {})[int(at)] = float(value)
+        return found
+
     def status(self) -> dict[str, Any]:
-        """Rows and bytes on disk of each table, and what else the server tells of itself."""
+        """Rows and bytes on disk of each table, and what else the server reports of itself."""
         result: dict[str, Any] = json.loads(answer(self.request(f"{API}/status")))
         return result
+
+    def in_files(self, samples: int) -> bool:
+        """See ``Contestant.in_files``."""
+        return int(self.status()["rows"]["samples"]) >= samples
 
     def raw_bytes(self) -> int:
         """See ``Contestant.raw_bytes``."""
         return int(self.status()["bytes"]["samples"])
 
-    def dialect(self, job: str) -> Request:
+    def vendor(self, job: str) -> Request:
         """The default question of PAI-DLC GetJobMetrics over the last hour."""
         return self.request(f"/api/v1/jobs/{job}/metrics?MetricType=GpuCoreUsage&TimeStep=5m")
 
-    def wait_for_roll_ups(self, asked: Asked, tier: str, patience: float = 300.0) -> bool:
-        """Until what was imported is rolled up, as it is on a server that has run for some minutes."""
+    def wait_for_roll_ups(self, asked: Asked, tier: str, quiet: float = 10.0, patience: float = 900.0) -> None:
+        """Until what was imported is rolled up, as it is on a server that has run for some minutes.
+
+        That is when the roll-ups have not grown for ``quiet`` seconds and the question reads them. RuntimeError when it
+        is not so in time.
+        """
         deadline = time.monotonic() + patience
+        last, since = 0, time.monotonic()
         while time.monotonic() < deadline:
-            if tier in json.loads(answer(self.request(self.path(asked))))["tiers"]:
-                return True
-            time.sleep(2)
-        print(
-            f"no roll-up ({tier}) of {asked.job} in {patience:.0f} s: the questions read raw samples", file=sys.stderr
-        )
-        return False
+            rows = self.status()["rows"]
+            now = rows["minutes"] + rows["hours"]
+            if now != last:
+                last, since = now, time.monotonic()
+            elif now and time.monotonic() - since >= quiet:
+                if tier in json.loads(answer(self.request(self.path(asked))))["tiers"]:
+                    return
+                since = time.monotonic()
+            time.sleep(1)
+        raise RuntimeError(f"no roll-up ({tier}) of {asked.job} in {patience:.0f} s")

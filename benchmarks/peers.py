@@ -1,6 +1,8 @@
-"""VictoriaMetrics and Prometheus from Debian, loaded with the same samples and asked the same questions."""
+"""VictoriaMetrics and Prometheus, loaded with the same samples and asked the same questions."""
 
+import functools
 import json
+import re
 from collections.abc import Sequence
 from urllib.parse import quote
 
@@ -8,33 +10,43 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import protobuf
-from benchmarks.client import Post, answer, post_all
-from benchmarks.contestant import Asked, Contestant, Template
+from benchmarks.client import Post, answer
+from benchmarks.contestant import Contestant, Points, Template
 from benchmarks.data import Data, Names
+from benchmarks.install import program
+from benchmarks.ours import Jobmeter
 from benchmarks.processes import folder_bytes
+from benchmarks.questions import Asked
 from benchmarks.row import PROMETHEUS, VICTORIA
 
 _BODY_SAMPLES = 250_000
 _DAYS = 60
+_ROWS = re.compile(r'^vm_(rows|pending_rows|active_merges)\{type="storage(?:/(\w+))?"\} (\d+)$', re.MULTILINE)
 
 
 class Peer(Contestant):
     """A peer that speaks PromQL and remote write."""
 
     def path(self, asked: Asked) -> str:
-        """Means over the step, then over the members of ``by``."""
+        """Means over the step, then over the members of ``by``.
+
+        A point stands for the step before it. The first is where Jobmeter's first bucket ends: both have buckets that
+        begin at multiples of the step. Its range ends where the question's does, so it is new when the question is.
+        """
         groups = {"device": "replica,device", "replica": "replica"}[asked.by]
         query = f"avg by ({groups}) (avg_over_time({_selector(asked)}[{asked.step_s}s]))"
-        span = f"start={asked.start_ms / 1000:.3f}&end={asked.end_ms / 1000:.3f}&step={asked.step_s}"
-        return f"/api/v1/query_range?query={quote(query)}&{span}"
+        start = (asked.start_ms // (asked.step_s * 1000) + 1) * asked.step_s
+        span = f"start={start}&end={asked.end_ms / 1000:.3f}&step={asked.step_s}"
+        return f"/api/v1/query_range?query={_quoted(query)}&{span}"
 
-    def values(self, body: bytes) -> list[list[float]]:
-        """See ``Contestant.values``."""
-        return [[float(point[1]) for point in line["values"]] for line in json.loads(body)["data"]["result"]]
+    def points(self, body: bytes, step_s: int) -> Points:
+        """See ``Contestant.points``."""
+        return _points(json.loads(body)["data"]["result"], step_s)
 
-    def template(self, series: Sequence[Names]) -> Template:
+    @staticmethod
+    def template(series: Sequence[Names]) -> Template:
         """See ``Contestant.template``."""
-        return protobuf.RemoteTemplate([names.labels for names in series])
+        return protobuf.RemoteTemplate([one.labels for one in series])
 
     def written(self) -> Post:
         """See ``Contestant.written``."""
@@ -46,33 +58,59 @@ class VictoriaMetrics(Peer):
 
     name = VICTORIA
     ready = "/health"
-    afresh = "&nocache=1"
+    uncached = "&nocache=1"
 
     @property
     def command(self) -> Sequence[str]:
         """See ``Contestant.command``."""
         listen = f"-httpListenAddr=127.0.0.1:{self.port}"
-        return ["victoria-metrics", listen, f"-storageDataPath={self.data_folder}", f"-retentionPeriod={_DAYS}d"]
+        started = str(program("victoria-metrics"))
+        return [started, listen, f"-storageDataPath={self.data_folder}", f"-retentionPeriod={_DAYS}d"]
 
     def import_bodies(self, data: Data) -> tuple[Post, list[bytes]]:
         """See ``Contestant.import_bodies``."""
-        lines = [json_line(one, data.time, data.value[at]) for at, one in enumerate(data.names())]
+        stamps = numbers(data.time)
+        lines = [json_line(one, stamps, data.value[at]) for at, one in enumerate(data.names())]
         per_body = max(1, _BODY_SAMPLES // len(data.time))
         bodies = [b"".join(lines[first : first + per_body]) for first in range(0, len(lines), per_body)]
         return Post(self.port, "/api/v1/import", {}), bodies
 
-    def settle(self) -> None:
-        """See ``Contestant.settle``."""
+    def flush(self) -> None:
+        """See ``Contestant.flush``."""
         answer(self.request("/internal/force_flush"))
 
     def export(self, asked: Asked) -> str:
         """See ``Contestant.export``."""
         span = f"start={asked.start_ms / 1000:.3f}&end={asked.end_ms / 1000:.3f}"
-        return f"/api/v1/export?match[]={quote(_selector(asked))}&{span}"
+        return f"/api/v1/export?match[]={_quoted(_selector(asked))}&{span}"
+
+    def exported(self, body: bytes) -> Points:
+        """See ``Contestant.exported``."""
+        lines = [json.loads(line) for line in body.splitlines()]
+        return {
+            (one["metric"]["replica"], one["metric"]["device"]): dict(
+                zip(one["timestamps"], one["values"], strict=True)
+            )
+            for one in lines
+        }
+
+    def in_files(self, samples: int) -> bool:
+        """Asks for a merge, which writes what is only in memory, until it has nothing there and merges nothing."""
+        self.flush()
+        found = {(what, kind): int(count) for what, kind, count in _ROWS.findall(self._metrics())}
+        files = found[("rows", "small")] + found[("rows", "big")]
+        merging = any(count for (what, _), count in found.items() if what == "active_merges")
+        done = files >= samples and not found[("rows", "inmemory")] and not found[("pending_rows", "")] and not merging
+        if not done and not merging:
+            answer(self.request("/internal/force_merge"))
+        return done
 
     def raw_bytes(self) -> int:
         """Of the samples alone, without the index of names."""
         return folder_bytes(self.data_folder / "data")
+
+    def _metrics(self) -> str:
+        return answer(self.request("/metrics")).decode()
 
 
 class Prometheus(Peer):
@@ -80,6 +118,7 @@ class Prometheus(Peer):
 
     name = PROMETHEUS
     ready = "/-/ready"
+    import_lanes = 1
 
     @property
     def command(self) -> Sequence[str]:
@@ -87,7 +126,7 @@ class Prometheus(Peer):
         config = self.place / "prometheus.yml"
         config.write_text("global: {scrape_interval: 1h}\n")
         return [
-            "prometheus", f"--config.file={config}", f"--storage.tsdb.path={self.data_folder}",
+            str(program("prometheus")), f"--config.file={config}", f"--storage.tsdb.path={self.data_folder}",
             f"--web.listen-address=127.0.0.1:{self.port}", "--web.enable-remote-write-receiver",
             f"--storage.tsdb.retention.time={_DAYS}d",
         ]  # fmt: skip
@@ -95,20 +134,52 @@ class Prometheus(Peer):
     def export(self, asked: Asked) -> str:
         """See ``Contestant.export``: a range vector of an instant query."""
         query = f"{_selector(asked)}[{round(asked.hours * 60)}m]"
-        return f"/api/v1/query?query={quote(query)}&time={asked.end_ms / 1000:.3f}"
+        return f"/api/v1/query?query={_quoted(query)}&time={asked.end_ms / 1000:.3f}"
 
-    def load(self, data: Data) -> None:
-        """See ``Contestant.load``, by remote write."""
-        post_all(self.written(), [list(protobuf.bodies(data))])
+    def exported(self, body: bytes) -> Points:
+        """See ``Contestant.exported``."""
+        return _points(json.loads(body)["data"]["result"], 0)
+
+    def import_bodies(self, data: Data) -> tuple[Post, list[bytes]]:
+        """See ``Contestant.import_bodies``: remote write in the order of time."""
+        return self.written(), list(protobuf.bodies(data))
 
 
-def json_line(names: Names, time: NDArray[np.int64], value: NDArray[np.float64]) -> bytes:
-    """One series for VictoriaMetrics' JSON import."""
+def contestants(*, prometheus: bool = True) -> list[Contestant]:
+    """Jobmeter first, then the peers that can be started; none is started yet."""
+    peers = [VictoriaMetrics()] if program("victoria-metrics") else []
+    more = [Prometheus()] if prometheus and program("prometheus") else []
+    return [Jobmeter(), *peers, *more]
+
+
+def json_line(names: Names, stamps: str, value: NDArray[np.float64]) -> bytes:
+    """One series for VictoriaMetrics' JSON import; ``stamps`` are the times as ``numbers`` writes them."""
     labels = ",".join(f'"{key}":"{text}"' for key, text in names.labels.items())
-    values, stamps = ",".join(map(repr, value.tolist())), ",".join(map(str, time.tolist()))
-    return f'{{"metric":{{{labels}}},"values":[{values}],"timestamps":[{stamps}]}}\n'.encode()
+    return f'{{"metric":{{{labels}}},"values":[{numbers(value)}],"timestamps":[{stamps}]}}\n'.encode()
+
+
+def numbers(column: NDArray[np.float64] | NDArray[np.int64]) -> str:
+    """The numbers as text, a comma between them."""
+    return ",".join(map(repr, column.tolist()))
+
+
+def _points(series: Sequence[dict[str, object]], step_s: int) -> Points:
+    """A matrix of PromQL; a point is moved to where its step begins."""
+    found: Points = {}
+    for one in series:
+        labels, values = one["metric"], one["values"]
+        assert isinstance(labels, dict)
+        assert isinstance(values, list)
+        points = {round(at * 1000) - step_s * 1000: float(value) for at, value in values}
+        found[(labels["replica"], labels.get("device", ""))] = points
+    return found
 
 
 def _selector(asked: Asked) -> str:
     chosen = f'job="{asked.job}"' + (f',replica="{asked.replica}"' if asked.replica else "")
     return f"{asked.metric.replace('.', '_')}{{{chosen}}}"
+
+
+@functools.cache
+def _quoted(query: str) -> str:
+    return quote(query)

@@ -3,37 +3,41 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
-Someone = TypeVar("Someone")
+from benchmarks.contestant import Contestant
 
 
 @dataclass(frozen=True)
 class Plan:
-    """``seconds`` is the length of one round of questions; ``gentd26`` the folder of that trace, None without it."""
+    """The names of rows say what ``quick`` and ``full`` measure; ``small`` only shows that everything works."""
 
+    name: str = "quick"
     rounds: int = 3
     seconds: float = 1.0
-    agent_seconds: float = 30.0
-    hours: float = 24 * 7
-    """How far back the longest question reaches."""
-    start_samples: int = 0
-    """Samples of the folder with which the start is measured, at least; 0: those that are there anyhow."""
-    tiers: bool = False
-    """Whether to wait until random values are rolled up too, a minute or two."""
+    """The length of one round of questions."""
+    day_hours: int = 24
+    month_hours: int = 30 * 24
+    months: int = 1
+    """How often a month is imported."""
+    start_samples: int = 6_000_000
+    agents: int = 1_000
+    series: int = 7_040
+    agent_seconds: float = 20.0
+    busy: int = 4
+    """Processes that only compute, beside a busy machine's questions."""
     gentd26: Path | None = None
+    """The folder of that trace; None without it."""
 
-    def turns(self, everybody: Sequence[Someone]) -> Iterator[list[Someone]]:
-        """Who is asked in which order, round by round: it alternates."""
+    def turns(self, everybody: Sequence[Contestant]) -> Iterator[list[tuple[int, Contestant]]]:
+        """Who is measured in which order, with its place, round by round: the order alternates."""
+        places = list(enumerate(everybody))
         for turn in range(self.rounds):
-            yield list(everybody if turn % 2 == 0 else reversed(everybody))
+            yield places if turn % 2 == 0 else places[::-1]
 
 
-def quick() -> Plan:
-    """What ``make bench`` does."""
-    return Plan()
-
-
-def full() -> Plan:
-    """What ``make bench-full`` does: longer rounds, a month of samples, the start with many."""
-    return Plan(rounds=5, seconds=4.0, agent_seconds=120.0, hours=24 * 30, start_samples=10_000_000, tiers=True)
+PLANS = {
+    "small": Plan("small", 2, 0.2, 6, 26, start_samples=200_000, agents=20, series=704, agent_seconds=2.0, busy=1),
+    "quick": Plan(),
+    "full": Plan("full", rounds=5, seconds=4.0, months=3, agent_seconds=120.0),
+}
+"""By the name that ``--scale`` takes."""

@@ -30,7 +30,7 @@ def free_port() -> int:
 def start(
     command: Sequence[str], port: int, ready: str, log: Path, environment: Mapping[str, str]
 ) -> tuple[subprocess.Popen[bytes], float]:
-    """The process and the seconds until ``ready`` answered 200. Ends the program, with the log, when it never does."""
+    """The process and the seconds until ``ready`` answered 200. RuntimeError, with the log, when it never does."""
     with log.open("ab") as output:
         begin = time.perf_counter()
         process = subprocess.Popen(command, stdout=output, stderr=output, env={**os.environ, **environment})
@@ -67,7 +67,7 @@ def _wait(process: subprocess.Popen[bytes], port: int, ready: str, log: Path) ->
             finally:
                 connection.close()
         time.sleep(0.01)
-    sys.exit(f"{process.args!r} did not become ready:\n{log.read_text(errors='replace')[-2000:]}")
+    raise RuntimeError(f"{process.args!r} did not become ready:\n{log.read_text(errors='replace')[-2000:]}")
 
 
 def family(pid: int) -> list[int]:
@@ -127,7 +127,7 @@ def running_plain(command: Sequence[str], log: Path) -> Iterator[subprocess.Pope
         try:
             time.sleep(1)
             if process.poll() is not None:
-                sys.exit(f"{command!r} ended:\n{log.read_text(errors='replace')[-2000:]}")
+                raise RuntimeError(f"{command!r} ended:\n{log.read_text(errors='replace')[-2000:]}")
             yield process
         finally:
             stop(process)

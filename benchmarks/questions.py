@@ -1,29 +1,52 @@
-"""The questions, as lists: the same question again and again would measure caches and nothing else."""
+"""The questions. Those of ``moving`` never repeat: a question that was asked before measures a cache."""
 
-from benchmarks.contestant import Asked
-from benchmarks.data import STEP_MS
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from benchmarks.data import HOUR_MS
 
 REPLICAS = 16
-SHIFTS = 21
-"""Ends of the range: each a step of 15 s later than the one before, over five minutes."""
+LIVE_STEP_S = 300
 
 
-def live(job: str, end_ms: int, replicas: int = REPLICAS) -> list[Asked]:
-    """The last hour of one replica with its devices at 5 minutes, as a dashboard that moves on asks for it.
+@dataclass(frozen=True)
+class Asked:
+    """A question: the means over steps of a metric, a line for each member of ``by``. Times are milliseconds."""
 
-    Each question is of another replica and ends a sample later than the one before; ``end_ms`` is the latest end.
-    """
-    count = replicas * SHIFTS
-    ends = [end_ms - (SHIFTS - 1 - one % SHIFTS) * STEP_MS for one in range(count)]
-    return [Asked(job, end, 1, 300, "device", f"worker-{one % replicas}") for one, end in enumerate(ends)]
+    job: str
+    end_ms: int
+    hours: float
+    step_s: int
+    by: str
+    replica: str | None = None
+    metric: str = "gpu.utilization"
+
+    @property
+    def start_ms(self) -> int:
+        """Where the range begins."""
+        return self.end_ms - round(self.hours * HOUR_MS)
 
 
-def same(job: str, end_ms: int) -> list[Asked]:
-    """One live question."""
-    return [Asked(job, end_ms, 1, 300, "device", "worker-3")]
+def now_ms() -> int:
+    """Milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
 
 
-def long(job: str, end_ms: int, hours: float, step_s: int, by: str) -> list[Asked]:
-    """The whole job over a long range that moves on by a sample from question to question."""
-    ends = (end_ms - (SHIFTS - 1 - shift) * STEP_MS for shift in range(SHIFTS))
-    return [Asked(job, end, hours, step_s, by) for end in ends]
+def live(job: str, end_ms: int = 0) -> list[Asked]:
+    """The last hour at 5 minutes of each replica, a line a device."""
+    return [Asked(job, end_ms, 1, LIVE_STEP_S, "device", f"worker-{one}") for one in range(REPLICAS)]
+
+
+def fine(job: str, end_ms: int) -> Asked:
+    """The last quarter of an hour at 15 seconds of one replica: buckets that end while a run goes on."""
+    return Asked(job, end_ms, 0.25, 15, "device", "worker-3")
+
+
+def moving(questions: Sequence[Asked], clock: Callable[[], int] = now_ms) -> Iterator[Asked]:
+    """The questions in turn without end, each range ending now: later by at least a millisecond every time around."""
+    end = 0
+    while True:
+        end = max(clock(), end + 1)
+        for question in questions:
+            yield replace(question, end_ms=end)

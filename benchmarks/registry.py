@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import dataclasses
 import statistics
 import tempfile
 import time
@@ -9,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.registry_data import DAY_MS, MODELS, NOW, PROJECTS, fill, job_name, project_of
-from benchmarks.row import Better, Row
 from jobmeter.model.event import EventFilter
 from jobmeter.model.job import Condition, JobFilter, JobState, Operator
 from jobmeter.model.record import JobRecord, Records
@@ -27,12 +27,29 @@ _SORTS = ("created", "start", "end", "id", "name", "project", "type", "user", "r
 _Ask = Callable[[Registry], object]
 
 
-def registry_rows(url: str, count: int, rounds: int) -> list[Row]:
-    """p50 and, as the note, the longest of each kind of question to the registry at ``url``, which has ``count``."""
+@dataclasses.dataclass
+class Timing:
+    """The milliseconds that each call of one kind took."""
+
+    name: str
+    times: list[float] = dataclasses.field(default_factory=list)
+
+    def __str__(self) -> str:
+        p50, longest = statistics.median(self.times), max(self.times)
+        return f"{self.name:64}{p50:>10.2f} ms   max {longest:.1f}{'  OVER' * self.over}"
+
+    @property
+    def over(self) -> bool:
+        """Whether the median misses the bar."""
+        return statistics.median(self.times) >= BAR_MS
+
+
+def questions(url: str, count: int, rounds: int) -> list[Timing]:
+    """Each kind of question to the registry at ``url``, which has ``count`` jobs."""
     registry = open_registry(url, Retention())
     try:
         _settle(registry)
-        return [_row(name, ask, registry, rounds) for name, ask in _asks(count)]
+        return [_timing(name, ask, registry, rounds) for name, ask in _asks(count)]
     finally:
         registry.close()
 
@@ -48,15 +65,8 @@ def _settle(registry: Registry) -> None:
     print(f"ready after {time.perf_counter() - began:.1f} s")
 
 
-def _row(name: str, ask: _Ask, registry: Registry, rounds: int) -> Row:
-    row = Row(name, "ms", Better.LOWER)
-    for _ in range(rounds):
-        began = time.perf_counter()
-        ask(registry)
-        row.add("Jobmeter", (time.perf_counter() - began) * 1000)
-    longest = max(row.figures["Jobmeter"])
-    row.note = f"max {longest:.1f}" + ("  OVER" if (row.median("Jobmeter") or 0) >= BAR_MS else "")
-    return row
+def _timing(name: str, ask: _Ask, registry: Registry, rounds: int) -> Timing:
+    return Timing(name, [_timed(ask, registry) for _ in range(rounds)])
 
 
 def _asks(count: int) -> Iterator[tuple[str, _Ask]]:
@@ -148,20 +158,17 @@ def _conditions() -> Iterator[tuple[str, Condition]]:
         yield f"{field} {operator} {', '.join(map(str, values))}", Condition(field, operator, values)
 
 
-def writes(registry: Registry) -> list[Row]:
+def writes(registry: Registry) -> list[Timing]:
     """What a call that writes costs: records of 1,000 jobs, and observations of jobs, nodes and devices."""
-    record, observe = (
-        Row("record 1,000 jobs", "ms", Better.LOWER),
-        Row("observe 1,000 nodes x 8 devices", "ms", Better.LOWER),
-    )
-    again = Row("observe them again, later", "ms", Better.LOWER)
+    record, observe = Timing("record 1,000 jobs"), Timing("observe 1,000 nodes x 8 devices")
+    again = Timing("observe them again, later")
     for turn in range(5):
         records = Records(
             jobs=[JobRecord(job_id=f"new-{turn}-{n}", name=f"new {n}", labels={"n": str(n)}) for n in range(1000)]
         )
-        record.add("Jobmeter", _timed(registry.record, "default", records, NOW))
-        observe.add("Jobmeter", _timed(registry.observe, _observations(turn, NOW), NOW))
-        again.add("Jobmeter", _timed(registry.observe, _observations(turn, NOW + 60_000), NOW))
+        record.times.append(_timed(registry.record, "default", records, NOW))
+        observe.times.append(_timed(registry.observe, _observations(turn, NOW), NOW))
+        again.times.append(_timed(registry.observe, _observations(turn, NOW + 60_000), NOW))
     return [record, observe, again]
 
 
@@ -212,15 +219,13 @@ def main() -> None:
             began = time.perf_counter()
             fill(url, options.jobs)
             print(f"{options.jobs:,} jobs written in {time.perf_counter() - began:.0f} s")
-        rows = registry_rows(url, options.jobs, options.rounds)
+        timings = questions(url, options.jobs, options.rounds)
         if not options.kept:
             registry = open_registry(url, Retention())
-            rows += writes(registry)
+            timings += writes(registry)
             registry.close()
-    for row in rows:
-        print(f"{row.name:64}{statistics.median(row.figures['Jobmeter']):>10.2f} ms   {row.note}")
-    over = sum(row.note.endswith("OVER") for row in rows)
-    print(f"{over} of {len(rows)} over {BAR_MS:.0f} ms")
+    print(*timings, sep="\n")
+    print(f"{sum(one.over for one in timings)} of {len(timings)} over {BAR_MS:.0f} ms")
 
 
 if __name__ == "__main__":

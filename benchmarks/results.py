@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.install import version
-from benchmarks.row import OURS, PROMETHEUS, VICTORIA, Row, verdicts
+from benchmarks.row import OURS, PROMETHEUS, VICTORIA, Table
 from jobmeter import __version__
 
 
@@ -32,16 +32,23 @@ def machine() -> str:
     return ", ".join([*parts, f"{datetime.now(UTC):%d %B %Y}"])
 
 
-def write(file: Path, runs: Sequence[Sequence[Row]]) -> None:
-    """Everything that was measured, and the verdicts."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    body: dict[str, Any] = {
+def plain(tables: Sequence[Table], scale: str) -> dict[str, Any]:
+    """Everything that was measured, ready for JSON: each row of each run, with its verdict."""
+    return {
         "machine": machine(),
         "versions": versions(),
+        "scale": scale,
         "load_average": os.getloadavg(),
-        "bars": [asdict(one) for one in verdicts(runs)],
-        "runs": [[{**asdict(row), "met": row.met()} for row in rows] for rows in runs],
+        "runs": [
+            [{**asdict(one), "ratio": one.ratio(VICTORIA), "met": one.met()} for one in table.results]
+            for table in tables
+        ],
     }
+
+
+def write(file: Path, body: dict[str, Any]) -> None:
+    """Write it as JSON."""
+    file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(body, indent=1))
 
 

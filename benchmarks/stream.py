@@ -1,71 +1,120 @@
 """A steady stream of samples into one contestant, from a process of its own so that the asking client is not slowed."""
 
+import contextlib
 import multiprocessing
 import time
-from collections.abc import Sequence
-from multiprocessing.synchronize import Event
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection as Pipe
 from types import TracebackType
 from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.client import Connection, Post
-from benchmarks.contestant import Contestant
-from benchmarks.data import Names, job_names
-from benchmarks.native import NativeTemplate
-from benchmarks.protobuf import RemoteTemplate
-from benchmarks.row import OURS
+from benchmarks.contestant import Contestant, Template
+from benchmarks.data import Names
 
-SERIES = 1_000
-"""Series of one request."""
-BODIES = 10
-"""Requests a second: each series is written once a second."""
+
+@dataclass(frozen=True)
+class Target:
+    """Where samples go, and how they are encoded."""
+
+    where: Post
+    template: Callable[[Sequence[Names]], Template]
 
 
 class Stream:
-    """A context: while it is entered, 10,000 samples a second arrive, of the given series and of others.
+    """A context. Every series gets a sample a second, in so many requests spread over the second.
 
-    ``rate`` tells afterwards how many a second were acknowledged. Entering returns once every series was written once.
+    What one contestant was sent while it was measured, the others are sent afterwards: all store the same. Times are
+    odd milliseconds, so that no sample lies on the edge of a bucket. Entering returns once everybody has every series.
     """
 
-    wanted = SERIES * BODIES
-
-    def __init__(self, one: Contestant, series: Sequence[Names]) -> None:
+    def __init__(self, everybody: Sequence[Contestant], series: Sequence[Names], requests: int) -> None:
+        self._names = [one.name for one in everybody]
+        self.wanted = len(series)
+        self.late = ""
         spawn = multiprocessing.get_context("spawn")
-        self._stop, self._known = spawn.Event(), spawn.Event()
-        self._sent = spawn.Value("d", 0.0)
-        arguments = (one.written(), one.name == OURS, list(series), self._stop, self._known, self._sent)
-        self._process = spawn.Process(target=_run, args=arguments, daemon=True)
-        self.rate = 0.0
+        self._pipe, self._child_end = spawn.Pipe()
+        targets = [Target(one.written(), one.template) for one in everybody]
+        per = -(-len(series) // requests)
+        parts = [list(series[first : first + per]) for first in range(0, len(series), per)]
+        self._process = spawn.Process(target=_serve, args=(targets, parts, self._child_end), daemon=True)
 
     def __enter__(self) -> Self:
         self._process.start()
-        while not self._known.wait(1):
-            if not self._process.is_alive():
-                raise RuntimeError("the stream of samples broke")
+        self._child_end.close()  # the child alone has it now: its end is seen when it ends
+        self._reply()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None):
-        self._stop.set()
-        self._process.join(60)
-        self.rate = self._sent.value
+        if self._process.is_alive():
+            self._pipe.send(None)
+            self._process.join(60)
+
+    @contextlib.contextmanager
+    def to(self, place: int) -> Iterator[None]:
+        """Samples arrive at the contestant of that place, for as long as the context lasts."""
+        self._pipe.send(place)
+        yield
+        self._pipe.send(None)
+        rate = self._reply()
+        if rate < 0.9 * self.wanted:
+            self.late = f"{self._names[place]} took only {rate:,.0f} of {self.wanted:,} samples/s"
+
+    def _reply(self) -> float:
+        try:
+            return float(self._pipe.recv())
+        except EOFError:
+            raise RuntimeError("the stream of samples broke") from None
 
 
-def _run(where: Post, native: bool, series: list[Names], stop: Event, known: Event, rate: object) -> None:
-    names = [*series, *job_names("gpu.power", "beside", 1_250, 8)][: SERIES * BODIES]
-    parts = [names[first : first + SERIES] for first in range(0, len(names), SERIES)]
-    templates = [NativeTemplate(part) if native else RemoteTemplate([one.labels for one in part]) for part in parts]
-    values = np.round(np.random.default_rng(3).random((BODIES, SERIES)), 2)
-    with Connection(where.port) as connection:
-        for template, value in zip(templates, values, strict=True):
-            connection.ask(where.encode(template.patch(time.time_ns() // 1_000_000, value)))
-        known.set()
-        begin, sent = time.perf_counter(), 0
-        while not stop.is_set():
-            wait = begin + sent / BODIES - time.perf_counter()
-            if wait > 0:
-                time.sleep(wait)
-            body = templates[sent % BODIES].patch(time.time_ns() // 1_000_000, values[sent % BODIES])
-            connection.ask(where.encode(body))
-            sent += 1
-        rate.value = sent * SERIES / (time.perf_counter() - begin)  # type: ignore[attr-defined]
+class _Sender:
+    """One contestant: its connection and its bodies."""
+
+    def __init__(self, target: Target, parts: Sequence[Sequence[Names]]) -> None:
+        self._where = target.where
+        self._connection = Connection(target.where.port)
+        self._templates = [target.template(part) for part in parts]
+
+    def send(self, part: int, time_ms: int, values: NDArray[np.float64]) -> None:
+        """One request; each second a series has another one of the values."""
+        body = self._templates[part].patch(time_ms, np.roll(values, time_ms // 1000))
+        message = self._where.encode(body)
+        try:
+            self._connection.ask(message)
+        except ConnectionError:  # servers close connections that were idle while the others were measured
+            self._connection = Connection(self._where.port)
+            self._connection.ask(message)
+
+
+def _serve(targets: Sequence[Target], parts: Sequence[Sequence[Names]], pipe: Pipe) -> None:
+    """For each place that comes: stream until the pipe has something, send the others the same, reply with the rate."""
+    senders = [_Sender(target, parts) for target in targets]
+    values = [np.round(np.random.default_rng(part).random(len(names)), 2) for part, names in enumerate(parts)]
+    stamp = time.time_ns() // 1_000_000 | 1
+    for sender in senders:
+        for part, value in enumerate(values):
+            sender.send(part, stamp, value)
+    pipe.send(0.0)
+    while (place := pipe.recv()) is not None:
+        begin = time.perf_counter()
+        sent = _stream(senders[place], values, pipe)
+        seconds = time.perf_counter() - begin
+        pipe.recv()
+        for sender in senders[:place] + senders[place + 1 :]:
+            for part, stamp in sent:
+                sender.send(part, stamp, values[part])
+        pipe.send(sum(len(values[part]) for part, _ in sent) / seconds)
+
+
+def _stream(sender: _Sender, values: Sequence[NDArray[np.float64]], pipe: Pipe) -> list[tuple[int, int]]:
+    """Sends until the pipe has something; which part went with which time."""
+    begin, sent = time.perf_counter(), list[tuple[int, int]]()
+    while not pipe.poll(max(0.0, begin + len(sent) / len(values) - time.perf_counter())):
+        part, stamp = len(sent) % len(values), time.time_ns() // 1_000_000 | 1
+        sender.send(part, stamp, values[part])
+        sent.append((part, stamp))
+    return sent

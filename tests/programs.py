@@ -52,7 +52,6 @@ PROGRAMS = {
         Program("slurmrestd", "slurmrestd"),
         Program("squeue", "slurm-client"),
         Program("vmagent", "victoria-metrics"),
-        Program("wrk", "wrk"),
     )
 }
 

@@ -1,16 +1,24 @@
-"""The parts of a run. Each starts its own contestants, so that any of them can be run alone."""
+"""The stages of a run, each a family of rows. Each starts its own contestants, so that any can be run alone."""
 
 from collections.abc import Callable
 
 from benchmarks.plan import Plan
-from benchmarks.row import Row
-from benchmarks.stages import agents, asking, importing, remote, trace
+from benchmarks.row import Table
+from benchmarks.stages import agent, export, importing, live, long, rest, size, trace, writing
 
-STAGES: dict[str, Callable[[Plan], list[Row]]] = {
-    "asking": asking.rows,
-    "importing": importing.rows,
-    "agents": agents.rows,
-    "remote": remote.rows,
-    "trace": trace.rows,
+STAGES: dict[str, Callable[[Plan, Table], None]] = {
+    "live": live.live,
+    "loaded": live.loaded,
+    "busy": live.busy,
+    "day": long.day,
+    "month": long.month,
+    "import": importing.measure,
+    "remote": writing.remote,
+    "agents": writing.agents,
+    "export": export.measure,
+    "bytes": size.measure,
+    "rest": rest.measure,
+    "agent": agent.measure,
+    "trace": trace.measure,
 }
-"""By the name that ``--only`` takes."""
+"""By the name with which the keys of their rows begin."""

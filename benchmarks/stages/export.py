@@ -1,47 +1,49 @@
 """All raw samples of a job's day, as a program fetches them."""
 
 import time
-from collections.abc import Sequence
 
 from benchmarks import processes
-from benchmarks.client import RefusedError, drain
-from benchmarks.contestant import Asked, Contestant
-from benchmarks.data import Data
+from benchmarks.agreement import differing
+from benchmarks.client import drain
+from benchmarks.contestant import Contestant, Points, running
+from benchmarks.data import utilization
+from benchmarks.peers import contestants
 from benchmarks.plan import Plan
-from benchmarks.row import OURS, Row, higher, lower
-
-HOURS = 24
-_NOT_FOUND = 404
+from benchmarks.questions import Asked, now_ms
+from benchmarks.row import Table
 
 
-def export_rows(everybody: Sequence[Contestant], day: Data, plan: Plan) -> list[Row]:
-    """Samples and bytes a second, and the memory that the server took for it; nothing where ours has no export."""
-    rate, size = higher("raw export of a day", "samples/s"), higher("raw export of a day, text", "MB/s")
-    memory = lower("raw export, the most memory beyond that before", "MiB")
-    asked = Asked(day.job, day.end_ms, HOURS, 15, "device")
-    count = day.value.shape[0] * HOURS * 240
-    try:
-        for everyone in plan.turns(everybody):
-            for one in everyone:
+def measure(plan: Plan, table: Table) -> None:
+    """Samples a second, and the memory that the server took for it; every sample of the last round is compared."""
+    day = utilization(now_ms(), plan.day_hours)
+    asked = Asked(day.job, day.end_ms + 1, plan.day_hours, 15, "device")
+    with running(contestants()) as everybody:
+        for one in everybody:
+            one.load(day)
+        bodies = dict[str, bytes]()
+        for turn in plan.turns(everybody):
+            for _, one in turn:
                 processes.forget_peak(one.pid)
                 before = processes.peak_megabytes(one.pid)
-                seconds, octets, lines = _fetch(one, asked)
-                if one.name == OURS and lines != count + 1:
-                    raise RuntimeError(f"{lines:,} lines were exported, {count + 1:,} should have been")
-                rate.add(one.name, count / seconds)
-                size.add(one.name, octets / seconds / 1e6)
-                memory.add(one.name, max(0.0, processes.peak_megabytes(one.pid) - before))
-    except RefusedError as error:
-        if error.status != _NOT_FOUND:
-            raise
-        return []
-    return [rate, size, memory]
+                bodies[one.name], seconds = _fetch(one, asked)
+                table.add("export.rate", one.name, day.samples / seconds)
+                table.add("export.memory", one.name, max(0.0, processes.peak_megabytes(one.pid) - before))
+        table.fail(
+            "export.", _difference([(one.name, one.exported(bodies[one.name])) for one in everybody], day.samples)
+        )
 
 
-def _fetch(one: Contestant, asked: Asked) -> tuple[float, int, int]:
-    """Seconds, bytes and lines."""
-    octets, lines, begin = 0, 0, time.perf_counter()
-    for piece in drain(one.request(one.export(asked))):
-        octets += len(piece)
-        lines += piece.count(b"\n")
-    return time.perf_counter() - begin, octets, lines
+def _fetch(one: Contestant, asked: Asked) -> tuple[bytes, float]:
+    request, begin = one.request(one.export(asked)), time.perf_counter()
+    pieces = list(drain(request))
+    return b"".join(pieces), time.perf_counter() - begin
+
+
+def _difference(found: list[tuple[str, Points]], samples: int) -> str:
+    for name, points in found:
+        count = sum(map(len, points.values()))
+        if count != samples:
+            return f"{name} exports {count:,} samples instead of {samples:,}"
+        if reason := differing(found[0][1], points):
+            return f"{name} disagrees: {reason}"
+    return ""

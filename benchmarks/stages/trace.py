@@ -1,45 +1,42 @@
 """A real trace, GenTD26: what its samples take on disk, through the verb here and through the JSON import there."""
 
-import contextlib
 import tempfile
-import time
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.client import Post, post_all
+from benchmarks.client import Post, drive
+from benchmarks.contestant import running, settled
 from benchmarks.data import Names
-from benchmarks.install import installed
 from benchmarks.ours import Jobmeter
-from benchmarks.peers import VictoriaMetrics, json_line
+from benchmarks.peers import contestants, json_line, numbers
 from benchmarks.plan import Plan
-from benchmarks.row import Row, higher
-from benchmarks.stages.importing import import_file, size_rows
+from benchmarks.questions import now_ms
+from benchmarks.row import Table
+from benchmarks.stages.verb import import_file
 
 
-def rows(plan: Plan) -> list[Row]:
+def measure(plan: Plan, table: Table) -> None:
     """Nothing where the trace is not there."""
     if plan.gentd26 is None or not any(plan.gentd26.glob("*.tgz")):
-        return []
+        return
     from jobmeter.examples.gentd26 import convert
 
-    print(f"trace: {plan.gentd26}", flush=True)
-    verb = higher("jobmeter import of GenTD26, end to end", "samples/s")
-    with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as stack:
+    with tempfile.TemporaryDirectory() as place, running(contestants(prometheus=False)) as everybody:
         file = Path(place) / "gentd26.parquet"
-        count, _ = convert(plan.gentd26, file, time.time_ns() // 1_000_000)
-        ours = stack.enter_context(Jobmeter())
-        verb.add(ours.name, count / import_file(ours, file))
-        peers = [stack.enter_context(VictoriaMetrics())] if installed("victoria-metrics") else []
-        for victoria in peers:
-            post_all(Post(victoria.port, "/api/v1/import", {}), [_lines(pq.read_table(file))])
-            victoria.settle()
-        sizes = size_rows([ours, *peers], dict.fromkeys((ours.name, *(one.name for one in peers)), count), "GenTD26")
-        for row in sizes:
-            row.bar = None  # the bar is for random values
-        return [verb, *sizes]
+        count, _ = convert(plan.gentd26, file, now_ms())
+        for one in everybody:
+            if isinstance(one, Jobmeter):
+                table.add("trace.verb", one.name, count / import_file(one, file))
+            else:
+                where = Post(one.port, "/api/v1/import", {})
+                drive(one.port, [iter([where.encode(b"".join(_lines(pq.read_table(file))))])])
+        for name, size in settled(dict.fromkeys(everybody, count)).items():
+            table.add("trace.raw", name, size / count)
+        for one in everybody:
+            table.add("trace.folder", one.name, one.disk() / count)
 
 
 def _lines(table: pa.Table) -> list[bytes]:
@@ -53,5 +50,5 @@ def _lines(table: pa.Table) -> list[bytes]:
     lines = []
     for start, end in zip(starts, np.append(starts[1:], len(metric)), strict=True):
         series = Names(metric[start], "gentd26", replica[start], "", str(device[start]))
-        lines.append(json_line(series, time_ms[start:end], value[start:end]))
+        lines.append(json_line(series, numbers(time_ms[start:end]), value[start:end]))
     return lines

@@ -174,7 +174,7 @@ def _answers(transport: Transport, path: str) -> bool:
 
 def _started(folder: Path) -> str:
     """The address of a server started on the folder, by this process or by one that was quicker."""
-    missing = [name for name in ("chdb", "granian", "litestar", "sqlalchemy") if not importlib.util.find_spec(name)]
+    missing = [name for name in ("chdb", "httptools", "litestar", "sqlalchemy") if not importlib.util.find_spec(name)]
     if missing:
         raise ConfigurationError(
             "no server answers, and this installation cannot start one: "

@@ -20,6 +20,7 @@ VERBS = {
     "metrics": "Print a job's metrics.",
     "logs": "Print a job's log lines.",
     "events": "Show what happened to a job.",
+    "diagnose": "Tell why a job is slow, or why it died.",
     "top": "Watch jobs, or one job, live.",
     "key": "Create, list and revoke keys.",
     "catalog": "List every metric.",

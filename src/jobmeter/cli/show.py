@@ -7,13 +7,17 @@ import msgspec
 from rich.console import Console
 
 from jobmeter.cli import local
+from jobmeter.cli.diagnose import headline
 from jobmeter.cli.output import Course, cell, console, counted, duration, moment, print_json, quantity, sparkline, table
-from jobmeter.client.api import JobDetail, JobSummary, MetricSummary
-from jobmeter.model.job import Job
+from jobmeter.client.api import Api, JobDetail, JobSummary, LogSearch, MetricSummary
+from jobmeter.errors import NotFoundError
+from jobmeter.model.job import Job, JobState
 
 _OF_ONE = ("mean of one", "peak of one")
 MOST_ROWS = 32
 """Replicas or devices in a table; of more only their number is told."""
+ERROR_LINES = 10
+"""Lines of a failed job's output that are shown."""
 
 
 @click.command(short_help="Show one job: its replicas, devices, summary.")
@@ -23,12 +27,14 @@ MOST_ROWS = 32
 )
 @local.connection_options
 def command(job: str, as_json: bool, connection: local.Connection) -> None:
-    """Show JOB: who and when, its replicas and devices, and what it used over its life.
+    """Show JOB: who and when, its replicas and devices, what it used over its life, and what is wrong with it.
 
     What it used is that of its replicas (or devices) together, at a time; of a ratio or a temperature it is their mean.
-    Beside it stand mean and peak of one replica or device, where it has several. The curve begins at 0.
+    Beside it stand mean and peak of one replica or device, where it has several. The curve begins at 0. What the
+    diagnostic rules find comes last; of a failed job also its last error lines.
     """
-    detail = connection.open().job(job, connection.project)
+    api = connection.open()
+    detail = api.job(job, connection.project)
     if as_json:
         print_json(_document(detail))
         return
@@ -43,6 +49,34 @@ def command(job: str, as_json: bool, connection: local.Connection) -> None:
         )
     else:
         out.print("nothing was measured yet")
+    _findings(out, api, detail.job)
+    if detail.job.state == JobState.FAILED:
+        _last_errors(out, api, detail.job)
+
+
+def _findings(out: Console, api: Api, job: Job) -> None:
+    """A line for each finding."""
+    try:
+        found = api.findings(job.id, job.project)
+    except NotFoundError:  # a server of an older release has none
+        return
+    if found:
+        out.print("\n[bold]findings[/]")
+    for one in found:
+        out.print(f"  {headline(one)}")
+
+
+def _last_errors(out: Console, api: Api, job: Job) -> None:
+    """What the job wrote last that says it is an error."""
+    search = LogSearch(level="error", order="desc", limit=ERROR_LINES, project=job.project)
+    try:
+        lines = list(api.logs(job.id, search))
+    except NotFoundError:
+        return
+    if lines:
+        out.print(f"\n[bold]last error lines[/] (jobmeter logs {cell(job.id)} shows all)")
+    for line in reversed(lines):
+        out.print(f"  {moment(line.time)} {cell(line.replica)} {cell(line.text)}")
 
 
 def _document(detail: JobDetail) -> dict[str, object]:

@@ -10,6 +10,7 @@ import msgspec
 from jobmeter.client.transport import API, FRAMES, Response, Transport
 from jobmeter.errors import JobmeterError
 from jobmeter.model.event import Event
+from jobmeter.model.finding import Finding
 from jobmeter.model.job import Allocation, Job, Node, Replica
 
 PAGE = 1000
@@ -308,6 +309,10 @@ class Api:
             found.extend(page.events)
             if not page.events or len(found) >= min(limit, page.total):
                 return found, page.total
+
+    def findings(self, job: str, project: str | None = None) -> list[Finding]:
+        """What the rules found in a job, worst first. Raises NotFoundError."""
+        return self._get(f"{_of(job)}/findings", _given(project=project), list[Finding])
 
     def metrics(self, job: str, search: MetricSearch) -> MetricAnswer:
         """What a job used, as lines of points."""

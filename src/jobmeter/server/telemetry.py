@@ -15,6 +15,7 @@ from jobmeter.ingest.receipt import Receipt
 from jobmeter.kernel.library import KERNEL
 from jobmeter.model.time import Clock
 from jobmeter.server.exchange import Answered
+from jobmeter.server.http.limits import Connections
 from jobmeter.store.base import StoreStatistics
 
 disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -80,6 +81,13 @@ class Telemetry:
             "jobmeter_query_seconds", "Time that threads worked on questions.", registry=self._registry
         )
         self._roll_ups = Counter("jobmeter_roll_ups", "Hours of samples rolled up.", registry=self._registry)
+        self._closed = Counter(
+            "jobmeter_connections_closed",
+            "Connections that the server closed or refused by itself.",
+            ("port", "reason"),
+            registry=self._registry,
+        )
+        self._connections = Gauge("jobmeter_connections", "Connections open.", ("port",), registry=self._registry)
         self._failures = Counter(
             "jobmeter_background_failures", "Background work that failed.", ("work",), registry=self._registry
         )
@@ -123,6 +131,18 @@ class Telemetry:
         requests, durations = known
         requests.inc()
         durations.observe(moment - began)
+
+    def connection_closed(self, port: str, reason: str) -> None:
+        """Count a connection that the server closed or refused."""
+        self._closed.labels(port, reason).inc()
+
+    def watch_connections(self, connections: Connections) -> None:
+        """Show how many are open."""
+        self._connections.labels(connections.port).set_function(lambda: len(connections))
+
+    def under_way(self) -> str:
+        """What the server is doing, for its log."""
+        return f"{self._in_flight} requests" if self._in_flight else ""
 
     def note_activity(self) -> None:
         """Something came that was no request: an idle server would not have got it."""

@@ -1,0 +1,71 @@
+"""Every row that a run can have, in the order of the table. ``--only`` takes a key or the beginning of one."""
+
+from benchmarks.row import AS_MANY, FASTER, HALF, HALF_AS_MANY, MORE, NO_MORE, TENTH, Better, Row, limit
+
+_MANY = Better.HIGHER
+
+ROWS: tuple[Row, ...] = (
+    Row("live.p50", "live, never repeated, its samples arriving, p50", "ms", bar=FASTER),
+    Row("live.p99", "live, never repeated, its samples arriving, p99", "ms"),
+    Row("live.rate", "the same, 16 connections", "answers/s", _MANY, MORE),
+    Row("live.rate.p99", "the same, 16 connections, p99", "ms"),
+    Row("live.rate.client", "the same, 16 connections: CPU of the client", "% of a core", None),
+    Row("live.cached", "live, cached on both sides, p50", "ms"),
+    Row("live.cached.rate", "live, cached on both sides, 16 connections", "answers/s", _MANY),
+    Row("live.vendor", "live through PAI-DLC GetJobMetrics, 16 replicas, p50", "ms"),
+    Row("loaded.p50", "live while 10,000 samples/s arrive, p50", "ms"),
+    Row("loaded.p99", "live while 10,000 samples/s arrive, p99", "ms", bar=NO_MORE),
+    Row("busy.p50", "live on a busy machine, p50", "ms"),
+    Row("busy.rate", "live on a busy machine, 16 connections", "answers/s", _MANY),
+    Row("day.replica.cached", "day by replica, cached, p50", "ms", bar=HALF),
+    Row("day.replica.uncached", "day by replica, uncached, p50", "ms", bar=HALF),
+    Row("day.device.cached", "day by GPU, cached, p50", "ms", bar=HALF),
+    Row("day.device.uncached", "day by GPU, uncached, p50", "ms", bar=HALF),
+    Row("month.replica.cached", "month by replica, cached, p50", "ms", bar=FASTER),
+    Row("month.replica.uncached", "month by replica, uncached, p50", "ms", bar=TENTH),
+    Row("import.day", "import of a day, durable here", "samples/s", _MANY, AS_MANY),
+    Row("import.day.first", "day by replica, first ask after the import", "ms"),
+    Row("import.month", "import of a month, durable here", "samples/s", _MANY, AS_MANY),
+    Row("import.month.first", "month by replica, first ask after the import", "ms"),
+    Row("import.verb", "jobmeter import FILE.parquet, end to end", "samples/s", _MANY),
+    Row("remote.1", "remote write, 7,040 series a request, 1 connection", "samples/s", _MANY, AS_MANY),
+    Row("remote.1.cpu", "the same: CPU of the server for a million", "s"),
+    Row("remote.4", "remote write, 7,040 series a request, 4 connections", "samples/s", _MANY, AS_MANY),
+    Row("remote.4.cpu", "the same: CPU of the server for a million", "s"),
+    Row("remote.4.client", "the same: CPU of the client", "% of a core", None),
+    Row("agents.rate", "bodies of 1,000 agents, 320 samples each, 16 connections", "samples/s", _MANY, HALF_AS_MANY),
+    Row("agents.rate.cpu", "the same: CPU of the server for a million", "s"),
+    Row("agents.rate.client", "the same: CPU of the client", "% of a core", None),
+    Row("export.rate", "raw export of a day", "samples/s", _MANY, HALF_AS_MANY),
+    Row("export.memory", "raw export: peak memory above that before", "MiB"),
+    Row("bytes.raw", "bytes a raw sample, random two-decimal values", "B", bar=NO_MORE),
+    Row("bytes.minutes", "the 1-minute roll-ups of them, for a raw sample", "B"),
+    Row("bytes.hours", "the 1-hour roll-ups of them, for a raw sample", "B"),
+    Row("bytes.folder", "the whole folder, for a raw sample", "B"),
+    Row("rest.memory", "memory at rest, nothing stored", "MiB", bar=limit(300, "MiB")),
+    Row("rest.start", "start-up with 6 million samples", "s", bar=limit(0.7, "s")),
+    Row("rest.first", "first live answer after it", "ms", bar=limit(30, "ms")),
+    Row("rest.stored", "memory after that start", "MiB"),
+    Row("agent.cpu", "jobmeter agent at 10 s: CPU", "% of a core", bar=limit(1, "%")),
+    Row("agent.memory", "jobmeter agent at 10 s: resident memory", "MiB", bar=limit(60, "MiB")),
+    Row("trace.verb", "jobmeter import of GenTD26, end to end", "samples/s", _MANY),
+    Row("trace.raw", "bytes a raw sample, GenTD26", "B"),
+    Row("trace.folder", "the whole folder for a raw sample, GenTD26", "B"),
+)
+
+
+def chosen(only: list[str] | None) -> list[Row]:
+    """The rows that a run is asked for: all, or those whose keys are or begin with one of ``only``.
+
+    ValueError names a choice that fits none.
+    """
+    if not only:
+        return list(ROWS)
+    for one in only:
+        if not any(_fits(row, one) for row in ROWS):
+            raise ValueError(f"no row {one!r}; the rows are {', '.join(row.key for row in ROWS)}")
+    return [row for row in ROWS if any(_fits(row, one) for one in only)]
+
+
+def _fits(row: Row, choice: str) -> bool:
+    return f"{row.key}.".startswith(f"{choice}.")

@@ -1,0 +1,103 @@
+"""Writing: Prometheus remote write as a fleet's scraper sends it, and the bodies of a thousand agents."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from benchmarks.client import Drive, Post, drive
+from benchmarks.contestant import Contestant, Template, running
+from benchmarks.data import Names, job_names
+from benchmarks.peers import contestants
+from benchmarks.plan import Plan
+from benchmarks.processes import cpu_seconds
+from benchmarks.protobuf import HEADERS, RemoteTemplate
+from benchmarks.questions import now_ms
+from benchmarks.row import Table
+
+STEP_MS = 10_000
+REMOTE_BODIES = 80
+AGENT_TIMES = 3
+AGENT_SERIES, AGENT_CONNECTIONS = 320, 16
+METRICS = ("gpu.utilization", "gpu.memory.usage", "gpu.power", "gpu.temperature", "gpu.sm.active")
+_ROUND_SECONDS = 5.0
+"""No body is begun later in a round."""
+
+
+def remote(plan: Plan, table: Table) -> None:
+    """Every series once a request, all of them known but in the first; each connection has series of its own."""
+    for connections in (1, 4):
+        with running(contestants()) as everybody:
+            writers = []
+            for one in everybody:
+                where = Post(one.port, "/api/v1/write", {**HEADERS, **one.headers})
+                senders = [RemoteTemplate(_exported(sender, plan.series)) for sender in range(connections)]
+                writers.append(_Writer(one, where, senders, plan.series, connections))
+            _rounds(plan, table, f"remote.{connections}", writers, REMOTE_BODIES // connections)
+
+
+def agents(plan: Plan, table: Table) -> None:
+    """Each contestant in the protocol that agents use for it: frames here; remote write, as vmagent's, there."""
+    fleet = [_measured(agent) for agent in range(plan.agents)]
+    with running(contestants()) as everybody:
+        writers = []
+        for one in everybody:
+            senders = [one.template(series) for series in fleet]
+            writers.append(_Writer(one, one.written(), senders, AGENT_SERIES, AGENT_CONNECTIONS))
+        _rounds(plan, table, "agents.rate", writers, AGENT_TIMES)
+
+
+class _Writer:
+    """Those who write into one contestant, over some connections."""
+
+    def __init__(
+        self, one: Contestant, where: Post, senders: Sequence[Template], series: int, connections: int
+    ) -> None:
+        self.one = one
+        self.series = series
+        self._where = where
+        self._senders = senders
+        self._connections = min(connections, len(senders))
+        self._values = np.round(np.random.default_rng(5).random(series), 2)
+
+    def write(self, stamps: Sequence[int], seconds: float | None) -> Drive:
+        """Each sender sends a body for each time, encoded beforehand; none is begun after ``seconds``."""
+        lanes: list[list[bytes]] = [[] for _ in range(self._connections)]
+        for stamp in stamps:
+            values = np.roll(self._values, stamp // STEP_MS)
+            for number, sender in enumerate(self._senders):
+                body = sender.patch(stamp, values)
+                lanes[number % self._connections].append(self._where.encode(body))
+        return drive(self.one.port, [iter(lane) for lane in lanes], seconds)
+
+
+def _rounds(plan: Plan, table: Table, key: str, writers: Sequence[_Writer], times: int) -> None:
+    """Every series is written once, which is not counted; then rounds of so many times each, the last one ends now."""
+    first = now_ms() // STEP_MS * STEP_MS - (plan.rounds * times + 1) * STEP_MS
+    for writer in writers:
+        writer.write([first - STEP_MS], None)
+    for turn in range(plan.rounds):
+        stamps = range(first + turn * times * STEP_MS, first + (turn + 1) * times * STEP_MS, STEP_MS)
+        for writer in writers if turn % 2 == 0 else writers[::-1]:
+            name, before = writer.one.name, cpu_seconds(writer.one.pid)
+            written = writer.write(stamps, _ROUND_SECONDS)
+            table.add(key, name, written.rate * writer.series)
+            samples = len(written.times) * writer.series
+            table.add(f"{key}.cpu", name, (cpu_seconds(writer.one.pid) - before) / samples * 1e6)
+            table.add(f"{key}.client", name, written.share)
+
+
+def _measured(agent: int) -> list[Names]:
+    """The series of one agent: eight devices with forty metrics each."""
+    return [one for metric in METRICS for one in job_names(metric, f"fleet-{agent}", 8, 8)][:AGENT_SERIES]
+
+
+def _exported(sender: int, count: int) -> list[dict[str, str]]:
+    return [
+        {
+            "__name__": f"metric_{series % 44}",
+            "device": f"gpu{series // 44 % 8}",
+            "instance": f"node-{sender}-{series // 352}:9100",
+            "job": "exporter",
+        }
+        for series in range(count)
+    ]
