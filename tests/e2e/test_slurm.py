@@ -1,10 +1,11 @@
 """Jobs of a real Slurm as ``jobmeter scheduler`` tells them, beside what Slurm's own accounting says."""
 
 import json
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
 import pytest
 
@@ -81,20 +82,34 @@ def watching(slurm: Slurm, server: ServerProcess) -> Iterator[Watching]:
     found.stop()
 
 
-def told(server: ServerProcess, number: int) -> dict:
+def told(server: ServerProcess, number: int) -> dict[str, Any]:
     """What the server knows of a job; empty when it knows nothing."""
     reply = server.call("GET", f"/api/jobmeter/v1/jobs/{number}")
-    return reply.json() if reply.status == 200 else {}
+    found: dict[str, Any] = reply.json() if reply.status == 200 else {}
+    return found
 
 
-def wait_told(server: ServerProcess, number: int, state: str) -> dict:
-    return wait_until(
-        lambda: (found := told(server, number)) and found["job"]["state"] == state and found,
-        f"job {number} told as {state}: {told(server, number)}",
-    )
+def replicas_of(server: ServerProcess, number: int, count: int) -> list[dict[str, Any]]:
+    """The replicas of a job, when there are so many."""
+    found: list[dict[str, Any]] = told(server, number).get("replicas", [])
+    return found if len(found) == count else []
 
 
-def same_as_slurm(server: ServerProcess, slurm: Slurm, number: int) -> dict:
+def allocations_of(server: ServerProcess, number: int) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = told(server, number).get("allocations", [])
+    return found
+
+
+def wait_told(server: ServerProcess, number: int, state: str) -> dict[str, Any]:
+    return wait_until(partial(_in_state, server, number, state), f"job {number} told as {state}")
+
+
+def _in_state(server: ServerProcess, number: int, state: str) -> dict[str, Any]:
+    found = told(server, number)
+    return found if found and found["job"]["state"] == state else {}
+
+
+def same_as_slurm(server: ServerProcess, slurm: Slurm, number: int) -> dict[str, Any]:
     """The job, once it is told as the accounting has it: state, times, names, nodes, exit status."""
     says = slurm.accounts(number)
     state, _, _ = says["State"].partition(" by ")
@@ -140,9 +155,7 @@ def test_jobs_of_every_end_are_told_as_slurm_has_them(slurm, server, watching):
     assert found[waits]["job"]["error"].startswith("CANCELLED by ")
     assert found[ended[1]]["job"]["error"] == "FAILED: exit status 3"
     assert found[ended[3]]["job"]["error"] == "FAILED: ended by signal 11"
-    wide = wait_until(
-        lambda: len(found := told(server, ended[0])["replicas"]) == 4 and found, "four tasks of the first job"
-    )
+    wide = wait_until(lambda: replicas_of(server, ended[0], 4), "four tasks of the first job")
     assert [(one["name"], one["rank"]) for one in wide] == [(f"worker-{rank}", rank) for rank in range(4)]
     assert wide[0]["node"] == slurm.nodes[0]
     assert all(one["state"] == "Succeeded" and one["end"] is not None for one in wide)
@@ -152,21 +165,22 @@ def test_jobs_of_every_end_are_told_as_slurm_has_them(slurm, server, watching):
 
 def test_the_tasks_of_an_array_are_jobs_under_their_own_numbers(slurm, server, watching):
     first = slurm.submit("exit $SLURM_ARRAY_TASK_ID", "--array=0-2%2", "-J", "many")
-    rows = wait_until(
-        lambda: (lines := _tasks(slurm, first)) and len(lines) == 3 and lines, "three tasks in the accounting"
-    )
+    rows = wait_until(lambda: _tasks(slurm, first, 3), "three tasks in the accounting")
     slurm.over(*rows)
     for number, label in rows.items():
-        found = same_as_slurm(server, slurm, number)
-        shown = wait_until(lambda number=number: told(server, number)["job"]["labels"].get("slurm.job"), "its label")
-        assert re.fullmatch(rf"{first}_\d", shown), found
-        assert label == shown
+        same_as_slurm(server, slurm, number)
+        wait_until(partial(_shown_as, server, number, label), f"the label {label}")
 
 
-def _tasks(slurm: Slurm, first: int) -> dict[int, str]:
+def _tasks(slurm: Slurm, first: int, count: int) -> dict[int, str]:
     text = slurm.command("sacct", "-nPX", "-j", str(first), "--format=JobIDRaw,JobID")
     rows = (line.split("|") for line in text.splitlines())
-    return {int(raw): label for raw, label in rows if "[" not in label}
+    found = {int(raw): label for raw, label in rows if "[" not in label}
+    return found if len(found) == count else {}
+
+
+def _shown_as(server: ServerProcess, number: int, label: str) -> bool:
+    return bool(told(server, number)["job"]["labels"].get("slurm.job") == label)
 
 
 def test_a_job_that_was_requeued_has_an_attempt_for_each_run(slurm, server, watching):
@@ -180,9 +194,7 @@ def test_a_job_that_was_requeued_has_an_attempt_for_each_run(slurm, server, watc
     slurm.command("scontrol", "update", f"JobId={number}", "StartTime=now")
     slurm.over(number)
     found = wait_told(server, number, "Succeeded")
-    attempts = wait_until(
-        lambda: len(found := told(server, number)["replicas"]) == 2 and found, "two attempts of the task"
-    )
+    attempts = wait_until(lambda: replicas_of(server, number, 2), "two attempts of the task")
     assert [(one["name"], one["attempt"], one["state"], one["reason"]) for one in attempts] == [
         ("worker-0", 0, "Stopped", "REQUEUED"),
         ("worker-0", 1, "Succeeded", ""),
@@ -194,7 +206,7 @@ def test_a_job_that_was_requeued_has_an_attempt_for_each_run(slurm, server, watc
 
 def test_the_gpus_of_a_job_are_its_allocations(slurm, server, watching):
     number = slurm.submit("srun sleep 600", "-N2", "-n2", "--gres=gpu:1")
-    held = wait_until(lambda: told(server, number).get("allocations"), "the GPUs of the job")
+    held = wait_until(lambda: allocations_of(server, number), "the GPUs of the job")
     assert {(one["node"], one["device"], one["replica"], one["source"], one["end"]) for one in held} == {
         (slurm.nodes[0], "gpu0", "worker-0", "scheduler", None),
         (slurm.nodes[1], "gpu0", "worker-1", "scheduler", None),

@@ -7,14 +7,14 @@ milliseconds. A process's pidfd becomes readable as it ends: https://man7.org/li
 import logging
 import os
 import select
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread
+from typing import Protocol
 
 from jobmeter.collect.base import Owner
 from jobmeter.collect.cgroup.count import GroupKey
-from jobmeter.collect.cgroup.reader import GroupReader
 from jobmeter.collect.cgroup.usage import Usage
 from jobmeter.collect.discover.table import Process
 from jobmeter.collect.process.stat import Key, read_stat
@@ -23,6 +23,14 @@ MOST = 4_096
 """Processes that are watched at once; each costs a file descriptor."""
 
 _log = logging.getLogger(__name__)
+
+
+class Reads(Protocol):
+    """The part of ``jobmeter.collect.cgroup.reader.GroupReader`` that is used here."""
+
+    def read(self, groups: Mapping[str, str]) -> Usage:
+        """See ``GroupReader.read``."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +52,7 @@ class _Watched:
 class EndWatch:
     """Watches the processes that it is given. ``watch`` and ``drain`` belong to one thread; reading has its own."""
 
-    def __init__(self, reader: GroupReader) -> None:
+    def __init__(self, reader: Reads) -> None:
         self._reader = reader
         self._lock = Lock()
         self._watched: dict[Key, _Watched] = {}
