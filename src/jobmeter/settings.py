@@ -92,7 +92,8 @@ class Settings:
     with the embedded engine, and not at all with an engine that other servers may write to: what they write would be
     missing in this one's answers."""
     window_bytes: int = 2 * 2**30
-    """Memory that they may take; when it is not enough the window shrinks (JOBMETER_WINDOW_BYTES)."""
+    """Memory that they may take, together with the cache of questions, which has a sixth of it; when it is not enough
+    the window shrinks (JOBMETER_WINDOW_BYTES)."""
     request_bytes: int = 2**30
     """Memory that the requests under way may take together, for their bodies as sent, decoded, and read
     (JOBMETER_REQUEST_BYTES); what comes when too little is left is told to try again."""

@@ -201,6 +201,7 @@ def _watch(services: Services) -> None:
     def work() -> dict[str, int]:
         return {lane.name: lane.busy for lane in services.lanes.all()}
 
+    services.telemetry.watch_cache(services.executor.cache)
     services.telemetry.watch(
         work,
         statistics,

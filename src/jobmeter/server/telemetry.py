@@ -17,6 +17,7 @@ from jobmeter.model.time import Clock
 from jobmeter.server.exchange import Answered
 from jobmeter.server.http.limits import Connections
 from jobmeter.store.base import StoreStatistics
+from jobmeter.store.cache import Cache
 
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
@@ -140,6 +141,10 @@ class Telemetry:
         """Show how many are open."""
         self._connections.labels(connections.port).set_function(lambda: len(connections))
 
+    def watch_cache(self, cache: Cache) -> None:
+        """Show how much the cache of questions holds, and of how much use it is."""
+        self._registry.register(_CacheFigures(cache))
+
     def under_way(self) -> str:
         """What the server is doing, for its log."""
         return f"{self._in_flight} requests" if self._in_flight else ""
@@ -231,6 +236,21 @@ class Request:
 
     def __exit__(self, *_: object) -> None:
         self._telemetry.ended(self._door, self._exchange.status, self._began)
+
+
+class _CacheFigures(Collector):
+    """What ``Cache.statistics`` says at the moment."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+
+    def collect(self) -> Iterable[Metric]:
+        """The families with their values now."""
+        found = self._cache.statistics
+        yield GaugeMetricFamily("jobmeter_cache_bytes", "Memory of the cache of questions.", found.bytes)
+        yield GaugeMetricFamily("jobmeter_cache_entries", "Entries of the cache of questions.", found.entries)
+        yield CounterMetricFamily("jobmeter_cache_hits", "What questions found in the cache.", found.hits)
+        yield CounterMetricFamily("jobmeter_cache_misses", "What questions did not find in the cache.", found.misses)
 
 
 class _Live(Collector):

@@ -9,7 +9,7 @@ from tests.asgi import Reply
 from tests.asgi import send as ask
 from tests.frames import FRAMES, frame, payload
 from tests.serving import BASE, Serving, serving
-from tests.waiting import until
+from tests.waiting import until, wait_until
 
 from jobmeter.errors import UnavailableError
 from jobmeter.model.retention import Retention
@@ -101,4 +101,5 @@ def test_whoever_goes_away_meanwhile_keeps_nobody_waiting(server, store):
     first, gone, last = asyncio.run(together())
     assert (first.status, last.status) == (200, 200)
     assert not gone.chunks
-    assert store.statistics().rows["samples"] == 3
+    # Who went away may have come to another group than the others.
+    wait_until(lambda: store.statistics().rows["samples"] == 3)

@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -17,6 +18,9 @@ from jobmeter.store.window.store import WindowedStore
 from jobmeter.store.window.window import Window
 from jobmeter.testing.samples import FOREVER, batch_of, read_all
 from jobmeter.testing.store import StoreTests
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ALWAYS = 10**13
 BEGIN = parse_time("2030-06-01")
@@ -239,6 +243,39 @@ def test_series_that_could_not_be_read_are_filled_later() -> None:
     engine.reads = 0
     assert read_all(store, [one], TimeRange(BEGIN - HOUR, BEGIN)) == {(one, BEGIN - SECOND): 1.0}
     assert engine.reads == 0
+
+
+class Interrupted(MemoryStore):
+    """Something else happens before it keeps what it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.meanwhile: Callable[[], None] = lambda: None
+
+    def append_all(self, batches, retention=FOREVER) -> None:
+        self.meanwhile()
+        super().append_all(batches, retention)
+
+
+def test_samples_that_come_in_while_their_hour_is_rolled_up_end_what_was_known_of_it() -> None:
+    clock = HandClock(BEGIN + 30 * MINUTE)
+    engine = Interrupted()
+    store = WindowedStore(engine, clock, length_ms=2 * HOUR, bound=2**30)
+    one, hour = gauge("worker-0"), TimeRange(BEGIN, BEGIN + HOUR)
+    store.append(batch_of({(one, BEGIN + MINUTE): 1.0}), FOREVER)
+    store.roll_up(BEGIN)
+    taken = []
+
+    def roll_up_and_ask() -> None:
+        clock.now = BEGIN + 2 * HOUR
+        store.roll_up(hour.end_ms)
+        taken.append(store.revision([one.job_key]))
+        assert store.rolled([one.job_key], hour) == [hour]
+
+    engine.meanwhile = roll_up_and_ask
+    store.append(batch_of({(one, BEGIN + 2 * MINUTE): 2.0}), FOREVER)
+    assert store.revision([one.job_key]) not in taken
+    assert store.rolled([one.job_key], hour) == engine.rolled([one.job_key], hour) == []
 
 
 def test_what_is_known_of_the_roll_ups_of_many_jobs_takes_bounded_memory() -> None:

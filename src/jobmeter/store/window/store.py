@@ -60,7 +60,8 @@ class WindowedStore:
     def append_all(self, batches: Sequence[SampleBatch], retention: Retention = _DEFAULT) -> None:
         """See ``Store.append_all``."""
         with self._appending:
-            late = set[int]().union(*map(self._late_jobs, batches))
+            settled_ms = self._settled_ms
+            late = _late_jobs(batches, settled_ms)
             # First what is stale goes: a series that comes back after a day is new here, and its descriptors too.
             self._sweep()
             changed = late | self._take_in(batches)
@@ -72,6 +73,9 @@ class WindowedStore:
                     self.window.drop(batch.keys)  # nobody knows what of it is in the engine
                 raise
             finally:
+                # A roll-up may have begun since, and be over: its hours may lack these samples.
+                if self._settled_ms != settled_ms:
+                    changed |= _late_jobs(batches, self._settled_ms)
                 # Again: who looked meanwhile may have found some of it, and not the rest.
                 self._raise_revision(changed)
             now_ms = self._clock.now_ms()
@@ -267,15 +271,6 @@ class WindowedStore:
         found = SampleColumns.joined(list(self._engine.read(keys, TimeRange(since_ms, MAX_TIME_MS), ReadBudget())))
         self.window.adopt(keys, found, since_ms, now_ms)
 
-    def _late_jobs(self, batch: SampleBatch) -> set[int]:
-        """The jobs with samples of a time that may be rolled up."""
-        if not len(batch) or int(batch.time.min()) >= self._settled_ms:
-            return set()
-        late = batch.time < self._settled_ms
-        job = batch.keys.job[batch.index[late]]
-        # Rows come in runs of one job.
-        return set(job[np.append(True, job[1:] != job[:-1])].tolist())
-
     def _raise_revision(self, jobs: Collection[int]) -> None:
         """What was read of these jobs' series and roll-ups is no longer so."""
         if len(self._revisions) + len(jobs) > _MOST_REVISIONS:
@@ -289,6 +284,18 @@ class WindowedStore:
         if now - self._swept_ms >= MINUTE:
             self._swept_ms = now
             self.window.sweep(now)
+
+
+def _late_jobs(batches: Sequence[SampleBatch], before_ms: int) -> set[int]:
+    """The jobs with samples before a time: of hours that may be rolled up."""
+    jobs = set[int]()
+    for batch in batches:
+        late = batch.time < before_ms
+        if late.any():
+            job = batch.keys.job[batch.index[late]]
+            # Rows come in runs of one job.
+            jobs.update(job[np.append(True, job[1:] != job[:-1])].tolist())
+    return jobs
 
 
 def _lasting(selector: Selector) -> Selector:
