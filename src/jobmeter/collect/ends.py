@@ -67,7 +67,9 @@ class EndWatch:
         }
         with self._lock:
             for key in [key for key in self._watched if key not in wanted]:
-                self._drop(key)
+                # One that has ended is read by the thread, which may not have come to it yet.
+                if not _has_ended(self._watched[key].descriptor):
+                    self._drop(key)
             fresh = [process for key, process in wanted.items() if key not in self._watched]
             for process in fresh[: max(MOST - len(self._watched), 0)]:
                 self._add(process)
@@ -119,3 +121,9 @@ class EndWatch:
         watched = self._watched.pop(key)
         del self._by_descriptor[watched.descriptor]
         os.close(watched.descriptor)  # which takes it out of the poll, too
+
+
+def _has_ended(descriptor: int) -> bool:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(0))
