@@ -13,6 +13,8 @@ from pathlib import Path
 import click
 
 from jobmeter.cli.main import VERBS, cli
+from jobmeter.diagnose.rule import Rule, rules
+from jobmeter.diagnose.thresholds import COMMON, Table, load
 from jobmeter.dialects.registry import dialects
 from jobmeter.model import catalog
 from jobmeter.model.catalog import Metric
@@ -230,7 +232,8 @@ def _endpoint(endpoint: Endpoint) -> list[str]:
         parts.append("")
     fields = ", ".join(f"`{name}`" for name in endpoint.answer.__struct_fields__)
     kinds = f" Also {', '.join(f'`{kind}`' for kind in endpoint.other_types)}." if endpoint.other_types else ""
-    return [*parts, f"Answer: {fields}.{kinds}\n"]
+    many = "an array of objects with " if endpoint.many else ""
+    return [*parts, f"Answer: {many}{fields}.{kinds}\n"]
 
 
 def settings_page() -> str:
@@ -258,6 +261,54 @@ def settings_page() -> str:
     return "\n".join(parts).rstrip() + "\n"
 
 
+_RULES = """\
+A rule looks at what is stored of a job and gives findings; `jobmeter diagnose JOB` prints them, see
+[the guide](../how-to/diagnose.md). An operator may replace every number below: when the server starts,
+`JOBMETER_RULES=FILE` names a TOML file with the same names, say
+
+```toml
+[common]
+minute = "1s"              # what a minute of every time below lasts
+
+[gpu_idle_allocated]
+hold = "30m"
+idle = 0.02
+```
+
+A time is a text, a share 0 to 1. An entry that there is not, or of the wrong kind, is refused at the start. Rules about
+a job's end share the thresholds of `causes`. Each rule is a file in `jobmeter/diagnose/rules`.
+"""
+
+
+def rules_page() -> str:
+    """Every rule with what it sees, its thresholds and their origins."""
+    tables = load().tables
+    parts = ["# Diagnostic rules\n", _MADE, _RULES]
+    for name, text in ((COMMON, "What all rules share."), ("causes", "What rules about a job's end share.")):
+        parts += [f"## {name}\n", f"{text}\n", *_thresholds(tables[name])]
+    for rule in rules():
+        parts += _rule(rule, tables)
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _rule(rule: Rule, tables: Mapping[str, Table]) -> list[str]:
+    reads = [f"`{name}`" for name in (*rule.metrics, *rule.counters, *rule.nodes)]
+    parts = [f"## {rule.name}\n", f"{rule.sees} {rule.advice}\n"]
+    if reads:
+        parts.append(f"Reads {', '.join(reads)}.\n")
+    if rule.cause is not None:
+        parts.append("A cause of a job's end: it looks at exit statuses, events and the last lines of each replica.\n")
+    parts.append(f"Source: <{rule.source}>\n")
+    return [*parts, *_thresholds(tables.get(rule.name, {}))]
+
+
+def _thresholds(table: Table) -> list[str]:
+    if not table:
+        return []
+    rows = [f"| `{name}` | {one.text} | {one.origin} |" for name, one in table.items()]
+    return ["| threshold | default | origin |", "|---|---|---|", *rows, ""]
+
+
 def _default(value: object) -> str:
     return f"`{value}`" if value not in {"", None} else ""
 
@@ -277,6 +328,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "catalog.md": catalog_page,
     "dialects.md": dialects_page,
     "http-api.md": http_page,
+    "rules.md": rules_page,
     "settings.md": settings_page,
 }
 

@@ -45,9 +45,6 @@ class FakeRegistry:
     def add_job(self, job: Job, replicas: Sequence[Replica] = (), allocations: Sequence[Allocation] = ()) -> None:
         self.views[job.project, job.id] = JobView(job=job, replicas=list(replicas), allocations=list(allocations))
 
-    def in_memory(self) -> "FakeRegistry":
-        return self
-
     def record(self, project: str, records: Records, now_ms: int) -> int:
         self.recorded.append((project, records))
         return len(records.jobs) + len(records.nodes) + len(records.events)
@@ -112,6 +109,12 @@ class FakeRegistry:
     def job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job]:
         return [view.job for view in self.job(projects, job, now_ms)]
 
+    def cached_job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView] | None:
+        return self.job(projects, job, now_ms)
+
+    def cached_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job] | None:
+        return self.job_head(projects, job, now_ms)
+
     def allocations(self, project: str, job: str) -> list[Allocation]:
         return self.views[project, job].allocations
 
@@ -131,6 +134,9 @@ class FakeRegistry:
             self.retentions.pop(project, None)
         else:
             self.retentions[project] = retention
+
+    def recorded_since(self, mark: tuple[int, int] | None) -> tuple[list[tuple[str, str]] | None, tuple[int, int]]:
+        return [], (0, 0)
 
     def take_lease(self, name: str, owner: str, now_ms: int, until_ms: int) -> bool:
         return True

@@ -37,7 +37,11 @@ class Reply:
 class ServerProcess:
     """``jobmeter serve`` on a data folder, as a user starts it."""
 
-    def __init__(self, data: Path, *options: str, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, data: Path, *options: str, environment: Mapping[str, str] | None = None, descriptors: int = 0
+    ) -> None:
+        """``descriptors``: the limit of its open files; by default that of this process."""
+        self._descriptors = descriptors
         self.data = data
         self.log = data.with_name(f"{data.name}.log")
         self.options = options
@@ -47,8 +51,13 @@ class ServerProcess:
     def start(self) -> "ServerProcess":
         """Start it, once more where it has ended; returns when it listens."""
         with self.log.open("ab") as output:
+            limited = ("prlimit", f"--nofile={self._descriptors}") if self._descriptors else ()
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "jobmeter", "serve", "--data", str(self.data), "--port", "0", *self.options],
+                [
+                    *limited,
+                    *(sys.executable, "-m", "jobmeter", "serve", "--data", str(self.data), "--port", "0"),
+                    *self.options,
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

@@ -96,6 +96,13 @@ class ConfigurationError(JobmeterError):
     """A setting, a file or an extra that the program needs is missing or wrong; the message says how to mend it."""
 
 
+class LongQuestionError(Exception):
+    """A question that began as a short one reads more than those may: it is asked again when a long one may be.
+
+    No failure; see ``jobmeter.server.turns``.
+    """
+
+
 class NotAtOnceError(Exception):
     """What was asked cannot be answered from memory in a moment: something else must be asked, or it is much.
 

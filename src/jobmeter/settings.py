@@ -84,12 +84,16 @@ class Settings:
     otlp_grpc_port: int | None = None
     """Port for OpenTelemetry's metrics over gRPC, 0 for any free one (--otlp-grpc-port, JOBMETER_OTLP_GRPC_PORT); by
     default there is none. With TLS where ``tls_cert`` is set."""
+    grace_seconds: int = 30
+    """How long the server may take to stop once it is told to: then the process ends, whatever is under way
+    (JOBMETER_GRACE_SECONDS)."""
     window_seconds: int | None = None
     """How far back the newest samples are kept in memory, 0 for not at all (JOBMETER_WINDOW_SECONDS); by default 7,200
     with the embedded engine, and not at all with an engine that other servers may write to: what they write would be
     missing in this one's answers."""
     window_bytes: int = 2 * 2**30
-    """Memory that they may take; when it is not enough the window shrinks (JOBMETER_WINDOW_BYTES)."""
+    """Memory that they may take, together with the cache of questions, which has a sixth of it; when it is not enough
+    the window shrinks (JOBMETER_WINDOW_BYTES)."""
     request_bytes: int = 2**30
     """Memory that the requests under way may take together, for their bodies as sent, decoded, and read
     (JOBMETER_REQUEST_BYTES); what comes when too little is left is told to try again."""
@@ -103,8 +107,10 @@ class Settings:
     query_budgets: str = ""
     """What each key may ask: ``rows=2000000000,seconds=600,concurrent=4,exports=2`` is so many stored rows and seconds
     of work a minute, and so many questions and raw exports at one time (JOBMETER_QUERY_BUDGETS); by default rows and
-    seconds are not limited, and it is 4 questions and 2 exports. A question may hold one of the engine's 8
-    connections."""
+    seconds are not limited, and it is 4 questions (short and long ones each) and 2 exports."""
+    rules: str = ""
+    """File with thresholds of diagnostic rules in place of the shipped ones, TOML (JOBMETER_RULES); see
+    ``docs/reference/rules.md``."""
     retention: Retention = field(default_factory=Retention)
     """Days to keep raw samples, minutes, hours (JOBMETER_RETENTION_RAW_DAYS, _MINUTE_DAYS, _HOUR_DAYS)."""
     limits: Limits = field(default_factory=Limits)
@@ -144,12 +150,13 @@ _NUMBERS = {
     "port": 65_535,
     "opentsdb_port": 65_535,
     "otlp_grpc_port": 65_535,
+    "grace_seconds": 3_600,
     "window_seconds": 7 * 86_400,
     "window_bytes": 2**45,
     "request_bytes": 2**45,
     "lease_seconds": 86_400,
 }
-_LOWEST = {"request_bytes": 2**24}
+_LOWEST = {"request_bytes": 2**24, "grace_seconds": 1}
 _TEXTS = (
     "host",
     "store",
@@ -158,6 +165,7 @@ _TEXTS = (
     "opentsdb_key",
     "rate_limits",
     "query_budgets",
+    "rules",
     "tls_cert",
     "tls_key",
 )

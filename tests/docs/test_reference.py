@@ -28,7 +28,7 @@ def generator():
     return module
 
 
-@pytest.mark.parametrize("page", ["cli.md", "catalog.md", "dialects.md", "http-api.md", "settings.md"])
+@pytest.mark.parametrize("page", ["cli.md", "catalog.md", "dialects.md", "http-api.md", "rules.md", "settings.md"])
 def test_a_generated_page_is_current(page):
     written = (DOCS / "reference" / page).read_text(encoding="utf-8")
     assert written == generator().PAGES[page](), "run `make docs`"

@@ -6,12 +6,13 @@ import sys
 import pytest
 
 REPLICA = """
-import time
+import threading, time
 held = bytearray(48 << 20)
+idle = threading.Event()
 until = time.monotonic() + 6
 while time.monotonic() < until:
     sum(range(20_000))
-    time.sleep(0.002)
+    idle.wait(0.002)
 """
 _SCALE = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "cores": 1}
 

@@ -6,9 +6,11 @@ import http.client
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import socket
+import sqlite3
 import ssl
 import stat
 import subprocess
@@ -292,3 +294,99 @@ def test_the_lock_of_a_folder_is_free_after_a_crash(tmp_path):
         server.stop(signal.SIGKILL)
         with (server.data / "server.lock").open("r+") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _half_sent(server):
+    """A connection on which the server waits for the rest of a body."""
+    client = socket.create_connection(("127.0.0.1", urlsplit(server.url).port), timeout=30)
+    client.sendall(
+        b"POST /api/jobmeter/v1/ingest HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\nExpect: 100-continue\r\n"
+        b"Content-Type: application/vnd.jobmeter.frames\r\nAuthorization: Bearer %b\r\n\r\n"
+        % server.admin["token"].encode()
+    )
+    assert client.recv(100).startswith(b"HTTP/1.1 100 ")
+    return client
+
+
+def test_a_server_ends_after_its_grace_time_whatever_is_under_way(tmp_path):
+    """Bodies that never end, and a write that hangs on a lock of the registry."""
+    with running(tmp_path / "data", environment={"JOBMETER_GRACE_SECONDS": "1"}) as server:
+        body = samples([(_CPU, [(int(time.time() * 1000), 1.0)])])
+        assert server.ingest(body).json()["accepted"] == 1
+        clients = [_half_sent(server) for _ in range(2)]
+        with contextlib.closing(sqlite3.connect(server.data / "registry.db", isolation_level=None)) as registry:
+            registry.execute("BEGIN EXCLUSIVE")
+
+            def ask():
+                with contextlib.suppress(OSError, http.client.HTTPException):
+                    server.call("POST", "/api/jobmeter/v1/keys", b'{"name":"k","role":"reader"}')
+
+            asking = threading.Thread(target=ask)
+            asking.start()
+            while not re.search(r'jobmeter_work{lane="(read|write)"} [1-9]', _get(f"{server.url}/metrics").decode()):
+                pass
+            assert server.stop() == 1
+            asking.join()
+        assert "not done 1 seconds after it was told to stop" in server.output()
+        for client in clients:
+            client.close()
+    with running(tmp_path / "data") as again:
+        assert json.loads(again.request("GET", "/status").body)["rows"]["samples"] == 1
+
+
+def _listens(server):
+    try:
+        socket.create_connection(("127.0.0.1", urlsplit(server.url).port), timeout=5).close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
+def test_a_second_signal_ends_a_server_now(tmp_path):
+    with running(tmp_path / "data", environment={"JOBMETER_GRACE_SECONDS": "3600"}) as server, _half_sent(server):
+        server.process.send_signal(signal.SIGTERM)
+        while _listens(server):
+            pass
+        assert server.process.poll() is None
+        assert server.stop() == 128 + signal.SIGTERM
+
+
+def test_strangers_connections_leave_place_for_health_and_for_writers(tmp_path):
+    """1,100 connections of strangers, idle or half sent, on a server that may have 1,024 descriptors."""
+    server = ServerProcess(tmp_path / "data", *MEMORY, "--opentsdb-port", "0", descriptors=1_024)
+    opened: list[socket.socket] = []
+    _allow(4_096)
+    try:
+        server.start()
+        address = ("127.0.0.1", urlsplit(server.url).port)
+        lines = ("127.0.0.1", int(re.findall(r"telnet protocol is at 127.0.0.1 port (\d+)", server.output())[0]))
+        for number in range(1_100):
+            opened.append(socket.create_connection(address))
+            if number % 3 == 0:
+                opened[-1].sendall(b"POST /api/put HTTP/1.1\r\nContent-Length: 100\r\n\r\n"[: 20 + number % 33])
+            if number % 4 == 0:
+                opened.append(socket.create_connection(lines))
+        transport = server.transport()
+        for _ in range(20):
+            assert _get(f"{server.url}/healthz") == b"ok\n"
+            body = samples([(_CPU, [(int(time.time() * 1000), 1.0)])])
+            assert server.ingest(body).json()["accepted"] == 1
+            assert transport.request("GET", "/api/jobmeter/v1/whoami").status == 200
+        transport.close()
+        metrics = _get(f"{server.url}/metrics").decode()
+        assert float(re.findall(r'jobmeter_connections{port="http"} (\S+)', metrics)[0]) <= 512
+        assert float(re.findall(r'closed_total{port="http",reason="replaced"} (\S+)', metrics)[0]) >= 500
+        assert float(re.findall(r'jobmeter_connections{port="telnet"} (\S+)', metrics)[0]) <= 128
+        assert "waiting connections were closed to make place" in server.output()
+        assert server.stop() == 0
+    finally:
+        for client in opened:
+            client.close()
+        if server.process.poll() is None:
+            server.kill()
+
+
+def _allow(descriptors):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < descriptors:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(descriptors, hard), hard))

@@ -21,8 +21,7 @@ _MINUTE = 60.0
 class Budget:
     """What one key may ask: ``rows`` and ``seconds`` a minute, 0 without a limit; the others at one time.
 
-    Half of the connections that the store has for reading are ``concurrent`` by default: a question holds one of them
-    at a time, so whatever one key asks, as many are left to the others.
+    ``concurrent`` is for short questions and for long ones each; see ``jobmeter.server.turns``.
     """
 
     rows: int = 0

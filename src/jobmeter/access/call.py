@@ -42,6 +42,10 @@ def read_parameters(query: str) -> tuple[tuple[str, str], ...]:
     return tuple((name, value) for name, _, value in parts)
 
 
+def _nothing() -> None:
+    """Where nobody asks."""
+
+
 @dataclass(frozen=True)
 class Call:
     """One HTTP request.
@@ -59,6 +63,8 @@ class Call:
     scheme: str = "http"
     client: str = ""
     memory: MemoryAccount | None = field(default=None, repr=False, compare=False)
+    authenticated: Callable[[], None] = field(default=_nothing, repr=False, compare=False)
+    """Called when the call's credential proved valid: its connection is one to keep. From any thread."""
 
     def with_body(self, body: bytes, memory: MemoryAccount | None) -> "Call":
         """The same call with its body, and the account of it."""

@@ -4,9 +4,11 @@ from typing import Any
 
 import click
 
-from jobmeter.cli.output import console, print_json, table
+from jobmeter.cli.listing import show_listing
+from jobmeter.cli.output import console, print_json
 from jobmeter.errors import NotFoundError
 from jobmeter.model import catalog
+from jobmeter.model.nearest import did_you_mean
 
 
 @click.command(short_help="List every metric.")
@@ -23,8 +25,9 @@ def command(metric: tuple[str, ...], as_json: bool) -> None:
         for one in chosen:
             out.print(_page(one), markup=False)
         return
-    rows = ((one.name, one.unit, one.kind, one.scope, _vendors(one)) for one in chosen)
-    out.print(table(("metric", "unit", "kind", "scope", "in other APIs"), rows))
+    rows = [(one.name, one.unit, one.kind, one.scope, _vendors(one)) for one in chosen]
+    columns = ("metric", "unit", "kind", "scope", "in other APIs")
+    show_listing(out, columns, rows, spare=("kind",), folded="in other APIs")
     out.print("One metric in full: jobmeter catalog --metric NAME. Names that begin with app. are open.")
 
 
@@ -53,8 +56,7 @@ def entry(metric: catalog.Metric) -> dict[str, Any]:
 def _named(name: str) -> catalog.Metric:
     found = catalog.find(name)
     if found is None:
-        near = [known for known in catalog.CATALOG if name.lower() in known]
-        hint = f"; did you mean {', '.join(near[:5])}?" if near else "; see `jobmeter catalog`"
+        hint = did_you_mean(name, catalog.CATALOG) or "; see `jobmeter catalog`"
         raise NotFoundError(f"there is no metric {name!r}{hint}", "metric", name)
     return found
 

@@ -5,8 +5,9 @@ import sys
 import click
 import msgspec
 
-from jobmeter.cli import local
-from jobmeter.cli.output import console, counted, moment, print_json, table
+from jobmeter.cli import completion, local
+from jobmeter.cli.listing import show_listing
+from jobmeter.cli.output import console, counted, moment, print_json
 from jobmeter.client.api import EventSearch
 from jobmeter.model.event import Event, Level
 from jobmeter.model.time import parse_duration
@@ -16,7 +17,7 @@ SHOWN = 100
 
 
 @click.command(short_help="Show what happened to a job.")
-@click.argument("job")
+@click.argument("job", shell_complete=completion.jobs)
 @click.option(
     "--level",
     type=click.Choice([str(level) for level in Level], case_sensitive=False),
@@ -34,8 +35,9 @@ def command(
     """Show what happened to JOB and its replicas, the newest last."""
     if since:
         parse_duration(since, "--since")
-    search = EventSearch(level=level, since=since, project=connection.project)
-    events, total = connection.open().newest_events(job, search, limit or (sys.maxsize if as_json else SHOWN))
+    named = connection.find(job)
+    search = EventSearch(level=level, since=since, project=named.project)
+    events, total = named.api.newest_events(named.id, search, limit or (sys.maxsize if as_json else SHOWN))
     events.reverse()
     if as_json:
         print_json([msgspec.structs.asdict(event) for event in events])
@@ -44,7 +46,8 @@ def command(
         console().print("no event matches" if level or since else "nothing was told of this job yet", markup=False)
         return
     columns = ("time", "replica", "source", "level", "reason", "message")
-    console().print(table(columns, [_row(event) for event in events]))
+    rows = [_row(event) for event in events]
+    show_listing(console(), columns, rows, spare=("source", "level", "replica"), folded="message")
     if total > len(events):
         console().print(f"the newest {len(events)} of {counted(total, 'event')}: --limit {total} shows all")
 

@@ -16,6 +16,7 @@ from jobmeter.cli import local
 from jobmeter.cli.output import console, counted, duration, moment, print_json
 from jobmeter.client.api import IngestReceipt
 from jobmeter.errors import ConfigurationError, InvalidRequestError, JobmeterError
+from jobmeter.model.time import SECOND
 
 if TYPE_CHECKING:
     from jobmeter.cli.loading.load import Tally
@@ -25,6 +26,7 @@ _REASONS = {
     "project with PUT /api/jobmeter/v1/projects/PROJECT/retention",
     "future": "further ahead of the server's clock than it allows; check the clock and that times are milliseconds",
 }
+_SECONDS = "the last of them is of 1970: are the times in seconds? They must be milliseconds, or ISO 8601"
 
 
 @click.command(short_help="Import samples and job records from files.")
@@ -153,7 +155,9 @@ def _show(result: Mapping[str, Any], dry_run: bool) -> None:
     if result["skipped"]:
         out.print(f"left out {counted(result['skipped'], 'bad row')}", markup=False)
     for reason, count in result["rejected"].items():
-        out.print(f"rejected {counted(count, 'row')}: {reason}: {_REASONS.get(reason, 'see the server')}", markup=False)
+        told = _SECONDS if result["last"] is not None and result["last"] < SECOND * SECOND * 10_000 else ""
+        told = told or _REASONS.get(reason, "see the server")
+        out.print(f"rejected {counted(count, 'row')}: {reason}: {told}", markup=False)
 
 
 @contextmanager

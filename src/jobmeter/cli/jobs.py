@@ -9,7 +9,8 @@ import click
 import msgspec
 
 from jobmeter.cli import local
-from jobmeter.cli.output import console, duration, moment, print_json, quantity, table
+from jobmeter.cli.listing import show_listing
+from jobmeter.cli.output import console, duration, moment, print_json, quantity
 from jobmeter.client.api import Api, JobSearch, JobSummary
 from jobmeter.errors import JobmeterError
 from jobmeter.model.job import Job, JobState
@@ -18,6 +19,8 @@ from jobmeter.model.time import SystemClock, parse_duration
 SHOWN = 20
 """Jobs in the table when nobody says how many."""
 _USED = ("mean cpu", "peak memory", "mean gpu")
+_SPARE = ("user", "type", "start", "peak memory", "mean cpu", "mean gpu", "name", "duration")
+"""What a narrow terminal shows no column of, in this order."""
 FIRST_STEP = "no jobs yet: jobmeter run -- python train.py"
 
 
@@ -59,6 +62,8 @@ def command(
         return
     jobs = list(api.every_job(search, limit or SHOWN))
     if not jobs:
+        if connection.project:
+            local.known_project(api, connection.project)
         narrowed = any((states, types, users, name, since, connection.project))
         console().print("no job matches" if narrowed else FIRST_STEP, markup=False)
         return
@@ -77,7 +82,7 @@ def _show(api: Api, jobs: Sequence[Job]) -> None:
     columns: tuple[str, ...] = ("id", "name", "type", "state", "user", "start", "duration", *_USED)
     if all(row[-1] == "-" for row in rows):
         columns, rows = columns[:-1], [row[:-1] for row in rows]
-    console().print(table(columns, rows, right=("duration", *_USED)))
+    show_listing(console(), columns, rows, right=("duration", *_USED), spare=_SPARE)
 
 
 def _summary(api: Api, job: Job) -> JobSummary:

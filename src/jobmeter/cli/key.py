@@ -145,30 +145,21 @@ def _object(key: "KeyInfo") -> dict[str, object]:
 
 
 def _table(keys: Sequence["KeyInfo"]) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+    from jobmeter.cli.listing import show_listing
+    from jobmeter.cli.output import console
 
-    console = Console()
-    wide = console.width >= 110
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for title in (
-        "ID",
-        "NAME",
-        "ROLE",
-        "PROJECT",
-        "ACCESS KEY ID",
-        "CREATED",
-        "STATE",
-        *(("LAST USED",) if wide else ()),
-    ):
-        table.add_column(title, overflow="fold", no_wrap="ID" in title or title == "CREATED")
-    for key in keys:
-        ended = key.revoked is not None
-        names = (key.id, key.name, key.role.value, key.project or "all", key.access_key_id)
-        cells = [*names, iso(key.created)[:10], "revoked" if ended else "active"]
-        if wide:
-            cells.append("never" if key.last_used is None else iso(key.last_used))
-        table.add_row(*(Text(cell) for cell in cells), style="dim" if ended else "")
-    console.print(table)
+    columns = ("id", "name", "role", "project", "access key id", "created", "state", "last used")
+    rows = [
+        (
+            key.id,
+            key.name,
+            key.role.value,
+            key.project or "all",
+            key.access_key_id,
+            iso(key.created)[:10],
+            "active" if key.revoked is None else "revoked",
+            "never" if key.last_used is None else iso(key.last_used),
+        )
+        for key in keys
+    ]
+    show_listing(console(), columns, rows, spare=("last used", "created", "access key id", "project", "role"))

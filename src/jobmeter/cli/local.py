@@ -7,20 +7,21 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import click
 import msgspec
 
 from jobmeter.cli.key_option import key_option
-from jobmeter.client.api import Api
+from jobmeter.client.api import PAGE, Api, JobSearch
 from jobmeter.client.transport import Transport
-from jobmeter.errors import ConfigurationError, JobmeterError, UnavailableError
+from jobmeter.errors import ConfigurationError, JobmeterError, NotFoundError, UnavailableError
+from jobmeter.model.nearest import did_you_mean
 from jobmeter.settings import default_data_directory
 
 DEFAULT_SERVER = "http://127.0.0.1:8400"
@@ -81,6 +82,41 @@ class Connection:
     def open(self) -> Api:
         """The native API of the server that ``connect`` finds or starts."""
         return Api(connect(self.server, self.key, self.data))
+
+    def find(self, job: str) -> "Found":
+        """The job that somebody named by its id, a unique beginning of it, its name or ``last``."""
+        return self.find_each((job,))[0]
+
+    def find_each(self, jobs: Iterable[str]) -> "list[Found]":
+        """The jobs that somebody named, each once, in their order."""
+        api = self.open()
+        return list(dict.fromkeys(self._found(api, job) for job in jobs))
+
+    def _found(self, api: Api, job: str) -> "Found":
+        try:
+            found = api.find(job, self.project)
+        except NotFoundError:
+            if self.project:
+                known_project(api, self.project)
+            raise
+        return Found(api, found.id, found.project or self.project)
+
+
+def known_project(api: Api, project: str) -> None:
+    """Raise NotFoundError, with names that are near, for a project that has no job while others have."""
+    if api.jobs(JobSearch(project=project, limit=1)).jobs:
+        return
+    others = {job.project for job in api.jobs(JobSearch(limit=PAGE)).jobs}
+    if others:
+        raise NotFoundError(f"there are no jobs in project {project!r}{did_you_mean(project, others)}", "project")
+
+
+class Found(NamedTuple):
+    """A job that was named on the command line, and the API to ask about it."""
+
+    api: Api
+    id: str
+    project: str | None
 
 
 def connection_options(function: Callable[..., None]) -> Callable[..., None]:
@@ -174,7 +210,7 @@ def _answers(transport: Transport, path: str) -> bool:
 
 def _started(folder: Path) -> str:
     """The address of a server started on the folder, by this process or by one that was quicker."""
-    missing = [name for name in ("chdb", "granian", "litestar", "sqlalchemy") if not importlib.util.find_spec(name)]
+    missing = [name for name in ("chdb", "httptools", "litestar", "sqlalchemy") if not importlib.util.find_spec(name)]
     if missing:
         raise ConfigurationError(
             "no server answers, and this installation cannot start one: "

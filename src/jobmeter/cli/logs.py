@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 import click
 import msgspec
 
-from jobmeter.cli import local
+from jobmeter.cli import completion, local
+from jobmeter.cli.named import in_milliseconds, known_parts
 from jobmeter.cli.output import piped
 from jobmeter.client.api import Api, JobSearch, LogEntry, LogSearch
 from jobmeter.errors import UnavailableError
@@ -29,7 +30,7 @@ _UNSAFE = re.compile(r"(\x1b\[[0-9;]*m)|([\x00-\x08\x0b-\x1f\x7f-\x9f])")
 
 
 @click.command(short_help="Print a job's log lines.")
-@click.argument("job")
+@click.argument("job", shell_complete=completion.jobs)
 @click.option("--replica", "replicas", multiple=True, metavar="NAME", help="Only this replica.")
 @click.option("--attempt", type=click.IntRange(0), metavar="N", help="Only this attempt of the replicas, from 0.")
 @click.option("--stream", metavar="NAME", help="Only this stream: stdout or stderr.")
@@ -55,9 +56,12 @@ def command(
     """Print what the processes of JOB wrote, oldest first; of several replicas each line begins with its own."""
     if follow and options["end"] is not None:
         raise click.UsageError("--follow and --end exclude each other")
-    api = connection.open()
-    replicas = api.job(job, connection.project).replicas
-    search = LogSearch(project=connection.project, **options)  # type: ignore[arg-type]
+    for option in ("start", "end"):
+        in_milliseconds(options[option], f"--{option}")
+    api, job, project = connection.find(job)
+    replicas = api.job(job, project).replicas
+    search = LogSearch(project=project, **options)  # type: ignore[arg-type]
+    known_parts(local.Found(api, job, project), search.replicas)
     several = len({replica.name for replica in replicas}) > 1 and len(search.replicas) != 1
     lines = _lines(api, job, search, tail)
     if follow:

@@ -8,18 +8,27 @@ import click
 
 from jobmeter import __version__
 from jobmeter.errors import JobmeterError
+from jobmeter.model.nearest import did_you_mean
 
 VERBS = {
     "run": "Run a command as a job and measure it.",
     "serve": "Start the server.",
     "agent": "Measure this node and the jobs on it.",
+    "scheduler": "Tell a server what a cluster's scheduler knows of its jobs.",
     "import": "Import samples and job records from files.",
     "jobs": "List jobs.",
     "show": "Show one job: its replicas, devices, summary.",
     "metrics": "Print a job's metrics.",
     "logs": "Print a job's log lines.",
     "events": "Show what happened to a job.",
+    "compare": "Put jobs beside each other.",
+    "diagnose": "Tell why a job is slow, or why it died.",
     "top": "Watch jobs, or one job, live.",
+    "nodes": "List nodes.",
+    "status": "Show how the server does.",
+    "retention": "Show or set how long samples are kept.",
+    "share": "Let others read one job.",
+    "delete": "Forget jobs and what was measured.",
     "key": "Create, list and revoke keys.",
     "catalog": "List every metric.",
     "backup": "Copy a running server's data into a folder.",
@@ -43,6 +52,15 @@ class _Verbs(click.Group):
             return None
         command: click.Command = import_module(f"jobmeter.cli.{_MODULES.get(cmd_name, cmd_name)}").command
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click has it; a verb that is none is refused with those that are near."""
+        if args and not args[0].startswith("-") and args[0] not in VERBS:
+            near = did_you_mean(args[0], VERBS) or "; see `jobmeter --help`"
+            raise click.UsageError(f"No such command {args[0]!r}{near}", ctx)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """The list of verbs, without loading them."""

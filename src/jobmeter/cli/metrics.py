@@ -8,21 +8,41 @@ from typing import IO, Any
 
 import click
 from click.core import ParameterSource
-from rich.table import Table
+from rich.console import Console
 
-from jobmeter.cli import local
-from jobmeter.cli.output import Course, chart, console, duration, moment, print_json, quantity, sparkline, table
-from jobmeter.cli.save import save
+from jobmeter.cli import completion, local
+from jobmeter.cli.listing import show_listing
+from jobmeter.cli.named import in_milliseconds, known_parts
+from jobmeter.cli.output import (
+    Course,
+    chart,
+    console,
+    course_width,
+    duration,
+    moment,
+    print_json,
+    quantity,
+    sparkline,
+)
+from jobmeter.cli.save import save, writing
 from jobmeter.client.api import MetricAnswer, MetricLine, MetricSearch
 
+_ENDINGS = {".csv": "csv", ".json": "json", ".parquet": "parquet"}
 WHOLE = "whole"
 CHARTED = 4
 """Up to this many lines each get a chart of their own; more get one small curve a row."""
 
 
 @click.command(short_help="Print a job's metrics.")
-@click.argument("job")
-@click.option("--metric", "metrics", multiple=True, required=True, metavar="M", help="A name of `jobmeter catalog`.")
+@click.argument("job", shell_complete=completion.jobs)
+@click.option(
+    "--metric",
+    "metrics",
+    multiple=True,
+    shell_complete=completion.metrics,
+    metavar="M",
+    help="A name of `jobmeter catalog`.",
+)
 @click.option("--start", metavar="TIME", help="ISO 8601 or epoch milliseconds; by default the job's start.")
 @click.option("--end", metavar="TIME", help="The same, exclusive; by default the job's end, or now.")
 @click.option("--since", metavar="LENGTH", help="Instead of --start: this long before the end, such as 30m or 2h.")
@@ -50,9 +70,7 @@ CHARTED = 4
     "--format",
     "form",
     type=click.Choice(("table", "json", "csv", "parquet")),
-    default="table",
-    show_default=True,
-    help="A table with charts, or data.",
+    help="A table with charts, or data; by default what the name of --output ends with, else a table.",
 )
 @click.option(
     "--raw", is_flag=True, help="Every stored reading: a counter as it was read, nothing joined; by default CSV."
@@ -63,7 +81,7 @@ CHARTED = 4
 def command(
     job: str,
     metrics: tuple[str, ...],
-    form: str,
+    form: str | None,
     as_json: bool,
     raw: bool,
     output: Path | None,
@@ -76,27 +94,48 @@ def command(
     metrics the first column is metric. With --raw it has a row for each stored reading, where they are needed with the
     further columns node, attempt and labels, and --format json has an object a line.
     """
-    form = "json" if as_json else form
-    names = tuple(name for text in metrics for name in text.split(","))
+    form = "json" if as_json else form or _form_of(output)
+    names = tuple(name for text in metrics for name in text.split(",") if name)
     if form == "parquet" and output is None and sys.stdout.isatty():
         raise click.UsageError("--format parquet is not for a terminal: add --output FILE")
-    search = _search(names, connection.project, options)
+    for option in ("start", "end"):
+        in_milliseconds(options[option], f"--{option}")
+    named = connection.find(job)
+    if not names:
+        raise click.UsageError(_offered(named))
+    search = _search(names, named.project, options)
     if raw:
         _check_raw()
-        search = replace(search, by=None)
-    api = connection.open()
-    if raw:
-        save(api.samples(job, search, "csv" if form == "table" else form), output)
-        return
-    if form in {"csv", "parquet"}:
-        _write(api.export(job, search, form), output)
-        return
-    answer = api.metrics(job, search)
-    if output:
-        with output.open("w", encoding="utf-8") as file:
-            _show(answer, form, file)
+        raw_form = form if form in {"json", "parquet"} else "csv"
+        save(named.api.samples(named.id, replace(search, by=None), raw_form), output)
+    elif form in {"csv", "parquet"}:
+        save(iter((named.api.export(named.id, search, form),)), output)
     else:
+        answer = named.api.metrics(named.id, search)
+        if not answer.lines:
+            known_parts(named, search.replicas, search.devices)
+        _put(answer, form, output)
+
+
+def _form_of(output: Path | None) -> str:
+    """What a file's name asks for."""
+    return _ENDINGS.get(output.suffix.lower(), "table") if output else "table"
+
+
+def _offered(named: local.Found) -> str:
+    """What to say where no metric was named: those that the job has."""
+    measured = [metric.metric for metric in named.api.job(named.id, named.project).summary.metrics]
+    if not measured:
+        return f"Missing option '--metric'; nothing was measured of {named.id} yet."
+    return f"Missing option '--metric'. {named.id} has: {', '.join(measured)}"
+
+
+def _put(answer: MetricAnswer, form: str, output: Path | None) -> None:
+    if output is None:
         _show(answer, form, sys.stdout)
+        return
+    with writing(output), output.open("w", encoding="utf-8") as file:
+        _show(answer, form, file)
 
 
 def _search(metrics: tuple[str, ...], project: str | None, options: Mapping[str, Any]) -> MetricSearch:
@@ -112,14 +151,6 @@ def _check_raw() -> None:
             raise click.UsageError(f"--raw and --{name} exclude each other: nothing is joined")
 
 
-def _write(body: bytes, output: Path | None) -> None:
-    if output:
-        output.write_bytes(body)
-    else:
-        sys.stdout.buffer.write(body)
-        sys.stdout.buffer.flush()
-
-
 def _show(answer: MetricAnswer, form: str, file: IO[str]) -> None:
     if form == "json":
         print_json(points(answer), file)
@@ -132,10 +163,10 @@ def _show(answer: MetricAnswer, form: str, file: IO[str]) -> None:
         lines = [line for line in answer.lines if line.metric == metric]
         span = f"{moment(answer.start)} to {moment(answer.end)} UTC"
         out.print(f"{metric} of {answer.job}, {span}, step {duration(answer.step)}", markup=False, style="bold")
-        out.print(_table(answer, lines))
+        _print_table(out, answer, lines)
         if len(lines) <= CHARTED:
             for line in lines:
-                out.print(f"\n{_name(line)}\n{chart(_course(answer, line), line.unit)}", markup=False)
+                out.print(f"\n{_name(line)}\n{chart(_course(answer, line), line.unit, room=out.width)}", markup=False)
         out.print()
 
 
@@ -157,7 +188,7 @@ def points(answer: MetricAnswer) -> list[dict[str, Any]]:
     ]
 
 
-def _table(answer: MetricAnswer, lines: Sequence[MetricLine]) -> Table:
+def _print_table(out: Console, answer: MetricAnswer, lines: Sequence[MetricLine]) -> None:
     charted = len(lines) <= CHARTED
     columns = ("line", "points", "mean", "min", "max", "last") + (() if charted else ("course",))
     rows = []
@@ -165,8 +196,8 @@ def _table(answer: MetricAnswer, lines: Sequence[MetricLine]) -> Table:
         values = [value for _, value in line.points]
         numbers = (sum(values) / len(values), min(values), max(values), values[-1])
         row = (_name(line), str(len(values)), *(quantity(number, line.unit) for number in numbers))
-        rows.append(row if charted else (*row, sparkline(_course(answer, line))))
-    return table(columns, rows, right=columns[1:6])
+        rows.append(row if charted else (*row, sparkline(_course(answer, line), course_width(out))))
+    show_listing(out, columns, rows, right=columns[1:6], spare=("points", "last", "min", "mean"))
 
 
 def _name(line: MetricLine) -> str:

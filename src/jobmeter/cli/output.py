@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import TextIOWrapper
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import msgspec
 from rich import box
@@ -24,6 +24,7 @@ BARS = "▁▂▃▄▅▆▇█"
 _NOBODY_READS = 141
 _WIDE = 1_000
 """Columns that plain output may take: it is never folded."""
+_ROOMY, _NARROWEST = 120, 40
 
 _STATE_STYLES = {
     "Running": "green",
@@ -61,15 +62,18 @@ def print_json(rows: Sequence[Mapping[str, Any]] | Mapping[str, Any], stream: IO
     (stream or sys.stdout).write(text + "\n")
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[str] = (), title: str = "") -> Table:
-    """A table of cells that are already text; the columns named in ``right`` hold numbers.
+def table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[str] = (), title: str = "", folded: str = ""
+) -> Table:
+    """A table of cells that are already text; the columns named in ``right`` hold numbers, ``folded`` may be long.
 
     Cells may hold anything that a stranger chose: nothing in them is read as markup or as a control character.
     """
     numbers = set(right)
     shown = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, title=title or None, title_justify="left")
     for column in columns:
-        shown.add_column(column, justify="right" if column in numbers else "left", no_wrap=column != "error")
+        justify: Literal["left", "right"] = "right" if column in numbers else "left"
+        shown.add_column(column, justify=justify, no_wrap=column != folded, overflow="fold")
     for row in rows:
         shown.add_row(*(cell(text) for text in row))
     return shown
@@ -170,10 +174,30 @@ def sparkline(course: Course, width: int = 32) -> str:
     return "".join(" " if mean is None else BARS[round((mean - low) / (high - low) * 7)] for mean in means)
 
 
-def chart(course: Course, unit: str, height: int = 6, width: int = 72) -> str:
-    """A block chart of one course, with its highest and lowest value and the ends of its range."""
+def course_width(out: Console) -> int:
+    """Characters that a course in a table may take on that console."""
+    return 32 if out.width >= _ROOMY else 12
+
+
+def chart(
+    course: Course,
+    unit: str,
+    *,
+    height: int = 6,
+    width: int = 72,
+    room: int = _WIDE,
+    highest: float | None = None,
+    ends: tuple[str, str] | None = None,
+) -> str:
+    """A block chart of one course, with its highest and lowest value and the ends of its range.
+
+    It is ``width`` characters wide, or less so that it fits with its labels into ``room``. ``highest`` is the top of
+    the scale where several are drawn on one; ``ends`` are what to write below in place of the moments.
+    """
+    peak = max((value for _, value in course.points), default=0.0) if highest is None else highest
+    width = max(_NARROWEST, min(width, room - len(quantity(peak, unit)) - 6))
     means = course.means(width)
-    low, high = _bounds(means)
+    low, high = _bounds(means if highest is None else [*means, highest])
     levels = [0 if mean is None else round((mean - low) / (high - low) * (height * 8 - 1)) + 1 for mean in means]
     labels = {height - 1: quantity(high, unit), 0: quantity(low, unit)}
     margin = max(len(label) for label in labels.values())
@@ -181,7 +205,7 @@ def chart(course: Course, unit: str, height: int = 6, width: int = 72) -> str:
     for row in range(height - 1, -1, -1):
         blocks = "".join(_block(level - row * 8) for level in levels)
         lines.append(f"{labels.get(row, ''):>{margin}} ┤{blocks}".rstrip())
-    first, last = moment(course.start), moment(course.end)
+    first, last = ends or (moment(course.start), moment(course.end))
     lines.append(f"{'':>{margin}}  {first}{last:>{width - len(first)}}")
     return "\n".join(lines)
 

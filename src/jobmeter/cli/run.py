@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 
 from jobmeter.cli.attempt import next_attempt
+from jobmeter.cli.interpreter import missing_interpreter
 from jobmeter.cli.key_option import key_option
 from jobmeter.client.transport import Transport
 from jobmeter.collect.base import Place
@@ -101,18 +102,22 @@ def command(  # noqa: PLR0913 - one for each option
         lease_owner=owner,
     )
     say = _say if not quiet else _say_nothing
-    session = Session(plan, place, connect, clock, spool=spool, say=say, warn=_say)
-    try:
-        result = session.run(os.environ, interval_ms)
-    except OSError as error:
-        _say(f"{words[0]}: {error.strerror or error}")
-        sys.exit(_NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE)
-    finally:
-        _close(spool)
+    result = _run(Session(plan, place, connect, clock, spool=spool, say=say, warn=_say), interval_ms, words[0], spool)
     _report(result, spool)
     if not quiet:
         _summary(plan, result)
     sys.exit(result.status)
+
+
+def _run(session: Session, interval_ms: int, program: str, spool: Spool | None) -> Result:
+    """What became of the command. Exits with a shell's status where it cannot be started."""
+    try:
+        return session.run(os.environ, interval_ms)
+    except OSError as error:
+        _say(f"{program}: {missing_interpreter(program) or error.strerror or error}")
+        sys.exit(_NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE)
+    finally:
+        _close(spool)
 
 
 def _report(result: Result, spool: Spool | None) -> None:

@@ -70,8 +70,9 @@ def _output(result: Result) -> str:
 
 
 def _rows(figures: Figures, *, bars: bool) -> Iterator[Row]:
-    def row(title: str, text: str, name: str) -> Row:
-        return title, text, sparkline(figures.by_name[name].points) if bars and name in figures.by_name else ""
+    def row(title: str, text: str, *names: str) -> Row:
+        courses = [figures.by_name[name].points for name in names if name in figures.by_name]
+        return title, text, sparkline(_together(courses)) if bars else ""
 
     known = dict(figures.by_name)
     if cpu := known.get("cpu"):
@@ -87,18 +88,25 @@ def _rows(figures: Figures, *, bars: bool) -> Iterator[Row]:
         yield row("GPU memory", _mean_and_peak(gpu_memory, "By"), "gpu.memory")
     if power := known.get("gpu.power"):
         yield row("GPU power", _mean_and_peak(power, "W"), "gpu.power")
-    for title, text, name in _traffic(figures):
-        yield row(title, text, name)
+    for title, text, names in _traffic(figures):
+        yield row(title, text, *names)
 
 
-def _traffic(figures: Figures) -> Iterator[Row]:
-    """Title, text, and the figure to draw."""
+def _together(courses: list[list[float]]) -> list[float]:
+    """The courses of what is read and of what is written as one; each covers the whole run."""
+    count = max(map(len, courses), default=0)
+    return [sum(course[at * len(course) // count] for course in courses if course) for at in range(count)]
+
+
+def _traffic(figures: Figures) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Title, text, and the figures to draw as one."""
     for title, received, sent in _NETWORKS:
         if received in figures.by_name:
-            yield title, f"{_total(figures, received)} received, {_total(figures, sent)} sent", received
+            yield title, f"{_total(figures, received)} received, {_total(figures, sent)} sent", (received, sent)
             break
     if "disk.read" in figures.by_name:
-        yield "disk", f"{_total(figures, 'disk.read')} read, {_total(figures, 'disk.write')} written", "disk.write"
+        text = f"{_total(figures, 'disk.read')} read, {_total(figures, 'disk.write')} written"
+        yield "disk", text, ("disk.read", "disk.write")
 
 
 def _mean_and_peak(figure: Figure, unit: str) -> str:

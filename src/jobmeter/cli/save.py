@@ -2,12 +2,13 @@
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rich.progress import DownloadColumn, Progress, TextColumn, TimeElapsedColumn, TransferSpeedColumn
 
 from jobmeter.cli.output import console, piped
+from jobmeter.errors import ConfigurationError
 
 
 def save(pieces: Iterator[bytes], output: Path | None) -> None:
@@ -23,13 +24,24 @@ def save(pieces: Iterator[bytes], output: Path | None) -> None:
         return
     part = output.with_name(f"{output.name}.part")
     try:
-        with part.open("wb") as file, _told() as tell:
-            for piece in pieces:
-                file.write(piece)
-                tell(len(piece))
-        part.replace(output)
+        with writing(output):
+            with part.open("wb") as file, _told() as tell:
+                for piece in pieces:
+                    file.write(piece)
+                    tell(len(piece))
+            part.replace(output)
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+
+
+@contextmanager
+def writing(output: Path) -> Iterator[None]:
+    """Say in one sentence why a file cannot be written. Raises ConfigurationError in place of OSError."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigurationError(f"{output} cannot be written: {error.strerror or error}") from error
 
 
 @contextmanager

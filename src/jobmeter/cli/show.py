@@ -6,8 +6,21 @@ import click
 import msgspec
 from rich.console import Console
 
-from jobmeter.cli import local
-from jobmeter.cli.output import Course, cell, console, counted, duration, moment, print_json, quantity, sparkline, table
+from jobmeter.cli import completion, local
+from jobmeter.cli.listing import show_listing
+from jobmeter.cli.output import (
+    Course,
+    cell,
+    console,
+    counted,
+    course_width,
+    duration,
+    moment,
+    print_json,
+    quantity,
+    sparkline,
+)
+from jobmeter.cli.story import show_story
 from jobmeter.client.api import JobDetail, JobSummary, MetricSummary
 from jobmeter.model.job import Job
 
@@ -17,18 +30,20 @@ MOST_ROWS = 32
 
 
 @click.command(short_help="Show one job: its replicas, devices, summary.")
-@click.argument("job")
+@click.argument("job", shell_complete=completion.jobs)
 @click.option(
     "--json", "as_json", is_flag=True, help="One object: job, replicas, allocations, devices, nodes, summary."
 )
 @local.connection_options
 def command(job: str, as_json: bool, connection: local.Connection) -> None:
-    """Show JOB: who and when, its replicas and devices, and what it used over its life.
+    """Show JOB: who and when, its replicas and devices, what it used over its life, and what is wrong with it.
 
     What it used is that of its replicas (or devices) together, at a time; of a ratio or a temperature it is their mean.
-    Beside it stand mean and peak of one replica or device, where it has several. The curve begins at 0.
+    Beside it stand mean and peak of one replica or device, where it has several. The curve begins at 0. Of a finished
+    job it is told what happened, then what the diagnostic rules find, and of a failed one the end of its log.
     """
-    detail = connection.open().job(job, connection.project)
+    named = connection.find(job)
+    detail = named.api.job(named.id, named.project)
     if as_json:
         print_json(_document(detail))
         return
@@ -43,6 +58,7 @@ def command(job: str, as_json: bool, connection: local.Connection) -> None:
         )
     else:
         out.print("nothing was measured yet")
+    show_story(out, named.api, detail.job)
 
 
 def _document(detail: JobDetail) -> dict[str, object]:
@@ -106,7 +122,8 @@ def _replicas(out: Console, detail: JobDetail) -> None:
         for replica in replicas
     ]
     columns = ("replica", "attempt", "rank", "node", "state", "start", "duration", "exit", "reason")
-    _print_known(out, columns, rows, right=("attempt", "rank", "duration", "exit"))
+    spare = ("attempt", "rank", "exit", "start", "duration", "node")
+    _print_known(out, columns, rows, ("attempt", "rank", "duration", "exit"), spare)
 
 
 def _devices(out: Console, detail: JobDetail) -> None:
@@ -119,14 +136,17 @@ def _devices(out: Console, detail: JobDetail) -> None:
         (device.device, device.node, device.replica, "-" if device.rank is None else str(device.rank))
         for device in detail.devices
     ]
-    _print_known(out, ("device", "node", "replica", "rank"), rows, right=("rank",))
+    _print_known(out, ("device", "node", "replica", "rank"), rows, ("rank",), ("rank",))
 
 
-def _print_known(out: Console, columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str]) -> None:
+def _print_known(
+    out: Console, columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str], spare: Sequence[str]
+) -> None:
     """A table without the columns in which nothing is known."""
     kept = [at for at in range(len(columns)) if any(row[at] not in {"", "-"} for row in rows)]
     out.print()
-    out.print(table([columns[at] for at in kept], [[row[at] for at in kept] for row in rows], right=right))
+    shown = [[row[at] for at in kept] for row in rows]
+    show_listing(out, [columns[at] for at in kept], shown, right=right, spare=spare, folded="reason")
 
 
 def summary_table(out: Console, summary: JobSummary) -> None:
@@ -134,19 +154,20 @@ def summary_table(out: Console, summary: JobSummary) -> None:
     out.print()
     several = max(summary.replicas, summary.devices) > 1
     columns = ("metric", "mean", "peak", "total", *(_OF_ONE if several else ()), "over its life")
-    out.print(table(columns, _rows(summary, several=several), right=columns[1:-1]))
+    rows = list(_rows(summary, course_width(out), several=several))
+    show_listing(out, columns, rows, right=columns[1:-1], spare=(_OF_ONE[0], "total", _OF_ONE[1]))
     if several:
         out.print("mean, peak and total are of the job: of its replicas or devices together, of ratios their mean")
     if summary.gpu_energy_joules is not None:
         out.print(f"energy of the GPUs: {quantity(summary.gpu_energy_joules / 3600, 'Wh')}")
 
 
-def _rows(summary: JobSummary, *, several: bool) -> Iterator[tuple[str, ...]]:
+def _rows(summary: JobSummary, width: int, *, several: bool) -> Iterator[tuple[str, ...]]:
     for metric in summary.metrics:
         total = "" if metric.total is None else quantity(metric.total, metric.total_unit)
         of_job = (quantity(metric.job_mean, metric.unit), quantity(metric.job_max, metric.unit), total)
         of_one = (quantity(metric.mean, metric.unit), quantity(metric.max, metric.unit)) if several else ()
-        yield (metric.metric, *of_job, *of_one, sparkline(_course(metric, summary)))
+        yield (metric.metric, *of_job, *of_one, sparkline(_course(metric, summary), width))
 
 
 def _course(metric: MetricSummary, summary: JobSummary) -> Course:

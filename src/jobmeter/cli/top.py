@@ -11,9 +11,10 @@ import click
 from rich.console import Group, RenderableType
 from rich.live import Live
 
-from jobmeter.cli import local
+from jobmeter.cli import completion, local
 from jobmeter.cli.jobs import FIRST_STEP
-from jobmeter.cli.output import console, counted, duration, moment, quantity, table
+from jobmeter.cli.listing import fitted
+from jobmeter.cli.output import console, counted, duration, moment, quantity
 from jobmeter.client.api import Api, JobSearch, LatestValue
 from jobmeter.errors import NotFoundError, UnavailableError
 from jobmeter.model import catalog
@@ -35,10 +36,12 @@ _COLUMNS = (
     ("npu", "npu.utilization"),
     ("npu memory", "npu.memory.usage"),
 )
+_SPARE = ("user", "node", "disk read", "net in", "disk write", "net out", "power", "npu memory", "gpu memory", "name")
+"""What a narrow terminal shows no column of, in this order."""
 
 
 @click.command(short_help="Watch jobs, or one job, live.")
-@click.argument("job", required=False)
+@click.argument("job", required=False, shell_complete=completion.jobs)
 @click.option("--interval", default="2s", show_default=True, metavar="LENGTH", help="How often to look.")
 @click.option("--once", is_flag=True, help="Print one table and leave; so it is, too, without a terminal.")
 @local.connection_options
@@ -48,9 +51,12 @@ def command(job: str | None, interval: str, once: bool, connection: local.Connec
     What a job or a replica uses is that of its parts together, of a ratio or a temperature their mean.
     """
     pause = parse_duration(interval, "--interval") / 1000
-    api, clock = connection.open(), SystemClock()
+    clock = SystemClock()
+    api, project = connection.open(), connection.project
+    if job is not None:
+        api, job, project = connection.find(job)
     if once or not sys.stdout.isatty():
-        console().print(view(api, job, connection.project, clock))
+        console().print(view(api, job, project, clock))
         return
     # Interrupting is how one leaves a live view: it is no failure.
     with (
@@ -59,7 +65,7 @@ def command(job: str | None, interval: str, once: bool, connection: local.Connec
         Live(console=console(), screen=True, auto_refresh=False) as live,
     ):
         while True:
-            live.update(_shown(api, job, connection.project, clock), refresh=True)
+            live.update(_shown(api, job, project, clock), refresh=True)
             if pressed(pause):
                 return
 
@@ -141,8 +147,12 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> RenderableTyp
     """The rows under their heads and the columns of use, without those in which nothing was measured."""
     columns = [*heads, *(name for name, _ in _COLUMNS)]
     kept = [at for at in range(len(columns)) if at < len(heads) or any(row[at] != "-" for row in rows)]
-    return table(
-        [columns[at] for at in kept], [[row[at] for at in kept] for row in rows], right=[name for name, _ in _COLUMNS]
+    return fitted(
+        console().width,
+        [columns[at] for at in kept],
+        [[row[at] for at in kept] for row in rows],
+        right=[name for name, _ in _COLUMNS],
+        spare=_SPARE,
     )
 
 

@@ -9,7 +9,7 @@ one line in ``jobmeter.dialects.registry``.
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 from urllib.parse import unquote
 
 from jobmeter.access.call import Call
@@ -84,19 +84,30 @@ def ask(question: Asks[R]) -> Generator[Asks[Any], Any, R]:
     return result
 
 
-class Run:
+class Run(Generic[R]):
     """An operation on its way: it stands before its next question, or is over."""
 
-    def __init__(self, steps: Steps) -> None:
+    def __init__(self, steps: Generator[Asks[Any], Any, R]) -> None:
         self._steps = steps
         self._question: Asks[Any] | None = None
 
-    def go_on(self, answer: Callable[[Asks[Any]], Any]) -> Answer:
-        """Run the operation to its end, each of its questions answered by ``answer``. Raises what the operation raises.
+    def advance(self, recall: Callable[[Asks[Any]], Any]) -> R | None:
+        """Run the operation as far as ``recall`` answers its questions: what it returns, or None where one was None.
 
-        What ``answer`` raises is thrown into the operation when it is a JobmeterError; anything else comes out here,
-        and the question waits for the next ``go_on``.
+        That question is asked again by ``advance`` or ``finish``. Raises as ``finish``.
         """
+        body: R | None = self._go(recall, optional=True)
+        return body
+
+    def finish(self, answer: Callable[[Asks[Any]], Any]) -> R:
+        """Run the operation to its end, each of its questions answered by ``answer``.
+
+        Raises what the operation raises. A JobmeterError of ``answer`` is raised inside the operation.
+        """
+        body: R = self._go(answer, optional=False)
+        return body
+
+    def _go(self, answer: Callable[[Asks[Any]], Any], *, optional: bool) -> Any:  # noqa: ANN401 - as the steps return
         try:
             if self._question is None:
                 self._question = next(self._steps)
@@ -105,16 +116,17 @@ class Run:
                     result = answer(self._question)
                 except JobmeterError as error:
                     self._question = self._steps.throw(error)
-                else:
-                    self._question = self._steps.send(result)
+                    continue
+                if optional and result is None:
+                    return None
+                self._question = self._steps.send(result)
         except StopIteration as end:
-            body: Answer = end.value
-            return body
+            return end.value
 
 
-def drive(steps: Steps, answer: Callable[[Asks[Any]], Any]) -> Answer:
-    """Run an operation to its end; see ``Run.go_on``."""
-    return Run(steps).go_on(answer)
+def drive(steps: Generator[Asks[Any], Any, R], answer: Callable[[Asks[Any]], Any]) -> R:
+    """Run an operation to its end; see ``Run.finish``."""
+    return Run(steps).finish(answer)
 
 
 def only(answer: Answer) -> Steps:

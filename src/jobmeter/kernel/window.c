@@ -4,6 +4,8 @@
 #define PAGE 64
 #define NEVER (-1)
 
+enum Join { MEAN, SUM, MIN, MAX };
+
 /* A page holds up to PAGE samples of one series: a base time, and for each sample its distance from it and its value;
    at least one of them is there. Pages of a series are chained; a series without one has first_page -1. */
 struct Pages {
@@ -146,6 +148,53 @@ EXPORTED int64_t jobmeter_window_bucket(
         if (counters[index[bucket]]) whole[4 * room + bucket] = whole[3 * room + bucket] - whole[4 * room + bucket];
     }
     return at + 1;
+}
+
+/* The means of the rows' samples in buckets of a step, joined by line: line[i] is the line of rows[i], how[line] joins
+   its rows (MEAN, SUM, MIN or MAX of their means, in the order of rows). The grid has lines times width cells, width
+   being the buckets that meet [start, end); total and members are its cells, zeroed by the caller. index, time and value
+   get the cells that hold something, by line, then by time. Gives how many these are, and in samples how many samples
+   were read; -1 where these are more than most. */
+EXPORTED int64_t jobmeter_window_lines(
+    const struct Pages *pages, int64_t count, const int64_t *rows, const int64_t *line, const uint8_t *how,
+    int64_t lines, int64_t start, int64_t end, int64_t step, int64_t most, double *total, int64_t *members,
+    int64_t *index, int64_t *time, double *value, int64_t *samples) {
+    int64_t first = floor_divide(start, step), width = floor_divide(end - 1, step) - first + 1, at = 0, read = 0;
+    for (int64_t series = 0; series < count; series++) {
+        double *cells = total + line[series] * width;
+        int64_t *joined = members + line[series] * width;
+        uint8_t way = how[line[series]];
+        struct Place place = seek(pages, rows[series], start);
+        int64_t when = place.page < 0 ? end : time_at(pages, place.page, place.at);
+        while (when < end) {
+            int64_t bucket = floor_divide(when, step), until = (bucket + 1) * step, number = 0;
+            double sum = 0;
+            do {
+                sum += pages->value[(int64_t)place.page * PAGE + place.at];
+                number++;
+                step_on(pages, &place);
+                when = place.page < 0 ? end : time_at(pages, place.page, place.at);
+            } while (when < until && when < end);
+            read += number;
+            if (read > most) return -1;
+            double mean = sum / (double)number, *cell = cells + (bucket - first);
+            if (joined[bucket - first]++ == 0) *cell = mean;
+            else if (way == MIN) *cell = mean < *cell ? mean : *cell;
+            else if (way == MAX) *cell = mean > *cell ? mean : *cell;
+            else *cell += mean;
+        }
+    }
+    for (int64_t one = 0; one < lines; one++) {
+        for (int64_t bucket = 0; bucket < width; bucket++) {
+            int64_t cell = one * width + bucket;
+            if (members[cell] == 0) continue;
+            index[at] = one;
+            time[at] = (first + bucket) * step;
+            value[at++] = how[one] == MEAN ? total[cell] / (double)members[cell] : total[cell];
+        }
+    }
+    *samples = read;
+    return at;
 }
 
 /* The last sample of each row before a time; time is NEVER where there is none. */

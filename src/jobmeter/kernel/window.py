@@ -44,7 +44,10 @@ _MEASURE = bind("jobmeter_window_measure", [*_ROWS, *[SIZE] * 3, *[PLACE] * 2])
 _READ = bind("jobmeter_window_read", [*_ROWS, *[SIZE] * 3, *[PLACE] * 3])
 _BUCKET = bind("jobmeter_window_bucket", [*_ROWS, *[SIZE] * 3, *[PLACE] * 3, *[SIZE] * 2, *[PLACE] * 3], SIZE)
 _PREVIOUS = bind("jobmeter_window_previous", [*_ROWS, SIZE, *[PLACE] * 2])
-AVAILABLE = None not in (_MEASURE, _READ, _BUCKET, _PREVIOUS)
+_LINES = bind("jobmeter_window_lines", [*_ROWS, PLACE, PLACE, SIZE, *[SIZE] * 4, *[PLACE] * 6], SIZE)
+AVAILABLE = None not in (_MEASURE, _READ, _BUCKET, _PREVIOUS, _LINES)
+MEAN, SUM, MIN, MAX = range(4)
+"""How the rows of a line are joined."""
 
 
 def measure(pages: Pages, rows: Int64s, start: int, end: int, step: int) -> tuple[int, int]:
@@ -91,6 +94,28 @@ def bucket(
         index[:size], time, count.view(np.uint64), total, minimum, maximum,
         first, first_time, last, last_time, increase, elapsed,
     )  # fmt: skip
+
+
+def lines(
+    pages: Pages, rows: Int64s, line: Int64s, how: NDArray[np.uint8], span: tuple[int, int], step: int, most: int
+) -> tuple[Int64s, Int64s, Float64s, int] | None:
+    """The means of the rows' samples in buckets of ``step``, joined by line.
+
+    ``line`` int64[rows] is the line of each row; ``how`` uint8[lines] says how its rows are joined. Gives the line, the
+    bucket's start (ms) and the value of each bucket that holds something, by line and time, and how many samples were
+    read; None where these are more than ``most``. ``span`` must not be empty.
+    """
+    assert _LINES is not None  # noqa: S101 - callers look at AVAILABLE
+    start, end = span
+    room = len(how) * ((end - 1) // step - start // step + 1)
+    whole, real = np.zeros((3, room), np.int64), np.zeros((2, room))
+    samples = ctypes.c_int64()
+    size = _LINES(
+        pages, len(rows), rows.ctypes.data, line.ctypes.data, how.ctypes.data, len(how), start, end, step, most,
+        real[0].ctypes.data, whole[0].ctypes.data, whole[1].ctypes.data, whole[2].ctypes.data, real[1].ctypes.data,
+        ctypes.byref(samples),
+    )  # fmt: skip
+    return None if size < 0 else (whole[1, :size], whole[2, :size], real[1, :size], samples.value)
 
 
 def previous(pages: Pages, rows: Int64s, before: int) -> tuple[Int64s, Float64s]:

@@ -12,6 +12,7 @@ Uint64s = NDArray[np.uint64]
 Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
 Uint32s = NDArray[np.uint32]
+Uint8s = NDArray[np.uint8]
 Bools = NDArray[np.bool_]
 
 NEVER = -1
@@ -135,6 +136,19 @@ class BucketColumns:
 
     def __len__(self) -> int:
         return len(self.time)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LineColumns:
+    """Values of lines in buckets: ``line`` int64[n], ``time`` int64[n] bucket starts in ms, ``value`` float64[n].
+
+    Sorted by (line, time), each pair once. ``samples`` is how many samples they were made from.
+    """
+
+    line: Int64s
+    time: Int64s
+    value: Float64s
+    samples: int
 
 
 @dataclass(slots=True, eq=False)

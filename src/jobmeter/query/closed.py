@@ -1,41 +1,33 @@
-"""Buckets of hours that are over, kept for the next asking: of a day, only its last hours are read again.
+"""Buckets of hours that are over, cached for the next asking: of a day, only its last hours are read again.
 
-What is kept was true at a revision of the store (``Store.revision``) and is thrown away with it. A line of an answer
-needs whole steps, so that whole steps are kept, coarsened already; what a range cuts off at its ends is kept as it was
-read, an hour or a day at a time, and where it cuts into a minute, so are the raw samples of that hour.
+They hold for one revision of the store (``Store.revision``). A line of an answer needs whole steps, so whole steps are
+cached, coarsened already; what a range cuts off at its ends is cached as it was read, an hour or a day at a time, and
+where it cuts into a minute, so are the raw samples of that hour.
 """
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 
 from jobmeter.model.batch import BucketColumns, SampleColumns, SeriesKeys
 from jobmeter.model.time import DAY, HOUR, MINUTE, TimeRange, floor_to, whole_steps
-from jobmeter.query.reduce import FIELDS, coarsen, empty, merge, take
+from jobmeter.query.reduce import FIELDS, coarsen, merge, take
 from jobmeter.store.base import Tier
+from jobmeter.store.cache import Cache
 
-BOUND = 256 * 2**20
-"""Bytes that are kept at most."""
 _STRETCH = 4
-"""A part that was asked for stays within one that is kept while that is no longer than this many times itself."""
+"""A part that was asked for stays within a cached one while that is no longer than this many times itself."""
 
 _FEW = 256
 """Series of which an hour of raw samples is not much."""
 
 ReadRows = Callable[[TimeRange], BucketColumns]
 ReadSamples = Callable[[TimeRange], SampleColumns]
-_Key = tuple[Hashable, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Part:
-    keys: SeriesKeys
-    revision: Hashable
     span: TimeRange
     columns: BucketColumns
-    samples: SampleColumns | None
-    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,21 +39,13 @@ class Trusted:
 
 
 class ClosedBuckets:
-    """Roll-up rows by (series, step), the least lately asked for going first. Safe to use from any thread.
+    """Roll-up rows by (series, step), in the cache. Safe to use from any thread.
 
     Series are known by the very object that names them: a question that is asked again names them by the same one.
     """
 
-    def __init__(self, bound: int = BOUND) -> None:
-        self._bound = bound
-        self._parts: OrderedDict[_Key, _Part] = OrderedDict()
-        self._bytes = 0
-        self._lock = threading.Lock()
-
-    @property
-    def bytes(self) -> int:
-        """Memory that is in use, about."""
-        return self._bytes
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
 
     def read(
         self, keys: SeriesKeys, span: TimeRange, tier: Tier, step_ms: int, known: "Trusted", rows: ReadRows
@@ -81,22 +65,22 @@ class ClosedBuckets:
     def samples(self, keys: SeriesKeys, span: TimeRange, revision: Hashable, rows: ReadSamples) -> SampleColumns:
         """The raw samples of a span inside one ``stretch``; the whole of it is read where it is not known."""
         whole = stretch(keys, span)
-        name = (id(keys), None, whole.start_ms)
-        known = self._get(name, keys, revision)
-        found = None if known is None else known.samples
+        name = (ClosedBuckets, id(keys), None, whole.start_ms)
+        found: SampleColumns | None = self._cache.get(name, (keys, revision))
         if found is None:
             found = rows(whole)
-            self._put(name, keys, revision, whole, empty(), found)
+            size = found.index.nbytes + found.time.nbytes + found.value.nbytes
+            self._cache.put(name, (keys, revision), found, size)
         inside = (found.time >= span.start_ms) & (found.time < span.end_ms)
         return SampleColumns(found.index[inside], found.time[inside], found.value[inside])
 
     def _whole(
         self, keys: SeriesKeys, span: TimeRange, step_ms: int, revision: Hashable, rows: ReadRows
     ) -> BucketColumns:
-        name = (id(keys), step_ms)
-        known = self._get(name, keys, revision)
+        name = (ClosedBuckets, id(keys), step_ms)
+        known: _Part | None = self._cache.get(name, (keys, revision))
         if known is None or known.span.intersect(span) is None:
-            return self._put(name, keys, revision, span, coarsen(rows(span), step_ms)).columns
+            return self._put(name, keys, revision, _Part(span, coarsen(rows(span), step_ms))).columns
         missing = list(_outside(span, known.span))
         if missing:
             parts = [coarsen(rows(part), step_ms) for part in missing]
@@ -104,7 +88,7 @@ class ClosedBuckets:
             columns = merge([known.columns, *parts])
             if covered.length_ms > _STRETCH * span.length_ms:
                 covered, columns = span, _inside(columns, covered, span)
-            known = self._put(name, keys, revision, covered, columns)
+            known = self._put(name, keys, revision, _Part(covered, columns))
         return _inside(known.columns, known.span, span)
 
     def _ends(
@@ -116,51 +100,20 @@ class ClosedBuckets:
             asked = chunk.intersect(span)
             if asked is None:
                 continue
-            name = (id(keys), tier, start)
-            known = self._get(name, keys, trusted.revision)
+            name = (ClosedBuckets, id(keys), tier, start)
+            known: _Part | None = self._cache.get(name, (keys, trusted.revision))
             if known is None or known.span.start_ms > asked.start_ms or known.span.end_ms < asked.end_ms:
                 # The start of a range moves on with every asking: what the next ones need is read with it.
                 whole = chunk.intersect(trusted.span) if len(keys) <= _FEW else None
                 if whole is None or whole.intersect(asked) != asked:
                     whole = asked
-                known = self._put(name, keys, trusted.revision, whole, rows(whole))
+                known = self._put(name, keys, trusted.revision, _Part(whole, rows(whole)))
             yield coarsen(_inside(known.columns, known.span, asked), step_ms)
 
-    def _get(self, name: _Key, keys: SeriesKeys, revision: Hashable) -> _Part | None:
-        with self._lock:
-            known = self._parts.get(name)
-            if known is None:
-                return None
-            if known.keys is not keys or known.revision != revision:
-                self._drop(name)
-                return None
-            self._parts.move_to_end(name)
-            return known
-
-    def _put(
-        self,
-        name: _Key,
-        keys: SeriesKeys,
-        revision: Hashable,
-        span: TimeRange,
-        columns: BucketColumns,
-        samples: SampleColumns | None = None,
-    ) -> _Part:
-        size = sum(getattr(columns, field).nbytes for field in FIELDS) + 1_000
-        size += 0 if samples is None else samples.index.nbytes + samples.time.nbytes + samples.value.nbytes
-        part = _Part(keys, revision, span, columns, samples, size)
-        with self._lock:
-            self._drop(name)
-            self._parts[name] = part
-            self._bytes += size
-            while self._bytes > self._bound and self._parts:
-                self._drop(next(iter(self._parts)))
+    def _put(self, name: Hashable, keys: SeriesKeys, revision: Hashable, part: _Part) -> _Part:
+        size = sum(getattr(part.columns, field).nbytes for field in FIELDS)
+        self._cache.put(name, (keys, revision), part, size)
         return part
-
-    def _drop(self, name: _Key) -> None:
-        part = self._parts.pop(name, None)
-        if part is not None:
-            self._bytes -= part.size
 
 
 def stretch(keys: SeriesKeys, span: TimeRange) -> TimeRange:

@@ -1,12 +1,9 @@
-"""Values of hours that are over, joined to lines already and kept: of a long range only its ends are worked out again.
+"""Values of hours that are over, joined to lines and cached: of a long range only its ends are worked out again.
 
-What is kept was true at a revision of the store (``Store.revision``), for one layout of a job's series, and goes with
-either. Only metrics that are told of their own samples are kept: what is derived from others may be another thing in a
-part of a range than in the whole.
+They hold for one revision of the store (``Store.revision``) and one layout of a job's series. Only metrics that are
+told of their own samples are cached: a derived metric may be another thing in a part of a range than in the whole.
 """
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,11 +15,10 @@ from jobmeter.query.layout import Layout
 from jobmeter.query.reduce import weave
 from jobmeter.query.table import Table
 from jobmeter.store.base import Tier
+from jobmeter.store.cache import Cache
 
-BOUND = 64 * 2**20
-"""Bytes that are kept at most."""
 _STRETCH = 4
-"""A part that was asked for is cut out of a kept one while that is no longer than this many times itself."""
+"""A part that was asked for is cut out of a cached one while that is no longer than this many times itself."""
 
 Tables = Mapping[str, Table]
 
@@ -42,51 +38,29 @@ class Part:
         return sum(map(len, self.tables.values()))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Kept:
-    layout: Layout
-    revision: Hashable
-    part: Part
-    size: int
-
-
 class ClosedLines:
-    """Tables by what was asked, the least lately asked for going first. Safe to use from any thread.
+    """Tables by what was asked, in the cache. Safe to use from any thread.
 
     A layout is known by the very object: a question that is asked again is told in the same one.
     """
 
-    def __init__(self, bound: int = BOUND) -> None:
-        self._bound = bound
-        self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
-        self._bytes = 0
-        self._lock = threading.Lock()
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
 
     def get(
         self, layout: Layout, asked: Hashable, span: TimeRange, revision: Hashable, make: Callable[[], Part]
     ) -> Part:
         """The part of a question over a span of whole steps; ``asked`` is everything else that it depends on."""
-        name = (id(layout), asked)
-        with self._lock:
-            known = self._kept.get(name)
-            if known is not None:
-                self._kept.move_to_end(name)
-        if known is not None and known.layout is layout and known.revision == revision:
-            covered = known.part.span
+        name, validator = (ClosedLines, id(layout), asked), (layout, revision)
+        known: Part | None = self._cache.get(name, validator)
+        if known is not None:
+            covered = known.span
             inside = covered.start_ms <= span.start_ms and span.end_ms <= covered.end_ms
             if inside and covered.length_ms <= _STRETCH * span.length_ms:
-                return _cut(known.part, span)
+                return _cut(known, span)
         part = make()
-        self._put(name, _Kept(layout, revision, part, _size(part)))
+        self._cache.put(name, validator, part, _size(part))
         return part
-
-    def _put(self, name: Hashable, kept: _Kept) -> None:
-        with self._lock:
-            before = self._kept.pop(name, None)
-            self._bytes += kept.size - (before.size if before else 0)
-            self._kept[name] = kept
-            while self._bytes > self._bound and self._kept:
-                self._bytes -= self._kept.popitem(last=False)[1].size
 
 
 def is_own(metric: Metric) -> bool:

@@ -1,14 +1,12 @@
 """Runs questions: looks up what the asker may see, reads what the plan says, reduces it to lines."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 
 import msgspec
 
 from jobmeter.access.scope import Scope
-from jobmeter.errors import LimitExceededError, NotAtOnceError
 from jobmeter.model.event import EventFilter, EventPage
 from jobmeter.model.job import Job, JobFilter, JobPage, JobSize, JobView, Node, Project, ProjectsQuestion, SizesQuestion
 from jobmeter.model.log import LogLine, LogPage
@@ -18,25 +16,24 @@ from jobmeter.model.series import job_key
 from jobmeter.model.steps import SUMMARY_BUCKETS
 from jobmeter.model.time import MAX_TIME_MS, SECOND, Clock, TimeRange
 from jobmeter.query import gather, series
-from jobmeter.query.closed import ClosedBuckets
 from jobmeter.query.defaults import CORE_METRICS, SUMMARY_METRICS, default_step, job_end, life
 from jobmeter.query.frame import Frame, read
 from jobmeter.query.group import CapacityQuestion, GroupNodesQuestion, GroupQuestion, RequestsQuestion
 from jobmeter.query.groups import Groups
 from jobmeter.query.latest import WINDOW_MS, LatestValue, newest, values
-from jobmeter.query.layout import Layouts
 from jobmeter.query.logs import pages, selector_of
-from jobmeter.query.measure import Kept, Measurements
+from jobmeter.query.measure import Measurements
 from jobmeter.query.plan import check_by, metrics_of, sources
 from jobmeter.query.readings import Readings, ReadingsQuestion, readings
 from jobmeter.query.reported import ReportedQuestion, reported
 from jobmeter.query.request import (
     By,
+    EncodedQuestion,
+    HeadQuestion,
     JobQuestion,
     JobRef,
     LogQuestion,
     MetricQuery,
-    MetricResult,
     NodeRef,
 )
 from jobmeter.query.series import BucketsQuestion, LastQuestion, NamesQuestion, SamplesQuestion, SeriesQuestion
@@ -47,10 +44,9 @@ from jobmeter.query.summary import JobSummary, summarize
 from jobmeter.registry.base import Registry
 from jobmeter.settings import Limits
 from jobmeter.store.base import LogSelector, ReadBudget, Store
+from jobmeter.store.cache import Cache
 
 R = TypeVar("R")
-POINTS_AT_ONCE = 5_000
-"""Points whose encoding takes a moment."""
 
 
 class Executor:
@@ -66,25 +62,21 @@ class Executor:
         registry: Registry,
         clock: Clock,
         limits: Limits,
-        source: Source | None = None,
-        kept: Kept | None = None,
-        *,
-        hurry: bool = False,
+        cache: Cache | None = None,
     ) -> None:
         self._store = store
         self._registry = registry
         self._clock = clock
         self._limits = limits
-        self._hurry = hurry
-        self._kept = kept or Kept(Layouts(), ClosedBuckets())
-        self._source = source or StoreSource(store, self._kept.closed)
+        self.cache = cache or Cache()
+        self._source: Source = StoreSource(store, self.cache)
         self._subjects = Subjects(registry, clock)
         self._groups = Groups(store, registry, clock, limits, self._source)
-        self._measurements = Measurements(
-            store, clock, limits, self._source, self._subjects, self._groups, self._kept, hurry=hurry
-        )
+        self._measurements = Measurements(store, clock, limits, self._source, self._subjects, self._groups, self.cache)
         self._answers: dict[type[Asks[Any]], Callable[[Any, Scope], Any]] = {
             MetricQuery: self._measurements.lines,
+            EncodedQuestion: lambda one, scope: self._measurements.encoded(one.query, scope, one.encode),
+            HeadQuestion: lambda question, scope: self._subjects.head(question.ref, scope),
             JobQuestion: self._job,
             JobFilter: self._list,
             ProjectsQuestion: self._list_projects,
@@ -101,39 +93,30 @@ class Executor:
             ),
         }
 
+        self._from_memory: dict[type[Asks[Any]], Callable[[Any, Scope], Any]] = {
+            MetricQuery: self._measurements.from_memory,
+            EncodedQuestion: lambda one, scope: self._measurements.encoded_from_memory(one.query, scope, one.encode),
+            HeadQuestion: lambda question, scope: self._subjects.cached_head(question.ref, scope),
+            JobQuestion: self._cached_job,
+        }
+
     def run(self, question: Asks[R], scope: Scope) -> R:
         """The answer to a question.
 
         Raises NotFoundError, InvalidRequestError (LimitExceededError for what is too large), QueryTimeoutError or
         UnavailableError.
         """
-        with self._patience():
-            answer: R = self._answers[type(question)](question, scope)
+        answer: R = self._answers[type(question)](question, scope)
         return answer
 
-    def encoded(self, query: MetricQuery, scope: Scope, encode: Callable[[MetricResult], bytes]) -> bytes:
-        """The answer to a question as ``encode`` writes it; see ``Measurements.encoded``."""
-        with self._patience():
-            return self._measurements.encoded(query, scope, encode)
+    def from_memory(self, question: Asks[R], scope: Scope) -> R | None:
+        """As ``run``, without waiting; None where it has to be run on a worker.
 
-    @contextmanager
-    def _patience(self) -> Iterator[None]:
-        """What is too much for a moment may not be too much."""
-        try:
-            yield
-        except LimitExceededError:
-            if self._hurry:
-                raise NotAtOnceError from None
-            raise
-
-    def at_once(self, store: Store) -> "Executor":
-        """An executor that answers from memory or, within a moment, raises NotAtOnceError.
-
-        ``store`` is what knows the same samples without waiting. What is kept between questions is kept by both. Large
-        questions take longer than a moment.
+        For an event loop's thread: what is answered here takes a fraction of a millisecond.
         """
-        limits = replace(self._limits, query_points=min(self._limits.query_points, POINTS_AT_ONCE))
-        return Executor(store, self._registry.in_memory(), self._clock, limits, kept=self._kept, hurry=True)
+        answer = self._from_memory.get(type(question))
+        found: R | None = None if answer is None else answer(question, scope)
+        return found
 
     def _reported(self, question: ReportedQuestion, scope: Scope) -> Any:  # noqa: ANN401 - as the question says
         return reported(self._store, self._limits, self._clock, self.head(question.ref, scope), question)
@@ -147,6 +130,10 @@ class Executor:
     def _job(self, question: JobQuestion, scope: Scope) -> JobView:
         view = self._subjects.view(question.ref, scope)
         return view if scope.job is None else shared_view(view)
+
+    def _cached_job(self, question: JobQuestion, scope: Scope) -> JobView | None:
+        view = self._subjects.cached_view(question.ref, scope)
+        return view if view is None or scope.job is None else shared_view(view)
 
     def head(self, ref: JobRef, scope: Scope) -> Job:
         """The job itself, without its replicas and allocations. Raises as the class says."""

@@ -44,16 +44,15 @@ class Narrowing:
 EVERYTHING = Narrowing()
 
 
-def series_of_job(store: Store, job: Job, names: frozenset[str], span: TimeRange, limits: Limits) -> Sequence[Series]:
-    """The series of some metrics that were measured for a job."""
-    selector = Selector(
+def selector_of_job(job: Job, names: frozenset[str], span: TimeRange, limits: Limits) -> Selector:
+    """Selects the series of some metrics that were measured for a job."""
+    return Selector(
         projects=frozenset({job.project}),
         jobs=(job_key(job.project, job.id),),
         metrics=names,
         since=_since(span, limits),
         limit=limits.query_series,
     )
-    return store.find(selector)
 
 
 def of_job(

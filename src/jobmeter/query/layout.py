@@ -1,23 +1,22 @@
-"""How a question's series are told in lines; kept for the next asking."""
+"""How a question's series are told in lines; cached for the next asking."""
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import numpy as np
 
-from jobmeter.model.batch import Int64s
+from jobmeter.model.batch import Int64s, SeriesKeys
 from jobmeter.model.job import JobView
 from jobmeter.model.series import Series
 from jobmeter.query.gather import devices_of
 from jobmeter.query.lines import Head, Ranks, assign, sort_key
 from jobmeter.query.request import By
 from jobmeter.query.shape import Member, Shape
+from jobmeter.store.cache import Cache
 
-MOST_ENTRIES = 2_000_000
-"""How many entries are kept in all layouts together, some hundred bytes each."""
+_ENTRY_BYTES = 500
+"""Memory that an entry of a layout takes, about."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,6 +34,20 @@ class Layout:
     order: Sequence[int]
     lasting: bool
     apart: frozenset[str] = frozenset()
+    grid: "Grid | None" = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Grid:
+    """Series that the window can join by itself: gauges, each of them the only one of its member.
+
+    ``keys`` are those of the shape's entries in their order. Cell ``metric * lines + line`` stands for a line of a
+    metric: ``cell`` int64[k] is that of each series, ``metrics`` are in the order of their names.
+    """
+
+    keys: SeriesKeys
+    cell: Int64s
+    metrics: Sequence[str]
 
 
 def lay_out(shape: Shape, by: By, ranks: Ranks, *, lasting: bool) -> Layout:
@@ -42,7 +55,18 @@ def lay_out(shape: Shape, by: By, ranks: Ranks, *, lasting: bool) -> Layout:
     line, heads = assign(shape, by, ranks)
     order = sorted(range(len(heads)), key=lambda at: sort_key(heads[at]))
     apart = frozenset(name for name in shape.metrics if _is_apart(shape, name, line))
-    return Layout(shape, line, heads, order, lasting, apart)
+    return Layout(shape, line, heads, order, lasting, apart, _grid(shape, line, len(heads)) if lasting else None)
+
+
+def _grid(shape: Shape, line: Int64s, lines: int) -> Grid | None:
+    metrics = sorted(shape.metrics)
+    if shape.keys is None or not all(map(shape.alone, metrics)) or not (shape.of_job.all() or not shape.of_job.any()):
+        return None
+    cell = line[shape.member]
+    for number, metric in enumerate(metrics):
+        first, end = shape.range_of(metric)
+        cell[first:end] += number * lines
+    return Grid(SeriesKeys.of([entry.series for entry in shape.entries]), cell, metrics)
 
 
 def _is_apart(shape: Shape, metric: str, line: Int64s) -> bool:
@@ -50,47 +74,45 @@ def _is_apart(shape: Shape, metric: str, line: Int64s) -> bool:
     return bool(np.all(np.diff(line[shape.member[first:end]]) > 0))
 
 
-@dataclass(slots=True)
-class _Known:
+@dataclass(slots=True, eq=False)
+class _Entry:
+    """A layout, and what the registry said of the job's ranks and devices when it was made."""
+
     view: JobView
-    own: Sequence[Series]
     ranks: Ranks
     devices: AbstractSet[Member]
     layout: Layout
 
 
 class Layouts:
-    """The layouts of jobs by what was asked. Safe to use from any thread.
+    """The layouts of jobs by what was asked, in the cache. Safe to use from any thread.
 
-    One that lasts holds while the registry tells of the same devices and ranks, whatever it says of times, and the
-    store gives the very same list of the job's series: a store that cannot know what others write makes a new list, and
-    so a new layout, each time.
+    One that lasts holds for the same list of the job's series and while the registry tells of the same devices and
+    ranks, whatever it says of times.
     """
 
-    def __init__(self, most: int = MOST_ENTRIES) -> None:
-        self._most = most
-        self._lock = threading.Lock()
-        self._known: OrderedDict[Hashable, _Known] = OrderedDict()
-        self._entries = 0
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
 
     def get(self, key: Hashable, view: JobView, own: Sequence[Series], make: Callable[[Ranks], Layout]) -> Layout:
-        """The layout of that job's series for what ``key`` stands for, made by ``make`` where it is not known."""
-        known = self._known.get(key)
-        if known is not None and known.own is own and known.view is view:
-            return known.layout
-        ranks, devices = Ranks.of(view), devices_of(view)
-        if known is not None and known.own is own and (known.ranks, known.devices) == (ranks, devices):
-            known.view = view  # the next comparison is one of identity
-            return known.layout
+        """The layout of that job's series for what ``key`` stands for, made by ``make`` where it is not cached."""
+        found = self.cached(key, view, own)
+        if found is not None:
+            return found
+        ranks = Ranks.of(view)
         layout = make(ranks)
         if layout.lasting:
-            self._put(key, _Known(view, own, ranks, devices, layout))
+            entry = _Entry(view, ranks, devices_of(view), layout)
+            self._cache.put((Layouts, key), own, entry, _ENTRY_BYTES * len(layout.shape.entries))
         return layout
 
-    def _put(self, key: Hashable, known: _Known) -> None:
-        with self._lock:
-            before = self._known.pop(key, None)
-            self._entries += len(known.layout.shape.entries) - (len(before.layout.shape.entries) if before else 0)
-            self._known[key] = known
-            while self._entries > self._most and len(self._known) > 1:
-                self._entries -= len(self._known.popitem(last=False)[1].layout.shape.entries)
+    def cached(self, key: Hashable, view: JobView, own: Sequence[Series]) -> Layout | None:
+        """As ``get``; None where it has to be made."""
+        found: _Entry | None = self._cache.get((Layouts, key), own)
+        if found is None:
+            return None
+        if found.view is not view:
+            if (found.ranks, found.devices) != (Ranks.of(view), devices_of(view)):
+                return None
+            found.view = view  # the next comparison is one of identity
+        return found.layout

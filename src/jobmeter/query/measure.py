@@ -1,23 +1,22 @@
 """Measures: reads the samples that a question is about and reduces them to lines.
 
-What was found out about a question's series, and what was made of hours that are over, is kept for the next asking
-(docs/decisions/0008-what-is-kept-between-questions.md).
+What was found out about a question's series, and what was made of hours that are over, is cached for the next asking
+(``jobmeter.store.cache``).
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from jobmeter.access.scope import Scope
-from jobmeter.errors import LimitExceededError, NotAtOnceError
+from jobmeter.errors import LimitExceededError
 from jobmeter.model.batch import Float64s, Int64s
 from jobmeter.model.catalog import Metric
 from jobmeter.model.job import JobView, Node
 from jobmeter.model.time import HOUR, Clock, TimeRange
-from jobmeter.query import gather
-from jobmeter.query.answers import Answers, Witness
-from jobmeter.query.closed import ClosedBuckets
+from jobmeter.query import gather, memory
+from jobmeter.query.answers import Answers, Validator
 from jobmeter.query.closed_lines import ClosedLines, Part, Tables, ends, is_own, middle, woven
 from jobmeter.query.frame import Frame, read
 from jobmeter.query.groups import Groups
@@ -31,19 +30,10 @@ from jobmeter.query.subjects import Subjects, projects_of
 from jobmeter.query.table import Table, lines_of
 from jobmeter.settings import Limits
 from jobmeter.store.base import Store
+from jobmeter.store.cache import Cache
 
 _SPARSE = 1.5
 """How many more points there may be room for: a job seldom fills a range."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Kept:
-    """What executors keep between questions (docs/decisions/0008-what-is-kept-between-questions.md)."""
-
-    layouts: Layouts
-    closed: ClosedBuckets
-    lines: ClosedLines = field(default_factory=ClosedLines)
-    answers: Answers = field(default_factory=Answers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +46,7 @@ class Asked:
 
 
 class Measurements:
-    """Lines of measured values, of whomever a question is about. Every method may be called from any thread.
-
-    In a ``hurry`` whatever would take longer than a moment is NotAtOnceError.
-    """
+    """Lines of measured values, of whomever a question is about. Every method may be called from any thread."""
 
     def __init__(
         self,
@@ -69,9 +56,7 @@ class Measurements:
         source: Source,
         subjects: Subjects,
         groups: Groups,
-        kept: Kept,
-        *,
-        hurry: bool,
+        cache: Cache,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -79,8 +64,7 @@ class Measurements:
         self._source = source
         self._subjects = subjects
         self._groups = groups
-        self._kept = kept
-        self._hurry = hurry
+        self._layouts, self._closed_lines, self._answers = Layouts(cache), ClosedLines(cache), Answers(cache)
 
     def lines(self, query: MetricQuery, scope: Scope) -> MetricResult:
         """The answer to a question.
@@ -90,7 +74,14 @@ class Measurements:
         """
         meter = Meter(self._clock, self._limits)
         metrics = check(query, self._limits)
-        return self._result(query, metrics, self._ask(query, scope, sources(metrics)), meter)
+        asked = self._ask(query, scope, sources(metrics))
+        return self._result(query, metrics, asked, self._tables(query, metrics, asked, meter), meter)
+
+    def from_memory(self, query: MetricQuery, scope: Scope) -> MetricResult | None:
+        """As ``lines``, without waiting; None where not everything is in memory, or where it takes longer."""
+        metrics = check(query, self._limits)
+        asked = self._ask_cached(query, scope, sources(metrics))
+        return None if asked is None else self._result_from_memory(query, metrics, asked)
 
     def encoded(self, query: MetricQuery, scope: Scope, encode: Callable[[MetricResult], bytes]) -> bytes:
         """The answer as ``encode`` writes it, always in the same way; that of an earlier question where it still holds.
@@ -100,17 +91,27 @@ class Measurements:
         meter = Meter(self._clock, self._limits)
         metrics = check(query, self._limits)
         asked = self._ask(query, scope, sources(metrics))
-        witness = self._witness(query, asked)
-        known = None if witness is None else self._kept.answers.get(query, witness)
-        if known is not None:
-            answer, rows = known
-            meter.count(rows, None)
-            return answer
-        result = self._result(query, metrics, asked, meter)
-        answer = encode(result)
-        if witness is not None:
-            self._kept.answers.put(query, witness, answer, result.samples)
+        validator = self._validator(query, asked)
+        answer = self._cached_answer(query, validator, meter)
+        if answer is None:
+            result = self._result(query, metrics, asked, self._tables(query, metrics, asked, meter), meter)
+            answer = encode(result)
+            if validator is not None:
+                self._answers.put(query, validator, answer, result.samples)
         return answer
+
+    def encoded_from_memory(
+        self, query: MetricQuery, scope: Scope, encode: Callable[[MetricResult], bytes]
+    ) -> bytes | None:
+        """As ``encoded``, without waiting; None where not everything is in memory, or where it takes longer."""
+        metrics = check(query, self._limits)
+        asked = self._ask_cached(query, scope, sources(metrics))
+        if asked is None:
+            return None
+        if query.range.length_ms > RAW_IS_QUICK:
+            return self._cached_answer(query, self._validator(query, asked), Meter(self._clock, self._limits))
+        result = self._result_from_memory(query, metrics, asked)
+        return None if result is None else encode(result)
 
     def of_job(
         self,
@@ -122,7 +123,7 @@ class Measurements:
     ) -> Asked:
         """The series of some metrics of a job, in lines."""
         job = view.job
-        own = gather.series_of_job(self._store, job, names, span, self._limits)
+        own = self._store.find(gather.selector_of_job(job, names, span, self._limits))
 
         def make(ranks: Ranks) -> Layout:
             entries, lasting = gather.of_job(
@@ -136,7 +137,7 @@ class Measurements:
             )
             return lay_out(Shape(narrowing.keep(entries)), by, ranks, lasting=lasting)
 
-        layout = self._kept.layouts.get((job.project, job.id, names, by, narrowing), view, own, make)
+        layout = self._layouts.get((job.project, job.id, names, by, narrowing), view, own, make)
         return Asked(job.project, layout, job.limits)
 
     def of_nodes(
@@ -155,10 +156,32 @@ class Measurements:
         layout = lay_out(Shape(narrowing.keep(entries)), by, Ranks.of(None), lasting=False)
         return Asked(ref.project or "", layout, {})
 
-    def _result(self, query: MetricQuery, metrics: Sequence[Metric], asked: Asked, meter: Meter) -> MetricResult:
-        if self._hurry and self._may_be_long(query, asked.layout):
-            raise NotAtOnceError
-        tables = self._tables(query, metrics, asked, meter)
+    def _result_from_memory(self, query: MetricQuery, metrics: Sequence[Metric], asked: Asked) -> MetricResult | None:
+        layout, meter = asked.layout, Meter(self._clock, self._limits)
+        points = len(layout.heads) * len(query.metrics) * bucket_count(query.range, query.step_ms)
+        if points > _SPARSE * memory.MOST_POINTS or query.range.length_ms > RAW_IS_QUICK:
+            return None
+        own = all(map(is_own, metrics))
+        found = memory.lines(query, metrics, layout, self._store.memory) if own else None
+        if found is not None and layout.grid is not None:
+            meter.count(found.samples, None)
+            at = {name: number for number, name in enumerate(layout.grid.metrics)}
+            tables = {
+                metric.name: memory.table_of(found, at.get(metric.name, len(at)), len(layout.heads))
+                for metric in metrics
+            }
+            return self._result(query, metrics, asked, tables, meter)
+        columns = memory.read(layout.shape, self._store.memory, query.range, query.step_ms)
+        if columns is None:
+            return None
+        meter.count(int(columns.count.sum()), None)
+        frame = Frame(layout.shape, columns, asked.limits, query.step_ms)
+        tables = {metric.name: self._table(frame, metric, query, layout) for metric in metrics}
+        return self._result(query, metrics, asked, tables, meter)
+
+    def _result(
+        self, query: MetricQuery, metrics: Sequence[Metric], asked: Asked, tables: Tables, meter: Meter
+    ) -> MetricResult:
         lines = [
             one
             for metric in sorted(metrics, key=lambda metric: metric.name)
@@ -173,22 +196,30 @@ class Measurements:
         tiers = tuple(sorted(meter.tiers))
         return MetricResult(query=query, lines=lines, samples=meter.rows, tiers=tiers, project=asked.project)
 
-    def _may_be_long(self, query: MetricQuery, layout: Layout) -> bool:
-        """True when the answer could have more points than may be made at once."""
-        lines = len(layout.heads) * len(query.metrics)
-        return lines * bucket_count(query.range, query.step_ms) > _SPARSE * self._limits.query_points
+    def _cached_answer(self, query: MetricQuery, validator: Validator | None, meter: Meter) -> bytes | None:
+        known = None if validator is None else self._answers.get(query, validator)
+        if known is None:
+            return None
+        answer, rows = known
+        meter.count(rows, None)
+        return answer
 
-    def _witness(self, query: MetricQuery, asked: Asked) -> Witness | None:
-        """What tells whether an answer still holds; None where that cannot be told. Taken before the answer is made."""
+    def _validator(self, query: MetricQuery, asked: Asked) -> Validator | None:
+        """What tells whether an answer still holds; None where that cannot be told. Taken before the answer is made.
+
+        A short range is answered from the window: that takes no longer than looking for an earlier answer.
+        """
+        if query.range.length_ms <= RAW_IS_QUICK or not isinstance(query.subject, JobRef):
+            return None
         keys = asked.layout.shape.keys if asked.layout.lasting else None
-        written = None if keys is None or not isinstance(query.subject, JobRef) else self._store.written(keys)
+        written = None if keys is None else self._store.memory.written(keys)
         if written is None:
             return None
-        revision = self._store.revision(asked.layout.shape.jobs) if query.range.length_ms > RAW_IS_QUICK else None
-        return Witness(asked.layout, asked.limits, written, self._clock.now_ms() // HOUR, revision)
+        revision = self._store.revision(asked.layout.shape.jobs)
+        return Validator(asked.layout, asked.limits, written, self._clock.now_ms() // HOUR, revision)
 
     def _tables(self, query: MetricQuery, metrics: Sequence[Metric], asked: Asked, meter: Meter) -> Tables:
-        """The values of each metric by line; those of hours that are over are kept."""
+        """The values of each metric by line; those of hours that are over are cached."""
 
         def of(span: TimeRange) -> Tables:
             columns = read(asked.layout.shape, self._source, span, query.step_ms, meter)
@@ -203,7 +234,7 @@ class Measurements:
         if inside is None:
             return of(span)
         name = query.metrics, query.step_ms, query.statistic, query.aggregate
-        part = self._kept.lines.get(
+        part = self._closed_lines.get(
             layout, name, inside, revision, lambda: Part(inside, of(inside), frozenset(meter.tiers))
         )
         if not part.fresh:
@@ -226,12 +257,35 @@ class Measurements:
             else:
                 nodes = self._groups.members(query.subject, query.range, scope)
             return self.of_nodes(nodes, query.subject, scope, names, query.range, query.by, narrowing)
-        if query.by is By.JOB and not gather.of_devices(names):
-            # Neither ranks nor allocations matter: the head of the job is enough, and quicker to get.
+        if _needs_head_alone(query, names):
             view = JobView(job=self._subjects.head(query.subject, scope), replicas=[], allocations=[])
         else:
             view = self._subjects.view(query.subject, scope)
         return self.of_job(view, names, query.range, query.by, narrowing)
+
+    def _ask_cached(self, query: MetricQuery, scope: Scope, names: frozenset[str]) -> Asked | None:
+        """As ``_ask``, without waiting: None where the job, its series or their layout are not in memory."""
+        if not isinstance(query.subject, JobRef):
+            return None
+        if _needs_head_alone(query, names):
+            head = self._subjects.cached_head(query.subject, scope)
+            view = None if head is None else JobView(job=head, replicas=[], allocations=[])
+        else:
+            view = self._subjects.cached_view(query.subject, scope)
+        if view is None:
+            return None
+        own = self._store.memory.series(gather.selector_of_job(view.job, names, query.range, self._limits))
+        if own is None:
+            return None
+        narrowing = gather.Narrowing(query.replicas, query.devices, query.labels)
+        key = (view.job.project, view.job.id, names, query.by, narrowing)
+        layout = self._layouts.cached(key, view, own)
+        return None if layout is None else Asked(view.job.project, layout, view.job.limits)
+
+
+def _needs_head_alone(query: MetricQuery, names: frozenset[str]) -> bool:
+    """True where neither ranks nor allocations matter: the head of a job is quicker to get than its replicas."""
+    return query.by is By.JOB and not gather.of_devices(names)
 
 
 def _lines(metric: Metric, query: MetricQuery, table: Table, layout: Layout) -> list[Line]:

@@ -14,7 +14,7 @@ from jobmeter.model.time import Clock, TimeRange
 from jobmeter.query.plan import metrics_of, sources
 from jobmeter.query.request import JobRef
 from jobmeter.query.shape import Entry, Shape
-from jobmeter.query.source import Meter
+from jobmeter.query.source import Meter, expected
 from jobmeter.settings import Limits
 from jobmeter.store.base import Store
 
@@ -67,7 +67,7 @@ def _blocks(store: Store, shape: Shape, span: TimeRange, meter: Meter) -> Genera
         for first in range(0, len(group.keys), _TOGETHER):
             some = slice(first, first + _TOGETHER)
             keys = SeriesKeys(group.keys.job[some], group.keys.series[some])
-            found = store.read(keys, group.span, meter.budget())
+            found = store.read(keys, group.span, meter.budget(expected(keys, group.span)))
             try:
                 for block in found:
                     meter.count(len(block), None)

@@ -1,6 +1,6 @@
 """The one question about measurements, and the shape of its answer. Nothing behind it knows who asked."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -9,7 +9,7 @@ import msgspec
 from jobmeter.model.batch import Float64s, Int64s
 from jobmeter.model.catalog import Aggregate
 from jobmeter.model.event import Level
-from jobmeter.model.job import JobView
+from jobmeter.model.job import Job, JobView
 from jobmeter.model.log import LogPage
 from jobmeter.model.question import Asks
 from jobmeter.model.time import TimeRange
@@ -122,6 +122,21 @@ class MetricResult:
     samples: int = 0
     tiers: tuple[str, ...] = ()
     project: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EncodedQuestion(Asks[bytes]):
+    """The answer to a question as ``encode``, which always does it in the same way, writes it."""
+
+    query: MetricQuery
+    encode: Callable[[MetricResult], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class HeadQuestion(Asks[Job]):
+    """One job without its replicas and allocations."""
+
+    ref: JobRef
 
 
 @dataclass(frozen=True, slots=True)

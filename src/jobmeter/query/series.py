@@ -15,7 +15,7 @@ from jobmeter.model.batch import BucketColumns, SampleColumns, SeriesKeys
 from jobmeter.model.question import Asks
 from jobmeter.model.series import NamePart, Series, job_key
 from jobmeter.model.time import SECOND, TimeRange
-from jobmeter.query.source import Meter, Source, buckets
+from jobmeter.query.source import Meter, Source, buckets, expected
 from jobmeter.settings import Limits
 from jobmeter.store.base import Selector, Store
 
@@ -33,13 +33,14 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesQuestion(Asks[Found]):
-    """The series of some metrics (None: of all) and, where they are given, of some job keys.
+    """The series of some metrics (None: of all) and, where they are given, of some job keys and (cluster, node) pairs.
 
     ``since_ms`` leaves out those that were last written before, as far as that is known.
     """
 
     metrics: frozenset[str] | None = None
     jobs: tuple[int, ...] | None = None
+    nodes: tuple[tuple[str, str], ...] | None = None
     since_ms: int | None = None
 
 
@@ -105,7 +106,12 @@ def find(store: Store, question: SeriesQuestion, scope: Scope, limits: Limits, m
         jobs = own if jobs is None else tuple(set(own) & set(jobs))
     since = None if question.since_ms is None else max(question.since_ms - limits.future_seconds * SECOND, 0)
     selector = Selector(
-        projects=scope.projects, jobs=jobs, metrics=question.metrics, since=since, limit=limits.query_series
+        projects=scope.projects,
+        jobs=jobs,
+        nodes=question.nodes,
+        metrics=question.metrics,
+        since=since,
+        limit=limits.query_series,
     )
     return Found(tuple(store.find(selector)), _milliseconds(meter))
 
@@ -122,7 +128,9 @@ def samples(store: Store, question: SamplesQuestion, scope: Scope, meter: Meter)
     _check(question.series, scope)
     most = _SAMPLES_A_POINT * meter.limits.query_points
     parts: list[SampleColumns] = []
-    for block in store.read(SeriesKeys.of(question.series), question.range, meter.budget()) if question.series else ():
+    keys = SeriesKeys.of(question.series)
+    budget = meter.budget(expected(keys, question.range))
+    for block in store.read(keys, question.range, budget) if question.series else ():
         meter.count(len(block), None)
         parts.append(block)
         if meter.rows > most:

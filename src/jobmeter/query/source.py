@@ -6,18 +6,20 @@ from typing import Protocol
 
 import numpy as np
 
-from jobmeter.errors import LimitExceededError, QueryTimeoutError
+from jobmeter.errors import LimitExceededError, LongQuestionError, QueryTimeoutError
 from jobmeter.model.batch import NEVER, Bools, BucketColumns, References, SampleColumns, SeriesKeys
-from jobmeter.model.time import HOUR, Clock, TimeRange
+from jobmeter.model.time import HOUR, SECOND, Clock, TimeRange
 from jobmeter.query.closed import ClosedBuckets, Trusted, stretch
 from jobmeter.query.plan import Segment, hours_around, segments
 from jobmeter.query.reduce import bucket, coarsen, growth, merge
 from jobmeter.query.spent import ACCOUNT, Spent
 from jobmeter.settings import Limits
 from jobmeter.store.base import ReadBudget, Store, Tier
+from jobmeter.store.cache import Cache
 
 _NAMES = {None: "raw", Tier.MINUTE: "minute", Tier.HOUR: "hour"}
 _BUCKETS_A_POINT = 4
+_INTERVAL_MS = 10 * SECOND
 RAW_IS_QUICK = 2 * HOUR
 """Up to here the raw samples answer sooner than it takes to ask which hours are rolled up."""
 
@@ -37,8 +39,14 @@ class Meter:
         self.started = self.clock.monotonic()
         self.spent = ACCOUNT.get() or Spent(self.started)
 
-    def budget(self) -> ReadBudget:
-        """What is left. Raises LimitExceededError or QueryTimeoutError when nothing is."""
+    def budget(self, expected: int = 0) -> ReadBudget:
+        """What is left for a read of about so many rows.
+
+        Raises LimitExceededError or QueryTimeoutError when nothing is, LongQuestionError for too much for a short one.
+        """
+        self.spent.planned += expected
+        if self.spent.short_rows is not None and self.spent.planned > self.spent.short_rows:
+            raise LongQuestionError
         rows = self.limits.query_rows - self.spent.rows
         seconds = self.limits.query_seconds - (self.clock.monotonic() - self.spent.since)
         self._check()
@@ -76,6 +84,11 @@ class Piece:
     columns: SampleColumns | BucketColumns
 
 
+def expected(keys: SeriesKeys, span: TimeRange, every_ms: int = _INTERVAL_MS) -> int:
+    """How many rows a read is likely to give: samples at the usual interval, or those of a tier."""
+    return len(keys) * (span.length_ms // every_ms)
+
+
 class Source(Protocol):
     """Something that holds samples of a span: the store, and whatever is put before it."""
 
@@ -104,12 +117,12 @@ class Source(Protocol):
 class StoreSource:
     """The store alone: roll-ups where they answer exactly, raw samples elsewhere.
 
-    What roll-ups said is kept while the store can tell that it is still so.
+    What roll-ups said is cached while the store can tell that it is still so.
     """
 
-    def __init__(self, store: Store, closed: ClosedBuckets | None = None) -> None:
+    def __init__(self, store: Store, cache: Cache) -> None:
         self._store = store
-        self._closed = closed or ClosedBuckets()
+        self._closed = ClosedBuckets(cache)
 
     def pieces(
         self,
@@ -152,7 +165,7 @@ class StoreSource:
     def _recent(
         self, keys: SeriesKeys, span: TimeRange, step_ms: int, last: tuple[Bools, References] | None
     ) -> BucketColumns | None:
-        return None if last is None else self._store.recent(keys, span, step_ms, *last)
+        return None if last is None else self._store.memory.buckets(keys, span, step_ms, *last)
 
     def _raw(
         self, keys: SeriesKeys, span: TimeRange, rolled: Sequence[TimeRange], revision: Hashable | None, meter: Meter
@@ -163,11 +176,13 @@ class StoreSource:
             part.start_ms <= whole.start_ms and whole.end_ms <= part.end_ms for part in rolled
         )
         if revision is None or not over:
-            yield from self._store.read(keys, span, meter.budget())
+            yield from self._store.read(keys, span, meter.budget(expected(keys, span)))
         else:
-            found = self._closed.samples(
-                keys, span, revision, lambda part: SampleColumns.joined([*self._store.read(keys, part, meter.budget())])
-            )
+
+            def samples(part: TimeRange) -> SampleColumns:
+                return SampleColumns.joined([*self._store.read(keys, part, meter.budget(expected(keys, part)))])
+
+            found = self._closed.samples(keys, span, revision, samples)
             if len(found):
                 yield found
 
@@ -175,7 +190,7 @@ class StoreSource:
         self, keys: SeriesKeys, span: TimeRange, tier: Tier, step_ms: int, trusted: Trusted | None, meter: Meter
     ) -> Iterator[BucketColumns]:
         def rows(part: TimeRange) -> BucketColumns:
-            return self._store.read_buckets(keys, part, tier, meter.budget())
+            return self._store.read_buckets(keys, part, tier, meter.budget(expected(keys, part, tier)))
 
         if trusted is None:
             yield rows(span)

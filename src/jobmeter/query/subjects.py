@@ -29,9 +29,17 @@ class Subjects:
 
     def view(self, ref: JobRef, scope: Scope) -> JobView:
         """The job with its replicas and allocations. Raises as the class says."""
-        found = self._registry.job(projects_of(ref.project, scope), ref.id, self._clock.now_ms())
-        inside = {view.job.project: view for view in found if scope.allows(view.job.project, view.job.id)}
-        return inside[_only([view.job for view in inside.values()], ref).project]
+        return _only_view(self._registry.job(projects_of(ref.project, scope), ref.id, self._clock.now_ms()), ref, scope)
+
+    def cached_head(self, ref: JobRef, scope: Scope) -> Job | None:
+        """As ``head``, without waiting; None where the registry has to be asked."""
+        found = self._registry.cached_head(projects_of(ref.project, scope), ref.id, self._clock.now_ms())
+        return None if found is None else _only([job for job in found if scope.allows(job.project, job.id)], ref)
+
+    def cached_view(self, ref: JobRef, scope: Scope) -> JobView | None:
+        """As ``view``, without waiting; None where the registry has to be asked."""
+        found = self._registry.cached_job(projects_of(ref.project, scope), ref.id, self._clock.now_ms())
+        return None if found is None else _only_view(found, ref, scope)
 
     def nodes(self, ref: NodeRef, scope: Scope) -> list[Node]:
         """Every node of that name that the asker may see. Raises NotFoundError when there is none."""
@@ -57,6 +65,11 @@ def projects_of(named: str | None, scope: Scope) -> frozenset[str] | None:
     if named is None:
         return scope.projects
     return frozenset({named}) if scope.projects is None else scope.projects & {named}
+
+
+def _only_view(found: Sequence[JobView], ref: JobRef, scope: Scope) -> JobView:
+    inside = {view.job.project: view for view in found if scope.allows(view.job.project, view.job.id)}
+    return inside[_only([view.job for view in inside.values()], ref).project]
 
 
 def _only(jobs: Sequence[Job], ref: JobRef) -> Job:

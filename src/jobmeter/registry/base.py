@@ -132,6 +132,14 @@ class Registry(Protocol):
         """
         ...
 
+    def cached_job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView] | None:
+        """As ``job``, without waiting; None where the database has to be asked."""
+        ...
+
+    def cached_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job] | None:
+        """As ``job_head``, without waiting; None where the database has to be asked."""
+        ...
+
     def allocations(self, project: str, job: str) -> list[Allocation]:
         """The allocations of one job, by start."""
         ...
@@ -153,6 +161,14 @@ class Registry(Protocol):
 
     def set_retention(self, project: str, retention: Retention | None) -> None:
         """Give a project a setting of its own, or take it back."""
+        ...
+
+    def recorded_since(self, mark: tuple[int, int] | None) -> tuple[list[tuple[str, str]] | None, tuple[int, int]]:
+        """The (project, id) of jobs that were recorded or deleted since a mark, and the next mark.
+
+        None instead of jobs where that cannot be told any more; for no mark those of the last ten minutes or more. Some
+        may be told twice.
+        """
         ...
 
     def take_lease(self, name: str, owner: str, now_ms: int, until_ms: int) -> bool:
@@ -193,10 +209,6 @@ class Registry(Protocol):
 
     def restore(self, directory: Path) -> None:
         """Replace an empty registry with a copy made by ``backup``."""
-        ...
-
-    def in_memory(self) -> "Registry":
-        """The same registry as far as it answers without its database; anything else raises NotAtOnceError."""
         ...
 
     def close(self) -> None:

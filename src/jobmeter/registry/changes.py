@@ -66,6 +66,12 @@ def now(connection: sa.Connection) -> Mark:
     return Mark(last or 0, _open(connection))
 
 
+def recorded(connection: sa.Connection) -> list[tuple[str, str]]:
+    """The jobs, (project, id), that were recorded lately: ten minutes are told, more may be."""
+    rows = connection.scalars(sa.select(_column.told).order_by(_column.id))
+    return [(project, job) for told in rows for project, ids in _DECODER.decode(told).recorded.items() for job in ids]
+
+
 def since(connection: sa.Connection, mark: Mark) -> tuple[Changed | None, Mark]:
     """What was written since the mark, and the next one; None where that cannot be told any more.
 

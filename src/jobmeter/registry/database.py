@@ -6,12 +6,12 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import event, exc
 
-from jobmeter.errors import ConfigurationError, ConflictError, NotAtOnceError, UnavailableError
+from jobmeter.errors import ConfigurationError, ConflictError, UnavailableError
 from jobmeter.registry.breaker import PATIENCE_SECONDS, Breaker, Connection, patience
 from jobmeter.registry.functions import install
 from jobmeter.registry.writers import WriterQueue
@@ -208,10 +208,3 @@ def _begin(connection: sa.Connection) -> None:
     # The driver's own transactions start late and cannot be upgraded under contention: a writer says so at once.
     writes = connection.get_execution_options().get("jobmeter_writes", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-
-
-class NoDatabase:
-    """In the place of a ``Database`` where nobody may wait for one: every use raises NotAtOnceError."""
-
-    def __getattr__(self, name: str) -> NoReturn:
-        raise NotAtOnceError

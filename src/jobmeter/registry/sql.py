@@ -2,9 +2,7 @@
 
 import threading
 from collections.abc import Iterable, Sequence
-from copy import copy
 from pathlib import Path
-from typing import cast
 
 from jobmeter.model.event import EventFilter, EventPage
 from jobmeter.model.job import Allocation, Job, JobFilter, JobPage, JobSize, JobView, Node, Project
@@ -30,7 +28,7 @@ from jobmeter.registry import records as recording
 from jobmeter.registry import rows as rows_
 from jobmeter.registry.base import Observation, Registry, StoredKey
 from jobmeter.registry.breaker import OBSERVE_SECONDS, SHORT_SECONDS, SLOW_SECONDS
-from jobmeter.registry.database import SQLITE, Database, NoDatabase
+from jobmeter.registry.database import SQLITE, Database
 from jobmeter.registry.held import Held
 from jobmeter.registry.listings import Listings
 from jobmeter.registry.migrate import migrate
@@ -195,6 +193,14 @@ class SqlRegistry(Registry):
             heads = told.answer
         return list(heads)
 
+    def cached_job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView] | None:
+        """See ``Registry.cached_job``."""
+        return self._views.get(job, projects, now_ms)[0]
+
+    def cached_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job] | None:
+        """See ``Registry.cached_head``."""
+        return self._heads.get(job, projects, now_ms)[0]
+
     def _drop(self, events_dropped: int) -> None:
         with self._counting:
             self._events_dropped += events_dropped
@@ -240,6 +246,18 @@ class SqlRegistry(Registry):
         with self._database.write() as connection:
             nodes.set_project_retention(connection, project, retention)
         self._retentions.written([project])
+
+    def recorded_since(self, mark: tuple[int, int] | None) -> tuple[list[tuple[str, str]] | None, tuple[int, int]]:
+        """See ``Registry.recorded_since``."""
+        with self._database.read() as connection:
+            if mark is None:
+                now = changes.now(connection)
+                return changes.recorded(connection), (now.last, now.open)
+            changed, after = changes.since(connection, changes.Mark(*mark))
+        if changed is None:
+            return None, mark
+        told = changed.recorded.items()
+        return [(project, job) for project, ids in told for job in ids], (after.last, after.open)
 
     def take_lease(self, name: str, owner: str, now_ms: int, until_ms: int) -> bool:
         """See ``Registry.take_lease``."""
@@ -292,13 +310,6 @@ class SqlRegistry(Registry):
         self._heads.clear()
         self._views.clear()
         self._retentions.clear()
-
-    def in_memory(self) -> Registry:
-        """See ``Registry.in_memory``."""
-        twin = copy(self)
-        twin._database = cast("Database", NoDatabase())  # noqa: SLF001 - it is one of these
-        twin._listings = cast("Listings", NoDatabase())  # noqa: SLF001
-        return twin
 
     def close(self) -> None:
         """See ``Registry.close``."""

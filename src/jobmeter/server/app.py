@@ -4,7 +4,7 @@ import logging
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from jobmeter.access.audit import Audit
 from jobmeter.access.authenticate import Authenticator
@@ -13,6 +13,7 @@ from jobmeter.access.limit import RateLimiter, parse_rates
 from jobmeter.access.memory import MemoryBudget
 from jobmeter.access.nonces import NonceMemory
 from jobmeter.access.vault import Vault
+from jobmeter.diagnose.thresholds import load as load_thresholds
 from jobmeter.dialects.registry import dialects
 from jobmeter.errors import JobmeterError
 from jobmeter.ingest.funnel import Funnel
@@ -22,6 +23,7 @@ from jobmeter.query.execute import Executor
 from jobmeter.registry.base import Registry
 from jobmeter.registry.open import open_registry
 from jobmeter.server.background import Background, Filling, Leased, Losses, Pruning, RollUps, Work
+from jobmeter.server.diagnosing import Diagnosing
 from jobmeter.server.dialect_door import DialectDoor
 from jobmeter.server.edge import Door, Edge
 from jobmeter.server.exchange import AsgiScope, Receive, Send
@@ -35,15 +37,19 @@ from jobmeter.server.turns import Seats, Turns
 from jobmeter.server.work import Lane
 from jobmeter.settings import Settings
 from jobmeter.store.base import Store, StoreStatistics
+from jobmeter.store.cache import Cache
 from jobmeter.store.registry import is_shared, open_store
 from jobmeter.store.window.store import WindowedStore
 
 _log = logging.getLogger("jobmeter.server")
 
-READ_THREADS, WRITE_THREADS, CONTROL_THREADS = 16, 16, 4
+READ_THREADS, WRITE_THREADS, CONTROL_THREADS = 24, 16, 4
+"""For reading more than all questions under way, so that who comes is let in or told to wait."""
 WAITING = 512
 NONCES, AUDIT = "nonces", "audit.log"
 WINDOW_SECONDS = 7_200
+CACHE_SHARE = 6
+"""The part of ``window_bytes`` that the cache of questions has; the window has the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +121,7 @@ def assemble(
     vault = Vault.load(settings)
     telemetry = Telemetry(clock)
     nonces = NonceMemory(clock, settings.data / NONCES)
+    cache = store.cache if isinstance(store, WindowedStore) else Cache(settings.window_bytes // CACHE_SHARE)
     services = Services(
         settings=settings,
         clock=clock,
@@ -126,7 +133,7 @@ def assemble(
         limiter=RateLimiter(clock, parse_rates(settings.rate_limits)),
         audit=Audit(clock, settings.data / AUDIT),
         funnel=Funnel(store, registry, clock, settings.limits),
-        executor=Executor(store, registry, clock, settings.limits),
+        executor=Executor(store, registry, clock, settings.limits, cache),
         telemetry=telemetry,
         lanes=Lanes(
             read=Lane("read", READ_THREADS, WAITING),
@@ -136,10 +143,8 @@ def assemble(
         turns=Turns(clock, budget, telemetry.asked),
         exports=Seats(budget.exports),
         memory=MemoryBudget(settings.request_bytes),
+        thresholds=load_thresholds(settings.rules),
     )
-    if isinstance(store, WindowedStore):
-        quick = services.executor.at_once(store.in_memory())
-        services = replace(services, at_once=replace(services, executor=quick))
     _watch(services)
     doors: list[Door] = [
         HealthDoor(services),
@@ -149,9 +154,11 @@ def assemble(
     ]
     rolling = RollUps(store, clock, telemetry)
     losses = Losses(registry, clock, settings.lease_seconds)
+    diagnosing = Diagnosing(services.executor, registry, services.thresholds, clock)
     works: list[Work] = [
         Leased(rolling, registry, clock) if shared else rolling,
         Leased(losses, registry, clock) if shared else losses,
+        Leased(diagnosing, registry, clock) if shared else diagnosing,
         Pruning(registry, clock),
         Tidying(),
     ]
@@ -178,7 +185,9 @@ def _windowed(engine: Store, settings: Settings, clock: Clock) -> Store:
         )
     if not seconds:
         return engine
-    return WindowedStore(engine, clock, length_ms=seconds * SECOND, bound=settings.window_bytes)
+    cache = Cache(settings.window_bytes // CACHE_SHARE)
+    bound = settings.window_bytes - settings.window_bytes // CACHE_SHARE
+    return WindowedStore(engine, clock, length_ms=seconds * SECOND, bound=bound, cache=cache)
 
 
 def _watch(services: Services) -> None:
@@ -192,6 +201,7 @@ def _watch(services: Services) -> None:
     def work() -> dict[str, int]:
         return {lane.name: lane.busy for lane in services.lanes.all()}
 
+    services.telemetry.watch_cache(services.executor.cache)
     services.telemetry.watch(
         work,
         statistics,

@@ -12,7 +12,7 @@ from jobmeter.access.scope import Scope
 from jobmeter.dialects.base import Answer, Context, Dialect, Match, Operation, Run
 from jobmeter.errors import JobmeterError, NotAtOnceError
 from jobmeter.query.spent import Spent
-from jobmeter.server.commands import perform
+from jobmeter.server.commands import from_memory, perform
 from jobmeter.server.exchange import AT_ONCE_BYTES, Exchange, decoded_body
 from jobmeter.server.gate import allowed, authenticated, identified, within_budget
 from jobmeter.server.services import Services
@@ -20,7 +20,7 @@ from jobmeter.server.turns import Waiting, in_turn
 from jobmeter.settings import Limits
 
 Asker = tuple[Principal, Scope]
-Begun = tuple[Run, Asker, Spent]
+Begun = tuple[Run[Answer], Asker, Spent]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +94,15 @@ class DialectVisit:
 
     def at_once(self, exchange: Exchange) -> Answer | None:
         """See ``Visit.at_once``."""
-        services = self._services.at_once
-        if services is None or writes(self._match.operation.action):
+        services = self._services
+        if writes(self._match.operation.action):
             return None
         try:
-            run, asker, spent = self._begun = self._begin(exchange, at_once=True)
-            return services.turns.at_once(
-                asker[0].id, spent, lambda: run.go_on(lambda question: perform(services, question, *asker))
-            )
+            run, (principal, scope), spent = self._begun = self._begin(exchange, at_once=True)
         except NotAtOnceError:
             return None
+        recall = partial(from_memory, services, scope=scope)
+        return services.turns.recall(principal.id, spent, lambda: run.advance(recall))
 
     async def serve(self, exchange: Exchange) -> None:
         """See ``Visit.serve``."""
@@ -113,7 +112,7 @@ class DialectVisit:
     def _answer(self, exchange: Exchange) -> Answer | Waiting[Answer]:
         services = self._services
         run, asker, spent = self._begun or self._begin(exchange, at_once=False)
-        answer = partial(run.go_on, lambda question: perform(services, question, *asker))
+        answer = partial(run.finish, lambda question: perform(services, question, *asker))
         if writes(self._match.operation.action):
             return answer()
         return services.turns.begin(asker[0].id, spent, lambda turn: turn.whole(answer))

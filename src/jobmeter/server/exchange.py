@@ -273,6 +273,7 @@ def _call(scope: AsgiScope) -> Call:
         headers=tuple((name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in scope["headers"]),
         scheme=scope.get("scheme", "http"),
         client=client[0],
+        **scope.get("extensions", {}).get("jobmeter.call", {}),
     )
 
 

@@ -58,6 +58,7 @@ def authenticated(
     except UnauthenticatedError as error:
         _unauthenticated(services, call, request_id, schemes, operation, error)
         raise
+    call.authenticated()
     try:
         services.limiter.take(principal.id, operation, rate)
     except ThrottledError as error:

@@ -1,29 +1,31 @@
-"""The socket and the HTTP server on it: Granian, embedded in this process (docs/decisions/0004-granian-embedded.md)."""
+"""The socket and the HTTP server on it (docs/decisions/0014-http-server.md)."""
 
 import asyncio
-import contextlib
-import os
-import resource
-import signal
+import errno
+import logging
 import socket
 import ssl
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from email.utils import formatdate
 from pathlib import Path
 
 import uvloop
-from granian._granian import SocketHolder
-from granian.constants import Interfaces, SSLProtocols
-from granian.server.embed import Server as Embedded
 
 from jobmeter.errors import ConfigurationError
-from jobmeter.server.exchange import AsgiScope, Receive, Send
+from jobmeter.model.time import SECOND, Clock
+from jobmeter.server.http.connection import Application, Connection
+from jobmeter.server.http.limits import Connections
+from jobmeter.server.stopping import Stopping
 from jobmeter.settings import Settings
 
+_log = logging.getLogger("jobmeter.server")
+
 BACKLOG = 1024
-CONNECTIONS = 16_384
-"""Most connections at one time, idle ones included; more wait to be accepted."""
-DRAIN_SECONDS = 30
-"""Longest time that requests under way are given when the server stops."""
+_ACCEPTED = 64
+"""Connections that are accepted in one go, before others get their turn."""
+_FULL = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -45,14 +47,6 @@ def bind(host: str, port: int) -> socket.socket:
     return bound
 
 
-def allow_connections() -> None:
-    """Let the process have a file descriptor for each connection, as far as the system permits it."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 2 * CONNECTIONS if hard == resource.RLIM_INFINITY else min(hard, 2 * CONNECTIONS)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
 def url_of(bound: socket.socket, settings: Settings) -> str:
     """Where a client on this machine reaches the server."""
     host, port = bound.getsockname()[:2]
@@ -63,84 +57,121 @@ def url_of(bound: socket.socket, settings: Settings) -> str:
 
 
 class HttpServer:
-    """Serves an ASGI application on a bound socket until it is told to stop."""
+    """Serves an ASGI application on a bound socket until it is told to stop.
 
-    def __init__(self, application: Callable[[AsgiScope, Receive, Send], object], bound: socket.socket) -> None:
+    The event loop has a thread of its own, so that the main thread is free for signals whatever the loop does.
+    """
+
+    def __init__(self, application: Application, bound: socket.socket, connections: Connections, clock: Clock) -> None:
+        self._clock = clock
         self._application = application
         self._bound = bound
-        self._under_way = 0
-        self._stop: Callable[[], None] = lambda: None
+        self._connections = connections
+        self._date = b""
+        self._context: ssl.SSLContext | None = None
 
-    def serve(self, settings: Settings, listening: Callable[[], None], finished: Callable[[], bool]) -> None:
-        """Serve until SIGTERM or SIGINT, or until ``finished`` (asked once a second) says so.
+    def serve(
+        self, settings: Settings, stopping: Stopping, listening: Callable[[], None], finished: Callable[[], bool]
+    ) -> None:
+        """Serve until ``stopping`` has begun; it is begun when ``finished`` (asked once a second) says so.
 
         ``listening`` is called when requests are taken. Then no connection is accepted any more, and requests under
-        way are answered. Raises ConfigurationError for a certificate that cannot be used.
+        way are answered, as long as ``stopping`` leaves time. Raises ConfigurationError for a certificate that cannot
+        be used.
         """
-        certificate, key = tls_files(settings)
-        uvloop.run(self._serve(certificate, key, listening, finished))
+        self._context = tls_context(settings)
+        with ThreadPoolExecutor(1, "jobmeter-http") as aside:
+            aside.submit(lambda: uvloop.run(self._serve(stopping, listening, finished))).result()
 
-    def stop(self) -> None:
-        """Begin to stop; from the event loop's thread."""
-        self._stop()
-
-    async def _serve(
-        self, certificate: Path | None, key: Path | None, listening: Callable[[], None], finished: Callable[[], bool]
-    ) -> None:
+    async def _serve(self, stopping: Stopping, listening: Callable[[], None], finished: Callable[[], bool]) -> None:
+        loop = asyncio.get_running_loop()
+        self._tick()
         self._bound.listen(BACKLOG)
         self._bound.setblocking(False)
-        server = _OnSocket(
-            self._counted,
-            interface=Interfaces.ASGINL,
-            websockets=False,
-            backlog=BACKLOG,
-            backpressure=CONNECTIONS,
-            log_enabled=False,
-            ssl_cert=certificate,
-            ssl_key=key,
-            ssl_protocol_min=SSLProtocols.tls12,
-        )
-        server.bound = self._bound
-        loop = asyncio.get_running_loop()
-        self._stop = server.stop
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, server.stop)
-        watch = loop.create_task(self._watch(listening, finished))
-        await server.serve()
-        watch.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await watch
-        await self._drain()
-
-    async def _watch(self, listening: Callable[[], None], finished: Callable[[], bool]) -> None:
+        loop.add_reader(self._bound, self._accept)
         listening()
-        while not finished():  # noqa: ASYNC110 - idleness is the absence of events
-            await asyncio.sleep(1.0)
-        self._stop()
+        told = asyncio.Event()
+        stopping.then(lambda: loop.call_soon_threadsafe(told.set))
+        while not told.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(told.wait(), 1.0)
+            self._tick()
+            if finished():
+                stopping.begin()
+        loop.remove_reader(self._bound)
+        self._bound.close()
+        await self._drain(stopping)
 
-    async def _drain(self) -> None:
-        loop = asyncio.get_running_loop()
-        latest = loop.time() + DRAIN_SECONDS
-        while self._under_way and loop.time() < latest:  # noqa: ASYNC110 - at most twice in a life, and bounded
+    def _tick(self) -> None:
+        self._date = formatdate(self._clock.now_ms() / SECOND, usegmt=True).encode()
+        self._connections.sweep()
+
+    async def _drain(self, stopping: Stopping) -> None:
+        for one in self._connections:
+            if isinstance(one, Connection):
+                one.finish()
+        while len(self._connections) and stopping.seconds_left():
             await asyncio.sleep(0.02)
+            self._connections.sweep()
+        for one in self._connections:
+            one.cut()
 
-    async def _counted(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
-        self._under_way += 1
+    def _accept(self) -> None:
+        for _ in range(_ACCEPTED):
+            try:
+                accepted, _address = self._bound.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno in _FULL:
+                    self._rest(error)
+                    return
+                continue  # the client is gone already
+            self._take(accepted)
+
+    def _take(self, accepted: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        connection = Connection(self._application, self._connections, lambda: self._date)
+        admitted = self._connections.admit(connection)
+        if admitted is None:
+            accepted.close()
+            return
+        connection.limited = not admitted
+        accepted.setblocking(False)
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.handshake = loop.create_task(self._connect(connection, accepted))
+
+    async def _connect(self, connection: Connection, accepted: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
         try:
-            await self._application(scope, receive, send)  # type: ignore[misc]
+            await loop.connect_accepted_socket(lambda: connection, accepted, ssl=self._context)
+        except (OSError, ssl.SSLError, asyncio.CancelledError):
+            self._connections.forget(connection)
+            accepted.close()
         finally:
-            self._under_way -= 1
+            connection.handshake = None
+
+    def _rest(self, error: OSError) -> None:
+        """Accept nothing for a moment: no descriptor is left, though there should be."""
+        _log.error("no connection can be accepted: %s", error.strerror)
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._bound)
+        loop.call_later(1.0, self._resume)
+
+    def _resume(self) -> None:
+        if self._bound.fileno() >= 0:
+            asyncio.get_running_loop().add_reader(self._bound, self._accept)
 
 
-class _OnSocket(Embedded):
-    """Granian on ``bound``, a socket that listens already: the real port is known, and the port is not shared."""
-
-    bound: socket.socket
-
-    def _init_shared_socket(self) -> None:
-        # Granian's type stub lags behind: the constructor takes (file descriptor, is it a unix socket, backlog).
-        # It closes the descriptor at its end, so it gets one of its own.
-        self._shd = SocketHolder(os.dup(self.bound.fileno()), False, BACKLOG)  # type: ignore[call-arg, assignment]
+def tls_context(settings: Settings) -> ssl.SSLContext | None:
+    """What TLS 1.2 and 1.3 are spoken with; None without a certificate. Raises ConfigurationError."""
+    certificate, key = tls_files(settings)
+    if certificate is None or key is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(certificate, key)
+    return context
 
 
 def tls_files(settings: Settings) -> tuple[Path | None, Path | None]:

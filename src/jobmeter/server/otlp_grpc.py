@@ -40,12 +40,16 @@ THREADS = 16
 CALLS = 4_096
 """Calls at one time, those that wait for a thread included: that is many more senders than threads. A further one is
 RESOURCE_EXHAUSTED."""
-DRAIN_SECONDS = 30
-"""Longest time that calls under way are given when the server stops."""
+CONNECTIONS = 4_096
+"""Connections at one time; a further one is closed."""
 _METADATA_BYTES = 16 * 1024
 _LOOKAHEAD_BYTES = 64 * 1024
 """How much of a message is read before it is asked for."""
-_IDLE_MS = 3_600_000
+_IDLE_MS, _HANDSHAKE_MS, _PING_MS, _PONG_MS = 120_000, 15_000, 60_000, 20_000
+"""How long a connection may be without a call, how long it may take to be made, and how often and how long it is asked
+whether its client is there."""
+_AGE_MS, _LAST_CALL_MS = 3_600_000, 30_000
+"""How long a connection lives, a call under way having as long again as the second: its client makes a new one."""
 _GONE = 499
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 
@@ -53,7 +57,9 @@ _CODES = {code.value[0]: code for code in grpc.StatusCode}
 class GrpcServer:
     """Bound to a port when it is made, serving from ``start`` to ``stop``."""
 
-    def __init__(self, host: str, port: int, certificate: Path | None = None, key: Path | None = None) -> None:
+    def __init__(
+        self, host: str, port: int, certificate: Path | None = None, key: Path | None = None, most: int = CONNECTIONS
+    ) -> None:
         """``port`` 0 is any free one. Raises ConfigurationError when the address cannot be had."""
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="jobmeter-grpc")
         self._server = grpc.server(
@@ -61,10 +67,16 @@ class GrpcServer:
             options=(
                 ("grpc.max_receive_message_length", BODY_BYTES),
                 ("grpc.max_metadata_size", _METADATA_BYTES),
+                ("grpc.max_allowed_incoming_connections", most),
                 # Else as much of a message that nobody asked for is read as the connection is fast.
                 ("grpc.http2.bdp_probe", 0),
                 ("grpc.http2.lookahead_bytes", _LOOKAHEAD_BYTES),
                 ("grpc.max_connection_idle_ms", _IDLE_MS),
+                ("grpc.max_connection_age_ms", _AGE_MS),
+                ("grpc.max_connection_age_grace_ms", _LAST_CALL_MS),
+                ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MS),
+                ("grpc.keepalive_time_ms", _PING_MS),
+                ("grpc.keepalive_timeout_ms", _PONG_MS),
                 # A second server on the same port has to fail, not to share its calls.
                 ("grpc.so_reuseport", 0),
             ),
@@ -90,10 +102,10 @@ class GrpcServer:
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {METHOD: export}),))
         self._server.start()
 
-    def stop(self) -> None:
-        """Take no more calls; those under way are answered first."""
-        self._server.stop(DRAIN_SECONDS).wait()
-        self._pool.shutdown(wait=True)
+    def stop(self, seconds: float = 30.0) -> None:
+        """Take no more calls; those under way are answered first, if it takes no longer than so many seconds."""
+        self._server.stop(seconds).wait()
+        self._pool.shutdown(wait=True, cancel_futures=True)
 
 
 class _Exchange:

@@ -3,15 +3,26 @@
 import gc
 import logging
 import socket
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 
 from jobmeter.model.time import SystemClock
 from jobmeter.server.app import build
 from jobmeter.server.folder import claimed, ensure_admin_key, noted
-from jobmeter.server.listen import HttpServer, allow_connections, bind, tls_files, url_of
+from jobmeter.server.http.limits import (
+    MOST_GRPC,
+    MOST_HTTP,
+    MOST_TELNET,
+    RESERVED,
+    Connections,
+    allow_descriptors,
+    share,
+)
+from jobmeter.server.listen import HttpServer, bind, tls_files, url_of
 from jobmeter.server.missing import Anew
 from jobmeter.server.services import Services
+from jobmeter.server.stopping import Stopping
 from jobmeter.server.telnet import TelnetServer
 from jobmeter.settings import Settings
 
@@ -28,17 +39,19 @@ def run(settings: Settings, idle_exit: int, announce: Callable[[str], None], ane
     """
     clock = SystemClock()
     tls_files(settings)
-    allow_connections()
+    descriptors = allow_descriptors()
     with ExitStack() as stack:
+        stopping = stack.enter_context(Stopping(settings.grace_seconds))
         bound = stack.enter_context(bind(settings.host, settings.port))
         lines = None if settings.opentsdb_port is None else bind(settings.host, settings.opentsdb_port)
         if lines is not None:
             stack.enter_context(lines)
-        start_grpc = _grpc(settings, stack)
+        start_grpc = _grpc(settings, stack, stopping, share(descriptors, MOST_GRPC))
         stack.enter_context(claimed(settings.data))
         application = build(settings, clock, anew)
         stack.callback(application.close)
         services = application.services
+        stopping.under_way = services.telemetry.under_way
         key = ensure_admin_key(settings.data, services.registry, services.vault, clock)
         url = url_of(bound, settings)
 
@@ -47,7 +60,7 @@ def run(settings: Settings, idle_exit: int, announce: Callable[[str], None], ane
             application.start()
             announce(f"Jobmeter listens at {url} (administrator's key: {key})")
             if lines is not None:
-                announce(_telnet(services, lines, stack))
+                announce(_telnet(services, lines, stack, share(descriptors, MOST_TELNET)))
             if start_grpc is not None:
                 announce(start_grpc(services))
             spare_collections()
@@ -55,7 +68,12 @@ def run(settings: Settings, idle_exit: int, announce: Callable[[str], None], ane
         def finished() -> bool:
             return 0 < idle_exit <= services.telemetry.idle_seconds()
 
-        HttpServer(application, bound).serve(settings, listening, finished)
+        telemetry = services.telemetry
+        connections = Connections(
+            "http", share(descriptors, MOST_HTTP), telemetry.connection_closed, time.monotonic, RESERVED
+        )
+        telemetry.watch_connections(connections)
+        HttpServer(application, bound, connections, clock).serve(settings, stopping, listening, finished)
         _log.info("stopping")
 
 
@@ -69,9 +87,9 @@ def spare_collections() -> None:
     gc.enable()
 
 
-def _telnet(services: Services, bound: socket.socket, stack: ExitStack) -> str:
+def _telnet(services: Services, bound: socket.socket, stack: ExitStack, most: int) -> str:
     """Start OpenTSDB's telnet protocol; it ends with the stack. Gives the line that tells of it."""
-    server = TelnetServer(services, bound)
+    server = TelnetServer(services, bound, most)
     server.start()
     stack.callback(server.stop)
     host, port = server.address
@@ -79,7 +97,7 @@ def _telnet(services: Services, bound: socket.socket, stack: ExitStack) -> str:
     return f"OpenTSDB's telnet protocol is at {host} port {port}{keyless}"
 
 
-def _grpc(settings: Settings, stack: ExitStack) -> Callable[[Services], str] | None:
+def _grpc(settings: Settings, stack: ExitStack, stopping: Stopping, most: int) -> Callable[[Services], str] | None:
     """What starts OTLP over gRPC on its port, which is bound at once, and gives the line that tells of it.
 
     It ends with the stack. None where it is not asked for.
@@ -88,12 +106,13 @@ def _grpc(settings: Settings, stack: ExitStack) -> Callable[[Services], str] | N
         return None
     from jobmeter.server.otlp_grpc import GrpcServer  # noqa: PLC0415 - takes time and memory that few need
 
-    server = GrpcServer(settings.host, settings.otlp_grpc_port, *tls_files(settings))
+    server = GrpcServer(settings.host, settings.otlp_grpc_port, *tls_files(settings), most=most)
     stack.callback(server.stop)
 
     def start(services: Services) -> str:
         server.start(services)
-        stack.callback(server.stop)  # before the application ends, which it needs
+        # Before the application ends, which it needs.
+        stack.callback(lambda: server.stop(stopping.seconds_left()))
         return f"OTLP over gRPC is at {settings.host} port {server.port}"
 
     return start

@@ -9,6 +9,7 @@ from jobmeter.access.limit import RateLimiter
 from jobmeter.access.memory import MemoryBudget
 from jobmeter.access.nonces import NonceMemory
 from jobmeter.access.vault import Vault
+from jobmeter.diagnose.thresholds import Thresholds
 from jobmeter.ingest.funnel import Funnel
 from jobmeter.model.time import Clock
 from jobmeter.query.execute import Executor
@@ -57,5 +58,4 @@ class Services:
     exports: Seats
     memory: MemoryBudget
     """What the requests under way may take."""
-    at_once: "Services | None" = None
-    """The same, its executor answering from memory or not at all (NotAtOnceError); None where there is no such one."""
+    thresholds: Thresholds

@@ -15,7 +15,9 @@ from jobmeter.ingest.receipt import Receipt
 from jobmeter.kernel.library import KERNEL
 from jobmeter.model.time import Clock
 from jobmeter.server.exchange import Answered
+from jobmeter.server.http.limits import Connections
 from jobmeter.store.base import StoreStatistics
+from jobmeter.store.cache import Cache
 
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
@@ -80,6 +82,13 @@ class Telemetry:
             "jobmeter_query_seconds", "Time that threads worked on questions.", registry=self._registry
         )
         self._roll_ups = Counter("jobmeter_roll_ups", "Hours of samples rolled up.", registry=self._registry)
+        self._closed = Counter(
+            "jobmeter_connections_closed",
+            "Connections that the server closed or refused by itself.",
+            ("port", "reason"),
+            registry=self._registry,
+        )
+        self._connections = Gauge("jobmeter_connections", "Connections open.", ("port",), registry=self._registry)
         self._failures = Counter(
             "jobmeter_background_failures", "Background work that failed.", ("work",), registry=self._registry
         )
@@ -123,6 +132,22 @@ class Telemetry:
         requests, durations = known
         requests.inc()
         durations.observe(moment - began)
+
+    def connection_closed(self, port: str, reason: str) -> None:
+        """Count a connection that the server closed or refused."""
+        self._closed.labels(port, reason).inc()
+
+    def watch_connections(self, connections: Connections) -> None:
+        """Show how many are open."""
+        self._connections.labels(connections.port).set_function(lambda: len(connections))
+
+    def watch_cache(self, cache: Cache) -> None:
+        """Show how much the cache of questions holds, and of how much use it is."""
+        self._registry.register(_CacheFigures(cache))
+
+    def under_way(self) -> str:
+        """What the server is doing, for its log."""
+        return f"{self._in_flight} requests" if self._in_flight else ""
 
     def note_activity(self) -> None:
         """Something came that was no request: an idle server would not have got it."""
@@ -211,6 +236,21 @@ class Request:
 
     def __exit__(self, *_: object) -> None:
         self._telemetry.ended(self._door, self._exchange.status, self._began)
+
+
+class _CacheFigures(Collector):
+    """What ``Cache.statistics`` says at the moment."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+
+    def collect(self) -> Iterable[Metric]:
+        """The families with their values now."""
+        found = self._cache.statistics
+        yield GaugeMetricFamily("jobmeter_cache_bytes", "Memory of the cache of questions.", found.bytes)
+        yield GaugeMetricFamily("jobmeter_cache_entries", "Entries of the cache of questions.", found.entries)
+        yield CounterMetricFamily("jobmeter_cache_hits", "What questions found in the cache.", found.hits)
+        yield CounterMetricFamily("jobmeter_cache_misses", "What questions did not find in the cache.", found.misses)
 
 
 class _Live(Collector):

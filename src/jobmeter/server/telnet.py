@@ -13,6 +13,7 @@ import contextlib
 import logging
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -33,6 +34,7 @@ from jobmeter.ingest.receipt import Receipt
 from jobmeter.model.batch import SampleBatch
 from jobmeter.server.exchange import new_request_id
 from jobmeter.server.gate import allowed, authenticated
+from jobmeter.server.http.limits import Connections, Reason
 from jobmeter.server.services import Services
 from jobmeter.wire.opentsdb.line import Command, LineReader, Wrong
 from jobmeter.wire.opentsdb.point import Points, Writer
@@ -40,7 +42,7 @@ from jobmeter.wire.opentsdb.point import Points, Writer
 _log = logging.getLogger("jobmeter.server")
 
 CONNECTIONS = 1_024
-"""Most connections at one time; a further one is told so and closed."""
+"""Most connections at one time; see ``jobmeter.server.http.limits`` for what becomes of a further one."""
 READ_BYTES = 256 * 1024
 _READ_FACTOR = 100
 """How many times the text of lines takes when each names a series of its own: 1,400 bytes for one of 14."""
@@ -49,8 +51,9 @@ _SERIES_BYTES = 1_300
 UNREAD_BYTES = 64 * 1024
 """Answers that a sender has not read; when there are more, further ones are left out. collectd never reads any."""
 IDLE_SECONDS = 3_600.0
+"""How long a connection with a key may be silent."""
 STRANGER_SECONDS = 60.0
-"""How long a connection without a key may be silent."""
+"""How long a connection may be without a key, whatever it sends."""
 PATIENCE_SECONDS = 30.0
 """How long a batch waits for a store that is full or too busy, before it is given up."""
 THREADS = 8
@@ -62,7 +65,7 @@ _STRANGER = "put: not authorized: send `auth TOKEN' first\n"
 class TelnetServer(threading.Thread):
     """Serves a bound socket until ``stop``. Its connections live on an event loop of their own."""
 
-    def __init__(self, services: Services, bound: socket.socket) -> None:
+    def __init__(self, services: Services, bound: socket.socket, most: int = CONNECTIONS) -> None:
         super().__init__(name="jobmeter-telnet", daemon=True)
         self._services = services
         self._bound = bound
@@ -70,7 +73,9 @@ class TelnetServer(threading.Thread):
         self._ready = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
-        self._connections: set[asyncio.Task[None]] = set()
+        self._connections = Connections("telnet", most, services.telemetry.connection_closed, time.monotonic)
+        services.telemetry.watch_connections(self._connections)
+        self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def address(self) -> tuple[str, int]:
@@ -102,22 +107,25 @@ class TelnetServer(threading.Thread):
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
         server = await asyncio.start_server(self._accepted, sock=self._bound, limit=READ_BYTES)
         self._ready.set()
-        await self._stopping.wait()
+        while not self._stopping.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), 1.0)
+            self._connections.sweep()
         server.close()
-        for task in self._connections:
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
-        if task is None or len(self._connections) >= CONNECTIONS:
+        client = str((writer.get_extra_info("peername") or ("",))[0])
+        connection = _Connection(self._services, self._pool, writer, client, self._connections)
+        if task is None or not self._connections.admit(connection):
             writer.write(b"error: too many connections\n")
             writer.close()
             return
-        self._connections.add(task)
-        task.add_done_callback(self._connections.discard)
-        client = str((writer.get_extra_info("peername") or ("",))[0])
-        connection = _Connection(self._services, self._pool, writer, client)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         try:
             await connection.serve(reader)
         except (ConnectionError, TimeoutError, asyncio.CancelledError):
@@ -125,13 +133,21 @@ class TelnetServer(threading.Thread):
         except Exception:  # noqa: BLE001 - a bug in one connection must not end the others
             _log.exception("a telnet connection failed")
         finally:
-            writer.close()
+            self._connections.forget(connection)
+            connection.cut()
 
 
 class _Connection:
-    """One sender."""
+    """One sender. See ``jobmeter.server.http.limits.Limited``."""
 
-    def __init__(self, services: Services, pool: ThreadPoolExecutor, writer: asyncio.StreamWriter, client: str) -> None:
+    def __init__(
+        self,
+        services: Services,
+        pool: ThreadPoolExecutor,
+        writer: asyncio.StreamWriter,
+        client: str,
+        connections: Connections,
+    ) -> None:
         self._services = services
         self._pool = pool
         self._writer = writer
@@ -145,6 +161,27 @@ class _Connection:
         # Eight senders at least find memory for what they send.
         self._read_bytes = max(1, min(READ_BYTES, services.memory.size // (8 * _READ_FACTOR)))
         self._open = True
+        self._connections = connections
+        self._deadline = connections.clock() + STRANGER_SECONDS
+
+    @property
+    def keyed(self) -> bool:
+        """See ``Limited.keyed``."""
+        return self._principal is not None
+
+    def overdue(self, now: float) -> Reason | None:
+        """See ``Limited.overdue``."""
+        return Reason.IDLE if now >= self._deadline else None
+
+    def cut(self) -> None:
+        """See ``Limited.cut``."""
+        self._writer.transport.abort()
+
+    def _wait(self) -> None:
+        """It is the sender's turn."""
+        if self.keyed:
+            self._deadline = self._connections.clock() + IDLE_SECONDS
+        self._connections.waiting(self)
 
     async def serve(self, reader: asyncio.StreamReader) -> None:
         """Read until the end, ``exit``, or too long a silence."""
@@ -152,10 +189,11 @@ class _Connection:
             if self._token:
                 await self._enter(self._token)
             while self._open:
-                async with asyncio.timeout(IDLE_SECONDS if self._principal else STRANGER_SECONDS):
-                    data = await reader.read(self._read_bytes)
+                self._wait()
+                data = await reader.read(self._read_bytes)
                 if not data:
                     break
+                self._connections.working(self)
                 self._services.telemetry.note_activity()
                 await self._take_within_memory(data)
             await self._drain()

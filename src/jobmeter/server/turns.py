@@ -1,25 +1,29 @@
-"""Whose question is next: one key may have so many under way at a time, and its further ones wait without a thread.
+"""Whose question is next, so that the expensive questions of some keys leave threads and connections to the others.
 
-So the expensive questions of one key leave threads and connections to the others.
+A question begins as a short one. One that turns out to read much is stopped and waits among the long ones, of which
+few are under way at a time: however many there are, short ones find a thread, a connection and the processor. Among
+either kind the key that has used least lately is next. What waits holds no thread.
 """
 
 import asyncio
 import threading
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from jobmeter.access.budget import Allowance, Budget
-from jobmeter.errors import NotAtOnceError, ThrottledError
+from jobmeter.errors import LongQuestionError, ThrottledError
 from jobmeter.model.time import Clock
 from jobmeter.query.spent import ACCOUNT, Spent
+from jobmeter.server.fair import FairQueue, Place
 from jobmeter.server.work import Lane
 
 R = TypeVar("R")
 
-WAITING = 512
-"""Questions of one key that may wait; more are refused."""
+SHORT, LONG = 12, 4
+"""Questions of either kind under way at one time, of all keys together."""
+SHORT_ROWS = 50_000
+"""Stored rows that a short question may read; one that reads more is a long one."""
 EXPORTS = 4
 """Raw exports at one time, of all keys together: each holds a connection to the engine until its end."""
 
@@ -35,9 +39,10 @@ def _unheard(rows: int, seconds: float) -> None:
 class Turn:
     """A question of a key that is under way. It is over at the end of its answer, which may be long."""
 
-    def __init__(self, turns: "Turns", key: str, spent: Spent) -> None:
+    def __init__(self, turns: "Turns", queue: FairQueue, key: str, spent: Spent) -> None:
         self.begun = False
         self._turns = turns
+        self._queue = queue
         self._key = key
         self._spent = spent
         self._seconds = 0.0
@@ -61,35 +66,39 @@ class Turn:
         finally:
             self.end()
 
+    def lasting(self) -> None:
+        """What is left of it is bounded otherwise: it may read what it likes."""
+        self._spent.short_rows = None
+
     def end(self) -> None:
-        """Let the key's next question go. A no-op the second time."""
+        """Let the next question go. A no-op the second time."""
         if not self._over:
             self._over = True
-            self._turns.ended(self._key, self._spent.rows, self._seconds)
+            self._turns.count(self._key, self._spent, self._seconds)
+            self._queue.leave(self._key)
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting(Generic[R]):
-    """A question that has to wait for its turn; ``go`` answers it, and ends the turn."""
+    """A question that has to wait for its turn in the queue; ``go`` answers it, and ends the turn."""
 
+    queue: FairQueue
     key: str
     go: Callable[[Turn], R]
     spent: Spent
 
 
 class Turns:
-    """Questions under way, by key. Safe to use from any thread; ``wait`` belongs to an event loop's."""
+    """Questions under way and waiting, by key. Safe to use from any thread; ``wait`` belongs to an event loop's."""
 
     def __init__(self, clock: Clock, budget: Budget, told: Callable[[int, float], None] = _unheard) -> None:
         """``told`` gets the stored rows and the seconds of each question that is over."""
         self.clock = clock
         self._told = told
-        self._most = budget.concurrent
         self._rows = Allowance(clock, budget.rows, "stored rows")
         self._seconds = Allowance(clock, budget.seconds, "seconds")
-        self._lock = threading.Lock()
-        self._running: dict[str, int] = {}
-        self._waiting: dict[str, deque[_Place]] = {}
+        self._short = FairQueue(SHORT, budget.concurrent, clock)
+        self._long = FairQueue(LONG, budget.concurrent, clock)
 
     def check(self, key: str) -> None:
         """Raises ThrottledError when the key has spent what it may spend in a minute."""
@@ -100,113 +109,88 @@ class Turns:
         """The account of a request that begins now."""
         return Spent(self.clock.monotonic())
 
-    def at_once(self, key: str, spent: Spent, function: Callable[[], R]) -> R:
-        """Call the function, which does not wait, without a turn. What was not to be had at once is counted later."""
+    def recall(self, key: str, spent: Spent, function: Callable[[], R | None]) -> R | None:
+        """Call a function that answers from memory, without a turn. Where it gives None, its cost is counted later."""
         began = self.clock.monotonic()
         token = ACCOUNT.set(spent)
         over = True
         try:
-            return function()
-        except NotAtOnceError:
-            over = False
-            raise
+            found = function()
+            over = found is not None
+            return found
         finally:
             ACCOUNT.reset(token)
             if over:
-                self._count(key, spent.rows, self.clock.monotonic() - began)
+                self.count(key, spent, self.clock.monotonic() - began)
 
     def begin(self, key: str, spent: Spent, go: Callable[[Turn], R]) -> R | Waiting[R]:
-        """What ``go`` gives, where it is the key's turn; else what is to be waited for."""
-        with self._lock:
-            if self._running.get(key, 0) >= self._most:
-                return Waiting(key, go, spent)
-            self._running[key] = self._running.get(key, 0) + 1
-        return go(Turn(self, key, spent))
+        """What ``go`` gives, where the question can be answered now; else what is to be waited for."""
+        waiting = Waiting(self._short, key, go, spent)
+        if not self._short.enter(key):
+            return waiting
+        return self.go_on(waiting, self._turn(waiting))
 
-    async def wait(self, key: str, spent: Spent) -> Turn:
-        """The key's next turn. Raises ThrottledError when too many wait already."""
-        place = _Place(asyncio.get_running_loop())
-        with self._lock:
-            if self._running.get(key, 0) < self._most:
-                self._running[key] = self._running.get(key, 0) + 1
-                return Turn(self, key, spent)
-            queue = self._waiting.setdefault(key, deque())
-            if len(queue) >= WAITING:
-                raise ThrottledError(f"this key has {WAITING + self._most} questions under way, try again", 1000)
-            queue.append(place)
+    def go_on(self, waiting: Waiting[R], turn: Turn) -> R | Waiting[R]:
+        """What the question gives whose turn has come; what is to be waited for, where it turns out to be long."""
         try:
-            await place.turn
+            return waiting.go(turn)
+        except LongQuestionError:
+            return Waiting(self._long, waiting.key, waiting.go, waiting.spent)
+
+    async def wait(self, waiting: Waiting[R]) -> Turn:
+        """The question's turn. Raises ThrottledError when too many of its key wait already."""
+        loop = asyncio.get_running_loop()
+        turn: asyncio.Future[None] = loop.create_future()
+        place = Place(waiting.key, lambda: _resolve(loop, turn))
+        waiting.queue.wait(place)
+        try:
+            await turn
         except asyncio.CancelledError:
-            self._leave(key, place)
+            waiting.queue.give_up(place)
             raise
-        return Turn(self, key, spent)
+        return self._turn(waiting)
 
-    def ended(self, key: str, rows: int, seconds: float) -> None:
-        """A question is over that cost so much; whoever waits longest is next."""
-        self._count(key, rows, seconds)
-        with self._lock:
-            self._hand_on(key)
+    def _turn(self, waiting: Waiting[R]) -> Turn:
+        # The time that it waited is not its own.
+        waiting.spent.since = self.clock.monotonic()
+        waiting.spent.short_rows = SHORT_ROWS if waiting.queue is self._short else None
+        return Turn(self, waiting.queue, waiting.key, waiting.spent)
 
-    def _count(self, key: str, rows: int, seconds: float) -> None:
+    def count(self, key: str, spent: Spent, seconds: float) -> None:
+        """Charge the key for what a question cost since it was charged last."""
+        rows, spent.counted = spent.rows - spent.counted, spent.rows
         self._rows.spend(key, rows)
         self._seconds.spend(key, seconds)
         self._told(rows, seconds)
-
-    def _hand_on(self, key: str) -> None:
-        queue = self._waiting.get(key)
-        if queue:
-            queue.popleft().call()
-            if not queue:
-                del self._waiting[key]
-            return
-        left = self._running[key] - 1
-        if left:
-            self._running[key] = left
-        else:
-            del self._running[key]
-
-    def _leave(self, key: str, place: "_Place") -> None:
-        with self._lock:
-            if place.called:
-                self._hand_on(key)
-                return
-            queue = self._waiting[key]
-            queue.remove(place)
-            if not queue:
-                del self._waiting[key]
 
 
 async def in_turn(
     turns: Turns, lane: Lane, work: Callable[[], R | Waiting[R]], unwanted: Callable[[R | Waiting[R]], None] = _drop
 ) -> R:
-    """Work on the lane, and when it has to wait for its turn, go on there when that comes.
+    """Work on the lane, and each time it has to wait for its turn, go on there when that comes.
 
     ``unwanted`` gets what came of it when the caller was cancelled meanwhile.
     """
     result = await lane.kept(work, unwanted)
-    if not isinstance(result, Waiting):
-        return result
-    turn = await turns.wait(result.key, result.spent)
-    go = result.go
+    while isinstance(result, Waiting):
+        result = await _when_its_turn_comes(turns, lane, result, unwanted)
+    return result
+
+
+async def _when_its_turn_comes(
+    turns: Turns, lane: Lane, waiting: Waiting[R], unwanted: Callable[[R | Waiting[R]], None]
+) -> R | Waiting[R]:
+    turn = await turns.wait(waiting)
     try:
-        return await lane.kept(lambda: go(turn), unwanted)
+        return await lane.kept(lambda: turns.go_on(waiting, turn), unwanted, admitted=True)
     finally:
         if not turn.begun:
             turn.end()
 
 
-class _Place:
-    """A place in a queue. Its turn comes on the event loop that waits for it."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.turn: asyncio.Future[None] = loop.create_future()
-        self.called = False
-        self._loop = loop
-
-    def call(self) -> None:
-        self.called = True
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(lambda: None if self.turn.done() else self.turn.set_result(None))
+def _resolve(loop: asyncio.AbstractEventLoop, turn: "asyncio.Future[None]") -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(lambda: None if turn.done() else turn.set_result(None))
 
 
 class Seats:

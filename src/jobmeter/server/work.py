@@ -42,9 +42,12 @@ class Lane:
         """As ``run``, for what was let in already: it is never refused."""
         return await asyncio.wrap_future(self._submit(partial(function, *arguments, **named)))
 
-    async def kept(self, function: Callable[[], T], unwanted: Callable[[T], None]) -> T:
-        """As ``run``; when the caller is cancelled while the function runs, ``unwanted`` gets what it gives."""
-        if self._busy >= self._most:
+    async def kept(self, function: Callable[[], T], unwanted: Callable[[T], None], *, admitted: bool = False) -> T:
+        """As ``run``; when the caller is cancelled while the function runs, ``unwanted`` gets what it gives.
+
+        ``admitted``: it was let in already, and is never refused.
+        """
+        if not admitted and self._busy >= self._most:
             raise ThrottledError(f"the server has {self._busy} requests of this kind under way, try again", 1000)
         future = self._submit(function)
         try:

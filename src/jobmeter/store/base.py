@@ -6,7 +6,17 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Protocol
 
-from jobmeter.model.batch import Bools, BucketColumns, References, SampleBatch, SampleColumns, SeriesKeys
+from jobmeter.model.batch import (
+    Bools,
+    BucketColumns,
+    Int64s,
+    LineColumns,
+    References,
+    SampleBatch,
+    SampleColumns,
+    SeriesKeys,
+    Uint8s,
+)
 from jobmeter.model.event import Level
 from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.retention import Retention
@@ -94,6 +104,85 @@ class StoreStatistics:
     damaged: Sequence[DamagedPart] = ()
 
 
+class Memory(Protocol):
+    """What a store holds in memory. Nothing here waits; None is whatever memory cannot tell.
+
+    Every method may be called from any thread.
+    """
+
+    def series(self, selector: Selector) -> list[Series] | None:
+        """See ``Store.find``."""
+        ...
+
+    def buckets(
+        self,
+        keys: SeriesKeys,
+        span: TimeRange,
+        step_ms: int,
+        counters: Bools,
+        references: References,
+        most: int | None = None,
+    ) -> BucketColumns | None:
+        """The samples of a span in buckets of ``step_ms``; None too where there are more than ``most`` samples.
+
+        ``counters`` bool[k] says which series have increases. These are counted from ``references``, the last samples
+        before; where an answer is given they become the last samples of the span.
+        """
+        ...
+
+    def lines(
+        self, keys: SeriesKeys, line: Int64s, how: Uint8s, span: TimeRange, step_ms: int, most: int
+    ) -> LineColumns | None:
+        """The means of gauges in buckets of ``step_ms``, joined by line; None too for more than ``most`` samples.
+
+        ``line`` int64[k] is the line of each series; ``how`` uint8[lines] says how its series are joined, by
+        ``jobmeter.kernel.window``.
+        """
+        ...
+
+    def previous(self, keys: SeriesKeys, before_ms: int) -> SampleColumns | None:
+        """See ``Store.previous``."""
+        ...
+
+    def written(self, keys: SeriesKeys) -> int | None:
+        """A number that grows with every write to one of these series, of any time."""
+        ...
+
+    def rolled(self, jobs: Sequence[int], span: TimeRange) -> list[TimeRange] | None:
+        """See ``Store.rolled``."""
+        ...
+
+
+class NoMemory:
+    """See ``Memory``: of an engine that holds nothing in memory."""
+
+    def series(self, selector: Selector) -> None:
+        """See ``Memory.series``."""
+
+    def buckets(
+        self,
+        keys: SeriesKeys,
+        span: TimeRange,
+        step_ms: int,
+        counters: Bools,
+        references: References,
+        most: int | None = None,
+    ) -> None:
+        """See ``Memory.buckets``."""
+
+    def lines(self, keys: SeriesKeys, line: Int64s, how: Uint8s, span: TimeRange, step_ms: int, most: int) -> None:
+        """See ``Memory.lines``."""
+
+    def previous(self, keys: SeriesKeys, before_ms: int) -> None:
+        """See ``Memory.previous``."""
+
+    def written(self, keys: SeriesKeys) -> None:
+        """See ``Memory.written``."""
+
+    def rolled(self, jobs: Sequence[int], span: TimeRange) -> None:
+        """See ``Memory.rolled``."""
+
+
 class Store(Protocol):
     """A telemetry engine. Every method may be called from any thread; reads do not wait for each other or for writes.
 
@@ -101,6 +190,11 @@ class Store(Protocol):
     of the engine (disk full, read-only, connection lost) is UnavailableError, and then nothing of the call may be taken
     as kept.
     """
+
+    @property
+    def memory(self) -> Memory:
+        """What of it is in memory."""
+        ...
 
     def append(self, batch: SampleBatch, retention: Retention = ...) -> None:
         """Keep samples and the series they belong to. On return they are durable: they survive kill -9 and power loss.
@@ -139,25 +233,6 @@ class Store(Protocol):
         """
         ...
 
-    def recent(
-        self,
-        keys: SeriesKeys,
-        span: TimeRange,
-        step_ms: int,
-        counters: Bools,
-        references: References,
-    ) -> BucketColumns | None:
-        """The samples of a span in buckets of ``step_ms``, where all of them are in memory; None where ``read`` is due.
-
-        ``counters`` bool[k] says which series have increases. These are counted from ``references``, the last samples
-        before; where an answer is given they become the last samples of the span.
-        """
-        ...
-
-    def written(self, keys: SeriesKeys) -> int | None:
-        """A number that grows with every write to one of these series, of any time; None where nobody counts."""
-        ...
-
     def read_buckets(self, keys: SeriesKeys, span: TimeRange, tier: Tier, budget: ReadBudget) -> BucketColumns:
         """Roll-up rows whose bucket start lies in ``span``. Only what ``rolled`` vouches for may be trusted."""
         ...
@@ -171,10 +246,10 @@ class Store(Protocol):
         ...
 
     def revision(self, jobs: Sequence[int]) -> Hashable | None:
-        """Something that differs once the roll-ups of these jobs, or what ``rolled`` says of them, may differ.
+        """Something that differs once the series or the roll-ups of these jobs, or what ``rolled`` says, may differ.
 
         None where the store cannot tell, because others write to the same engine. What was read after the revision
-        was taken may be kept until it changes.
+        was taken holds until it changes.
         """
         ...
 

@@ -14,14 +14,14 @@ import msgspec
 import numpy as np
 
 from jobmeter.errors import ConflictError, LimitExceededError
-from jobmeter.model.batch import Bools, BucketColumns, References, SampleBatch, SampleColumns, SeriesKeys
+from jobmeter.model.batch import Bools, BucketColumns, SampleBatch, SampleColumns, SeriesKeys
 from jobmeter.model.catalog import Kind, find
 from jobmeter.model.event import Level
 from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import NamePart, Series, job_key
 from jobmeter.model.time import HOUR, TimeRange, ceil_to, floor_to
-from jobmeter.store.base import PAGE_BYTES, LogSelector, ReadBudget, Selector, StoreStatistics, Tier
+from jobmeter.store.base import PAGE_BYTES, LogSelector, Memory, NoMemory, ReadBudget, Selector, StoreStatistics, Tier
 from jobmeter.store.damage import DamagedPart
 
 _BLOCK = 65_536
@@ -54,6 +54,9 @@ class _Saved(msgspec.Struct):
 
 class MemoryStore:
     """See ``jobmeter.store.base.Store``. "Durable" means for as long as the process lives."""
+
+    memory: Memory = NoMemory()
+    """See ``Store.memory``."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -146,19 +149,6 @@ class MemoryStore:
         _check(len(rows), budget)
         for at in range(0, len(rows), _BLOCK):
             yield _columns(rows[at : at + _BLOCK])
-
-    def recent(
-        self,
-        keys: SeriesKeys,
-        span: TimeRange,
-        step_ms: int,
-        counters: Bools,
-        references: References,
-    ) -> None:
-        """See ``Store.recent``: no samples are kept in memory for it."""
-
-    def written(self, keys: SeriesKeys) -> None:
-        """See ``Store.written``."""
 
     def read_buckets(self, keys: SeriesKeys, span: TimeRange, tier: Tier, budget: ReadBudget) -> BucketColumns:
         """See ``Store.read_buckets``; right at any time, whatever ``rolled`` says."""

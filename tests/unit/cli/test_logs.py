@@ -33,6 +33,7 @@ def stored(server):
 
 
 def test_options_become_parameters(stored, run):
+    stored.on("/jobs/j", job("worker-0", "worker-1"))
     result = run(
         "logs", "j", "--replica", "worker-0", "--replica", "worker-1", "--attempt", "2", "--stream", "stderr",
         "--level", "warning", "--contains", "na n", "--since", "1h", "--end", "1790000000000", "--project", "p",

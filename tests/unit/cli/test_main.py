@@ -45,3 +45,8 @@ def test_an_interrupt_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
     interrupted = raising(KeyboardInterrupt())
     monkeypatch.setattr(main_module.cli, "get_command", lambda _context, _name: interrupted)
     assert leave("jobs") == 130
+
+
+def test_a_verb_that_is_none_is_answered_with_those_that_are_near(capsys):
+    assert leave("metric", "j") == 2
+    assert "No such command 'metric'; did you mean metrics?" in capsys.readouterr().err

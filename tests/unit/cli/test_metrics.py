@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from jobmeter.errors import ConfigurationError
+
 LINES = [
     {"metric": "cpu.usage", "unit": "{core}", "replica": "worker-0", "node": "n", "device": None, "rank": 0,
      "points": [[1000, 0.5], [2000, 1.5]]},
@@ -90,8 +92,46 @@ def test_a_refusal_keeps_its_message(server, run):
     assert "step 0" in str(run("metrics", "j", "--metric", "cpu.usage", "--step", "0").exception)
 
 
-def test_a_metric_is_required(run):
-    assert run("metrics", "j").exit_code == 2
+def test_a_metric_is_required_and_those_that_there_are_are_offered(server, run):
+    server.on("/jobs/j", {"job": {"id": "j"}, "summary": {"metrics": [{"metric": "cpu.usage"}, {"metric": "app.x"}]}})
+    result = run("metrics", "j")
+    assert result.exit_code == 2
+    assert "j has: cpu.usage, app.x" in result.output
+
+
+def test_the_name_of_the_file_says_the_form(server, run, tmp_path):
+    server.on("/jobs/j/metrics", lambda asked: (200, f"as {asked.parameters['format'][0]}".encode(), {}))
+    for name in ("a.parquet", "a.csv"):
+        assert run("metrics", "j", "--metric", "cpu.usage", "--output", str(tmp_path / name)).exit_code == 0
+        assert (tmp_path / name).read_text() == f"as {name[2:]}"
+
+
+@pytest.mark.parametrize("form", ["table", "csv", "json"])
+def test_a_file_that_cannot_be_written_is_one_line(metrics, run, tmp_path, form):
+    if form == "csv":
+        metrics.on("/jobs/j/metrics", b"time\n")
+    missing = tmp_path / "none" / "out.x"
+    result = run("metrics", "j", "--metric", "cpu.usage", "--format", form, "--output", str(missing))
+    assert isinstance(result.exception, ConfigurationError)
+    assert result.exception.message == f"{missing} cannot be written: No such file or directory"
+
+
+@pytest.mark.parametrize("option", ["--start", "--end"])
+def test_seconds_in_place_of_milliseconds_are_asked_about(server, run, option):
+    result = run("metrics", "j", "--metric", "cpu.usage", option, "1790000000")
+    assert result.exit_code == 2
+    assert "did you mean 1790000000000" in " ".join(result.output.split())
+    assert not server.asked
+
+
+def test_a_replica_that_the_job_never_had_is_told_with_those_that_are_near(server, run):
+    server.on("/jobs/j/metrics", {**ANSWER, "lines": []})
+    server.on("/jobs/j", {"job": {"id": "j"}, "replicas": [{"name": "worker-0"}], "devices": [{"device": "gpu0"}]})
+    wrong = run("metrics", "j", "--metric", "cpu.usage", "--replica", "worker0")
+    assert wrong.exception.message == "job j has no replica 'worker0'; did you mean worker-0?"
+    wrong = run("metrics", "j", "--metric", "cpu.usage", "--device", "npu9")
+    assert wrong.exception.message == "job j has no device 'npu9'; it has gpu0"
+    assert "no samples between" in run("metrics", "j", "--metric", "cpu.usage", "--replica", "worker-0").stdout
 
 
 def test_raw_is_what_the_server_streams(server, run, tmp_path):

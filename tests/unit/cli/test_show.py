@@ -1,5 +1,6 @@
 import json
 
+from tests.unit.cli.test_diagnose import FINDINGS
 from tests.unit.cli.test_jobs import SUMMARY
 
 DETAIL = {
@@ -77,3 +78,17 @@ def test_thousands_of_replicas_are_counted(server, run):
 
 def test_an_unknown_job_is_told(run):
     assert "there is no" in str(run("show", "zzz").exception)
+
+
+def test_a_failed_job_ends_with_its_findings_and_last_error_lines(server, run):
+    lines = [{"text": f"error {at}", "time": 1_790_000_000_000 + at, "replica": "worker-0"} for at in (2, 1)]
+    server.on("/jobs/b", DETAIL)
+    server.on("/jobs/b/findings", FINDINGS)
+    server.on("/jobs/b/logs", "\n".join(json.dumps(line) for line in lines).encode())
+    text = run("show", "b").stdout
+    findings, _, errors = text.partition("last error lines")
+    assert "critical python_exception (root, replica worker-0)" in findings
+    assert errors.index("error 1") < errors.index("error 2")
+    asked = next(one for one in server.asked if one.path.endswith("/logs"))
+    assert asked.parameters["level"] == ["error"]
+    assert asked.parameters["order"] == ["desc"]

@@ -20,7 +20,7 @@ HEAVY = {
     "chdb",
     "clickhouse_connect",
     "cryptography",
-    "granian",
+    "httptools",
     "litestar",
     "numpy",
     "pandas",

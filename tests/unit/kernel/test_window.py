@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 
 from jobmeter.kernel import window as kernel
 from jobmeter.model.batch import References, SampleColumns, SeriesKeys
+from jobmeter.model.catalog import Aggregate
 from jobmeter.model.time import TimeRange
 from jobmeter.query.reduce import FIELDS, bucket
+from jobmeter.query.table import Table, join
 from jobmeter.store.window.window import Window
 
 pytestmark = pytest.mark.skipif(not kernel.AVAILABLE, reason="there is no compiled kernel")
@@ -63,6 +65,37 @@ def test_samples_and_buckets_are_those_of_the_slow_way(writes, start, length, st
     assert np.array_equal(ours.time, theirs.time)
 
 
+_JOINS = {kernel.MEAN: Aggregate.MEAN, kernel.SUM: Aggregate.SUM, kernel.MIN: Aggregate.MIN, kernel.MAX: Aggregate.MAX}
+
+
+@given(
+    st.lists(SAMPLES, max_size=6),
+    st.integers(0, 20_000),
+    st.integers(1, 20_000),
+    st.integers(1, 9_000),
+    st.lists(st.integers(0, 2), min_size=4, max_size=4),
+    st.lists(st.sampled_from(sorted(_JOINS)), min_size=3, max_size=3),
+)
+def test_lines_are_the_joined_means_of_the_slow_way(writes, start, length, step, line, how):
+    window, keys, expected = _window(writes)
+    span = TimeRange(start, start + length)
+    columns = _columns(expected, span)
+    made = bucket(columns, step, np.zeros(4, np.bool_), References.none(4))
+    found = window.lines(keys, np.array(line), np.array(how, np.uint8), span, step, 1_000)
+    assert found is not None
+    assert found.samples == len(columns)
+    owners = np.array(line)[made.index]
+    wanted: list[tuple[int, int, float]] = []
+    for number, way in enumerate(how):
+        chosen = owners == number
+        own = Table(owners[chosen], made.time[chosen], (made.sum / made.count)[chosen])
+        joined = join(own, _JOINS[way], step)
+        wanted += zip(joined.owner.tolist(), joined.time.tolist(), joined.value.tolist(), strict=True)
+    assert list(zip(found.line.tolist(), found.time.tolist(), found.value.tolist(), strict=True)) == wanted
+    if found.samples:
+        assert window.lines(keys, np.array(line), np.array(how, np.uint8), span, step, found.samples - 1) is None
+
+
 @given(st.lists(SAMPLES, max_size=6), st.integers(0, 20_001))
 def test_the_last_sample_before_a_time_is_that_of_the_slow_way(writes, before):
     window, keys, expected = _window(writes)
@@ -82,4 +115,3 @@ def test_more_samples_than_asked_for_are_no_answer():
     span, gauges = TimeRange(0, 1000), np.zeros(4, np.bool_)
     assert window.buckets(keys, span, 10, gauges, last, most=99) is None
     assert window.buckets(keys, span, 10, gauges, last, most=100) is not None
-    assert window.read(keys, span, most=99) is None

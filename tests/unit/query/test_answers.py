@@ -3,57 +3,59 @@
 from dataclasses import replace
 
 from jobmeter.model.time import TimeRange
-from jobmeter.query.answers import Answers, Witness, size_of
+from jobmeter.query.answers import Answers, Validator, size_of
 from jobmeter.query.layout import lay_out
 from jobmeter.query.lines import Ranks
 from jobmeter.query.request import By, JobRef, MetricQuery
 from jobmeter.query.shape import Shape
+from jobmeter.store.cache import Cache
 
 LAYOUT = lay_out(Shape([]), By.JOB, Ranks.of(None), lasting=True)
-WITNESS = Witness(LAYOUT, {}, 7, 1)
+VALIDATOR = Validator(LAYOUT, {}, 7, 1)
 
 
 def _query(start: int) -> MetricQuery:
     return MetricQuery(subject=JobRef("j1"), metrics=("gpu.power",), range=TimeRange(start, 100), step_ms=10)
 
 
-ONE = size_of(_query(0), b"0123456789")
+ONE = size_of(_query(0), b"0123456789") + 500
 
 
 def test_the_answer_that_was_not_asked_for_longest_goes_first():
-    answers = Answers(bound=3 * ONE)
+    answers = Answers(Cache(3 * ONE))
     for start in range(3):
-        answers.put(_query(start), WITNESS, b"0123456789", 1)
-    assert answers.get(_query(0), WITNESS) == (b"0123456789", 1)
-    answers.put(_query(3), WITNESS, b"0123456789", 1)
-    assert [answers.get(_query(start), WITNESS) is not None for start in range(4)] == [True, False, True, True]
+        answers.put(_query(start), VALIDATOR, b"0123456789", 1)
+    assert answers.get(_query(0), VALIDATOR) == (b"0123456789", 1)
+    answers.put(_query(3), VALIDATOR, b"0123456789", 1)
+    assert [answers.get(_query(start), VALIDATOR) is not None for start in range(4)] == [True, False, True, True]
 
 
 def test_a_write_another_layout_another_limit_and_another_hour_each_end_an_answer():
-    answers = Answers()
-    answers.put(_query(0), WITNESS, b"x", 1)
+    answers = Answers(Cache())
+    answers.put(_query(0), VALIDATOR, b"x", 1)
     others = (
-        replace(WITNESS, written=8),
-        replace(WITNESS, hour=2),
-        replace(WITNESS, limits={"cpu": 1.0}),
-        replace(WITNESS, layout=lay_out(Shape([]), By.JOB, Ranks.of(None), lasting=True)),
+        replace(VALIDATOR, written=8),
+        replace(VALIDATOR, hour=2),
+        replace(VALIDATOR, limits={"cpu": 1.0}),
+        replace(VALIDATOR, layout=lay_out(Shape([]), By.JOB, Ranks.of(None), lasting=True)),
     )
     assert [answers.get(_query(0), other) for other in others] == [None] * 4
-    assert answers.get(_query(0), WITNESS) == (b"x", 1)
+    assert answers.get(_query(0), VALIDATOR) == (b"x", 1)
 
 
 def test_an_answer_that_is_put_again_counts_once():
-    answers = Answers(bound=5 * ONE // 2)
+    answers = Answers(Cache(5 * ONE // 2))
     for _ in range(5):
-        answers.put(_query(0), WITNESS, b"0123456789", 1)
-    answers.put(_query(1), WITNESS, b"0123456789", 1)
-    assert answers.get(_query(0), WITNESS) is not None
+        answers.put(_query(0), VALIDATOR, b"0123456789", 1)
+    answers.put(_query(1), VALIDATOR, b"0123456789", 1)
+    assert answers.get(_query(0), VALIDATOR) is not None
 
 
 def test_short_answers_to_long_questions_are_bounded_too():
-    answers = Answers(bound=1_000_000)
+    cache = Cache(1_000_000)
+    answers = Answers(cache)
     for start in range(2_000):
         names = frozenset(f"worker-{start}-{number}" for number in range(start % 100))
-        answers.put(replace(_query(start % 100), replicas=names), WITNESS, b"{}", 1)
-        assert answers.bytes <= 1_000_000
-    assert 0 < len(answers) <= 500
+        answers.put(replace(_query(start % 100), replicas=names), VALIDATOR, b"{}", 1)
+        assert cache.statistics.bytes <= 1_000_000
+    assert 0 < cache.statistics.entries <= 500

@@ -1,6 +1,5 @@
 """What is kept from one question to the next never changes an answer."""
 
-import contextlib
 from typing import Any
 
 import msgspec
@@ -19,18 +18,16 @@ from hypothesis.stateful import (
 from tests.fakes import NOW, FakeRegistry, SetClock, running_job
 
 from jobmeter.access.scope import Scope
-from jobmeter.errors import NotAtOnceError
+from jobmeter.kernel import window as kernel
 from jobmeter.model.catalog import CATALOG
 from jobmeter.model.job import Allocation, Replica
 from jobmeter.model.series import Series
 from jobmeter.model.time import HOUR, MINUTE, SECOND, TimeRange, floor_to
-from jobmeter.query.closed import ClosedBuckets
 from jobmeter.query.execute import Executor
-from jobmeter.query.layout import Layouts
-from jobmeter.query.measure import Kept
-from jobmeter.query.request import By, JobRef, MetricQuery, MetricResult
-from jobmeter.query.source import StoreSource
+from jobmeter.query.layout import _Entry
+from jobmeter.query.request import By, EncodedQuestion, JobRef, MetricQuery, MetricResult
 from jobmeter.settings import Limits
+from jobmeter.store.cache import Cache
 from jobmeter.store.memory import MemoryStore
 from jobmeter.store.window.store import WindowedStore
 from jobmeter.testing.samples import FOREVER, batch_of
@@ -82,9 +79,7 @@ class Interleaved(RuleBasedStateMachine):
         length, window, bound = self.sizes
         self.store = WindowedStore(self.engine, self.clock, length_ms=length, bound=window)
         self.store.fill(filled)
-        kept = Kept(Layouts(), ClosedBuckets(bound))
-        self.executor = Executor(self.store, self.registry, self.clock, Limits(), kept=kept)
-        self.hurried = self.executor.at_once(self.store.in_memory())
+        self.executor = Executor(self.store, self.registry, self.clock, Limits(), Cache(bound))
 
     @rule(
         metric=st.sampled_from(METRICS),
@@ -174,9 +169,11 @@ class Interleaved(RuleBasedStateMachine):
         query = MetricQuery(subject=JobRef("j1"), metrics=(metric,), range=span, step_ms=step, by=by)
         expected = _plain(Executor(self.engine, self.registry, self.clock, Limits()).run(query, ALL))
         assert _plain(self.executor.run(query, ALL)) == expected
-        assert self.executor.encoded(query, ALL, _told) == repr(expected).encode()
-        with contextlib.suppress(NotAtOnceError):
-            assert _plain(self.hurried.run(query, ALL)) == expected
+        assert self.executor.run(EncodedQuestion(query, _told), ALL) == repr(expected).encode()
+        recalled = self.executor.from_memory(query, ALL)
+        assert recalled is None or _plain(recalled) == expected
+        encoded = self.executor.from_memory(EncodedQuestion(query, _told), ALL)
+        assert encoded in {None, repr(expected).encode()}
 
     @invariant()
     def asked_again(self) -> None:
@@ -197,9 +194,9 @@ def test_any_order_of_writes_roll_ups_and_questions():
 def test_a_device_that_goes_on_does_not_change_what_is_known_of_a_jobs_series_and_a_new_one_does():
     engine, registry, clock = MemoryStore(), FakeRegistry(), SetClock()
     registry.add_job(running_job())
-    layouts = Layouts()
     store = WindowedStore(engine, clock, length_ms=8 * HOUR, bound=2**26)
-    executor = Executor(store, registry, clock, Limits(), kept=Kept(layouts, ClosedBuckets()))
+    cache = Cache()
+    executor = Executor(store, registry, clock, Limits(), cache)
     own = _series("gpu.utilization", 1, 0)
     other = Series("gpu.utilization", node=own.node, device="gpu1")
     store.append(batch_of({(one, START + at * MINUTE): 0.5 for one in (own, other) for at in range(60)}), FOREVER)
@@ -216,7 +213,9 @@ def test_a_device_that_goes_on_does_not_change_what_is_known_of_a_jobs_series_an
             ],
         )
         lines = executor.run(query, ALL).lines
-        return [one.device for one in lines], [known.layout for known in layouts._known.values()]
+        return [one.device for one in lines], [
+            entry.value.layout for entry in cache._entries.values() if isinstance(entry.value, _Entry)
+        ]
 
     assert ask(("gpu0", 1)) == ask(("gpu0", 50))
     # Seen once, and so for no time: then for some.
@@ -261,7 +260,7 @@ def test_what_is_kept_is_not_read_again():
 
 @pytest.mark.parametrize("bound", [0, 10**9])
 def test_memory_is_bounded(bound):
-    closed = ClosedBuckets(bound)
+    cache = Cache(bound)
     engine = MemoryStore()
     store = WindowedStore(engine, SetClock(), length_ms=HOUR, bound=2**26)
     registry = FakeRegistry()
@@ -270,7 +269,7 @@ def test_memory_is_bounded(bound):
         batch_of({(_series("network.receive", 0, 0), START + at * MINUTE): float(at) for at in range(360)}), FOREVER
     )
     store.roll_up(START + 6 * HOUR)
-    executor = Executor(store, registry, SetClock(), Limits(), StoreSource(store, closed))
+    executor = Executor(store, registry, SetClock(), Limits(), cache)
     query = MetricQuery(
         subject=JobRef("j1"),
         metrics=("network.receive",),
@@ -279,8 +278,8 @@ def test_memory_is_bounded(bound):
         by=By.REPLICA,
     )
     assert executor.run(query, ALL).lines
-    assert closed.bytes <= bound
-    assert bool(closed.bytes) == bool(bound)
+    assert cache.statistics.bytes <= bound
+    assert bool(cache.statistics.bytes) == bool(bound)
 
 
 def test_an_encoded_answer_outlives_samples_whose_time_is_over_by_an_hour_at_most():
@@ -291,7 +290,7 @@ def test_an_encoded_answer_outlives_samples_whose_time_is_over_by_an_hour_at_mos
     executor = Executor(store, registry, clock, Limits())
     series = _series("memory.usage", 0, 0)
     store.append(batch_of({(series, START + at * MINUTE): float(at) for at in range(100)}), FOREVER)
-    span = TimeRange(START, START + 2 * HOUR)
+    span = TimeRange(START, START + 3 * HOUR)
     query = MetricQuery(subject=JobRef("j1"), metrics=("memory.usage",), range=span, step_ms=HOUR, by=By.REPLICA)
 
     made: list[bytes] = []
@@ -303,7 +302,7 @@ def test_an_encoded_answer_outlives_samples_whose_time_is_over_by_an_hour_at_mos
     def ask() -> list[bytes]:
         """Two answers; what is made for them is in ``made``."""
         made.clear()
-        return [executor.encoded(query, ALL, encode) for _ in range(2)]
+        return [executor.run(EncodedQuestion(query, encode), ALL) for _ in range(2)]
 
     first = ask()
     assert (first[0], len(made)) == (first[1], 1)
@@ -330,8 +329,54 @@ def test_an_encoded_answer_tells_of_the_tiers_that_there_are():
     )
 
     def tiers() -> bytes:
-        return executor.encoded(query, ALL, lambda result: " ".join(result.tiers).encode())
+        return executor.run(EncodedQuestion(query, lambda result: " ".join(result.tiers).encode()), ALL)
 
     assert tiers() == b"raw"
     store.roll_up(START + 6 * HOUR)
     assert b"hour" in tiers()
+
+
+@pytest.mark.skipif(not kernel.AVAILABLE, reason="without it buckets are made on a worker")
+@pytest.mark.parametrize("by", [By.JOB, By.REPLICA, By.DEVICE])
+@pytest.mark.parametrize("metrics", [("gpu.utilization", "gpu.power"), ("network.receive",), ("memory.utilization",)])
+def test_a_short_range_that_was_asked_about_before_is_answered_from_memory(metrics, by):
+    engine, registry, clock = MemoryStore(), FakeRegistry(), SetClock()
+    registry.add_job(running_job())
+    store = WindowedStore(engine, clock, length_ms=8 * HOUR, bound=2**26)
+    executor = Executor(store, registry, clock, Limits())
+    names = (*metrics, "memory.usage", "memory.limit")
+    rows = {
+        (_series(name, replica, 0), START + at * MINUTE): (at % 7 + replica + 1) / 10
+        for name in names
+        for replica in range(3)
+        for at in range(60)
+    }
+    store.append(batch_of(rows), FOREVER)
+
+    def query(end_ms: int) -> MetricQuery:
+        span = TimeRange(START + 20 * MINUTE, end_ms)
+        return MetricQuery(subject=JobRef("j1"), metrics=metrics, range=span, step_ms=5 * MINUTE, by=by)
+
+    first, other = query(START + 50 * MINUTE), query(START + 47 * MINUTE + 1)
+    assert executor.from_memory(first, ALL) is None
+    executor.run(first, ALL)
+    expected = executor.run(other, ALL)
+    found = executor.from_memory(other, ALL)
+    assert found is not None
+    assert _plain(found) == _plain(expected)
+    assert (found.samples, found.tiers) == (expected.samples, expected.tiers)
+    assert executor.from_memory(EncodedQuestion(other, _told), ALL) == _told(expected)
+
+
+def test_what_takes_long_is_not_answered_from_memory():
+    engine, registry, clock = MemoryStore(), FakeRegistry(), SetClock()
+    registry.add_job(running_job())
+    store = WindowedStore(engine, clock, length_ms=8 * HOUR, bound=2**26)
+    executor = Executor(store, registry, clock, Limits())
+    series = _series("memory.usage", 0, 0)
+    store.append(batch_of({(series, START + at * SECOND): float(at) for at in range(3_600)}), FOREVER)
+    span = TimeRange(START, START + HOUR)
+    for step_ms, long in ((MINUTE, False), (100, True)):
+        query = MetricQuery(subject=JobRef("j1"), metrics=("memory.usage",), range=span, step_ms=step_ms, by=By.REPLICA)
+        executor.run(query, ALL)
+        assert (executor.from_memory(query, ALL) is None) is (long or not kernel.AVAILABLE)

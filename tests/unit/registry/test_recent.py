@@ -3,10 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from tests.registries import seen
 
-from jobmeter.errors import NotAtOnceError
 from jobmeter.model.job import JobState, JobView
 from jobmeter.model.record import JobRecord, Records, ReplicaRecord
 from jobmeter.model.retention import Retention
@@ -59,14 +57,12 @@ def test_what_is_written_is_seen_at_once(registry: Registry) -> None:
 
 def test_a_job_of_this_process_alone_stays_in_memory(tmp_path: Path) -> None:
     registry = open_registry(f"sqlite:///{tmp_path}/registry.db", Retention())
-    quick = registry.in_memory()
     registry.observe([SEEN], NOW)
-    with pytest.raises(NotAtOnceError):
-        quick.job(None, "job", NOW)
+    assert registry.cached_job(None, "job", NOW) is None
     view = one(registry, NOW)
-    assert quick.job(None, "job", NOW + ALIVE_MS - 1) == [view]
-    with pytest.raises(NotAtOnceError):
-        quick.job(None, "job", NOW + ALIVE_MS)
+    assert registry.cached_job(None, "job", NOW + ALIVE_MS - 1) == [view]
+    assert registry.cached_head(None, "job", NOW + ALIVE_MS - 1) == [view.job]
+    assert registry.cached_job(None, "job", NOW + ALIVE_MS) is None
     registry.close()
 
 

@@ -34,7 +34,9 @@ def server(tmp_path_factory):
 def _path(endpoint, job="j1"):
     path = endpoint.path.replace("{job}", job).replace("{node}", "n1")
     path = path.replace("{key}", "key-1").replace("{project}", "default")
-    return path + ("?metric=cpu.usage" if any(query.required for query in endpoint.queries) else "")
+    needed = {"metric": "cpu.usage", "job": job}
+    given = [f"{query.name}={needed[query.name]}" for query in endpoint.queries if query.required]
+    return path + ("?" if given else "") + "&".join(given)
 
 
 def _call(server, endpoint, key=None, **options):

@@ -233,11 +233,11 @@ def _many(before, one, count, after):
 
 
 BOMBS = {
-    "records": (f"{BASE}/jobs", _many(b"[", b'{"job_id":"a"}', 200_000, b"]"), "20000 records"),
-    "records by kind": (f"{BASE}/jobs", _many(b'{"jobs":[', b'{"job_id":"a"}', 200_000, b"]}"), "20000 records"),
+    "records": (f"{BASE}/jobs", _many(b"[", b'{"job_id":"a"}', 200_000, b"]"), "10000 records"),
+    "records by kind": (f"{BASE}/jobs", _many(b'{"jobs":[', b'{"job_id":"a"}', 200_000, b"]}"), "10000 records"),
     "points": ("/api/put", _many(b"[", b"{}", 600_000, b"]"), "500000 points"),
     "lines": (f"{BASE}/jobs/a/logs", _many(b'{"lines":[', b'{"text":""}', 1_000_001, b"]}"), "1000000 lines"),
-    "records in a frame": (INGEST, _frame(_many(b'{"jobs":[', b'{"job_id":"a"}', 200_000, b"]}"), 2), "20000 records"),
+    "records in a frame": (INGEST, _frame(_many(b'{"jobs":[', b'{"job_id":"a"}', 200_000, b"]}"), 2), "10000 records"),
     "lines in a frame": (
         INGEST,
         _frame(_many(b'{"streams":[{"job":"a","lines":[', b'[1,""]', 1_000_001, b"]}]}"), 3),

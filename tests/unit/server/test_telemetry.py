@@ -10,6 +10,7 @@ from jobmeter.kernel.library import KERNEL
 from jobmeter.model.time import SystemClock
 from jobmeter.server.telemetry import Telemetry
 from jobmeter.store.base import StoreStatistics
+from jobmeter.store.cache import Cache
 
 PROMTOOL = shutil.which("promtool") or ""
 
@@ -77,3 +78,16 @@ def test_the_memory_of_requests_is_shown(server):
     assert "jobmeter_request_memory_bytes 1000.0" in lines
     assert "jobmeter_request_memory_limit_bytes 1.073741824e+09" in lines
     assert "jobmeter_request_memory_refusals_total 0.0" in lines
+
+
+def test_the_cache_of_questions_is_shown():
+    cache, telemetry = Cache(), Telemetry(SystemClock())
+    cache.put("a", 1, "A", 100)
+    cache.get("a", 1)
+    cache.get("b", 1)
+    telemetry.watch_cache(cache)
+    lines = telemetry.text().decode().splitlines()
+    assert "jobmeter_cache_entries 1.0" in lines
+    assert "jobmeter_cache_hits_total 1.0" in lines
+    assert "jobmeter_cache_misses_total 1.0" in lines
+    assert f"jobmeter_cache_bytes {float(cache.statistics.bytes)}" in lines

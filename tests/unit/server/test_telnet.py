@@ -51,11 +51,11 @@ class Line:
 class Telnet:
     """A server with its port."""
 
-    def __init__(self, folder, store=None, key=None):
+    def __init__(self, folder, store=None, key=None, most=100):
         self.store = store or MemoryStore()
         self.application = serving(folder, self.store, **({"opentsdb_key": key} if key else {}))
         self.bound = bind(LOCAL, 0)
-        self.server = TelnetServer(self.application.application.services, self.bound)
+        self.server = TelnetServer(self.application.application.services, self.bound, most)
         self.lines: list[Line] = []
         self.server.start()
 
@@ -213,14 +213,31 @@ def test_a_sender_that_never_reads_is_served_all_the_same(telnet):
     wait_until(telnet.series)
 
 
-def test_only_so_many_connections_are_taken(telnet, monkeypatch):
-    monkeypatch.setattr("jobmeter.server.telnet.CONNECTIONS", 2)
-    lines = [telnet.connect() for _ in range(2)]
-    assert all(line.ask("version\n") for line in lines)
-    assert telnet.connect().answer() == "error: too many connections\n"
-    lines[0].send("exit\n")
-    assert lines[0].rest() == ""
-    wait_until(lambda: telnet.connect().ask("version\n").startswith("Jobmeter"))
+def test_strangers_make_place_for_others_and_whoever_has_a_key_stays(tmp_path):
+    with closing(Telnet(tmp_path / "data", most=3)) as telnet:
+        line, key = telnet.connect(), telnet.application.key("writer", "lab")
+        line.send(f"auth {key.token}\n")
+        assert line.ask("version\n")
+        for _ in range(50):
+            assert telnet.connect().ask("version\n").startswith("Jobmeter")
+        assert line.ask(put() + "version\n").startswith("Jobmeter")
+        assert len(telnet.series()) == 1
+        assert 'jobmeter_connections{port="telnet"} 3.0' in telnet.metrics()
+        assert 'jobmeter_connections_closed_total{port="telnet",reason="replaced"} 48.0' in telnet.metrics()
+
+
+def test_a_stranger_has_a_minute_whatever_it_sends_and_who_shows_a_key_more(telnet):
+    now = [0.0]
+    telnet.server._connections.clock = lambda: now[0]
+    stranger, line = telnet.connect(), telnet.connect()
+    line.send(f"auth {telnet.application.key('writer', 'lab').token}\n")
+    assert line.ask("version\n")
+    for second in range(60):
+        now[0] = float(second)
+        assert stranger.ask("version\n").startswith("Jobmeter")
+    now[0] = 60.0
+    wait_until(lambda: stranger.file.read() == b"")
+    assert line.ask("version\n").startswith("Jobmeter")
 
 
 class FullStore(MemoryStore):

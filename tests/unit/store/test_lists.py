@@ -1,15 +1,14 @@
-"""Lists of series that stay known: as true as asking the engine each time."""
+"""Cached lists of series: as true as asking the engine each time."""
 
 import random
-from typing import Any
 
 import pytest
 
 from jobmeter.model.series import Series, job_key
 from jobmeter.store.base import Selector
+from jobmeter.store.cache import Cache
 from jobmeter.store.memory import MemoryStore
-from jobmeter.store.window import lists
-from jobmeter.store.window.lists import Lists
+from jobmeter.store.window import store as windowed
 from jobmeter.store.window.store import WindowedStore
 from jobmeter.testing.samples import FOREVER, batch_of
 
@@ -64,36 +63,46 @@ def test_a_job_that_is_deleted_has_no_series_any_more():
     assert [one.job for one in store.find(Selector(jobs=(KEYS[0], KEYS[1])))] == ["job-1"]
 
 
-@pytest.mark.parametrize("most", [2, 100])
-@pytest.mark.parametrize("changed", [2, 100])
-@pytest.mark.parametrize("seed", range(20))
-def test_no_list_outlives_a_change_of_its_jobs(monkeypatch, most: int, changed: int, seed: int):
-    monkeypatch.setattr(lists, "_MOST_CHANGED", changed)
+@pytest.mark.parametrize("bound", [2_000, 2**20])
+@pytest.mark.parametrize("revisions", [2, 100])
+@pytest.mark.parametrize("seed", range(10))
+def test_no_list_outlives_a_change_of_its_jobs(monkeypatch, bound: int, revisions: int, seed: int):
+    monkeypatch.setattr(windowed, "_MOST_REVISIONS", revisions)
     draw = random.Random(seed)
-    known = Lists(most)
-    now = dict.fromkeys(range(6), 0)
-    reading: list[tuple[tuple[int, ...], list[Any], int]] = []
-    hits = 0
-    for _ in range(400):
-        match draw.randrange(4):
-            case 0:  # somebody begins to read
-                jobs = tuple(sorted(draw.sample(range(6), draw.randrange(1, 3))))
-                reading.append((jobs, [now[job] for job in jobs], known.moment))
-            case 1 if reading:  # and has read
-                jobs, found, moment = reading.pop(draw.randrange(len(reading)))
-                known.put(jobs, jobs, found, moment)
-            case 2 if draw.random() < 0.4:
-                jobs = tuple(draw.sample(range(6), 2))
-                now.update({job: now[job] + 1 for job in jobs})
-                known.forget(jobs)
-            case 2 if draw.random() < 0.05:
-                now = {job: one + 1 for job, one in now.items()}
-                known.clear()
+    engine = Engine()
+    store = WindowedStore(engine, Clock(), length_ms=10**7, bound=2**30, cache=Cache(bound))
+    asked = 0
+    for _ in range(300):
+        jobs = draw.sample(range(3), draw.randrange(1, 3))
+        match draw.randrange(8):
+            case 0:
+                rows = {(series(job, draw.randrange(4)), 1_000_000 + draw.randrange(100)): 1.0 for job in jobs}
+                store.append(batch_of(rows), FOREVER)
+            case 1 if draw.random() < 0.3:
+                store.delete_job(KEYS[jobs[0]])
             case _:
-                jobs = tuple(sorted(draw.sample(range(6), draw.randrange(1, 3))))
-                told = known.get(jobs)
-                hits += told is not None
-                assert told is None or list[Any](told) == [now[job] for job in jobs]
-    assert hits
-    assert len(known._lists) <= most
-    assert {name for names in known._names.values() for name in names} == known._lists.keys()
+                asked += 1
+                selector = Selector(jobs=tuple(sorted(KEYS[job] for job in jobs)))
+                expected = {(one.job, one.replica) for one in MemoryStore.find(engine, selector)}
+                assert {(one.job, one.replica) for one in store.find(selector)} == expected
+    assert engine.finds < asked or (bound, revisions) == (2_000, 2)
+
+
+def test_a_list_that_was_read_while_its_job_changed_is_not_cached():
+    class Interrupted(Engine):
+        store: WindowedStore
+
+        def find(self, selector):
+            found = super().find(selector)
+            if self.finds == 1:
+                self.store.append(batch_of({(series(0, 1), 1_000_000): 1.0}), FOREVER)
+            return found
+
+    engine = Interrupted()
+    engine.store = store = WindowedStore(engine, Clock(), length_ms=10**7, bound=2**30)
+    store.append(batch_of({(series(0, 0), 1_000_000): 1.0}), FOREVER)
+    engine.finds = 0
+    selector = Selector(jobs=(KEYS[0],))
+    assert [one.replica for one in store.find(selector)] == ["worker-0"]
+    assert store.memory.series(selector) is None
+    assert len(store.find(selector)) == 2

@@ -2,7 +2,7 @@
 
 import contextlib
 import random
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -12,11 +12,15 @@ from jobmeter.model.batch import SeriesKeys
 from jobmeter.model.series import Series
 from jobmeter.model.time import HOUR, MINUTE, SECOND, TimeRange, parse_time
 from jobmeter.store.base import ReadBudget, Selector, Store
+from jobmeter.store.cache import Cache
 from jobmeter.store.memory import MemoryStore
 from jobmeter.store.window.store import WindowedStore
 from jobmeter.store.window.window import Window
 from jobmeter.testing.samples import FOREVER, batch_of, read_all
 from jobmeter.testing.store import StoreTests
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ALWAYS = 10**13
 BEGIN = parse_time("2030-06-01")
@@ -138,7 +142,7 @@ def test_a_series_that_is_looked_for_while_it_is_written_first_is_found_afterwar
         with pytest.raises(UnavailableError) if failing else contextlib.nullcontext():
             store.append(batch_of({(gauge(f"worker-{number}"), BEGIN): 1.0}), FOREVER)
         assert set(store.find(selector)) == wanted
-        assert store.found(selector) == store.find(selector)
+        assert store.memory.series(selector) == store.find(selector)
 
 
 def test_a_list_of_series_that_is_as_old_as_a_new_series_is_not_kept() -> None:
@@ -155,7 +159,7 @@ def test_a_list_of_series_that_is_as_old_as_a_new_series_is_not_kept() -> None:
 
     store = WindowedStore(Slow(), HandClock(BEGIN), length_ms=HOUR, bound=2**30)
     assert store.find(selector) == []
-    assert store.found(selector) is None
+    assert store.memory.series(selector) is None
     assert store.find(selector) == [gauge("worker-0")]
 
 
@@ -274,14 +278,14 @@ def test_samples_that_come_in_while_their_hour_is_rolled_up_end_what_was_known_o
     assert store.rolled([one.job_key], hour) == engine.rolled([one.job_key], hour) == []
 
 
-def test_what_is_known_of_the_roll_ups_of_many_jobs_takes_bounded_memory(monkeypatch) -> None:
-    monkeypatch.setattr("jobmeter.store.window.store._MOST_ROLLED", 500)
-    windowed = WindowedStore(MemoryStore(), HandClock(BEGIN), length_ms=HOUR, bound=2**20)
-    jobs = list(range(1, 101))
-    for number in range(50):
-        span = TimeRange(BEGIN - number * HOUR, BEGIN)
-        assert windowed.rolled(jobs, span) == windowed.rolled(jobs, span) == windowed.known_rolled(jobs, span)
-        assert sum(len(name[1]) for name in windowed._rolled) <= 500
+def test_what_is_known_of_the_roll_ups_of_many_jobs_takes_bounded_memory() -> None:
+    cache = Cache(50_000)
+    windowed = WindowedStore(MemoryStore(), HandClock(BEGIN), length_ms=HOUR, bound=2**20, cache=cache)
+    for first in range(0, 1_000, 50):
+        jobs, span = list(range(first, first + 100)), TimeRange(0, (first + 1) * HOUR)
+        assert windowed.rolled(jobs, span) == windowed.rolled(jobs, span) == windowed.memory.rolled(jobs, span)
+        assert cache.statistics.bytes <= 50_000
+    assert cache.statistics.entries
 
 
 def test_lists_of_keys_that_never_come_again_take_bounded_memory(monkeypatch) -> None:

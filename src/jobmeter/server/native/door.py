@@ -9,15 +9,18 @@ from dataclasses import replace
 from functools import partial
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Answer, path_parameters
+from jobmeter.dialects.base import Answer, Run, path_parameters
 from jobmeter.errors import JobmeterError, NotAtOnceError, NotFoundError
 from jobmeter.server import turns
+from jobmeter.server.commands import from_memory
 from jobmeter.server.dialect_door import PlainVisit
 from jobmeter.server.edge import Visit
 from jobmeter.server.exchange import AT_ONCE_BYTES, Exchange
 from jobmeter.server.native import (
     catalog,
+    compare,
     events,
+    findings,
     ingest,
     jobs,
     keys,
@@ -25,12 +28,13 @@ from jobmeter.server.native import (
     metrics,
     nodes,
     problem,
+    resolve,
     samples,
     share,
     status,
     streaming,
 )
-from jobmeter.server.native.endpoint import SMALL_BODY, Ask, Endpoint, Result, Stream, in_turn, let_in, work
+from jobmeter.server.native.endpoint import SMALL_BODY, Ask, Endpoint, Result, Stream, in_turn, let_in
 from jobmeter.server.services import Services
 
 BASE = "/api/jobmeter/v1"
@@ -39,10 +43,13 @@ BEGUN_BYTES = 64 * 1024
 
 ENDPOINTS: Sequence[Endpoint] = (
     *jobs.ENDPOINTS,
+    *resolve.ENDPOINTS,
     *metrics.ENDPOINTS,
+    *compare.ENDPOINTS,
     *samples.ENDPOINTS,
     *logs.ENDPOINTS,
     *events.ENDPOINTS,
+    *findings.ENDPOINTS,
     *share.ENDPOINTS,
     *nodes.ENDPOINTS,
     *catalog.ENDPOINTS,
@@ -78,19 +85,22 @@ class NativeVisit:
 
     def at_once(self, exchange: Exchange) -> Answer | Awaitable[Answer] | None:
         """See ``Visit.at_once``."""
-        services, begin = self._services.at_once, self._endpoint.begin
-        if services is None or not (self._endpoint.quick or begin) or services.store.damaged():
-            return None  # what damaged parts an answer has to name is found out on a thread
+        services, endpoint = self._services, self._endpoint
+        if (endpoint.begin or endpoint.steps) is None or services.store.damaged():
+            return None  # which damaged parts an answer has to name is found out on a thread
         try:
             if self._ask is None:
                 ask = self._ask = self._let_in(services, exchange, at_once=True)
             else:
-                ask = replace(self._ask, services=services, call=exchange.call)
-            if begin is not None:
-                return begin(ask)
-            result = services.turns.at_once(ask.principal.id, ask.spent, lambda: work(self._endpoint, ask))
+                ask = replace(self._ask, call=exchange.call)
+            if endpoint.begin is not None:
+                return endpoint.begin(ask)
         except NotAtOnceError:
             return None
+        if endpoint.steps is None:
+            return None
+        run, recall = Run(endpoint.steps(ask)), partial(from_memory, services, scope=ask.scope)
+        result = services.turns.recall(ask.principal.id, ask.spent, lambda: run.advance(recall))
         return result if isinstance(result, Answer) else None
 
     async def serve(self, exchange: Exchange) -> None:

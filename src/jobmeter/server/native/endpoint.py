@@ -11,8 +11,9 @@ from jobmeter.access.call import Call, read_parameters
 from jobmeter.access.principal import Principal
 from jobmeter.access.scope import Scope
 from jobmeter.access.signatures import TOKENS
-from jobmeter.dialects.base import Answer
+from jobmeter.dialects.base import Answer, drive
 from jobmeter.errors import InvalidRequestError
+from jobmeter.model.question import Asks
 from jobmeter.model.series import NOBODY, check_project, job_key
 from jobmeter.query.spent import Spent
 from jobmeter.server.exchange import decoded_body
@@ -108,12 +109,12 @@ class Ask:
 class Endpoint:
     """One route. ``path`` is below ``/api/jobmeter/v1``; ``action`` None needs no key.
 
-    ``quick``: it only asks, so that it may be tried at once first (``Services.at_once``). ``begin``: so may this, on
-    the event loop's thread; what it gives is gone on with elsewhere and awaited. NotAtOnceError: ``work`` is to do it.
-
-    ``work`` runs on a thread of ``lane`` once the caller is let in; a msgspec structure that it gives is answered as
-    JSON, and an answer that is yet to come is awaited on the event loop's thread. ``answer`` documents that structure,
-    ``body`` that of the request. ``large``: the body may be as large as the settings allow, else 64 KiB.
+    ``steps`` is an operation as dialects have them: it is answered on the event loop where memory holds everything
+    that it asks for, else on a thread. ``work`` is for what has none: it runs on a thread of ``lane`` once the caller
+    is let in; a msgspec structure that it gives, or with ``many`` a list of them, is answered as JSON, and an answer
+    that is yet to come is awaited on the event loop's thread. ``begin`` is tried before it on the event loop's thread
+    (NotAtOnceError: ``work`` is to do it). ``answer`` documents the structure, ``body`` that of the request.
+    ``large``: the body may be as large as the settings allow, else 64 KiB.
     """
 
     name: str
@@ -121,8 +122,10 @@ class Endpoint:
     path: str
     action: str | None
     summary: str
-    work: Callable[[Ask], msgspec.Struct | Result]
+    work: Callable[[Ask], msgspec.Struct | list[Any] | Result] | None = None
+    steps: Callable[[Ask], Generator[Asks[Any], Any, "Answer | Stream"]] | None = None
     answer: type[msgspec.Struct]
+    many: bool = False
     answer_type: str = "application/json"
     text: str = ""
     tag: str
@@ -135,7 +138,6 @@ class Endpoint:
     other_types: Sequence[str] = ()
     lane: Literal["read", "write", "control"] = "read"
     large: bool = False
-    quick: bool = False
     begin: Callable[[Ask], Awaitable[Answer]] | None = None
 
     @property
@@ -206,6 +208,7 @@ def _in_turn(endpoint: Endpoint, ask: Ask, turn: Turn) -> Result:
     try:
         result = turn.work(partial(work, endpoint, ask))
         if isinstance(result, Stream):
+            turn.lasting()
             result, lasting = _accounted(result, turn), True
         return result
     finally:
@@ -231,10 +234,19 @@ def _accounted(stream: Stream, turn: Turn) -> Stream:
 
 def work(endpoint: Endpoint, ask: Ask) -> Result:
     """The answer to whoever was let in."""
-    result = endpoint.work(ask)
-    answer = Answer(200, msgspec.json.encode(result)) if isinstance(result, msgspec.Struct) else result
+    result = _worked(endpoint, ask)
+    answer = Answer(200, msgspec.json.encode(result)) if isinstance(result, msgspec.Struct | list) else result
     damaged = ask.services.store.damaged()
     return _warned(answer, damaged, ask) if damaged and endpoint.asks else answer
+
+
+def _worked(endpoint: Endpoint, ask: Ask) -> msgspec.Struct | list[Any] | Result:
+    if endpoint.steps is not None:
+        executor = ask.services.executor
+        return drive(endpoint.steps(ask), lambda question: executor.run(question, ask.scope))
+    if endpoint.work is None:
+        raise TypeError(f"endpoint {endpoint.name} does nothing")
+    return endpoint.work(ask)
 
 
 def _warned(answer: Result, damaged: Sequence[DamagedPart], ask: Ask) -> Result:

@@ -1,19 +1,32 @@
 """``/jobs/{job}/metrics``, ``/jobs/{job}/latest`` and ``/nodes/{node}/metrics``."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
 from jobmeter.dialects.base import Answer
+from jobmeter.dialects.base import ask as asking
 from jobmeter.errors import InvalidRequestError
 from jobmeter.kernel import points as kernel
-from jobmeter.model.catalog import Aggregate, find
+from jobmeter.model.catalog import CATALOG, Aggregate, find
 from jobmeter.model.job import Job
+from jobmeter.model.nearest import did_you_mean
+from jobmeter.model.question import Asks
 from jobmeter.model.series import check_name
 from jobmeter.model.time import HOUR, MAX_TIME_MS, TimeRange
 from jobmeter.query.defaults import CORE_METRICS, default_range, default_step
-from jobmeter.query.request import By, JobRef, Line, MetricQuery, MetricResult, NodeRef, Statistic
+from jobmeter.query.request import (
+    By,
+    EncodedQuestion,
+    HeadQuestion,
+    JobRef,
+    Line,
+    MetricQuery,
+    MetricResult,
+    NodeRef,
+    Statistic,
+)
 from jobmeter.server.native import export
 from jobmeter.server.native.arguments import Arguments, Query
 from jobmeter.server.native.bodies import LatestBody, LatestList, LineBody, MetricsBody, NodeMetricsBody, Points
@@ -51,7 +64,8 @@ def asked_metrics(given: Sequence[str]) -> tuple[str, ...]:
         raise InvalidRequestError(f"at most {MAX_METRICS} metrics in one question, these are {len(given)}", "metric")
     for name in given:
         if find(name) is None:
-            raise InvalidRequestError(f"metric {name[:200]!r} is not in the catalogue", "metric")
+            near = did_you_mean(name, CATALOG)
+            raise InvalidRequestError(f"metric {name[:200]!r} is not in the catalogue{near}", "metric")
     return tuple(given)
 
 
@@ -113,14 +127,14 @@ def _wanted(given: Arguments) -> _Wanted:
     )
 
 
-def _job_metrics(ask: Ask) -> Answer | Stream:
+def _job_metrics(ask: Ask) -> Generator[Asks[Any], Any, Answer | Stream]:
     wanted = ask.arguments.once(_wanted)
-    executor = ask.services.executor
-    job = executor.head(job_ref(ask), ask.scope)
+    job = yield from asking(HeadQuestion(job_ref(ask)))
     query = wanted.of(job, ask.services.clock.now_ms())
     if wanted.answer is _json:
-        return Answer(200, executor.encoded(query, ask.scope, lambda result: _json(result, job.id).body))
-    result: MetricResult = executor.run(query, ask.scope)
+        body = yield from asking(EncodedQuestion(query, lambda result: _json(result, job.id).body))
+        return Answer(200, body)
+    result = yield from asking(query)
     return wanted.answer(result, job.id)
 
 
@@ -206,8 +220,7 @@ ENDPOINTS = (
             "Buckets are aligned to the epoch, half open and named by their start; one without a sample is absent. "
             "Default range: the whole life of a finished job, the last hour of a running one."
         ),
-        work=_job_metrics,
-        quick=True,
+        steps=_job_metrics,
         answer=MetricsBody,
         queries=(
             _METRIC,
@@ -245,7 +258,6 @@ ENDPOINTS = (
         summary="Metrics of a node over a range",
         text="As those of a job. Default range: the last hour.",
         work=_node_metrics,
-        quick=True,
         answer=NodeMetricsBody,
         queries=(
             _METRIC,

@@ -81,7 +81,8 @@ def _route(endpoint: Endpoint) -> HTTPRouteHandler:
     errors = {
         status: ResponseSpec(ProblemBody, generate_examples=False, description=text) for status, text in _ERRORS.items()
     }
-    success = ResponseSpec(endpoint.answer, generate_examples=False, description=endpoint.summary)
+    answered: Any = list[endpoint.answer] if endpoint.many else endpoint.answer  # type: ignore[name-defined]
+    success = ResponseSpec(answered, generate_examples=False, description=endpoint.summary)
     handler = HTTPRouteHandler(
         path=re.sub(r"{(\w+)}", r"{\1:str}", endpoint.path),
         http_method=endpoint.method,

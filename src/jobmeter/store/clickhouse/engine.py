@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from jobmeter.errors import JobmeterError
-from jobmeter.model.batch import Bools, BucketColumns, References, SampleBatch, SampleColumns, SeriesKeys
+from jobmeter.model.batch import Bools, BucketColumns, SampleBatch, SampleColumns, SeriesKeys
 from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import NamePart, Series
 from jobmeter.model.time import Clock, TimeRange
-from jobmeter.store.base import LogSelector, ReadBudget, Selector, StoreStatistics, Tier
+from jobmeter.store.base import LogSelector, Memory, NoMemory, ReadBudget, Selector, StoreStatistics, Tier
 from jobmeter.store.clickhouse.catalog import Catalog
 from jobmeter.store.clickhouse.commit import Committer, Flusher, Keeper
 from jobmeter.store.clickhouse.damage import Damage, advice
@@ -36,8 +36,8 @@ from jobmeter.store.damage import DamagedPart
 
 _log = logging.getLogger(__name__)
 _JOURNAL = "journal"
-_READERS = 8
-"""One key may hold half of them: ``jobmeter.access.budget.Budget.concurrent``."""
+_READERS = 12
+"""More than all long questions and raw exports together may hold: ``jobmeter.server.turns``."""
 _WRITERS = 4
 
 
@@ -48,6 +48,9 @@ class ClickHouseStore:
     embedded store is in use elsewhere or was made by a newer program, UnavailableError where it cannot be reached.
     A process that forks must do so before: the embedded engine does not survive a fork.
     """
+
+    memory: Memory = NoMemory()
+    """See ``Store.memory``."""
 
     def __init__(self, target: Target, clock: Clock) -> None:
         self._target = target
@@ -131,19 +134,6 @@ class ClickHouseStore:
     def read(self, keys: SeriesKeys, span: TimeRange, budget: ReadBudget) -> Iterator[SampleColumns]:
         """See ``Store.read``. The budget's time begins with the first block."""
         return self._reader.read(keys, span, budget)
-
-    def recent(
-        self,
-        keys: SeriesKeys,
-        span: TimeRange,
-        step_ms: int,
-        counters: Bools,
-        references: References,
-    ) -> None:
-        """See ``Store.recent``: no samples are kept in memory for it."""
-
-    def written(self, keys: SeriesKeys) -> None:
-        """See ``Store.written``."""
 
     def read_buckets(self, keys: SeriesKeys, span: TimeRange, tier: Tier, budget: ReadBudget) -> BucketColumns:
         """See ``Store.read_buckets``."""

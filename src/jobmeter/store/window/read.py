@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jobmeter.kernel import window as kernel
-from jobmeter.model.batch import NEVER, Bools, BucketColumns, Float64s, Int64s, References, SampleColumns
+from jobmeter.model.batch import NEVER, Bools, BucketColumns, Float64s, Int64s, References, SampleColumns, Uint8s
 from jobmeter.model.time import TimeRange
 from jobmeter.store.window.pages import NO_PAGE, Pages
 
@@ -25,10 +25,6 @@ class Reader:
     def size(self, rows: Int64s, span: TimeRange, step_ms: int) -> tuple[int, int]:
         """How many samples the rows have in a span, and how many buckets these make. Only with the kernel."""
         return kernel.measure(self._at, rows, span.start_ms, span.end_ms, step_ms)
-
-    def fits(self, rows: Int64s, span: TimeRange, most: int) -> bool:
-        """True when the rows have no more samples in a span than that. Without the kernel nobody counts: False."""
-        return kernel.AVAILABLE and self.size(rows, span, max(span.length_ms, 1))[0] <= most
 
     def samples(self, rows: Int64s, span: TimeRange) -> SampleColumns:
         """The samples of rows in a span; the index is a position in ``rows``."""
@@ -56,6 +52,12 @@ class Reader:
         last = references.time, references.value
         found = kernel.bucket(self._at, rows, ends, step_ms, counters, last, (most, room))
         return None if found is None else BucketColumns(*found)
+
+    def lines(
+        self, rows: Int64s, line: Int64s, how: Uint8s, span: TimeRange, step_ms: int, most: int
+    ) -> tuple[Int64s, Int64s, Float64s, int] | None:
+        """See ``jobmeter.kernel.window.lines``. Only with the kernel."""
+        return kernel.lines(self._at, rows, line, how, (span.start_ms, span.end_ms), step_ms, most)
 
     def previous(self, rows: Int64s, before_ms: int) -> tuple[Int64s, Float64s]:
         """Of each row the time (``NEVER`` for none) and the value of the last sample before a time."""

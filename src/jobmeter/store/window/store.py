@@ -5,26 +5,26 @@ import threading
 from collections.abc import Collection, Hashable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 
 from jobmeter.errors import LimitExceededError
-from jobmeter.model.batch import Bools, BucketColumns, References, SampleBatch, SampleColumns, SeriesKeys, Uint64s
+from jobmeter.model.batch import Bools, BucketColumns, SampleBatch, SampleColumns, SeriesKeys, Uint64s
 from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import NamePart, Series
 from jobmeter.model.time import DAY, HOUR, MAX_TIME_MS, MINUTE, SECOND, Clock, TimeRange, floor_to
 from jobmeter.store.base import LogSelector, ReadBudget, Selector, Store, StoreStatistics, Tier
+from jobmeter.store.cache import Cache
 from jobmeter.store.damage import DamagedPart
-from jobmeter.store.window.lists import Lists
-from jobmeter.store.window.recall import Recalled
+from jobmeter.store.window.memory import WindowMemory
 from jobmeter.store.window.window import Window
 
 _DEFAULT = Retention()
-_MOST_LATE = 100_000
-_MOST_ROLLED = 1_000_000
-"""Job keys in all questions of what is rolled up whose answers are kept."""
+_MOST_REVISIONS = 100_000
+"""Jobs that have a revision of their own."""
+_SERIES_BYTES = 600
+"""Memory that a series of a list takes, about."""
 _TOGETHER = 1_024
 """Series whose samples are copied out of the window while writers wait."""
 
@@ -33,25 +33,25 @@ class WindowedStore:
     """See ``Store``. Right as long as every write goes through this object (one server writes these series).
 
     A question that lies inside the window of all its series is answered from memory; any other one is the engine's.
-    Series descriptors of jobs that were asked for are kept too, until the job gets a new series.
+    The lists of series of jobs that were asked for, and which of their hours are rolled up, are cached until the job's
+    revision changes.
     """
 
-    def __init__(self, engine: Store, clock: Clock, *, length_ms: int, bound: int, jobs: int = 10_000) -> None:
-        """``length_ms``: how far back it reaches; ``bound``: its bytes; ``jobs``: how many jobs' series are kept."""
+    def __init__(self, engine: Store, clock: Clock, *, length_ms: int, bound: int, cache: Cache | None = None) -> None:
+        """``length_ms``: how far back it reaches; ``bound``: its bytes, those of the cache not among them."""
         self._engine = engine
         self._clock = clock
         self.window = Window(length_ms, bound)
-        self._lists = Lists(jobs)
-        self._jobs = jobs
+        self.cache = cache or Cache()
         self._appending = threading.Lock()
         self._swept_ms = 0
-        self._settled_ms = MAX_TIME_MS
+        # An earlier process rolled up no more than the hours that are over now.
+        self._settled_ms = floor_to(clock.now_ms(), HOUR)
         self._numbers = itertools.count(1)
-        self._turns = 0
+        self._common_revision = 0
         self._unfilled: list[Series] | None = None
-        self._late: dict[int, int] = {}
-        self._rolled_jobs = 0
-        self._rolled: dict[tuple[Hashable, tuple[int, ...], TimeRange], list[TimeRange]] = {}
+        self._revisions: dict[int, int] = {}
+        self.memory = WindowMemory(self)
 
     def append(self, batch: SampleBatch, retention: Retention = _DEFAULT) -> None:
         """See ``Store.append``."""
@@ -64,8 +64,8 @@ class WindowedStore:
             late = _late_jobs(batches, settled_ms)
             # First what is stale goes: a series that comes back after a day is new here, and its descriptors too.
             self._sweep()
-            new = self._take_in(batches)
-            self._turn(late)
+            changed = late | self._take_in(batches)
+            self._raise_revision(changed)
             try:
                 self._engine.append_all(batches, retention)
             except BaseException:
@@ -75,11 +75,9 @@ class WindowedStore:
             finally:
                 # A roll-up may have begun since, and be over: its hours may lack these samples.
                 if self._settled_ms != settled_ms:
-                    late |= _late_jobs(batches, self._settled_ms)
-                self._turn(late)
-                if new:
-                    # Only now: who looked for series meanwhile may have found none of these.
-                    self._lists.forget(new)
+                    changed |= _late_jobs(batches, self._settled_ms)
+                # Again: who looked meanwhile may have found some of it, and not the rest.
+                self._raise_revision(changed)
             now_ms = self._clock.now_ms()
             for batch in batches:
                 self.window.write(batch.keys, SampleColumns(batch.index, batch.time, batch.value), now_ms)
@@ -112,18 +110,21 @@ class WindowedStore:
 
     def find(self, selector: Selector) -> list[Series]:
         """See ``Store.find``. The list is shared: callers leave it as it is."""
-        known = self.found(selector)
+        known = self.cached_series(selector)
         if known is not None:
             return known
-        moment = self._lists.moment
+        revision = None if selector.jobs is None else self.revision(selector.jobs)
         series = self._engine.find(_lasting(selector))
-        if selector.jobs is not None:
-            self._lists.put(_name_of(selector), selector.jobs, series, moment)
+        if revision is not None:
+            self.cache.put(_name_of(selector), revision, series, _SERIES_BYTES * len(series))
         return series
 
-    def found(self, selector: Selector) -> list[Series] | None:
+    def cached_series(self, selector: Selector) -> list[Series] | None:
         """What ``find`` gives, where it was found before; else None."""
-        return self._lists.get(_name_of(selector))
+        if selector.jobs is None:
+            return None
+        found: list[Series] | None = self.cache.get(_name_of(selector), self.revision(selector.jobs))
+        return found
 
     def names(self, selector: Selector, part: NamePart, prefix: str = "") -> list[str]:
         """See ``Store.names``."""
@@ -147,27 +148,10 @@ class WindowedStore:
             if len(columns):
                 yield SampleColumns(columns.index + np.uint32(first), columns.time, columns.value)
 
-    def recent(
-        self,
-        keys: SeriesKeys,
-        span: TimeRange,
-        step_ms: int,
-        counters: Bools,
-        references: References,
-    ) -> BucketColumns | None:
-        """See ``Store.recent``."""
-        return self.window.buckets(keys, span, step_ms, counters, references)
-
-    def written(self, keys: SeriesKeys) -> int | None:
-        """See ``Store.written``."""
-        return self.window.written(keys)
-
     def previous(self, keys: SeriesKeys, before_ms: int, budget: ReadBudget) -> SampleColumns:
         """See ``Store.previous``."""
-        found = self.window.previous(keys, before_ms)
-        if found is None:
-            return self._engine.previous(keys, before_ms, budget)
-        return SampleColumns(np.arange(len(keys), dtype=np.uint32), *found)
+        found = self.memory.previous(keys, before_ms)
+        return self._engine.previous(keys, before_ms, budget) if found is None else found
 
     def read_buckets(self, keys: SeriesKeys, span: TimeRange, tier: Tier, budget: ReadBudget) -> BucketColumns:
         """See ``Store.read_buckets``."""
@@ -175,43 +159,37 @@ class WindowedStore:
 
     def rolled(self, jobs: Sequence[int], span: TimeRange) -> list[TimeRange]:
         """See ``Store.rolled``."""
-        name = (self.revision(jobs), tuple(jobs), span)
-        known = self._rolled.get(name)
+        revision = self.revision(jobs)
+        known = self.cached_rolled(jobs, span)
         if known is None:
             known = self._engine.rolled(jobs, span)
-            if len(self._rolled) >= self._jobs or self._rolled_jobs >= _MOST_ROLLED:
-                self._rolled.clear()
-                self._rolled_jobs = 0
-            self._rolled[name] = known
-            self._rolled_jobs += len(jobs)
+            self.cache.put((WindowedStore, tuple(jobs), span), revision, known, 100 * (len(jobs) + len(known)))
         return known
 
-    def known_rolled(self, jobs: Sequence[int], span: TimeRange) -> list[TimeRange] | None:
+    def cached_rolled(self, jobs: Sequence[int], span: TimeRange) -> list[TimeRange] | None:
         """What ``rolled`` gives, where it was asked before; else None."""
-        return self._rolled.get((self.revision(jobs), tuple(jobs), span))
-
-    def in_memory(self) -> Store:
-        """The store as far as it answers without its engine; what it cannot say raises NotAtOnceError."""
-        return cast("Store", Recalled(self))
+        found: list[TimeRange] | None = self.cache.get((WindowedStore, tuple(jobs), span), self.revision(jobs))
+        return found
 
     def revision(self, jobs: Sequence[int]) -> Hashable:
-        """See ``Store.revision``: it differs after every roll-up, and after samples of hours that may be rolled up."""
-        # The jobs first: where all of them begin anew meanwhile, the turn that they belong to is another already.
-        late = [self._late.get(job, 0) for job in jobs]
-        return self._turns, *late
+        """See ``Store.revision``.
+
+        It differs after every roll-up, after samples of hours that may be rolled up, and after new series of a job.
+        """
+        # The jobs first: where all of them begin anew meanwhile, the common number is another already.
+        own = [self._revisions.get(job, 0) for job in jobs]
+        return self._common_revision, *own
 
     def roll_up(self, until_ms: int) -> int:
         """See ``Store.roll_up``."""
         # From here on samples before that time may touch what is rolled up; until it is known which, all of them do.
-        # An earlier process rolled up no more than the hours that were over then.
-        before = floor_to(self._clock.now_ms(), HOUR) if self._settled_ms == MAX_TIME_MS else self._settled_ms
-        self._settled_ms = max(until_ms, before)
+        self._settled_ms = max(until_ms, self._settled_ms)
         hours = 1
         try:
             hours = self._engine.roll_up(until_ms)
         finally:
             if hours:
-                self._turns = next(self._numbers)
+                self._common_revision = next(self._numbers)
         return hours
 
     def last_times(self, jobs: Sequence[int]) -> dict[int, tuple[int, int]]:
@@ -232,9 +210,8 @@ class WindowedStore:
             try:
                 self._engine.delete_job(job)
             finally:
-                self._turn({job})
+                self._raise_revision({job})
                 self.window.drop_job(job)
-                self._lists.forget((job,))
 
     def damaged(self) -> Sequence[DamagedPart]:
         """See ``Store.damaged``."""
@@ -253,8 +230,7 @@ class WindowedStore:
     def restore(self, directory: Path) -> None:
         """See ``Store.restore``."""
         self._engine.restore(directory)
-        self._turns = next(self._numbers)
-        self._lists.clear()
+        self._common_revision = next(self._numbers)
 
     def close(self) -> None:
         """See ``Store.close``."""
@@ -295,13 +271,13 @@ class WindowedStore:
         found = SampleColumns.joined(list(self._engine.read(keys, TimeRange(since_ms, MAX_TIME_MS), ReadBudget())))
         self.window.adopt(keys, found, since_ms, now_ms)
 
-    def _turn(self, jobs: Collection[int]) -> None:
-        """What was known of the roll-ups of these jobs is so no longer."""
-        if len(self._late) + len(jobs) > _MOST_LATE:
-            self._turns = next(self._numbers)
-            self._late.clear()
+    def _raise_revision(self, jobs: Collection[int]) -> None:
+        """What was read of these jobs' series and roll-ups is no longer so."""
+        if len(self._revisions) + len(jobs) > _MOST_REVISIONS:
+            self._common_revision = next(self._numbers)
+            self._revisions.clear()
         for job in jobs:
-            self._late[job] = next(self._numbers)
+            self._revisions[job] = next(self._numbers)
 
     def _sweep(self) -> None:
         now = self._clock.now_ms()
@@ -323,12 +299,12 @@ def _late_jobs(batches: Sequence[SampleBatch], before_ms: int) -> set[int]:
 
 
 def _lasting(selector: Selector) -> Selector:
-    """What is asked of the engine, so that the list may be kept."""
+    """What is asked of the engine, so that the list may be cached."""
     return selector if selector.since is None else replace(selector, since=_since(selector.since))
 
 
 def _since(time_ms: int) -> int:
-    # Whole days, two of them to spare: whatever the window holds is then in every list that is kept.
+    # Whole days, two of them to spare: whatever the window holds is then in every list that is cached.
     return max(0, floor_to(time_ms, DAY) - 2 * DAY)
 
 

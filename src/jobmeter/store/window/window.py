@@ -9,7 +9,17 @@ from numpy.typing import NDArray
 
 from jobmeter.kernel import window as kernel
 from jobmeter.kernel.window import PAGE
-from jobmeter.model.batch import Bools, BucketColumns, Float64s, Int64s, References, SampleColumns, SeriesKeys
+from jobmeter.model.batch import (
+    Bools,
+    BucketColumns,
+    Float64s,
+    Int64s,
+    LineColumns,
+    References,
+    SampleColumns,
+    SeriesKeys,
+    Uint8s,
+)
 from jobmeter.model.time import DAY, MINUTE, TimeRange
 from jobmeter.store.window.pages import FURTHEST, NO_PAGE, PAGE_BYTES, Pages, cuts
 from jobmeter.store.window.read import Reader
@@ -21,7 +31,7 @@ _MOST_KNOWN = 2_000_000
 _SHORTEST_MS = MINUTE
 _NEARLY_FULL, _FULL = 0.85, 0.95
 """What of the bound may be in use before the window shrinks: the next batch needs room before it is known how much."""
-MOST_AT_ONCE = 1_000_000
+MOST_SAMPLES = 1_000_000
 """Samples that are put in buckets while writers wait, some milliseconds; beyond that they are copied in parts."""
 _SWEPT = 65_536
 """Rows that are swept at a time: nobody waits for longer than that takes."""
@@ -123,18 +133,14 @@ class Window:
                 self._write_any(known, rest, keep_from)
             self._shrink(now_ms)
 
-    def read(
-        self, keys: SeriesKeys, span: TimeRange, part: slice = slice(None), most: int | None = None
-    ) -> SampleColumns | None:
+    def read(self, keys: SeriesKeys, span: TimeRange, part: slice = slice(None)) -> SampleColumns | None:
         """The samples of a part of those series in a span; None where one of them all may not be here.
 
-        The index is a position in the part. None too where there are more than ``most`` samples.
+        The index is a position in the part.
         """
         with self._lock:
             rows = self._inside(keys, span.start_ms)
-            if rows is None or (most is not None and not self._reader().fits(rows[part], span, most)):
-                return None
-            return self._reader().samples(rows[part], span)
+            return None if rows is None else self._reader().samples(rows[part], span)
 
     def buckets(
         self,
@@ -143,18 +149,29 @@ class Window:
         step_ms: int,
         counters: Bools,
         references: References,
-        most: int = MOST_AT_ONCE,
+        most: int | None = None,
     ) -> BucketColumns | None:
-        """The same in buckets; see ``Store.recent``. None too where there are more than ``most`` samples."""
+        """The same in buckets; see ``Memory.buckets``. ``most`` is ``MOST_SAMPLES`` where it is None."""
         with self._lock:
             rows = self._inside(keys, span.start_ms)
             if rows is None or not kernel.AVAILABLE:
                 return None
             moved = references.copy()
-            found = self._reader().buckets(rows, span, step_ms, counters, moved, most)
+            found = self._reader().buckets(rows, span, step_ms, counters, moved, MOST_SAMPLES if most is None else most)
         if found is not None:
             references.become(moved)
         return found
+
+    def lines(
+        self, keys: SeriesKeys, line: Int64s, how: Uint8s, span: TimeRange, step_ms: int, most: int
+    ) -> LineColumns | None:
+        """See ``Memory.lines``. None without the kernel, too."""
+        with self._lock:
+            rows = self._inside(keys, span.start_ms)
+            if rows is None or not kernel.AVAILABLE or not span.length_ms:
+                return None
+            found = self._reader().lines(rows, line, how, span, step_ms, most)
+        return None if found is None else LineColumns(*found)
 
     def written(self, keys: SeriesKeys) -> int | None:
         """The number of the last write to one of those series, of whatever time; None where one of them is not here."""

@@ -1,0 +1,4 @@
+from jobmeter.program.asynchronous import AsyncClient as AsyncClient
+from jobmeter.program.client import Client as Client
+
+__version__: str

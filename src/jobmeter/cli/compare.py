@@ -1,0 +1,103 @@
+"""``jobmeter compare``: jobs beside each other, each from its own start."""
+
+from collections.abc import Callable, Sequence
+
+import click
+import msgspec
+from rich.console import Console
+
+from jobmeter.cli import completion, local
+from jobmeter.cli.listing import show_listing
+from jobmeter.cli.output import Course, cell, chart, console, duration, moment, print_json, quantity
+from jobmeter.client.api import ComparedJob, Comparison
+
+_MOST = 10
+
+
+@click.command(short_help="Put jobs beside each other.")
+@click.argument("jobs", metavar="JOB JOB...", nargs=-1, required=True, shell_complete=completion.jobs)
+@click.option(
+    "--metric",
+    "metrics",
+    multiple=True,
+    shell_complete=completion.metrics,
+    metavar="M",
+    help="Draw the course of this metric too.",
+)
+@click.option("--step", metavar="LENGTH", help="Length of a bucket of the course, such as 1m.")
+@click.option("--json", "as_json", is_flag=True, help="An object: jobs, step, lines (times from each job's start).")
+@local.connection_options
+def command(
+    jobs: Sequence[str], metrics: Sequence[str], step: str | None, as_json: bool, connection: local.Connection
+) -> None:
+    """Put two or more jobs beside each other: how long they took, and mean and peak of what they used.
+
+    With --metric their courses are drawn on one scale, each from its own start.
+    """
+    found = connection.find_each(jobs)
+    if not 2 <= len(found) <= _MOST:
+        raise click.UsageError(f"name 2 to {_MOST} different jobs, these are {len(found)}")
+    names = [name for text in metrics for name in text.split(",") if name]
+    answer = found[0].api.compare([one.id for one in found], names, step, connection.project)
+    if as_json:
+        print_json(msgspec.to_builtins(answer))
+        return
+    out = console()
+    _facts(out, answer)
+    _used(out, answer)
+    for name in names:
+        _curves(out, answer, name)
+
+
+def _facts(out: Console, answer: Comparison) -> None:
+    facts: list[tuple[str, Callable[[ComparedJob], str]]] = [
+        ("name", lambda one: one.job.name),
+        ("state", lambda one: str(one.job.state)),
+        ("start", lambda one: moment(one.job.start if one.job.start is not None else one.job.first_sample)),
+        ("duration", lambda one: duration(one.summary.duration_ms)),
+        ("replicas", lambda one: str(one.summary.replicas)),
+        ("devices", lambda one: str(one.summary.devices)),
+        ("error", lambda one: one.job.error),
+    ]
+    for at, one in enumerate(answer.jobs):
+        out.print(f"[bold]{_letter(at)}[/]  {cell(one.job.id)}")
+    rows = [(name, *(tell(one) for one in answer.jobs)) for name, tell in facts]
+    known = [row for row in rows if any(text not in {"", "-", "0"} for text in row[1:])]
+    out.print()
+    show_listing(out, ("", *_letters(answer)), known)
+
+
+def _used(out: Console, answer: Comparison) -> None:
+    names = dict.fromkeys(metric.metric for one in answer.jobs for metric in one.summary.metrics)
+    rows = []
+    for name in names:
+        for figure, text in (("job_mean", "mean"), ("job_max", "peak")):
+            found = [one.summary.find(name) for one in answer.jobs]
+            cells = ["-" if one is None else quantity(getattr(one, figure), one.unit) for one in found]
+            rows.append((f"{name} {text}", *cells))
+    if rows:
+        out.print()
+        show_listing(out, ("used", *_letters(answer)), rows, right=_letters(answer))
+
+
+def _curves(out: Console, answer: Comparison, metric: str) -> None:
+    lines = [line for line in answer.lines if line.metric == metric]
+    if not lines:
+        out.print(f"\n{metric}: measured of none of them", markup=False)
+        return
+    end = max(line.points[-1][0] for line in lines) + answer.step
+    highest = max(value for line in lines for _, value in line.points)
+    out.print(f"\n{metric} from each start, step {duration(answer.step)}", markup=False, style="bold")
+    order = [one.job.id for one in answer.jobs]
+    for line in lines:
+        course = Course(line.points, 0, end, answer.step)
+        drawn = chart(course, line.unit, height=4, room=out.width, highest=highest, ends=("0s", duration(end)))
+        out.print(f"{_letter(order.index(line.job))}\n{drawn}", markup=False)
+
+
+def _letter(at: int) -> str:
+    return chr(ord("A") + at)
+
+
+def _letters(answer: Comparison) -> list[str]:
+    return [_letter(at) for at in range(len(answer.jobs))]

@@ -1,0 +1,57 @@
+"""What Tab offers for jobs and metrics: of a server that answers soon; none is started for it, and nothing is said."""
+
+import click
+from click.shell_completion import CompletionItem
+
+from jobmeter.client.api import Api, JobSearch
+from jobmeter.errors import JobmeterError
+from jobmeter.model import catalog
+
+MOST = 50
+"""Jobs that are offered: the newest that match."""
+_PATIENCE_SECONDS = 1.0
+
+
+def jobs(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001
+    """Ids and names of jobs that begin so, and ``last``; the help is a job's name and state."""
+    found = [CompletionItem("last", help="the newest job")] if "last".startswith(incomplete) else []
+    try:
+        search = JobSearch(name=incomplete, project=context.params.get("project"), limit=MOST)
+        for job in _api(context).jobs(search).jobs:
+            names = dict.fromkeys((job.id, job.name))
+            told = f"{job.name} {job.state}".strip()
+            found += [CompletionItem(name, help=told) for name in names if name.startswith(incomplete) and name]
+    except JobmeterError:
+        pass
+    return found
+
+
+def metrics(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001
+    """Names of metrics that begin so: those that the job has, else those of the catalogue."""
+    measured = _measured(context)
+    return [
+        CompletionItem(name, help=known.text if (known := catalog.find(name)) else None)
+        for name in (measured or catalog.CATALOG)
+        if name.startswith(incomplete)
+    ]
+
+
+def _measured(context: click.Context) -> list[str]:
+    # An option that waits for its value keeps click from telling the job from other words.
+    named = context.params.get("job") or next(iter(context.args), None)
+    if not named:
+        return []
+    try:
+        api = _api(context)
+        job = api.find(named, context.params.get("project"))
+        return [metric.metric for metric in api.job(job.id, job.project).summary.metrics]
+    except JobmeterError:
+        return []
+
+
+def _api(context: click.Context) -> Api:
+    from jobmeter.cli.local import connect
+
+    given = context.params
+    found = connect(given.get("server"), given.get("key"), given.get("data"), start=False)
+    return Api(found.patient(_PATIENCE_SECONDS))

@@ -1,0 +1,75 @@
+"""Listings that fit the terminal they are shown on: a column is left out or rows are stacked, nothing is cut."""
+
+from collections.abc import Collection, Sequence
+
+from rich.cells import cell_len
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
+
+from jobmeter.cli.output import cell, table
+
+_GAP = 3
+"""Characters that stand between two columns."""
+_LEAST_FOLDED = 20
+"""Characters that a folded column must have to be readable."""
+
+
+def fitted(
+    width: int,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    right: Collection[str] = (),
+    spare: Sequence[str] = (),
+    folded: str = "",
+) -> RenderableType:
+    """The rows as a table of at most ``width`` characters; each row as lines of its own where no table is so narrow.
+
+    ``spare`` are columns that may be left out, the first of them first; what was left out is said below. The cells of
+    the column ``folded`` may go over several lines. Cells are text, see ``table``.
+    """
+    kept, missing = list(range(len(columns))), []
+    needs = [_need(column, [row[at] for row in rows], column == folded) for at, column in enumerate(columns)]
+    for name in (*spare, ""):
+        if sum(needs[at] for at in kept) + _GAP * (len(kept) - 1) <= width:
+            break
+        if not name:
+            return _stacked(columns, rows)
+        if name in columns:
+            kept.remove(columns.index(name))
+            missing.append(name)
+    shown = table([columns[at] for at in kept], [[row[at] for at in kept] for row in rows], right, folded=folded)
+    if not missing:
+        return shown
+    told = [column for column in columns if column in missing]
+    return Group(shown, Text(f"not shown for want of room: {', '.join(told)}", style="dim"))
+
+
+def show_listing(
+    out: Console,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    right: Collection[str] = (),
+    spare: Sequence[str] = (),
+    folded: str = "",
+) -> None:
+    """Print what ``fitted`` makes for that console."""
+    out.print(fitted(out.width, columns, rows, right=right, spare=spare, folded=folded))
+
+
+def _need(column: str, cells: Sequence[str], folded: bool) -> int:
+    widest = max((cell_len(text) for text in cells), default=0)
+    return max(cell_len(column), min(widest, _LEAST_FOLDED) if folded else widest)
+
+
+def _stacked(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> RenderableType:
+    """Each row as its first cell, and a line for each further one that says something."""
+    widest = max(map(cell_len, columns[1:]), default=0)
+    lines: list[Text] = []
+    for row in rows:
+        lines.append(Text.from_markup(f"[bold]{cell(row[0])}[/]", overflow="fold"))
+        for column, text in zip(columns[1:], row[1:], strict=True):
+            if text not in {"", "-"}:
+                lines.append(Text.from_markup(f"  {column:<{widest}}  {cell(text)}", overflow="fold"))
+    return Group(*lines)

@@ -1,0 +1,43 @@
+"""What a verb was told: parts of a job that it does not have, and times that cannot be meant."""
+
+import re
+from collections.abc import Iterable, Sequence
+
+import click
+
+from jobmeter.cli.local import Found
+from jobmeter.cli.output import moment
+from jobmeter.errors import NotFoundError
+from jobmeter.model.nearest import did_you_mean
+from jobmeter.model.time import SECOND
+
+_SECONDS = range(10**8, 10**10)
+"""Numbers that are moments of 1973 to 2286 in seconds, and of January to April 1970 in milliseconds."""
+
+
+def in_milliseconds(value: object, option: str) -> None:
+    """Raise a usage error for a moment that was most likely given in seconds."""
+    text = str(value or "").strip()
+    if re.fullmatch(r"[0-9]{9,10}", text) and int(text) in _SECONDS:
+        number = int(text)
+        raise click.UsageError(
+            f"{option} {text} is {moment(number)} in milliseconds; "
+            f"did you mean {number * SECOND} ({moment(number * SECOND)})? "
+            "For the former write it as ISO 8601."
+        )
+
+
+def known_parts(named: Found, replicas: Sequence[str], devices: Sequence[str] = ()) -> None:
+    """Raise NotFoundError, with names that are near, for a replica or a device that the job never had."""
+    if not replicas and not devices:
+        return
+    detail = named.api.job(named.id, named.project)
+    _check("replica", replicas, {replica.name for replica in detail.replicas}, named.id)
+    _check("device", devices, {device.device for device in detail.devices}, named.id)
+
+
+def _check(kind: str, wanted: Iterable[str], known: set[str], job: str) -> None:
+    for name in wanted:
+        if known and name not in known:
+            hint = did_you_mean(name, known) or f"; it has {', '.join(sorted(known)[:5])}"
+            raise NotFoundError(f"job {job} has no {kind} {name!r}{hint}", kind, name)

@@ -1,0 +1,67 @@
+"""``jobmeter nodes``: the machines that agents run on."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+import msgspec
+
+from jobmeter.cli import local
+from jobmeter.cli.listing import show_listing
+from jobmeter.cli.output import console, duration, moment, print_json, quantity
+from jobmeter.model.job import Node
+from jobmeter.model.time import SystemClock
+
+_SPARE = ("kernel", "first seen", "last seen", "cluster", "resource group", "memory", "cores")
+
+
+@click.command(short_help="List nodes.")
+@click.option("--resource-group", "groups", multiple=True, metavar="NAME", help="Only nodes of this resource group.")
+@click.option("--json", "as_json", is_flag=True, help="An array of objects.")
+@local.connection_options
+def command(groups: Sequence[str], as_json: bool, connection: local.Connection) -> None:
+    """List the nodes that agents run on, with what they have and when they were heard of."""
+    found = connection.open().nodes(connection.project)
+    nodes = [node for node in found if not groups or node.resource_group in groups]
+    if as_json:
+        print_json([{name: getattr(node, name) for name in msgspec.structs.asdict(node)} for node in nodes])
+        return
+    if not nodes:
+        console().print("no node matches" if groups or connection.project else _FIRST_STEP, markup=False)
+        return
+    now_ms = SystemClock().now_ms()
+    columns = ("node", "heard of", "cores", "memory", "devices", "resource group", "cluster", "last seen", "kernel")
+    show_listing(console(), columns, [_row(node, now_ms) for node in nodes], right=("cores", "memory"), spare=_SPARE)
+
+
+_FIRST_STEP = "no nodes yet: jobmeter agent --server URL --key KEY on each of them"
+
+
+def _row(node: Node, now_ms: int) -> tuple[str, ...]:
+    heard = "-" if node.last_seen is None else f"{duration(max(now_ms - node.last_seen, 0) // 1000 * 1000)} ago"
+    info = node.info
+    return (
+        node.name,
+        heard,
+        _text(info, "cores", "cpus", "cpu_count"),
+        _bytes(info),
+        _devices(info),
+        node.resource_group,
+        node.cluster,
+        moment(node.last_seen),
+        _text(info, "kernel"),
+    )
+
+
+def _text(info: Mapping[str, Any], *names: str) -> str:
+    return next((str(info[name]) for name in names if info.get(name) not in {None, ""}), "-")
+
+
+def _bytes(info: Mapping[str, Any]) -> str:
+    amount = info.get("memory") or info.get("memory_total")
+    return quantity(float(amount), "By") if isinstance(amount, int | float) else "-"
+
+
+def _devices(info: Mapping[str, Any]) -> str:
+    devices = info.get("devices")
+    return str(len(devices)) if isinstance(devices, list | dict) else "-" if devices is None else str(devices)

@@ -1,0 +1,49 @@
+"""``jobmeter status``: how the server does."""
+
+from collections.abc import Iterator
+
+import click
+import msgspec
+
+from jobmeter.cli import local
+from jobmeter.cli.output import cell, console, counted, duration, moment, print_json, quantity
+from jobmeter.client.api import DamagedPart, ServerStatus
+
+
+@click.command(short_help="Show how the server does.")
+@click.option("--json", "as_json", is_flag=True, help="The server's own object.")
+@local.connection_options
+def command(as_json: bool, connection: local.Connection) -> None:
+    """Show how the server does: what it keeps, what it works on, and what of its data is damaged."""
+    api = connection.open()
+    status = api.status()
+    if as_json:
+        print_json(msgspec.to_builtins(status))
+        return
+    out = console()
+    out.print(f"[bold]{cell(api.transport.server)}[/]  Jobmeter {cell(status.version)}")
+    for name, text in _facts(status):
+        out.print(f"  {name:<13}{cell(text)}")
+
+
+def _facts(status: ServerStatus) -> Iterator[tuple[str, str]]:
+    yield "up for", duration(round(status.uptime_seconds) * 1000)
+    yield "kernel", status.kernel
+    for name, rows in status.rows.items():
+        size = status.bytes.get(name)
+        yield name, counted(rows, "row") + ("" if size is None else f", {quantity(size, 'By')}")
+    for name, size in status.bytes.items():
+        if name not in status.rows:
+            yield name, quantity(size, "By")
+    yield "in memory", ", ".join(f"{name} {number:,}" for name, number in status.window.items()) or "nothing"
+    yield "waiting", quantity(status.queue_bytes, "By")
+    yield "under way", ", ".join(f"{lane} {number}" for lane, number in status.work.items())
+    yield "rolled up", "not yet" if status.rolled_until is None else f"until {moment(status.rolled_until)} UTC"
+    for part in status.damaged:
+        yield "damaged", _damaged(part)
+
+
+def _damaged(part: DamagedPart) -> str:
+    span = "" if part.start is None else f", {moment(part.start)} to {moment(part.end)}"
+    rows = "" if part.rows is None else f", {counted(part.rows, 'row')}"
+    return f"{part.table}/{part.part}: {part.reason}{rows}{span}"

@@ -1,0 +1,66 @@
+"""What became of a job: the events of its life, and of a failed one the last lines that say why."""
+
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from jobmeter.cli.diagnose import headline
+from jobmeter.cli.listing import show_listing
+from jobmeter.cli.output import cell, counted, moment
+from jobmeter.client.api import Api, EventSearch, LogEntry, LogSearch
+from jobmeter.errors import NotFoundError
+from jobmeter.model.job import Job, JobState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+EVENTS = 8
+"""The newest events that are told."""
+LINES = 10
+"""The last lines of the log that are told."""
+
+
+def show_story(out: Console, api: Api, job: Job) -> None:
+    """Print what happened to a finished job and what the rules find in any; of a failed one also how its log ends."""
+    # A server of an older release has none of them.
+    if job.state.finished:
+        with suppress(NotFoundError):
+            _events(out, api, job)
+    with suppress(NotFoundError):
+        _findings(out, api, job)
+    if job.state is JobState.FAILED:
+        with suppress(NotFoundError):
+            _lines(out, api, job)
+
+
+def _events(out: Console, api: Api, job: Job) -> None:
+    events, total = api.newest_events(job.id, EventSearch(project=job.project), EVENTS)
+    if not events:
+        return
+    more = "" if total <= EVENTS else f", the newest {EVENTS} of {counted(total, 'event')} (jobmeter events {job.id})"
+    out.print(f"\nwhat happened{more}", markup=False, style="bold")
+    rows = [(moment(event.time), event.replica, event.reason, event.message) for event in reversed(events)]
+    show_listing(out, ("time", "replica", "reason", "message"), rows, spare=("replica",), folded="message")
+
+
+def _findings(out: Console, api: Api, job: Job) -> None:
+    found = api.findings(job.id, job.project)
+    if found:
+        out.print(f"\n[bold]findings[/] (jobmeter diagnose {cell(job.id)})")
+    for one in found:
+        out.print(f"  {headline(one)}")
+
+
+def _lines(out: Console, api: Api, job: Job) -> None:
+    search = LogSearch(project=job.project, order="desc", limit=LINES)
+    errors: Sequence[LogEntry] = list(api.logs(job.id, replace(search, level="error")))
+    found = errors or list(api.logs(job.id, search))
+    if not found:
+        return
+    several = len({line.replica for line in found}) > 1
+    out.print(f"\n{'last error lines' if errors else 'last lines'} of its log", markup=False, style="bold")
+    for line in reversed(found):
+        out.print(f"  {cell(f'{line.replica} | ' if several else '')}{cell(line.text)}")
+    out.print(f"more: jobmeter logs {job.id}{' --level error' if errors else ''} --tail 100", markup=False)

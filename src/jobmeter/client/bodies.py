@@ -1,0 +1,208 @@
+"""What a server answers, as plain structs. Times are epoch milliseconds; None is what is not known."""
+
+import msgspec
+
+from jobmeter.model.job import Allocation, Job, Replica
+
+
+class JobList(msgspec.Struct, frozen=True, kw_only=True):
+    """One page of jobs, and how many match in all."""
+
+    jobs: list[Job] = []
+    total: int = 0
+
+
+class DeviceUse(msgspec.Struct, frozen=True, kw_only=True):
+    """A device that a replica of a job has or had."""
+
+    node: str = ""
+    device: str = ""
+    replica: str = ""
+    rank: int | None = None
+
+
+class MetricSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """One metric of a job over its life. None is what was not measured.
+
+    ``job_mean``, ``job_max`` and ``points`` (in steps of ``JobSummary.step_ms``) are of the job: of its members
+    together where the unit adds up. ``mean`` and ``max`` are those of one member. ``total`` is a counter's increase
+    over all members in ``total_unit``.
+    """
+
+    metric: str
+    unit: str = ""
+    job_mean: float | None = None
+    job_max: float | None = None
+    mean: float | None = None
+    max: float | None = None
+    last: float | None = None
+    total: float | None = None
+    total_unit: str = ""
+    points: list[float | None] = []
+
+
+class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job used over its whole life, until now while it runs. Times in epoch milliseconds."""
+
+    duration_ms: int | None = None
+    start_ms: int = 0
+    step_ms: int = 1
+    replicas: int = 0
+    nodes: int = 0
+    devices: int = 0
+    metrics: list[MetricSummary] = []
+    gpu_energy_joules: float | None = None
+
+    def find(self, metric: str) -> MetricSummary | None:
+        """What is told of that metric; None when the job was not measured for it."""
+        return next((one for one in self.metrics if one.metric == metric), None)
+
+
+class JobDetail(msgspec.Struct, frozen=True, kw_only=True):
+    """One job with everything that belongs to it."""
+
+    job: Job
+    replicas: list[Replica] = []
+    allocations: list[Allocation] = []
+    devices: list[DeviceUse] = []
+    nodes: list[str] = []
+    summary: JobSummary = msgspec.field(default_factory=JobSummary)
+
+
+class MetricLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of an answer: ``points`` are (bucket start in epoch ms, value), ascending; what is missing is absent."""
+
+    metric: str
+    unit: str = ""
+    replica: str = ""
+    node: str = ""
+    device: str = ""
+    rank: int | None = None
+    points: list[tuple[int, float]] = []
+
+
+class MetricAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """The lines that were asked for, and the range, step and tiers that they came from."""
+
+    job: str = ""
+    project: str = ""
+    start: int = 0
+    end: int = 0
+    step: int = 0
+    by: str = ""
+    statistic: str = ""
+    lines: list[MetricLine] = []
+    samples: int = 0
+    tiers: list[str] = []
+
+
+class LatestValue(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest value of one line, and when it was measured."""
+
+    metric: str
+    unit: str = ""
+    replica: str = ""
+    node: str = ""
+    device: str = ""
+    time: int = 0
+    value: float = 0.0
+
+
+class LogEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One log line: ``time`` in milliseconds, ``time_ns`` the same moment in nanoseconds; None: it names no level."""
+
+    text: str
+    time: int = 0
+    time_ns: str = "0"
+    replica: str = ""
+    attempt: int = 0
+    node: str = ""
+    stream: str = ""
+    level: str | None = None
+
+
+class ComparedJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job and what it used over its life."""
+
+    job: Job
+    summary: JobSummary = msgspec.field(default_factory=JobSummary)
+
+
+class ComparedLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One metric of one job: ``points`` are (ms since the step in which the job began, value), ascending."""
+
+    job: str
+    project: str = ""
+    metric: str
+    unit: str = ""
+    points: list[tuple[int, float]] = []
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """Jobs beside each other, each told from its own start; ``step`` in ms is that of every line."""
+
+    jobs: list[ComparedJob] = []
+    step: int = 0
+    lines: list[ComparedLine] = []
+
+
+class DamagedPart(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of the store that cannot be read. Times in epoch milliseconds, None where nobody knows."""
+
+    table: str
+    part: str = ""
+    reason: str = ""
+    rows: int | None = None
+    start: int | None = None
+    end: int | None = None
+
+
+class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """How a server does: rows and bytes kept, what is in memory, requests under way by lane."""
+
+    version: str = ""
+    kernel: str = ""
+    uptime_seconds: float = 0.0
+    rows: dict[str, int] = {}
+    bytes: dict[str, int] = {}
+    window: dict[str, int] = {}
+    queue_bytes: int = 0
+    work: dict[str, int] = {}
+    rolled_until: int | None = None
+    damaged: list[DamagedPart] = []
+
+
+class Retention(msgspec.Struct, frozen=True, kw_only=True):
+    """How many days a project's raw samples, minutes and hours are kept."""
+
+    raw_days: int
+    minute_days: int
+    hour_days: int
+
+
+class ShareToken(msgspec.Struct, frozen=True, kw_only=True):
+    """What opens one job to whoever holds it, and when it ends in epoch milliseconds."""
+
+    token: str
+    expires: int
+
+
+class IngestReceipt(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of what was sent: see ``docs/reference/wire-format.md``."""
+
+    accepted: int = 0
+    records: int = 0
+    rejected: dict[str, int] = {}
+    lines: int = 0
+    rejected_lines: dict[str, int] = {}
+    time: int = 0
+    unknown: list[str] = []
+
+
+class WhoAmI(msgspec.Struct, frozen=True, kw_only=True):
+    """The key that the calls are made with."""
+
+    id: str = ""
+    name: str = ""
+    role: str = ""
+    project: str | None = None

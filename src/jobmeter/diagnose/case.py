@@ -1,0 +1,73 @@
+"""Everything that rules may look at: one job's record, arrays, events and lines, read once for all of them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from jobmeter.diagnose.signal import Signal
+from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.model.event import Event
+from jobmeter.model.job import Job, JobView
+from jobmeter.model.log import LogLine
+from jobmeter.model.time import TimeRange
+
+Signals = Mapping[str, Sequence[Signal]]
+_NOTHING: Signals = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Case:
+    """A job and what is stored of it over ``span`` (its life, until now while it runs).
+
+    ``means`` are gauges and rates of counters by metric, in the unit of an answer; ``increases`` what counters grew by
+    in each step. ``nodes`` are the same two of the nodes that it was on: gauges, and counters as rates. ``events`` and
+    ``lines`` are in order of time; of many lines those that warn and the last ones are there.
+    """
+
+    view: JobView
+    span: TimeRange
+    now_ms: int
+    step_ms: int
+    means: Signals = field(default_factory=lambda: _NOTHING)
+    increases: Signals = field(default_factory=lambda: _NOTHING)
+    nodes: Signals = field(default_factory=lambda: _NOTHING)
+    events: Sequence[Event] = ()
+    lines: Sequence[LogLine] = ()
+
+    @property
+    def job(self) -> Job:
+        """The job itself."""
+        return self.view.job
+
+    def judged(self, numbers: Numbers) -> TimeRange:
+        """The job's life without its warm-up, which is the rule's own or max(warm_up, a share of the life)."""
+        length = self.span.length_ms
+        warm_up = numbers["warm_up"]
+        if warm_up:
+            warm_up = max(warm_up, numbers["warm_up_share"] * length)
+        return TimeRange(min(self.span.start_ms + int(warm_up), self.span.end_ms), self.span.end_ms)
+
+    def signals(self, metric: str, numbers: Numbers) -> list[Signal]:
+        """The means of a metric behind the warm-up, where enough of the time was sampled to judge."""
+        return self._enough(self.means, metric, numbers)
+
+    def of_nodes(self, metric: str, numbers: Numbers) -> list[Signal]:
+        """As ``signals``, of the nodes that the job was on."""
+        return self._enough(self.nodes, metric, numbers)
+
+    def by_member(self, metric: str) -> Mapping[tuple[str, str, str], Signal]:
+        """The means of a metric by whose they are, whole."""
+        return {signal.member: signal for signal in self.means.get(metric, ())}
+
+    def _enough(self, signals: Signals, metric: str, numbers: Numbers) -> list[Signal]:
+        span = self.judged(numbers)
+        found = []
+        for signal in signals.get(metric, ()):
+            inside = signal.within(span.start_ms, span.end_ms)
+            # What a member's own life covers: it may have come later, or gone earlier, than the job.
+            if len(inside) and inside.coverage(int(inside.time[0]), _end(inside)) >= numbers["coverage"]:
+                found.append(inside)
+        return found
+
+
+def _end(signal: Signal) -> int:
+    return int(signal.time[-1]) + max(signal.interval, 1)

@@ -1,0 +1,16 @@
+"""From a case to its findings."""
+
+from collections.abc import Sequence
+
+from jobmeter.diagnose.case import Case
+from jobmeter.diagnose.rule import Rule, rules
+from jobmeter.diagnose.settle import settle
+from jobmeter.diagnose.thresholds import Thresholds
+from jobmeter.model.finding import Finding
+
+
+def examine(case: Case, thresholds: Thresholds, which: Sequence[Rule] | None = None) -> list[Finding]:
+    """What the rules (by default all) find, worst first, roots before what followed from them."""
+    chosen = rules() if which is None else which
+    found = [one for rule in chosen for one in rule.find(case, thresholds[rule.thresholds or rule.name])]
+    return settle(case, found, {rule.name: rule for rule in chosen})

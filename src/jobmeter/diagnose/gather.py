@@ -1,0 +1,119 @@
+"""Reads everything that the rules need of a job, in a few questions whatever their number."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from jobmeter.access.scope import Scope
+from jobmeter.diagnose.case import Case, Signals
+from jobmeter.diagnose.nodes import signals_of_nodes
+from jobmeter.diagnose.rule import Rule
+from jobmeter.diagnose.signal import Signal
+from jobmeter.model.catalog import CATALOG
+from jobmeter.model.catalog import Scope as MetricScope
+from jobmeter.model.event import Event, EventFilter, Level
+from jobmeter.model.job import JobView
+from jobmeter.model.log import LogLine
+from jobmeter.model.time import Clock, TimeRange
+from jobmeter.query.defaults import default_step, life
+from jobmeter.query.execute import Executor
+from jobmeter.query.request import By, JobQuestion, JobRef, Line, LogQuestion, MetricQuery, Statistic
+
+STEPS = 720
+"""Steps of a job's life that rules see at most; of a job with many devices fewer."""
+_FEWEST, _POINTS, _AT_ONCE = 30, 4_000_000, 1_000_000
+MOST_EVENTS, TAIL_LINES, WARNING_LINES = 1_000, 2_000, 2_000
+_NS = 1_000_000
+
+
+def gather(executor: Executor, ref: JobRef, scope: Scope, clock: Clock, which: Sequence[Rule]) -> Case:
+    """The case of a job. Raises as ``Executor.run`` does, on the budget of whoever asks."""
+    view = executor.run(JobQuestion(ref), scope)
+    own = JobRef(view.job.id, view.job.project)
+    now_ms = clock.now_ms()
+    span = life(view.job, now_ms)
+    means = _names(which, lambda rule: rule.metrics)
+    counters = _names(which, lambda rule: rule.counters)
+    step_ms = _step(view, span, len(means) + len(counters))
+
+    def read(names: Sequence[str], statistic: Statistic) -> Signals:
+        found: dict[str, list[Signal]] = {}
+        for some in _chunks(view, names, span, step_ms):
+            query = MetricQuery(
+                subject=own, metrics=some, range=span, step_ms=step_ms, by=By.DEVICE, statistic=statistic
+            )
+            for line in executor.run(query, scope).lines:
+                found.setdefault(line.metric, []).append(signal_of(line))
+        return found
+
+    nodes = _names(which, lambda rule: rule.nodes)
+    return Case(
+        view=view,
+        span=span,
+        now_ms=now_ms,
+        step_ms=step_ms,
+        means=read(means, Statistic.MEAN),
+        increases=read(counters, Statistic.INCREASE),
+        nodes=signals_of_nodes(executor, scope, view, nodes, span, step_ms),
+        events=_events(executor, own, scope),
+        lines=log_lines(executor, own, scope),
+    )
+
+
+def signal_of(line: Line) -> Signal:
+    """A line of an answer as rules see it."""
+    return Signal(line.metric, line.time, line.value, line.replica, line.node, line.device, line.rank)
+
+
+def log_lines(executor: Executor, ref: JobRef, scope: Scope) -> list[LogLine]:
+    """The last lines of a job, its first and last warnings and errors, in order of time."""
+    questions = (
+        LogQuestion(ref=ref, descending=True, limit=TAIL_LINES),
+        LogQuestion(ref=ref, descending=True, limit=WARNING_LINES, min_level=Level.WARNING),
+        LogQuestion(ref=ref, limit=WARNING_LINES, min_level=Level.WARNING),
+    )
+    tail = executor.run(questions[0], scope).lines
+    found = {line.order: line for line in tail}
+    if len(tail) == TAIL_LINES:
+        for question in questions[1:]:
+            found.update((line.order, line) for line in executor.run(question, scope).lines)
+    return [found[order] for order in sorted(found)]
+
+
+def _events(executor: Executor, ref: JobRef, scope: Scope) -> list[Event]:
+    question = EventFilter(projects=frozenset({ref.project or ""}), jobs=(ref.id,), descending=True, limit=MOST_EVENTS)
+    return list(reversed(executor.run(question, scope).events))
+
+
+def _names(which: Iterable[Rule], of: Callable[[Rule], Sequence[str]]) -> list[str]:
+    return sorted({name for rule in which for name in of(rule)})
+
+
+def _members(view: JobView) -> tuple[int, int]:
+    replicas = {replica.name for replica in view.replicas}
+    devices = {(one.replica, one.node, one.device) for one in view.allocations}
+    return max(len(replicas), 1), len(devices)
+
+
+def _step(view: JobView, span: TimeRange, metrics: int) -> int:
+    replicas, devices = _members(view)
+    lines = (replicas + devices) * max(metrics, 1)
+    return default_step(span, int(np.clip(_POINTS // lines, _FEWEST, STEPS)))
+
+
+def _chunks(view: JobView, names: Sequence[str], span: TimeRange, step_ms: int) -> Iterable[tuple[str, ...]]:
+    """The metrics in as many questions as their answers need: one, unless the job is very large."""
+    replicas, devices = _members(view)
+    buckets = span.length_ms // step_ms + 2
+    some: list[str] = []
+    points = 0
+    for name in names:
+        metric = CATALOG[name]
+        cost = buckets * (devices if metric.scope is MetricScope.DEVICE else replicas)
+        if some and points + cost > _AT_ONCE:
+            yield tuple(some)
+            some, points = [], 0
+        some.append(name)
+        points += cost
+    if some:
+        yield tuple(some)

@@ -1,0 +1,153 @@
+"""How the replicas of a job failed: exit statuses, what was recorded, and the last lines that each wrote."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from jobmeter.diagnose.case import Case
+from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.model.finding import Subject
+from jobmeter.model.job import JobState, Replica
+from jobmeter.model.log import LogLine
+
+_NS = 1_000_000
+_AFTER_MS = 5_000
+"""How much later than its end a replica's last line may be dated."""
+_TAIL = 60
+"""Lines before an end in which a cause may stand that no exception names."""
+_RANK = re.compile(r"^\s*(?:\[\w*rank\s*\d+\]|\[\d+\]|\d+):\s?", re.IGNORECASE)
+_HEADER = "Traceback (most recent call last):"
+_CHAIN = ("During handling of the above exception", "The above exception was the direct cause")
+_EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?::\s|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """A Python exception: its name and message, its line and those of the traceback before it, and when."""
+
+    text: str
+    lines: tuple[LogLine, ...]
+    time: int
+
+    @property
+    def name(self) -> str:
+        """The exception's class, without its modules."""
+        return self.text.partition(":")[0].strip().rpartition(".")[2]
+
+
+@dataclass(frozen=True)
+class Death:
+    """One replica that failed, or the job where no replica says so. ``end`` in epoch ms; ``lines`` are its last ones.
+
+    ``exit_code`` is as a shell shows it: above 128 by a signal.
+    """
+
+    subject: Subject
+    node: str
+    end: int
+    exit_code: int | None
+    reason: str
+    state: JobState | None
+    lines: tuple[LogLine, ...]
+
+    @property
+    def signal(self) -> int | None:
+        """The signal that ended it; None where none did, or nobody knows."""
+        return self.exit_code - 128 if self.exit_code is not None and 128 < self.exit_code < 128 + 65 else None
+
+    @cached_property
+    def tail(self) -> tuple[LogLine, ...]:
+        """The very last lines."""
+        return self.lines[-_TAIL:]
+
+    @cached_property
+    def raised(self) -> Raised | None:
+        """The exception that ended it: of a chain the first. None where the last lines show none."""
+        return _raised(self.lines)
+
+
+def deaths(case: Case, numbers: Numbers) -> list[Death]:
+    """Every replica that failed (its last attempt), the first to end first; one for the job where none is known."""
+    if case.job.state is JobState.SUCCEEDED:
+        return []
+    own = _by_replica(case.lines)
+    last = {replica.name: replica for replica in sorted(case.view.replicas, key=lambda one: one.attempt)}
+    found = [_death(case, replica, own, numbers) for replica in last.values() if _failed(replica)]
+    if not found and case.job.state in {JobState.FAILED, JobState.STOPPED}:
+        end = case.job.end if case.job.end is not None else case.span.end_ms
+        job, lines = case.job, _last(case.lines, end, numbers)
+        subject = Subject("job", job.id)
+        found = [Death(subject, "", end, job.exit_code, f"{job.error}".strip(), job.state, lines)]
+    return sorted(found, key=lambda death: death.end)
+
+
+def _failed(replica: Replica) -> bool:
+    return bool(replica.exit_code) or replica.state is JobState.FAILED
+
+
+def _death(case: Case, replica: Replica, own: Mapping[str, list[LogLine]], numbers: Numbers) -> Death:
+    end = next((time for time in (replica.end, case.job.end) if time is not None), case.span.end_ms)
+    lines = own.get(replica.name, [])
+    if not lines and len(case.view.replicas) == 1:
+        lines = own.get("", [])
+    return Death(
+        Subject("replica", replica.name),
+        replica.node,
+        end,
+        replica.exit_code,
+        "; ".join(filter(None, (replica.reason, case.job.error if not replica.reason else ""))),
+        replica.state,
+        _last(lines, end, numbers),
+    )
+
+
+def _by_replica(lines: Sequence[LogLine]) -> dict[str, list[LogLine]]:
+    found: dict[str, list[LogLine]] = {}
+    for line in lines:
+        found.setdefault(line.replica, []).append(line)
+    return found
+
+
+def _last(lines: Sequence[LogLine], end: int, numbers: Numbers) -> tuple[LogLine, ...]:
+    first, last = end - numbers["window"], end + _AFTER_MS
+    return tuple(line for line in lines if first <= line.time_ns / _NS <= last)
+
+
+def plain(text: str) -> str:
+    """The text without the rank that a launcher put before it."""
+    return _RANK.sub("", text, count=1)
+
+
+def _raised(lines: Sequence[LogLine]) -> Raised | None:
+    """The exception of the last traceback; of a chain of them that of the first."""
+    # Two streams of a replica interleave: a traceback is read in its own.
+    texts = [(plain(line.text), line) for line in lines]
+    headers = [at for at, (text, _) in enumerate(texts) if text.strip() == _HEADER]
+    if not headers:
+        return None
+    first = len(headers) - 1
+    while first > 0 and any(
+        text.startswith(_CHAIN) for text, _ in texts[headers[first - 1] : headers[first]]
+    ):  # it was raised while another one was handled
+        first -= 1
+    begin = headers[first]
+    end = headers[first + 1] if first + 1 < len(headers) else len(texts)
+    stream = texts[begin][1].stream
+    own = [(text, line) for text, line in texts[begin:end] if line.stream == stream]
+    for at, (text, line) in enumerate(own[1:], 1):
+        if text and not text[0].isspace() and _EXCEPTION.match(text):
+            message = [other for other, _ in own[at : at + 12]]
+            # The exception itself first, then where it was raised.
+            shown = (line, *(one for _, one in own[max(0, at - 4) : at]))
+            return Raised("\n".join(_until_chain(message)), shown, line.time_ns // _NS)
+    return None
+
+
+def _until_chain(message: Sequence[str]) -> Sequence[str]:
+    kept: list[str] = []
+    for text in message:
+        if text.startswith((*_CHAIN, _HEADER)):
+            break
+        kept.append(text)
+    return kept

@@ -1,0 +1,68 @@
+"""What the nodes of a job were measured for, part by part (mount points), while it was there."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from jobmeter.access.scope import Scope
+from jobmeter.diagnose.case import Signals
+from jobmeter.diagnose.signal import Signal
+from jobmeter.model.batch import BucketColumns, Float64s, Int64s
+from jobmeter.model.catalog import CATALOG, Kind
+from jobmeter.model.job import JobView
+from jobmeter.model.series import NOBODY, Series
+from jobmeter.model.time import SECOND, TimeRange
+from jobmeter.query.execute import Executor
+from jobmeter.query.series import BucketsQuestion, SeriesQuestion
+
+MOST_NODES = 64
+"""Nodes of a job that are looked at, those of replicas that failed first."""
+_PARTS = ("mountpoint", "mount", "device", "disk", "interface", "mode")
+
+
+def signals_of_nodes(
+    executor: Executor, scope: Scope, view: JobView, names: Sequence[str], span: TimeRange, step_ms: int
+) -> Signals:
+    """Gauges as means and counters as rates of the nodes that a job was on; nothing for whoever may see the job alone.
+
+    Two questions.
+    """
+    nodes = _nodes(view)
+    if not nodes or not names or scope.job is not None:
+        return {}
+    asked = SeriesQuestion(metrics=frozenset(names), jobs=(NOBODY,), nodes=nodes)
+    own = [one for one in executor.run(asked, scope).series if one.project == view.job.project]
+    if not own:
+        return {}
+    columns = executor.run(BucketsQuestion(series=tuple(own), range=span, step_ms=step_ms), scope).columns
+    found: dict[str, list[Signal]] = {}
+    bounds = np.searchsorted(columns.index, np.arange(len(own) + 1)).tolist()
+    for at, series in enumerate(own):
+        time, value = _values(series, columns, slice(bounds[at], bounds[at + 1]))
+        if len(time):
+            signal = Signal(series.metric, time, value, node=series.node, device=series.device, part=_part(series))
+            found.setdefault(series.metric, []).append(signal)
+    return found
+
+
+def _nodes(view: JobView) -> tuple[tuple[str, str], ...]:
+    ordered = sorted(view.replicas, key=lambda replica: not replica.exit_code)
+    return tuple(dict.fromkeys((replica.cluster, replica.node) for replica in ordered if replica.node))[:MOST_NODES]
+
+
+def _values(series: Series, columns: BucketColumns, rows: slice) -> tuple[Int64s, Float64s]:
+    time = columns.time[rows]
+    metric = CATALOG[series.metric]
+    if metric.kind is not Kind.COUNTER:
+        return time, columns.sum[rows] / columns.count[rows]
+    if len(time) < 2:
+        return time[:0], np.empty(0)
+    last, when = columns.last[rows], columns.last_time[rows]
+    # A counter that went down began again at 0.
+    grown = np.where(np.diff(last) >= 0, np.diff(last), last[1:])
+    return time[1:], grown / np.maximum(np.diff(when) / SECOND, 1e-3)
+
+
+def _part(series: Series) -> str:
+    labels = dict(series.labels)
+    return next((labels[name] for name in _PARTS if name in labels), "")

@@ -1,0 +1,97 @@
+"""What a rule is, and finding every one of them: a file in ``diagnose/rules`` with a ``RULE`` in it."""
+
+import pkgutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import lru_cache
+from importlib import import_module
+
+from jobmeter.diagnose.case import Case
+from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.model.finding import Evidence, Finding, Role, Severity, Subject
+
+MOST_LINES = 20
+"""Most log lines in the evidence of one finding."""
+_LONGEST = 500
+
+
+class Weight(IntEnum):
+    """How much a cause of a job's end explains, most first."""
+
+    SPECIFIC = 0
+    """It says what went wrong."""
+    GENERIC = 1
+    """It says how it went wrong: an exception, a signal."""
+    FALLBACK = 2
+    """It says that something went wrong."""
+    CONSEQUENCE = 3
+    """It is what others show when one of them has gone: a collective that waits for ever."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One rule: a pure function of a case to findings.
+
+    ``metrics`` and ``counters`` (read as their increase in each step) of the job and ``nodes``, metrics of the nodes
+    that it was on, are what it needs. ``cause`` is set for a rule that tells why a replica ended. ``sees`` says in a
+    sentence what it looks for, ``advice`` what to do, ``source`` where the rule comes from.
+    """
+
+    name: str
+    sees: str
+    advice: str
+    source: str
+    find: Callable[[Case, Numbers], list[Finding]]
+    metrics: tuple[str, ...] = ()
+    counters: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    cause: Weight | None = None
+    thresholds: str = ""
+    """Whose thresholds it uses, by default its own."""
+
+    def finding(
+        self,
+        subject: Subject,
+        severity: Severity,
+        span: tuple[int, int],
+        evidence: Sequence[Evidence],
+        confidence: float = 0.9,
+        role: Role = Role.ROOT,
+    ) -> Finding:
+        """A finding of the rule over ``span`` (epoch ms)."""
+        return Finding(
+            rule=self.name,
+            role=role,
+            severity=severity,
+            confidence=round(confidence, 2),
+            subject=subject,
+            start=span[0],
+            end=span[1],
+            evidence=list(evidence),
+            advice=self.advice,
+            source=self.source,
+        )
+
+
+def measured(
+    metric: str, text: str, value: float, limit: float | None, unit: str, *, time: int | None = None, replica: str = ""
+) -> Evidence:
+    """Evidence by a metric: what was observed, and what would have been in order."""
+    told = float(f"{value:.6g}")
+    return Evidence(
+        kind="metric", text=text, metric=metric, value=told, limit=limit, unit=unit, time=time, replica=replica
+    )
+
+
+def quoted(text: str) -> str:
+    """A log line as evidence shows it: at most 500 characters."""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
+
+
+@lru_cache(maxsize=1)
+def rules() -> tuple[Rule, ...]:
+    """Every rule, by name."""
+    package = import_module("jobmeter.diagnose.rules")
+    modules = (import_module(f"{package.__name__}.{found.name}") for found in pkgutil.iter_modules(package.__path__))
+    return tuple(sorted((module.RULE for module in modules), key=lambda rule: rule.name))

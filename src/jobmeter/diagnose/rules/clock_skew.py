@@ -1,0 +1,39 @@
+"""The clock of a node is ahead of the server's."""
+
+from collections.abc import Iterator
+
+from jobmeter.diagnose.case import Case
+from jobmeter.diagnose.rule import Rule
+from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.model.finding import Evidence, Finding, Severity, Subject
+
+
+def find(case: Case, numbers: Numbers) -> list[Finding]:
+    """A time that was not yet when the server heard of it. A clock that is behind looks like a late message."""
+    ahead = max(_ahead(case), default=(0, "", 0))
+    if ahead[0] < numbers["skew"]:
+        return []
+    skew, text, time = ahead
+    evidence = Evidence(kind="status", text=text, time=time, value=skew / 1000, limit=numbers["skew"] / 1000, unit="s")
+    nodes = sorted({replica.node for replica in case.view.replicas} - {""})
+    subject = Subject("node", nodes[0]) if len(nodes) == 1 else Subject("job", case.job.id)
+    return [RULE.finding(subject, Severity.WARNING, (time, time), [evidence], 0.9)]
+
+
+def _ahead(case: Case) -> Iterator[tuple[int, str, int]]:
+    job = case.job
+    if job.last_sample is not None:
+        skew = job.last_sample - case.now_ms
+        yield skew, f"the newest sample is {skew / 1000:.1f} s ahead of the server's clock", job.last_sample
+    if job.recorded and job.end is not None and job.updated is not None:
+        skew = job.end - job.updated
+        yield skew, f"the job's end was recorded {skew / 1000:.1f} s before it was to come", job.end
+
+
+RULE = Rule(
+    name="clock_skew",
+    sees="The clock of an agent is ahead of the server's.",
+    advice="Let the node's clock be set over the network (chrony, systemd-timesyncd).",
+    source="https://github.com/prometheus/node_exporter/blob/master/docs/node-mixin/alerts/alerts.libsonnet",
+    find=find,
+)

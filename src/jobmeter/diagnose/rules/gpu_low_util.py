@@ -1,0 +1,34 @@
+"""The devices of a job work, but little."""
+
+import numpy as np
+
+from jobmeter.diagnose.case import Case
+from jobmeter.diagnose.devices import busy
+from jobmeter.diagnose.rule import Rule, measured
+from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.model.finding import Finding, Severity, Subject
+
+
+def find(case: Case, numbers: Numbers) -> list[Finding]:
+    """A low mean over those devices that did anything."""
+    span = case.judged(numbers)
+    used = [one for one in busy(case, numbers) if float(one.value.max()) > numbers["idle"]]
+    if not used or span.length_ms < numbers["hold"]:
+        return []
+    mean = float(np.mean([one.value.mean() for one in used]))
+    if mean >= numbers["yellow"]:
+        return []
+    severity = Severity.WARNING if mean <= numbers["red"] else Severity.INFO
+    text = f"mean utilization of {len(used)} devices in use was {mean:.1%}"
+    evidence = measured(used[0].metric, text, mean, numbers["yellow"], "1")
+    return [RULE.finding(Subject("job", case.job.id), severity, (span.start_ms, span.end_ms), [evidence], 0.9)]
+
+
+RULE = Rule(
+    name="gpu_low_util",
+    sees="Mean utilization of the job's devices is low.",
+    advice="Look at the input pipeline first (cpu_bound_input, io_bound_input), then at the batch size.",
+    source="https://github.com/PrincetonUniversity/jobstats",
+    find=find,
+    metrics=("gpu.utilization", "gpu.sm.active", "npu.utilization", "npu.sm.active"),
+)

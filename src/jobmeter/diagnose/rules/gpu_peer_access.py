@@ -1,0 +1,21 @@
+"""Devices cannot reach each other's memory."""
+
+from jobmeter.diagnose.causes import Cause, Signs, rule_of
+
+RULE = rule_of(
+    Cause(
+        name="gpu_peer_access",
+        sees="Access from one device to another failed.",
+        advice="Look at the topology (nvidia-smi topo -m), at IOMMU and ACS, and at NCCL_P2P_DISABLE.",
+        signs=Signs(
+            lines=(
+                "peer access (?:is )?(?:not supported|is already|denied|failed)",
+                "cudaErrorPeerAccess",
+                "PeerAccessUnsupported",
+                "peer mapping resources exhausted",
+                "cudaErrorTooManyPeers",
+                "P2P.{0,40}(?:failed|not supported|error)",
+            )
+        ),
+    )
+)

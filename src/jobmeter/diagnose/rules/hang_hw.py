@@ -1,0 +1,89 @@
+"""A job stands still by what its processes and devices use."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from jobmeter.diagnose.case import Case
+from jobmeter.diagnose.rule import Rule, measured
+from jobmeter.diagnose.signal import Signal
+from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.model.finding import Evidence, Finding, Severity, Subject
+from jobmeter.model.job import JobState
+
+JUDGED = {JobState.RUNNING, JobState.FAILED, JobState.STOPPED}
+"""The others have ended well, have not begun, or nobody knows whether they still run."""
+
+
+def find(case: Case, numbers: Numbers) -> list[Finding]:
+    """At the end of what is known: no CPU, no traffic, devices at one level, where there was work before."""
+    if case.job.state not in JUDGED:
+        return []
+    cpus = case.means.get("cpu.usage", ())
+    if not cpus:
+        return []
+    last = max(int(signal.time[-1]) for signal in cpus)
+    quiet = [_quiet_since(signal, numbers["cores"]) for signal in cpus if int(signal.time[-1]) + _slack(signal) >= last]
+    start = max(quiet, default=last)
+    end = last + cpus[0].interval
+    if end - start < numbers["hold"] or not _worked(cpus, start, numbers) or not _still(case, start, end, numbers):
+        return []
+    highest = max(float(signal.within(start, end).value.max(initial=0.0)) for signal in cpus)
+    text = f"no replica used more than {highest:.3f} cores for {(end - start) / 60000:.1f} min, after work before"
+    evidence: list[Evidence] = [
+        measured("cpu.usage", text, highest, numbers["cores"], "{core}", time=start),
+    ]
+    return [RULE.finding(Subject("job", case.job.id), Severity.CRITICAL, (start, end), evidence, 0.85)]
+
+
+def _slack(signal: Signal) -> int:
+    return 3 * max(signal.interval, 1)
+
+
+def _quiet_since(signal: Signal, cores: float) -> int:
+    """Since when the line stays below, up to its end; its end where it does not."""
+    loud = np.flatnonzero(signal.value > cores)
+    if not len(loud):
+        return int(signal.time[0])
+    at = int(loud[-1]) + 1
+    return int(signal.time[at]) if at < len(signal) else int(signal.time[-1]) + signal.interval
+
+
+def _worked(cpus: Sequence[Signal], start: int, numbers: Numbers) -> bool:
+    earlier = [signal.within(0, start) for signal in cpus]
+    return any(len(signal) and float(signal.value.max()) >= numbers["before"] for signal in earlier)
+
+
+def _still(case: Case, start: int, end: int, numbers: Numbers) -> bool:
+    """True when nothing flowed and no device's use changed."""
+    for metric in ("network.receive", "network.transmit", "disk.read", "disk.write"):
+        for signal in case.means.get(metric, ()):
+            inside = signal.within(start, end).value
+            if len(inside) and float(np.median(inside)) > numbers["traffic"]:
+                return False
+    for metric in ("gpu.utilization", "gpu.sm.active", "npu.utilization", "npu.sm.active"):
+        for signal in case.means.get(metric, ()):
+            inside = signal.within(start, end).value
+            if len(inside) and float(np.std(inside)) > numbers["spread"]:
+                return False
+    return True
+
+
+RULE = Rule(
+    name="hang_hw",
+    sees="Replicas that worked before use no CPU and move no bytes, and their devices stay at one level.",
+    advice="Dump the stacks of a process (py-spy dump --pid PID, /proc/PID/stack): a lock, a collective, a dead mount.",
+    source="https://github.com/NVIDIA/nvidia-resiliency-ext",
+    find=find,
+    metrics=(
+        "cpu.usage",
+        "network.receive",
+        "network.transmit",
+        "disk.read",
+        "disk.write",
+        "gpu.utilization",
+        "gpu.sm.active",
+        "npu.utilization",
+        "npu.sm.active",
+    ),
+)

@@ -1,0 +1,34 @@
+"""A job that wrote regularly writes nothing any more."""
+
+from jobmeter.diagnose.case import Case
+from jobmeter.diagnose.rule import Rule, quoted
+from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.model.finding import Evidence, Finding, Severity, Subject
+from jobmeter.model.job import JobState
+
+JUDGED = {JobState.RUNNING, JobState.FAILED, JobState.STOPPED}
+"""The others have ended well, have not begun, or nobody knows whether they still run."""
+
+_NS = 1_000_000
+
+
+def find(case: Case, numbers: Numbers) -> list[Finding]:
+    """Silence of all replicas up to now, or up to an end that was no success."""
+    if case.job.state not in JUDGED or len(case.lines) < numbers["lines"]:
+        return []
+    last = case.lines[-1]
+    start, end = last.time_ns // _NS, case.span.end_ms
+    if end - start < numbers["hold"]:
+        return []
+    text = f"nothing was written for {(end - start) / 60000:.1f} min; the last line: {quoted(last.text)}"
+    evidence = Evidence(kind="log", text=text, time=start, replica=last.replica)
+    return [RULE.finding(Subject("job", case.job.id), Severity.WARNING, (start, end), [evidence], 0.7)]
+
+
+RULE = Rule(
+    name="hang_log",
+    sees="No replica writes anything for long, in a job that did write.",
+    advice="Look at what the processes wait for (py-spy dump, /proc/PID/stack); see hang_hw.",
+    source="https://help.aliyun.com/zh/pai/user-guide/aimaster-elastic-automatic-fault-tolerance-engine",
+    find=find,
+)

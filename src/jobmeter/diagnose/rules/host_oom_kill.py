@@ -1,0 +1,65 @@
+"""The kernel killed a process because memory ran out."""
+
+import re
+
+from jobmeter.diagnose.case import Case
+from jobmeter.diagnose.causes import THRESHOLDS, event_evidence, line_evidence
+from jobmeter.diagnose.rule import MOST_LINES, Rule, Weight, measured, quoted
+from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.model.finding import Evidence, Finding, Severity, Subject
+
+_LINE = re.compile(r"[Oo]ut of memory: Killed process|oom-kill:|oom_reaper: reaped|Killed process \d+ \(", re.ASCII)
+_REASON = re.compile(r"OOM.?Kill|OUT_OF_MEMORY|out of memory", re.IGNORECASE)
+
+
+def find(case: Case, numbers: Numbers) -> list[Finding]:  # noqa: ARG001 - the shape of a rule
+    """The kernel's counter, its log lines, what an agent or a scheduler says of the end."""
+    evidence: dict[str, list[Evidence]] = {}
+    for signal in case.increases.get("memory.oom.kills", ()):
+        grown = signal.value > 0
+        if grown.any():
+            count = float(signal.value[grown].sum())
+            text = f"{count:.0f} processes of {signal.replica} were killed because memory ran out"
+            first = int(signal.time[grown][0])
+            evidence.setdefault(signal.replica, []).append(
+                measured(signal.metric, text, count, 0.0, "{process}", time=first, replica=signal.replica)
+            )
+    for event in case.events:
+        if event.source != "state" and _REASON.search(event.reason):
+            evidence.setdefault(event.replica, []).append(event_evidence(event))
+    for replica in case.view.replicas:
+        if _REASON.search(replica.reason):
+            told = Evidence(kind="status", text=quoted(replica.reason), time=replica.end, replica=replica.name)
+            evidence.setdefault(replica.name, []).append(told)
+    for line in case.lines:
+        if _LINE.search(line.text[:4_000]):
+            evidence.setdefault(line.replica, []).append(line_evidence(line))
+    if not evidence and _REASON.search(case.job.error):
+        evidence[""] = [Evidence(kind="status", text=quoted(case.job.error), time=case.job.end)]
+    return [_finding(case, replica, told) for replica, told in evidence.items()]
+
+
+def _finding(case: Case, replica: str, evidence: list[Evidence]) -> Finding:
+    limit = next((one for one in case.means.get("memory.limit", ()) if one.replica == replica and len(one)), None)
+    used = next((one for one in case.means.get("memory.usage", ()) if one.replica == replica and len(one)), None)
+    if used is not None:
+        most, allowed = float(used.value.max()), None if limit is None else float(limit.value[-1])
+        text = f"{replica} was seen with {most / 2**20:.0f} MiB at most"
+        evidence = [*evidence, measured("memory.usage", text, most, allowed, "By", replica=replica)]
+    times = [one.time for one in evidence if one.time is not None]
+    span = min(times, default=case.span.end_ms), max(times, default=case.span.end_ms)
+    subject = Subject("replica", replica) if replica else Subject("job", case.job.id)
+    return RULE.finding(subject, Severity.CRITICAL, span, evidence[:MOST_LINES], 0.97)
+
+
+RULE = Rule(
+    name="host_oom_kill",
+    sees="The kernel killed a process of the job because memory ran out.",
+    advice="Raise the memory limit or hold less at once; see host_mem_leak for memory that only grows.",
+    source="https://docs.kernel.org/admin-guide/cgroup-v2.html#memory-interface-files",
+    find=find,
+    metrics=("memory.usage", "memory.limit"),
+    counters=("memory.oom.kills",),
+    cause=Weight.SPECIFIC,
+    thresholds=THRESHOLDS,
+)

@@ -1,0 +1,16 @@
+"""A process was killed."""
+
+from jobmeter.diagnose.causes import Cause, Signs, rule_of
+from jobmeter.diagnose.rule import Weight
+from jobmeter.model.job import JobState
+
+RULE = rule_of(
+    Cause(
+        name="killed",
+        sees="A replica ended by SIGKILL, or by SIGTERM that nobody asked the job for, and nothing shows why.",
+        advice="Ask who did it: the kernel's log (memory), the scheduler's log, other users.",
+        signs=Signs(exits=frozenset({128 + 9, 128 + 15}), states=frozenset({JobState.FAILED, JobState.RUNNING})),
+        weight=Weight.GENERIC,
+        confidence=0.8,
+    )
+)

@@ -1,0 +1,90 @@
+"""One device differs from the rest of the job's, by what the hardware says."""
+
+import numpy as np
+
+from jobmeter.diagnose.case import Case
+from jobmeter.diagnose.devices import device
+from jobmeter.diagnose.rule import Rule, measured
+from jobmeter.diagnose.signal import Signal, robust_z, together
+from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.model.batch import Float64s
+from jobmeter.model.finding import Evidence, Finding, Severity
+
+_SIGNALS = ("sm.active", "tensor.active", "power", "clock.sm", "nvlink.transmit")
+_IDLE = 0.02
+
+Odd = dict[tuple[str, str, str], list[tuple[Signal, Evidence]]]
+
+
+def find(case: Case, numbers: Numbers) -> list[Finding]:
+    """Devices that stand apart in two signals, or whose clock is low, most of the time.
+
+    Utilization says nothing here: who waits in a collective is busy by it. A slow device computes while the others
+    wait, so it may draw more than they do.
+    """
+    found = []
+    for prefix in ("gpu", "npu"):
+        odd: Odd = {}
+        slow: Odd = {}
+        members = 0
+        for name in _SIGNALS:
+            signals = case.signals(f"{prefix}.{name}", numbers)
+            members = max(members, len(signals))
+            if len(signals) >= numbers["devices"]:
+                _apart(signals, numbers, odd, slow if name == "clock.sm" else {})
+        several = {who: signs for who, signs in odd.items() if len(signs) >= numbers["signals"]}
+        told = several | {who: signs for who, signs in slow.items() if who not in several}
+        if told and len(told) <= members / 3:
+            found += [_finding(signs) for signs in told.values()]
+    return found
+
+
+def _apart(signals: list[Signal], numbers: Numbers, odd: Odd, slow: Odd) -> None:
+    time, values = together(signals)
+    if len(time) < 2 or int(time[-1]) - int(time[0]) + int(np.median(np.diff(time))) < numbers["hold"]:
+        return
+    with np.errstate(invalid="ignore"):
+        z = robust_z(values, numbers["floor"])
+    middle = np.nanmedian(values, axis=0)
+    for row, signal in enumerate(signals):
+        known = ~np.isnan(values[row]) & (middle > 0)
+        if known.sum() < 3:
+            continue
+        far, low = z[row, known], values[row, known] < (1 - numbers["clock"]) * middle[known]
+        one_way = max(float(np.mean(far > numbers["z"])), float(np.mean(far < -numbers["z"])))
+        if one_way >= numbers["share"] and _not_idle(signal, values[row, known]):
+            odd.setdefault(signal.member, []).append(_sign(signal, values[row, known], middle[known]))
+        if signal.metric.endswith("clock.sm") and float(np.mean(low)) >= numbers["share"]:
+            slow.setdefault(signal.member, []).append(_sign(signal, values[row, known], middle[known]))
+
+
+def _not_idle(signal: Signal, value: Float64s) -> bool:
+    """A device that nobody uses is another rule's matter."""
+    return not signal.metric.endswith(".active") or float(np.median(value)) > _IDLE
+
+
+def _sign(signal: Signal, value: Float64s, middle: Float64s) -> tuple[Signal, Evidence]:
+    mine, usual = float(np.mean(value)), float(np.mean(middle))
+    text = f"{signal.metric} of {signal.device_name} was {mine:.4g}, the job's median {usual:.4g}"
+    return signal, measured(signal.metric, text, mine, float(f"{usual:.6g}"), "", replica=signal.replica)
+
+
+def _finding(signs: list[tuple[Signal, Evidence]]) -> Finding:
+    signal = signs[0][0]
+    span = int(signal.time[0]), int(signal.time[-1]) + signal.interval
+    confidence = min(0.95, 0.65 + 0.1 * len(signs))
+    return RULE.finding(device(signal), Severity.WARNING, span, [evidence for _, evidence in signs], confidence)
+
+
+RULE = Rule(
+    name="straggler_gpu",
+    sees="One device differs from the others of the job in two hardware signals, or its clock is low.",
+    advice="Exclude its node and compare; then look at its temperature, power cap, PCIe link and memory errors.",
+    source="https://github.com/ROCm/omnistat",
+    find=find,
+    metrics=(
+        *(f"{prefix}.{name}" for prefix in ("gpu", "npu") for name in ("sm.active", "tensor.active", "power")),
+        "gpu.clock.sm",
+        "gpu.nvlink.transmit",
+    ),
+)

@@ -1,0 +1,72 @@
+"""One rank works otherwise than the rest, in jobs without devices."""
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from jobmeter.diagnose.case import Case
+from jobmeter.diagnose.devices import busy
+from jobmeter.diagnose.rule import Rule, measured
+from jobmeter.diagnose.signal import Signal, held, median_without, together
+from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.model.batch import Bools
+from jobmeter.model.finding import Finding, Severity, Subject
+
+
+def find(case: Case, numbers: Numbers) -> list[Finding]:
+    """A replica whose CPU differs from that of the others of its role, most of the time and at the end."""
+    if busy(case, numbers):
+        return []  # devices tell it better: straggler_gpu
+    found = []
+    for signals in _roles(case.signals("cpu.usage", numbers), int(numbers["replicas"])):
+        time, values = together(signals)
+        others = median_without(values)
+        large = np.abs(values - others) > numbers["cores"]
+        apart = ((values > numbers["ratio"] * others) | (values * numbers["ratio"] < others)) & large
+        odd = [row for row in range(len(signals)) if _most(time, apart[row], numbers)]
+        # More than a third is no straggler: then the job is uneven by design.
+        if odd and len(odd) <= len(signals) / 3:
+            found += [_finding(signals[row], values[row], others[row], apart[row], numbers) for row in odd]
+    return found
+
+
+def _most(time: np.ndarray, apart: Bools, numbers: Numbers) -> bool:
+    """True where it holds for most of the time, long enough."""
+    interval = int(np.median(np.diff(time))) if len(time) > 1 else 0
+    long_enough = len(time) > 1 and int(time[-1]) - int(time[0]) + interval >= numbers["hold"]
+    # A short break (a checkpoint, say) does not end it.
+    return bool(long_enough and apart.mean() >= numbers["share"] and held(time, _smoothed(apart), numbers["hold"] / 2))
+
+
+def _smoothed(apart: Bools) -> Bools:
+    count: np.ndarray = np.convolve(apart, np.ones(5), mode="same")
+    smoothed: Bools = count >= 2
+    return smoothed
+
+
+def _roles(signals: list[Signal], least: int) -> Iterator[list[Signal]]:
+    """Replicas that do the same: those whose names differ in their number alone."""
+    roles: dict[str, list[Signal]] = {}
+    for signal in signals:
+        roles.setdefault(re.sub(r"\d+$", "", signal.replica), []).append(signal)
+    return (own for own in roles.values() if len(own) >= least)
+
+
+def _finding(signal: Signal, value: np.ndarray, others: np.ndarray, apart: Bools, numbers: Numbers) -> Finding:
+    mine, usual = float(np.nanmean(value[apart])), float(np.nanmean(others[apart]))
+    text = f"{signal.replica} used {mine:.2f} cores where the others' median was {usual:.2f}"
+    evidence = measured(signal.metric, text, mine, usual, "{core}", replica=signal.replica)
+    span = int(signal.time[0]), int(signal.time[-1]) + signal.interval
+    confidence = min(0.95, 0.6 + 0.4 * float(apart.mean()) * min(abs(mine - usual) / (4 * numbers["cores"]), 0.9))
+    return RULE.finding(Subject("replica", signal.replica), Severity.WARNING, span, [evidence], confidence)
+
+
+RULE = Rule(
+    name="straggler_rank",
+    sees="One rank computes while the others of its role wait for it, or the other way round.",
+    advice="Look at that rank's node and data shard: uneven shards, a busy neighbour, a slow disk or clock.",
+    source="https://github.com/NVIDIA/nvidia-resiliency-ext",
+    find=find,
+    metrics=("cpu.usage", "gpu.utilization", "gpu.sm.active", "npu.utilization", "npu.sm.active"),
+)

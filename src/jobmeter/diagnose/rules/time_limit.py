@@ -1,0 +1,24 @@
+"""The time that a job was given is over."""
+
+from jobmeter.diagnose.causes import Cause, Signs, rule_of
+
+RULE = rule_of(
+    Cause(
+        name="time_limit",
+        sees="The scheduler ended the job at its time limit.",
+        advice="Ask for more time, or write checkpoints and go on in another job.",
+        signs=Signs(
+            lines=(
+                "DUE TO TIME LIMIT",
+                "time limit (?:was )?(?:reached|exceeded)",
+                "exceeded (?:its )?(?:wall ?time|time limit)",
+                "walltime.{0,30}exceeded",
+            ),
+            reasons=(
+                r"\bTIMEOUT\b",
+                "DeadlineExceeded",
+                "time.?limit",
+            ),
+        ),
+    )
+)

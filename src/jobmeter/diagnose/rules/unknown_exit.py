@@ -1,0 +1,30 @@
+"""A replica failed and nothing tells why."""
+
+from jobmeter.diagnose.case import Case
+from jobmeter.diagnose.causes import THRESHOLDS, ended, line_evidence, told
+from jobmeter.diagnose.lives import deaths
+from jobmeter.diagnose.rule import Rule, Weight
+from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.model.finding import Finding, Severity
+
+_SHOWN = 5
+
+
+def find(case: Case, numbers: Numbers) -> list[Finding]:
+    """Every failure; it counts only where no other cause is found."""
+    found = []
+    for death in deaths(case, numbers):
+        evidence = [ended(death), *(line_evidence(line) for line in death.lines[-_SHOWN:])]
+        found.append(told(RULE, death, evidence, Severity.CRITICAL, 0.5))
+    return found
+
+
+RULE = Rule(
+    name="unknown_exit",
+    sees="A replica failed, and neither its lines nor its status tell why.",
+    advice="Let the program say why it ends: the last lines and the exit status are all that is known.",
+    source="https://github.com/NVIDIA/nvidia-resiliency-ext",
+    find=find,
+    cause=Weight.FALLBACK,
+    thresholds=THRESHOLDS,
+)

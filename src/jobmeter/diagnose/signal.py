@@ -1,0 +1,155 @@
+"""One measured line as arrays, and the arithmetic that rules share."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from jobmeter.model.batch import Bools, Float64s, Int64s
+
+GAP_INTERVALS = 3
+"""A pause of more intervals than this ends whatever held until then (Omnistat: gap > 3 steps)."""
+_MOST_PAIRS = 300
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Signal:
+    """One line: ``time`` int64[k] in ms, strictly ascending; ``value`` float64[k], finite. Absent is absent.
+
+    ``part`` names what a node has several of, a mount point say.
+    """
+
+    metric: str
+    time: Int64s
+    value: Float64s
+    replica: str = ""
+    node: str = ""
+    device: str = ""
+    rank: int | None = None
+    part: str = ""
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+    @property
+    def interval(self) -> int:
+        """The usual distance of two points, in ms; 0 for fewer than two."""
+        return int(np.median(np.diff(self.time))) if len(self.time) > 1 else 0
+
+    @property
+    def member(self) -> tuple[str, str, str]:
+        """Whose line it is."""
+        return self.replica, self.node, self.device
+
+    @property
+    def device_name(self) -> str:
+        """``node-1/gpu0``; the replica stands for a node that nobody named."""
+        return f"{self.node or self.replica}/{self.device}"
+
+    def within(self, start_ms: int, end_ms: int) -> "Signal":
+        """The part in ``[start, end)``."""
+        first, last = np.searchsorted(self.time, (start_ms, end_ms)).tolist()
+        return replace(self, time=self.time[first:last], value=self.value[first:last])
+
+    def coverage(self, start_ms: int, end_ms: int) -> float:
+        """How much of ``[start, end)`` its points stand for, 0 to 1."""
+        inside = self.within(start_ms, end_ms)
+        if not len(inside) or end_ms <= start_ms:
+            return 0.0
+        return min(1.0, len(inside) * max(self.interval, 1) / (end_ms - start_ms))
+
+    def at(self, time: Int64s) -> Float64s:
+        """The last value at or before each time, NaN before the first and behind a gap."""
+        if not len(self.time):
+            return np.full(len(time), np.nan)
+        place = np.searchsorted(self.time, time, side="right") - 1
+        value = self.value[np.maximum(place, 0)]
+        age = time - self.time[np.maximum(place, 0)]
+        stale = age > GAP_INTERVALS * max(self.interval, 1)
+        return np.where((place < 0) | stale, np.nan, value)
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A time in which something held: positions ``first`` to ``last``, both inclusive, and ``[start, end)`` in ms."""
+
+    first: int
+    last: int
+    start: int
+    end: int
+
+    @property
+    def length(self) -> int:
+        """How long, in ms."""
+        return self.end - self.start
+
+
+def held(time: Int64s, true: Bools, hold_ms: float) -> list[Stretch]:
+    """The stretches in which a condition was true without a pause for at least ``hold_ms``.
+
+    A point stands for the interval that follows it; a gap of more than three intervals is a pause.
+    """
+    if len(time) < 2:
+        return []
+    interval = int(np.median(np.diff(time)))
+    breaks = np.flatnonzero(~true[1:] | ~true[:-1] | (np.diff(time) > GAP_INTERVALS * interval)) + 1
+    stretches = []
+    for part in np.split(np.arange(len(time)), breaks):
+        first, last = int(part[0]), int(part[-1])
+        start, end = int(time[first]), int(time[last]) + interval
+        if true[first] and end - start >= hold_ms:
+            stretches.append(Stretch(first, last, start, end))
+    return stretches
+
+
+def together(signals: list[Signal]) -> tuple[Int64s, Float64s]:
+    """The lines side by side: the times of the densest one, and float64[line, time], NaN where one has nothing."""
+    if not signals:
+        return np.empty(0, np.int64), np.empty((0, 0))
+    time = max(signals, key=len).time
+    return time, np.vstack([signal.at(time) for signal in signals])
+
+
+def median_without(values: Float64s) -> Float64s:
+    """For each row and column of float64[line, time] the median of the other rows; NaN where there are none."""
+    found = np.full(values.shape, np.nan)
+    for row in range(len(values)):
+        others = np.delete(values, row, axis=0)
+        known = ~np.isnan(others).all(axis=0)
+        if known.any():
+            found[row, known] = np.nanmedian(others[:, known], axis=0)
+    return found
+
+
+def robust_z(values: Float64s, floor: float) -> Float64s:
+    """0.6745 (x - median) / MAD over the rows, by column; the MAD counts as at least ``floor`` of the median's size."""
+    middle = np.nanmedian(values, axis=0)
+    deviation = np.nanmedian(np.abs(values - middle), axis=0)
+    least = np.maximum(floor * np.abs(middle), 1e-12)
+    z: Float64s = 0.6745 * (values - middle) / np.maximum(deviation, least)
+    return z
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """A straight line: ``slope`` a second, ``fit`` the share of the points' variance that it explains (R squared)."""
+
+    slope: float
+    start: float
+    fit: float
+
+
+def trend(time: Int64s, value: Float64s) -> Trend:
+    """The Theil-Sen line: the median slope between points that are not close, which few odd ones do not bend.
+
+    At least 4 points are needed, else there is none (slope 0).
+    """
+    if len(time) < 4:
+        return Trend(0.0, float(value[0]) if len(value) else 0.0, 0.0)
+    pick = np.unique(np.linspace(0, len(time) - 1, _MOST_PAIRS).astype(np.int64))
+    x, y = (time[pick] - time[0]) / 1000.0, value[pick]
+    left, right = np.triu_indices(len(x), k=max(1, len(x) // 3))
+    slope = float(np.median((y[right] - y[left]) / (x[right] - x[left])))
+    start = float(np.median(y - slope * x))
+    spread = float(np.sum((y - y.mean()) ** 2))
+    fit = 1.0 - float(np.sum((y - start - slope * x) ** 2)) / spread if spread > 0 else 0.0
+    return Trend(slope, start, fit)

@@ -1,0 +1,1 @@
+"""Jobs with a known fault, real and generated, and how well the diagnosis names it."""

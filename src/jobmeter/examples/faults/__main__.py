@@ -1,0 +1,97 @@
+"""``python -m jobmeter.examples.faults``: how well the diagnosis names the causes of jobs whose fault is known."""
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from jobmeter.diagnose.examine import examine
+from jobmeter.diagnose.thresholds import load
+from jobmeter.examples.faults.generated import CLEAN, FAULTS, Fault
+from jobmeter.examples.faults.real import SCRIPTS, THRESHOLDS, run
+from jobmeter.examples.faults.score import Trial, scores
+from jobmeter.examples.server import own_server
+
+LEAST = 0.95
+
+
+def generated(seeds: int) -> Iterator[Trial]:
+    """The generated jobs, each with several seeds; as many healthy ones."""
+    thresholds = load()
+
+    def trial(name: str, rule: str, make: Fault, seed: int) -> Trial:
+        return Trial(name, rule, examine(make(np.random.default_rng(seed)).case(), thresholds))
+
+    faults = [(rule, make) for rule, makes in FAULTS.items() for make in makes]
+    for seed in range(seeds):
+        yield from (trial(rule, rule, make, seed) for rule, make in faults)
+    clean = list(CLEAN.items())
+    for at in range(len(faults) * seeds):
+        name, make = clean[at % len(clean)]
+        yield trial(name, "", make, 1_000 + at)
+
+
+def real(say: Callable[[str], None]) -> Iterator[Trial]:
+    """The real jobs, on a server of their own on this machine."""
+    with tempfile.TemporaryDirectory(prefix="jobmeter-") as folder:
+        rules = Path(folder) / "rules.toml"
+        rules.write_text(THRESHOLDS)
+        os.environ["JOBMETER_RULES"] = str(rules)
+        with own_server() as server:
+            environment = {**os.environ, **server.environment}
+            for script in SCRIPTS:
+                findings = run(script, server, environment)
+                if findings is None:
+                    say(f"  {script.name:<34} left out: this machine lets no such control group be made")
+                    continue
+                named = ", ".join(f"{one.rule} ({one.role})" for one in findings) or "nothing"
+                say(f"  {script.name:<34} {named}")
+                yield Trial(script.name, script.rule, findings)
+
+
+def main() -> int:
+    """Print the tables; 1 where precision or recall is too low."""
+    parser = argparse.ArgumentParser(prog="python -m jobmeter.examples.faults", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=5, help="generated jobs of each fault (default 5)")
+    parser.add_argument("--no-real", action="store_true", help="leave out the real jobs")
+    given = parser.parse_args()
+    trials = list(generated(max(given.seeds, 1)))
+    _print(f"Generated series with known truth, {len(trials)} jobs (half of them healthy):")
+    good = _table(trials)
+    if not given.no_real:
+        _print("\nReal jobs on this machine, a minute of each threshold being a quarter of a second:")
+        found = list(real(_print))
+        good = _table(found) and good
+        _print("\nAltogether:")
+        good = _table([*trials, *found]) and good
+    return 0 if good else 1
+
+
+def _table(trials: list[Trial]) -> bool:
+    """Print a row a rule; whether precision and recall of all are high enough."""
+    table = scores(trials)
+    _print(f"\n  {'rule':<22}{'right':>7}{'wrong':>7}{'missed':>8}{'precision':>11}{'recall':>8}")
+    for rule, score in table.items():
+        _print(
+            f"  {rule or 'all':<22}{score.right:>7}{score.wrong:>7}{score.missed:>8}"
+            f"{score.precision:>11.3f}{score.recall:>8.3f}"
+        )
+    for trial in trials:
+        if trial.wrong or (trial.rule and not trial.hit):
+            names = ", ".join(f"{one.rule} ({one.role})" for one in trial.findings)
+            _print(f"  not as it should be: {trial.name} gave {names or 'nothing'}")
+    whole = table[""]
+    return whole.precision >= LEAST and whole.recall >= LEAST
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

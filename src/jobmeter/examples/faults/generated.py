@@ -1,0 +1,388 @@
+"""Generated jobs with one fault each, and healthy ones of different kinds."""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from jobmeter.examples.faults.build import GIB, START, Made, batch, training
+from jobmeter.model.event import Event, EventSource, Level
+from jobmeter.model.job import JobState
+from jobmeter.model.time import MINUTE
+
+Fault = Callable[[np.random.Generator], Made]
+_TRACE = "Traceback (most recent call last):"
+_FRAME = '  File "train.py", line 12, in <module>'
+
+
+def _devices(change: Callable[[Made, str, str], None], only: int | None = None) -> Fault:
+    """A training job with a change to its devices, or to one of them."""
+
+    def make(random: np.random.Generator) -> Made:
+        made = training(random)
+        for replica, device in made.gpus if only is None else [made.gpus[int(random.integers(len(made.gpus)))]]:
+            change(made, replica, device)
+        return made
+
+    return make
+
+
+def _set(metric: str, mean: float, spread: float) -> Callable[[Made, str, str], None]:
+    def change(made: Made, replica: str, device: str) -> None:
+        made.series[metric, replica, device] = made.noise(mean, spread)
+
+    return change
+
+
+def _all(*changes: Callable[[Made, str, str], None]) -> Callable[[Made, str, str], None]:
+    def change(made: Made, replica: str, device: str) -> None:
+        for one in changes:
+            one(made, replica, device)
+
+    return change
+
+
+_IDLE = _all(
+    _set("gpu.utilization", 0.0, 0.002),
+    _set("gpu.sm.active", 0.0, 0.001),
+    _set("gpu.tensor.active", 0.0, 0.001),
+    _set("gpu.power", 90, 2),
+)
+_STARVED = _all(_set("gpu.utilization", 0.05, 0.01), _set("gpu.sm.active", 0.04, 0.01))
+
+
+def _replicas(base: Fault, change: Callable[[Made, str], None], only: bool = False) -> Fault:
+    """A job with a change to its replicas, or to one of them."""
+
+    def make(random: np.random.Generator) -> Made:
+        made = base(random)
+        for name in [made.names[int(random.integers(made.replicas))]] if only else made.names:
+            change(made, name)
+        return made
+
+    return make
+
+
+def _cpu_bound(made: Made, name: str) -> None:
+    made.series["cpu.utilization", name, ""] = made.noise(0.98, 0.01)
+
+
+def _io_bound(made: Made, name: str) -> None:
+    made.series["pressure.io", name, ""] = made.noise(0.8, 0.05)
+    made.series["cpu.utilization", name, ""] = made.noise(0.1, 0.02)
+
+
+def _throttled(made: Made, name: str) -> None:
+    made.series["cpu.throttled.time", name, ""] = made.noise(1.2, 0.2)
+
+
+def _overrequest(made: Made, name: str) -> None:
+    made.series["cpu.limit", name, ""] = np.full(len(made.time), 64.0)
+
+
+def _busy_rank(made: Made, name: str) -> None:
+    for other in made.names:
+        made.series["cpu.usage", other, ""] = made.noise(1.9 if other == name else 0.1, 0.05)
+
+
+def _leak(metric: str, total: float) -> Callable[[Made, str], None]:
+    def change(made: Made, name: str) -> None:
+        grown = np.linspace(0, total, len(made.time))
+        for key in list(made.series):
+            if key[0] == metric and key[1] == name:
+                made.series[key] = made.series[key] + grown
+
+    return change
+
+
+def _near_limit(made: Made, name: str) -> None:
+    made.series["memory.utilization", name, ""] = made.noise(0.96, 0.005)
+
+
+def _hang(random: np.random.Generator) -> Made:
+    made = batch(random)
+    stop = int(random.integers(100, 250))
+    for metric in ("cpu.usage", "network.receive", "disk.read", "cpu.utilization", "pressure.io"):
+        for name in made.names:
+            made.series[metric, name, ""][stop:] = 0.001
+    return made
+
+
+def _silence(random: np.random.Generator) -> Made:
+    made = batch(random)
+    limit = START + made.length - int(random.integers(35, 50)) * MINUTE
+    made.lines = [line for line in made.lines if line.time_ns // 1_000_000 < limit]
+    return made
+
+
+def _counter(metric: str, count: int, each: float) -> Callable[[Made, str, str], None]:
+    def change(made: Made, replica: str, device: str) -> None:
+        grown = np.zeros(len(made.time))
+        grown[np.linspace(200, len(grown) - 20, count).astype(int)] = each
+        made.increases[metric, replica, device] = grown
+
+    return change
+
+
+def _flag(metric: str) -> Callable[[Made, str, str], None]:
+    def change(made: Made, replica: str, device: str) -> None:
+        made.series[metric, replica, device] = (np.arange(len(made.time)) > 300).astype(np.float64)
+
+    return change
+
+
+def _full(random: np.random.Generator) -> Made:
+    made = batch(random)
+    free = np.linspace(5e11, 5e9, len(made.time))
+    made.nodes["node.filesystem.available", "node-worker-1", "/data"] = free
+    return made
+
+
+def _blocked(random: np.random.Generator) -> Made:
+    made = batch(random)
+    made.nodes["node.processes.blocked", "node-worker-1", ""][100:200] = 3.0
+    return made
+
+
+def _skewed(random: np.random.Generator) -> Made:
+    made = batch(random)
+    made.last_sample = START + made.length + int(random.integers(3_000, 100_000))
+    return made
+
+
+def _gap(random: np.random.Generator) -> Made:
+    made = batch(random)
+    made.gap = ("worker-2", 10 * MINUTE, int(random.integers(20, 40)) * MINUTE)
+    return made
+
+
+def _xid(random: np.random.Generator) -> Made:
+    made = training(random)
+    code = int(random.choice([31, 48, 63, 74, 79, 95, 119]))
+    made.say(f"NVRM: Xid (PCI:0000:3b:00): {code}, pid=1234, name=python", 50 * MINUTE, "worker-1", Level.ERROR)
+    return made
+
+
+def _oom(random: np.random.Generator) -> Made:
+    made = batch(random)
+    made.increases["memory.oom.kills", "worker-1", ""] = np.append(np.zeros(len(made.time) - 1), 1.0)
+    made.fail("worker-1", 137, reason="OOMKilled: the limit of the control group")
+    return made
+
+
+def _dies(code: int, *texts: str, reason: str = "", error: str = "", cascade: tuple[str, ...] = ()) -> Fault:
+    """One replica fails with these lines; the others may follow."""
+
+    def make(random: np.random.Generator) -> Made:
+        made = batch(random)
+        first = made.names[int(random.integers(made.replicas))]
+        made.fail(first, code, *texts, early=2_000 if cascade else 0, reason=reason)
+        for other in made.names if cascade else ():
+            if other != first:
+                made.fail(other, 1, *cascade, early=int(random.integers(0, 900)))
+        made.error = error
+        return made
+
+    return make
+
+
+def _raises(text: str) -> Fault:
+    return _dies(1, _TRACE, _FRAME, "    main()", text)
+
+
+def _stopped(random: np.random.Generator) -> Made:
+    made = batch(random)
+    for name in made.names:
+        made.fail(name, 143)
+    made.state = JobState.STOPPED
+    return made
+
+
+def _evicted(random: np.random.Generator) -> Made:
+    made = batch(random)
+    made.fail("worker-0", 143)
+    made.events = [
+        Event(
+            time=START + made.length - 500,
+            job="made",
+            replica="worker-0",
+            source=EventSource.REPLICA,
+            level=Level.WARNING,
+            reason="Preempted",
+            message="Preempted by a job of higher priority.",
+        )
+    ]
+    return made
+
+
+_NCCL = "[E ProcessGroupNCCL.cpp:475] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(OpType=ALLREDUCE)"
+
+FAULTS: Mapping[str, tuple[Fault, ...]] = {
+    "gpu_idle_allocated": (_devices(_IDLE),),
+    "gpu_partly_unused": (_devices(_IDLE, only=1),),
+    "gpu_low_util": (_devices(_all(_set("gpu.utilization", 0.12, 0.04), _set("gpu.sm.active", 0.1, 0.03))),),
+    "gpu_busy_but_empty": (
+        _devices(_all(_set("gpu.utilization", 0.98, 0.01), _set("gpu.sm.active", 0.2, 0.02))),
+        _devices(_all(_set("gpu.utilization", 0.97, 0.01), _set("gpu.memory.utilization", 0.02, 0.002))),
+    ),
+    "cpu_bound_input": (_replicas(_devices(_STARVED), _cpu_bound),),
+    "io_bound_input": (_replicas(_devices(_STARVED), _io_bound), _replicas(batch, _io_bound)),
+    "cpu_throttled": (_replicas(batch, _throttled),),
+    "cpu_overrequest": (_replicas(batch, _overrequest),),
+    "straggler_rank": (_replicas(batch, _busy_rank, only=True),),
+    "straggler_gpu": (
+        _devices(_all(_set("gpu.power", 380, 10), _set("gpu.sm.active", 0.45, 0.03)), only=1),
+        _devices(_set("gpu.clock.sm", 1.3e9, 1e7), only=1),
+    ),
+    "hang_hw": (_hang,),
+    "hang_log": (_silence,),
+    "host_oom_kill": (_oom,),
+    "host_mem_near_limit": (_replicas(batch, _near_limit, only=True),),
+    "host_mem_leak": (_replicas(batch, _leak("memory.usage", 30 * GIB), only=True),),
+    "gpu_mem_leak": (_replicas(training, _leak("gpu.memory.usage", 14 * GIB), only=True),),
+    "gpu_mem_near_full": (_devices(_set("gpu.memory.utilization", 0.992, 0.001), only=1),),
+    "ecc_uncorrected": (_devices(_counter("gpu.ecc.uncorrected", 1, 1.0), only=1),),
+    "ecc_corrected_storm": (_devices(_counter("gpu.ecc.corrected", 400, 3.0), only=1),),
+    "remap_pending": (_devices(_flag("gpu.remapped.rows.pending"), only=1),),
+    "remap_failure": (_devices(_flag("gpu.remapped.rows.failed"), only=1),),
+    "thermal": (_devices(_set("gpu.temperature", 92, 0.5), only=1),),
+    "throttle_power": (
+        _devices(_set("gpu.throttle.power", 0.6, 0.05), only=1),
+        _devices(_set("gpu.throttle.power.brake", 0.2, 0.02), only=1),
+    ),
+    "fs_full": (_full,),
+    "d_state": (_blocked,),
+    "clock_skew": (_skewed,),
+    "agent_gap": (_gap,),
+    "xid": (_xid,),
+    "python_exception": (
+        _raises("ValueError: the batch is empty"),
+        _dies(1, _TRACE, _FRAME, "KeyError: 'label'", cascade=(_NCCL,)),
+        _raises("ModuleNotFoundError: No module named 'apex'"),
+    ),
+    "config_error": (
+        _dies(2, "usage: train.py [-h] --data DATA", "train.py: error: the following arguments are required: --data"),
+        _raises("omegaconf.errors.ConfigAttributeError: Key 'lr' is not in struct"),
+    ),
+    "file_missing": (
+        _raises("FileNotFoundError: [Errno 2] No such file or directory: '/data/train.bin'"),
+        _dies(127, "sh: 1: trian: not found"),
+    ),
+    "permission_denied": (
+        _raises("PermissionError: [Errno 13] Permission denied: '/data/out'"),
+        _dies(126, "sh: 1: ./train.sh: Permission denied"),
+    ),
+    "checkpoint_mismatch": (
+        _raises("RuntimeError: Error(s) in loading state_dict for Net: size mismatch for fc.weight: copying a param"),
+    ),
+    "shape_mismatch": (
+        _raises("RuntimeError: mat1 and mat2 shapes cannot be multiplied (32x512 and 256x10)"),
+        _raises("ValueError: operands could not be broadcast together with shapes (3,) (4,)"),
+    ),
+    "cuda_oom": (
+        _raises("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."),
+        _dies(1, _TRACE, _FRAME, "RuntimeError: CUDA out of memory.", cascade=(_NCCL,)),
+    ),
+    "nan_loss": (_dies(1, "epoch 3 loss: nan", "giving up"), _raises("ValueError: loss is nan at step 300")),
+    "segfault": (_dies(139), _dies(139, "Fatal Python error: Segmentation fault", cascade=(_NCCL,))),
+    "killed": (_dies(137),),
+    "time_limit": (
+        _dies(143, "slurmstepd: error: *** JOB 123 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT ***"),
+        _dies(1, reason="DeadlineExceeded"),
+    ),
+    "cancelled": (_stopped,),
+    "preempted": (_evicted, _dies(143, "slurmstepd: error: *** STEP 1.0 CANCELLED DUE TO PREEMPTION ***")),
+    "node_failure": (_dies(1, reason="NODE_FAIL"), _dies(1, reason="NodeLost")),
+    "gpu_hardware": (_raises("RuntimeError: CUDA error: uncorrectable ECC error encountered"),),
+    "gpu_peer_access": (_raises("RuntimeError: CUDA error: peer access is not supported between these two devices"),),
+    "nccl_timeout": (_dies(134, _NCCL),),
+    "rank_lost": (),
+    "unknown_exit": (_dies(3), _dies(1, "bye")),
+}
+"""By rule the faults that it must name as their root."""
+
+
+def _plateau(random: np.random.Generator) -> Made:
+    """Memory that grows while caches fill, and then no more."""
+    made = batch(random)
+    for name in made.names:
+        made.series["memory.usage", name, ""] += 20 * GIB * (1 - np.exp(-np.arange(len(made.time)) / 40))
+    return made
+
+
+def _sawtooth(random: np.random.Generator) -> Made:
+    """Memory that grows within an epoch and is given back."""
+    made = batch(random)
+    for name in made.names:
+        made.series["memory.usage", name, ""] += 10 * GIB * ((np.arange(len(made.time)) % 45) / 45)
+    return made
+
+
+def _waves(random: np.random.Generator) -> Made:
+    """Devices that pause for checkpoints and evaluation."""
+    made = training(random)
+    for key, value in made.series.items():
+        if key[0] in {"gpu.utilization", "gpu.sm.active", "gpu.power", "gpu.tensor.active"}:
+            value[np.arange(len(value)) % 60 < 5] *= 0.1
+    return made
+
+
+def _uneven(random: np.random.Generator) -> Made:
+    """Half of the replicas have more to do, by design."""
+    made = batch(random)
+    for rank, name in enumerate(made.names):
+        made.series["cpu.usage", name, ""] *= 1.0 if rank % 2 else 0.3
+    return made
+
+
+def _short(random: np.random.Generator) -> Made:
+    """A job that is over before there is anything to judge, with devices that it hardly used."""
+    made = training(random)
+    made.series = {key: value[:30] for key, value in made.series.items()}
+    made.nodes, made.length, made.state = {}, 30 * 10_000, JobState.SUCCEEDED
+    made.lines = made.lines[:5]
+    return made
+
+
+def _caught(random: np.random.Generator) -> Made:
+    """Exceptions that were caught, in a job that succeeded."""
+    made = batch(random)
+    for text in (_TRACE, _FRAME, "ConnectionResetError: [Errno 104] Connection reset by peer", "trying again"):
+        made.say(text, 20 * MINUTE, level=Level.ERROR)
+    made.say("RuntimeError: CUDA out of memory. (caught, halving the batch)", 21 * MINUTE, level=Level.WARNING)
+    made.state = JobState.SUCCEEDED
+    return made
+
+
+def _done(random: np.random.Generator) -> Made:
+    made = training(random)
+    made.state = JobState.SUCCEEDED
+    return made
+
+
+CLEAN: Mapping[str, Fault] = {
+    "training": training,
+    "batch": batch,
+    "finished training": _done,
+    "memory plateau": _plateau,
+    "memory sawtooth": _sawtooth,
+    "pauses": _waves,
+    "uneven by design": _uneven,
+    "short": _short,
+    "caught errors": _caught,
+}
+"""Healthy jobs: no rule may find anything in them."""
+
+COMPANIONS: Mapping[str, frozenset[str]] = {
+    "gpu_partly_unused": frozenset({"gpu_idle_allocated"}),
+    "cpu_bound_input": frozenset({"gpu_low_util"}),
+    "io_bound_input": frozenset({"gpu_low_util"}),
+    "gpu_mem_leak": frozenset({"gpu_mem_near_full"}),
+    "host_mem_leak": frozenset({"host_mem_near_limit", "host_oom_kill"}),
+    "host_oom_kill": frozenset({"host_mem_near_limit", "host_mem_leak"}),
+    "hang_hw": frozenset({"hang_log"}),
+    "killed": frozenset({"rank_lost"}),
+    "segfault": frozenset({"rank_lost"}),
+}
+"""What is true beside a fault: a device that is never used is idle, too."""
+CONSEQUENCES = frozenset({"nccl_timeout", "rank_lost"})
+"""What may be told of any failure as its cascade."""

@@ -1,0 +1,68 @@
+"""Precision and recall of the diagnosis, rule by rule."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from jobmeter.examples.faults.generated import COMPANIONS, CONSEQUENCES
+from jobmeter.model.finding import Finding, Role
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One job: which rule had to be named ("" for a healthy one), and what was found."""
+
+    name: str
+    rule: str
+    findings: Sequence[Finding]
+
+    @property
+    def hit(self) -> bool:
+        """The right rule is there, as a root."""
+        return any(one.rule == self.rule and one.role is Role.ROOT for one in self.findings)
+
+    @property
+    def wrong(self) -> list[str]:
+        """The rules that should not be there: neither the right one, nor what goes with it or follows from it."""
+        fitting = {self.rule} | COMPANIONS.get(self.rule, frozenset())
+        return sorted(
+            {one.rule for one in self.findings if one.rule not in fitting and not (self.rule and _follows(one))}
+        )
+
+
+@dataclass(slots=True)
+class Score:
+    """Jobs in which a rule was found rightly and wrongly, and in which it was missed."""
+
+    right: int = 0
+    wrong: int = 0
+    missed: int = 0
+
+    @property
+    def precision(self) -> float:
+        """Of those found, the share that is right; 1 for none."""
+        return self.right / (self.right + self.wrong) if self.right + self.wrong else 1.0
+
+    @property
+    def recall(self) -> float:
+        """Of those to be found, the share that was; 1 for none."""
+        return self.right / (self.right + self.missed) if self.right + self.missed else 1.0
+
+
+def scores(trials: Iterable[Trial]) -> dict[str, Score]:
+    """By rule, with all of them together under an empty name."""
+    found: dict[str, Score] = {}
+    whole = Score()
+    for trial in trials:
+        if trial.rule:
+            own = found.setdefault(trial.rule, Score())
+            for score in (own, whole):
+                score.right += trial.hit
+                score.missed += not trial.hit
+        for rule in trial.wrong:
+            found.setdefault(rule, Score()).wrong += 1
+            whole.wrong += 1
+    return {**dict(sorted(found.items())), "": whole}
+
+
+def _follows(one: Finding) -> bool:
+    return one.rule in CONSEQUENCES and one.role is not Role.ROOT

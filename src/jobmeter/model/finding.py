@@ -1,0 +1,68 @@
+"""Findings: what a rule concluded about a job, with what it rests on."""
+
+from enum import StrEnum
+
+import msgspec
+
+
+class Severity(StrEnum):
+    """How much a finding matters, least first."""
+
+    INFO = "info"
+    WARNING = "warning"
+    CRITICAL = "critical"
+
+
+class Role(StrEnum):
+    """How a finding stands to the others of its job."""
+
+    ROOT = "root"
+    """Nothing known explains it."""
+    CONFIRMATION = "confirmation"
+    """It shows what another one says."""
+    CASCADE = "cascade"
+    """It followed from another one."""
+
+
+class Subject(msgspec.Struct, frozen=True):
+    """What a finding is about: ``kind`` is job, replica, device, node or filesystem; a device is ``node-1/gpu0``."""
+
+    kind: str
+    name: str
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that a finding rests on, as a sentence and, where there are such, as figures.
+
+    ``kind`` is metric, log, event or status. ``value`` was observed where ``limit`` is allowed, both in ``unit``.
+    """
+
+    kind: str
+    text: str
+    time: int | None = None
+    replica: str = ""
+    metric: str = ""
+    value: float | None = None
+    limit: float | None = None
+    unit: str = ""
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rule found, from ``start`` to ``end`` (epoch ms). ``confidence`` is from 0 to 1; ``source`` an address."""
+
+    rule: str
+    role: Role
+    severity: Severity
+    confidence: float
+    subject: Subject
+    start: int
+    end: int
+    evidence: list[Evidence]
+    advice: str
+    source: str
+
+    @property
+    def sentence(self) -> str:
+        """The finding in one line: its rule, whom it is about, and the first thing that it rests on."""
+        told = f": {self.evidence[0].text}" if self.evidence else ""
+        return f"{self.rule} ({self.subject.kind} {self.subject.name}){told}"

@@ -1,0 +1,1 @@
+"""Jobs for programs and notebooks: ``jobmeter.Client``."""

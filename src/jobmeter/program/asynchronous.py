@@ -1,0 +1,106 @@
+"""``jobmeter.AsyncClient``: the same for programs with an event loop; each call waits on a thread of its own."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from jobmeter.client.api import Comparison, JobSummary, LatestValue, LogEntry
+from jobmeter.model import job as model
+from jobmeter.model.event import Event
+from jobmeter.program.client import Client, Jobs
+from jobmeter.program.job import Job
+from jobmeter.program.metrics import Metrics
+
+
+class AsyncJob:
+    """As ``Job``: what is known of it at once, and what is asked for awaited."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.id, self.name, self.project, self.state = job.id, job.name, job.project, job.state
+
+    @property
+    def record(self) -> model.Job:
+        """Every field that is kept of it."""
+        return self.job.record
+
+    @property
+    def summary(self) -> JobSummary:
+        """What it used over its life."""
+        return self.job.summary
+
+    async def refresh(self) -> "AsyncJob":
+        """The same job as it is now."""
+        return AsyncJob(await asyncio.to_thread(self.job.refresh))
+
+    async def metrics(self, *names: str, **how: Any) -> Metrics:  # noqa: ANN401 - the fields of MetricSearch
+        """See ``Job.metrics``."""
+        return await asyncio.to_thread(self.job.metrics, *names, **how)
+
+    async def latest(self, *names: str, by: str = "replica") -> list[LatestValue]:
+        """See ``Job.latest``."""
+        return await asyncio.to_thread(self.job.latest, *names, by=by)
+
+    async def logs(self, **which: Any) -> AsyncIterator[LogEntry]:  # noqa: ANN401 - the fields of LogSearch
+        """See ``Job.logs``: the lines as they arrive."""
+        lines = self.job.logs(**which)
+        while (line := await asyncio.to_thread(next, lines, None)) is not None:
+            yield line
+
+    async def events(self, **which: Any) -> list[Event]:  # noqa: ANN401 - the fields of EventSearch
+        """See ``Job.events``."""
+        return await asyncio.to_thread(self.job.events, **which)
+
+    def __repr__(self) -> str:
+        return repr(self.job)
+
+    def _repr_html_(self) -> str:
+        return self.job._repr_html_()
+
+
+class AsyncClient:
+    """As ``Client``, with the same arguments; ``async with`` opens and closes it."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 - those of Client
+        self._arguments, self._options = arguments, options
+        self._client: Client | None = None
+
+    async def _opened(self) -> Client:
+        if self._client is None:
+            self._client = await asyncio.to_thread(Client, *self._arguments, **self._options)
+        return self._client
+
+    async def jobs(self, **which: Any) -> Jobs:  # noqa: ANN401 - the arguments of Client.jobs
+        """See ``Client.jobs``."""
+        client = await self._opened()
+        return await asyncio.to_thread(client.jobs, **which)
+
+    async def job(self, name: str = "last") -> AsyncJob:
+        """See ``Client.job``."""
+        client = await self._opened()
+        return AsyncJob(await asyncio.to_thread(client.job, name))
+
+    async def compare(self, *names: str, metrics: Sequence[str] = (), step: str | None = None) -> Comparison:
+        """See ``Client.compare``."""
+        client = await self._opened()
+        return await asyncio.to_thread(client.compare, *names, metrics=metrics, step=step)
+
+    async def nodes(self) -> list[model.Node]:
+        """See ``Client.nodes``."""
+        client = await self._opened()
+        return await asyncio.to_thread(client.nodes)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._client is not None:
+            await asyncio.to_thread(self._client.close)
+
+    async def __aenter__(self) -> Self:
+        await self._opened()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

@@ -1,0 +1,153 @@
+"""``jobmeter.Client``: the jobs of a server for programs and notebooks."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from jobmeter.cli.local import connect
+from jobmeter.cli.output import duration, moment
+from jobmeter.client.api import PAGE, Api, Comparison, JobSearch
+from jobmeter.model import job as model
+from jobmeter.model.time import Clock, SystemClock, parse_duration
+from jobmeter.program import frames, html
+from jobmeter.program.job import Job
+from jobmeter.program.retry import RetryingTransport
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+_FIELDS = ("id", "name", "type", "state", "project", "user", "created", "start", "end", "exit_code", "error")
+
+
+class Jobs(list[model.Job]):
+    """A list of jobs, newest first; ``total`` is how many match in all."""
+
+    total: int = 0
+
+    def columns(self) -> dict[str, list[Any]]:
+        """The fields that most are asked for, column by column; times are epoch milliseconds."""
+        columns = {name: [getattr(job, name) for job in self] for name in _FIELDS}
+        return {**columns, "state": [str(job.state) for job in self]}
+
+    def to_arrow(self) -> "pa.Table":
+        """An Arrow table. Raises ConfigurationError without pyarrow."""
+        return frames.to_arrow(self.columns())
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """A pandas frame. Raises ConfigurationError without pandas."""
+        return frames.to_pandas(self.columns())
+
+    def _repr_html_(self) -> str:
+        rows = [[html.text(text) for text in _row(job)] for job in self[:_SHOWN]]
+        shown = html.table(("id", "name", "type", "state", "user", "start", "duration"), rows)
+        return f"<p>{min(len(self), _SHOWN)} of {self.total} jobs</p>{shown}"
+
+
+_SHOWN = 100
+
+
+class Client:
+    """The jobs of a server. Safe to use from several threads.
+
+    ``server`` and ``key`` are found as the command line finds them: ``JOBMETER_SERVER`` and ``JOBMETER_KEY``, else the
+    server that runs on the data folder, with its key; with ``start`` one is started there when there is none. Every
+    method raises an error of ``jobmeter.errors`` with a sentence that says what is wrong.
+    """
+
+    def __init__(
+        self,
+        server: str | None = None,
+        key: str | None = None,
+        *,
+        project: str | None = None,
+        data: str | Path | None = None,
+        start: bool = True,
+        retries: int = 3,
+        clock: Clock | None = None,
+    ) -> None:
+        """``project``: ask about this project only. ``retries``: how often a question is asked again."""
+        found = connect(server, key, None if data is None else Path(data), start)
+        found.close()
+        self.project = project
+        self.api = Api(RetryingTransport(found.server, found.key, retries=retries))
+        self._clock = clock or SystemClock()
+
+    def jobs(
+        self,
+        *,
+        state: str | Sequence[str] = (),
+        type: str | Sequence[str] = (),  # noqa: A002 - the field is called so
+        user: str | Sequence[str] = (),
+        name: str = "",
+        since: str | None = None,
+        limit: int | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Jobs:
+        """The jobs that match, newest first, however many.
+
+        ``name`` is a part of the name or the id, ``since`` how long ago they were created at most (``7d``).
+        ``progress`` is told how many have come and how many match, page by page.
+        """
+        created_from = self._clock.now_ms() - parse_duration(since, "since") if since else None
+        found = Jobs()
+        while limit is None or len(found) < limit:
+            search = JobSearch(
+                states=_several(state),
+                types=_several(type),
+                users=_several(user),
+                name=name,
+                project=self.project,
+                created_from=created_from,
+                limit=PAGE if limit is None else min(PAGE, limit - len(found)),
+                offset=len(found),
+            )
+            page = self.api.jobs(search)
+            found.extend(page.jobs)
+            found.total = page.total
+            if progress is not None:
+                progress(len(found), page.total if limit is None else min(limit, page.total))
+            if not page.jobs or len(found) >= page.total:
+                break
+        return found
+
+    def job(self, name: str = "last") -> Job:
+        """The job of that id, name or unique beginning of an id; ``last`` is the newest. Raises NotFoundError."""
+        found = self.api.find(name, self.project)
+        return Job(self.api, self.api.job(found.id, found.project))
+
+    def compare(self, *names: str, metrics: Sequence[str] = (), step: str | None = None) -> Comparison:
+        """Jobs beside each other, aligned at their start; with ``metrics`` their courses too."""
+        found = [self.api.find(name, self.project).id for name in names]
+        return self.api.compare(found, metrics, step, self.project)
+
+    def nodes(self) -> list[model.Node]:
+        """The machines that agents run on."""
+        return self.api.nodes(self.project)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.api.transport.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Client of {self.api.transport.server}>"
+
+
+def _several(value: str | Sequence[str]) -> Sequence[str]:
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def _row(job: model.Job) -> tuple[str, ...]:
+    start = job.start if job.start is not None else job.first_sample
+    end = job.end if job.end is not None else job.last_sample
+    length = None if start is None or end is None else max(end - start, 0)
+    return job.id, job.name, job.type, str(job.state), job.user, moment(start), duration(length)

@@ -1,0 +1,35 @@
+"""How a notebook shows things: tables and small curves, every text escaped."""
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+_WIDTH, _HEIGHT = 160, 24
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of cells that are HTML already."""
+    head = "".join(f"<th style='text-align:left'>{escape(name)}</th>" for name in heads)
+    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def text(value: object) -> str:
+    """A text as HTML."""
+    return escape(str(value))
+
+
+def curve(points: Sequence[tuple[float, float]], start: float, end: float) -> str:
+    """Points as a line from 0 (or the lowest value, if that is below) to the highest; empty for none."""
+    if not points:
+        return ""
+    values = [value for _, value in points]
+    low, high = min(0.0, *values), max(0.0, *values)
+    length, height = max(end - start, 1.0), (high - low) or 1.0
+    drawn = " ".join(
+        f"{(at - start) / length * _WIDTH:.1f},{_HEIGHT - 1 - (value - low) / height * (_HEIGHT - 2):.1f}"
+        for at, value in points
+    )
+    return (
+        f'<svg width="{_WIDTH}" height="{_HEIGHT}" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">'
+        f'<polyline points="{drawn}" fill="none" stroke="currentColor" stroke-width="1"/></svg>'
+    )

@@ -1,0 +1,123 @@
+"""One job in a program: who and when, what it used, what it wrote, what happened to it."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from jobmeter.cli.output import duration, moment, quantity
+from jobmeter.client.api import (
+    Api,
+    DeviceUse,
+    EventSearch,
+    JobDetail,
+    JobSummary,
+    LatestValue,
+    LogEntry,
+    LogSearch,
+    MetricSearch,
+)
+from jobmeter.errors import InvalidRequestError
+from jobmeter.model import job as model
+from jobmeter.model.event import Event
+from jobmeter.program import html
+from jobmeter.program.metrics import Metrics
+
+
+class Job:
+    """A job as it was when it was asked for; ``refresh`` asks again. Times are epoch milliseconds."""
+
+    def __init__(self, api: Api, detail: JobDetail) -> None:
+        self._api = api
+        self.detail = detail
+
+    @property
+    def record(self) -> model.Job:
+        """Every field that is kept of it."""
+        return self.detail.job
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+        return self.record.id
+
+    @property
+    def name(self) -> str:
+        """Its name; empty where it has none."""
+        return self.record.name
+
+    @property
+    def project(self) -> str:
+        """The project that it belongs to."""
+        return self.record.project
+
+    @property
+    def state(self) -> model.JobState:
+        """Queued, Running, Succeeded, Failed, Stopped or Unknown."""
+        return self.record.state
+
+    @property
+    def summary(self) -> JobSummary:
+        """What it used over its life."""
+        return self.detail.summary
+
+    @property
+    def replicas(self) -> list[model.Replica]:
+        """Each attempt of each replica."""
+        return self.detail.replicas
+
+    @property
+    def devices(self) -> list[DeviceUse]:
+        """The devices that it has or had."""
+        return self.detail.devices
+
+    def refresh(self) -> "Job":
+        """The same job as it is now."""
+        return Job(self._api, self._api.job(self.id, self.project))
+
+    def metrics(self, *names: str, **how: Any) -> Metrics:  # noqa: ANN401 - the fields of MetricSearch
+        """What it used over time; without names, every metric that it was measured for.
+
+        ``how`` are the fields of ``jobmeter.client.api.MetricSearch``: ``start``, ``end`` (ISO 8601 or epoch ms),
+        ``since``, ``step`` (``5m``), ``by`` (``replica``, ``device`` or ``job``), ``aggregate``, ``statistic``,
+        ``replicas``, ``devices``. Raises InvalidRequestError for what there is not.
+        """
+        wanted = names or tuple(metric.metric for metric in self.summary.metrics)
+        if not wanted:
+            raise InvalidRequestError(f"nothing was measured of {self.id} yet: name a metric", "metric")
+        return Metrics(self._api.metrics(self.id, MetricSearch(metrics=wanted, project=self.project, **how)))
+
+    def latest(self, *names: str, by: str = "replica") -> list[LatestValue]:
+        """The newest value of each replica, device or of the job; without names those of the core set."""
+        return self._api.latest(self.id, names, by, self.project)
+
+    def logs(self, **which: Any) -> Iterator[LogEntry]:  # noqa: ANN401 - the fields of LogSearch
+        """Its log lines as they arrive, oldest first. ``which`` are the fields of ``LogSearch``, such as ``level``."""
+        return self._api.logs(self.id, LogSearch(project=self.project, **which))
+
+    def events(self, **which: Any) -> list[Event]:  # noqa: ANN401 - the fields of EventSearch
+        """What happened to it, oldest first. ``which`` are the fields of ``EventSearch``, such as ``level``."""
+        found, _ = self._api.newest_events(self.id, EventSearch(project=self.project, **which), sys.maxsize)
+        return found[::-1]
+
+    def __repr__(self) -> str:
+        return f"<Job {self.id} {self.state}>"
+
+    def _repr_html_(self) -> str:
+        summary = self.summary
+        end = summary.start_ms + summary.step_ms * max((len(one.points) for one in summary.metrics), default=0)
+        rows = []
+        for one in summary.metrics:
+            points = [(summary.start_ms + at * summary.step_ms, value) for at, value in enumerate(one.points)]
+            known = [(at, value) for at, value in points if value is not None]
+            mean, peak = (html.text(quantity(figure, one.unit)) for figure in (one.job_mean, one.job_max))
+            rows.append([html.text(one.metric), mean, peak, html.curve(known, summary.start_ms, end)])
+        facts = " · ".join(html.text(fact) for fact in self._facts() if fact)
+        shown = html.table(("metric", "mean", "peak", "over its life"), rows) if rows else "<p>nothing was measured</p>"
+        return f"<p><b>{html.text(self.id)}</b> {html.text(self.state)}<br>{facts}</p>{shown}"
+
+    def _facts(self) -> Sequence[str]:
+        record = self.record
+        start = record.start if record.start is not None else record.first_sample
+        began = "" if start is None else f"started {moment(start)} UTC"
+        lasted = "" if self.summary.duration_ms is None else duration(self.summary.duration_ms)
+        return (record.name, record.type, record.user, began, lasted, record.error)

@@ -1,0 +1,38 @@
+"""A transport that asks again where nobody answered or where it was too much at once."""
+
+import time
+from collections.abc import Callable, Mapping
+
+from jobmeter.client.transport import Response, Transport
+from jobmeter.errors import ThrottledError, UnavailableError
+
+FIRST_WAIT_SECONDS = 0.5
+LONGEST_WAIT_SECONDS = 30.0
+
+
+class RetryingTransport(Transport):
+    """As ``Transport``; a question (GET) is asked again up to ``retries`` times, later each time.
+
+    It waits as long as the server says, at most ``LONGEST_WAIT_SECONDS``. What changes something is sent once.
+    """
+
+    def __init__(
+        self, server: str, key: str = "", *, retries: int = 3, wait: Callable[[float], None] = time.sleep
+    ) -> None:
+        super().__init__(server, key)
+        self._retries = retries
+        self._wait = wait
+
+    def request(
+        self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
+    ) -> Response:
+        """See ``Transport.request``. Raises the last refusal when no attempt was answered."""
+        pause = FIRST_WAIT_SECONDS
+        for _ in range(self._retries if method == "GET" else 0):
+            try:
+                return super().request(method, path, body, headers)
+            except (UnavailableError, ThrottledError) as error:
+                told = error.retry_after_ms
+                self._wait(min(pause if told is None else told / 1000, LONGEST_WAIT_SECONDS))
+                pause *= 2
+        return super().request(method, path, body, headers)

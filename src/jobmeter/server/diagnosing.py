@@ -1,0 +1,120 @@
+"""Diagnoses jobs that have ended, and keeps what it finds as events."""
+
+import logging
+from collections import OrderedDict
+
+from jobmeter.access.scope import Scope
+from jobmeter.diagnose.causes import FINDING
+from jobmeter.diagnose.report import LEVELS, diagnose
+from jobmeter.diagnose.thresholds import Thresholds
+from jobmeter.errors import JobmeterError
+from jobmeter.model.event import EventFilter, EventSource
+from jobmeter.model.finding import Finding
+from jobmeter.model.job import Job
+from jobmeter.model.record import EventRecord, Records
+from jobmeter.model.time import HOUR, SECOND, Clock
+from jobmeter.query.execute import Executor
+from jobmeter.query.request import JobRef
+from jobmeter.query.spent import ACCOUNT, Spent
+from jobmeter.registry.base import Registry
+
+_log = logging.getLogger("jobmeter.server")
+
+INTERVAL_SECONDS = 1.0
+SETTLE_MS = 2 * SECOND
+"""How long after the word of its end a job is looked at: its last lines and samples come by then."""
+RECENT_MS = HOUR
+"""A job that ended longer ago was imported: it is diagnosed when somebody asks."""
+AT_ONCE, WAITING = 8, 10_000
+"""Jobs diagnosed in one round, and jobs that may wait or are remembered as done; of more the oldest go."""
+_EVERYTHING = Scope(projects=None)
+
+_Key = tuple[str, str]
+
+
+class Diagnosing:
+    """See ``Work``. What was recorded since the last round is looked through for jobs that have ended."""
+
+    name = "diagnose"
+    interval = INTERVAL_SECONDS
+
+    def __init__(self, executor: Executor, registry: Registry, thresholds: Thresholds, clock: Clock) -> None:
+        self._executor = executor
+        self._registry = registry
+        self._thresholds = thresholds
+        self._clock = clock
+        self._mark: tuple[int, int] | None = None
+        self._waiting: OrderedDict[_Key, int] = OrderedDict()
+        self._done: OrderedDict[_Key, int] = OrderedDict()
+
+    def round(self) -> None:
+        """Diagnose what has ended and settled."""
+        now_ms = self._clock.now_ms()
+        self._look(now_ms)
+        due = [key for key, since in self._waiting.items() if now_ms - since >= SETTLE_MS][:AT_ONCE]
+        for key in due:
+            del self._waiting[key]
+            try:
+                self._diagnose(key)
+            except JobmeterError as error:
+                _log.warning("job %s of project %s was not diagnosed: %s", key[1], key[0], error.message)
+
+    def _look(self, now_ms: int) -> None:
+        first = self._mark is None
+        found, self._mark = self._registry.recorded_since(self._mark)
+        if found is None:
+            self._mark = None  # it is read again from what there is
+            return
+        for key in dict.fromkeys(found):
+            job = self._head(key)
+            if job is None or not _ended_lately(job, now_ms) or self._done.get(key) == job.end:
+                continue
+            if not (first and self._told(key)):
+                self._waiting.setdefault(key, now_ms)
+        while len(self._waiting) > WAITING:
+            self._waiting.popitem(last=False)
+
+    def _head(self, key: _Key) -> Job | None:
+        heads = self._registry.job_head(frozenset({key[0]}), key[1], self._clock.now_ms())
+        return heads[0] if heads else None
+
+    def _told(self, key: _Key) -> bool:
+        """Whether its findings are there from before this process began."""
+        page = self._registry.events(
+            EventFilter(projects=frozenset({key[0]}), jobs=(key[1],), contains=FINDING, limit=1)
+        )
+        return any(event.reason == FINDING for event in page.events)
+
+    def _diagnose(self, key: _Key) -> None:
+        job = self._head(key)
+        if job is None or job.end is None:
+            return
+        self._done[key] = job.end
+        while len(self._done) > WAITING:
+            self._done.popitem(last=False)
+        account = ACCOUNT.set(Spent(self._clock.monotonic()))
+        try:
+            made = diagnose(self._executor, JobRef(key[1], key[0]), _EVERYTHING, self._clock, self._thresholds)
+        finally:
+            ACCOUNT.reset(account)
+        events = [_event(job, one) for one in made.findings]
+        if events:
+            self._registry.record(key[0], Records(events=events), self._clock.now_ms())
+
+
+def _ended_lately(job: Job, now_ms: int) -> bool:
+    return job.recorded and job.state.finished and job.end is not None and job.end > now_ms - RECENT_MS
+
+
+def _event(job: Job, one: Finding) -> EventRecord:
+    replica = one.subject.name if one.subject.kind == "replica" else ""
+    return EventRecord(
+        time=one.end,
+        project=job.project,
+        job=job.id,
+        replica=replica,
+        source=EventSource.REPLICA if replica else EventSource.JOB,
+        level=LEVELS[one.severity],
+        reason=FINDING,
+        message=one.sentence,
+    )

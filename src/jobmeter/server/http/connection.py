@@ -1,0 +1,381 @@
+"""One connection: what the parser finds in its bytes becomes requests, answered one after the other."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+import httptools
+
+from jobmeter.server.exchange import AsgiScope, Receive, Send
+from jobmeter.server.http.cycle import Cycle
+from jobmeter.server.http.limits import (
+    HEAD_SECONDS,
+    IDLE_SECONDS,
+    KEYED_IDLE_SECONDS,
+    STALL_SECONDS,
+    Connections,
+    Reason,
+    extended,
+)
+
+_log = logging.getLogger("jobmeter.server")
+
+Application = Callable[[AsgiScope, Receive, Send], Awaitable[None]]
+
+HEAD_BYTES = 64 * 1024
+"""Largest request line and headers of a request."""
+HEADERS = 256
+"""Most headers of a request."""
+UNREAD_BYTES = 64 * 1024
+"""How much of a body may wait for the application before the connection is no longer read."""
+LINGER_SECONDS = 5.0
+"""How long what a refused client still sends is read and dropped, so that it can read the refusal."""
+PIPELINED = 16
+"""Requests that may wait while one is answered; a client that sends more of them is cut off after those."""
+HEALTH = frozenset({b"/healthz", b"/readyz"})
+"""What may be asked for when all connections that there may be are busy."""
+_BUSY = b'{"error":{"code":"unavailable","message":"the server has as many connections as it may"}}'
+
+
+class _RefusedError(Exception):
+    """A request that is not taken: its status."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+class Connection(asyncio.Protocol):
+    """A client's connection; see ``asyncio.Protocol`` and ``httptools.HttpRequestParser`` for its callbacks."""
+
+    def __init__(self, application: Application, connections: Connections, date: Callable[[], bytes]) -> None:
+        self.keyed = False
+        self.date = date
+        self._application = application
+        self._connections = connections
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._parser: Any = httptools.HttpRequestParser(self)
+        self._deadline = connections.clock() + IDLE_SECONDS
+        self._queue: deque[Cycle] = deque()
+        self._active: Cycle | None = None
+        self._parsed: Cycle | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._url, self._headers = b"", list[tuple[bytes, bytes]]()
+        self._head_bytes: int | None = None
+        """Of the request whose headers are coming; None between requests and while a body comes."""
+        self._continue = False
+        self._refused = b""
+        """What is left to say before the connection is closed."""
+        self._deaf = False
+        """True when what still comes is dropped."""
+        self._ending = False
+        self._paused = False
+        self._drained: asyncio.Future[None] | None = None
+        self._unsent, self._write_deadline = 0, 0.0
+        self.handshake: asyncio.Task[Any] | None = None
+        """What makes a connection of an accepted socket, until it is made."""
+        self.limited = False
+        """True where it may ask for the server's health alone."""
+        self._extensions = {"jobmeter.call": {"authenticated": self._authenticated}}
+        self._address: dict[str, Any] = {}
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See ``asyncio.Protocol``."""
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
+        peer, own = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
+        self._address = {
+            "client": tuple(peer[:2]) if peer else None,
+            "server": tuple(own[:2]) if own else None,
+            "scheme": "https" if transport.get_extra_info("sslcontext") else "http",
+        }
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's
+        """See ``asyncio.Protocol``."""
+        self._transport = None
+        self._connections.forget(self)
+        self._queue.clear()
+        for cycle in (self._active, self._parsed):
+            if cycle is not None:
+                cycle.disconnect()
+        self._wake()
+        # They refer to this: without them it is free now, and not when the collector of cycles comes.
+        self._parsed, self._parser, self._extensions = None, None, {}
+
+    def data_received(self, data: bytes) -> None:
+        """See ``asyncio.Protocol``."""
+        if self._deaf or (self._ending and not self._receiving):
+            return
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._ending = True  # nothing else is spoken here: the request is answered, and what follows is dropped
+        except httptools.HttpParserError as error:
+            cause = error.__context__
+            if not self._ending or self._receiving:
+                self._refuse(cause.status if isinstance(cause, _RefusedError) else 400)
+            return
+        if self._head_bytes is not None:
+            self._head_bytes += len(data)
+            if self._head_bytes > HEAD_BYTES:
+                self._refuse(431)
+
+    def pause_writing(self) -> None:
+        """See ``asyncio.Protocol``."""
+        self._drained = self._loop.create_future()
+        if self._transport is not None:
+            self._unsent = self._transport.get_write_buffer_size()
+        self._write_deadline = self._connections.clock() + STALL_SECONDS
+        self._connections.writing(self, blocked=True)
+
+    def resume_writing(self) -> None:
+        """See ``asyncio.Protocol``."""
+        self._connections.writing(self, blocked=False)
+        self._wake()
+        self._next()
+
+    # httptools.HttpRequestParser
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        if self._ending or len(self._queue) >= PIPELINED:
+            raise _RefusedError(429)
+        self._url, self._headers, self._head_bytes, self._continue = b"", [], 0, False
+        if self._active is None:
+            self._deadline = self._connections.clock() + HEAD_SECONDS
+
+    def on_url(self, url: bytes) -> None:
+        """A part of the target."""
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header, or a field after the last chunk of a body, which nobody reads."""
+        if self._head_bytes is None:
+            return
+        name = name.lower()
+        if name == b"expect":
+            self._continue = value.lower() == b"100-continue"
+        self._headers.append((name, value.rstrip(b" \t")))
+
+    def on_headers_complete(self) -> None:
+        """The headers of a request are there."""
+        size = len(self._url) + sum(len(name) + len(value) for name, value in self._headers)
+        if size > HEAD_BYTES or len(self._headers) > HEADERS:
+            raise _RefusedError(431)
+        self._head_bytes = None
+        version = self._parser.get_http_version()
+        cycle = self._parsed = Cycle(
+            self,
+            self._scope(version),
+            keep_alive=self._parser.should_keep_alive() and not self._parser.should_upgrade() and not self._ending,
+            expects_continue=self._continue and version != "1.0",
+        )
+        self._queue.append(cycle)
+        self._deadline = self._connections.clock() + STALL_SECONDS
+        if self._active is None:
+            self._next()
+        else:
+            self._pause(paused=True)
+
+    def on_body(self, body: bytes) -> None:
+        """A part of a body."""
+        cycle = self._parsed
+        if cycle is None:
+            return
+        cycle.take(body)
+        self._deadline = extended(self._deadline, len(body), self._connections.clock())
+        if cycle.unread > UNREAD_BYTES:
+            self._pause(paused=True)
+
+    def on_message_complete(self) -> None:
+        """A request is there as a whole."""
+        cycle, self._parsed = self._parsed, None
+        if cycle is not None:
+            cycle.end()
+            if cycle is self._active:
+                self._connections.working(self)
+
+    # Wire, for cycles
+
+    def write(self, *pieces: bytes) -> None:
+        """See ``Wire.write``."""
+        if self._transport is not None and not self._transport.is_closing():
+            for piece in pieces:
+                self._transport.write(piece)
+
+    async def drain(self) -> None:
+        """See ``Wire.drain``."""
+        if self._drained is not None:
+            await asyncio.shield(self._drained)
+
+    def consumed(self) -> None:
+        """See ``Wire.consumed``."""
+        if not self._queue:
+            self._pause(paused=False)
+
+    # Limited, for limits
+
+    def overdue(self, now: float) -> Reason | None:
+        """See ``Limited.overdue``."""
+        if self._drained is not None and self._transport is not None:
+            unsent = self._transport.get_write_buffer_size()
+            self._write_deadline = extended(self._write_deadline, max(0, self._unsent - unsent), now)
+            self._unsent = unsent
+            return Reason.SLOW if now >= self._write_deadline else None
+        if self._paused or now < self._deadline:
+            return None
+        return Reason.SLOW if self._receiving else Reason.IDLE
+
+    def cut(self) -> None:
+        """See ``Limited.cut``."""
+        self._ending = True
+        if self.handshake is not None:
+            self.handshake.cancel()
+        if self._transport is not None:
+            self._transport.abort()
+
+    # For the server
+
+    def finish(self) -> None:
+        """Take no further request: close now, or when those that are under way are answered."""
+        self._ending = True
+        if not self._receiving:
+            self._close_when_answered()
+        for cycle in (self._active, *self._queue):
+            if cycle is not None:
+                cycle.keep_alive = False
+
+    @property
+    def _receiving(self) -> bool:
+        """True while a part of a request has come and the rest has not."""
+        return self._parsed is not None or self._head_bytes is not None
+
+    def _authenticated(self) -> None:
+        self.keyed = True
+
+    def _scope(self, version: str) -> AsgiScope:
+        """The request as ASGI has it. The target is taken apart by whoever reads it: it may be in absolute form."""
+        target, _, query = self._url.partition(b"?")
+        return {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "http_version": version,
+            "method": self._parser.get_method().decode("ascii"),
+            "path": target.decode("latin-1"),
+            "raw_path": target,
+            "query_string": query.partition(b"#")[0],
+            "headers": self._headers,
+            "extensions": self._extensions,
+            **self._address,
+        }
+
+    def _next(self) -> None:
+        """Begin to answer the next request, if it is time for it; else wait for the client."""
+        if self._active is not None or self._drained is not None or self._transport is None:
+            return
+        if not self._queue:
+            self._pause(paused=False)
+            self._close_when_answered()
+            return
+        cycle = self._active = self._queue.popleft()
+        if cycle.complete:
+            self._connections.working(self)
+        if not self._queue and cycle.unread <= UNREAD_BYTES:
+            self._pause(paused=False)
+        work = _busy(cycle) if self._is_refused(cycle) else self._application(cycle.scope, cycle.receive, cycle.send)
+        self._task = self._loop.create_task(work)  # type: ignore[arg-type]
+        self._task.add_done_callback(self._over)
+
+    def _is_refused(self, cycle: Cycle) -> bool:
+        return self.limited and not self.keyed and cycle.scope["raw_path"] not in HEALTH
+
+    def _over(self, task: "asyncio.Task[None]") -> None:
+        """The application is done with a request."""
+        cycle, self._active, self._task = self._active, None, None
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            _log.error("an answer failed", exc_info=error)
+        if cycle is None or self._transport is None:
+            return
+        if not cycle.answered and not (self._refused and not cycle.started):
+            self._transport.abort()  # so that nobody takes a part for the whole
+        elif not (cycle.answered and cycle.keep_alive and cycle.complete):
+            self._queue.clear()
+            self._close(whole=cycle.complete)
+        else:
+            self._deadline = self._connections.clock() + (KEYED_IDLE_SECONDS if self.keyed else IDLE_SECONDS)
+            self._connections.waiting(self)
+            self._next()
+
+    def _close_when_answered(self) -> None:
+        """Close where nothing is under way and nothing more is taken."""
+        if self._active is None and not self._queue and (self._refused or self._ending):
+            self._close(whole=not self._refused)
+
+    def _close(self, *, whole: bool) -> None:
+        """Close when what was written is sent.
+
+        A client that is still sending would lose it by that: ``whole`` False drops what it sends, until its end.
+        """
+        if self._transport is None:
+            return
+        self.write(self._refused)
+        if whole or not self._transport.can_write_eof():
+            self._transport.close()
+            return
+        self._deaf = True
+        self._transport.write_eof()
+        self._transport.resume_reading()
+        self._paused, self._deadline = False, self._connections.clock() + LINGER_SECONDS
+        self._connections.waiting(self)
+
+    def _refuse(self, status: int) -> None:
+        """Answer what is no request, after the answers to what came before it, and close."""
+        self._refused, self._deaf = _refusal(status), True
+        if self._parsed is not None:
+            self._parsed.disconnect()
+        self._parsed, self._head_bytes = None, None
+        self._close_when_answered()
+
+    def _pause(self, *, paused: bool) -> None:
+        if self._transport is None or paused == self._paused or self._deaf:
+            return
+        self._paused = paused
+        if paused:
+            self._transport.pause_reading()
+        else:
+            self._deadline = max(self._deadline, self._connections.clock() + STALL_SECONDS)
+            self._transport.resume_reading()
+
+    def _wake(self) -> None:
+        drained, self._drained = self._drained, None
+        if drained is not None and not drained.done():
+            drained.set_result(None)
+
+
+async def _busy(cycle: Cycle) -> None:
+    headers = (
+        (b"content-type", b"application/json"),
+        (b"content-length", b"%d" % len(_BUSY)),
+        (b"retry-after", b"1"),
+        (b"connection", b"close"),
+    )
+    await cycle.send({"type": "http.response.start", "status": 503, "headers": headers})
+    await cycle.send({"type": "http.response.body", "body": _BUSY})
+
+
+_REASONS = {
+    400: (b"Bad Request", b"this is not HTTP/1.1\n"),
+    429: (b"Too Many Requests", b"too many requests were sent before the first was answered\n"),
+    431: (b"Request Header Fields Too Large", b"the headers of a request are too large or too many\n"),
+}
+
+
+def _refusal(status: int) -> bytes:
+    phrase, text = _REASONS[status]
+    head = b"HTTP/1.1 %d %b\r\ncontent-type: text/plain\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
+    return head % (status, phrase, len(text)) + text

@@ -1,0 +1,114 @@
+"""``/compare``: jobs beside each other, each told from its own start."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from jobmeter.errors import InvalidRequestError
+from jobmeter.model.catalog import Aggregate
+from jobmeter.model.job import Job
+from jobmeter.model.series import check_job_id
+from jobmeter.model.time import TimeRange, floor_to
+from jobmeter.query.defaults import default_step, life
+from jobmeter.query.request import By, JobRef, MetricQuery, MetricResult
+from jobmeter.query.summary import JobSummary
+from jobmeter.server.native.arguments import Query
+from jobmeter.server.native.bodies import JobBody, job_body
+from jobmeter.server.native.endpoint import PROJECT, Ask, Endpoint
+from jobmeter.server.native.metrics import asked_metrics
+
+MOST_JOBS = 10
+
+
+class ComparedJob(msgspec.Struct, frozen=True):
+    """A job and what it used over its life."""
+
+    job: JobBody
+    summary: JobSummary
+
+
+class ComparedLine(msgspec.Struct, frozen=True):
+    """One metric of one job; ``points`` are pairs of the milliseconds since its start, in whole steps, and a value."""
+
+    job: str
+    project: str
+    metric: str
+    unit: str
+    points: list[tuple[int, float]]
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """The jobs in the order in which they were named; ``step`` in milliseconds is the same for every line."""
+
+    jobs: list[ComparedJob]
+    step: int
+    lines: list[ComparedLine]
+
+
+def _compare(ask: Ask) -> Comparison:
+    names = ask.arguments.texts("job")
+    if len(names) > MOST_JOBS:
+        raise InvalidRequestError(f"at most {MOST_JOBS} jobs are compared, these are {len(names)}", "job")
+    metrics = asked_metrics(ask.arguments.texts("metric"))
+    executor, now_ms = ask.services.executor, ask.services.clock.now_ms()
+    refs = [JobRef(check_job_id(name, "job"), ask.project) for name in names]
+    jobs = [executor.head(ref, ask.scope) for ref in refs]
+    spans = [life(job, now_ms) for job in jobs]
+    step_ms = ask.arguments.duration("step") or max(map(default_step, spans))
+    return Comparison(
+        jobs=[ComparedJob(job_body(job), executor.summary(JobRef(job.id, job.project), ask.scope)) for job in jobs],
+        step=step_ms,
+        lines=[
+            line
+            for job, span in zip(jobs, spans, strict=True)
+            for line in (_lines(ask, job, span, metrics, step_ms) if metrics else ())
+        ],
+    )
+
+
+def _lines(ask: Ask, job: Job, span: TimeRange, metrics: Sequence[str], step_ms: int) -> list[ComparedLine]:
+    query = MetricQuery(
+        subject=JobRef(job.id, job.project),
+        metrics=tuple(metrics),
+        range=span,
+        step_ms=step_ms,
+        by=By.JOB,
+        aggregate=Aggregate.WHOLE,
+    )
+    result: MetricResult = ask.services.executor.run(query, ask.scope)
+    # Buckets begin at whole steps since the epoch: the one that holds the start is the first of every job.
+    first = floor_to(span.start_ms, step_ms)
+    return [
+        ComparedLine(
+            job.id,
+            job.project,
+            line.metric,
+            line.unit,
+            list(zip((line.time - first).tolist(), line.value.tolist(), strict=True)),
+        )
+        for line in result.lines
+    ]
+
+
+ENDPOINTS = (
+    Endpoint(
+        name="compareJobs",
+        tag="jobs",
+        method="GET",
+        path="/compare",
+        action="metrics:read",
+        summary="Jobs beside each other, aligned at their start",
+        text=(
+            f"Duration, mean and peak of what up to {MOST_JOBS} jobs used; with `metric` its course too, of each job "
+            "as a whole, in milliseconds since the step in which it began."
+        ),
+        work=_compare,
+        answer=Comparison,
+        queries=(
+            Query("job", "Ids of the jobs.", many=True, required=True, example="train-1"),
+            Query("metric", "Names of the catalogue whose course is wanted.", many=True, example="gpu.utilization"),
+            Query("step", "Length of a bucket. Default: what gives the longest job at most 240.", example="5m"),
+            PROJECT,
+        ),
+    ),
+)

@@ -1,0 +1,83 @@
+"""``/resolve``: the job that somebody means who wrote its id, a part of it, its name or ``last``."""
+
+import msgspec
+
+from jobmeter.errors import ConflictError, InvalidRequestError, NotFoundError
+from jobmeter.model.job import Condition, Job, JobFilter, Operator
+from jobmeter.model.nearest import did_you_mean
+from jobmeter.server.native.arguments import Query
+from jobmeter.server.native.bodies import JobBody, job_body
+from jobmeter.server.native.endpoint import PROJECT, Ask, Endpoint
+
+LAST = "last"
+_LONGEST = 1_000
+_MOST = 1_000
+"""Jobs that hold a text somewhere in their id, at most: of more, the text says too little."""
+_NAMED = 5
+"""Jobs that a refusal names."""
+
+
+def find_job(ask: Ask, text: str) -> Job:
+    """The job of that id, else (of ``last``) the newest, else the newest of that name, else that of the id's beginning.
+
+    Raises NotFoundError naming jobs that are near, ConflictError where several are meant.
+    """
+    exact = _jobs(ask, limit=2, ids=(text,))
+    if len(exact) > 1:
+        projects = ", ".join(sorted(job.project for job in exact))
+        raise ConflictError(f"job {text} is in several projects ({projects}): name one of them")
+    found = exact or (_jobs(ask, limit=1) if text == LAST else [])
+    found = found or _jobs(ask, limit=1, conditions=(Condition("name", Operator.IN, (text,)),))
+    found = found or _beginning(ask, text)
+    if not found:
+        raise _unknown(ask, text)
+    return found[0]
+
+
+def _jobs(ask: Ask, **question: object) -> list[Job]:
+    wanted = msgspec.structs.replace(JobFilter(projects=ask.scope.projects), **question)
+    return list(ask.services.executor.run(wanted, ask.scope).jobs)
+
+
+def _beginning(ask: Ask, text: str) -> list[Job]:
+    holding = _jobs(ask, limit=_MOST + 1, conditions=(Condition("id", Operator.CONTAINS, (text,)),))
+    found = [job for job in holding if job.id.startswith(text)]
+    if len(found) > 1 or len(holding) > _MOST:
+        some = ", ".join(job.id for job in found[:_NAMED])
+        count = f"more than {_MOST}" if len(holding) > _MOST else str(len(found))
+        raise ConflictError(f"{count} jobs begin with {text!r}: {some}{', ...' if len(found) > _NAMED else ''}")
+    return found
+
+
+def _unknown(ask: Ask, text: str) -> NotFoundError:
+    newest = _jobs(ask, limit=_MOST)
+    if not newest:
+        return NotFoundError(f"there is no job {text!r}: there are no jobs yet", "job", text)
+    names = [name for job in newest for name in (job.id, job.name)]
+    return NotFoundError(f"there is no job {text!r}{did_you_mean(text, names)}", "job", text)
+
+
+def _resolve(ask: Ask) -> JobBody:
+    text = ask.arguments.text("job")
+    if len(text) > _LONGEST:
+        raise InvalidRequestError(f"job has {len(text)} characters, more than {_LONGEST}", "job")
+    return job_body(find_job(ask, text))
+
+
+ENDPOINTS = (
+    Endpoint(
+        name="resolveJob",
+        tag="jobs",
+        method="GET",
+        path="/resolve",
+        action="jobs:read",
+        summary="The job that a text names",
+        text=(
+            "Its id; `last`, the newest of all; its name, and then the newest of that name; or a beginning of its id "
+            "that no other job has. 404 names jobs that are near, 409 those of which each may be meant."
+        ),
+        work=_resolve,
+        answer=JobBody,
+        queries=(Query("job", "What somebody wrote.", required=True, example="last"), PROJECT),
+    ),
+)

@@ -1,0 +1,101 @@
+"""What people see: listings in a real pseudo-terminal of two sizes, compared with the screens that are kept beside.
+
+``UPDATE_SCREENS=1`` writes the kept screens again: look at them before they are kept.
+"""
+
+import os
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from jobmeter.model.time import HOUR, SystemClock
+from tests.frames import FRAMES, records, samples
+from tests.terminal import Terminal
+
+SIZES = [(80, 24), (200, 50)]
+KEPT = Path(__file__).parent / "screens"
+FAILED = "resnet-finetune-20261122-k3v9qd"
+SOUND = "resnet-baseline-20261121-a7x2mm"
+SCREENS = {
+    "jobs": ("jobs",),
+    "show": ("show", "resnet-finetune"),
+    "metrics": ("metrics", FAILED, "--metric", "gpu.utilization", "--step", "30s"),
+    "compare": ("compare", FAILED, SOUND, "--metric", "gpu.utilization"),
+    "events": ("events", FAILED),
+}
+
+
+def job(name, job_id, start, seconds, **more):
+    replicas = [
+        {"name": f"worker-{rank}", "rank": rank, "node": "node-7", "devices": [f"gpu{rank}"]} for rank in (0, 1)
+    ]
+    times = {"created": start, "start": start, "end": start + seconds * 1000}
+    about = {"type": "PyTorchJob", "user": "lin.wang", "replicas": replicas}
+    return {"job_id": job_id, "name": name, "state": "Succeeded", **times, **about, **more}
+
+
+def measured(job_id, start, seconds):
+    for rank in (0, 1):
+        place = {"job": job_id, "replica": f"worker-{rank}", "node": "node-7"}
+        times = [start + 1000 * at for at in range(seconds)]
+        gpu = [(time, 0.9 - 0.3 * rank * (at > seconds // 2)) for at, time in enumerate(times)]
+        yield {"metric": "gpu.utilization", **place, "device": f"gpu{rank}"}, gpu
+        yield {"metric": "memory.usage", **place}, [(time, 2.0**33 + 2.0**20 * at) for at, time in enumerate(times)]
+        yield {"metric": "cpu.usage", **place}, [(time, 3.5) for time in times]
+
+
+@pytest.fixture(scope="module")
+def environment(reach):
+    api, token = reach
+    start = SystemClock().now_ms() // HOUR * HOUR - 2 * HOUR
+    body = {
+        "jobs": [
+            job("resnet-finetune", FAILED, start, 300, state="Failed", exit_code=1, error="worker-1: RuntimeError"),
+            job("resnet-baseline", SOUND, start - HOUR, 600),
+        ],
+    }
+    series = [*measured(FAILED, start, 300), *measured(SOUND, start - HOUR, 600)]
+    api.transport.request("POST", "/api/jobmeter/v1/ingest", records(body) + samples(series), {"Content-Type": FRAMES})
+    lines = [
+        {"text": "epoch 1 loss 0.91", "time": start + 1000, "replica": "worker-1"},
+        {"text": "RuntimeError: CUDA error: out of memory", "time": start + 299_000, "replica": "worker-1"},
+    ]
+    lines[1]["level"] = "error"
+    api.transport.request("POST", f"/api/jobmeter/v1/jobs/{FAILED}/logs", msgspec.json.encode({"lines": lines}))
+    return {"JOBMETER_SERVER": api.transport.server, "JOBMETER_KEY": token}
+
+
+def steady(lines):
+    """The lines with times that are the same each time."""
+    text = "\n".join(line.rstrip() for line in lines).rstrip() + "\n"
+    return re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "YYYY-MM-DD HH:MM:SS", text)
+
+
+@pytest.mark.parametrize(("columns", "rows"), SIZES, ids=["80x24", "200x50"])
+@pytest.mark.parametrize("name", SCREENS)
+def test_the_screen_is_as_it_was_looked_at(environment, name, columns, rows):
+    terminal = Terminal(columns, rows, *SCREENS[name], **environment)
+    terminal.read()
+    assert terminal.close() == 0
+    text = steady(terminal.lines)
+    assert "…" not in text
+    if name != "events":
+        assert FAILED in text
+    kept = KEPT / f"{name}-{columns}x{rows}.txt"
+    if os.environ.get("UPDATE_SCREENS"):
+        kept.parent.mkdir(exist_ok=True)
+        kept.write_text(text, encoding="utf-8")
+    assert text == kept.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("columns", "rows"), SIZES, ids=["80x24", "200x50"])
+def test_top_fits_and_q_leaves(environment, columns, rows):
+    terminal = Terminal(columns, rows, "top", "resnet-finetune", **environment)
+    terminal.read(lambda: any("worker-1" in line for line in terminal.screen.display))
+    assert any(FAILED in line for line in terminal.screen.display)
+    assert not any("…" in line for line in terminal.screen.display)
+    terminal.press("q")
+    terminal.read()
+    assert terminal.close() == 0

@@ -1,0 +1,65 @@
+"""A verb in a real pseudo-terminal of a given size, and the screen that it leaves behind."""
+
+import fcntl
+import os
+import pty
+import select
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Callable
+from contextlib import suppress
+
+import pyte
+
+from tests.waiting import SECONDS
+
+
+class Terminal:
+    """``jobmeter`` on a terminal of its own; the longest screen that fits is kept with what scrolled out of it."""
+
+    def __init__(self, columns: int, rows: int, *arguments: str, **environment: str) -> None:
+        self.screen = pyte.HistoryScreen(columns, rows, history=10_000)
+        self._stream = pyte.ByteStream(self.screen)
+        self._master, own = pty.openpty()
+        fcntl.ioctl(own, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        given = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES", "NO_COLOR"}}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "jobmeter", *arguments],
+            stdin=own, stdout=own, stderr=own, env={**given, "TERM": "xterm-256color", **environment},
+            start_new_session=True,
+        )  # fmt: skip
+        os.close(own)
+
+    def read(self, until: Callable[[], bool] = lambda: False) -> None:
+        """Take in what is written until that is true, or until the end."""
+        while not until():
+            ready, _, _ = select.select([self._master], [], [], SECONDS)
+            assert ready, "nothing more was written"
+            try:
+                written = os.read(self._master, 65_536)
+            except OSError:  # what a pseudo-terminal gives in place of the end
+                return
+            if not written:
+                return
+            self._stream.feed(written)
+
+    def press(self, keys: str) -> None:
+        """Type."""
+        os.write(self._master, keys.encode())
+
+    @property
+    def lines(self) -> list[str]:
+        """What scrolled out and what is shown, without blanks at the ends."""
+        past = ["".join(line[at].data for at in range(self.screen.columns)) for line in self.screen.history.top]
+        return [line.rstrip() for line in (*past, *self.screen.display)]
+
+    def close(self) -> int:
+        """The exit status; the process is ended where it goes on."""
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(10)
+        if self.process.poll() is None:
+            self.process.kill()
+        os.close(self._master)
+        return self.process.wait()

@@ -1,0 +1,24 @@
+import pytest
+
+from jobmeter.cli.interpreter import missing_interpreter
+
+
+@pytest.mark.parametrize(
+    ("first", "told"),
+    [
+        (b"#!/none/python9 -u\n", "its interpreter /none/python9 is not there"),
+        (b"#! /none/sh\r\n", "its interpreter /none/sh is not there (its first line ends with a carriage return)"),
+        (b"#!/bin/sh\n", ""),
+        (b"#!\n", ""),
+        (b"\x7fELF", ""),
+        (b"", ""),
+    ],
+)
+def test_what_the_first_line_names(tmp_path, first, told):
+    program = tmp_path / "train"
+    program.write_bytes(first)
+    assert missing_interpreter(str(program)) == told
+
+
+def test_a_program_that_is_not_there_is_another_matter():
+    assert missing_interpreter("/none/train") == ""

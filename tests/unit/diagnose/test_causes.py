@@ -1,0 +1,151 @@
+"""Why a replica ended: tracebacks, chains of them, which end came first, and what is only said of it."""
+
+import numpy as np
+import pytest
+
+from jobmeter.diagnose.examine import examine
+from jobmeter.diagnose.lives import deaths
+from jobmeter.diagnose.thresholds import load
+from jobmeter.examples.faults.build import Made
+from jobmeter.model.event import Level
+from jobmeter.model.finding import Role, Severity
+from jobmeter.model.job import JobState
+from jobmeter.model.time import HOUR
+
+THRESHOLDS = load()
+TRACE = "Traceback (most recent call last):"
+
+
+def made(**more):
+    return Made(np.random.default_rng(0), devices=0, length=HOUR, **more)
+
+
+def found(job):
+    return examine(job.case(), THRESHOLDS)
+
+
+def root(job):
+    roots = [one for one in found(job) if one.role is Role.ROOT]
+    assert len(roots) == 1, roots
+    return roots[0]
+
+
+def test_of_a_chain_the_first_exception_counts():
+    job = made(replicas=1)
+    job.fail(
+        "worker-0",
+        1,
+        TRACE,
+        '  File "a.py", line 1, in read',
+        "FileNotFoundError: [Errno 2] No such file or directory: 'x'",
+        "",
+        "During handling of the above exception, another exception occurred:",
+        "",
+        TRACE,
+        '  File "a.py", line 2, in main',
+        "RuntimeError: cannot start",
+    )
+    one = root(job)
+    assert one.rule == "file_missing"
+    assert one.evidence[0].text.startswith("FileNotFoundError")
+    assert [evidence.kind for evidence in one.evidence][-1] == "status"
+
+
+def test_an_earlier_exception_that_was_caught_does_not_count():
+    job = made(replicas=1)
+    job.fail("worker-0", 1, TRACE, " x", "PermissionError: no", "retry", TRACE, " y", "ValueError: in the end")
+    assert root(job).evidence[0].text == "ValueError: in the end"
+
+
+def test_the_rank_that_a_launcher_puts_before_a_line_is_passed_over():
+    job = made(replicas=1)
+    job.fail("worker-0", 1, f"[rank3]: {TRACE}", "[rank3]:   at x", "[rank3]: KeyError: 'a'")
+    assert root(job).rule == "python_exception"
+
+
+def test_the_first_to_end_has_the_root_and_the_others_follow():
+    job = made(replicas=4)
+    job.fail("worker-2", 1, TRACE, " x", "ValueError: bad", early=5_000)
+    for name in ("worker-0", "worker-1", "worker-3"):
+        job.fail(name, 1, TRACE, " x", "RuntimeError: NCCL error: timed out")
+    findings = found(job)
+    assert [(one.rule, one.role, one.subject.name) for one in findings[:1]] == [
+        ("python_exception", Role.ROOT, "worker-2")
+    ]
+    assert {(one.rule, one.role) for one in findings[1:]} == {("nccl_timeout", Role.CASCADE)}
+
+
+def test_a_collective_that_times_out_first_still_follows_from_a_cause_that_is_known():
+    job = made(replicas=2)
+    job.fail("worker-0", 134, "Watchdog caught collective operation timeout", early=9_000)
+    job.fail("worker-1", 1, TRACE, " x", "torch.OutOfMemoryError: CUDA out of memory.")
+    first, *rest = found(job)
+    assert (first.rule, first.role, first.subject.name) == ("cuda_oom", Role.ROOT, "worker-1")
+    assert {(one.rule, one.role) for one in rest} <= {
+        ("nccl_timeout", Role.CASCADE),
+        ("rank_lost", Role.CASCADE),
+    }
+
+
+def test_the_same_error_everywhere_is_one_root_and_confirmations():
+    job = made(replicas=3)
+    for at, name in enumerate(job.names):
+        job.fail(name, 2, "train.py: error: unrecognized arguments: --lr", early=100 * at)
+    findings = found(job)
+    assert [one.rule for one in findings] == ["config_error"] * 3
+    assert [one.role for one in findings] == [Role.ROOT, Role.CONFIRMATION, Role.CONFIRMATION]
+
+
+def test_many_of_one_kind_are_told_in_one():
+    job = made(replicas=40)
+    for at, name in enumerate(job.names):
+        job.fail(name, 1, "Connection closed by peer" if at else "CUDA out of memory", early=0 if at else 3_000)
+    findings = found(job)
+    assert [(one.rule, one.role) for one in findings] == [("cuda_oom", Role.ROOT), ("nccl_timeout", Role.CASCADE)]
+    assert "39 replicas" in findings[1].evidence[0].text
+    assert findings[1].subject.kind == "job"
+
+
+@pytest.mark.parametrize("state", [JobState.SUCCEEDED, JobState.QUEUED])
+def test_a_job_that_did_not_fail_has_no_cause(state):
+    job = made(replicas=1)
+    job.say(TRACE, HOUR - 500, level=Level.ERROR)
+    job.say("ValueError: caught", HOUR - 500, level=Level.ERROR)
+    job.state = state
+    assert found(job) == []
+
+
+def test_a_job_without_replicas_that_say_so_failed_as_a_whole():
+    job = made(replicas=1)
+    job.state, job.error = JobState.FAILED, "lost"
+    one = root(job)
+    assert (one.rule, one.subject.kind) == ("node_failure", "job")
+
+
+def test_a_traceback_long_before_the_end_says_nothing():
+    job = made(replicas=1)
+    for text in (TRACE, " x", "ValueError: an hour ago"):
+        job.say(text, 0, level=Level.ERROR)
+    job.fail("worker-0", 9)
+    assert root(job).rule == "unknown_exit"
+
+
+def test_a_signal_of_ours_is_no_exception():
+    job = made(replicas=1)
+    job.fail("worker-0", 137, TRACE, " x", "ValueError: printed by a handler")
+    one = root(job)
+    assert one.rule == "killed"
+    assert one.severity is Severity.CRITICAL
+
+
+def test_the_last_attempt_counts():
+    job = made(replicas=1)
+    job.fail("worker-0", 1)
+    case = job.case()
+    assert [death.exit_code for death in deaths(case, THRESHOLDS["causes"])] == [1]
+
+
+def test_hostile_lines_take_no_time():
+    job = made(replicas=1)
+    job.fail("worker-0", 1, *["loss" + "=" * 60_000, "NCCL" + " " * 60_000, "(" * 60_000, TRACE] * 20)
+    assert found(job)[0].rule == "unknown_exit"

@@ -1,0 +1,141 @@
+"""What may not change a finding: when a job ran, and in which unit something is counted."""
+
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jobmeter.diagnose.examine import examine
+from jobmeter.diagnose.signal import Signal, held, robust_z, together, trend
+from jobmeter.diagnose.thresholds import load
+from jobmeter.examples.faults.generated import FAULTS
+from jobmeter.model.time import TimeRange
+
+THRESHOLDS = load()
+_SERIES = (
+    "gpu_idle_allocated",
+    "gpu_busy_but_empty",
+    "cpu_throttled",
+    "straggler_gpu",
+    "straggler_rank",
+    "host_mem_leak",
+    "gpu_mem_leak",
+    "hang_hw",
+    "thermal",
+    "agent_gap",
+    "python_exception",
+)
+
+
+def shifted(case, by):
+    """The same job at another time."""
+
+    def of(signals):
+        return {name: [replace(one, time=one.time + by) for one in own] for name, own in signals.items()}
+
+    def later(value):
+        return None if value is None else value + by
+
+    job = case.view.job
+    job = msgspec.structs.replace(
+        job, start=later(job.start), end=later(job.end), updated=later(job.updated), last_sample=later(job.last_sample)
+    )
+    replicas = [msgspec.structs.replace(one, start=later(one.start), end=later(one.end)) for one in case.view.replicas]
+    return replace(
+        case,
+        view=msgspec.structs.replace(case.view, job=job, replicas=replicas),
+        span=TimeRange(case.span.start_ms + by, case.span.end_ms + by),
+        now_ms=case.now_ms + by,
+        means=of(case.means),
+        increases=of(case.increases),
+        nodes=of(case.nodes),
+        lines=[msgspec.structs.replace(line, time_ns=line.time_ns + by * 1_000_000) for line in case.lines],
+    )
+
+
+def told(findings):
+    return [(one.rule, one.role, one.severity, one.subject, one.end - one.start) for one in findings]
+
+
+@settings(max_examples=5, deadline=None)
+@given(by=st.integers(-(10**9), 10**10), seed=st.integers(0, 2**32))
+@pytest.mark.parametrize("rule", _SERIES)
+def test_a_job_at_another_time_has_the_same_findings(rule, by, seed):
+    case = FAULTS[rule][0](np.random.default_rng(seed)).case()
+    before = examine(case, THRESHOLDS)
+    after = examine(shifted(case, by), THRESHOLDS)
+    assert told(after) == told(before)
+    assert [one.start for one in after] == [one.start + by for one in before]
+
+
+@settings(max_examples=5, deadline=None)
+@given(factor=st.floats(0.01, 100), seed=st.integers(0, 2**32))
+@pytest.mark.parametrize(
+    ("rule", "metrics"),
+    [
+        ("host_mem_leak", ("memory.usage", "memory.limit")),
+        ("gpu_mem_leak", ("gpu.memory.usage", "gpu.memory.limit")),
+        ("straggler_gpu", ("gpu.power", "gpu.power.limit")),
+    ],
+)
+def test_amounts_with_their_limits_may_be_of_any_size(rule, metrics, factor, seed):
+    case = FAULTS[rule][0](np.random.default_rng(seed)).case()
+    scaled = {
+        name: [replace(one, value=one.value * factor) for one in own] if name in metrics else own
+        for name, own in case.means.items()
+    }
+    assert told(examine(replace(case, means=scaled), THRESHOLDS)) == told(examine(case, THRESHOLDS))
+
+
+def points(seconds):
+    return np.asarray(seconds, np.int64) * 1000
+
+
+def test_a_condition_holds_until_a_false_point_or_a_gap():
+    time = points([0, 10, 20, 30, 40, 50, 100, 110, 120])
+    true = np.array([1, 1, 1, 0, 1, 1, 1, 1, 1], np.bool_)
+    found = held(time, true, 20_000)
+    assert [(one.start, one.end) for one in found] == [(0, 30_000), (40_000, 60_000), (100_000, 130_000)]
+    assert held(time, true, 31_000) == []
+    assert held(time[:1], true[:1], 0) == []
+
+
+@given(
+    slope=st.floats(-100, 100).filter(lambda value: abs(value) > 0.01),
+    start=st.floats(-1000, 1000),
+    odd=st.sets(st.integers(0, 99), max_size=8),
+)
+def test_a_few_odd_points_do_not_bend_a_trend(slope, start, odd):
+    time = points(np.arange(0, 1000, 10))
+    value = start + slope * time / 1000
+    value[list(odd)] += 1e4
+    assert trend(time, value).slope == pytest.approx(slope, rel=0.2, abs=0.02)
+
+
+def test_lines_side_by_side_lack_what_was_not_measured():
+    dense = Signal("m", points(range(0, 100, 10)), np.ones(10), "a")
+    late = Signal("m", points(range(60, 100, 10)), np.full(4, 2.0), "b")
+    time, values = together([dense, late])
+    assert time.tolist() == dense.time.tolist()
+    assert np.isnan(values[1, :6]).all()
+    assert values[1, 6:].tolist() == [2.0] * 4
+    gone = Signal("m", points([0, 10, 20]), np.full(3, 3.0), "c")
+    assert np.isnan(together([dense, gone])[1][1, 6:]).all()
+    assert together([])[1].shape == (0, 0)
+
+
+def test_only_what_stands_apart_has_a_high_score():
+    values = np.array([[1.0], [1.01], [0.99], [1.02], [2.0]])
+    z = robust_z(values, 0.0)[:, 0]
+    assert z[4] > 3.5
+    assert (np.abs(z[:4]) < 3.5).all()
+
+
+def test_coverage_is_the_share_of_time_that_points_stand_for():
+    signal = Signal("m", points(range(0, 100, 10)), np.ones(10))
+    assert signal.coverage(0, 100_000) == 1.0
+    assert signal.coverage(0, 200_000) == 0.5
+    assert signal.coverage(300_000, 400_000) == 0.0

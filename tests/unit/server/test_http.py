@@ -1,0 +1,441 @@
+"""HTTP/1.1 over a socket, byte by byte: what the application gets, what the client gets, and who is cut off."""
+
+import asyncio
+import gc
+import socket
+import weakref
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+from tests.fakes import SetClock
+from tests.waiting import turn, until
+
+from jobmeter.server.http import limits
+from jobmeter.server.http.connection import HEAD_BYTES, PIPELINED, Connection
+from jobmeter.server.http.limits import Connections
+
+GET = b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n"
+
+
+class Wire:
+    """A connection to an application, seen from both ends."""
+
+    def __init__(self, application):
+        self.clock = SetClock()
+        self.closed: list[str] = []
+        self.connections = Connections("http", 10, lambda _, reason: self.closed.append(reason), self.clock.monotonic)
+        self.connection = Connection(application, self.connections, lambda: b"today")
+        self.connections.admit(self.connection)
+
+    async def open(self):
+        ours, theirs = socket.socketpair()
+        await asyncio.get_running_loop().connect_accepted_socket(lambda: self.connection, ours)
+        self.reader, self.writer = await asyncio.open_connection(sock=theirs, limit=2**26)
+
+    async def send(self, data):
+        self.writer.write(data)
+        await self.writer.drain()
+
+    async def answer(self):
+        """The head and the body of the next answer with a length."""
+        head = await self.reader.readuntil(b"\r\n\r\n")
+        length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+        return head, await self.reader.readexactly(length)
+
+    async def rest(self):
+        """What comes until the end; None where the connection is cut."""
+        with suppress(ConnectionError):
+            return await self.reader.read()
+        return None
+
+    def pass_time(self, seconds):
+        self.clock.time_ms += int(seconds * 1000)
+        self.connections.sweep()
+
+
+@asynccontextmanager
+async def connected(application):
+    wire = Wire(application)
+    await wire.open()
+    try:
+        yield wire
+    finally:
+        wire.writer.close()
+        with suppress(ConnectionError):
+            await wire.writer.wait_closed()
+        await until(lambda: not len(wire.connections))
+
+
+async def answer(send, body=b"ok", status=200, headers=()):
+    length = (b"content-length", b"%d" % len(body))
+    await send({"type": "http.response.start", "status": status, "headers": [length, *headers]})
+    await send({"type": "http.response.body", "body": body})
+
+
+class Application:
+    """Reads bodies, answers with ``ok``, remembers what it was asked."""
+
+    def __init__(self):
+        self.scopes = []
+        self.bodies = []
+        self.gone = 0
+
+    async def __call__(self, scope, receive, send):
+        self.scopes.append(scope)
+        body = b""
+        more = True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                self.gone += 1
+                return
+            body += message["body"]
+            more = message["more_body"]
+        self.bodies.append(body)
+        await answer(send)
+
+
+def run(main):
+    asyncio.run(asyncio.wait_for(main, 60))
+
+
+@pytest.mark.parametrize(
+    ("target", "path", "query"),
+    [
+        (b"/a%2Fb//c", b"/a%2Fb//c", b""),
+        (b"//healthz?x=%20&y=a+b", b"//healthz", b"x=%20&y=a+b"),
+        (b"http://127.0.0.1:8400/a?b", b"http://127.0.0.1:8400/a", b"b"),
+        (b"*", b"*", b""),
+        (b"/?a?b", b"/", b"a?b"),
+        (b"/?", b"/", b""),
+    ],
+)
+def test_the_target_and_the_headers_come_as_sent(target, path, query):
+    application = Application()
+
+    async def main():
+        async with connected(application) as wire:
+            await wire.send(b"OPTIONS " + target + b" HTTP/1.1\r\nHost: http://127.0.0.1/\r\nX-Odd:  \xe9A \r\n\r\n")
+            head, body = await wire.answer()
+            assert head.startswith(b"HTTP/1.1 200 OK\r\ndate: today\r\n")
+            assert body == b"ok"
+
+    run(main())
+    (scope,) = application.scopes
+    assert (scope["method"], scope["raw_path"], scope["query_string"]) == ("OPTIONS", path, query)
+    assert scope["headers"] == [(b"host", b"http://127.0.0.1/"), (b"x-odd", b"\xe9A")]
+
+
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+def test_bodies_with_a_length_and_in_chunks_come_whole_however_they_are_cut(size):
+    application = Application()
+    sent = (
+        b"POST /a HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello"
+        b"POST /b HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nTrailer: t\r\n\r\n"
+        + GET
+    )
+
+    async def main():
+        async with connected(application) as wire:
+            for start in range(0, len(sent), size):
+                await wire.send(sent[start : start + size])
+                await turn()
+            assert [(await wire.answer())[1] for _ in range(3)] == [b"ok"] * 3
+
+    run(main())
+    assert application.bodies == [b"hello", b"abcde", b""]
+    assert all(b"trailer" not in dict(scope["headers"]) for scope in application.scopes)
+
+
+def test_requests_that_come_together_are_answered_in_order_and_too_many_are_not_taken():
+    application = Application()
+
+    async def main():
+        async with connected(application) as wire:
+            await wire.send(b"".join(b"GET /%d HTTP/1.1\r\n\r\n" % number for number in range(5_000)))
+            got = await wire.rest()
+            assert got.count(b"HTTP/1.1 200") == len(application.scopes)
+            assert got.count(b"HTTP/1.1 429") == 1
+
+    run(main())
+    assert [scope["raw_path"] for scope in application.scopes] == [b"/%d" % number for number in range(PIPELINED + 1)]
+
+
+def test_a_body_is_not_read_faster_than_the_application_takes_it():
+    asked = asyncio.Event()
+
+    async def application(_scope, receive, send):
+        await asked.wait()
+        size = 0
+        while True:
+            message = await receive()
+            size += len(message["body"])
+            if not message["more_body"]:
+                break
+        await answer(send, b"%d" % size)
+
+    async def main():
+        async with connected(application) as wire:
+            sending = asyncio.ensure_future(
+                wire.send(b"POST / HTTP/1.1\r\nContent-Length: 8000000\r\n\r\n" + b"x" * 8_000_000)
+            )
+            await until(lambda: wire.connection._paused)
+            assert wire.connection._active.unread < 600_000
+            # The server's turn: the client is not slow.
+            wire.pass_time(10_000)
+            assert wire.closed == []
+            asked.set()
+            assert (await wire.answer())[1] == b"8000000"
+            await sending
+
+    run(main())
+
+
+def test_100_continue_is_said_when_the_body_is_wanted():
+    async def refusing(_scope, _receive, send):
+        await answer(send, b"no", 413, [(b"connection", b"close")])
+
+    async def main():
+        head = b"POST / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n"
+        async with connected(Application()) as wire:
+            await wire.send(head)
+            assert await wire.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+            await wire.send(b"ab")
+            assert (await wire.answer())[1] == b"ok"
+        async with connected(refusing) as wire:
+            await wire.send(head)
+            assert (await wire.rest()).startswith(b"HTTP/1.1 413 ")
+
+    run(main())
+
+
+def test_head_has_the_length_and_no_body_and_old_clients_get_no_chunks():
+    async def streaming(scope, _receive, send):
+        if scope["method"] == "HEAD":
+            await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"99")]})
+            await send({"type": "http.response.body", "body": b""})
+            return
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for piece in (b"a", b"", b"bc"):
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def main():
+        async with connected(streaming) as wire:
+            await wire.send(b"HEAD / HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\nConnection: close\r\n\r\n")
+            first, second = (await wire.rest()).split(b"HTTP/1.1 200 OK\r\n")[1:]
+            assert first.endswith(b"content-length: 99\r\n\r\n")
+            assert b"connection: close" in second
+            assert second.endswith(
+                b"transfer-encoding: chunked\r\nconnection: close\r\n\r\n1\r\na\r\n2\r\nbc\r\n0\r\n\r\n"
+            )
+        async with connected(streaming) as wire:
+            await wire.send(b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+            got = await wire.rest()
+            assert b"transfer-encoding" not in got
+            assert got.endswith(b"connection: close\r\n\r\nabc")
+        async with connected(Application()) as wire:
+            await wire.send(b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+            assert b"connection: keep-alive" in (await wire.answer())[0]
+            await wire.send(b"GET / HTTP/1.0\r\n\r\n")
+            assert (await wire.rest()).endswith(b"ok")
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"\x16\x03\x01\x02\x00\x01", b"400"),
+        (b"GET / HTTP/1.1\r\nA B: c\r\n\r\n", b"400"),
+        (b"POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", b"400"),
+        (b"POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", b"400"),
+        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", b"400"),
+        (b"GET /" + b"a" * (HEAD_BYTES + 1), b"431"),
+        (b"GET / HTTP/1.1\r\nX: " + b"a" * 2 * HEAD_BYTES + b"\r\n\r\n", b"431"),
+        (b"GET / HTTP/1.1\r\n" + b"a:b\r\n" * 300 + b"\r\n", b"431"),
+    ],
+)
+def test_what_is_no_request_is_refused_after_the_answers_to_what_was(sent, status):
+    application = Application()
+
+    async def main():
+        async with connected(application) as wire:
+            await wire.send(GET)
+            assert (await wire.answer())[1] == b"ok"
+            await wire.send(GET + sent)
+            await wire.send(b"more" * 100_000)
+            wire.writer.write_eof()
+            got = await wire.rest()
+            assert got.count(b"HTTP/1.1 200") == 1
+            assert got.rpartition(b"HTTP/1.1 ")[2].startswith(status)
+
+    run(main())
+    assert application.bodies == [b"", b""]
+
+
+def test_an_early_answer_reaches_a_client_that_is_still_sending():
+    async def refusing(_scope, _receive, send):
+        await answer(send, b"too much", 413, [(b"connection", b"close")])
+
+    async def main():
+        async with connected(refusing) as wire:
+            await wire.send(b"POST / HTTP/1.1\r\nContent-Length: 20000000\r\n\r\n" + b"x" * 10_000_000)
+            assert (await wire.answer())[1] == b"too much"
+            # One that never ends is cut off.
+            wire.pass_time(limits.HEAD_SECONDS)
+            await until(lambda: not len(wire.connections))
+
+    run(main())
+
+
+def test_half_an_answer_is_cut_off_and_a_header_keeps_to_its_line(caplog):
+    async def failing(_scope, _receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"10")]})
+        await send({"type": "http.response.body", "body": b"half", "more_body": True})
+        raise ValueError("no more")
+
+    async def short(_scope, _receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"10")]})
+        await send({"type": "http.response.body", "body": b"half"})
+
+    async def splitting(_scope, _receive, send):
+        await answer(send, headers=[(b"x", b"a\r\nset-cookie: b")])
+
+    async def main():
+        for application in (failing, short, splitting):
+            async with connected(application) as wire:
+                await wire.send(GET + GET)
+                got = await wire.rest()
+                assert not got or got.endswith(b"half")
+
+    run(main())
+    assert caplog.text.count("an answer failed") == 3
+
+
+def test_idle_half_sent_and_trickling_connections_are_closed_in_time():
+    async def main():
+        async with connected(Application()) as wire:
+            wire.pass_time(limits.IDLE_SECONDS - 1)
+            assert wire.closed == []
+            wire.pass_time(1)
+            assert wire.closed == ["idle"]
+            assert not await wire.rest()
+        async with connected(Application()) as wire:
+            await wire.send(b"GET / HT")
+            await until(lambda: wire.connection._receiving)
+            for _ in range(int(limits.HEAD_SECONDS)):
+                await wire.send(b"T")
+                wire.pass_time(1)
+            assert wire.closed == ["slow"]
+        application = Application()
+        async with connected(application) as wire:
+            await wire.send(b"POST / HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n")
+            await until(lambda: application.scopes)
+            for _ in range(int(limits.STALL_SECONDS) + 2):
+                await wire.send(b"x" * 100)
+                wire.pass_time(1)
+            assert wire.closed == ["slow"]
+            await until(lambda: application.gone)
+
+    run(main())
+
+
+def test_a_connection_that_showed_a_key_may_rest_longer():
+    async def application(scope, _receive, send):
+        scope["extensions"]["jobmeter.call"]["authenticated"]()
+        await answer(send)
+
+    async def main():
+        async with connected(application) as wire:
+            await wire.send(GET)
+            await wire.answer()
+            await until(lambda: wire.connection._active is None)
+            wire.pass_time(limits.KEYED_IDLE_SECONDS - 1)
+            assert wire.closed == []
+            wire.pass_time(1)
+            assert wire.closed == ["idle"]
+
+    run(main())
+
+
+def test_who_does_not_read_holds_the_answer_back_and_is_cut_off():
+    produced = []
+
+    async def application(_scope, _receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for number in range(1_000):
+            await send({"type": "http.response.body", "body": b"x" * 100_000, "more_body": True})
+            produced.append(number)
+
+    async def main():
+        async with connected(application) as wire:
+            wire.writer.transport.pause_reading()
+            await wire.send(GET)
+            await until(lambda: wire.connection._drained is not None)
+            count = len(produced)
+            assert count < 50
+            wire.pass_time(limits.STALL_SECONDS - 1)
+            assert wire.closed == []
+            wire.pass_time(1)
+            assert wire.closed == ["slow"]
+            await until(lambda: wire.connection._active is None or len(produced) == 1_000)
+
+    run(main())
+
+
+def test_where_all_are_busy_health_is_answered_and_the_rest_told_to_come_again():
+    async def main():
+        application = Application()
+        async with connected(application) as wire:
+            wire.connection.limited = True
+            await wire.send(b"GET /healthz HTTP/1.1\r\n\r\n")
+            assert (await wire.answer())[1] == b"ok"
+            await wire.send(GET)
+            head, body = await wire.answer()
+            assert head.startswith(b"HTTP/1.1 503 ")
+            assert b"as many connections" in body
+            assert not await wire.rest()
+        assert [scope["raw_path"] for scope in application.scopes] == [b"/healthz"]
+
+    run(main())
+
+
+def test_a_server_that_ends_closes_what_is_idle_and_takes_the_rest_of_a_body():
+    async def main():
+        application = Application()
+        async with connected(application) as wire:
+            wire.connection.finish()
+            assert not await wire.rest()
+        async with connected(application) as wire:
+            await wire.send(b"POST / HTTP/1.1\r\nContent-Length: 4\r\n\r\nab")
+            await until(lambda: application.scopes)
+            wire.connection.finish()
+            await wire.send(b"cd" + GET)
+            got = await wire.rest()
+            assert got.count(b"HTTP/1.1 200") == 1
+            assert b"connection: close" in got
+        assert application.bodies == [b"abcd"]
+
+    run(main())
+
+
+def test_a_closed_connection_leaves_nothing_behind():
+    async def application(_scope, receive, send):
+        while (await receive()).get("more_body", False):
+            pass
+        await answer(send)
+
+    async def main():
+        gc.disable()
+        try:
+            async with connected(application) as wire:
+                await wire.send(GET + b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\nabc")
+                await wire.answer()
+            left = weakref.ref(wire.connection)
+            del wire.connection
+            await until(lambda: left() is None)
+        finally:
+            gc.enable()
+
+    run(main())

@@ -1,0 +1,70 @@
+"""Jobs aligned at their start, with pandas as the oracle of their courses."""
+
+import pandas as pd
+import pytest
+from tests.fakes import NOW
+from tests.frames import records, samples
+
+STARTS = {"a": NOW - 7_200_000 + 7_000, "b": NOW - 3_600_000}
+LENGTHS = {"a": 600, "b": 1200}
+
+
+def readings(job):
+    return [(STARTS[job] + 1000 * at, float(at % 50) + (10 if job == "b" else 0)) for at in range(LENGTHS[job])]
+
+
+@pytest.fixture
+def stored(server):
+    jobs = [
+        {"job_id": job, "state": "Succeeded", "start": STARTS[job], "end": STARTS[job] + LENGTHS[job] * 1000}
+        for job in STARTS
+    ]
+    series = [({"metric": "cpu.usage", "job": job, "replica": "worker-0"}, readings(job)) for job in STARTS]
+    assert server.ingest(records({"jobs": jobs}) + samples(series)).status == 200
+    return server
+
+
+def test_jobs_come_in_the_order_in_which_they_were_named_with_what_they_used(stored):
+    told = stored.call("GET", "/compare?job=b,a").json()
+    assert [one["job"]["id"] for one in told["jobs"]] == ["b", "a"]
+    assert [one["summary"]["duration_ms"] for one in told["jobs"]] == [1_200_000, 600_000]
+    assert told["lines"] == []
+    (metric,) = told["jobs"][1]["summary"]["metrics"]
+    assert metric["job_max"] == 49.0
+
+
+@pytest.mark.parametrize("step", [10, 60])
+def test_courses_begin_in_the_step_of_the_start(stored, step):
+    told = stored.call("GET", f"/compare?job=a&job=b&metric=cpu.usage&step={step}s").json()
+    assert told["step"] == step * 1000
+    for line in told["lines"]:
+        frame = pd.DataFrame(readings(line["job"]), columns=["time", "value"])
+        wanted = frame.groupby(frame["time"] // told["step"]).value.mean()
+        first = STARTS[line["job"]] // told["step"]
+        assert dict(map(tuple, line["points"])) == pytest.approx(
+            {(at - first) * told["step"]: value for at, value in wanted.items()}
+        )
+        assert line["points"][0][0] == 0
+    assert {line["job"] for line in told["lines"]} == {"a", "b"}
+
+
+def test_the_step_suits_the_longest(stored):
+    step = stored.call("GET", "/compare?job=a&job=b&metric=cpu.usage").json()["step"]
+    assert step == stored.call("GET", "/compare?job=b&metric=cpu.usage").json()["step"]
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [
+        ("", 400),
+        ("?job=a&job=none", 404),
+        ("?job=a&metric=none", 400),
+        ("?" + "&".join(f"job=j{n}" for n in range(11)), 400),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(stored, query, status):
+    assert stored.call("GET", f"/compare{query}").status == status
+
+
+def test_a_key_of_another_project_compares_nothing(stored):
+    assert stored.call("GET", "/compare?job=a&job=b", key=stored.key("reader", "other")).status == 404

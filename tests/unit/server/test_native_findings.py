@@ -1,0 +1,153 @@
+"""Findings and the timeline through our own API, and those that the server keeps by itself."""
+
+import math
+
+import pytest
+from tests.fakes import NOW
+from tests.frames import samples
+
+from jobmeter.model.finding import Finding
+from jobmeter.model.time import HOUR
+from jobmeter.server.diagnosing import AT_ONCE, SETTLE_MS
+
+LINES = ["Traceback (most recent call last):", '  File "train.py", line 3, in <module>', "ValueError: empty batch"]
+
+
+def job(name="j1", **more):
+    start = NOW - HOUR
+    replica = {"name": "worker-0", "node": "n1", "start": start, "end": NOW - 1000, "exit_code": 1, "state": "Failed"}
+    fields = {"state": "Failed", "start": start, "end": NOW - 1000, "exit_code": 1, "replicas": [replica]}
+    return {"job_id": name, **fields, **more}
+
+
+@pytest.fixture
+def failed(server):
+    assert server.call("POST", "/jobs", {"jobs": [job()], "nodes": [{"name": "n1"}]}).status == 200
+    lines = [
+        {"text": text, "time": NOW - 1500 + at, "replica": "worker-0", "stream": "stderr", "level": level}
+        for at, (text, level) in enumerate(zip(LINES, ["error", None, "error"], strict=True))
+    ]
+    assert server.call("POST", "/jobs/j1/logs", {"lines": lines}).status == 200
+    return server
+
+
+def diagnosing(server):
+    return next(one._work for one in server.application.background if one._work.name == "diagnose")
+
+
+def kept(server, name="j1"):
+    events = server.call("GET", f"/jobs/{name}/events").json()["events"]
+    return [event for event in events if event["reason"] == "Finding"]
+
+
+def test_the_findings_of_a_job_are_an_array_with_every_field(failed):
+    answer = failed.call("GET", "/jobs/j1/findings")
+    [one] = answer.json()
+    assert list(one) == list(Finding.__struct_fields__)
+    assert (one["rule"], one["role"], one["severity"]) == ("python_exception", "root", "critical")
+    assert one["subject"] == {"kind": "replica", "name": "worker-0"}
+    assert one["evidence"][0]["text"] == "ValueError: empty batch"
+    assert (one["start"], one["end"]) == (NOW - 1500, NOW - 1000)
+
+
+def test_a_job_that_is_well_has_none(server):
+    server.call("POST", "/jobs", {"job_id": "j2", "state": "Running", "start": NOW - 5000})
+    assert server.call("GET", "/jobs/j2/findings").json() == []
+
+
+def test_measured_devices_that_idle_are_found(server):
+    times = range(NOW - HOUR, NOW, 10_000)
+    record = {"job_id": "j3", "state": "Running", "start": NOW - HOUR, "replicas": [{"name": "w-0", "node": "n1"}]}
+    server.call("POST", "/jobs", record)
+    rows = [
+        ({"metric": "gpu.utilization", "job": "j3", "replica": "w-0", "node": "n1", "device": f"gpu{at}"},
+         [(time, at * (0.8 + 0.1 * math.sin(time))) for time in times])
+        for at in range(2)
+    ]  # fmt: skip
+    assert server.ingest(samples(rows)).status == 200
+    found = {one["rule"]: one for one in server.call("GET", "/jobs/j3/findings").json()}
+    assert set(found) == {"gpu_idle_allocated", "gpu_partly_unused"}
+    assert found["gpu_idle_allocated"]["subject"] == {"kind": "device", "name": "n1/gpu0"}
+
+
+def test_a_full_filesystem_of_its_node_is_found_and_others_are_not(server):
+    replica = {"name": "w-0", "node": "n1"}
+    record = {"job_id": "j4", "state": "Running", "start": NOW - HOUR, "replicas": [replica]}
+    server.call("POST", "/jobs", {"jobs": [record], "nodes": [{"name": "n1"}, {"name": "n2"}]})
+
+    def rows(node, free):
+        series = [("node.filesystem.size", 100.0), ("node.filesystem.available", free)]
+        return [({"metric": name, "node": node}, [(NOW - 60_000, value), (NOW - 1, value)]) for name, value in series]
+
+    assert server.ingest(samples([*rows("n1", 1.0), *rows("n2", 0.0)])).status == 200
+    [one] = server.call("GET", "/jobs/j4/findings").json()
+    assert (one["rule"], one["severity"], one["subject"]["name"]) == ("fs_full", "critical", "n1:")
+
+
+def test_the_timeline_is_in_order_and_has_every_kind(failed):
+    moments = failed.call("GET", "/jobs/j1/timeline").json()
+    assert [moment["time"] for moment in moments] == sorted(moment["time"] for moment in moments)
+    assert {moment["kind"] for moment in moments} == {"state", "finding", "log"}
+    assert [moment["text"] for moment in moments if moment["kind"] == "log"] == [LINES[0], LINES[2]]
+    only = failed.call("GET", "/jobs/j1/timeline?kind=finding&limit=1").json()
+    assert [moment["name"] for moment in only] == ["python_exception"]
+    refused = failed.call("GET", "/jobs/j1/timeline?kind=nonsense")
+    assert (refused.status, refused.json()["error"]["field"]) == (400, "kind")
+
+
+def test_a_finished_job_is_diagnosed_by_itself_once(failed):
+    work = diagnosing(failed)
+    work.round()
+    assert kept(failed) == []
+    failed.clock.time_ms += SETTLE_MS
+    work.round()
+    [event] = kept(failed)
+    assert event["level"] == "error"
+    assert event["message"] == "python_exception (replica worker-0): ValueError: empty batch"
+    assert [moment["kind"] for moment in failed.call("GET", "/jobs/j1/timeline?kind=event").json()] == []
+    failed.call("POST", "/jobs", job())
+    for _ in range(3):
+        failed.clock.time_ms += SETTLE_MS
+        work.round()
+    assert len(kept(failed)) == 1
+
+
+def test_another_server_does_not_tell_it_again(failed):
+    failed.clock.time_ms += SETTLE_MS
+    first, second = diagnosing(failed), diagnosing(failed)
+    second = type(first)(first._executor, first._registry, first._thresholds, first._clock)
+    for work in (first, second):
+        work.round()
+        failed.clock.time_ms += SETTLE_MS
+        work.round()
+    assert len(kept(failed)) == 1
+
+
+def test_a_job_that_ended_long_ago_and_one_that_runs_are_left_alone(server):
+    old = job("old", start=NOW - 9 * HOUR, end=NOW - 3 * HOUR)
+    server.call("POST", "/jobs", {"jobs": [old, {"job_id": "runs", "state": "Running"}]})
+    work = diagnosing(server)
+    work.round()
+    server.clock.time_ms += SETTLE_MS
+    work.round()
+    assert kept(server, "old") == kept(server, "runs") == []
+
+
+def test_a_round_is_bounded_and_the_next_ones_go_on(server):
+    server.call("POST", "/jobs", {"jobs": [job(f"b{at}") for at in range(AT_ONCE + 3)]})
+    work = diagnosing(server)
+    work.round()
+    server.clock.time_ms += SETTLE_MS
+    work.round()
+    assert sum(len(kept(server, f"b{at}")) for at in range(AT_ONCE + 3)) == AT_ONCE
+    work.round()
+    assert sum(len(kept(server, f"b{at}")) for at in range(AT_ONCE + 3)) == AT_ONCE + 3
+
+
+def test_a_job_that_was_deleted_meanwhile_is_passed_over(failed):
+    work = diagnosing(failed)
+    work.round()
+    failed.call("DELETE", "/jobs/j1")
+    failed.clock.time_ms += SETTLE_MS
+    work.round()
+    assert failed.call("GET", "/jobs/j1/findings").status == 404

@@ -1,0 +1,73 @@
+"""A job is named by its id, a unique beginning of it, its name (then the newest) or ``last``."""
+
+import pytest
+from tests.fakes import NOW
+
+JOBS = [
+    {"job_id": "resnet-1-aa", "name": "resnet", "created": NOW - 5000},
+    {"job_id": "resnet-2-bb", "name": "resnet", "created": NOW - 4000},
+    {"job_id": "bert-1", "name": "bert", "created": NOW - 3000},
+    {"job_id": "bert", "name": "other", "created": NOW - 6000},
+    {"job_id": "gpt-1", "name": "gpt [x] 漢", "created": NOW - 1000},
+]
+
+
+@pytest.fixture
+def stored(server):
+    assert server.call("POST", "/jobs", {"jobs": JOBS}).status == 200
+    return server
+
+
+def resolve(server, text, **more):
+    from urllib.parse import urlencode
+
+    return server.call("GET", f"/resolve?{urlencode({'job': text, **more})}")
+
+
+@pytest.mark.parametrize(
+    ("text", "job"),
+    [
+        ("bert-1", "bert-1"),
+        ("bert", "bert"),
+        ("other", "bert"),
+        ("resnet", "resnet-2-bb"),
+        ("resnet-1", "resnet-1-aa"),
+        ("last", "gpt-1"),
+        ("g", "gpt-1"),
+        ("gpt [x] 漢", "gpt-1"),
+    ],
+)
+def test_what_a_text_names(stored, text, job):
+    assert resolve(stored, text).json()["id"] == job
+
+
+def test_an_unclear_beginning_names_those_that_are_meant(stored):
+    told = resolve(stored, "resnet-")
+    assert told.status == 409
+    assert "2 jobs begin with 'resnet-': resnet-2-bb, resnet-1-aa" in told.json()["error"]["message"]
+
+
+def test_an_unknown_job_is_answered_with_those_that_are_near(stored):
+    told = resolve(stored, "brt-1")
+    assert told.status == 404
+    assert "did you mean bert-1" in told.json()["error"]["message"]
+    assert "did you mean" not in resolve(stored, "zzzzzz").json()["error"]["message"]
+
+
+def test_a_key_of_a_project_hears_of_no_other_projects_jobs(stored):
+    key = stored.key("reader", "other")
+    for text in ("bert-1", "resnet", "last", "brt-1"):
+        told = stored.call("GET", f"/resolve?job={text}", key=key)
+        assert told.status == 404
+        assert "there are no jobs yet" in told.json()["error"]["message"]
+
+
+def test_one_id_in_two_projects_needs_its_project(stored):
+    stored.call("POST", "/jobs", {"job_id": "bert-1", "project": "second"})
+    assert resolve(stored, "bert-1").status == 409
+    assert resolve(stored, "bert-1", project="second").json()["project"] == "second"
+
+
+@pytest.mark.parametrize("query", ["", "?job=", f"?job={'x' * 1001}"])
+def test_a_text_that_is_none_is_refused(stored, query):
+    assert stored.call("GET", f"/resolve{query}").status == 400
