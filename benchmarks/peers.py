@@ -137,7 +137,7 @@ class VictoriaMetrics(Peer):
         return folder_bytes(self.data_folder / "data")
 
     def _counts(self) -> Counter[tuple[str, str]]:
-        """What it says of its parts, by the beginning of the metric's name and the kind of part; 0 for what it omits."""
+        """What it says of its parts, by what is counted and the kind of part; 0 for what it omits."""
         return Counter({(what, kind): int(count) for what, kind, count in _ROWS.findall(self._metrics())})
 
     def _metrics(self) -> str:

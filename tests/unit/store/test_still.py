@@ -1,7 +1,8 @@
-"""Values that never change, written again and again while hours are rolled up: every answer is exactly what they make."""
+"""Values that never change, written again while hours are rolled up: every answer is exactly what they make."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from jobmeter.model.time import DAY, HOUR, MINUTE, SystemClock, TimeRange, parse
 from jobmeter.query.reduce import coarsen
 from jobmeter.query.source import Meter, StoreSource, buckets
 from jobmeter.settings import Limits
+from jobmeter.store.cache import Cache
 from jobmeter.store.clickhouse.journal import JournalLimits
 from jobmeter.store.window.store import WindowedStore
 from jobmeter.testing.samples import FOREVER
@@ -67,50 +69,55 @@ def store(empty_store, monkeypatch) -> WindowedStore:
     return WindowedStore(empty_store, SystemClock(), length_ms=HOUR, bound=2**24)
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_every_answer_is_exact_while_the_same_is_written_again_and_rolled_up(store: WindowedStore, seed: int) -> None:
-    still = Still(store, seed)
-    for first in range(0, SERIES, 2):
-        still.write(np.arange(first, first + 2), 0, len(TIMES))
-    asked, failures = threading.Event(), list[BaseException]()
+@contextmanager
+def going_on(*works: Callable[[], object]) -> Iterator[None]:
+    """Each of them again and again, in a thread of its own, inside the block; what one raises fails the test."""
+    ended, failures = threading.Event(), list[BaseException]()
 
-    def until_asked(work: Callable[[], object]) -> Callable[[], None]:
-        def run() -> None:
-            try:
-                while not asked.is_set():
-                    work()
-            except BaseException as error:  # noqa: BLE001 - shown by the test's own thread
-                failures.append(error)
+    def run(work: Callable[[], object]) -> None:
+        try:
+            while not ended.is_set():
+                work()
+        except BaseException as error:  # noqa: BLE001 - shown by the test's own thread
+            failures.append(error)
 
-        return run
-
-    generator = np.random.default_rng([seed, 1])
-
-    def write_again() -> None:
-        midnight = int(generator.integers(1, DAYS)) * (DAY // STEP)
-        before, behind = generator.integers(1, 90, 2).tolist()
-        still.write(generator.permutation(SERIES)[:2], midnight - before, midnight + behind)
-        asked.wait(0.1)
-
-    works = (write_again, lambda: store.roll_up(START + DAYS * DAY))
-    threads = [threading.Thread(target=until_asked(work)) for work in works]
+    threads = [threading.Thread(target=run, args=(work,)) for work in works]
     for thread in threads:
         thread.start()
     try:
-        questions, source = np.random.default_rng([seed, 2]), StoreSource(store)
-        for number in range(QUESTIONS):
-            first, end = sorted(questions.choice(DAYS * 24 + 1, 2, replace=False).tolist())
-            if number % 2:
-                end = -(-end // 24) * 24 - 23  # the last hour is that behind a midnight
-                first = min(first, end - 1)
-            span = TimeRange(START + first * HOUR, START + end * HOUR)
-            chosen = questions.permutation(SERIES)[: int(questions.integers(1, SERIES + 1))]
-            still.check(source, chosen, span, int(questions.choice([HOUR, HOUR, MINUTE])))
+        yield
     finally:
-        asked.set()
+        ended.set()
         for thread in threads:
             thread.join()
     assert not failures, failures
+
+
+def span_of(number: int, questions: np.random.Generator) -> TimeRange:
+    """Some hours; of every second question the last one is that behind a midnight."""
+    first, end = sorted(questions.choice(DAYS * 24 + 1, 2, replace=False).tolist())
+    if number % 2:
+        end = -(-end // 24) * 24 - 23
+        first = min(first, end - 1)
+    return TimeRange(START + first * HOUR, START + end * HOUR)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_every_answer_is_exact_while_the_same_is_written_again_and_rolled_up(store: WindowedStore, seed: int) -> None:
+    still, source = Still(store, seed), StoreSource(store, Cache())
+    for first in range(0, SERIES, 2):
+        still.write(np.arange(first, first + 2), 0, len(TIMES))
+    again, questions = np.random.default_rng([seed, 1]), np.random.default_rng([seed, 2])
+
+    def write_again() -> None:
+        midnight = int(again.integers(1, DAYS)) * (DAY // STEP)
+        before, behind = again.integers(1, 90, 2).tolist()
+        still.write(again.permutation(SERIES)[:2], midnight - before, midnight + behind)
+
+    with going_on(write_again, lambda: store.roll_up(START + DAYS * DAY)):
+        for number in range(QUESTIONS):
+            chosen = questions.permutation(SERIES)[: int(questions.integers(1, SERIES + 1))]
+            still.check(source, chosen, span_of(number, questions), int(questions.choice([HOUR, HOUR, MINUTE])))
     store.roll_up(START + DAYS * DAY)
     for step_ms in (HOUR, MINUTE, 1_000):
-        still.check(StoreSource(store), np.arange(SERIES), TimeRange(START, START + DAYS * DAY), step_ms)
+        still.check(StoreSource(store, Cache()), np.arange(SERIES), TimeRange(START, START + DAYS * DAY), step_ms)
