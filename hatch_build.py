@@ -1,4 +1,4 @@
-"""Builds the compiled kernel into the wheel, or into the tree for an editable install.
+"""Builds the page and the compiled kernel into the wheel, and the kernel into the tree for an editable install.
 
 Without a C compiler the package is built without it: every function of the kernel has a NumPy form beside it.
 """
@@ -17,12 +17,21 @@ KERNEL = Path("src/jobmeter/kernel")
 LIBRARY = KERNEL / "_kernel.so"
 
 
-class KernelHook(BuildHookInterface):  # type: ignore[type-arg]
-    """``cc`` on every C file of the kernel, into one library without a dependency on Python's own headers."""
+class BuildHook(BuildHookInterface):  # type: ignore[type-arg]
+    """The page by Node.js, and ``cc`` on every C file of the kernel, into one library that knows nothing of Python."""
 
-    def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002 - the hook's shape
+    def _build_page(self, root: Path) -> None:
+        """Build the page; leave it out where that is not possible."""
+        problem = runpy.run_path(str(root / "web" / "build.py"))["build"]()
+        if problem:
+            self.app.display_warning(f"the page is not built, the server will show a plain one: {problem}")
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile; leave the library out where that is not possible."""
         root = Path(self.root)
+        # An editable install gets its page from `make page`; a wheel has to have it.
+        if version != "editable":
+            self._build_page(root)
         compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
         if compiler is None or sys.platform == "win32":
             self.app.display_warning("no C compiler: jobmeter is built without its compiled kernel, and is slower")

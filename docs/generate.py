@@ -5,10 +5,12 @@ A test compares them with what is there.
 
 import ast
 import inspect
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -19,8 +21,9 @@ from jobmeter.dialects.registry import dialects
 from jobmeter.model import catalog
 from jobmeter.model.catalog import Metric
 from jobmeter.model.retention import Retention
-from jobmeter.server.native.door import ENDPOINTS
+from jobmeter.server.native.door import BASE, ENDPOINTS
 from jobmeter.server.native.endpoint import Endpoint
+from jobmeter.server.native.openapi import document
 from jobmeter.server.native.problem import STATUS
 from jobmeter.settings import Limits, Settings
 
@@ -333,8 +336,31 @@ PAGES: Mapping[str, Callable[[], str]] = {
 }
 
 
+OPENAPI = Path(__file__).parents[1] / "web" / "openapi.json"
+
+
+def openapi() -> str:
+    """What the page's types are made from: the API's description without its prose, refusals and version."""
+    described = json.loads(document(BASE, ENDPOINTS))
+    described["info"]["version"] = "1"
+    for path in described["paths"].values():
+        for operation in path.values():
+            operation["responses"] = {"200": operation["responses"]["200"]}
+    return json.dumps(_without_prose(described), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def _without_prose(value: Any) -> Any:  # noqa: ANN401 - JSON
+    if isinstance(value, list):
+        return [_without_prose(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    plain = {"description", "summary", "example", "examples"}
+    return {name: _without_prose(one) for name, one in value.items() if name not in plain or isinstance(one, dict)}
+
+
 def main() -> None:
     """Write every page."""
+    OPENAPI.write_text(openapi(), encoding="utf-8")
     for name, page in PAGES.items():
         (REFERENCE / name).write_text(page(), encoding="utf-8")
 

@@ -37,6 +37,7 @@ PROGRAMS = {
     program.name: program
     for program in (
         Program("cc", "gcc"),
+        Program("chromium", "chromium"),
         Program("collectd", "collectd-core", ("usr/lib/collectd/write_tsdb.so",)),
         Program("curl", "curl"),
         Program("java", "zookeeper", ("usr/share/java/zookeeper.jar",)),

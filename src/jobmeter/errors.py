@@ -34,7 +34,7 @@ class UnauthenticatedError(JobmeterError):
     """No credential, or one that does not hold. ``reason`` says which, for the dialect's own code.
 
     Reasons: ``missing``, ``unknown-key``, ``bad-signature``, ``incomplete-signature``, ``stale``, ``replayed``,
-    ``revoked``, ``expired``, ``malformed``.
+    ``revoked``, ``expired``, ``malformed``, ``cross-origin``.
     """
 
     def __init__(self, message: str, reason: str = "missing") -> None:

@@ -11,6 +11,7 @@ from jobmeter.access.call import Call
 from jobmeter.access.keys import token_hash
 from jobmeter.access.nonces import NonceMemory
 from jobmeter.access.principal import Principal, Role
+from jobmeter.access.session import LIFE_MS, Opened, Sessions
 from jobmeter.access.share import read as read_share
 from jobmeter.access.signatures.base import Claim, ClaimKind, Scheme
 from jobmeter.access.vault import Vault
@@ -57,12 +58,20 @@ class _Known:
 class Authenticator:
     """Finds the one claim in a call and checks it. Safe to use from any thread."""
 
-    def __init__(self, registry: Registry, vault: Vault, clock: Clock, nonces: NonceMemory | None = None) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        vault: Vault,
+        clock: Clock,
+        nonces: NonceMemory | None = None,
+        sessions: Sessions | None = None,
+    ) -> None:
         """``nonces`` should be one with a file; by default it is one that begins now."""
         self._registry = registry
         self._vault = vault
         self._clock = clock
         self._nonces = nonces or NonceMemory(clock)
+        self._sessions = sessions or Sessions(vault, clock, self._nonces, NonceMemory(clock, window_ms=LIFE_MS))
         self._lock = threading.Lock()
         self._known: OrderedDict[bytes | str, _Known] = OrderedDict()
         self._used: dict[str, int] = {}
@@ -82,6 +91,10 @@ class Authenticator:
             return Credential(scheme, claim, sharer=read_share(self._vault, claim.value, self._clock.now_ms()))
         if claim.kind is ClaimKind.TOKEN:
             return Credential(scheme, claim, self._by_token(claim.value, at_once=at_once))
+        if claim.kind is ClaimKind.SESSION:
+            return Credential(scheme, claim, self._by_name(self._sessions.read(claim.value), at_once=at_once))
+        if claim.kind is ClaimKind.LINK:
+            return Credential(scheme, claim, self._by_name(self._sessions.peek(claim.value), at_once=at_once))
         return self._by_access_key(scheme, claim, at_once=at_once)
 
     def identify_without_body(self, call: Call, schemes: Sequence[Scheme], *, at_once: bool = False) -> Credential:
@@ -92,7 +105,7 @@ class Authenticator:
         return credential
 
     def prove(self, call: Call, credential: Credential, *, at_once: bool = False) -> Principal:
-        """Who sent the whole call. Raises as ``authenticate``; a nonce is used up by this."""
+        """Who sent the whole call. Raises as ``authenticate``; a nonce or the code of a link is used up by this."""
         key = credential.key
         if key is None:
             if credential.sharer is None:
@@ -104,6 +117,8 @@ class Authenticator:
             if not credential.scheme.verify(call, credential.secret):
                 raise _bad_signature()
             self._check_moment(key, credential.claim)
+        if credential.claim.kind is ClaimKind.LINK:
+            self._sessions.redeem(credential.claim.value)
         return self._principal(key)
 
     def find(self, call: Call, schemes: Sequence[Scheme]) -> tuple[Scheme, Claim]:
@@ -157,6 +172,13 @@ class Authenticator:
         if key is None or not hmac.compare_digest(key.token_hash, digest):
             raise UnauthenticatedError("the token is not that of a key here", "unknown-key")
         return _holding(key)
+
+    def _by_name(self, opened: Opened, *, at_once: bool) -> StoredKey:
+        name = opened.access_key_id
+        known = self._look_up(name, lambda: self._registry.key_by_access_key(name), at_once=at_once)
+        if known.key is None:
+            raise UnauthenticatedError("the session's key is not one here", "unknown-key")
+        return _holding(known.key)
 
     def _by_access_key(self, scheme: Scheme, claim: Claim, *, at_once: bool) -> Credential:
         known = self._look_up(claim.value, lambda: self._registry.key_by_access_key(claim.value), at_once=at_once)
@@ -213,7 +235,9 @@ class Authenticator:
 
     def _principal(self, key: StoredKey) -> Principal:
         self._note_use(key)
-        return Principal(id=key.id, name=key.name, role=Role(key.role), project=key.project)
+        return Principal(
+            id=key.id, name=key.name, role=Role(key.role), project=key.project, access_key_id=key.access_key_id
+        )
 
     def _use_is_due(self, key: StoredKey) -> bool:
         return self._clock.now_ms() - self._used.get(key.id, key.last_used or 0) >= USED_EVERY_MS

@@ -76,6 +76,12 @@ class NonceMemory:
                 self._forget()
             return True
 
+    def seen(self, key: str, nonce: str, date_ms: int) -> bool:
+        """True when ``first`` was asked about it before."""
+        digest = blake2b(f"{key}\x1f{nonce}".encode(), digest_size=8).digest()
+        with self._lock:
+            return digest in self._minutes.get(date_ms // MINUTE, ())
+
     def close(self) -> None:
         """Let go of the file; what comes after is remembered in memory alone."""
         with self._lock:

@@ -1,6 +1,6 @@
 """Who a caller is, once a credential was checked."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -17,7 +17,8 @@ class Principal:
     """The holder of a key, or of a share token.
 
     ``project`` None: every project; what it writes belongs to ``default``. ``job`` is set for a share token, which
-    opens the measurements of that one job and nothing else.
+    opens the measurements of that one job and nothing else. ``access_key_id`` is the key's public half, empty where
+    there is no key.
     """
 
     id: str
@@ -25,3 +26,4 @@ class Principal:
     role: Role
     project: str | None = None
     job: str | None = None
+    access_key_id: str = field(default="", compare=False)

@@ -24,6 +24,7 @@ VERBS = {
     "compare": "Put jobs beside each other.",
     "diagnose": "Tell why a job is slow, or why it died.",
     "top": "Watch jobs, or one job, live.",
+    "open": "Open the page in a browser, signed in.",
     "nodes": "List nodes.",
     "status": "Show how the server does.",
     "retention": "Show or set how long samples are kept.",

@@ -7,6 +7,7 @@ import re
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from jobmeter.collect.launch.result import Result
 from jobmeter.collect.launch.session import Session
 from jobmeter.collect.spool import Spool
 from jobmeter.collect.text import valid_text
-from jobmeter.errors import ConflictError, InvalidRequestError
+from jobmeter.errors import ConflictError, InvalidRequestError, JobmeterError
 from jobmeter.model.series import check_job_id, check_project
 from jobmeter.model.time import SystemClock, parse_duration
 from jobmeter.settings import default_data_directory
@@ -101,12 +102,19 @@ def command(  # noqa: PLR0913 - one for each option
         pass_key=pass_key,
         lease_owner=owner,
     )
-    say = _say if not quiet else _say_nothing
-    result = _run(Session(plan, place, connect, clock, spool=spool, say=say, warn=_say), interval_ms, words[0], spool)
+    session = _session(plan, place, _telling(connect, plan, place, quiet=quiet), clock, spool, quiet=quiet)
+    result = _run(session, interval_ms, words[0], spool)
     _report(result, spool)
     if not quiet:
         _summary(plan, result)
     sys.exit(result.status)
+
+
+def _session(
+    plan: Plan, place: Place, connect: Callable[[], Transport], clock: SampleClock, spool: Spool | None, *, quiet: bool
+) -> Session:
+    say = _say_nothing if quiet else _say
+    return Session(plan, place, connect, clock, spool=spool, say=say, warn=_say)
 
 
 def _run(session: Session, interval_ms: int, program: str, spool: Spool | None) -> Result:
@@ -118,6 +126,21 @@ def _run(session: Session, interval_ms: int, program: str, spool: Spool | None) 
         sys.exit(_NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE)
     finally:
         _close(spool)
+
+
+def _telling(connect: Callable[[], Transport], plan: Plan, place: Place, *, quiet: bool) -> Callable[[], Transport]:
+    """The same, which says where the job can be watched: on a terminal alone, as logs keep no secret."""
+
+    def connected() -> Transport:
+        found = connect()
+        with suppress(JobmeterError):
+            if not quiet and sys.stderr.isatty():
+                from jobmeter.client.api import Api
+
+                _say(f"watch it at {Api(found).page_link(plan.job, place.project)}")
+        return found
+
+    return connected
 
 
 def _report(result: Result, spool: Spool | None) -> None:

@@ -3,6 +3,7 @@
 import gc
 import logging
 import signal
+import sys
 from pathlib import Path
 
 import click
@@ -68,6 +69,8 @@ def command(idle_exit: int, log_level: str, new_registry: bool, new_secret_key: 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     settings = load(None, **flags)
     try:
-        run(settings, idle_exit, click.echo, Anew(registry=new_registry, secret=new_secret_key))
+        anew = Anew(registry=new_registry, secret=new_secret_key)
+        # A log keeps no secret, not even one that works once.
+        run(settings, idle_exit, click.echo, anew, with_link=sys.stdout.isatty())
     finally:
         gc.enable()

@@ -67,6 +67,10 @@ PAGE = 1000
 _T = TypeVar("_T")
 
 
+class _SessionLink(msgspec.Struct, frozen=True):
+    code: str
+
+
 class Api:
     """Calls of one server. Safe to use from several threads, as its transport is.
 
@@ -192,6 +196,12 @@ class Api:
     def whoami(self) -> WhoAmI:
         """Whose key this is. Raises UnauthenticatedError for one that does not hold."""
         return self._get("/whoami", [], WhoAmI)
+
+    def page_link(self, job: str = "", project: str = "") -> str:
+        """A link to the page, or that of a job, which signs in once as this key, within fifteen minutes."""
+        made = _decode(self._call("POST", "/session/link", []), _SessionLink)
+        place = given(code=made.code, job=job or None, project=project or None)
+        return f"{self.transport.server}/#/open?{urlencode(place)}"
 
     def _get(self, path: str, parameters: Sequence[tuple[str, str]], shape: type[_T]) -> _T:
         return _decode(self._call("GET", path, parameters), shape)

@@ -7,12 +7,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from jobmeter.access.scope import Scope
+from jobmeter.model.catalog import METRICS
 from jobmeter.model.event import EventFilter, EventPage
 from jobmeter.model.job import Job, JobFilter, JobPage, JobSize, JobView, Node, Project, ProjectsQuestion, SizesQuestion
 from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.order import natural
 from jobmeter.model.question import Asks
-from jobmeter.model.series import job_key
+from jobmeter.model.series import NamePart, job_key
 from jobmeter.model.steps import SUMMARY_BUCKETS
 from jobmeter.model.time import MAX_TIME_MS, SECOND, Clock, TimeRange
 from jobmeter.query import gather, series
@@ -23,7 +24,7 @@ from jobmeter.query.groups import Groups
 from jobmeter.query.latest import WINDOW_MS, LatestValue, newest, values
 from jobmeter.query.logs import pages, selector_of
 from jobmeter.query.measure import Measurements
-from jobmeter.query.plan import check_by, metrics_of, sources
+from jobmeter.query.plan import check_by, metrics_of, sources, with_derived
 from jobmeter.query.readings import Readings, ReadingsQuestion, readings
 from jobmeter.query.reported import ReportedQuestion, reported
 from jobmeter.query.request import (
@@ -43,10 +44,12 @@ from jobmeter.query.subjects import Subjects
 from jobmeter.query.summary import JobSummary, summarize
 from jobmeter.registry.base import Registry
 from jobmeter.settings import Limits
-from jobmeter.store.base import LogSelector, ReadBudget, Store
+from jobmeter.store.base import LogSelector, ReadBudget, Selector, Store
 from jobmeter.store.cache import Cache
 
 R = TypeVar("R")
+MOST_NAMES = 10_000
+"""Most metrics of a job that are told."""
 
 
 class Executor:
@@ -164,6 +167,14 @@ class Executor:
         frame = Frame(layout.shape, newest(layout.shape, self._source, span, meter), asked.limits)
         found = values(frame, rows, by, layout)
         return sorted(found, key=lambda one: (one.metric, natural(one.replica), natural(one.node), natural(one.device)))
+
+    def measured(self, ref: JobRef, scope: Scope) -> list[str]:
+        """The metrics that a job has values of, derived ones included, sorted: what can be asked about it."""
+        view = self._subjects.view(ref, scope)
+        own = Selector(jobs=(job_key(view.job.project, view.job.id),), limit=MOST_NAMES)
+        names = sources(METRICS).union(self._store.names(own, NamePart.METRIC))
+        asked = self._measurements.of_job(view, names, life(view.job, self._clock.now_ms()), By.JOB)
+        return sorted(with_derived(asked.layout.shape.metrics))
 
     def summary(self, ref: JobRef, scope: Scope) -> JobSummary:
         """What a job used over its whole life (until now, while it runs)."""

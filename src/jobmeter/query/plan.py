@@ -1,10 +1,10 @@
 """From a question to the reads that answer it: what is legal, what is too large, which source holds which part."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
-from jobmeter.model.catalog import Aggregate, Kind, Metric, find
+from jobmeter.model.catalog import METRICS, Aggregate, Kind, Metric, find
 from jobmeter.model.series import MAX_NAME
 from jobmeter.model.time import HOUR, TimeRange, ceil_to, floor_to
 from jobmeter.query.request import By, GroupRef, JobRef, MetricQuery, NodeRef, Statistic
@@ -79,6 +79,14 @@ def sources(metrics: Sequence[Metric]) -> frozenset[str]:
         for pair in filter(None, (metric.ratio, metric.difference)):
             names |= sources([_metric(name) for name in pair])
     return frozenset(names)
+
+
+def with_derived(stored: Iterable[str]) -> frozenset[str]:
+    """Those metrics, and those of the catalogue that can be derived from them."""
+    found = set(stored)
+    found |= {one.name for one in METRICS if one.rate_of in found}
+    pairs = [(one.name, pair) for one in METRICS for pair in (one.ratio, one.difference) if pair]
+    return frozenset(found | {name for name, pair in pairs if found.issuperset(pair)})
 
 
 def hours_around(span: TimeRange) -> TimeRange:

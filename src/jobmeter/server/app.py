@@ -12,6 +12,7 @@ from jobmeter.access.budget import parse_budget
 from jobmeter.access.limit import RateLimiter, parse_rates
 from jobmeter.access.memory import MemoryBudget
 from jobmeter.access.nonces import NonceMemory
+from jobmeter.access.session import LIFE_MS, MOST_ENDED, Sessions
 from jobmeter.access.vault import Vault
 from jobmeter.diagnose.thresholds import load as load_thresholds
 from jobmeter.dialects.registry import dialects
@@ -27,9 +28,11 @@ from jobmeter.server.diagnosing import Diagnosing
 from jobmeter.server.dialect_door import DialectDoor
 from jobmeter.server.edge import Door, Edge
 from jobmeter.server.exchange import AsgiScope, Receive, Send
+from jobmeter.server.live import Hub
 from jobmeter.server.memory import Tidying
 from jobmeter.server.missing import Anew, check_complete
 from jobmeter.server.native.door import NativeDoor
+from jobmeter.server.pages import PageDoor
 from jobmeter.server.root import HealthDoor, RootDoor
 from jobmeter.server.services import Lanes, Services
 from jobmeter.server.telemetry import Telemetry
@@ -46,7 +49,7 @@ _log = logging.getLogger("jobmeter.server")
 READ_THREADS, WRITE_THREADS, CONTROL_THREADS = 24, 16, 4
 """For reading more than all questions under way, so that who comes is let in or told to wait."""
 WAITING = 512
-NONCES, AUDIT = "nonces", "audit.log"
+NONCES, ENDED_SESSIONS, AUDIT = "nonces", "ended-sessions", "audit.log"
 WINDOW_SECONDS = 7_200
 CACHE_SHARE = 6
 """The part of ``window_bytes`` that the cache of questions has; the window has the rest."""
@@ -78,6 +81,7 @@ class Application:
         with ExitStack() as stack:
             stack.callback(self.services.registry.close)
             stack.callback(self.services.nonces.close)
+            stack.callback(self.services.sessions.close)
             stack.callback(self.services.store.close)
             stack.callback(self.services.funnel.close)
 
@@ -121,6 +125,8 @@ def assemble(
     vault = Vault.load(settings)
     telemetry = Telemetry(clock)
     nonces = NonceMemory(clock, settings.data / NONCES)
+    sessions = _sessions(settings, clock, vault, nonces)
+    lanes = _lanes()
     cache = store.cache if isinstance(store, WindowedStore) else Cache(settings.window_bytes // CACHE_SHARE)
     services = Services(
         settings=settings,
@@ -129,19 +135,17 @@ def assemble(
         store=store,
         vault=vault,
         nonces=nonces,
-        authenticator=Authenticator(registry, vault, clock, nonces),
+        sessions=sessions,
+        authenticator=Authenticator(registry, vault, clock, nonces, sessions),
         limiter=RateLimiter(clock, parse_rates(settings.rate_limits)),
         audit=Audit(clock, settings.data / AUDIT),
         funnel=Funnel(store, registry, clock, settings.limits),
         executor=Executor(store, registry, clock, settings.limits, cache),
         telemetry=telemetry,
-        lanes=Lanes(
-            read=Lane("read", READ_THREADS, WAITING),
-            write=Lane("write", WRITE_THREADS, WAITING),
-            control=Lane("control", CONTROL_THREADS, WAITING),
-        ),
+        lanes=lanes,
         turns=Turns(clock, budget, telemetry.asked),
         exports=Seats(budget.exports),
+        hub=Hub(lanes.read),
         memory=MemoryBudget(settings.request_bytes),
         thresholds=load_thresholds(settings.rules),
     )
@@ -149,6 +153,7 @@ def assemble(
     doors: list[Door] = [
         HealthDoor(services),
         NativeDoor(services),
+        PageDoor(),
         *(DialectDoor(dialect, services) for dialect in dialects()),
         RootDoor(services, dialects()),
     ]
@@ -166,6 +171,19 @@ def assemble(
         works.append(Filling(store, clock))
     background = [Background(work, telemetry) for work in works]
     return Application(Edge(doors, telemetry, services.memory, settings.limits.body_bytes), services, background)
+
+
+def _lanes() -> Lanes:
+    return Lanes(
+        read=Lane("read", READ_THREADS, WAITING),
+        write=Lane("write", WRITE_THREADS, WAITING),
+        control=Lane("control", CONTROL_THREADS, WAITING),
+    )
+
+
+def _sessions(settings: Settings, clock: Clock, vault: Vault, links: NonceMemory) -> Sessions:
+    ended = NonceMemory(clock, settings.data / ENDED_SESSIONS, window_ms=LIFE_MS, most=MOST_ENDED)
+    return Sessions(vault, clock, links, ended)
 
 
 def _windowed(engine: Store, settings: Settings, clock: Clock) -> Store:

@@ -30,7 +30,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 T = TypeVar("T")
 
-_NO_CONTENT = 204
+_WITHOUT_BODY = {204, 304}
 _NOT_VERSION, _VERSION_4 = ~(0xF000 << 64 | 0xC000 << 48), 0x4000 << 64 | 0x8000 << 48
 """The bits of a UUID that say which kind it is (RFC 9562, sections 4.1 and 4.2), and what they are of a random one."""
 AT_ONCE_BYTES = 16 * 1024
@@ -171,7 +171,7 @@ class Exchange:
     async def reply(self, answer: Answer) -> None:
         """Send a whole answer."""
         headers = _encoded(answer.content_type, answer.headers)
-        if answer.status != _NO_CONTENT:
+        if answer.status not in _WITHOUT_BODY:
             headers.append((b"content-length", b"%d" % len(answer.body)))
         if self._sending and self._one_at_a_time:
             headers.append((b"connection", b"close"))

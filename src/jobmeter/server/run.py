@@ -1,11 +1,16 @@
 """A server process from its start to its end."""
 
+import asyncio
 import gc
 import logging
 import socket
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+import msgspec
 
 from jobmeter.model.time import SystemClock
 from jobmeter.server.app import build
@@ -31,10 +36,18 @@ _COLLECTED = (20_000, 20, 20)
 _log = logging.getLogger("jobmeter.server")
 
 
-def run(settings: Settings, idle_exit: int, announce: Callable[[str], None], anew: Anew = Anew()) -> None:  # noqa: B008 - frozen
+def run(
+    settings: Settings,
+    idle_exit: int,
+    announce: Callable[[str], None],
+    anew: Anew = Anew(),  # noqa: B008 - frozen
+    *,
+    with_link: bool = False,
+) -> None:
     """Serve until told to stop, or until nothing was asked for ``idle_exit`` seconds (0: for ever).
 
-    ``announce`` gets one line with the URL when the server listens. ``anew``: see ``build``. Raises ConfigurationError
+    ``announce`` gets one line with the URL when the server listens, and with ``with_link`` one that signs in to the
+    page once. ``anew``: see ``build``. Raises ConfigurationError
     or UnavailableError when the server cannot start.
     """
     clock = SystemClock()
@@ -59,6 +72,10 @@ def run(settings: Settings, idle_exit: int, announce: Callable[[str], None], ane
             stack.enter_context(noted(settings.data, url, clock))
             application.start()
             announce(f"Jobmeter listens at {url} (administrator's key: {key})")
+            if with_link:
+                announce(f"The page, signed in (once, within 15 minutes): {url}{_signed_in(services, key)}")
+            # What is looked at live would not end by itself.
+            stopping.then(partial(asyncio.get_running_loop().call_soon_threadsafe, services.hub.close))
             if lines is not None:
                 announce(_telnet(services, lines, stack, share(descriptors, MOST_TELNET)))
             if start_grpc is not None:
@@ -75,6 +92,16 @@ def run(settings: Settings, idle_exit: int, announce: Callable[[str], None], ane
         telemetry.watch_connections(connections)
         HttpServer(application, bound, connections, clock).serve(settings, stopping, listening, finished)
         _log.info("stopping")
+
+
+class _AdminKey(msgspec.Struct):
+    access_key_id: str
+
+
+def _signed_in(services: Services, key: Path) -> str:
+    """The place of the page that signs in as the holder of the administrator's key."""
+    holder = msgspec.json.decode(key.read_bytes(), type=_AdminKey)
+    return f"/#/open?code={services.sessions.link(holder.access_key_id)[0]}"
 
 
 def spare_collections() -> None:

@@ -8,12 +8,14 @@ from jobmeter.access.authenticate import Authenticator
 from jobmeter.access.limit import RateLimiter
 from jobmeter.access.memory import MemoryBudget
 from jobmeter.access.nonces import NonceMemory
+from jobmeter.access.session import Sessions
 from jobmeter.access.vault import Vault
 from jobmeter.diagnose.thresholds import Thresholds
 from jobmeter.ingest.funnel import Funnel
 from jobmeter.model.time import Clock
 from jobmeter.query.execute import Executor
 from jobmeter.registry.base import Registry
+from jobmeter.server.live import Hub
 from jobmeter.server.telemetry import Telemetry
 from jobmeter.server.turns import Seats, Turns
 from jobmeter.server.work import Lane
@@ -47,6 +49,7 @@ class Services:
     store: Store
     vault: Vault
     nonces: NonceMemory
+    sessions: Sessions
     authenticator: Authenticator
     limiter: RateLimiter
     audit: Audit
@@ -56,6 +59,7 @@ class Services:
     lanes: Lanes
     turns: Turns
     exports: Seats
+    hub: Hub
     memory: MemoryBudget
     """What the requests under way may take."""
     thresholds: Thresholds

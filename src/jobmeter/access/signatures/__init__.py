@@ -6,10 +6,14 @@ from jobmeter.access.signatures.bearer import ACS_BEARER, API_KEY, BASIC, BEARER
 from jobmeter.access.signatures.roa import ROA
 from jobmeter.access.signatures.rpc import RPC
 from jobmeter.access.signatures.sdk_hmac import SDK_HMAC
+from jobmeter.access.signatures.session import LINK, SESSION
 from jobmeter.access.signatures.share import SHARE, ShareToken
 
 TOKENS: tuple[Scheme, ...] = (BEARER, API_KEY, X_AUTH_TOKEN)
 """A key's token, in each of the places where one may be."""
+
+NATIVE: tuple[Scheme, ...] = (*TOKENS, SESSION)
+"""What our own API takes: a key's token, else the page's session."""
 
 ALIBABA: tuple[Scheme, ...] = (ACS3, ROA, RPC, ACS_BEARER, *TOKENS)
 """What Alibaba's SDKs send, and a key's token besides."""
@@ -17,7 +21,7 @@ ALIBABA: tuple[Scheme, ...] = (ACS3, ROA, RPC, ACS_BEARER, *TOKENS)
 HUAWEI: tuple[Scheme, ...] = (X_AUTH_TOKEN, SDK_HMAC, BEARER, API_KEY)
 """What Huawei Cloud's SDKs send, and a key's token besides. A token is enough, even where a signature is there too."""
 
-SCHEMES: tuple[Scheme, ...] = (*ALIBABA, SDK_HMAC, BASIC, SHARE)
+SCHEMES: tuple[Scheme, ...] = (*ALIBABA, SDK_HMAC, BASIC, SHARE, SESSION, LINK)
 """Every scheme."""
 
 __all__ = [
@@ -28,10 +32,13 @@ __all__ = [
     "BASIC",
     "BEARER",
     "HUAWEI",
+    "LINK",
+    "NATIVE",
     "ROA",
     "RPC",
     "SCHEMES",
     "SDK_HMAC",
+    "SESSION",
     "SHARE",
     "TOKENS",
     "X_AUTH_TOKEN",

@@ -13,6 +13,8 @@ class ClaimKind(StrEnum):
     ACCESS_KEY = "access-key"
     TOKEN = "token"  # noqa: S105 - the name of a kind, not a secret
     SHARE = "share"
+    SESSION = "session"
+    LINK = "link"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -131,7 +131,7 @@ class JobDetail(msgspec.Struct, frozen=True):
     allocations: list[AllocationBody]
     devices: list[DeviceBody]
     nodes: list[str]
-    summary: JobSummary
+    summary: JobSummary | None
 
 
 class NodeList(msgspec.Struct, frozen=True):
@@ -199,6 +199,14 @@ class NodeMetricsBody(msgspec.Struct, frozen=True):
     tiers: list[str]
 
 
+class MetricNames(msgspec.Struct, frozen=True):
+    """Which metrics a job has, by name."""
+
+    job: str
+    project: str
+    metrics: list[str]
+
+
 class LatestBody(msgspec.Struct, frozen=True):
     """The newest value of one line, and when it was."""
 
@@ -243,7 +251,7 @@ def node_body(node: Node) -> NodeBody:
     return NodeBody(**{name: getattr(node, name) for name in Node.__struct_fields__})
 
 
-def job_detail(view: JobView, summary: JobSummary) -> JobDetail:
+def job_detail(view: JobView, summary: JobSummary | None) -> JobDetail:
     """The whole job; its devices in the order of replica, rank and name."""
     ranks: dict[tuple[str, str, str], int | None] = {}
     for one in view.allocations:

@@ -16,6 +16,7 @@ from jobmeter.server.commands import from_memory
 from jobmeter.server.dialect_door import PlainVisit
 from jobmeter.server.edge import Visit
 from jobmeter.server.exchange import AT_ONCE_BYTES, Exchange
+from jobmeter.server.live import Feed
 from jobmeter.server.native import (
     catalog,
     compare,
@@ -24,12 +25,14 @@ from jobmeter.server.native import (
     ingest,
     jobs,
     keys,
+    live,
     logs,
     metrics,
     nodes,
     problem,
     resolve,
     samples,
+    session,
     share,
     status,
     streaming,
@@ -45,6 +48,7 @@ ENDPOINTS: Sequence[Endpoint] = (
     *jobs.ENDPOINTS,
     *resolve.ENDPOINTS,
     *metrics.ENDPOINTS,
+    *live.ENDPOINTS,
     *compare.ENDPOINTS,
     *samples.ENDPOINTS,
     *logs.ENDPOINTS,
@@ -55,6 +59,7 @@ ENDPOINTS: Sequence[Endpoint] = (
     *catalog.ENDPOINTS,
     *ingest.ENDPOINTS,
     *keys.ENDPOINTS,
+    *session.ENDPOINTS,
     *status.ENDPOINTS,
 )
 """Every route of our own API."""
@@ -112,6 +117,8 @@ class NativeVisit:
         )
         if isinstance(result, Stream):
             await streaming.send(result, services.lanes, lane, exchange)
+        elif isinstance(result, Feed):
+            await services.hub.send(result, exchange)
         else:
             await exchange.reply(result if isinstance(result, Answer) else await result)
 

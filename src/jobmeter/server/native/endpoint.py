@@ -10,7 +10,7 @@ import msgspec
 from jobmeter.access.call import Call, read_parameters
 from jobmeter.access.principal import Principal
 from jobmeter.access.scope import Scope
-from jobmeter.access.signatures import TOKENS
+from jobmeter.access.signatures import NATIVE, Scheme
 from jobmeter.dialects.base import Answer, drive
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.question import Asks
@@ -18,6 +18,7 @@ from jobmeter.model.series import NOBODY, check_project, job_key
 from jobmeter.query.spent import Spent
 from jobmeter.server.exchange import decoded_body
 from jobmeter.server.gate import ANYBODY, NOTHING, allowed, authenticated, within_budget
+from jobmeter.server.live import Feed
 from jobmeter.server.native.arguments import Arguments, Query
 from jobmeter.server.services import Services
 from jobmeter.server.turns import Turn, Waiting
@@ -75,7 +76,7 @@ class Stream:
             self.over()
 
 
-Result = Answer | Stream | Awaitable[Answer]
+Result = Answer | Stream | Feed | Awaitable[Answer]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +115,7 @@ class Endpoint:
     is let in; a msgspec structure that it gives, or with ``many`` a list of them, is answered as JSON, and an answer
     that is yet to come is awaited on the event loop's thread. ``begin`` is tried before it on the event loop's thread
     (NotAtOnceError: ``work`` is to do it). ``answer`` documents the structure, ``body`` that of the request.
-    ``large``: the body may be as large as the settings allow, else 64 KiB.
+    ``large``: the body may be as large as the settings allow, else 64 KiB. ``schemes`` are the credentials it takes.
     """
 
     name: str
@@ -138,6 +139,7 @@ class Endpoint:
     other_types: Sequence[str] = ()
     lane: Literal["read", "write", "control"] = "read"
     large: bool = False
+    schemes: Sequence[Scheme] = NATIVE
     begin: Callable[[Ask], Awaitable[Answer]] | None = None
 
     @property
@@ -162,7 +164,7 @@ def let_in(
     """
     principal, scope = ANYBODY, NOTHING
     if endpoint.action is not None:
-        principal = authenticated(services, call, request_id, TOKENS, endpoint.name, at_once=at_once)
+        principal = authenticated(services, call, request_id, endpoint.schemes, endpoint.name, at_once=at_once)
     arguments = _arguments(endpoint, call.query)
     named = path.get("project") or (arguments.text("project") if PROJECT in endpoint.queries else "")
     project = check_project(named) if named else None

@@ -5,7 +5,7 @@ import msgspec
 from jobmeter.access.decide import write_project
 from jobmeter.dialects.base import DeleteJob
 from jobmeter.errors import ConflictError
-from jobmeter.model.job import JobFilter, JobState
+from jobmeter.model.job import Condition, JobFilter, JobState, Operator
 from jobmeter.model.record import JobRecord, Records, check_record, decode_record, decode_records
 from jobmeter.model.series import check_job_id
 from jobmeter.model.time import iso
@@ -40,6 +40,7 @@ def job_ref(ask: Ask) -> JobRef:
 
 def _list(ask: Ask) -> JobList:
     given = ask.arguments
+    nodes = given.texts("node")
     question = JobFilter(
         projects=ask.scope.projects,
         ids=given.texts("id"),
@@ -49,6 +50,7 @@ def _list(ask: Ask) -> JobList:
         users=frozenset(given.texts("user")),
         resource_groups=frozenset(given.texts("resource_group")),
         workspaces=frozenset(given.texts("workspace")),
+        conditions=(Condition("node", Operator.IN, nodes),) if nodes else (),
         created_from=given.time("created_from"),
         created_to=given.time("created_to"),
         sort=given.choice("sort", _SORTS, "created"),
@@ -63,7 +65,9 @@ def _list(ask: Ask) -> JobList:
 def _show(ask: Ask) -> JobDetail:
     executor = ask.services.executor
     view = executor.run(JobQuestion(job_ref(ask)), ask.scope)
-    return job_detail(view, executor.summary(JobRef(view.job.id, view.job.project), ask.scope))
+    wanted = ask.arguments.choice("summary", {"true": True, "false": False}, "true")
+    summary = executor.summary(JobRef(view.job.id, view.job.project), ask.scope) if wanted else None
+    return job_detail(view, summary)
 
 
 def _record(ask: Ask) -> Recorded:
@@ -117,6 +121,7 @@ ENDPOINTS = (
             Query("name", "A part of the name or the id, in any case."),
             Query("resource_group", "Its resource group.", many=True),
             Query("workspace", "Its workspace.", many=True),
+            Query("node", "A node that one of its replicas was on.", many=True),
             Query("created_from", "Created at or after this time.", example="2026-11-20T15:00:00Z"),
             Query("created_to", "Created before this time."),
             Query("sort", f"What to sort by: {', '.join(_SORTS)}. Default: created."),
@@ -150,7 +155,7 @@ ENDPOINTS = (
         summary="One job with its replicas, devices, nodes and summary",
         work=_show,
         answer=JobDetail,
-        queries=(PROJECT,),
+        queries=(Query("summary", "false leaves the summary out, which takes long for a large job."), PROJECT),
         paths=JOB_PATH,
     ),
     Endpoint(

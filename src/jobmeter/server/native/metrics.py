@@ -29,7 +29,15 @@ from jobmeter.query.request import (
 )
 from jobmeter.server.native import export
 from jobmeter.server.native.arguments import Arguments, Query
-from jobmeter.server.native.bodies import LatestBody, LatestList, LineBody, MetricsBody, NodeMetricsBody, Points
+from jobmeter.server.native.bodies import (
+    LatestBody,
+    LatestList,
+    LineBody,
+    MetricNames,
+    MetricsBody,
+    NodeMetricsBody,
+    Points,
+)
 from jobmeter.server.native.endpoint import PROJECT, Ask, Endpoint, Stream
 from jobmeter.server.native.jobs import JOB_PATH, job_ref
 
@@ -160,7 +168,8 @@ def _aggregate(given: Arguments) -> Aggregate | None:
     return given.choice("aggregate", _AGGREGATES, "mean") if given.text("aggregate") else None
 
 
-def _lines(lines: Sequence[Line]) -> list[LineBody]:
+def line_bodies(lines: Sequence[Line]) -> list[LineBody]:
+    """The lines as they are answered."""
     return [
         LineBody(line.metric, line.unit, line.replica, line.node, line.device, line.rank, points)
         for line, points in zip(lines, _points(lines), strict=True)
@@ -178,7 +187,7 @@ def _points(lines: Sequence[Line]) -> Iterator[Points]:
 
 def _json(result: MetricResult, name: str) -> Answer:
     query = result.query
-    lines = _lines(result.lines)
+    lines = line_bodies(result.lines)
     span = (query.range.start_ms, query.range.end_ms, query.step_ms, query.by.value, query.statistic.value)
     body: msgspec.Struct
     if isinstance(query.subject, NodeRef):
@@ -208,7 +217,26 @@ def _latest(ask: Ask) -> LatestList:
     )
 
 
+def _measured(ask: Ask) -> MetricNames:
+    job = ask.services.executor.head(job_ref(ask), ask.scope)
+    names = ask.services.executor.measured(JobRef(job.id, job.project), ask.scope)
+    return MetricNames(job.id, job.project, names)
+
+
 ENDPOINTS = (
+    Endpoint(
+        name="listJobMetrics",
+        tag="metrics",
+        method="GET",
+        path="/jobs/{job}/metrics/names",
+        action="metrics:read",
+        summary="Which metrics a job has",
+        text="Those that were measured for it over its life, and those that are derived from them.",
+        work=_measured,
+        answer=MetricNames,
+        queries=(PROJECT,),
+        paths=JOB_PATH,
+    ),
     Endpoint(
         name="getJobMetrics",
         tag="metrics",

@@ -1,0 +1,106 @@
+"""Sessions of people who look at the page: a sealed cookie, and links that sign in once.
+
+Both carry their own content under the vault's seal; nothing is stored for one that holds. What was signed out, and
+which link was used, is remembered until it would have ended by itself.
+"""
+
+import secrets
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import Error as EncodingError
+from dataclasses import dataclass
+
+from jobmeter.access.nonces import WINDOW_MS, NonceMemory
+from jobmeter.access.vault import Vault
+from jobmeter.errors import ConfigurationError, UnauthenticatedError
+from jobmeter.model.time import HOUR, SECOND, Clock
+
+LIFE_MS = 12 * HOUR
+"""How long a session lasts."""
+LINK_MS = WINDOW_MS - 5 * SECOND
+"""How long a link can be used: a little less than used ones are remembered."""
+MOST_ENDED = 100_000
+"""Most sign-outs that are remembered; beyond that the oldest sessions end early."""
+_SESSION, _LINK = "session of the page", "link to the page"
+_ID_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What a sealed text says: whose key, which session or link, and its times in epoch milliseconds."""
+
+    access_key_id: str
+    id: str
+    issued_ms: int
+    expires_ms: int
+
+
+class Sessions:
+    """Makes and reads sessions and links. Safe to use from any thread."""
+
+    def __init__(self, vault: Vault, clock: Clock, links: NonceMemory, ended: NonceMemory) -> None:
+        """``ended`` has a window of ``LIFE_MS``; ``links`` one of at least ``LINK_MS``."""
+        self._vault = vault
+        self._clock = clock
+        self._links = links
+        self._ended = ended
+
+    def begin(self, access_key_id: str) -> tuple[str, int]:
+        """A new session of that key as a cookie's value, and when it ends (epoch ms)."""
+        return self._sealed(access_key_id, _SESSION, LIFE_MS)
+
+    def read(self, value: str) -> Opened:
+        """The session of a cookie.
+
+        Raises UnauthenticatedError: ``malformed``, ``bad-signature``, ``expired`` or ``revoked`` (signed out).
+        """
+        opened = self._opened(value, _SESSION, "session")
+        if not self._ended.fresh(opened.issued_ms) or self._ended.seen(*_known_by(opened)):
+            raise UnauthenticatedError("the session was signed out", "revoked")
+        return opened
+
+    def end(self, value: str) -> None:
+        """Sign out: the cookie holds no longer. Raises UnauthenticatedError for one that does not hold."""
+        self._ended.first(*_known_by(self.read(value)))
+
+    def link(self, access_key_id: str) -> tuple[str, int]:
+        """A code that signs the key's holder in once, and when it ends (epoch ms)."""
+        return self._sealed(access_key_id, _LINK, LINK_MS)
+
+    def peek(self, code: str) -> Opened:
+        """Whose a code is, without using it up. Raises UnauthenticatedError as ``read``."""
+        return self._opened(code, _LINK, "link")
+
+    def redeem(self, code: str) -> Opened:
+        """Whose a code is; it holds no longer. Raises UnauthenticatedError as ``read``, or ``replayed``."""
+        opened = self._opened(code, _LINK, "link")
+        if not self._links.fresh(opened.issued_ms) or not self._links.first(*_known_by(opened)):
+            raise UnauthenticatedError("the link was used before: each works once", "replayed")
+        return opened
+
+    def close(self) -> None:
+        """Let go of the file of sign-outs."""
+        self._ended.close()
+
+    def _sealed(self, access_key_id: str, use: str, life_ms: int) -> tuple[str, int]:
+        now_ms = self._clock.now_ms()
+        content = f"{access_key_id} {secrets.token_hex(_ID_BYTES)} {now_ms} {now_ms + life_ms}"
+        return urlsafe_b64encode(self._vault.seal(content, use)).decode().rstrip("="), now_ms + life_ms
+
+    def _opened(self, text: str, use: str, what: str) -> Opened:
+        try:
+            sealed = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
+        except (EncodingError, UnicodeEncodeError) as error:
+            raise UnauthenticatedError(f"the {what} is not one", "malformed") from error
+        try:
+            content = self._vault.open(sealed, use)
+        except ConfigurationError as error:
+            raise UnauthenticatedError(f"the {what} was not made here, or was changed", "bad-signature") from error
+        access_key_id, name, issued, expires = content.split(" ")
+        opened = Opened(access_key_id, name, int(issued), int(expires))
+        if opened.expires_ms <= self._clock.now_ms():
+            raise UnauthenticatedError(f"the {what} has expired", "expired")
+        return opened
+
+
+def _known_by(opened: Opened) -> tuple[str, str, int]:
+    return opened.access_key_id, opened.id, opened.issued_ms

@@ -1,0 +1,104 @@
+"""The page's session cookie, and the code of a link that begins one. Only our own API reads them.
+
+A browser sends a cookie whoever made it ask, so a call that changes something must also come from the page itself:
+it has a header that no other site can add, and the browser says that it is of the same origin.
+https://cheatsheetseries.owasp.org/cheatsheets/Cross-Site_Request_Forgery_Prevention_Cheat_Sheet.html
+"""
+
+from urllib.parse import urlsplit
+
+from jobmeter.access.call import Call
+from jobmeter.access.signatures.base import Claim, ClaimKind
+from jobmeter.errors import UnauthenticatedError
+
+MAX_COOKIE = 1024
+PAGE_HEADER = "x-jobmeter-page"
+"""What the page sends with every call that changes something; any value."""
+SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+_NAME = "jobmeter-session"
+_SECURE = "__Host-"
+
+
+def cookie_name(call: Call, *, secure: bool) -> str:
+    """The cookie's name: cookies know no ports, so that of a server beside this one must have another.
+
+    ``__Host-`` makes the browser refuse one that another host of the domain set (RFC 6265bis, section 4.1.3.2).
+    """
+    port = urlsplit(f"//{call.header('host')}").netloc.rpartition(":")[2]
+    name = f"{_NAME}-{port}" if port.isdigit() else _NAME
+    return f"{_SECURE}{name}" if secure else name
+
+
+class SessionCookie:
+    """The sealed session in a cookie. See ``Scheme``."""
+
+    name = "session"
+
+    def claim(self, call: Call) -> Claim | None:
+        """See ``Scheme.claim``. Raises UnauthenticatedError (``cross-origin``) for a change that another site asks."""
+        value = _cookie(call)
+        if not value:
+            return None
+        if len(value) > MAX_COOKIE:
+            raise UnauthenticatedError(f"a session may have {MAX_COOKIE} characters", "malformed")
+        if call.method not in SAFE and not (call.header(PAGE_HEADER) and same_origin(call)):
+            raise UnauthenticatedError("a session changes nothing on behalf of another site", "cross-origin")
+        return Claim(kind=ClaimKind.SESSION, value=value)
+
+    def verify(self, call: Call, secret: str) -> bool:  # noqa: ARG002
+        """See ``Scheme.verify``. The seal is what proves it."""
+        return True
+
+    def verify_headers(self, call: Call, secret: str) -> bool:  # noqa: ARG002
+        """See ``Scheme.verify_headers``."""
+        return True
+
+
+class LinkCode:
+    """``Authorization: Link CODE``: the code of a link that signs in once. See ``Scheme``."""
+
+    name = "link"
+
+    def claim(self, call: Call) -> Claim | None:
+        """See ``Scheme.claim``."""
+        scheme, _, code = call.header("authorization").strip().partition(" ")
+        if scheme.lower() != "link":
+            return None
+        if not 1 <= len(code) <= MAX_COOKIE:
+            raise UnauthenticatedError(f"a code has 1 to {MAX_COOKIE} characters", "malformed")
+        return Claim(kind=ClaimKind.LINK, value=code)
+
+    def verify(self, call: Call, secret: str) -> bool:  # noqa: ARG002
+        """See ``Scheme.verify``. The seal is what proves it."""
+        return True
+
+    def verify_headers(self, call: Call, secret: str) -> bool:  # noqa: ARG002
+        """See ``Scheme.verify_headers``."""
+        return True
+
+
+def same_origin(call: Call) -> bool:
+    """True when the browser says that the call comes from a page of this very server.
+
+    Browsers add Sec-Fetch-Site where they trust the origin (TLS, or this machine), and Origin to every POST.
+    """
+    site = call.header("sec-fetch-site")
+    if site:
+        return site == "same-origin"
+    return bool(call.header("host")) and urlsplit(call.header("origin")).netloc == call.header("host")
+
+
+def over_tls(call: Call) -> bool:
+    """True when the browser speaks TLS, to this server or to one in front of it."""
+    return call.scheme == "https" or urlsplit(call.header("origin")).scheme == "https"
+
+
+def _cookie(call: Call) -> str:
+    """The session's cookie: that of TLS counts before one that any program on the way could have set."""
+    pairs = [part.strip().partition("=") for name, text in call.headers if name == "cookie" for part in text.split(";")]
+    found = {name: value for name, _, value in reversed(pairs)}
+    return found.get(cookie_name(call, secure=True)) or found.get(cookie_name(call, secure=False)) or ""
+
+
+SESSION = SessionCookie()
+LINK = LinkCode()

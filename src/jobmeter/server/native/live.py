@@ -1,0 +1,153 @@
+"""``/jobs/{job}/live`` and ``/live/jobs``: what changes, as server-sent events."""
+
+from functools import partial
+
+import msgspec
+
+from jobmeter.access.principal import Principal
+from jobmeter.access.scope import Scope
+from jobmeter.errors import JobmeterError
+from jobmeter.model.job import Job, JobFilter, JobState
+from jobmeter.model.time import SECOND, TimeRange, floor_to
+from jobmeter.query.defaults import CORE_METRICS
+from jobmeter.query.request import By, JobRef, MetricQuery, MetricResult
+from jobmeter.server.live import CONTENT_TYPE, Feed, Update
+from jobmeter.server.native.arguments import Query
+from jobmeter.server.native.bodies import JobBody, LatestBody, LineBody, job_body
+from jobmeter.server.native.endpoint import PROJECT, Ask, Endpoint
+from jobmeter.server.native.jobs import JOB_PATH, job_ref
+from jobmeter.server.native.metrics import asked_metrics, line_bodies
+from jobmeter.server.services import Services
+
+BACK_BUCKETS, BACK_MS = 4, 30 * SECOND
+"""How far back each update reaches: a viewer who missed one has its points with the next."""
+STEPS = {f"{seconds}s": seconds * SECOND for seconds in (1, 5, 10, 15, 30, 60, 300)}
+NEWEST = 100
+"""Jobs in an update of the list."""
+MEASURED = 40
+"""Running jobs of which an update tells what they use."""
+USE = ("cpu.usage", "gpu.utilization", "npu.utilization")
+_BY = {by.value: by for by in (By.REPLICA, By.DEVICE, By.JOB)}
+
+
+class LiveJob(msgspec.Struct, frozen=True):
+    """A job now, and its newest points: those of ``[start, end)`` in steps of ``step``, the last one unfinished."""
+
+    now: int
+    job: JobBody
+    start: int
+    end: int
+    step: int
+    by: str
+    lines: list[LineBody]
+
+
+class JobUse(msgspec.Struct, frozen=True):
+    """The newest values of a job, of all its members."""
+
+    id: str
+    project: str
+    values: list[LatestBody]
+
+
+class LiveJobs(msgspec.Struct, frozen=True):
+    """The jobs that run or changed last, how many run, and what the newest of them use."""
+
+    now: int
+    jobs: list[JobBody]
+    running: int
+    use: list[JobUse]
+
+
+def _follow_job(ask: Ask) -> Feed:
+    given = ask.arguments
+    metrics = asked_metrics(given.texts("metric")) or CORE_METRICS
+    step_ms = given.choice("step", STEPS, "5s")
+    by = given.choice("by", _BY, By.DEVICE.value)
+    job = ask.services.executor.head(job_ref(ask), ask.scope)
+    ref = JobRef(job.id, job.project)
+    question = partial(_job_now, ask.services, ask.scope, ref, metrics, step_ms, by)
+    return Feed(("job", ref, ask.scope, metrics, step_ms, by), question, _still(ask))
+
+
+def _job_now(services: Services, scope: Scope, ref: JobRef, metrics: tuple[str, ...], step_ms: int, by: By) -> Update:
+    now_ms = services.clock.now_ms()
+    job = services.executor.head(ref, scope)
+    span = TimeRange(max(floor_to(now_ms - max(BACK_BUCKETS * step_ms, BACK_MS), step_ms), 0), now_ms + 1)
+    query = MetricQuery(subject=ref, metrics=metrics, range=span, step_ms=step_ms, by=by)
+    result: MetricResult = services.executor.run(query, scope)
+    body = LiveJob(now_ms, job_body(job), span.start_ms, span.end_ms, step_ms, by.value, line_bodies(result.lines))
+    return Update(msgspec.json.encode(body), last=job.state.finished)
+
+
+def _follow_jobs(ask: Ask) -> Feed:
+    return Feed(("jobs", ask.scope), partial(_jobs_now, ask.services, ask.scope), _still(ask))
+
+
+def _jobs_now(services: Services, scope: Scope) -> Update:
+    executor = services.executor
+    running = executor.run(JobFilter(states=frozenset({JobState.RUNNING}), limit=NEWEST), scope)
+    changed = executor.run(JobFilter(sort="updated", limit=NEWEST), scope)
+    found = {(job.project, job.id): job for job in (*running.jobs, *changed.jobs)}
+    use = [JobUse(job.id, job.project, _use(services, scope, job)) for job in running.jobs[:MEASURED]]
+    body = LiveJobs(services.clock.now_ms(), [job_body(job) for job in found.values()], running.total, use)
+    return Update(msgspec.json.encode(body))
+
+
+def _use(services: Services, scope: Scope, job: Job) -> list[LatestBody]:
+    try:
+        found = services.executor.latest(JobRef(job.id, job.project), USE, By.JOB, scope)
+    except JobmeterError:
+        return []  # deleted meanwhile, or too large for one question: the list goes on without
+    return [
+        LatestBody(one.metric, one.unit, one.replica, one.node, one.device, one.rank, one.time, one.value)
+        for one in found
+    ]
+
+
+def _still(ask: Ask) -> partial[Principal]:
+    """Raises once the viewer's credential holds no longer."""
+    return partial(ask.services.authenticator.authenticate, ask.call, _SCHEMES)
+
+
+_TEXT = (
+    "Server-sent events: `data` is an update, every two seconds or more rarely where that costs much. `end` is the "
+    "last, `refused` says that the credential holds no longer, `problem` that this update could not be made. All who "
+    "ask the same see the same answers, asked for once."
+)
+
+ENDPOINTS = (
+    Endpoint(
+        name="followJob",
+        tag="jobs",
+        method="GET",
+        path="/jobs/{job}/live",
+        action="metrics:read",
+        summary="Follow a job while it runs",
+        text=_TEXT,
+        work=_follow_job,
+        answer=LiveJob,
+        answer_type=CONTENT_TYPE,
+        queries=(
+            Query("metric", "Names of the catalogue. Default: the core set.", many=True, example="gpu.utilization"),
+            Query("step", f"Length of a bucket: {', '.join(STEPS)}. Default: 5s."),
+            Query("by", "What a line stands for: replica, device or job. Default: device."),
+            PROJECT,
+        ),
+        paths=JOB_PATH,
+    ),
+    Endpoint(
+        name="followJobs",
+        tag="jobs",
+        method="GET",
+        path="/live/jobs",
+        action="metrics:read",
+        summary="Follow the jobs that run or change",
+        text=_TEXT,
+        work=_follow_jobs,
+        answer=LiveJobs,
+        answer_type=CONTENT_TYPE,
+        queries=(PROJECT,),
+    ),
+)
+_SCHEMES = ENDPOINTS[0].schemes

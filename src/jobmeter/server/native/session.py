@@ -1,0 +1,101 @@
+"""``/session``: signing in to the page with a key or a link that works once, and signing out."""
+
+import msgspec
+
+from jobmeter.access.session import LIFE_MS
+from jobmeter.access.signatures import LINK, SESSION, TOKENS
+from jobmeter.access.signatures.session import cookie_name, over_tls
+from jobmeter.dialects.base import Answer
+from jobmeter.model.time import SECOND
+from jobmeter.server.native.bodies import Deleted
+from jobmeter.server.native.endpoint import Ask, Endpoint
+
+_PRIVATE = ("cache-control", "no-store")
+
+
+class SessionBody(msgspec.Struct, frozen=True):
+    """Who is signed in, and when the session ends."""
+
+    id: str
+    name: str
+    role: str
+    project: str | None
+    expires: int
+
+
+class SessionLink(msgspec.Struct, frozen=True):
+    """A code that signs in once, as ``/#/open?code=CODE`` of the page, and when it ends."""
+
+    code: str
+    expires: int
+
+
+def _sign_in(ask: Ask) -> Answer:
+    who = ask.principal
+    value, expires = ask.services.sessions.begin(who.access_key_id)
+    body = SessionBody(who.id, who.name, str(who.role), who.project, expires)
+    return Answer(200, msgspec.json.encode(body), (_PRIVATE, _cookie(ask, value, LIFE_MS // SECOND)))
+
+
+def _sign_out(ask: Ask) -> Answer:
+    claim = SESSION.claim(ask.call)
+    if claim is not None:
+        ask.services.sessions.end(claim.value)
+    return Answer(200, msgspec.json.encode(Deleted(deleted=True)), (_PRIVATE, _cookie(ask, "", 0)))
+
+
+def _link(ask: Ask) -> Answer:
+    code, expires = ask.services.sessions.link(ask.principal.access_key_id)
+    return Answer(200, msgspec.json.encode(SessionLink(code, expires)), (_PRIVATE,))
+
+
+def _cookie(ask: Ask, value: str, seconds: int) -> tuple[str, str]:
+    secure = over_tls(ask.call)
+    text = f"{cookie_name(ask.call, secure=secure)}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict"
+    return ("set-cookie", f"{text}; Secure" if secure else text)
+
+
+ENDPOINTS = (
+    Endpoint(
+        name="signIn",
+        tag="session",
+        method="POST",
+        path="/session",
+        action="catalog:read",
+        summary="Sign in to the page",
+        text=(
+            "With a key's token, or with `Authorization: Link CODE`. The answer sets a cookie that only this API "
+            "takes and no script reads. It ends after twelve hours, at sign-out, or with its key. A call that changes "
+            "something by it needs the header `X-Jobmeter-Page` and has to come from the same origin."
+        ),
+        work=_sign_in,
+        answer=SessionBody,
+        schemes=(*TOKENS, LINK),
+        lane="control",
+    ),
+    Endpoint(
+        name="signOut",
+        tag="session",
+        method="DELETE",
+        path="/session",
+        action="catalog:read",
+        summary="Sign out: the cookie holds no longer",
+        work=_sign_out,
+        answer=Deleted,
+        schemes=(SESSION, *TOKENS),
+        lane="control",
+    ),
+    Endpoint(
+        name="makeSessionLink",
+        tag="session",
+        method="POST",
+        path="/session/link",
+        action="catalog:read",
+        summary="Make a link that signs in to the page once",
+        text="It opens the page as the key that it was made with, once, within fifteen minutes.",
+        work=_link,
+        answer=SessionLink,
+        schemes=TOKENS,
+        lane="control",
+    ),
+)

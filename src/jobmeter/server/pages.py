@@ -1,0 +1,119 @@
+"""The door of the page: files that ``web/`` was built into, read once, and sent as the browser likes them.
+
+Without them (the page was not built) the door takes nothing, and the root answers with a plain page.
+"""
+
+import hashlib
+import mimetypes
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from jobmeter.access.call import Call
+from jobmeter.dialects.base import Answer
+from jobmeter.errors import JobmeterError, NotFoundError
+from jobmeter.server.dialect_door import PlainVisit
+from jobmeter.server.exchange import Exchange
+from jobmeter.server.native import problem
+
+FOLDER = Path(__file__).parent / "page"
+PREFIX = "/page/"
+_ENCODINGS = (("br", ".br"), ("gzip", ".gz"))
+"""The forms that a file was compressed into when the page was built, the smaller one first."""
+_POLICY = (
+    "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'"
+)
+SECURITY: tuple[tuple[str, str], ...] = (
+    ("content-security-policy", _POLICY),
+    ("x-content-type-options", "nosniff"),
+    ("referrer-policy", "no-referrer"),
+    ("cross-origin-opener-policy", "same-origin"),
+    ("cross-origin-resource-policy", "same-origin"),
+    ("permissions-policy", "camera=(), geolocation=(), microphone=(), payment=()"),
+)
+"""What every file of the page is sent with: nothing from elsewhere, no script in a text, no frame around it."""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """One file of the page in each of its forms, by content encoding (``""``: as it is)."""
+
+    content_type: str
+    etag: str
+    cache: str
+    forms: Mapping[str, bytes]
+
+
+class PageDoor:
+    """``/`` and ``/page/*``. See ``jobmeter.server.edge.Door``."""
+
+    name = "page"
+
+    def __init__(self, folder: Path = FOLDER) -> None:
+        self._files = read_files(folder)
+
+    def open(self, call: Call) -> PlainVisit | None:
+        """See ``Door.open``."""
+        if call.raw_path != "/" and not call.raw_path.startswith(PREFIX):
+            return None
+        file = self._files.get("index.html" if call.raw_path == "/" else call.raw_path.removeprefix(PREFIX))
+        if file is None:
+            if call.raw_path == "/":
+                return None
+            raise NotFoundError(f"the page has no file {call.raw_path[:200]}", "path")
+        if call.method not in {"GET", "HEAD"}:
+            raise NotFoundError(f"{call.method} is not possible here, GET and HEAD are", "method", "GET, HEAD")
+        return PlainVisit(partial(_send, file))
+
+    def refuse(self, call: Call, request_id: str, error: JobmeterError) -> Answer:  # noqa: ARG002 - a door's shape
+        """See ``Door.refuse``."""
+        return problem.render(request_id, error)
+
+
+def read_files(folder: Path) -> dict[str, File]:
+    """The page's files by name; none where it was not built."""
+    if not (folder / "index.html").is_file():
+        return {}
+    compressed = tuple(ending for _, ending in _ENCODINGS)
+    plain = [path for path in sorted(folder.iterdir()) if path.is_file() and not path.name.startswith(".")]
+    return {path.name: _file(path) for path in plain if path.suffix not in compressed}
+
+
+def _file(path: Path) -> File:
+    content = path.read_bytes()
+    beside = {name: path.with_name(path.name + ending) for name, ending in _ENCODINGS}
+    forms = {name: other.read_bytes() for name, other in beside.items() if other.is_file()}
+    kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+    text = kind.startswith("text/") or kind in {"image/svg+xml", "application/json"}
+    # A file whose name has a digest of its content never changes; the others are asked about each time.
+    hashed = "-" in path.stem
+    return File(
+        content_type=f"{kind}; charset=utf-8" if text else kind,
+        etag=f'"{hashlib.sha256(content).hexdigest()[:24]}"',
+        cache="public, max-age=31536000, immutable" if hashed else "no-cache",
+        forms={**forms, "": content},
+    )
+
+
+async def _send(file: File, exchange: Exchange) -> None:
+    headers = (*SECURITY, ("etag", file.etag), ("cache-control", file.cache), ("vary", "accept-encoding"))
+    wanted = {tag.strip().removeprefix("W/") for tag in exchange.call.header("if-none-match").split(",")}
+    if file.etag in wanted or "*" in wanted:
+        await exchange.reply(Answer(304, b"", headers, file.content_type))
+        return
+    encoding = _chosen(file, exchange.call.header("accept-encoding"))
+    if encoding:
+        headers = (*headers, ("content-encoding", encoding))
+    await exchange.reply(Answer(200, file.forms[encoding], headers, file.content_type))
+
+
+def _chosen(file: File, accepted: str) -> str:
+    """The first of the file's forms that the browser takes (RFC 9110, section 12.5.3)."""
+    taken = set()
+    for part in accepted.split(","):
+        name, _, weight = part.partition(";")
+        if weight.replace(" ", "").lower() not in {"q=0", "q=0.0", "q=0.00", "q=0.000"}:
+            taken.add(name.strip().lower())
+    return next((name for name in file.forms if name and name in taken), "")

@@ -1,0 +1,195 @@
+"""What is looked at live: asked once for all, ended for whom it has to end."""
+
+import asyncio
+import json
+
+import pytest
+from tests.asgi import send
+from tests.frames import samples
+from tests.unit.server.test_session import cookie_of, sign_in
+from tests.waiting import until
+
+from jobmeter.access.call import Call
+from jobmeter.errors import NotFoundError, ThrottledError, UnauthenticatedError
+from jobmeter.server.exchange import Exchange
+from jobmeter.server.live import Feed, Hub, Update
+from jobmeter.server.work import Lane
+
+BASE = "/api/jobmeter/v1"
+_GPU = {"metric": "gpu.utilization", "job": "j1", "replica": "worker-0", "node": "n1", "device": "gpu0"}
+
+
+class Sink(Exchange):
+    """A viewer's exchange: what was sent to it."""
+
+    def __init__(self):
+        self.call = Call("GET", "/", "", ())
+        self.sent = b""
+        self.over = False
+
+    async def begin(self, content_type, headers):
+        assert content_type.startswith("text/event-stream")
+
+    async def go_on(self, chunk):
+        self.sent += chunk
+
+    async def end(self):
+        self.over = True
+
+    @property
+    def updates(self):
+        return [line[6:] for line in self.sent.decode().splitlines() if line.startswith("data: ")]
+
+
+@pytest.fixture
+def lane():
+    made = Lane("read", 4, 16)
+    yield made
+    made.close()
+
+
+def feed(topic="job", question=lambda: Update(b"{}"), holds=lambda: None):
+    return Feed(topic, question, holds)
+
+
+def test_a_hundred_viewers_cost_one_question_an_interval(lane):
+    asked = []
+
+    def question():
+        asked.append(1)
+        return Update(b"%d" % len(asked), last=len(asked) == 3)
+
+    async def look():
+        hub = Hub(lane, seconds=0.001)
+        sinks = [Sink() for _ in range(100)]
+        await asyncio.gather(*(hub.send(feed(question=question), sink) for sink in sinks))
+        return hub, sinks
+
+    hub, sinks = asyncio.run(look())
+    assert len(asked) == 3
+    assert all(sink.over and sink.sent.endswith(b"event: end\ndata: {}\n\n") for sink in sinks)
+    assert all(sink.updates[-2:] == ["3", "{}"] for sink in sinks)
+    assert hub.viewers == 0
+
+
+def test_whose_credential_ends_is_sent_away_and_the_others_stay(lane):
+    held = {"yes": True}
+
+    def holds():
+        if not held["yes"]:
+            raise UnauthenticatedError("the key was revoked", "revoked")
+
+    async def look():
+        hub, stays, goes = Hub(lane, seconds=0.001), Sink(), Sink()
+        staying = asyncio.create_task(hub.send(feed(), stays))
+        going = asyncio.create_task(hub.send(feed(holds=holds), goes))
+        await until(lambda: len(goes.updates) > 1)
+        held["yes"] = False
+        await going
+        seen = len(stays.updates)
+        await until(lambda: len(stays.updates) > seen)
+        hub.close()
+        await staying
+        return goes, stays
+
+    goes, stays = asyncio.run(look())
+    assert goes.sent.endswith(b"event: refused\ndata: {}\n\n")
+    assert b"refused" not in stays.sent
+    assert stays.over
+
+
+def test_a_job_that_is_deleted_ends_its_viewers(lane):
+    def question():
+        raise NotFoundError("there is no job j1", "job", "j1")
+
+    async def look():
+        sink = Sink()
+        await Hub(lane, seconds=0.001).send(feed(question=question), sink)
+        return sink
+
+    assert asyncio.run(look()).sent.endswith(b"event: end\ndata: {}\n\n")
+
+
+def test_there_are_at_most_so_many_viewers_and_none_once_it_is_closed(lane):
+    async def look():
+        hub = Hub(lane, seconds=0.001, most=1)
+        first = asyncio.create_task(hub.send(feed(), Sink()))
+        await until(lambda: hub.viewers == 1)
+        with pytest.raises(ThrottledError):
+            await hub.send(feed("other"), Sink())
+        hub.close()
+        await first
+        with pytest.raises(ThrottledError):
+            await hub.send(feed(), Sink())
+
+    asyncio.run(look())
+
+
+def test_nobody_looking_asks_nothing(lane):
+    asked = []
+
+    def question():
+        asked.append(1)
+        return Update(b"{}")
+
+    async def look():
+        hub, sink = Hub(lane, seconds=0.001), Sink()
+        looking = asyncio.create_task(hub.send(feed(question=question), sink))
+        await until(lambda: len(sink.updates) > 1)
+        looking.cancel()
+        await asyncio.gather(looking, return_exceptions=True)
+        seen = len(asked)
+        await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()}, return_exceptions=True)
+        return seen
+
+    assert len(asked) - asyncio.run(look()) <= 1
+
+
+def events(reply):
+    return [
+        json.loads(line[6:])
+        for line in reply.body.decode().splitlines()
+        if line.startswith("data: {") and line != "data: {}"
+    ]
+
+
+def test_a_finished_job_is_told_once_and_ends(server):
+    now = server.clock.now_ms()
+    server.ingest(samples([(_GPU, [(now - 2000, 0.5), (now - 1000, 0.7)])]))
+    server.call("POST", "/jobs", {"job_id": "j1", "state": "Succeeded", "end": now})
+    reply = server.call("GET", "/jobs/j1/live?metric=gpu.utilization&step=1s")
+    assert (reply.status, reply.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
+    (told,) = events(reply)
+    assert told["job"]["state"] == "Succeeded"
+    (line,) = told["lines"]
+    assert (line["device"], [value for _, value in line["points"]]) == ("gpu0", [0.5, 0.7])
+
+
+def test_one_sees_live_what_one_may_see(server):
+    server.call("POST", "/jobs", {"job_id": "j1", "state": "Succeeded", "end": server.clock.now_ms()})
+    stranger = server.key("reader", "team-b")
+    assert server.call("GET", "/jobs/j1/live", key=stranger).status == 404
+    assert server.raw("GET", f"{BASE}/jobs/j1/live").status == 401
+    assert server.call("GET", "/jobs/j1/live?step=2s").status == 400
+
+
+def test_the_list_tells_running_jobs_and_what_they_use(server):
+    now = server.clock.now_ms()
+    server.ingest(samples([(_GPU, [(now - 1000, 0.25)])]))
+    server.call(
+        "POST",
+        "/jobs",
+        [{"job_id": "j1", "state": "Running", "start": now - 5000}, {"job_id": "j2", "state": "Failed"}],
+    )
+    cookie = cookie_of(sign_in(server, f"Bearer {server.admin.token}"))
+
+    async def look():
+        looking = send(server.application, "GET", f"{BASE}/live/jobs", headers={"Cookie": cookie}, gone_after=0.5)
+        return await looking
+
+    (told, *_) = events(asyncio.run(look()))
+    assert {job["id"]: job["state"] for job in told["jobs"]} == {"j1": "Running", "j2": "Failed"}
+    assert told["running"] == 1
+    assert [(use["id"], use["values"][0]["metric"], use["values"][0]["value"]) for use in told["use"]] == [
+        ("j1", "gpu.utilization", 0.25)
+    ]

@@ -1,0 +1,41 @@
+"""The page's source: what it is made from is pinned and names no host; what it loads comes from this server alone."""
+
+import json
+import re
+from pathlib import Path
+
+from tests.docs.test_reference import generator
+
+WEB = Path(__file__).parents[2] / "web"
+
+
+def test_the_lock_file_pins_every_package_by_its_digest_and_names_no_host():
+    text = (WEB / "package-lock.json").read_text()
+    assert "://" not in re.sub(r'"(url|funding|license)": .*', "", text)
+    packages = json.loads(text)["packages"]
+    assert len(packages) > 3
+    for name, package in packages.items():
+        if name:
+            assert "resolved" not in package, name
+            assert package["integrity"].startswith("sha512-"), name
+
+
+def test_direct_dependencies_have_exact_versions():
+    package = json.loads((WEB / "package.json").read_text())
+    for version in (*package["dependencies"].values(), *package["devDependencies"].values()):
+        assert re.fullmatch(r"\d+\.\d+\.\d+", version)
+
+
+def test_types_are_made_from_what_the_api_is():
+    assert (WEB / "openapi.json").read_text() == generator().openapi(), "run `make docs`"
+
+
+def test_nothing_is_put_into_the_page_as_markup():
+    for source in (*WEB.glob("src/**/*.ts*"), WEB / "index.html"):
+        text = source.read_text()
+        assert not re.search(r"innerHTML|dangerouslySetInnerHTML|insertAdjacentHTML|document\.write|\beval\(", text), (
+            source
+        )
+        code = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("//"))
+        hosts = {host for host in re.findall(r"https?://[\w.-]+", code) if "www.w3.org" not in host}
+        assert not hosts, (source, hosts)

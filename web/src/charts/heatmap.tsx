@@ -1,0 +1,230 @@
+// Ranks over time: a row is a rank. What it shows at first sight is the rank that differs from the others.
+import { useEffect, useMemo, useRef } from "preact/hooks";
+import type { Line } from "../api/client";
+import { MISSING, moment, quantity } from "../format";
+import { useWidth } from "../parts/hooks";
+import type { Cursor, Range } from "./axis";
+import { around, heat, ink } from "./colors";
+import { byReplica, grid, median, medians, ordered } from "./lines";
+
+export interface Outlier {
+  member: string;
+  difference: number;
+}
+
+export interface Rows {
+  step: number;
+  lines: Line[];
+  times: number[];
+  values: (number | null)[][];
+  middle: (number | null)[];
+  means: (number | null)[];
+  outliers: Outlier[];
+}
+
+const MOST_OUTLIERS = 4;
+/** How far from the median, in its own spread, a rank has to be to be named. */
+const FAR = 5;
+
+/** Rows of a heat map, and the ranks whose mean is far from the others' (median absolute deviation). */
+export function rowsOf(lines: readonly Line[], range: Range, step: number): Rows {
+  const joined = ordered(byReplica(lines));
+  const { step: apart, times, values } = grid(joined, range.start, range.end, step);
+  const middle = medians(values);
+  const means = values.map((row) => mean(row));
+  const center = median(means) ?? 0;
+  const spread = median(means.map((value) => (value === null ? null : Math.abs(value - center)))) ?? 0;
+  const least = Math.max(spread * FAR, Math.abs(center) * 0.08, 1e-9);
+  const outliers = joined
+    .map((line, at) => ({ member: line.replica || line.node, difference: (means[at] ?? center) - center }))
+    .filter((one) => joined.length > 2 && Math.abs(one.difference) > least)
+    .sort((a, b) => Math.abs(b.difference) - Math.abs(a.difference))
+    .slice(0, MOST_OUTLIERS);
+  return { step: apart, lines: joined, times, values, middle, means, outliers };
+}
+
+function mean(row: readonly (number | null)[]): number | null {
+  let [sum, count] = [0, 0];
+  for (const value of row) {
+    if (value === null) continue;
+    sum += value;
+    count += 1;
+  }
+  return count ? sum / count : null;
+}
+
+export interface HeatGiven {
+  rows: Rows;
+  range: Range;
+  unit: string;
+  difference: boolean;
+  cursor: Cursor;
+  chosen: string | null;
+  choose: (member: string | null) => void;
+  brush: (range: Range) => void;
+  dark: boolean;
+}
+
+const AXIS = 62;
+const MEANS = 8;
+
+export function HeatMap(given: HeatGiven) {
+  const { rows, range, difference, cursor, chosen, dark, unit } = given;
+  const { element, width } = useWidth<HTMLDivElement>();
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const hair = useRef<HTMLDivElement>(null);
+  const told = useRef<HTMLParagraphElement>(null);
+  const height = Math.max(3, Math.min(22, Math.floor(420 / Math.max(rows.lines.length, 1))));
+  const whole = height * rows.lines.length;
+  const scale = useMemo(() => limits(rows, unit, difference), [rows, unit, difference]);
+  const inner = Math.max(width - AXIS - MEANS - 8, 1);
+  const x = (time: number) => AXIS + ((time - range.start) / (range.end - range.start)) * inner;
+  const pressed = useRef<number | null>(null);
+
+  useEffect(() => {
+    if (canvas.current && width) paint(canvas.current, given, width, whole, height, scale, x);
+  }, [rows, width, whole, scale, chosen, dark, range.start, range.end]);
+  useEffect(
+    () =>
+      cursor.listen((time) => {
+        if (!hair.current) return;
+        const inside = time !== null && time >= range.start && time <= range.end;
+        hair.current.style.display = inside ? "block" : "none";
+        if (inside) hair.current.style.transform = `translateX(${x(time).toFixed(1)}px)`;
+      }),
+    [range.start, range.end, width],
+  );
+
+  const at = (event: PointerEvent) => {
+    const box = canvas.current!.getBoundingClientRect();
+    const row = Math.floor((event.clientY - box.top) / height);
+    const time = range.start + ((event.clientX - box.left - AXIS) / inner) * (range.end - range.start);
+    return { row: Math.min(Math.max(row, 0), rows.lines.length - 1), time };
+  };
+  const move = (event: PointerEvent) => {
+    const { row, time } = at(event);
+    cursor.move(time < range.start || time > range.end ? null : time, null);
+    const line = rows.lines[row];
+    const bucket = Math.floor((time - (rows.times[0] ?? 0)) / rows.step);
+    const [value, middle] = [rows.values[row]?.[bucket] ?? null, rows.middle[bucket] ?? null];
+    if (told.current && line) {
+      const name = `${line.rank !== null && line.rank < 1e9 ? `rank ${line.rank}, ` : ""}${line.replica || line.node}`;
+      told.current.textContent = `${name}: ${quantity(value, unit)} at ${moment(time, true)} (median ${quantity(middle, unit)})`;
+    }
+  };
+  const leave = () => {
+    cursor.move(null, null);
+    if (told.current) told.current.textContent = "";
+  };
+  const up = (event: PointerEvent) => {
+    const { row, time } = at(event);
+    const from = pressed.current;
+    pressed.current = null;
+    if (from !== null && Math.abs(x(from) - x(time)) > 6) {
+      given.brush({ start: Math.max(Math.min(from, time), range.start), end: Math.min(Math.max(from, time), range.end) });
+      return;
+    }
+    const line = rows.lines[row];
+    const member = line ? line.replica || line.node : null;
+    given.choose(member === chosen ? null : member);
+  };
+  return (
+    <div class="heat" ref={element}>
+      <div class="cells">
+        <canvas
+          ref={canvas}
+          role="img"
+          aria-label={summary(rows, unit)}
+          style={{ height: `${whole}px` }}
+          onPointerMove={move}
+          onPointerLeave={leave}
+          onPointerDown={(event) => (pressed.current = at(event).time)}
+          onPointerUp={up}
+        />
+        <div class="hair" ref={hair} style={{ height: `${whole}px` }} />
+      </div>
+      <div class="scale">
+        <span>{quantity(scale[0], unit)}</span>
+        <i class={difference ? "around" : "from"} />
+        <span>{quantity(scale[1], unit)}</span>
+        <span class="hint">{difference ? "difference from the median rank" : "value"}; at the right each rank’s mean</span>
+      </div>
+      <p class="told" ref={told} />
+    </div>
+  );
+}
+
+function limits(rows: Rows, unit: string, difference: boolean): [number, number] {
+  let [low, high] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
+  let far = 0;
+  rows.values.forEach((row) =>
+    row.forEach((value, at) => {
+      if (value === null) return;
+      low = Math.min(low, value);
+      high = Math.max(high, value);
+      far = Math.max(far, Math.abs(value - (rows.middle[at] ?? value)));
+    }),
+  );
+  if (difference) return [-(far || 1), far || 1];
+  if (unit === "1" && high <= 1) return [0, 1];
+  return Number.isFinite(low) ? [Math.min(low, 0), high || 1] : [0, 1];
+}
+
+function paint(
+  canvas: HTMLCanvasElement,
+  given: HeatGiven,
+  width: number,
+  whole: number,
+  height: number,
+  scale: readonly [number, number],
+  x: (time: number) => number,
+): void {
+  const { rows, difference, chosen, dark } = given;
+  const step = rows.step;
+  const ratio = devicePixelRatio || 1;
+  canvas.width = Math.round(width * ratio);
+  canvas.height = Math.round(whole * ratio);
+  const context = canvas.getContext("2d")!;
+  context.scale(ratio, ratio);
+  const gap = height > 8 ? 1 : 0;
+  const color = (value: number, middle: number) =>
+    difference ? around((value - middle) / scale[1], dark) : heat((value - scale[0]) / (scale[1] - scale[0] || 1));
+  const every = Math.ceil(13 / height);
+  const taken = rows.lines.findIndex((line) => (line.replica || line.node) === chosen);
+  const center = median(rows.means) ?? 0;
+  context.font = `${Math.min(11, Math.max(height - 2, 10))}px ${ink("--font")}`;
+  context.textBaseline = "middle";
+  rows.lines.forEach((line, row) => {
+    const top = row * height;
+    rows.values[row]!.forEach((value, at) => {
+      if (value === null) return;
+      context.fillStyle = color(value, rows.middle[at] ?? value);
+      const left = x(rows.times[at]!);
+      context.fillRect(left, top, x(rows.times[at]! + step) - left + 0.4, height - gap);
+    });
+    const own = rows.means[row];
+    if (own !== null && own !== undefined) {
+      context.fillStyle = color(own, center);
+      context.fillRect(width - MEANS, top, MEANS, height - gap);
+    }
+    const member = line.replica || line.node;
+    const hidden = taken >= 0 && row !== taken && Math.abs(row - taken) < every;
+    if ((row % every === 0 && !hidden) || row === taken) {
+      context.fillStyle = member === chosen ? ink("--accent") : ink("--muted");
+      context.textAlign = "right";
+      context.fillText(short(member), AXIS - 6, Math.min(Math.max(top + height / 2, 6), whole - 6));
+    }
+    if (member === chosen) {
+      context.strokeStyle = ink("--accent");
+      context.lineWidth = 1.5;
+      context.strokeRect(AXIS - 1, top - 1.5, width - AXIS, height + 3 - gap);
+    }
+  });
+}
+
+const short = (name: string): string => (name.length > 10 ? `…${name.slice(-9)}` : name);
+
+function summary(rows: Rows, unit: string): string {
+  const told = rows.outliers.map((one) => `${one.member} is ${quantity(Math.abs(one.difference), unit)} ${one.difference < 0 ? "below" : "above"} the median`);
+  return `${rows.lines.length} ranks over time. ${told.join("; ") || (rows.lines.length > 2 ? "No rank is far from the median" : MISSING)}`;
+}

@@ -1,0 +1,100 @@
+// Lines of an answer: what they are called, how they are put on one grid, and what the middle of many is.
+import type { Line, Point } from "../api/client";
+import { natural } from "../format";
+
+export const memberOf = (line: Line): string => [line.replica || line.node, line.device].filter(Boolean).join(" · ");
+const keyOf = (line: Line): string => [line.metric, line.replica, line.node, line.device].join("\u0000");
+
+/** The short name of each line: what all have in common is left out. */
+export function names(lines: readonly Line[]): string[] {
+  const several = (field: "replica" | "node" | "device") => new Set(lines.map((line) => line[field])).size > 1;
+  const fields = (["replica", "node", "device"] as const).filter(several);
+  const shown = fields.includes("replica") ? fields.filter((field) => field !== "node") : fields;
+  return lines.map((line) => shown.map((field) => line[field]).filter(Boolean).join(" · ") || memberOf(line) || "job");
+}
+
+/** By rank where it is known, then by name. */
+export function ordered(lines: readonly Line[]): Line[] {
+  return [...lines].sort(
+    (a, b) => (a.rank ?? 1e9) - (b.rank ?? 1e9) || natural(a.replica, b.replica) || natural(a.node, b.node) || natural(a.device, b.device),
+  );
+}
+
+export interface Grid {
+  step: number;
+  times: number[];
+  values: (number | null)[][];
+}
+
+/** How far apart the values of lines are: where samples are rarer than buckets, several of these. */
+function spacing(lines: readonly Line[], step: number): number {
+  const gaps: number[] = [];
+  for (const line of lines.slice(0, 8)) {
+    const points = line.points.slice(-200);
+    for (let at = 1; at < points.length; at += 1) gaps.push(points[at]![0] - points[at - 1]![0]);
+  }
+  return Math.max(1, Math.round((median(gaps) ?? step) / step)) * step;
+}
+
+/** The lines on the buckets of a range, or as far apart as they were measured; null where nothing was. */
+export function grid(lines: readonly Line[], start: number, end: number, asked: number): Grid {
+  const step = spacing(lines, asked);
+  const first = Math.floor(start / step) * step;
+  const count = Math.max(1, Math.ceil((end - first) / step));
+  const times = Array.from({ length: count }, (_, at) => first + at * step);
+  const values = lines.map((line) => {
+    const row = new Array<number | null>(count).fill(null);
+    for (const [time, value] of line.points) {
+      const at = Math.floor((time - first) / step);
+      if (at >= 0 && at < count) row[at] = value;
+    }
+    return row;
+  });
+  return { step, times, values };
+}
+
+export function median(values: readonly (number | null)[]): number | null {
+  const known = values.filter((value): value is number => value !== null).sort((a, b) => a - b);
+  if (!known.length) return null;
+  const middle = known.length >> 1;
+  return known.length % 2 ? known[middle]! : (known[middle - 1]! + known[middle]!) / 2;
+}
+
+export function medians(rows: readonly (readonly (number | null)[])[]): (number | null)[] {
+  return (rows[0] ?? []).map((_, at) => median(rows.map((row) => row[at] ?? null)));
+}
+
+/** Lines joined by replica: the mean of its devices in each bucket. */
+export function byReplica(lines: readonly Line[]): Line[] {
+  const found = new Map<string, Line[]>();
+  for (const line of lines) {
+    const key = line.replica || line.node;
+    found.set(key, [...(found.get(key) ?? []), line]);
+  }
+  return [...found.values()].map((members) => {
+    const first = members[0]!;
+    if (members.length === 1) return first;
+    const sums = new Map<number, [number, number]>();
+    for (const member of members) {
+      for (const [time, value] of member.points) {
+        const [sum, count] = sums.get(time) ?? [0, 0];
+        sums.set(time, [sum + value, count + 1]);
+      }
+    }
+    const points = [...sums].sort((a, b) => a[0] - b[0]).map(([time, [sum, count]]): Point => [time, sum / count]);
+    return { ...first, device: "", rank: Math.min(...members.map((one) => one.rank ?? 1e9)), points };
+  });
+}
+
+/** The lines with an update's points in place of their own from `start` on. */
+export function merged(lines: readonly Line[], update: readonly Line[], start: number, oldest: number): Line[] {
+  const news = new Map(update.map((line) => [keyOf(line), line]));
+  const grown = lines.map((line) => {
+    const key = keyOf(line);
+    const fresh = news.get(key);
+    news.delete(key);
+    if (!fresh) return line;
+    return { ...line, rank: fresh.rank ?? line.rank, points: [...line.points.filter(([time]) => time < start && time >= oldest), ...fresh.points] };
+  });
+  return news.size ? ordered([...grown, ...news.values()]) : grown;
+}

@@ -1,0 +1,114 @@
+// Numbers with their units, lengths of time, moments. Units come as UCUM, ratios from 0 to 1.
+const BINARY = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+const LARGE = ["", "k", "M", "G", "T", "P"];
+const NAMES: Record<string, string> = { Cel: "°C", "{core}": "cores", "1": "" };
+export const MISSING = "–";
+
+/** A value as people read it: `37.5 %`, `1.20 GiB/s`, `213 W`; on an axis without zeros at its end. */
+export function quantity(value: number | null | undefined, unit: string, axis = false): string {
+  const digits = axis ? brief : exact;
+  if (value === null || value === undefined || !Number.isFinite(value)) return MISSING;
+  if (unit === "1") return `${digits(value * 100)} %`;
+  const [base = "", per] = unit.split("/");
+  const rate = per ? `/${per}` : "";
+  if (base === "By") return scaled(value, 1024, BINARY, rate, digits);
+  if (base === "Hz") return scaled(value, 1000, LARGE.map((prefix) => `${prefix}Hz`), rate, digits);
+  const name = NAMES[base] ?? base.replace(/^\{(.*)\}$/, "$1");
+  if (Math.abs(value) >= 10_000) return `${scaled(value, 1000, LARGE, "", digits)}${name ? ` ${name}${rate}` : rate}`;
+  return `${digits(value)}${name ? ` ${name}${rate}` : rate}`;
+}
+
+function scaled(value: number, factor: number, names: readonly string[], rate: string, digits: (value: number) => string): string {
+  let size = value;
+  let at = 0;
+  while (Math.abs(size) >= factor && at < names.length - 1) {
+    size /= factor;
+    at += 1;
+  }
+  return `${digits(size)} ${names[at]}${rate}`.trim();
+}
+
+const brief = (value: number): string => String(Number(value.toFixed(2)));
+
+function exact(value: number): string {
+  const size = Math.abs(value);
+  if (size >= 100 || value === 0) return value.toFixed(0);
+  return size >= 10 ? value.toFixed(1) : value.toFixed(2);
+}
+
+/** `8 s`, `4 m 05 s`, `2 h 03 m`, `3 d 4 h`. */
+export function duration(ms: number | null | undefined): string {
+  if (ms === null || ms === undefined) return MISSING;
+  const seconds = Math.max(0, ms) / 1000;
+  if (seconds < 60) return `${seconds < 10 ? seconds.toFixed(1) : Math.round(seconds)} s`;
+  const [minutes, rest] = [Math.floor(seconds / 60), Math.round(seconds % 60)];
+  if (minutes < 60) return `${minutes} m ${two(rest % 60)} s`;
+  const hours = Math.floor(minutes / 60);
+  if (hours < 48) return `${hours} h ${two(minutes % 60)} m`;
+  return `${Math.floor(hours / 24)} d ${hours % 24} h`;
+}
+
+let utc = read("jobmeter-utc") === "1";
+const listeners = new Set<() => void>();
+
+export const isUtc = () => utc;
+
+/** Tell times in UTC, or in the viewer's zone. */
+export function setUtc(value: boolean): void {
+  utc = value;
+  write("jobmeter-utc", value ? "1" : "0");
+  listeners.forEach((tell) => tell());
+}
+
+export function onZone(tell: () => void): () => void {
+  listeners.add(tell);
+  return () => listeners.delete(tell);
+}
+
+/** The parts of a moment in the zone that is shown. */
+export function parts(ms: number): { day: string; time: string } {
+  const at = new Date(ms);
+  if (utc) {
+    const text = at.toISOString();
+    return { day: text.slice(0, 10), time: text.slice(11, 19) };
+  }
+  const day = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
+  return { day, time: `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}` };
+}
+
+/** `2026-11-22 15:43:06`, without the day where it is today. */
+export function moment(ms: number | null | undefined, short = false): string {
+  if (ms === null || ms === undefined) return MISSING;
+  const { day, time } = parts(ms);
+  return short && day === parts(Date.now()).day ? time : `${day} ${time}`;
+}
+
+export const iso = (ms: number): string => new Date(ms).toISOString();
+
+export function zone(): string {
+  if (utc) return "UTC";
+  const minutes = -new Date().getTimezoneOffset();
+  if (!minutes) return "UTC";
+  return `UTC${minutes < 0 ? "−" : "+"}${two(Math.floor(Math.abs(minutes) / 60))}:${two(Math.abs(minutes) % 60)}`;
+}
+
+const two = (value: number): string => String(value).padStart(2, "0");
+
+export function read(name: string): string | null {
+  try {
+    return localStorage.getItem(name);
+  } catch {
+    return null; // a browser may keep nothing
+  }
+}
+
+export function write(name: string, value: string): void {
+  try {
+    localStorage.setItem(name, value);
+  } catch {
+    // A browser may keep nothing: then the choice lasts as long as the page.
+  }
+}
+
+/** Names in the order of people: `worker-2` before `worker-10`. */
+export const natural = new Intl.Collator("en", { numeric: true, sensitivity: "base" }).compare;

@@ -1,0 +1,122 @@
+// What the job page asks: one question a group of charts, then what is new, live.
+import { useEffect, useRef, useState } from "preact/hooks";
+import { type Job, type Line, type LiveJob, type LiveState, type MetricLines, Refusal, address, follow, read } from "../api/client";
+import type { Range } from "../charts/axis";
+import type { Group } from "../charts/groups";
+import { merged, ordered } from "../charts/lines";
+import { step, stepText } from "../charts/steps";
+
+const BUCKETS = 300;
+const FEWER_BUCKETS = 180;
+/** Lines from which on fewer buckets are enough. */
+const MANY = 24;
+const LIVE_STEPS = [1, 5, 10, 15, 30, 60, 300].map((seconds) => seconds * 1000);
+/** Beyond so many devices a line stands for a replica. */
+const MOST_DEVICES = 64;
+
+export type By = "device" | "replica";
+export const byOf = (devices: number): By => (devices > MOST_DEVICES ? "replica" : "device");
+
+/** The life of a job as far as it is known; a running one's ends now. */
+export function life(job: Job): Range {
+  const now = Date.now();
+  const end = job.state === "Running" || job.state === "Queued" ? now : (job.end ?? job.last_sample ?? now);
+  const start = Math.min(job.start ?? job.first_sample ?? job.created ?? end, end - 1000);
+  return { start, end: Math.max(end, job.end === null ? 0 : (job.last_sample ?? 0)) + 1 };
+}
+
+/** What is asked for at one time: the first chart alone, then a group after the other. */
+function portions(groups: readonly Group[]): string[][] {
+  const [first, ...others] = groups;
+  const [chart, ...rest] = first?.main ?? [];
+  const all = [...(chart ? [[chart]] : []), rest, ...others.map((group) => group.main)];
+  return all.filter((metrics) => metrics.length).map((metrics) => metrics.slice(0, 90));
+}
+
+export interface Measured {
+  lines: ReadonlyMap<string, readonly Line[]>;
+  range: Range;
+  step: number;
+  error: Refusal | null;
+  busy: boolean;
+}
+
+/** Lines of every metric of the groups over a range; old ones stay until new ones are there. */
+export function useMeasured(job: { id: string; project: string }, groups: readonly Group[], by: By | null, members: number, range: Range): Measured & {
+  take: (update: LiveJob, oldest: number) => void;
+} {
+  const span = step(range.start, range.end, members > MANY ? FEWER_BUCKETS : BUCKETS);
+  const wanted = portions(groups);
+  const [state, setState] = useState<Measured>({ lines: new Map(), range, step: span, error: null, busy: true });
+  const names = wanted.join(";");
+  const mine = useRef(0);
+  useEffect(() => {
+    if (by === null || !names) return;
+    const gone = new AbortController();
+    mine.current += 1;
+    let left = wanted.length;
+    let fresh = new Map<string, readonly Line[]>();
+    setState((last) => ({ ...last, busy: true, error: null }));
+    const take = (told: MetricLines) => {
+      const found = new Map<string, Line[]>();
+      for (const line of told.lines) found.set(line.metric, [...(found.get(line.metric) ?? []), line]);
+      fresh = new Map([...fresh, ...[...found].map(([name, lines]) => [name, ordered(lines)] as const)]);
+    };
+    // What is looked at first does not wait for the others.
+    void (async () => {
+      for (const metrics of wanted) {
+        const query = { metric: metrics, by, start: Math.floor(range.start), end: Math.ceil(range.end), step: stepText(span), project: job.project };
+        try {
+          take(await read<MetricLines>(address("/api/jobmeter/v1/jobs/{job}/metrics", { job: job.id }, query), gone.signal));
+        } catch (error) {
+          if (!(error instanceof Refusal)) return;
+          setState((last) => ({ ...last, error }));
+        }
+        left -= 1;
+        const shown = fresh;
+        // What was there at the old range gives way to the new one in one go.
+        setState((last) => ({
+          ...last,
+          lines: left && last.step !== span ? new Map([...last.lines, ...shown]) : shown.size ? new Map([...(left ? last.lines : []), ...shown]) : shown,
+          range,
+          step: span,
+          busy: left > 0,
+        }));
+      }
+    })();
+    return () => gone.abort();
+  }, [job.id, job.project, names, by, Math.floor(range.start), Math.ceil(range.end), span]);
+  const take = (update: LiveJob, oldest: number) => {
+    setState((last) => {
+      if (last.step !== update.step) return last;
+      const found = new Map<string, Line[]>();
+      for (const line of update.lines) found.set(line.metric, [...(found.get(line.metric) ?? []), line]);
+      const lines = new Map(last.lines);
+      for (const [name, fresh] of found) lines.set(name, merged(lines.get(name) ?? [], fresh, update.start, oldest));
+      return { ...last, lines };
+    });
+  };
+  return { ...state, take };
+}
+
+/** The live updates of a job in steps of `span` at most; nothing where that is no step to follow in. */
+export function useLive(
+  job: { id: string; project: string },
+  metrics: readonly string[],
+  by: By | null,
+  span: number,
+  on: boolean,
+  take: (update: LiveJob) => void,
+): LiveState | null {
+  const [state, setState] = useState<LiveState | null>(null);
+  const latest = useRef(take);
+  latest.current = take;
+  const followed = LIVE_STEPS.includes(span) ? span : 60_000;
+  useEffect(() => {
+    if (!on || by === null || !metrics.length) return;
+    const query = { metric: metrics.slice(0, 90), by, step: stepText(followed), project: job.project };
+    const url = address("/api/jobmeter/v1/jobs/{job}/live", { job: job.id }, query);
+    return follow<LiveJob>(url, (update) => latest.current(update), setState);
+  }, [job.id, job.project, metrics.join(), by, followed, on]);
+  return on ? state : null;
+}

@@ -1,0 +1,80 @@
+import { useState } from "preact/hooks";
+import { type JobEvent, type Schemas, address } from "../api/client";
+import type { Cursor, Mark, Range } from "../charts/axis";
+import { useRead } from "../parts/hooks";
+import { Choice, Moment, Problem, Section } from "../parts/small";
+
+const PAGE = 100;
+
+/** What happened, newest last; a click marks the moment on every chart. */
+export function Events(given: {
+  job: { id: string; project: string };
+  range: Range | null;
+  turn: number;
+  chosen: Mark | null;
+  choose: (mark: Mark | null) => void;
+  cursor: Cursor;
+}) {
+  const { job, range, chosen, choose, cursor } = given;
+  const [level, setLevel] = useState<"debug" | "warning">("debug");
+  const [limit, setLimit] = useState(PAGE);
+  const query = {
+    project: job.project,
+    level: level === "debug" ? null : level,
+    start: range ? Math.floor(range.start) : null,
+    end: range ? Math.ceil(range.end) : null,
+    order: "desc",
+    limit,
+  };
+  // The job's record changed: there may be news of it.
+  const url = `${address("/api/jobmeter/v1/jobs/{job}/events", { job: job.id }, query)}`;
+  const asked = useRead<Schemas["JobEvents"]>(`${url}#${given.turn}`);
+  const events = [...(asked.data?.events ?? [])].reverse();
+  const total = asked.data?.total ?? 0;
+  const aside = (
+    <Choice
+      label="Level of events"
+      value={level}
+      options={[
+        ["debug", "All"],
+        ["warning", "Warnings"],
+      ]}
+      choose={setLevel}
+    />
+  );
+  return (
+    <Section id="events" title={total ? `${total} events` : "Events"} aside={aside}>
+      {asked.error && <Problem error={asked.error} again={asked.again} />}
+      {asked.data && !events.length && <p class="hint">{range ? "Nothing happened in this range." : "Nothing was told of this job yet."}</p>}
+      {total > events.length && (
+        <button type="button" onClick={() => setLimit(Math.min(limit + 400, 1000))} disabled={limit >= 1000}>
+          Earlier ones ({total - events.length})
+        </button>
+      )}
+      <ol class="events" tabIndex={0} aria-label="What happened">
+        {events.map((event, at) => {
+          const mark = markOf(event);
+          const same = chosen !== null && chosen.start === mark.start && chosen.text === mark.text;
+          return (
+            <li key={`${event.time} ${at}`} class={event.level} onPointerEnter={() => cursor.move(event.time, null)} onPointerLeave={() => cursor.move(null, null)}>
+              <button type="button" class="link" aria-pressed={same} onClick={() => choose(same ? null : mark)}>
+                <Moment ms={event.time} short />
+              </button>
+              <span class="level">{event.level}</span>
+              <b>{event.reason}</b>
+              <span class="where">{[event.replica, event.node].filter(Boolean).join(" on ")}</span>
+              <span class="text">{event.message}</span>
+            </li>
+          );
+        })}
+      </ol>
+    </Section>
+  );
+}
+
+const markOf = (event: JobEvent): Mark => ({
+  start: event.time,
+  end: event.time,
+  level: event.level === "error" ? "critical" : event.level === "warning" ? "warning" : "info",
+  text: event.reason,
+});

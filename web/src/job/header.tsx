@@ -1,0 +1,78 @@
+import type { ComponentChildren } from "preact";
+import type { Job, JobDetail } from "../api/client";
+import { duration, quantity } from "../format";
+import { Moment, State } from "../parts/small";
+import { href } from "../router";
+
+/** Who, when, where: what a job is, in one look. */
+export function Header({ job, detail }: { job: Job; detail: JobDetail }) {
+  const start = job.start ?? job.first_sample;
+  const end = job.end ?? (job.state === "Running" ? Date.now() : job.last_sample);
+  const replicas = new Set(detail.replicas.map((one) => one.name)).size;
+  const devices = detail.devices.length;
+  const nodes = detail.nodes;
+  return (
+    <header class="job">
+      <p class="crumbs">
+        <a href="#/">Jobs</a>
+      </p>
+      <div class="name">
+        <h1>{job.name || job.id}</h1>
+        <State state={job.state} />
+      </div>
+      <p class="id">{job.id}</p>
+      {job.error && <p class="error">{job.error}</p>}
+      <dl class="facts">
+        <Fact name="Started">
+          <Moment ms={start} />
+        </Fact>
+        <Fact name={job.state === "Running" ? "Running for" : "Took"}>{start === null || end === null ? "–" : duration(end - start)}</Fact>
+        {job.end !== null && (
+          <Fact name="Ended">
+            <Moment ms={job.end} />
+          </Fact>
+        )}
+        {job.exit_code !== null && <Fact name="Exit status">{job.exit_code}</Fact>}
+        <Text name="Owner" value={job.user} to={href([], { user: job.user })} />
+        <Text name="Project" value={job.project} to={href([], { project: job.project })} />
+        <Text name="Type" value={job.type} />
+        <Text name="Resource group" value={job.resource_group} to={href([], { group: job.resource_group })} />
+        <Fact name="Replicas">{replicas || "–"}</Fact>
+        {devices > 0 && <Fact name="Devices">{devices}</Fact>}
+        <Fact name={nodes.length === 1 ? "Node" : "Nodes"}>{nodes.length === 0 ? "–" : nodes.length <= 3 ? nodes.join(", ") : `${nodes.length}`}</Fact>
+        {Object.entries(job.limits).map(([name, value]) => (
+          <Fact name={`${name.replace(/\.limit$/, "")} limit`} key={name}>
+            {quantity(value, name.startsWith("cpu") ? "{core}" : "By")}
+          </Fact>
+        ))}
+      </dl>
+      {(job.command || Object.keys(job.labels).length > 0) && (
+        <details class="record">
+          <summary>Command and labels</summary>
+          {job.command && <pre>{job.command}</pre>}
+          <ul class="labels">
+            {Object.entries(job.labels).map(([name, value]) => (
+              <li key={name}>
+                {name}: {value}
+              </li>
+            ))}
+          </ul>
+        </details>
+      )}
+    </header>
+  );
+}
+
+function Fact({ name, children }: { name: string; children: ComponentChildren }) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>{children}</dd>
+    </div>
+  );
+}
+
+function Text({ name, value, to }: { name: string; value: string; to?: string }) {
+  if (!value) return null;
+  return <Fact name={name}>{to ? <a href={to}>{value}</a> : value}</Fact>;
+}

@@ -1,0 +1,143 @@
+// What the processes wrote: newest at the end, followed while the job runs, searched by the server.
+import { useEffect, useRef, useState } from "preact/hooks";
+import { type LogLine, type Schemas, Refusal, address, read } from "../api/client";
+import type { Cursor, Range } from "../charts/axis";
+import { parts } from "../format";
+import { useRested } from "../parts/hooks";
+import { Problem, Section } from "../parts/small";
+
+const PAGE = 200;
+const MOST = 5_000;
+const EVERY = 3_000;
+type LogList = Schemas["LogList"];
+
+export function Logs(given: { job: { id: string; project: string }; range: Range | null; running: boolean; replica: string | null; cursor: Cursor }) {
+  const { job, range, running, replica, cursor } = given;
+  const [text, setText] = useState("");
+  const [level, setLevel] = useState("");
+  const [following, setFollowing] = useState(true);
+  const [lines, setLines] = useState<LogLine[] | null>(null);
+  const [more, setMore] = useState(false);
+  const [error, setError] = useState<Refusal | null>(null);
+  const contains = useRested(text.trim(), 200);
+  const box = useRef<HTMLDivElement>(null);
+  const held = useRef<LogLine[]>([]);
+  const base = {
+    project: job.project,
+    contains,
+    level: level || null,
+    replica: replica ? [replica] : [],
+  };
+  const ask = (query: Record<string, string | number | null>, signal?: AbortSignal) =>
+    read<LogList>(address("/api/jobmeter/v1/jobs/{job}/logs", { job: job.id }, { ...base, ...query, limit: PAGE }), signal);
+  const keep = (next: LogLine[]) => {
+    held.current = next.slice(-MOST);
+    setLines(held.current);
+  };
+
+  useEffect(() => {
+    const gone = new AbortController();
+    const bounds = { start: range ? Math.floor(range.start) : null, end: range ? Math.ceil(range.end) : null };
+    ask({ ...bounds, order: "desc" }, gone.signal).then(
+      (page) => {
+        keep([...page.lines].reverse());
+        setMore(page.lines.length === PAGE);
+        setError(null);
+      },
+      (problem: unknown) => problem instanceof Refusal && setError(problem),
+    );
+    return () => gone.abort();
+  }, [job.id, job.project, contains, level, replica, range?.start, range?.end]);
+
+  useEffect(() => {
+    if (!running || !following || range) return;
+    const gone = new AbortController();
+    const timer = setInterval(() => {
+      if (document.hidden) return;
+      const last = held.current[held.current.length - 1];
+      ask({ start: last ? last.time : null, order: "asc" }, gone.signal).then(
+        (page) => {
+          const known = new Set(held.current.slice(-PAGE).map(keyOf));
+          const fresh = page.lines.filter((line) => !known.has(keyOf(line)));
+          if (fresh.length) keep([...held.current, ...fresh]);
+        },
+        () => null, // what fails once is asked for again
+      );
+    }, EVERY);
+    return () => {
+      clearInterval(timer);
+      gone.abort();
+    };
+  }, [running, following, job.id, contains, level, replica, range?.start]);
+  useEffect(() => {
+    if (following && box.current) box.current.scrollTop = box.current.scrollHeight;
+  }, [lines, following]);
+
+  const earlier = async () => {
+    const first = held.current[0];
+    if (!first) return;
+    const page = await ask({ end: first.time + 1, start: range ? Math.floor(range.start) : null, order: "desc" });
+    const known = new Set(held.current.slice(0, PAGE).map(keyOf));
+    const fresh = page.lines.filter((line) => !known.has(keyOf(line))).reverse();
+    setFollowing(false);
+    setMore(fresh.length > 0 && page.lines.length === PAGE);
+    keep([...fresh, ...held.current].slice(0, MOST));
+  };
+  const several = new Set(lines?.map((line) => line.replica)).size > 1;
+  const narrowed = Boolean(contains || level || replica || range);
+  const aside = (
+    <>
+      <input type="search" aria-label="Search in the log" placeholder="Search in the log" value={text} onInput={(event) => setText(event.currentTarget.value)} spellcheck={false} />
+      <select aria-label="Least level" value={level} onChange={(event) => setLevel(event.currentTarget.value)}>
+        <option value="">every level</option>
+        <option value="info">info</option>
+        <option value="warning">warning</option>
+        <option value="error">error</option>
+      </select>
+      {running && !range && (
+        <button type="button" aria-pressed={following} onClick={() => setFollowing(!following)}>
+          Follow
+        </button>
+      )}
+    </>
+  );
+  return (
+    <Section id="logs" title={replica ? `Log of ${replica}` : "Log"} aside={aside}>
+      {error && <Problem error={error} />}
+      {lines && !lines.length && <p class="hint">{narrowed ? "No line matches." : "No line was kept. jobmeter run keeps what its command writes; others push lines to the API."}</p>}
+      {lines && lines.length > 0 && (
+        <div class="log" ref={box} tabIndex={0} role="log" aria-label="Log lines" aria-live="off">
+          {more && (
+            <button type="button" onClick={() => void earlier()}>
+              Earlier lines
+            </button>
+          )}
+          {lines.map((line) => (
+            <div key={keyOf(line)} class={`line ${line.level ?? ""} ${line.stream === "stderr" ? "stderr" : ""}`} onPointerEnter={() => cursor.move(line.time, null)}>
+              <time>{parts(line.time).time}</time>
+              {several && <span class="where">{line.replica}</span>}
+              <span class="text">{marked(line.text, contains)}</span>
+            </div>
+          ))}
+        </div>
+      )}
+    </Section>
+  );
+}
+
+const keyOf = (line: LogLine): string => `${line.time_ns} ${line.replica} ${line.attempt} ${line.stream} ${line.text}`;
+
+/** The text with what was searched for marked. */
+function marked(text: string, wanted: string) {
+  if (!wanted) return text;
+  const pieces = [];
+  const low = text.toLowerCase();
+  const find = wanted.toLowerCase();
+  let at = 0;
+  for (let hit = low.indexOf(find); hit >= 0 && low.length === text.length; hit = low.indexOf(find, at)) {
+    pieces.push(text.slice(at, hit), <mark key={hit}>{text.slice(hit, hit + find.length)}</mark>);
+    at = hit + find.length;
+  }
+  pieces.push(text.slice(at));
+  return pieces;
+}

@@ -1,0 +1,125 @@
+import { useState } from "preact/hooks";
+import type { JobDetail, Line, Replica } from "../api/client";
+import { duration, natural, quantity } from "../format";
+import { Section, State } from "../parts/small";
+
+const SHOWN = 32;
+const COLUMNS: readonly (readonly [string, string])[] = [
+  ["cpu.usage", "CPU"],
+  ["memory.usage", "Memory"],
+  ["gpu.utilization", "GPU"],
+  ["gpu.memory.usage", "GPU memory"],
+  ["gpu.power", "GPU power"],
+  ["npu.utilization", "NPU"],
+  ["npu.memory.usage", "NPU memory"],
+];
+
+/** Every replica with its newest values in the range, its devices below it. A click shows it on every chart. */
+export function Members(given: {
+  detail: JobDetail;
+  lines: ReadonlyMap<string, readonly Line[]>;
+  chosen: string | null;
+  choose: (member: string | null) => void;
+}) {
+  const { detail, lines, chosen, choose } = given;
+  const [all, setAll] = useState(false);
+  const newest = latest(detail.replicas);
+  const rows = rowsOf(detail, newest);
+  if (!rows.length) return null;
+  const columns = COLUMNS.filter(([metric]) => lines.has(metric));
+  const shown = all ? rows : rows.slice(0, SHOWN);
+  return (
+    <Section id="replicas" title={`${newest.size || rows.length} ${newest.size === 1 ? "replica" : "replicas"}, ${detail.devices.length} devices`}>
+      <div class="wide" tabIndex={0} role="region" aria-label="Replicas and devices">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">Rank</th>
+              <th scope="col">Replica</th>
+              <th scope="col">Device</th>
+              <th scope="col">Node</th>
+              <th scope="col">State</th>
+              <th scope="col" class="number">
+                Took
+              </th>
+              {columns.map(([, text]) => (
+                <th scope="col" class="number" key={text}>
+                  {text}
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {shown.map((row) => (
+              <tr key={`${row.replica} ${row.node} ${row.device}`} class={row.replica === chosen ? "chosen" : ""}>
+                <td class="number">{row.rank ?? ""}</td>
+                <th scope="row">
+                  {row.device === "" || row.first ? (
+                    <button type="button" class="link" aria-pressed={row.replica === chosen} onClick={() => choose(row.replica === chosen ? null : row.replica)}>
+                      {row.replica}
+                    </button>
+                  ) : (
+                    <span class="same">{row.replica}</span>
+                  )}
+                  {row.attempt > 0 && row.first && <small> attempt {row.attempt}</small>}
+                </th>
+                <td>{row.device}</td>
+                <td>{row.node}</td>
+                <td>{row.state && row.first ? <State state={row.state} /> : ""}</td>
+                <td class="number">{row.first && row.took !== null ? duration(row.took) : ""}</td>
+                {columns.map(([metric]) => (
+                  <td class="number" key={metric}>
+                    {value(lines.get(metric) ?? [], row)}
+                  </td>
+                ))}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      {rows.length > shown.length && (
+        <button type="button" onClick={() => setAll(true)}>
+          All {rows.length} rows
+        </button>
+      )}
+    </Section>
+  );
+}
+
+interface MemberRow {
+  replica: string;
+  node: string;
+  device: string;
+  rank: number | null;
+  attempt: number;
+  state: Replica["state"];
+  took: number | null;
+  first: boolean;
+}
+
+function latest(replicas: readonly Replica[]): Map<string, Replica> {
+  const found = new Map<string, Replica>();
+  for (const one of replicas) if ((found.get(one.name)?.attempt ?? -1) <= one.attempt) found.set(one.name, one);
+  return found;
+}
+
+function rowsOf(detail: JobDetail, newest: ReadonlyMap<string, Replica>): MemberRow[] {
+  const rows: MemberRow[] = [];
+  const names = new Set([...newest.keys(), ...detail.devices.map((one) => one.replica)]);
+  for (const name of names) {
+    const replica = newest.get(name);
+    const devices = detail.devices.filter((one) => one.replica === name);
+    const start = replica?.start ?? null;
+    const end = replica?.end ?? detail.job.end ?? (detail.job.state === "Running" ? Date.now() : null);
+    const base = { replica: name, attempt: replica?.attempt ?? 0, state: replica?.state ?? null, took: start === null || end === null ? null : end - start };
+    if (!devices.length) rows.push({ ...base, node: replica?.node ?? "", device: "", rank: replica?.rank ?? null, first: true });
+    devices.forEach((one, at) => rows.push({ ...base, node: one.node, device: one.device, rank: one.rank ?? replica?.rank ?? null, first: at === 0 }));
+  }
+  return rows.sort((a, b) => (a.rank ?? 1e9) - (b.rank ?? 1e9) || natural(a.replica, b.replica) || natural(a.device, b.device));
+}
+
+function value(lines: readonly Line[], row: MemberRow): string {
+  const own = lines.find((line) => line.replica === row.replica && (line.device === row.device || (!line.device && row.first)));
+  const last = own?.points[own.points.length - 1];
+  return last && own ? quantity(last[1], own.unit) : "";
+}

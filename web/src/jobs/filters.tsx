@@ -1,0 +1,115 @@
+import { useEffect, useRef, useState } from "preact/hooks";
+import type { Job } from "../api/client";
+
+export const FILTERS = ["q", "state", "type", "project", "user", "group", "node", "since", "from", "to"] as const;
+const STATES = ["Running", "Queued", "Succeeded", "Failed", "Stopped", "Unknown"] as const;
+const TEXTS: readonly (readonly [string, string, keyof Job | null])[] = [
+  ["type", "Type", "type"],
+  ["project", "Project", "project"],
+  ["user", "User", "user"],
+  ["group", "Resource group", "resource_group"],
+  ["node", "Node", null],
+];
+
+/** Search, and what narrows the list; what is chosen stands in the address. */
+export function Filters(given: {
+  query: URLSearchParams;
+  set: (values: Record<string, string | null>) => void;
+  loaded: readonly Job[];
+}) {
+  const { query, set, loaded } = given;
+  const search = useRef<HTMLInputElement>(null);
+  const chosen = FILTERS.filter((name) => name !== "q" && name !== "state" && query.has(name)).length;
+  const [open, setOpen] = useState(chosen > 0);
+  useEffect(() => {
+    const slash = (event: KeyboardEvent) => {
+      const busy = (event.target as HTMLElement).closest("input, textarea, select");
+      if (event.key !== "/" || busy || event.ctrlKey || event.metaKey) return;
+      event.preventDefault();
+      search.current?.focus();
+    };
+    addEventListener("keydown", slash);
+    return () => removeEventListener("keydown", slash);
+  }, []);
+  const state = query.get("state") ?? "";
+  return (
+    <form class="filters" role="search" onSubmit={(event) => event.preventDefault()}>
+      <div class="first">
+        <Rested label="Search by name or id" value={query.get("q") ?? ""} change={(value) => set({ q: value })} input={search} />
+        <div class="choice states" role="group" aria-label="State">
+          <button type="button" aria-pressed={!state} onClick={() => set({ state: null })}>
+            All
+          </button>
+          {STATES.map((one) => (
+            <button type="button" key={one} aria-pressed={state === one} onClick={() => set({ state: state === one ? null : one })}>
+              {one}
+            </button>
+          ))}
+        </div>
+        <button type="button" aria-expanded={open} onClick={() => setOpen(!open)}>
+          Filters{chosen ? ` (${chosen})` : ""}
+        </button>
+      </div>
+      {open && (
+        <div class="more">
+          {TEXTS.map(([name, text, field]) => (
+            <label key={name}>
+              {text}
+              <Rested label={text} value={query.get(name) ?? ""} change={(value) => set({ [name]: value })} list={`list-${name}`} />
+              <datalist id={`list-${name}`}>
+                {field && [...new Set(loaded.map((job) => String(job[field] ?? "")))].filter(Boolean).map((one) => <option key={one} value={one} />)}
+              </datalist>
+            </label>
+          ))}
+          <label>
+            Created
+            <select value={query.get("since") ?? ""} onChange={(event) => set({ since: event.currentTarget.value })}>
+              <option value="">at any time</option>
+              <option value="1h">in the last hour</option>
+              <option value="24h">in the last day</option>
+              <option value="7d">in the last week</option>
+              <option value="30d">in the last month</option>
+            </select>
+          </label>
+          {chosen > 0 && (
+            <button type="button" onClick={() => set(Object.fromEntries(FILTERS.map((name) => [name, null])))}>
+              Clear all
+            </button>
+          )}
+        </div>
+      )}
+    </form>
+  );
+}
+
+/** A field whose value counts once typing rests. */
+function Rested(given: {
+  label: string;
+  value: string;
+  change: (value: string) => void;
+  input?: { current: HTMLInputElement | null };
+  list?: string;
+}) {
+  const timer = useRef(0);
+  const [text, setText] = useState(given.value);
+  const { change } = given;
+  useEffect(() => setText((now) => (now.trim() === given.value ? now : given.value)), [given.value]);
+  const typed = (value: string) => {
+    setText(value);
+    clearTimeout(timer.current);
+    timer.current = window.setTimeout(() => change(value.trim()), 180);
+  };
+  return (
+    <input
+      type="search"
+      ref={given.input}
+      aria-label={given.label}
+      placeholder={given.list ? "" : `${given.label}  ( / )`}
+      value={text}
+      list={given.list}
+      autocomplete="off"
+      spellcheck={false}
+      onInput={(event) => typed(event.currentTarget.value)}
+    />
+  );
+}

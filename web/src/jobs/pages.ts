@@ -1,0 +1,133 @@
+// The list in pages of a hundred: asked for when they are near, at most so many kept, and brought up to date in place.
+import { useEffect, useRef, useState } from "preact/hooks";
+import { type Job, type LiveJobs, type Query, type Schemas, Refusal, address, read } from "../api/client";
+
+const PAGE = 100;
+const MOST_PAGES = 30;
+
+export interface Use {
+  time: number;
+  values: Record<string, number>;
+}
+
+export interface Jobs {
+  total: number | null;
+  loaded: readonly Job[];
+  error: Refusal | null;
+  busy: boolean;
+  fresh: number;
+  use: ReadonlyMap<string, Use>;
+  at: (index: number) => Job | null;
+  want: (first: number, last: number) => void;
+  take: (update: LiveJobs) => void;
+  again: () => void;
+}
+
+export const keyOf = (job: { project: string; id: string }): string => `${job.project}/${job.id}`;
+
+interface Kept {
+  pages: Map<number, Job[]>;
+  asked: Map<number, AbortController>;
+  known: Set<string>;
+  use: Map<string, Use>;
+  newest: number;
+}
+
+const nothing = (use: Map<string, Use> = new Map()): Kept => ({
+  pages: new Map(),
+  asked: new Map(),
+  known: new Set(),
+  use,
+  newest: 0,
+});
+
+export function useJobs(query: Query): Jobs {
+  const kept = useRef<Kept>(nothing());
+  const wanted = useRef<[number, number]>([0, 40]);
+  const [total, setTotal] = useState<number | null>(null);
+  const [error, setError] = useState<Refusal | null>(null);
+  const [fresh, setFresh] = useState(0);
+  const [, draw] = useState(0);
+  const current = useRef(query);
+  const redraw = () => draw((now) => now + 1);
+
+  const ask = (page: number) => {
+    const mine = kept.current;
+    if (mine.pages.has(page) || mine.asked.has(page)) return;
+    const gone = new AbortController();
+    mine.asked.set(page, gone);
+    const url = address("/api/jobmeter/v1/jobs", {}, { ...current.current, limit: PAGE, offset: page * PAGE });
+    read<Schemas["JobList"]>(url, gone.signal)
+      .then(
+        (list) => {
+          if (kept.current !== mine) return;
+          mine.pages.set(page, list.jobs);
+          for (const job of list.jobs) {
+            mine.known.add(keyOf(job));
+            mine.newest = Math.max(mine.newest, job.created ?? job.start ?? job.first_sample ?? 0);
+          }
+          const first = mine.pages.keys().next().value;
+          if (mine.pages.size > MOST_PAGES && first !== undefined) mine.pages.delete(first);
+          setTotal(list.total);
+          setError(null);
+        },
+        (problem: unknown) => problem instanceof Refusal && kept.current === mine && setError(problem),
+      )
+      .finally(() => {
+        mine.asked.delete(page);
+        redraw();
+      });
+  };
+
+  const want = (first: number, last: number) => {
+    wanted.current = [first, last];
+    const [low, high] = [Math.floor(first / PAGE), Math.floor(Math.max(last, 0) / PAGE)];
+    for (const [page, gone] of kept.current.asked) if (page < low - 1 || page > high + 1) gone.abort();
+    for (let page = low; page <= high; page += 1) if (page === 0 || total === null || page * PAGE < total) ask(page);
+  };
+
+  const again = () => {
+    kept.current.asked.forEach((gone) => gone.abort());
+    kept.current = nothing(kept.current.use);
+    setFresh(0);
+    want(...wanted.current);
+  };
+
+  const take = (update: LiveJobs) => {
+    const mine = kept.current;
+    const told = new Map(update.jobs.map((job) => [keyOf(job), job]));
+    for (const page of mine.pages.values()) page.forEach((job, at) => (page[at] = told.get(keyOf(job)) ?? job));
+    mine.use.clear();
+    for (const one of update.use) {
+      const values = Object.fromEntries(one.values.map((value) => [value.metric, value.value]));
+      mine.use.set(keyOf(one), { time: update.now, values });
+    }
+    const plain = !Object.entries(current.current).some(([, value]) => (Array.isArray(value) ? value.length : value));
+    const unknown = update.jobs.filter((job) => !mine.known.has(keyOf(job)) && (job.created ?? job.start ?? job.first_sample ?? 0) > mine.newest);
+    if (plain && mine.pages.has(0) && unknown.length) {
+      // At the top of the list new jobs just appear; further down they would move what is read.
+      if (scrollY < 200) again();
+      else setFresh(unknown.length);
+    }
+    redraw();
+  };
+
+  useEffect(() => {
+    current.current = query;
+    again();
+    return () => kept.current.asked.forEach((gone) => gone.abort());
+  }, [query]);
+
+  return {
+    total,
+    loaded: kept.current.pages.get(0) ?? [],
+    error,
+    busy: kept.current.asked.size > 0,
+    fresh,
+    use: kept.current.use,
+    at: (index) => kept.current.pages.get(Math.floor(index / PAGE))?.[index % PAGE] ?? null,
+    want,
+    take,
+    again,
+  };
+}

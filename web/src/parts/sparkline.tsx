@@ -1,0 +1,57 @@
+import type { Point } from "../api/client";
+import { quantity } from "../format";
+
+const WIDTH = 120;
+const HEIGHT = 24;
+
+/** A small curve over a job's life, from 0 to `top`; what is missing is a gap. */
+export function Sparkline(given: {
+  points: readonly Point[];
+  start: number;
+  end: number;
+  step: number;
+  top: number;
+  unit: string;
+  kind: "cpu" | "gpu";
+}) {
+  const { points, start, end, step, unit, kind } = given;
+  const last = points[points.length - 1];
+  if (!last) return <span class="none">–</span>;
+  const top = Math.max(given.top, ...points.map((point) => point[1])) || 1;
+  const x = (time: number) => ((time - start) / Math.max(end - start, 1)) * WIDTH;
+  const y = (value: number) => HEIGHT - 1 - (value / top) * (HEIGHT - 2);
+  const mean = points.reduce((sum, point) => sum + point[1], 0) / points.length;
+  return (
+    <span class={`spark spark-${kind}`}>
+      <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" aria-hidden="true">
+        {runs(points, step).map((run) => {
+          const first = run[0]!;
+          const final = run[run.length - 1]!;
+          const line = run.map(([time, value]) => `${x(time).toFixed(1)} ${y(value).toFixed(1)}`).join("L");
+          const width = Math.max(x(final[0] + step) - x(first[0]), 1);
+          return (
+            <g key={first[0]}>
+              <path class="area" d={`M${x(first[0]).toFixed(1)} ${HEIGHT}L${line}h${step ? 0 : width}L${x(final[0]).toFixed(1)} ${HEIGHT}z`} />
+              <path class="line" d={`M${line}${run.length === 1 ? `h${width.toFixed(1)}` : ""}`} />
+            </g>
+          );
+        })}
+      </svg>
+      <span class="value" title={`mean ${quantity(mean, unit)}, newest ${quantity(last[1], unit)}`}>
+        {quantity(mean, unit)}
+      </span>
+    </span>
+  );
+}
+
+/** Points that follow each other without a gap. */
+function runs(points: readonly Point[], step: number): Point[][] {
+  const found: Point[][] = [];
+  let before = Number.NEGATIVE_INFINITY;
+  for (const point of points) {
+    if (step && point[0] - before > 2.5 * step) found.push([]);
+    found[found.length - 1]?.push(point) ?? found.push([point]);
+    before = point[0];
+  }
+  return found;
+}

@@ -1,0 +1,57 @@
+// Where the viewer is: `#/jobs/ID?from=1&to=2`. Everything that a link should carry is in it.
+import { useEffect, useState } from "preact/hooks";
+
+export interface Place {
+  path: string[];
+  query: URLSearchParams;
+}
+
+export function place(hash: string = location.hash): Place {
+  const [path = "", query = ""] = hash.replace(/^#\/?/, "").split("?", 2);
+  const parts = path.split("/").filter(Boolean);
+  return { path: parts.map(decoded), query: new URLSearchParams(query) };
+}
+
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
+export function href(path: readonly string[], query?: URLSearchParams | Record<string, string>): string {
+  const text = new URLSearchParams(query).toString();
+  return `#/${path.map(encodeURIComponent).join("/")}${text ? `?${text}` : ""}`;
+}
+
+/** Go there; `quiet` replaces the entry in the history, for what is no step of its own. */
+export function go(to: string, quiet = false): void {
+  if (to === location.hash) return;
+  if (quiet) {
+    history.replaceState(null, "", to);
+    window.dispatchEvent(new HashChangeEvent("hashchange"));
+  } else {
+    location.hash = to;
+  }
+}
+
+export function usePlace(): Place {
+  const [now, setNow] = useState(() => place());
+  useEffect(() => {
+    const moved = () => setNow(place());
+    window.addEventListener("hashchange", moved);
+    return () => window.removeEventListener("hashchange", moved);
+  }, []);
+  return now;
+}
+
+/** The query with some names changed; an empty value takes the name out. */
+export function changed(query: URLSearchParams, values: Record<string, string | null>): URLSearchParams {
+  const next = new URLSearchParams(query);
+  for (const [name, value] of Object.entries(values)) {
+    if (value) next.set(name, value);
+    else next.delete(name);
+  }
+  return next;
+}

@@ -1,0 +1,45 @@
+import { useState } from "preact/hooks";
+import { type Schemas, BASE, Refusal, change } from "./api/client";
+
+/** The way in: a key's token, or a link that the command line prints. */
+export function SignIn({ reason, entered }: { reason: string; entered: (who: Schemas["WhoAmI"]) => void }) {
+  const [problem, setProblem] = useState(reason);
+  const [busy, setBusy] = useState(false);
+  const submit = async (event: SubmitEvent) => {
+    event.preventDefault();
+    const field = (event.target as HTMLFormElement).elements.namedItem("token") as HTMLInputElement;
+    setBusy(true);
+    try {
+      entered(await change<Schemas["SessionBody"]>("POST", `${BASE}/session`, `Bearer ${field.value.trim()}`));
+    } catch (error) {
+      setProblem(error instanceof Refusal ? error.message : String(error));
+      field.select();
+    } finally {
+      setBusy(false);
+    }
+  };
+  return (
+    <main class="signin">
+      <h1>Jobmeter</h1>
+      {problem && (
+        <p class="problem" role="alert">
+          {problem}
+        </p>
+      )}
+      <p>
+        On the machine where it runs, <code>jobmeter open</code> opens this page signed in.
+      </p>
+      <form onSubmit={(event) => void submit(event)}>
+        <label for="token">Or the token of a key</label>
+        <input id="token" name="token" type="password" autocomplete="current-password" required spellcheck={false} />
+        <button type="submit" class="primary" disabled={busy}>
+          Sign in
+        </button>
+      </form>
+      <p class="hint">
+        A key is made by <code>jobmeter key create --name me --role reader</code>. The administrator’s is in{" "}
+        <code>admin.key</code> of the data folder.
+      </p>
+    </main>
+  );
+}
