@@ -41,9 +41,17 @@ PROGRAMS = {
         Program("collectd", "collectd-core", ("usr/lib/collectd/write_tsdb.so",)),
         Program("curl", "curl"),
         Program("java", "zookeeper", ("usr/share/java/zookeeper.jar",)),
+        Program("mariadbd", "mariadb-server"),
+        Program("munged", "munge"),
         Program("pg_ctl", "postgresql"),
         Program("prometheus", "prometheus"),
         Program("prometheus-node-exporter", "prometheus-node-exporter"),
+        Program("setpriv", "util-linux"),
+        Program("slurmctld", "slurm-wlm"),
+        Program("slurmd", "slurmd"),
+        Program("slurmdbd", "slurmdbd"),
+        Program("slurmrestd", "slurmrestd"),
+        Program("squeue", "slurm-client"),
         Program("vmagent", "victoria-metrics"),
     )
 }

@@ -377,7 +377,8 @@ def test_strangers_connections_leave_place_for_health_and_for_writers(tmp_path):
         assert float(re.findall(r'jobmeter_connections{port="http"} (\S+)', metrics)[0]) <= 512
         assert float(re.findall(r'closed_total{port="http",reason="replaced"} (\S+)', metrics)[0]) >= 500
         assert float(re.findall(r'jobmeter_connections{port="telnet"} (\S+)', metrics)[0]) <= 128
-        assert "waiting connections were closed to make place" in server.output()
+        # The log is written by what looks after the connections once a second.
+        wait_until(lambda: "waiting connections were closed to make place" in server.output())
         assert server.stop() == 0
     finally:
         for client in opened:

@@ -14,6 +14,7 @@ VERBS = {
     "run": "Run a command as a job and measure it.",
     "serve": "Start the server.",
     "agent": "Measure this node and the jobs on it.",
+    "scheduler": "Tell a server what a cluster's scheduler knows of its jobs.",
     "import": "Import samples and job records from files.",
     "jobs": "List jobs.",
     "show": "Show one job: its replicas, devices, summary.",

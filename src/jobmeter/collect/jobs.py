@@ -3,6 +3,7 @@
 Otherwise, and for what groups do not count, from their processes.
 """
 
+import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from jobmeter.collect.cgroup.count import GroupCounters, GroupKey
 from jobmeter.collect.cgroup.reader import GroupReader
 from jobmeter.collect.cgroup.usage import Usage
 from jobmeter.collect.discover.table import Process, ProcessTable
+from jobmeter.collect.ends import EndWatch
 from jobmeter.collect.process import surroundings
 from jobmeter.collect.process.count import Ended, ProcessCounters
 from jobmeter.collect.process.keep import Keeper
@@ -45,11 +47,12 @@ _Values = dict[str, float | None]
 
 @dataclass(slots=True)
 class _Replica:
-    """One replica at one moment; ``living`` are its processes that still run."""
+    """One replica at one moment; ``living`` are its processes that still run, ``last`` what groups had used before."""
 
     living: list[Process] = field(default_factory=list)
     ended: list[Ended] = field(default_factory=list)
     groups: Mapping[GroupKey, Usage] = field(default_factory=dict)
+    last: Iterable[Usage] = ()
 
 
 class JobsCollector:
@@ -65,11 +68,16 @@ class JobsCollector:
         proc_root: str = "/proc",
         ticks_per_second: int = 0,
         state: Path | None = None,
+        ends: EndWatch | None = None,
     ) -> None:
-        """``state``: folder in which to remember the counters over a restart of the agent."""
+        """``state``: folder in which to remember the counters over a restart of the agent.
+
+        ``ends`` reads what a group had used when a process in it ends; without it that is known up to the last look.
+        """
         self._place = place
         self._table = table
         self._reader = groups
+        self._ends = ends
         self._proc = proc_root
         self._by_process = ProcessCounters(proc_root, ticks_per_second)
         self._by_group = GroupCounters()
@@ -77,6 +85,7 @@ class JobsCollector:
         self._kept_of_groups = Keeper(state / "counters-groups.json" if state else None)
         self._by_process.resume(self._kept_of_processes.load())
         self._by_group.resume(self._kept_of_groups.load())
+        self._ticks = ticks_per_second or os.sysconf("SC_CLK_TCK")
         self._peaks: dict[Owner, float] = {}
         self._prefers_first: dict[tuple[Owner, str], bool] = {}
         self._seen_ms: dict[Owner, int] = {}
@@ -99,7 +108,10 @@ class JobsCollector:
         processes = [
             process for process in self._table.refresh() if not process.member.measured and process.stat.key not in gone
         ]
-        replicas = self._replicas(processes, ended)
+        finals = self._finals(processes)
+        replicas = self._replicas(processes, ended, finals)
+        self._forget_namesakes(replicas)
+        self._by_group.update(finals)
         self._by_process.update(processes, ended)
         self._by_group.update({owner: replica.groups for owner, replica in replicas.items()})
         by_process, by_group = self._by_process.totals(), self._by_group.totals()
@@ -120,7 +132,33 @@ class JobsCollector:
         self._forget(now_ms)
         return samples
 
-    def _replicas(self, processes: Iterable[Process], ended: Iterable[Ended]) -> dict[Owner, _Replica]:
+    def _finals(self, processes: Iterable[Process]) -> dict[Owner, dict[GroupKey, Usage]]:
+        """The last reading of groups in which a process has ended since the last look, and whose end to watch next."""
+        if self._ends is None:
+            return {}
+        self._ends.watch(processes)
+        finals: defaultdict[Owner, dict[GroupKey, Usage]] = defaultdict(dict)
+        for final in self._ends.drain():
+            finals[final.owner][final.groups] = final.usage
+        return finals
+
+    def _forget_namesakes(self, replicas: Mapping[Owner, _Replica]) -> None:
+        """Take back what is remembered of a replica of the same name, where every process has begun since."""
+        saved_ms = self._kept_of_processes.saved_ms
+        if saved_ms is None:
+            return
+        began_ms = {
+            owner: min(process.stat.key.start for process in replica.living) * 1000 / self._ticks
+            for owner, replica in replicas.items()
+            if owner not in self._seen_ms and replica.living
+        }
+        fresh = {owner for owner, began in began_ms.items() if began > saved_ms}
+        self._by_process.forget(fresh)
+        self._by_group.forget(fresh)
+
+    def _replicas(
+        self, processes: Iterable[Process], ended: Iterable[Ended], finals: Mapping[Owner, Mapping[GroupKey, Usage]]
+    ) -> dict[Owner, _Replica]:
         replicas: defaultdict[Owner, _Replica] = defaultdict(_Replica)
         keys: defaultdict[Owner, set[GroupKey]] = defaultdict(set)
         for process in processes:
@@ -135,6 +173,8 @@ class JobsCollector:
                 keys[final.owner].add(tuple(sorted(final.groups.items())))
         for owner, paths in keys.items():
             replicas[owner].groups = {path: self._reader.read(dict(path)) for path in paths}
+        for owner, last in finals.items():
+            replicas[owner].last = last.values()
         return replicas
 
     def _counters(self, owner: Owner, process: dict[str, float], group: dict[str, float]) -> _Values:
@@ -159,8 +199,9 @@ class JobsCollector:
         resident = float(sum(process.stat.memory for process in replica.living))
         # A replica that lives uses some memory: 0 is a moment between its processes.
         now = (sum(charged) or None) if charged else (resident or None)
-        # The kernel's own peak of a group counts the file cache too, so it says little about what was needed.
-        peaks = [final.memory_peak for final in replica.ended]
+        # A group's own high-water mark sees what lies between two looks; file cache, which it counts too, is charged.
+        marks = (usage.memory_peak for usage in (*replica.groups.values(), *replica.last))
+        peaks = [*(final.memory_peak for final in replica.ended), *(mark for mark in marks if mark is not None)]
         self._peaks[owner] = highest = max([*peaks, now or 0.0, self._peaks.get(owner, 0.0)])
         return {"memory.usage": now, "memory.peak": highest or None}
 

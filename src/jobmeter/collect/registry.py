@@ -9,6 +9,7 @@ from jobmeter.collect.cgroup.paths import Hierarchies
 from jobmeter.collect.cgroup.reader import GroupReader
 from jobmeter.collect.discover.member import Classifier
 from jobmeter.collect.discover.table import ProcessTable
+from jobmeter.collect.ends import EndWatch
 from jobmeter.collect.host.cpu import CpuCollector
 from jobmeter.collect.host.disk import DiskCollector
 from jobmeter.collect.host.filesystem import FilesystemCollector
@@ -70,7 +71,8 @@ def job_collectors(place: Place, classifier: Classifier, *, alone: bool, state: 
     counters are remembered over a restart.
     """
     table = ProcessTable(classifier)
-    jobs = JobsCollector(place, table, GroupReader(Hierarchies()), state=state)
+    reader = GroupReader(Hierarchies())
+    jobs = JobsCollector(place, table, reader, state=state, ends=EndWatch(reader))
     nvidia = NvidiaCollector(
         place,
         PynvmlLibrary(),

@@ -29,6 +29,10 @@ SUMMARY_METRICS = tuple(
 """What a job's summary tells of."""
 
 
+_LATE_MS = 30_000
+"""How long after a job's end a sample still tells of the job."""
+
+
 def default_step(span: TimeRange, buckets: int = DEFAULT_BUCKETS) -> int:
     """The smallest of ``STEPS``, in milliseconds, that cuts the range into at most ``buckets``; a day at most."""
     fits = (step for step in STEPS if (ceil_to(span.end_ms, step) - floor_to(span.start_ms, step)) // step <= buckets)
@@ -38,6 +42,9 @@ def default_step(span: TimeRange, buckets: int = DEFAULT_BUCKETS) -> int:
 def life(job: Job, now_ms: int) -> TimeRange:
     """From a job's start to just after its end (now, while it runs): what is not recorded is taken from its samples."""
     start, end = job_start(job), job_end(job)
+    if end is not None and job.last_sample is not None and end < job.last_sample <= end + _LATE_MS:
+        # The last reading comes after the end, which a scheduler tells in whole seconds.
+        end = job.last_sample
     end = min((now_ms if end is None else end) + 1, MAX_TIME_MS)
     return TimeRange(min(end if start is None else start, end), end)
 

@@ -66,7 +66,12 @@ class Sender:
         self._under_way.clear()
 
     def send(self, body: bytes, chunk: Chunk | None = None) -> None:
-        """Send a body, waiting for the oldest one when two are under way. Raises what that one was refused with."""
+        """Send a body, waiting for the oldest one when two are under way. Raises what that one was refused with.
+
+        A row whose metric nobody knows is refused before anything of the body is sent: a server would take the others.
+        """
+        if chunk is not None:
+            _check_metrics(chunk.rows)
         while len(self._under_way) >= IN_FLIGHT:
             self._settle()
         self._under_way.append((self._pool.submit(self._deliver, body), chunk.rows if chunk else None))
@@ -97,6 +102,14 @@ class Sender:
                     raise
                 self._waiting(f"{error.message}; trying again in {pause:.0f} s")
             time.sleep(pause)
+
+
+def _check_metrics(rows: Rows) -> None:
+    for code, name in enumerate(rows.names["metric"].values):
+        row = np.flatnonzero(rows.names["metric"].codes == code)
+        if len(row) and catalog.find(name) is None:
+            message = f"metric {name[:200]!r} is unknown (`jobmeter catalog` lists all)"
+            raise BadRowError(rows.place(int(row[0])), "metric", message)
 
 
 def _refuse_unknown(receipt: IngestReceipt) -> None:

@@ -7,14 +7,16 @@ from dataclasses import dataclass, field
 class Usage:
     """None where the group, its controller or the kernel does not say. Bytes, seconds, cores; limits None: none set.
 
-    ``memory`` is the working set: what is charged less what lies in inactive file cache. ``stalled`` maps ``cpu``,
-    ``memory``, ``io`` to the seconds in which some task of the group waited.
+    ``memory`` is the working set: what is charged less what lies in inactive file cache. ``memory_peak`` is the most
+    that was ever charged, file cache included, as the kernel keeps it. ``stalled`` maps ``cpu``, ``memory``, ``io`` to
+    the seconds in which some task of the group waited.
     """
 
     cpu_seconds: float | None = None
     throttled_seconds: float | None = None
     cpu_limit: float | None = None
     memory: float | None = None
+    memory_peak: float | None = None
     memory_limit: float | None = None
     oom_kills: int | None = None
     read_bytes: float | None = None

@@ -23,6 +23,7 @@ def read_usage(directories: Mapping[str, str], tops: Mapping[str, str]) -> Usage
         throttled_seconds=_throttled(directories.get("cpu")),
         cpu_limit=cpu_limit(directories, tops),
         memory=_working_set(memory) if memory else None,
+        memory_peak=_scaled(files.read_number(f"{memory}/memory.max_usage_in_bytes") if memory else None, 1),
         memory_limit=memory_limit(memory, tops["memory"]) if memory else None,
         oom_kills=(files.read_pairs(f"{memory}/memory.oom_control") or {}).get(b"oom_kill") if memory else None,
         read_bytes=None if io is None else io[0],

@@ -18,6 +18,7 @@ def read_usage(directory: str, top: str, sys_root: str = "/sys") -> Usage:
         throttled_seconds=_scaled(cpu.get(b"throttled_usec"), 1e6),
         cpu_limit=cpu_limit(directory, top),
         memory=_working_set(directory),
+        memory_peak=_scaled(files.read_number(f"{directory}/memory.peak"), 1),
         memory_limit=memory_limit(directory, top),
         oom_kills=events.get(b"oom_kill"),
         read_bytes=None if io is None else io[0],

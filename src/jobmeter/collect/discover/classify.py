@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypedDict
 
+from jobmeter.collect import files
 from jobmeter.collect.base import Owner
 from jobmeter.collect.cgroup.paths import Groups, groups_of
 from jobmeter.collect.discover.environ import local_rank, number, rank, read_environment
@@ -42,27 +43,33 @@ class NodeClassifier:
             return parent
         variables = read_environment(self._proc, stat.key.pid)
         try:
-            return self._member(groups, variables, parent)
+            return self._member(stat.key.pid, groups, variables, parent)
         except InvalidRequestError:
             return None
 
-    def _member(self, groups: Groups, variables: Variables, parent: Member | None) -> Member | None:
+    def _member(self, pid: int, groups: Groups, variables: Variables, parent: Member | None) -> Member | None:
         slurm, pod = slurm_place(groups), pod_place(groups)
         if "JOBMETER_JOB_ID" in variables:
             return _tagged(variables, slurm.groups if slurm else pod.groups if pod else {})
         if parent is not None and parent.source is Source.TAGS:
             return parent
         if slurm is not None:
-            return self._in_slurm(slurm, variables, parent)
+            return self._in_slurm(pid, slurm, variables, parent)
         if pod is not None:
             return _in_pod(pod, variables, parent)
         if "SLURM_JOB_ID" in variables and "SLURM_PROCID" in variables:
-            return self._in_slurm(SlurmPlace(), variables, parent)  # a cluster that tracks processes without groups
+            return self._in_slurm(
+                pid, SlurmPlace(), variables, parent
+            )  # a cluster that tracks processes without groups
         if variables.get("TORCHELASTIC_RUN_ID", "none") != "none":
             return _by_torchrun(variables)
         return parent
 
-    def _in_slurm(self, place: SlurmPlace, variables: Variables, parent: Member | None) -> Member | None:
+    def _before_exec(self, pid: int) -> bool:
+        """Whether a process is Slurm's own still: a task between its fork and its exec knows no rank."""
+        return (files.read(f"{self._proc}/{pid}/comm") or b"").startswith(b"slurmstepd")
+
+    def _in_slurm(self, pid: int, place: SlurmPlace, variables: Variables, parent: Member | None) -> Member | None:
         job = place.job or variables.get("SLURM_JOB_ID", "")
         if not job or place.step == "extern":
             return None
@@ -71,7 +78,7 @@ class NodeClassifier:
             return parent
         if task is not None:
             replica = f"worker-{task}"
-        elif place.task is not None:
+        elif place.task is not None and not self._before_exec(pid):
             replica = f"{self._node}-task-{place.task}"
         else:
             # The job's own daemon, or a process whose environment may not be read before its task is known.

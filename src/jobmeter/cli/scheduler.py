@@ -1,0 +1,145 @@
+"""``jobmeter scheduler``: tells a server what a cluster's scheduler knows of its jobs."""
+
+import logging
+import os
+import signal
+from pathlib import Path
+from threading import Event
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from jobmeter.cli.key_option import key_option
+from jobmeter.cli.run import checked_interval
+from jobmeter.client.transport import Transport
+from jobmeter.collect.deliver import Delivery
+from jobmeter.collect.outbox import Outbox
+from jobmeter.collect.scheduler.base import Kind
+from jobmeter.collect.scheduler.registry import SUMMARIES, scheduler_kind
+from jobmeter.collect.scheduler.watch import Watch
+from jobmeter.collect.spool import Spool
+from jobmeter.errors import ConfigurationError, InvalidRequestError
+from jobmeter.model.series import check_name
+from jobmeter.model.time import SystemClock
+from jobmeter.settings import default_data_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_SHORTEST_INTERVAL_MS = 1000
+_FLUSH_SECONDS = 8.0
+
+
+class _Kinds(click.Group):
+    """The kinds of schedulers, each loaded when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(SUMMARIES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        return _command(cmd_name, scheduler_kind(cmd_name)) if cmd_name in SUMMARIES else None
+
+
+@click.group(cls=_Kinds, short_help="Tell a server what a cluster's scheduler knows of its jobs.")
+def command() -> None:
+    """Tell a server what a cluster's scheduler knows of its jobs: one a cluster, beside the agents of its nodes."""
+
+
+def _command(name: str, kind: Kind) -> click.Command:
+    def run(**options: Any) -> None:  # noqa: ANN401 - click gives each option its own type
+        _run(name, kind, **options)
+
+    run.__doc__ = kind.summary
+    found: Callable[..., None] = run
+    for option in reversed(kind.options):
+        found = click.option(
+            f"--{option.name}", metavar=option.metavar, help=option.help, envvar=option.envvar or None
+        )(found)
+    for decorate in reversed(_COMMON):
+        found = decorate(found)
+    return click.command(name, short_help=SUMMARIES[name])(found)
+
+
+_COMMON = (
+    click.option(
+        "--server", metavar="URL", envvar="JOBMETER_SERVER", required=True, help="The server (JOBMETER_SERVER)."
+    ),
+    key_option("A writer's token (JOBMETER_KEY).", envvar="JOBMETER_KEY", required=True),
+    click.option("--cluster", metavar="NAME", required=True, help="Name of the cluster."),
+    click.option("--interval", default="10s", show_default=True, help="Time between two questions to the scheduler."),
+    click.option(
+        "--spool",
+        type=click.Path(file_okay=False),
+        metavar="DIR",
+        help="Folder for what waits for the server (by default spool/scheduler-CLUSTER in the data folder).",
+    ),
+    click.option(
+        "--ca-file",
+        type=click.Path(exists=True, dir_okay=False),
+        metavar="FILE",
+        help="Certificates, in PEM, by which to know the server.",
+    ),
+    click.option("--once", is_flag=True, help="Ask once, deliver, and leave; status 1 unless the server took it."),
+)
+
+
+def _run(  # noqa: PLR0913 - one for each option
+    name: str,
+    kind: Kind,
+    *,
+    server: str,
+    key: str,
+    cluster: str,
+    interval: str,
+    spool: str | None,
+    ca_file: str | None,
+    once: bool,
+    **options: str | None,
+) -> None:
+    logging.basicConfig(level=logging.INFO, format=f"jobmeter scheduler {name}: %(message)s")
+    if not server.startswith(("http://", "https://")):
+        raise click.UsageError(f"--server {server!r} is not an address such as https://host:8400")
+    try:
+        check_name(cluster, "--cluster")
+    except InvalidRequestError as error:
+        raise click.UsageError(error.message) from error
+    interval_ms = checked_interval(interval, _SHORTEST_INTERVAL_MS)
+    data = Path(os.environ.get("JOBMETER_DATA") or default_data_directory(os.environ))
+    kept = Spool(Path(spool) if spool else data / "spool" / f"scheduler-{cluster}")
+    clock, outbox = SystemClock(), Outbox(kept)
+    transport = Transport(server, key, ca_file=ca_file)
+    delivery = Delivery(outbox, lambda: transport, clock)
+    watch = Watch(kind.make(cluster, options, kept.directory), outbox, clock, interval_ms)
+    delivery.start()
+    try:
+        if once:
+            _once(watch, delivery)
+        else:
+            logging.getLogger("jobmeter").info("asking every %s for %s", interval, server)
+            watch.run(_stopped())
+            delivery.flush(_FLUSH_SECONDS)
+    finally:
+        delivery.stop()
+        outbox.close()
+
+
+def _once(watch: Watch, delivery: Delivery) -> None:
+    if problem := watch.turn():
+        raise ConfigurationError(problem)
+    if not delivery.flush(_FLUSH_SECONDS):
+        raise ConfigurationError(f"the jobs were not delivered, they are kept: {delivery.last_error}")
+    if delivery.set_aside:
+        raise ConfigurationError(f"the server refused a part, it is set aside: {delivery.set_aside}")
+
+
+def _stopped() -> Event:
+    """Set by SIGTERM and SIGINT."""
+    stop = Event()
+
+    def stopping(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stopping)
+    return stop

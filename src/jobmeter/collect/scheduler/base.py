@@ -1,0 +1,43 @@
+"""What a scheduler is to Jobmeter: something that is asked, once an interval, what has changed of its jobs."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from jobmeter.model.record import Records
+
+
+class Scheduler(Protocol):
+    """One cluster's scheduler. Called by one thread."""
+
+    def poll(self, now_ms: int) -> Records:
+        """What is new since the last call that succeeded; may be empty.
+
+        Raises UnavailableError when the scheduler does not answer. What was not given then is given later.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option of the command line that one kind of scheduler takes besides the common ones."""
+
+    name: str
+    metavar: str
+    help: str
+    envvar: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of scheduler.
+
+    ``make`` takes the cluster's name, the values of ``options`` by their names (None: not given), and a folder in which
+    to remember things over a restart (None: nowhere). It raises ConfigurationError where the scheduler cannot be asked
+    from here at all.
+    """
+
+    summary: str
+    make: Callable[[str, Mapping[str, str | None], Path | None], Scheduler]
+    options: Sequence[Option] = ()

@@ -1,0 +1,113 @@
+"""What ``sacct`` tells of jobs: every attempt, with its steps and tasks. Parsable text: its columns outlive versions.
+
+(22.05's JSON gives an exit code of 0 for a job that failed with 3.)
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from jobmeter.collect.scheduler.slurm.facts import GIVEN_BACK, Attempt, Exit, Facts, Step
+from jobmeter.collect.scheduler.slurm.hostlist import expand
+from jobmeter.collect.scheduler.slurm.tres import parse_tres
+
+DELIMITER = "\x1f"
+COLUMNS = (
+    *("jobidraw", "jobid", "jobname", "user", "account", "partition", "qos", "state", "exitcode", "submit", "start"),
+    *("end", "nodelist", "ntasks", "reqtres", "timelimitraw", "reason"),
+)
+ARGUMENTS = ("--noheader", "--duplicates", "--parsable2", f"--delimiter={DELIMITER}", f"--format={','.join(COLUMNS)}")
+"""With ``SLURM_TIME_FORMAT=%s`` in the environment, which makes epoch seconds of its times."""
+
+_UNNAMED = "allocation"
+"""What ``sacct`` shows while the database has no name yet: a job's row is written in parts."""
+
+Row = Mapping[str, str]
+
+
+def parse_accounting(text: str) -> dict[int, Facts]:
+    """By number, the jobs that ``sacct`` with ``ARGUMENTS`` printed."""
+    allocations: dict[int, list[tuple[Row, list[Step]]]] = {}
+    for line in text.splitlines():
+        values = line.split(DELIMITER)
+        if len(values) != len(COLUMNS):
+            continue  # a name with a line break in it
+        row = dict(zip(COLUMNS, values, strict=True))
+        number, _, step = row["jobidraw"].partition(".")
+        if not number.isdigit():
+            continue
+        if not step:
+            allocations.setdefault(int(number), []).append((row, []))
+        elif step != "extern" and int(number) in allocations:
+            allocations[int(number)][-1][1].append(_step(step, row))
+    return {number: _facts(number, rows) for number, rows in allocations.items()}
+
+
+def _facts(number: int, rows: Sequence[tuple[Row, list[Step]]]) -> Facts:
+    row = rows[-1][0]
+    asked = parse_tres(row["reqtres"])
+    return Facts(
+        number=number,
+        label=row["jobid"],
+        name="" if row["jobname"] == _UNNAMED else row["jobname"],
+        user=row["user"],
+        account=row["account"],
+        partition=row["partition"],
+        qos=row["qos"],
+        reason="" if row["reason"] == "None" else row["reason"],
+        cpus=asked.cpus,
+        memory=asked.memory,
+        gpu_count=asked.gpus,
+        gpu_type=asked.gpu_type,
+        requested=row["reqtres"],
+        time_limit=_whole(row["timelimitraw"]),
+        attempts=tuple(_of_one_job([(row, _attempt(row, steps)) for row, steps in rows])),
+    )
+
+
+def _of_one_job(rows: Sequence[tuple[Row, Attempt]]) -> Iterable[Attempt]:
+    """The attempts of the latest job of a number: a cluster that lost its state gives the same numbers out again."""
+    first = len(rows) - 1
+    while first and rows[first - 1][1].state in GIVEN_BACK and _same(rows[first - 1][0], rows[first][0]):
+        first -= 1
+    attempts = [attempt for _, attempt in rows[first:]]
+    # What was given back before it began is no attempt.
+    return [attempt for attempt in attempts[:-1] if attempt.start is not None] + attempts[-1:]
+
+
+def _same(one: Row, other: Row) -> bool:
+    return one["user"] == other["user"] and one["jobname"] == other["jobname"]
+
+
+def _attempt(row: Row, steps: Iterable[Step]) -> Attempt:
+    state, _, by = row["state"].partition(" by ")
+    nodes = expand(row["nodelist"])
+    end = _whole(row["end"])
+    return Attempt(
+        state=state.rstrip("+"),
+        submit=_whole(row["submit"]),
+        start=_whole(row["start"]) if nodes else None,
+        end=end,
+        exit=_exit(row["exitcode"]) if end is not None else None,
+        nodes=nodes,
+        by=by,
+        steps=tuple(steps),
+    )
+
+
+def _step(name: str, row: Row) -> Step:
+    return Step(
+        id=name,
+        tasks=_whole(row["ntasks"]) or 1,
+        nodes=expand(row["nodelist"]),
+        state=row["state"].partition(" by ")[0],
+        exit=_exit(row["exitcode"]),
+        end=_whole(row["end"]),
+    )
+
+
+def _exit(text: str) -> Exit:
+    code, _, signal = text.partition(":")
+    return Exit(_whole(code) or 0, _whole(signal) or 0)
+
+
+def _whole(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None

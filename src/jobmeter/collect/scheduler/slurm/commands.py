@@ -1,0 +1,48 @@
+"""Slurm's commands, run as a user runs them: with a limit of time, and one of what they may print."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+
+from jobmeter.errors import ConfigurationError, LimitExceededError, UnavailableError
+
+SECONDS = 60.0
+"""How long a command may take: without a controller every one gives up by itself after about ten seconds."""
+MOST_BYTES = 256 * 2**20
+
+
+def find(name: str) -> str:
+    """Where a command is. Raises ConfigurationError where it is not on the path."""
+    found = shutil.which(name)
+    if found is None:
+        raise ConfigurationError(
+            f"{name} is not on the path: run this where Slurm's commands are, or give --rest, the address of slurmrestd"
+        )
+    return found
+
+
+def run(command: Sequence[str], environment: Mapping[str, str] | None = None) -> bytes:
+    """What a command prints. Raises UnavailableError with what it says when it fails or takes too long."""
+    name = command[0].rpartition("/")[2]
+    try:
+        with subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, **(environment or {})},
+        ) as process:
+            try:
+                output, complaint = process.communicate(timeout=SECONDS)
+            except subprocess.TimeoutExpired as error:
+                process.kill()
+                raise UnavailableError(f"{name} did not end within {SECONDS:g} s") from error
+    except OSError as error:
+        raise UnavailableError(f"{name} cannot be started: {error}") from error
+    if process.returncode:
+        said = complaint.decode(errors="replace").strip().splitlines()
+        raise UnavailableError(f"{name} failed with status {process.returncode}: {said[-1] if said else 'no word'}")
+    if len(output) > MOST_BYTES:
+        raise LimitExceededError(f"{name} printed more than {MOST_BYTES} bytes")
+    return output

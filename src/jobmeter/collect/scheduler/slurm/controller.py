@@ -1,0 +1,160 @@
+"""The controller's answer (``squeue --json``, slurmrestd's ``/slurm/VERSION/jobs``) as facts, in any shape.
+
+22.05 writes plain numbers and one state; from 23.02 on a number is ``{"set", "infinite", "number"}``, a state a list,
+and an exit code an object: https://slurm.schedmd.com/rest_api.html.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from jobmeter.collect.scheduler.slurm.facts import LIVE, Attempt, Exit, Facts
+from jobmeter.collect.scheduler.slurm.hostlist import expand, indices
+from jobmeter.collect.scheduler.slurm.tres import parse_tres
+from jobmeter.errors import UnavailableError
+
+Document = Mapping[str, Any]
+
+_GPUS = re.compile(r"gpu(?::(?P<type>[^:(,]+))?:\d+\(IDX:(?P<list>[\d,-]*)\)")
+_NONE = frozenset({"", "None", "(null)"})
+_NO_VALUE = 0xFFFFFFFC
+"""Slurm's own numbers for "nothing", "infinite" and the like are this and above, in 32 bits."""
+
+
+def parse_jobs(body: bytes) -> list[Facts]:
+    """The jobs of an answer; what is no job is left out. Raises UnavailableError for what is no answer at all."""
+    try:
+        document = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UnavailableError(f"Slurm's answer is not JSON: {error}") from error
+    if not isinstance(document, dict) or not isinstance(document.get("jobs"), list):
+        raise UnavailableError("Slurm's answer has no list of jobs")
+    if errors := list(_errors(document)):
+        raise UnavailableError(f"Slurm answers with an error: {errors[0]}")
+    jobs = (_facts(job) for job in document["jobs"] if isinstance(job, dict))
+    return [job for job in jobs if job is not None]
+
+
+def _errors(document: Document) -> Iterator[str]:
+    for error in document.get("errors") or ():
+        if isinstance(error, dict):
+            yield str(error.get("description") or error.get("error") or error)[:500]
+        else:
+            yield str(error)[:500]
+
+
+def _facts(job: Document) -> Facts | None:
+    number = _number(job, "job_id")
+    if not number:
+        return None
+    requested = _text(job, "tres_req_str")
+    asked = parse_tres(requested)
+    return Facts(
+        number=number,
+        label=_label(job, number),
+        name=_text(job, "name"),
+        user=_text(job, "user_name") or str(_number(job, "user_id") or ""),
+        account=_text(job, "account"),
+        partition=_text(job, "partition"),
+        qos=_text(job, "qos"),
+        reason=_text(job, "state_reason"),
+        tasks=_number(job, "tasks"),
+        cpus=asked.cpus or _number(job, "cpus"),
+        memory=asked.memory,
+        gpu_count=asked.gpus,
+        gpu_type=asked.gpu_type or _gpu_type(job),
+        requested=requested,
+        time_limit=_number(job, "time_limit"),
+        restarts=_number(job, "restart_cnt") or 0,
+        attempts=(_attempt(job),),
+        gpus=_gpus(job),
+    )
+
+
+def _attempt(job: Document) -> Attempt:
+    state = _state(job)
+    begun = state not in {"PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT"}
+    start = (_number(job, "start_time") or None) if begun else None
+    end = (_number(job, "end_time") or None) if begun and state not in _UNENDED else None
+    # One that was cancelled while it waited has the moment of that as its start, too, and no node.
+    nodes = expand(_text(job, "nodes"))
+    return Attempt(
+        state=state,
+        submit=_number(job, "submit_time") or None,
+        start=start if nodes else None,
+        end=end,
+        exit=_exit(job.get("exit_code")) if end is not None else None,
+        nodes=nodes,
+    )
+
+
+_UNENDED = LIVE | {"CONFIGURING"}
+
+
+def _state(job: Document) -> str:
+    """The base state. One that is completing still has processes: how it ended is told when it has."""
+    told = job.get("job_state")
+    states = [str(state) for state in told] if isinstance(told, list) else [str(told or "")]
+    for flag in ("COMPLETING", "CONFIGURING", "REQUEUE_HOLD", "SPECIAL_EXIT"):
+        if flag in states:
+            return flag
+    return states[0] if states else ""
+
+
+def _label(job: Document, number: int) -> str:
+    array, task = _number(job, "array_job_id"), _number(job, "array_task_id", none=True)
+    if array:
+        waiting = _text(job, "array_task_string")
+        return f"{array}_[{waiting}]" if task is None and waiting else f"{array}_{task or 0}"
+    het = _number(job, "het_job_id")
+    return f"{het}+{_number(job, 'het_job_offset') or 0}" if het else str(number)
+
+
+def _exit(value: object) -> Exit:
+    if isinstance(value, dict):
+        code = _number(value, "return_code") or 0
+        signal = value.get("signal")
+        name = "id" if isinstance(signal, dict) and "id" in signal else "signal_id"
+        return Exit(code, (_number(signal, name) or 0) if isinstance(signal, dict) else 0)
+    # As wait() gives it: the code in the second byte, the signal in the lowest seven bits.
+    status = value if isinstance(value, int) else 0
+    return Exit((status >> 8) & 0xFF, status & 0x7F)
+
+
+def _gpus(job: Document) -> dict[str, tuple[int, ...]]:
+    """By node, the GPUs that the job has there; ``gres_detail`` has one entry a node, in the order of the nodes."""
+    details = job.get("gres_detail") or ()
+    nodes = expand(_text(job, "nodes"))
+    if not isinstance(details, list) or len(details) != len(nodes):
+        return {}
+    found = {node: gpu_indices(str(detail)) for node, detail in zip(nodes, details, strict=True)}
+    return {node: numbers for node, numbers in found.items() if numbers}
+
+
+def gpu_indices(detail: str) -> tuple[int, ...]:
+    """The GPUs that a text such as ``gpu:h200:2(IDX:0-1)`` names."""
+    return tuple(number for match in _GPUS.finditer(detail) for number in indices(match["list"]))
+
+
+def _gpu_type(job: Document) -> str:
+    match = _GPUS.search(str((job.get("gres_detail") or [""])[0]))
+    return (match["type"] or "") if match else ""
+
+
+def _number(job: Document, name: str, *, none: bool = False) -> int | None:
+    """A whole number in any of its shapes; None where it is not set, infinite, or one of Slurm's for "nothing"."""
+    value = job.get(name)
+    if isinstance(value, dict):
+        if value.get("set") is False or value.get("infinite") or (none and value.get("set") is not True):
+            return None
+        value = value.get("number")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _NO_VALUE:
+        return None
+    return int(value)
+
+
+def _text(job: Document, name: str) -> str:
+    value = job.get(name)
+    return value if isinstance(value, str) and value not in _NONE else ""

@@ -1,0 +1,62 @@
+"""Slurm as a kind of scheduler: how its controller and its accounting are asked from here."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from jobmeter.collect.scheduler.base import Kind, Option, Scheduler
+from jobmeter.collect.scheduler.slurm import accounting, commands
+from jobmeter.collect.scheduler.slurm.controller import parse_jobs
+from jobmeter.collect.scheduler.slurm.devices import Devices
+from jobmeter.collect.scheduler.slurm.facts import Facts
+from jobmeter.collect.scheduler.slurm.rest import Rest
+from jobmeter.collect.scheduler.slurm.source import Database, SlurmScheduler
+from jobmeter.errors import ConfigurationError
+
+_AT_ONCE = 1_000
+"""Jobs that one ``sacct`` is asked about: a command line has a limit."""
+_EPOCH = {"SLURM_TIME_FORMAT": "%s"}
+
+
+def _make(cluster: str, options: Mapping[str, str | None], state: Path | None) -> Scheduler:
+    address = options.get("rest")
+    if address:
+        rest = Rest(address)
+        return SlurmScheduler(cluster, lambda: parse_jobs(rest.jobs()), _database(), state)
+    squeue = commands.find("squeue")
+    command = [squeue, "--all", "--states=all", "--json"]
+    devices = Devices(commands.find("scontrol"))
+    return SlurmScheduler(cluster, lambda: devices.known(parse_jobs(commands.run(command))), _database(), state)
+
+
+def _database() -> Database | None:
+    try:
+        sacct = commands.find("sacct")
+    except ConfigurationError:
+        return None
+
+    def ask(*arguments: str) -> dict[int, Facts]:
+        text = commands.run([sacct, "--allusers", *accounting.ARGUMENTS, *arguments], _EPOCH)
+        return accounting.parse_accounting(text.decode(errors="replace"))
+
+    def of_jobs(numbers: list[int]) -> dict[int, Facts]:
+        found: dict[int, Facts] = {}
+        for first in range(0, len(numbers), _AT_ONCE):
+            some = ",".join(str(number) for number in numbers[first : first + _AT_ONCE])
+            found.update(ask(f"--jobs={some}"))
+        return {number: found[number] for number in numbers if number in found}
+
+    return Database(of_jobs, lambda seconds: ask(f"--starttime=now-{seconds}seconds"))
+
+
+KIND = Kind(
+    "What Slurm knows of its jobs: squeue, or slurmrestd with --rest, and sacct.",
+    _make,
+    (
+        Option(
+            "rest",
+            "URL",
+            "slurmrestd instead of squeue: http://HOST:PORT or unix:/PATH; its token is taken from SLURM_JWT.",
+            "SLURM_REST",
+        ),
+    ),
+)

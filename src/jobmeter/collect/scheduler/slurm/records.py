@@ -1,0 +1,224 @@
+"""A job of Slurm as job records: what Slurm says is how it was."""
+
+from collections.abc import Iterator, Sequence
+
+from jobmeter.collect.scheduler.slurm.facts import LIVE, WAITING, Attempt, Facts, Step
+from jobmeter.collect.text import valid_text
+from jobmeter.errors import InvalidRequestError
+from jobmeter.model.job import AllocationSource, JobState
+from jobmeter.model.record import MAX_SHORT_TEXT, AllocationRecord, JobRecord, ReplicaRecord, check_record
+
+_STOPPED = frozenset({"CANCELLED", "PREEMPTED", "REVOKED"})
+_MEANING = {
+    "BOOT_FAIL": "a node did not start",
+    "DEADLINE": "it could not end before its deadline",
+    "NODE_FAIL": "a node that it ran on failed",
+    "OUT_OF_MEMORY": "the kernel ended a process at the job's limit of memory",
+    "PREEMPTED": "it made way for another job",
+    "REVOKED": "it runs in another cluster of the federation",
+}
+_MOST_REPLICAS = 65_536
+
+
+def job_state(state: str) -> JobState:
+    """Ours for one of Slurm's (https://slurm.schedmd.com/squeue.html#SECTION_JOB-STATE-CODES)."""
+    if state in LIVE:
+        return JobState.RUNNING
+    if state in WAITING:
+        return JobState.QUEUED
+    if state == "COMPLETED":
+        return JobState.SUCCEEDED
+    if not state:
+        return JobState.UNKNOWN
+    return JobState.STOPPED if state in _STOPPED else JobState.FAILED
+
+
+def records(facts: Facts, cluster: str) -> list[JobRecord]:
+    """The records that make a job known; the first one of several tells of the start of its first attempt.
+
+    Empty where Slurm's own names are none of ours.
+    """
+    attempts = list(_numbered(facts))
+    full = _job(facts, cluster, attempts)
+    found = [full]
+    first = facts.attempts[0]
+    if first is not facts.now and first.start is not None:
+        start = JobRecord(job_id=full.job_id, state=JobState.RUNNING, created=_ms(first.submit), start=_ms(first.start))
+        found.insert(0, start)
+    try:
+        return [check_record(record) for record in found]
+    except InvalidRequestError:
+        return []
+
+
+def _job(facts: Facts, cluster: str, attempts: Sequence[tuple[int, Attempt]]) -> JobRecord:
+    now = facts.now
+    replicas = [replica for number, attempt in attempts for replica in _replicas(facts, cluster, number, attempt)]
+    return JobRecord(
+        job_id=str(facts.number),
+        name=_short(facts.name) or None,
+        type="Slurm",
+        state=job_state(now.state),
+        user=_short(facts.user) or None,
+        workspace=_short(facts.account) or None,
+        resource_group=_short(facts.partition) or None,
+        created=_ms(facts.attempts[0].submit),
+        start=_ms(now.start),
+        end=_ms(now.end) if facts.over else None,
+        error=_error(facts) if facts.over else None,
+        exit_code=now.exit.status if facts.over and now.exit and now.start is not None else None,
+        instance_type=_share(facts, max((attempt_tasks(now), 1))),
+        labels=_labels(facts, cluster),
+        replicas=list(replicas),
+        allocations=_allocations(facts, cluster, attempts[-1][1]) if attempts else [],
+    )
+
+
+def _numbered(facts: Facts) -> Iterator[tuple[int, Attempt]]:
+    """The attempts that have begun, with the number that their tasks know as SLURM_RESTART_COUNT."""
+    begun = [attempt for attempt in facts.attempts if attempt.start is not None]
+    last = len(begun) - 1
+    if facts.restarts is not None:
+        last = facts.restarts - (0 if facts.now.start is not None else 1)
+    for back, attempt in enumerate(reversed(begun)):
+        if last - back < 0:
+            break
+        if back == 0 or attempt.steps or attempt.nodes:
+            yield last - back, attempt
+
+
+def attempt_tasks(attempt: Attempt) -> int:
+    """The most tasks that a step of it has: 1 where no step is known, for a job's script is a task."""
+    return min(max((step.tasks for step in attempt.steps), default=1), _MOST_REPLICAS)
+
+
+def _replicas(facts: Facts, cluster: str, number: int, attempt: Attempt) -> Iterator[ReplicaRecord]:
+    latest = attempt is facts.now
+    over = attempt.end is not None
+    state = job_state(attempt.state)
+    if over and not state.outcome:
+        state = JobState.STOPPED  # it was given back to the queue
+    widest = max(attempt.steps, key=lambda step: step.tasks, default=None)
+    for rank in range(attempt_tasks(attempt)):
+        yield ReplicaRecord(
+            name=f"worker-{rank}",
+            attempt=number,
+            rank=rank,
+            cluster=cluster,
+            node=_node(attempt, widest, rank),
+            state=state,
+            start=_ms(attempt.start),
+            end=_ms(attempt.end) if over else None,
+            exit_code=attempt.exit.status if over and attempt.exit else None,
+            reason=_reason(attempt, latest=latest) if over else "",
+        )
+
+
+def _node(attempt: Attempt, step: Step | None, rank: int) -> str:
+    """Where a task ran, empty where Slurm does not say: of several on a node it tells the number alone."""
+    nodes = step.nodes if step else attempt.nodes[:1]
+    if len(nodes) == 1:
+        return nodes[0]
+    if step and step.tasks == len(nodes):
+        return nodes[rank]
+    # The first task is on the first node, however the others are laid out.
+    return nodes[0] if rank == 0 and nodes else ""
+
+
+def _reason(attempt: Attempt, *, latest: bool) -> str:
+    if attempt.state == "COMPLETED":
+        wrong = [step for step in attempt.steps if step.state not in {"COMPLETED", "RUNNING", ""}]
+        return f"step {wrong[0].id} {wrong[0].state}" if wrong else ""
+    return attempt.state if not latest or not attempt.by else f"{attempt.state} by {attempt.by}"
+
+
+def _error(facts: Facts) -> str:
+    """Slurm's word for the end, and what it means; empty for a job that did what it was to do."""
+    now = facts.now
+    if now.state == "COMPLETED":
+        return ""
+    if now.state == "TIMEOUT":
+        limit = "" if facts.time_limit is None else f" of {facts.time_limit} min"
+        return f"TIMEOUT: it ran into its limit of time{limit}"
+    if now.state == "CANCELLED":
+        return f"CANCELLED by {now.by}" if now.by else "CANCELLED"
+    if now.state in _MEANING:
+        return f"{now.state}: {_MEANING[now.state]}"
+    if now.exit and now.exit.signal:
+        return f"{now.state}: ended by signal {now.exit.signal}"
+    if now.exit and now.exit.code:
+        return f"{now.state}: exit status {now.exit.code}"
+    return f"{now.state}: {facts.reason}" if facts.reason else now.state
+
+
+def _labels(facts: Facts, cluster: str) -> dict[str, str]:
+    now = facts.now
+    told = {
+        "cluster": cluster,
+        "account": facts.account,
+        "partition": facts.partition,
+        "qos": facts.qos,
+        "nodes": ",".join(now.nodes)[:MAX_SHORT_TEXT],
+        "slurm.job": facts.label if facts.label != str(facts.number) else "",
+        "slurm.state": now.state,
+        "slurm.exit_code": f"{now.exit.code}:{now.exit.signal}" if facts.over and now.exit else "",
+        "slurm.reason": facts.reason,
+        "slurm.requested": facts.requested,
+        "slurm.time_limit": "" if facts.time_limit is None else f"{facts.time_limit} min",
+        "requested.cpus": _text(facts.cpus),
+        "requested.memory": _text(facts.memory),
+        "requested.gpus": _text(facts.gpu_count),
+    }
+    return {name: _short(value) for name, value in told.items() if value}
+
+
+def _share(facts: Facts, tasks: int) -> dict[str, int | float | str] | None:
+    """What one task was promised: an even share of what the job asked for. GPUs only where they divide evenly."""
+    share: dict[str, int | float | str] = {}
+    if facts.cpus is not None:
+        share["cpu"] = facts.cpus / tasks
+    if facts.memory is not None:
+        share["memory"] = facts.memory // tasks
+    if facts.gpu_count and facts.gpu_count % tasks == 0:
+        share["gpu_count"] = facts.gpu_count // tasks
+        share["gpu_type"] = facts.gpu_type
+    return share or None
+
+
+def _allocations(facts: Facts, cluster: str, attempt: Attempt) -> list[AllocationRecord]:
+    """The GPUs that Slurm gave the job, each held by the only task of its node.
+
+    A node with several tasks is left out: which of them has which GPU Slurm does not say, their environment does.
+    """
+    start = _ms(attempt.start)
+    widest = max(attempt.steps, key=lambda step: step.tasks, default=None)
+    if start is None or attempt_tasks(attempt) != len(attempt.nodes):
+        return []
+    holders = {_node(attempt, widest, rank): rank for rank in range(attempt_tasks(attempt))}
+    return [
+        AllocationRecord(
+            replica=f"worker-{holders[node]}",
+            node=node,
+            device=f"gpu{gpu}",
+            start=start,
+            end=_ms(attempt.end),
+            cluster=cluster,
+            rank=holders[node],
+            source=AllocationSource.SCHEDULER,
+        )
+        for node, gpus in facts.gpus.items()
+        if node in holders
+        for gpu in gpus
+    ]
+
+
+def _ms(seconds: int | None) -> int | None:
+    return None if seconds is None else seconds * 1000
+
+
+def _text(value: int | None) -> str:
+    return "" if value is None else str(value)
+
+
+def _short(text: str) -> str:
+    return valid_text(text)[:MAX_SHORT_TEXT]

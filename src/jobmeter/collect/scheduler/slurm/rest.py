@@ -1,0 +1,114 @@
+"""slurmrestd: the controller's jobs over HTTP or a Unix socket (https://slurm.schedmd.com/rest.html)."""
+
+import os
+import socket
+
+import urllib3
+from urllib3.connection import HTTPConnection
+from urllib3.connectionpool import HTTPConnectionPool
+
+from jobmeter.collect.scheduler.slurm.commands import MOST_BYTES, SECONDS
+from jobmeter.errors import ConfigurationError, UnavailableError
+
+VERSIONS = tuple(f"v0.0.{number}" for number in range(47, 37, -1))
+"""Those that are asked for, newest first: 38 came with Slurm 22.05. A server speaks three or four of them."""
+_CHUNK = 2**20
+_UNIX = "unix:"
+
+
+class _UnixConnection(HTTPConnection):
+    """A connection to a socket in the file system."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=SECONDS)
+        self._path = path
+
+    def connect(self) -> None:
+        connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connected.settimeout(SECONDS)
+            connected.connect(self._path)
+        except OSError:
+            connected.close()
+            raise
+        self.sock = connected
+
+
+class _UnixPool(HTTPConnectionPool):
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=SECONDS)
+        self._path = path
+
+    def _new_conn(self) -> _UnixConnection:
+        return _UnixConnection(self._path)
+
+
+class Rest:
+    """Asks slurmrestd. A token is taken from ``SLURM_JWT``, its user from ``SLURM_USER_NAME`` or ``USER``."""
+
+    def __init__(self, address: str) -> None:
+        """``address`` is ``http(s)://host:port`` or ``unix:/path``. Raises ConfigurationError for another one."""
+        self._address = address.rstrip("/")
+        if address.startswith(_UNIX):
+            self._pool: urllib3.PoolManager | None = None
+            self._unix: _UnixPool | None = _UnixPool("/" + address.removeprefix(_UNIX).lstrip("/"))
+        elif address.startswith(("http://", "https://")):
+            self._pool, self._unix = urllib3.PoolManager(timeout=SECONDS), None
+        else:
+            raise ConfigurationError(f"--rest {address!r} is not an address such as http://host:6820 or unix:/path")
+        self._version = ""
+
+    def jobs(self) -> bytes:
+        """The body of the controller's list of jobs. Raises UnavailableError when there is none."""
+        for version in (self._version,) if self._version else VERSIONS:
+            body = self._get(f"/slurm/{version}/jobs")
+            if body is not None:
+                self._version = version
+                return body
+        spoken, self._version = self._version, ""
+        raise UnavailableError(
+            f"slurmrestd at {self._address} does not speak {spoken or f'any of {VERSIONS[-1]} to {VERSIONS[0]}'}"
+        )
+
+    def _get(self, path: str) -> bytes | None:
+        """The body of an answer, None for a path that is not known there."""
+        try:
+            if self._unix is not None:
+                answer = self._unix.urlopen(
+                    "GET", path, headers=self._headers(), retries=False, redirect=False, preload_content=False
+                )
+            elif self._pool is not None:
+                answer = self._pool.request(
+                    "GET",
+                    self._address + path,
+                    headers=self._headers(),
+                    retries=False,
+                    redirect=False,
+                    preload_content=False,
+                )
+            else:
+                return None
+            body = self._read(answer)
+        except urllib3.exceptions.HTTPError as error:
+            raise UnavailableError(f"slurmrestd at {self._address} does not answer: {error}") from error
+        if answer.status == 404:
+            return None
+        if answer.status != 200:
+            raise UnavailableError(f"slurmrestd at {self._address} answers {answer.status}: {body[:200]!r}")
+        return body
+
+    def _read(self, answer: urllib3.BaseHTTPResponse) -> bytes:
+        body = bytearray()
+        try:
+            for chunk in answer.stream(_CHUNK):
+                body += chunk
+                if len(body) > MOST_BYTES:
+                    raise UnavailableError(f"slurmrestd's answer is longer than {MOST_BYTES} bytes")
+        finally:
+            answer.close()
+        return bytes(body)
+
+    def _headers(self) -> dict[str, str]:
+        token = os.environ.get("SLURM_JWT", "")
+        user = os.environ.get("SLURM_USER_NAME") or os.environ.get("USER", "")
+        return {"X-SLURM-USER-TOKEN": token, "X-SLURM-USER-NAME": user} if token else {}

@@ -1,0 +1,228 @@
+"""A cluster of Slurm as a ``Scheduler``: the controller is asked every interval, the database about what changed."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from jobmeter.collect.scheduler.slurm.facts import Attempt, Facts
+from jobmeter.collect.scheduler.slurm.records import records
+from jobmeter.errors import UnavailableError
+from jobmeter.model.record import JobRecord, Records
+
+_BACK_MS = 24 * 3_600_000
+"""How far a first start looks back."""
+_MARGIN_MS = 600_000
+"""How far behind the last answer a later start looks back: the database is told late."""
+_LONGEST_BACK_MS = 30 * 24 * 3_600_000
+_TRIES_RUNNING = 3
+_TRIES_ENDED = 60
+"""How often the database is asked again about a job that it does not yet know as the controller does."""
+_STATE = "slurm.json"
+
+_log = logging.getLogger(__name__)
+
+Told = Mapping[int, Facts]
+
+
+class Database(msgspec.Struct, frozen=True):
+    """How to ask the accounting: about these jobs, or about all of the last so many seconds."""
+
+    of_jobs: Callable[[list[int]], Told]
+    of_seconds: Callable[[int], Told]
+
+
+class _Memory(msgspec.Struct):
+    answered_ms: int
+
+
+@dataclass(slots=True)
+class _Job:
+    """What was last heard of a job, told or not: ``tries`` are the questions left that it is worth."""
+
+    heard: Facts
+    known: Facts | None = None
+    tries: int = _TRIES_RUNNING
+    sent: bytes = b""
+
+    @property
+    def settled(self) -> bool:
+        """Whether there is nothing left to learn of it."""
+        return self.heard.over or (self.known is not None and self.known.over)
+
+
+class SlurmScheduler:
+    """See ``Scheduler``. ``queue`` gives the controller's jobs, ``database`` None means that there is none."""
+
+    def __init__(
+        self, cluster: str, queue: Callable[[], list[Facts]], database: Database | None, state: Path | None = None
+    ) -> None:
+        self._cluster = cluster
+        self._queue = queue
+        self._database = database
+        self._state = state / _STATE if state else None
+        self._jobs: dict[int, _Job] = {}
+        self._answered_ms: int | None = None
+        self._silent = ""
+
+    def poll(self, now_ms: int) -> Records:
+        """See ``Scheduler.poll``."""
+        listed = {facts.number: facts for facts in self._queue()}
+        self._remember()
+        told = self._accounts(listed, now_ms)
+        for number, facts in listed.items():
+            self._hear(number, facts)
+        for number, facts in told.items():
+            self._learn(number, facts, listed=number in listed)
+        found = [record for number in sorted(self._jobs) for record in self._news(number)]
+        self._forget(listed)
+        if not self._silent:
+            self._answered_ms = now_ms
+        return Records(jobs=found)
+
+    def _hear(self, number: int, facts: Facts) -> None:
+        job = self._jobs.get(number)
+        if job is None or _identity(job.heard) != _identity(facts):
+            job = self._jobs[number] = _Job(facts, sent=job.sent if job else b"")
+        elif _moment(job.heard) != _moment(facts):
+            job.tries = _TRIES_ENDED if facts.over else _TRIES_RUNNING
+        # The controller forgets which GPUs a job had as soon as it has ended.
+        job.heard = (
+            facts if facts.gpus or facts.now.start != job.heard.now.start else replace(facts, gpus=job.heard.gpus)
+        )
+
+    def _learn(self, number: int, facts: Facts, *, listed: bool) -> None:
+        if not listed and not facts.over:
+            return  # the controller knows nothing of it any more, and the accounting not yet how it ended
+        job = self._jobs.setdefault(number, _Job(facts))
+        job.known = facts
+        if not listed:
+            same = facts.now.start == job.heard.now.start
+            job.heard = replace(facts, gpus=job.heard.gpus, restarts=job.heard.restarts) if same else facts
+        if _agree(job.heard, facts):
+            job.tries = 0
+
+    def _accounts(self, listed: Mapping[int, Facts], now_ms: int) -> Told:
+        """What the accounting has to say; nothing while it does not answer, which is told once."""
+        if self._database is None:
+            return {}
+        try:
+            if self._answered_ms is None:
+                told = self._database.of_seconds(self._back_ms(now_ms) // 1000)
+            else:
+                wanted = self._wanted(listed)
+                told = self._database.of_jobs(wanted) if wanted else {}
+                for number in wanted:
+                    if number in self._jobs:
+                        self._jobs[number].tries -= 1
+        except UnavailableError as error:
+            if error.message != self._silent:
+                _log.warning("%s; what the controller says is told meanwhile", error.message)
+            self._silent = error.message
+            return {}
+        if self._silent:
+            _log.info("the accounting answers again")
+            self._silent = ""
+        return told
+
+    def _wanted(self, listed: Mapping[int, Facts]) -> list[int]:
+        """The jobs that changed, that the accounting did not know well enough, or that the controller has forgotten."""
+        wanted = set()
+        for number, facts in listed.items():
+            job = self._jobs.get(number)
+            changed = job is None or _moment(job.heard) != _moment(facts)
+            if facts.now.start is None and not facts.restarts and not facts.over:
+                continue  # it waits, and never ran
+            if changed or (job is not None and job.tries > 0):
+                wanted.add(number)
+        gone = self._jobs.keys() - listed.keys()
+        return sorted(wanted | {number for number in gone if not self._jobs[number].settled})
+
+    def _news(self, number: int) -> Iterable[JobRecord]:
+        job = self._jobs[number]
+        fresh = records(_together(job.heard, job.known), self._cluster)
+        body = msgspec.json.encode(fresh[-1:])
+        if body == job.sent:
+            return []
+        first_time, job.sent = not job.sent, body
+        return fresh if first_time else fresh[-1:]
+
+    def _forget(self, listed: Mapping[int, Facts]) -> None:
+        for number in self._jobs.keys() - listed.keys():
+            job = self._jobs[number]
+            if job.settled or job.tries < -_TRIES_ENDED:
+                del self._jobs[number]
+
+    def _back_ms(self, now_ms: int) -> int:
+        try:
+            memory = msgspec.json.decode(self._state.read_bytes(), type=_Memory) if self._state else None
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+            memory = None
+        back = _BACK_MS if memory is None else now_ms - memory.answered_ms + _MARGIN_MS
+        return min(max(back, _MARGIN_MS), _LONGEST_BACK_MS)
+
+    def _remember(self) -> None:
+        """Note when the last answer was: whatever it gave is in the outbox by now."""
+        if self._state is None or self._answered_ms is None:
+            return
+        fresh = self._state.with_suffix(".new")
+        try:
+            fresh.write_bytes(msgspec.json.encode(_Memory(self._answered_ms)))
+            fresh.replace(self._state)
+        except OSError as error:
+            _log.debug("the time of the last answer cannot be kept: %s", error)
+
+
+def _identity(facts: Facts) -> tuple[object, ...]:
+    """What stays the same of a job for its life: a number that is given out again comes with another of these."""
+    return facts.user, facts.restarts is not None and not facts.restarts and facts.now.submit
+
+
+def _moment(facts: Facts) -> tuple[object, ...]:
+    return facts.now.state, facts.now.start, facts.now.end, facts.restarts, facts.now.nodes
+
+
+def _agree(heard: Facts, known: Facts) -> bool:
+    """Whether the accounting has got as far as the controller, with the steps that there are."""
+    if heard.over:
+        return known.over and known.now.end is not None and bool(known.name)
+    return bool(known.now.steps) and known.now.start == heard.now.start
+
+
+def _together(heard: Facts, known: Facts | None) -> Facts:
+    """The controller's word on how the job stands, the accounting's on its attempts and their steps."""
+    if known is None or known is heard:
+        return heard
+    if heard.restarts is None:
+        return known
+    return replace(
+        heard,
+        user=heard.user or known.user,
+        account=heard.account or known.account,
+        requested=heard.requested or known.requested,
+        attempts=_joined(heard, known),
+    )
+
+
+def _joined(heard: Facts, known: Facts) -> tuple[Attempt, ...]:
+    now, earlier = heard.now, known.attempts
+    same = next((one for one in earlier if one.start == now.start and one.submit == now.submit), None)
+    if same is None:
+        same = next((one for one in earlier if one.start == now.start), None) if now.start is not None else None
+    before = tuple(
+        one
+        for one in earlier
+        if one is not same and one.start is not None and _ended_before(one, now) and heard.restarts
+    )
+    if same is None:
+        return (*before, now)
+    if same.state != now.state:
+        return (*before, replace(now, steps=same.steps))
+    # Of a job that was cancelled the controller tells the signal, the accounting 0:0: the same one always.
+    return (*before, replace(now, steps=same.steps, by=same.by, exit=same.exit or now.exit))
+
+
+def _ended_before(one: Attempt, now: Attempt) -> bool:
+    return now.start is None or (one.start is not None and one.start < now.start)

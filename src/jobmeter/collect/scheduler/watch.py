@@ -1,0 +1,64 @@
+"""Asks a scheduler every interval, and hands what is new to the outbox, for as long as it takes."""
+
+import logging
+from threading import Event
+
+from jobmeter.collect.outbox import Outbox
+from jobmeter.collect.scheduler.base import Scheduler
+from jobmeter.errors import JobmeterError
+from jobmeter.model.record import Records
+from jobmeter.model.time import Clock
+from jobmeter.wire.native.encode import records_frame
+
+_LONGEST_REST = 300.0
+"""Most seconds between two attempts while the scheduler does not answer."""
+_MOST_IN_FRAME = 500
+"""Jobs in one frame: a server refuses bodies that are too long, and a frame is refused as a whole."""
+
+_log = logging.getLogger(__name__)
+
+
+class Watch:
+    """Never asks twice within an interval. A failure is told once, and its end once; attempts get rarer meanwhile."""
+
+    def __init__(self, scheduler: Scheduler, outbox: Outbox, clock: Clock, interval_ms: int) -> None:
+        self._scheduler = scheduler
+        self._outbox = outbox
+        self._clock = clock
+        self._interval = interval_ms / 1000
+        self._failures = 0
+        self._told = ""
+
+    def run(self, stop: Event) -> None:
+        """Ask now and every interval, until ``stop`` is set."""
+        while True:
+            began = self._clock.monotonic()
+            self.turn()
+            wait = min(self._interval * 2 ** min(self._failures, 16), max(_LONGEST_REST, self._interval))
+            if stop.wait(max(began + wait - self._clock.monotonic(), 0.0)):
+                return
+
+    def turn(self) -> str:
+        """Ask once; why that failed, empty when it did not."""
+        try:
+            records = self._scheduler.poll(self._clock.now_ms())
+        except JobmeterError as error:
+            self._failed(error.message)
+            return error.message
+        if self._failures:
+            _log.info("the scheduler answers again")
+        self._failures, self._told = 0, ""
+        self._keep(records)
+        return ""
+
+    def _keep(self, records: Records) -> None:
+        for first in range(0, len(records.jobs), _MOST_IN_FRAME):
+            self._outbox.put(records_frame(Records(jobs=records.jobs[first : first + _MOST_IN_FRAME])))
+        if records.nodes or records.events:
+            self._outbox.put(records_frame(Records(nodes=records.nodes, events=records.events)))
+
+    def _failed(self, message: str) -> None:
+        self._failures += 1
+        if message != self._told:
+            _log.warning("%s; tried again until it answers", message)
+            self._told = message

@@ -1,0 +1,104 @@
+"""What a group had used at the end of its last process: real processes, a reader that is told what to give."""
+
+import subprocess
+
+import pytest
+from tests.unit.collect.test_jobs import SLURM, Recorded
+from tests.unit.collect.trees import V1
+from tests.waiting import wait_until
+
+from jobmeter.collect.base import Owner
+from jobmeter.collect.cgroup.usage import Usage
+from jobmeter.collect.discover.member import Member, Source
+from jobmeter.collect.discover.table import Process
+from jobmeter.collect.ends import EndWatch
+from jobmeter.collect.process.stat import read_stat
+
+OWNER = Owner("21", "worker-0")
+GROUPS = {"memory": "/slurm/uid_0/job_21/step_0/task_0"}
+
+
+class Reader:
+    """Gives what groups used, and notes which were asked for."""
+
+    def __init__(self):
+        self.asked = []
+
+    def read(self, groups):
+        self.asked.append(groups)
+        return Usage(cpu_seconds=1.5, memory_peak=200.0, oom_kills=1)
+
+
+@pytest.fixture
+def child():
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as found:
+        yield found
+        found.kill()
+
+
+def process(child, groups=GROUPS):
+    stat = read_stat("/proc", child.pid)
+    assert stat is not None
+    return Process(stat, Member(owner=OWNER, source=Source.SLURM, groups=groups))
+
+
+def test_the_groups_are_read_when_the_process_ends(child):
+    reader = Reader()
+    watch = EndWatch(reader)
+    watch.watch([process(child)])
+    assert reader.asked == []
+    child.kill()
+    (final,) = wait_until(watch.drain, "the last reading")
+    assert (final.owner, dict(final.groups), final.usage.oom_kills) == (OWNER, GROUPS, 1)
+    assert watch.drain() == []
+
+
+def test_a_process_without_groups_of_its_own_and_one_that_is_no_longer_given_are_not_watched(child):
+    reader = Reader()
+    watch = EndWatch(reader)
+    watch.watch([process(child, groups={})])
+    watch.watch([process(child)])
+    watch.watch([])
+    child.kill()
+    child.wait()
+    assert watch.drain() == []
+    assert reader.asked == []
+
+
+def test_a_process_whose_number_is_anothers_by_now_is_not_watched(child):
+    reader = Reader()
+    seen = process(child)
+    stale = Process(seen.stat._replace(key=seen.stat.key._replace(start=1)), seen.member)
+    watch = EndWatch(reader)
+    watch.watch([stale])
+    child.kill()
+    child.wait()
+    assert reader.asked == []
+
+
+def test_the_most_that_a_group_ever_had_is_the_peak(tmp_path):
+    recorded = Recorded(tmp_path, V1)
+    group = tmp_path / "sys/fs/cgroup/memory/slurm_n1/uid_65534/job_21/step_0/task_0"
+    (group / "memory.max_usage_in_bytes").write_text("987654321\n")
+    recorded.process(100, groups=SLURM, SLURM_JOB_ID="21", SLURM_PROCID="2")
+    assert recorded.look()["memory.peak", "21", "worker-2"] == 987654321
+
+
+def test_slurms_own_process_before_its_exec_is_no_replica(tmp_path):
+    recorded = Recorded(tmp_path, V1)
+    recorded.process(100, groups=SLURM)
+    (tmp_path / "proc/100/comm").write_text("slurmstepd\n")
+    assert recorded.look() == {}
+    (tmp_path / "proc/100/comm").write_text("python3\n")
+    recorded.process(100, groups=SLURM, SLURM_JOB_ID="21", SLURM_PROCID="2")
+    assert {replica for _, _, replica in recorded.look()} == {"worker-2"}
+
+
+def test_a_job_of_the_same_number_that_began_later_does_not_go_on_from_the_old_one(tmp_path):
+    before = Recorded(tmp_path)
+    before.process(100, ticks=800, JOBMETER_JOB_ID="1")
+    assert before.look()["cpu.time", "1", "worker-0"] == 8
+    before.end(100)
+    again = Recorded(tmp_path)
+    again.process(200, ticks=50, start=2**40, JOBMETER_JOB_ID="1")
+    assert again.look()["cpu.time", "1", "worker-0"] == 0.5
