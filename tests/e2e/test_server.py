@@ -52,7 +52,7 @@ def test_a_server_says_where_it_is_and_leaves_nothing_behind(tmp_path):
         assert set(server.note) == {"pid", "url", "started"}
         assert set(server.admin) == {"id", "token", "access_key_id", "access_key_secret", "role", "project"}
         assert (server.admin["role"], server.admin["project"]) == ("admin", None)
-        line = server.output().strip()
+        line = wait_until(lambda: server.output().strip())  # it comes after the note
         assert re.fullmatch(
             rf"Jobmeter listens at http://127\.0\.0\.1:\d+ \(administrator's key: {data}/admin\.key\)", line
         )
@@ -359,7 +359,8 @@ def test_strangers_connections_leave_place_for_health_and_for_writers(tmp_path):
     try:
         server.start()
         address = ("127.0.0.1", urlsplit(server.url).port)
-        lines = ("127.0.0.1", int(re.findall(r"telnet protocol is at 127.0.0.1 port (\d+)", server.output())[0]))
+        found = wait_until(lambda: re.findall(r"telnet protocol is at 127.0.0.1 port (\d+)", server.output()))
+        lines = ("127.0.0.1", int(found[0]))
         for number in range(1_100):
             opened.append(socket.create_connection(address))
             if number % 3 == 0:

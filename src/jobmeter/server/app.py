@@ -153,8 +153,8 @@ def assemble(
     doors: list[Door] = [
         HealthDoor(services),
         NativeDoor(services),
-        PageDoor(),
         *(DialectDoor(dialect, services) for dialect in dialects()),
+        PageDoor(),  # behind the dialects: calls of CloudMonitor come to the page's path
         RootDoor(services, dialects()),
     ]
     rolling = RollUps(store, clock, telemetry)

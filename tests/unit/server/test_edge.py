@@ -180,6 +180,7 @@ def test_a_full_lane_refuses_and_a_cancelled_call_leaves_the_queue():
         with pytest.raises(JobmeterError):
             await lane.run(slow, "third")
         second.cancel()
+        await asyncio.wait([second])
         go_on.set()
         await first
         await until(lambda: lane.busy == 0)
