@@ -278,6 +278,16 @@ def test_samples_that_come_in_while_their_hour_is_rolled_up_end_what_was_known_o
     assert store.rolled([one.job_key], hour) == engine.rolled([one.job_key], hour) == []
 
 
+def test_hours_that_were_rolled_up_before_the_clock_was_set_back_are_known_after_a_restart() -> None:
+    engine, one = MemoryStore(), gauge("worker-0")
+    WindowedStore(engine, HandClock(BEGIN + 5 * HOUR), length_ms=HOUR, bound=2**20).roll_up(BEGIN + 5 * HOUR)
+    store = WindowedStore(engine, HandClock(BEGIN + HOUR), length_ms=2 * HOUR, bound=2**20)
+    store.append(batch_of({(one, BEGIN + HOUR): 1.0}), FOREVER)
+    before = store.revision([one.job_key])
+    store.append(batch_of({(one, BEGIN + 2 * HOUR): 2.0}), FOREVER)
+    assert store.revision([one.job_key]) != before
+
+
 def test_what_is_known_of_the_roll_ups_of_many_jobs_takes_bounded_memory() -> None:
     cache = Cache(50_000)
     windowed = WindowedStore(MemoryStore(), HandClock(BEGIN), length_ms=HOUR, bound=2**20, cache=cache)

@@ -45,8 +45,10 @@ class WindowedStore:
         self.cache = cache or Cache()
         self._appending = threading.Lock()
         self._swept_ms = 0
-        # An earlier process rolled up no more than the hours that are over now.
-        self._settled_ms = floor_to(clock.now_ms(), HOUR)
+        # An earlier process rolled up the hours that are over now at most, and more where the clock was set back since.
+        over_ms = floor_to(clock.now_ms(), HOUR)
+        rolled = engine.rolled((), TimeRange(over_ms, floor_to(MAX_TIME_MS, HOUR)))
+        self._settled_ms = max((part.end_ms for part in rolled), default=over_ms)
         self._numbers = itertools.count(1)
         self._common_revision = 0
         self._unfilled: list[Series] | None = None
