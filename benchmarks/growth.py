@@ -20,7 +20,7 @@ from benchmarks.client import Latency, drive
 from benchmarks.contestant import running
 from benchmarks.data import HOUR_MS, Data, job_names, utilization
 from benchmarks.ours import API, Jobmeter
-from benchmarks.processes import leave_when_told, resident_megabytes
+from benchmarks.processes import exit_on_sigterm, resident_megabytes
 from benchmarks.questions import REPLICAS, Asked, live, now_ms
 from benchmarks.stream import Stream
 
@@ -57,7 +57,7 @@ class Size:
 def main() -> None:
     """Fill, ask, judge."""
     options = _options()
-    leave_when_told()
+    exit_on_sigterm()
     servers = [Jobmeter() for _ in options.samples]
     with running(servers):
         sizes = [grow(ours, size) for ours, size in zip(servers, sorted(options.samples), strict=True)]

@@ -36,9 +36,14 @@ class NativeTemplate:
 
 def bodies(data: Data) -> list[bytes]:
     """All samples, some series a body."""
-    count, names = len(data.time), data.names()
+    return bodies_of(data.names(), data.time, data.value)
+
+
+def bodies_of(names: Sequence[Names], time: NDArray[np.int64], value: NDArray[np.float64]) -> list[bytes]:
+    """``value[s, t]`` of the series ``s`` at ``time[t]`` (ms), some series a body."""
+    count = len(time)
     per_body = max(1, _BODY_SAMPLES // count)
-    stamps = data.time.astype("<i8").tobytes()
+    stamps = time.astype("<i8").tobytes()
     result = []
     for first in range(0, len(names), per_body):
         chosen = names[first : first + per_body]
@@ -47,7 +52,7 @@ def bodies(data: Data) -> list[bytes]:
             + b"".join(map(_descriptor, chosen))
             + np.full(len(chosen), count, "<u4").tobytes()
             + stamps * len(chosen)
-            + data.value[first : first + per_body].astype("<f8").tobytes()
+            + value[first : first + per_body].astype("<f8").tobytes()
         )
         result.append(_frame(payload, packed=False))
     return result

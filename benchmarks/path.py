@@ -2,6 +2,7 @@
 
 ``python -m benchmarks.path`` sends both through the whole application, on the embedded engine in a temporary folder,
 and watches every call of a function of the package on every thread. Sockets are left out, the HTTP server with them.
+Beside them stands what ``benchmarks.sources`` counts, and the aim of each row.
 """
 
 import argparse
@@ -19,6 +20,7 @@ from typing import Any
 
 from tests.asgi import Reply, send
 
+from benchmarks import sources
 from jobmeter.access.keys import create_key
 from jobmeter.model.sample import Sample
 from jobmeter.model.series import Series
@@ -126,13 +128,13 @@ async def _all(application: Application, tracer: Tracer, clock: Clock) -> list[T
 
     async def ingest(body: bytes) -> Reply:
         headers = {**credential, "Content-Type": FRAMES, "Content-Length": str(len(body))}
-        return await send(application, "POST", "/api/jobmeter/v1/ingest", body, headers)
+        return await send(application.edge, "POST", "/api/jobmeter/v1/ingest", body, headers)
 
     def newest() -> Coroutine[Any, Any, Reply]:
         return ingest(_frame(clock.now_ms(), 1))
 
     def asking(target: str) -> Callable[[], Coroutine[Any, Any, Reply]]:
-        return lambda: send(application, "GET", target, b"", credential)
+        return lambda: send(application.edge, "GET", target, b"", credential)
 
     requests = {"a frame": newest, "a live question": asking(NATIVE), "GetJobMetrics": asking(GET_JOB_METRICS)}
     await ingest(_frame(clock.now_ms(), SPAN_MS // INTERVAL_MS))
@@ -152,24 +154,72 @@ async def _traced(tracer: Tracer, name: str, request: Callable[[], Coroutine[Any
 
 
 def main() -> None:
-    """Print the table, or all of it as JSON."""
+    """Print the table with its lists, or all of it as JSON."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--modules", action="store_true", help="name every module and the chain")
+    arguments.add_argument("--modules", action="store_true", help="name every module and the chains too")
     arguments.add_argument("--json", action="store_true", help="all of it as JSON")
     chosen = arguments.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         traces = measure(Path(folder) / "data", SystemClock())
+    rows = table(traces)
     if chosen.json:
-        print(
-            json.dumps([{"name": one.name, "modules": [*one.modules], "chain": one.chain} for one in traces], indent=1)
-        )
+        document = {
+            "requests": [{"name": one.name, "modules": [*one.modules], "chain": one.chain} for one in traces],
+            "rows": [{"name": name, "measured": measured, "aim": aim} for name, measured, aim in rows],
+            "private_words": sources.private_words(),
+            "twins": sources.twins(),
+            "states": [one.name for one in sources.states()],
+            "states_on_the_paths": on_the_paths(traces),
+        }
+        print(json.dumps(document, indent=1))
         return
-    print(f"{'request':20} {'modules':>8} {'longest chain':>14}")
-    for one in traces:
-        print(f"{one.name:20} {len(one.modules):8} {one.hops:14}")
-        if chosen.modules:
-            print("  modules:", ", ".join(sorted(module.removeprefix(PACKAGE) for module in one.modules)))
-            print("  chain:  ", " > ".join(module.removeprefix(PACKAGE) for module in one.chain))
+    _print(rows, traces, modules=chosen.modules)
+
+
+Row = tuple[str, str, str]
+
+
+def table(traces: list[Trace]) -> list[Row]:
+    """What is measured, its figure, and the aim."""
+    by_name = {one.name: one for one in traces}
+    frame, question, vendors = (by_name[name] for name in ("a frame", "a live question", "GetJobMetrics"))
+    return [
+        ("modules entered by a frame / longest chain", f"{len(frame.modules)} / {frame.hops}", "35 / 8"),
+        (
+            "modules entered by GetJobMetrics, warm / longest chain",
+            f"{len(vendors.modules)} / {vendors.hops}",
+            "30 / 9",
+        ),
+        ("modules entered by a live question / longest chain", f"{len(question.modules)} / {question.hops}", "-"),
+        ("objects that outlive a request, on these paths", str(len(on_the_paths(traces))), "12"),
+        ("objects that outlive a request, in all", str(len(sources.states())), "-"),
+        ("modules with a way of their own not to wait", str(len(sources.twins())), "1"),
+        ("private words in names", str(sources.private_words().total()), "0"),
+        ("page that shows the way of the data", "one" if sources.PAGE.is_file() else "none", "one"),
+    ]
+
+
+def on_the_paths(traces: list[Trace]) -> list[str]:
+    """The rows of the table of states that name a module which one of the requests enters."""
+    entered = {module for one in traces for module in one.modules}
+    return [state.name for state in sources.states() if state.entered_by(entered)]
+
+
+def _print(rows: list[Row], traces: list[Trace], *, modules: bool) -> None:
+    width = max(len(name) for name, _, _ in rows)
+    print(f"{'':{width}} {'measured':>10} {'aim':>8}")
+    for name, measured, aim in rows:
+        print(f"{name:{width}} {measured:>10} {aim:>8}")
+    print(
+        "\nprivate words:",
+        ", ".join(f"{word} {count}" for word, count in sources.private_words().most_common()) or "none",
+    )
+    print("not to wait:", ", ".join(sources.twins()) or "none")
+    print("outlive a request, on these paths:", "; ".join(on_the_paths(traces)) or "none")
+    for one in traces if modules else ():
+        print(f"\n{one.name}")
+        print("  modules:", ", ".join(sorted(module.removeprefix(PACKAGE) for module in one.modules)))
+        print("  chain:  ", " > ".join(module.removeprefix(PACKAGE) for module in one.chain))
 
 
 if __name__ == "__main__":

@@ -85,14 +85,14 @@ class VictoriaMetrics(Peer):
         """See ``Contestant.load``; on return questions see all that was ever loaded."""
         rate = super().load(data)
         self._loaded += data.samples
-        self.wait_until_seen(self._loaded)
+        self.wait_for_samples(self._loaded)
         return rate
 
     def flush(self) -> None:
         """See ``Contestant.flush``. What it is writing by itself meanwhile is seen a moment later only."""
         answer(self.request("/internal/force_flush"))
 
-    def wait_until_seen(self, samples: int, patience: float = 60.0) -> None:
+    def wait_for_samples(self, samples: int, patience: float = 60.0) -> None:
         """Until the parts that questions read hold so many samples. RuntimeError when they do not in time.
 
         Its flush does not wait for one that is under way already: for some seconds much of what was loaded last may be
@@ -100,8 +100,8 @@ class VictoriaMetrics(Peer):
         """
         deadline = time.monotonic() + patience
         while time.monotonic() < deadline:
-            seen = self._counts()
-            if sum(seen["rows", kind] for kind in ("inmemory", "small", "big")) >= samples:
+            counted = self._counts()
+            if sum(counted["rows", kind] for kind in ("inmemory", "small", "big")) >= samples:
                 return
             time.sleep(0.1)
         raise RuntimeError(f"{self.name} shows fewer than {samples} samples after {patience:.0f} s")

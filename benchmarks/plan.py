@@ -20,6 +20,7 @@ class Plan:
     months: int = 1
     """How often a month is imported."""
     start_samples: int = 6_000_000
+    log_lines: int = 10_000_000
     agents: int = 1_000
     series: int = 7_040
     agent_seconds: float = 20.0
@@ -36,7 +37,19 @@ class Plan:
 
 
 PLANS = {
-    "small": Plan("small", 2, 0.2, 6, 26, start_samples=200_000, agents=20, series=704, agent_seconds=2.0, busy=1),
+    "small": Plan(
+        "small",
+        2,
+        0.2,
+        6,
+        26,
+        start_samples=200_000,
+        agents=20,
+        series=704,
+        agent_seconds=2.0,
+        busy=1,
+        log_lines=1_000_100,
+    ),
     "quick": Plan(),
     "full": Plan("full", rounds=5, seconds=4.0, months=3, agent_seconds=120.0),
 }

@@ -15,7 +15,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 _PATIENCE = 120.0
 
 
-def leave_when_told() -> None:
+def exit_on_sigterm() -> None:
     """Have this program end by leaving its ``with`` blocks when it is told to: what it started ends with it."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 

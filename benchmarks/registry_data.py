@@ -92,7 +92,6 @@ def _jobs(count: int) -> Iterator[dict[str, Any]]:
             "first_sample": created + 70_000,
             "last_sample": NOW - 1000 if live else created + 60_000 + int(lengths[number]),
             "noticed": created,
-            "search": f"{name}\n{job_name(number)}",
         }
 
 

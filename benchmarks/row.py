@@ -21,7 +21,8 @@ class Better(StrEnum):
 class Bar:
     """Ours must be ``times`` as good as ``peer`` in the same run: 2 is half the time, or twice the rate.
 
-    ``strict``: a draw does not pass. ``limit``: ours must be at most that, whatever the peer has.
+    ``strict``: a draw does not pass. ``limit``: ours must be at most that (at least, where higher is
+    better), whatever the peer has.
     """
 
     text: str
@@ -43,6 +44,11 @@ NO_MORE = Bar("at most that")
 def limit(value: float, unit: str) -> Bar:
     """A bar that needs no peer."""
     return Bar(f"at most {value:g} {unit}", limit=value)
+
+
+def at_least(value: float, unit: str) -> Bar:
+    """The same for a row of which more is better."""
+    return Bar(f"at least {value:,g} {unit}", limit=value)
 
 
 @dataclass(frozen=True)
@@ -96,7 +102,9 @@ class Result:
         if self.failure:
             return False
         if bar.limit is not None:
-            return None if mine is None else mine <= bar.limit
+            if mine is None:
+                return None
+            return mine >= bar.limit if self.row.better is Better.HIGHER else mine <= bar.limit
         ratio = self.ratio(bar.peer)
         if ratio is None:
             return None

@@ -1,6 +1,6 @@
 """Every row that a run can have, in the order of the table. ``--only`` takes a key or the beginning of one."""
 
-from benchmarks.row import AS_MANY, FASTER, HALF, HALF_AS_MANY, MORE, NO_MORE, TENTH, Better, Row, limit
+from benchmarks.row import AS_MANY, FASTER, HALF, HALF_AS_MANY, MORE, NO_MORE, TENTH, Better, Row, at_least, limit
 
 _MANY = Better.HIGHER
 
@@ -48,6 +48,24 @@ ROWS: tuple[Row, ...] = (
     Row("rest.stored", "memory after that start", "MiB"),
     Row("agent.cpu", "jobmeter agent at 10 s: CPU", "% of a core", bar=limit(1, "%")),
     Row("agent.memory", "jobmeter agent at 10 s: resident memory", "MiB", bar=limit(60, "MiB")),
+    Row("logs.lines", "log lines of one node, a day (--log-lines)", "lines", None),
+    Row(
+        "logs.write",
+        "log lines: agents' bodies of 5,000, 8 at a time, durable",
+        "lines/s",
+        _MANY,
+        at_least(100_000, "lines/s"),
+    ),
+    Row("logs.write.cpu", "the same: CPU for a million, merges included", "s"),
+    Row("logs.rare", "log lines: a rare word within a day", "ms", bar=limit(300, "ms")),
+    Row("logs.common", "log lines: first page of a common word", "ms", bar=limit(100, "ms")),
+    Row("logs.page", "log lines: first page of a phrase without a word", "ms", bar=limit(100, "ms")),
+    Row("logs.bytes", "log lines: on disk, index included", "bytes/line"),
+    Row("logs.raw", "log lines: their texts", "bytes/line", None),
+    Row("logs.packed", "log lines: their texts as one stream of zstd", "bytes/line", None),
+    Row("findings.100", "findings of 100 running jobs: CPU for a job and round", "us"),
+    Row("findings.1000", "findings of 1,000 running jobs: CPU for a job and round", "us"),
+    Row("findings.idle", "the same where none has new samples: CPU for a round", "us"),
     Row("trace.verb", "jobmeter import of GenTD26, end to end", "samples/s", _MANY),
     Row("trace.raw", "bytes a raw sample, GenTD26", "B"),
     Row("trace.folder", "the whole folder for a raw sample, GenTD26", "B"),

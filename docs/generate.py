@@ -14,17 +14,21 @@ from typing import Any
 
 import click
 
+from jobmeter.access.actions import names_of
+from jobmeter.access.limit import Per
+from jobmeter.access.system_policies import SYSTEM_POLICIES
 from jobmeter.cli.main import VERBS, cli
 from jobmeter.diagnose.rule import Rule, rules
+from jobmeter.diagnose.running import RUNNING
 from jobmeter.diagnose.thresholds import COMMON, Table, load
 from jobmeter.dialects.registry import dialects
 from jobmeter.model import catalog
 from jobmeter.model.catalog import Metric
 from jobmeter.model.retention import Retention
-from jobmeter.server.native.door import BASE, ENDPOINTS
-from jobmeter.server.native.endpoint import Endpoint
+from jobmeter.server.native.endpoint import NATIVE_API, Endpoint
 from jobmeter.server.native.openapi import document
 from jobmeter.server.native.problem import STATUS
+from jobmeter.server.native.router import BASE, ENDPOINTS
 from jobmeter.settings import Limits, Settings
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -42,8 +46,12 @@ machine only. A server with a certificate of its own is trusted by `SSL_CERT_FIL
 """
 
 _RATES = """\
-One key may call these operations so often where `rate_limits` says nothing of them, because their vendor states it; no
-other operation is limited. What `rate_limits` says of an operation, or of `*`, comes first.
+These operations may be called so often where `rate_limits` says nothing of them, because their vendor states it; no
+other operation is limited. `by one` is whose calls count together: a `key`'s, or those of all keys of an `account` (the
+key's project; `default` for keys without one). What `rate_limits` says of an operation, or of `*`, comes first. A call
+too many is refused with status 429 in the words of its API, and with the time to wait where its clients look for it:
+`Retry-After`, for Alibaba Cloud's SDKs also `x-acs-retry-after` and `x-ratelimit-user-api`, with the code
+`Throttling.User` (`Throttling` in the URL form).
 """
 
 _CATALOG = """\
@@ -254,14 +262,44 @@ def settings_page() -> str:
             elif field.name == "data":
                 parts.append(f"| `data` | `~/.local/share/jobmeter` | {_texts(shape)['data']} |")
         parts.append("")
-    parts += ["## Rates\n", _RATES, "| API | operation | calls a second | at once |", "|---|---|---|---|"]
+    parts += ["## Rates\n", _RATES, "| API | operation | calls a second | at once | by one |", "|---|---|---|---|---|"]
     parts += [
-        f"| {dialect.title} | `{operation.name}` | {operation.rate.per_second:g} | {operation.rate.burst} |"
+        f"| {dialect.title} | `{operation.name}` | {operation.rate.per_second:g} | {operation.rate.burst} "
+        f"| {operation.rate.per or Per.KEY} |"
         for dialect in dialects()
         for operation in dialect.operations
         if operation.rate is not None
     ]
     return "\n".join(parts).rstrip() + "\n"
+
+
+_ACTIONS = """\
+[Policies](../how-to/permissions.md) name an operation by its action. Where there are two names, either does; upper and
+lower case are the same. `needs` is what the key's role has to allow besides, where it has one.
+"""
+
+
+def actions_page() -> str:
+    """The action of every operation, and the documents of the policies that are shipped."""
+    parts = ["# Actions of policies\n", _MADE, _ACTIONS]
+    apis = [
+        (dialect.name, dialect.title, [(one.name, one.action) for one in dialect.operations]) for dialect in dialects()
+    ]
+    own = [(one.name, one.action) for one in ENDPOINTS if one.action is not None]
+    for api, title, operations in (*apis, (NATIVE_API, "Jobmeter's own API", own)):
+        if operations:
+            parts += [f"## {title}\n", "| operation | action | needs |", "|---|---|---|"]
+            parts += [f"| `{name}` | {_names(api, name)} | `{needs}` |" for name, needs in operations]
+            parts.append("")
+    parts.append("## Policies by name\n")
+    for name, policy in SYSTEM_POLICIES.items():
+        actions = ", ".join(f"`{action}`" for action in policy["Statement"][0]["Action"])
+        parts.append(f"- `{name}` allows {actions}")
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _names(api: str, operation: str) -> str:
+    return ", ".join(f"`{name}`" for name in names_of(api, operation))
 
 
 _RULES = """\
@@ -287,7 +325,8 @@ def rules_page() -> str:
     """Every rule with what it sees, its thresholds and their origins."""
     tables = load().tables
     parts = ["# Diagnostic rules\n", _MADE, _RULES]
-    for name, text in ((COMMON, "What all rules share."), ("causes", "What rules about a job's end share.")):
+    for name, text in ((COMMON, "What all rules share."), ("causes", "What rules about a job's end share."),
+                       (RUNNING, "How jobs are looked at while they run.")):  # fmt: skip
         parts += [f"## {name}\n", f"{text}\n", *_thresholds(tables[name])]
     for rule in rules():
         parts += _rule(rule, tables)
@@ -301,6 +340,8 @@ def _rule(rule: Rule, tables: Mapping[str, Table]) -> list[str]:
         parts.append(f"Reads {', '.join(reads)}.\n")
     if rule.cause is not None:
         parts.append("A cause of a job's end: it looks at exit statuses, events and the last lines of each replica.\n")
+    if rule.running:
+        parts.append("Jobs are looked at for it while they run.\n")
     parts.append(f"Source: <{rule.source}>\n")
     return [*parts, *_thresholds(tables.get(rule.name, {}))]
 
@@ -333,6 +374,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "http-api.md": http_page,
     "rules.md": rules_page,
     "settings.md": settings_page,
+    "actions.md": actions_page,
 }
 
 

@@ -21,6 +21,7 @@ from jobmeter.model.time import MINUTE, SECOND, SystemClock
 
 PICTURES = Path(__file__).parent / "pictures"
 RANKS, SLOW, LENGTH_MS, STEP_MS = 64, 23, 55 * MINUTE, 20 * SECOND
+POINTS = 40
 GIB = 2**30
 NAMES = ("bert-eval", "whisper-serve", "dlrm-train", "vit-pretrain", "sd-xl-lora", "feature-join", "tokenize")
 
@@ -44,10 +45,24 @@ def jobs(now: int) -> Iterator[dict[str, object]]:
         yield {**record, "resource_group": "h200", "created": begin, "start": begin, "end": end}
 
 
+def others(now: int) -> Iterator[str]:
+    """What the other jobs used: each at a level of its own, some with pauses."""
+    chance = random.Random(11)  # noqa: S311 - no secret
+    for job in list(jobs(now))[1:]:
+        start, end = (int(str(job[name])) for name in ("start", "end"))
+        level, cores, pauses = 0.25 + 0.7 * chance.random(), 2 + 10 * chance.random(), chance.random() < 0.3
+        for point in range(POINTS):
+            busy = 0.05 if pauses and point % 12 > 9 else min(1.0, max(0.0, level + chance.gauss(0, 0.04)))
+            at = start + (end - start) * point // POINTS
+            yield f"{job['job_id']},worker-0,node-9,gpu0,gpu.utilization,{at},{busy:.3f}"
+            yield f"{job['job_id']},worker-0,node-9,,cpu.usage,{at},{cores * (0.5 + busy / 2):.2f}"
+
+
 def samples(now: int) -> Iterator[str]:
     """CSV, as ``jobmeter import`` reads it."""
     chance = random.Random(7)  # noqa: S311 - no secret
     yield "job_id,replica,node,device,metric,time,value"
+    yield from others(now)
     for at in range(now - LENGTH_MS, now, STEP_MS):
         saves = (at // MINUTE) % 15 == 0
         for rank in range(RANKS):
@@ -81,7 +96,7 @@ def main() -> None:
         fill(server, Path(folder))
         chromium = playwright.chromium.launch(executable_path=browser, args=["--disable-gpu"])
         for name, job, wanted, scheme in (
-            ("job", "llama-pretrain-7", '.chart[data-metric="memory.usage"] canvas', "light"),
+            ("job", "llama-pretrain-7", ".heat canvas", "light"),
             ("jobs", "", ".spark-gpu path", "dark"),
         ):
             page = chromium.new_page(viewport={"width": 1280, "height": 800}, color_scheme=scheme)

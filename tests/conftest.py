@@ -9,6 +9,8 @@ from hypothesis import HealthCheck, settings
 
 from jobmeter.model.time import SystemClock
 from jobmeter.store.registry import open_store
+from tests.loopback import Guard
+from tests.needs import WITHOUT_KERNEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +29,17 @@ for _ignored in (signal.SIGINT, signal.SIGQUIT):
         signal.signal(_ignored, signal.default_int_handler if _ignored is signal.SIGINT else signal.SIG_DFL)
 
 
+_GUARD = Guard()
+_GUARD.install()
+
+
+@pytest.fixture(autouse=True)
+def _no_network() -> "Iterator[None]":
+    """Fail the test that reached for another machine, also where its code went on after the refusal."""
+    yield
+    assert _GUARD.refused() == []
+
+
 @pytest.fixture(scope="session")
 def chdb_store(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[ClickHouseStore]":
     """The embedded store of this worker process: a process can have one only. It holds what other tests wrote."""
@@ -43,7 +56,9 @@ def empty_store(chdb_store: "ClickHouseStore") -> "ClickHouseStore":
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """One line for each reason for which tests were skipped: what was not tested here, and what would change that."""
+    """What this run was about where it is not everything, and what was not tested here, with what would change that."""
+    if WITHOUT_KERNEL:
+        terminalreporter.write_line("this run was without the compiled kernel (JOBMETER_KERNEL=off)")
     reasons = Counter(
         str(report.longrepr[2]).removeprefix("Skipped: ")
         for report in terminalreporter.stats.get("skipped", [])

@@ -2,16 +2,19 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from jobmeter.access.principal import Principal, Role
-from jobmeter.model.event import EventFilter, EventPage
+from jobmeter.model.event import Event, EventFilter, EventPage
 from jobmeter.model.job import Allocation, Job, JobFilter, JobPage, JobSize, JobState, JobView, Node, Project, Replica
 from jobmeter.model.record import Records
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import TimeRange
+from jobmeter.model.usage import Usage
 from jobmeter.registry.base import Observation, StoredKey
+from jobmeter.registry.shippers import Shippers
 
 WRITER = Principal(id="k1", name="writer", role=Role.WRITER)
 NOW = 1_767_225_600_000  # 2026-01-01T00:00:00Z
@@ -31,16 +34,25 @@ class SetClock:
 
 
 class FakeRegistry:
-    """Jobs, nodes and what was told of them, in the order in which it was told."""
+    """Jobs, nodes and what was told of them, in the order in which it was told. It has no log shippers."""
+
+    shippers: Shippers
+
+    tasks: Any = None
+    pods: Any = None
 
     def __init__(self) -> None:
         self.views: dict[tuple[str, str], JobView] = {}
-        self.known_nodes: list[Node] = []
+        self.stored_nodes: list[Node] = []
         self.observations: list[Observation] = []
         self.recorded: list[tuple[str, Records]] = []
         self.retentions: dict[str, Retention] = {}
-        self.asked_events: list[EventFilter] = []
+        self.event_questions: list[EventFilter] = []
+        self.added_events: list[Event] = []
         self.failure: Exception | None = None
+
+    def prepare(self) -> None:
+        """Nothing to read ahead."""
 
     def add_job(self, job: Job, replicas: Sequence[Replica] = (), allocations: Sequence[Allocation] = ()) -> None:
         self.views[job.project, job.id] = JobView(job=job, replicas=list(replicas), allocations=list(allocations))
@@ -50,7 +62,7 @@ class FakeRegistry:
         return len(records.jobs) + len(records.nodes) + len(records.events)
 
     def events(self, question: EventFilter) -> EventPage:
-        self.asked_events.append(question)
+        self.event_questions.append(question)
         return EventPage([], 0)
 
     @property
@@ -65,6 +77,12 @@ class FakeRegistry:
 
     def mark_lost(self, now_ms: int, heard_since_ms: int, least_ms: int) -> int:
         return 0
+
+    def mark_nodes(self, now_ms: int, heard_since_ms: int, least_ms: int) -> int:
+        return 0
+
+    def add_events(self, happened: Sequence[Event]) -> None:
+        self.added_events.extend(happened)
 
     def observe(self, observations: Sequence[Observation], now_ms: int) -> None:
         if self.failure is not None:
@@ -94,6 +112,10 @@ class FakeRegistry:
             if view.job.id == job and (projects is None or view.job.project in projects)
         ]
 
+    def job_views(self, jobs: Iterable[tuple[str, str]], span: TimeRange, now_ms: int) -> list[JobView]:
+        wanted = set(jobs)
+        return [view for view in self.views.values() if (view.job.project, view.job.id) in wanted]
+
     def group_jobs(
         self, projects: frozenset[str] | None, resource_group: str, span: TimeRange, now_ms: int
     ) -> list[JobView]:
@@ -121,8 +143,9 @@ class FakeRegistry:
     def delete_job(self, project: str, job: str) -> bool:
         return self.views.pop((project, job), None) is not None
 
-    def nodes(self, projects: frozenset[str] | None) -> list[Node]:
-        return [node for node in self.known_nodes if projects is None or node.project in projects]
+    def nodes(self, projects: frozenset[str] | None, names: frozenset[str] | None = None) -> list[Node]:
+        found = [node for node in self.stored_nodes if projects is None or node.project in projects]
+        return [node for node in found if names is None or node.name in names]
 
     def retention(self, project: str) -> Retention:
         if self.failure is not None:
@@ -148,6 +171,11 @@ class FakeRegistry:
     def keys(self, projects: frozenset[str] | None = None) -> list[StoredKey]:
         return []
 
+    def links(self, project: str, job: str) -> list[StoredKey]:
+        return []
+
+    def delete_keys(self, key_ids: Sequence[str]) -> None: ...
+
     def key_by_token(self, token_hash: bytes) -> StoredKey | None:
         return None
 
@@ -156,6 +184,15 @@ class FakeRegistry:
 
     def revoke_key(self, key_id: str, now_ms: int) -> bool:
         return False
+
+    def set_policies(self, key_id: str, policies: str) -> bool:
+        return False
+
+    def add_usage(self, writer: str, batch: int, rows: Sequence[Usage], now_ms: int) -> None:
+        raise NotImplementedError
+
+    def usage(self, month: str, accounts: frozenset[str] | None = None) -> list[Usage]:
+        raise NotImplementedError
 
     def key_used(self, key_id: str, now_ms: int) -> None: ...
 

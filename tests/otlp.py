@@ -1,5 +1,7 @@
 """OTLP from the other side: messages of the published schema, by the classes that were generated from it."""
 
+import base64
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -94,3 +96,22 @@ def points_of(message: Any) -> Sequence[Any]:
         if one.WhichOneof("data")
         for point in getattr(one, one.WhichOneof("data")).data_points
     ]
+
+
+def as_ids(message: Any) -> bytes:
+    """A request of spans or log records in JSON: as OTLP has it, ids are hexadecimal digits instead of base64."""
+    found = json.loads(as_json(message))
+    _in_digits(found)
+    return json.dumps(found).encode()
+
+
+def _in_digits(part: Any) -> None:
+    if isinstance(part, list):
+        for one in part:
+            _in_digits(one)
+    elif isinstance(part, dict):
+        for name, value in part.items():
+            if name in {"traceId", "spanId", "parentSpanId"} and isinstance(value, str):
+                part[name] = base64.b64decode(value).hex()
+            elif name not in {"attributes", "body"}:
+                _in_digits(value)

@@ -4,7 +4,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import uuid
@@ -17,6 +16,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests import programs
+from tests.clusters import free_port
 from tests.waiting import wait_until
 
 NEEDED = f"{programs.PROGRAMS['pg_ctl'].reason} (or set JOBMETER_TEST_POSTGRESQL to a server's URL)"
@@ -29,7 +29,7 @@ class PostgreSQL:
     def __init__(self, binaries: Path, home: Path) -> None:
         self._binaries = binaries
         self._home = home
-        self._port = _free_port()
+        self._port = free_port()
         self._call("initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "-N")
         self.start()
 
@@ -137,12 +137,6 @@ def _as_postgres(home: Path) -> list[str]:
         return []
     shutil.chown(home, "postgres", "postgres")
     return ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups"]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _has_user(name: str) -> bool:

@@ -38,9 +38,15 @@ class ServerProcess:
     """``jobmeter serve`` on a data folder, as a user starts it."""
 
     def __init__(
-        self, data: Path, *options: str, environment: Mapping[str, str] | None = None, descriptors: int = 0
+        self,
+        data: Path,
+        *options: str,
+        environment: Mapping[str, str] | None = None,
+        descriptors: int = 0,
+        python: str = sys.executable,
     ) -> None:
         """``descriptors``: the limit of its open files; by default that of this process."""
+        self._python = python
         self._descriptors = descriptors
         self.data = data
         self.log = data.with_name(f"{data.name}.log")
@@ -55,7 +61,7 @@ class ServerProcess:
             self._process = subprocess.Popen(
                 [
                     *limited,
-                    *(sys.executable, "-m", "jobmeter", "serve", "--data", str(self.data), "--port", "0"),
+                    *(self._python, "-m", "jobmeter", "serve", "--data", str(self.data), "--port", "0"),
                     *self.options,
                 ],
                 stdin=subprocess.DEVNULL,
@@ -147,9 +153,11 @@ class ServerProcess:
 
 
 @contextmanager
-def running(data: Path, *options: str, environment: Mapping[str, str] | None = None) -> Iterator[ServerProcess]:
+def running(
+    data: Path, *options: str, environment: Mapping[str, str] | None = None, python: str = sys.executable
+) -> Iterator[ServerProcess]:
     """A server that listens, killed at the end when it still runs."""
-    server = ServerProcess(data, *options, environment=environment)
+    server = ServerProcess(data, *options, environment=environment, python=python)
     try:
         yield server.start()
     finally:

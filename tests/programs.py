@@ -52,6 +52,7 @@ PROGRAMS = {
         Program("slurmdbd", "slurmdbd"),
         Program("slurmrestd", "slurmrestd"),
         Program("squeue", "slurm-client"),
+        Program("systemd-analyze", "systemd"),
         Program("vmagent", "victoria-metrics"),
     )
 }

@@ -2,16 +2,15 @@
 
 import os
 import pwd
-import shutil
 import socket
 import subprocess
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
 
+from tests.clusters import free_ports, running
 from tests.needs import needs
 from tests.programs import find
 from tests.waiting import wait_until
@@ -51,7 +50,7 @@ class Slurm:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.nodes = [f"w{os.getpid()}n{number}" for number in (1, 2)]
-        self.environment: Mapping[str, str] = {
+        self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "SACCT", "SQUEUE"))},
             "SLURM_CONF": str(folder / "etc/slurm.conf"),
         }
@@ -62,7 +61,7 @@ class Slurm:
         for name in ("etc", "state", "log", "run", "munge", "maria", "jobs", "dev"):
             (self.folder / name).mkdir()
         self.jobs.chmod(0o777)
-        ports = _free_ports(5)
+        ports = free_ports(5)
         self._start_munge()
         self._start_database(ports[0])
         _write_configuration(self, ports)
@@ -108,6 +107,21 @@ class Slurm:
     def submit(self, script: str, *options: str) -> int:
         """The number of a job that runs these lines of a shell."""
         return int(self.command("sbatch", "--parsable", *options, "--wrap", script).partition(";")[0])
+
+    def fail_node(self) -> str:
+        """End the last node's daemon without a word; its name."""
+        self._running[-1].kill()
+        self._running.pop().wait(20)
+        return self.nodes[-1]
+
+    def restore_node(self) -> None:
+        """Start the daemon of the node that failed again."""
+        self._daemon("slurmd", "-D", "-N", self.nodes[-1])
+        wait_until(lambda: self.command("sinfo", "-h", "-t", "idle", "-o", "%D").strip() == "2", "idle nodes")
+
+    def rest(self) -> AbstractContextManager[str]:
+        """slurmrestd on a Unix socket, which refuses to run as root; its address."""
+        return _rest(self)
 
     def state(self, number: int) -> str:
         return self.command("squeue", "-h", "-t", "all", "-o", "%T", "-j", str(number)).strip()
@@ -186,6 +200,30 @@ class Slurm:
         self._daemon("setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", str(find(name)), *arguments)
 
 
+@contextmanager
+def _rest(cluster: Slurm) -> Iterator[str]:
+    folder = cluster.folder / "rest"
+    folder.mkdir(exist_ok=True)
+    _give(folder, "nobody")
+    path = folder / "socket"
+    path.unlink(missing_ok=True)
+    user = ("--reuid=nobody", "--regid=nogroup", "--clear-groups")
+    with (cluster.folder / "log/slurmrestd.out").open("wb") as output:
+        started = subprocess.Popen(
+            [str(find("setpriv")), *user, str(find("slurmrestd")), "-a", "rest_auth/local", f"unix:{path}"],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env={**cluster.environment, "SLURMRESTD_SECURITY": "disable_unshare_files,disable_unshare_sysv"},
+        )
+    try:
+        wait_until(path.exists, "slurmrestd")
+        yield f"unix:{path}"
+    finally:
+        started.terminate()
+        started.wait(20)
+
+
 def _write_configuration(cluster: Slurm, ports: list[int]) -> None:
     folder, host = cluster.folder, socket.gethostname()
     database, accounting, controller, *nodes = ports
@@ -213,6 +251,8 @@ def _write_configuration(cluster: Slurm, ports: list[int]) -> None:
     )
     (folder / "etc/slurm.conf").write_text(
         f"ClusterName=t\nSlurmctldHost={host}(127.0.0.1)\nSlurmUser=root\nSlurmdUser=root\n{munge}CredType=cred/munge\n"
+        # An agent sees every cluster of the machine: two that run at once must not give the same numbers.
+        f"FirstJobId={os.getpid() % 60_000 * 1_000 + 1}\n"
         f"SlurmctldPort={controller}\nCommunicationParameters=NoCtldInAddrAny,NoInAddrAny\n"
         f"StateSaveLocation={folder}/state\nSlurmdSpoolDir={folder}/spool-%n\n"
         f"SlurmctldPidFile={folder}/run/slurmctld.pid\nSlurmdPidFile={folder}/run/slurmd.%n.pid\n"
@@ -228,30 +268,9 @@ def _write_configuration(cluster: Slurm, ports: list[int]) -> None:
     )
 
 
-@contextmanager
-def cluster() -> Iterator[Slurm]:
-    """A cluster that is ready; its daemons are stopped at the end."""
-    # Not in pytest's folder: munge and the database run as users of their own, who may not look into that one.
-    folder = Path(tempfile.mkdtemp(prefix="jobmeter-slurm-", dir="/tmp"))
-    folder.chmod(0o755)
-    found = Slurm(folder)
-    try:
-        found.start()
-        yield found
-    finally:
-        found.stop()
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
+def cluster() -> AbstractContextManager[Slurm]:
+    """A cluster that is ready; its processes are ended at the end."""
+    return running("slurm", Slurm)
 
 
 def _listens(port: int) -> bool:

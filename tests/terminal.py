@@ -55,6 +55,10 @@ class Terminal:
         past = ["".join(line[at].data for at in range(self.screen.columns)) for line in self.screen.history.top]
         return [line.rstrip() for line in (*past, *self.screen.display)]
 
+    def hang_up(self) -> None:
+        """Close the terminal, without a signal to the program."""
+        os.close(self._master)
+
     def close(self) -> int:
         """The exit status; the process is ended where it goes on."""
         with suppress(subprocess.TimeoutExpired):

@@ -6,6 +6,21 @@ import { defineConfig } from "vite";
 
 const TEXT = /\.(html|js|css|svg)$/;
 
+/** The browser loads the page's script beside the small one that comes first, not after it. */
+function preloaded() {
+  return {
+    name: "preloaded",
+    apply: "build",
+    transformIndexHtml: {
+      order: "post",
+      handler: (_, { bundle }) =>
+        Object.values(bundle ?? {})
+          .filter((one) => one.type === "chunk" && one.isDynamicEntry)
+          .map((one) => ({ tag: "link", attrs: { rel: "modulepreload", crossorigin: true, href: `/page/${one.fileName}` }, injectTo: "head" })),
+    },
+  };
+}
+
 function compressed() {
   let folder;
   return {
@@ -38,8 +53,9 @@ export default defineConfig({
     assetsDir: "",
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
+    cssCodeSplit: false,
     target: "es2022",
     reportCompressedSize: false,
   },
-  plugins: [compressed()],
+  plugins: [preloaded(), compressed()],
 });

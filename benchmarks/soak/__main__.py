@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from multiprocessing.process import BaseProcess
 
 from benchmarks.ours import Jobmeter
-from benchmarks.processes import leave_when_told
+from benchmarks.processes import exit_on_sigterm
 from benchmarks.soak import agents, readers
 from benchmarks.soak.check import found
 from benchmarks.soak.fleet import Fleet
-from benchmarks.soak.tally import Tally, Told
+from benchmarks.soak.tally import Reports, Tally
 from benchmarks.soak.watch import engine, glance, heading, line
 
 WRITERS = 2
@@ -29,7 +29,7 @@ HEAD_START = 3.0
 def main() -> None:
     """Run it."""
     options = _options()
-    leave_when_told()
+    exit_on_sigterm()
     fleet = Fleet(options.nodes, options.gpus, options.metrics, options.interval)
     print(
         f"{fleet.nodes:,} nodes x {fleet.gpus} GPUs x {fleet.metrics} metrics every {fleet.interval:g} s: "
@@ -47,14 +47,14 @@ def soak(ours: Jobmeter, fleet: Fleet, minutes: float, questions: float) -> bool
     begin = float(round(time.time() + HEAD_START))
     end = begin + minutes * 60
     whole, later = Tally(), Tally()
-    with _clients(ours, fleet, questions, begin, end) as (processes, told):
+    with _clients(ours, fleet, questions, begin, end) as (processes, reports):
         time.sleep(max(0.0, begin - time.time()))
         start = before = glance(ours)
         settled, minute = start, 0
         print(heading(), flush=True)
         while any(process.is_alive() for process in processes):
             minute += 1
-            tally = _gather(processes, told, begin + minute * 60)
+            tally = _gather(processes, reports, begin + minute * 60)
             now = glance(ours)
             print(line(str(minute), tally, before, now), flush=True)
             whole.add(tally)
@@ -63,7 +63,7 @@ def soak(ours: Jobmeter, fleet: Fleet, minutes: float, questions: float) -> bool
             else:
                 settled = now  # in the first minute every series is new
             before = now
-        whole.add(_drained(told))
+        whole.add(_drained(reports))
         if later.times:
             print(line("later", later, settled, before))
         print(line("all", whole, start, before))
@@ -100,43 +100,43 @@ def measured(fleet: Fleet, span: tuple[int, int]) -> int:
 @contextlib.contextmanager
 def _clients(
     ours: Jobmeter, fleet: Fleet, questions: float, begin: float, end: float
-) -> Iterator[tuple[list[BaseProcess], Told]]:
+) -> Iterator[tuple[list[BaseProcess], Reports]]:
     spawn = multiprocessing.get_context("spawn")
-    told: Told = spawn.Queue()
+    reports: Reports = spawn.Queue()
     processes: list[BaseProcess] = [
         spawn.Process(
             target=agents.run,
-            args=(ours.written(), fleet, range(number, fleet.nodes, WRITERS), begin, end, told),
+            args=(ours.written(), fleet, range(number, fleet.nodes, WRITERS), begin, end, reports),
             daemon=True,
         )
         for number in range(WRITERS)
     ]
-    asked = (ours.port, dict(ours.headers), fleet, questions, end, told)
+    asked = (ours.port, dict(ours.headers), fleet, questions, end, reports)
     processes.append(spawn.Process(target=readers.run, args=asked, daemon=True))
     for process in processes:
         process.start()
     try:
-        yield processes, told
+        yield processes, reports
     finally:
         for process in processes:
             process.kill()
             process.join()
 
 
-def _gather(processes: list[BaseProcess], told: Told, until: float) -> Tally:
+def _gather(processes: list[BaseProcess], reports: Reports, until: float) -> Tally:
     """What is told until a moment, or until nobody is left to tell."""
     tally = Tally()
     while time.time() < until and any(process.is_alive() for process in processes):
         with contextlib.suppress(queue.Empty):
-            tally.add(told.get(timeout=0.5))
+            tally.add(reports.get(timeout=0.5))
     return tally
 
 
-def _drained(told: Told) -> Tally:
+def _drained(reports: Reports) -> Tally:
     tally = Tally()
     with contextlib.suppress(queue.Empty):
         while True:
-            tally.add(told.get(timeout=1))
+            tally.add(reports.get(timeout=1))
     return tally
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from benchmarks.client import Post
 from benchmarks.soak.fleet import Fleet, Node
-from benchmarks.soak.tally import Tally, Told
+from benchmarks.soak.tally import Reports, Tally
 
 PATIENCE = 120.0
 """Seconds after the end in which what was measured may still be delivered."""
@@ -19,20 +19,22 @@ _TRY_AGAIN = (429, 503)
 _REPORT = 1.0
 
 
-def run(where: Post, fleet: Fleet, numbers: Sequence[int], begin: float, end: float, told: Told) -> None:
+def run(where: Post, fleet: Fleet, numbers: Sequence[int], begin: float, end: float, reports: Reports) -> None:
     """Measure and send from ``begin`` to ``end`` (epoch seconds), tell what became of it each second."""
     nodes = {number: Node(fleet, number) for number in numbers}
-    asyncio.run(deliver(where, fleet, nodes, (begin, end), told))
+    asyncio.run(deliver(where, fleet, nodes, (begin, end), reports))
 
 
-async def deliver(where: Post, fleet: Fleet, nodes: dict[int, Node], span: tuple[float, float], told: Told) -> None:
+async def deliver(
+    where: Post, fleet: Fleet, nodes: dict[int, Node], span: tuple[float, float], reports: Reports
+) -> None:
     """Every node's frames from one moment to another, and a tally each second; see ``run``."""
     agents = [_Agent(where, fleet, number, node, span) for number, node in nodes.items()]
     tasks = [asyncio.create_task(agent.run()) for agent in agents]
     deadline = span[1] + PATIENCE
     while not all(task.done() for task in tasks) and time.time() < deadline:
         await asyncio.sleep(_REPORT)
-        _tell(agents, told)
+        _tell(agents, reports)
     for task in tasks:
         task.cancel()
     for end in await asyncio.gather(*tasks, return_exceptions=True):
@@ -40,15 +42,15 @@ async def deliver(where: Post, fleet: Fleet, nodes: dict[int, Node], span: tuple
             print(f"an agent ended early: {end!r}", file=sys.stderr)
     for agent in agents:
         agent.close()
-    _tell(agents, told)
+    _tell(agents, reports)
 
 
-def _tell(agents: Sequence["_Agent"], told: Told) -> None:
+def _tell(agents: Sequence["_Agent"], reports: Reports) -> None:
     joined = Tally()
     for agent in agents:
         joined.add(agent.tally)
         agent.tally = Tally()
-    told.put(joined)
+    reports.put(joined)
 
 
 class _Agent:

@@ -7,13 +7,13 @@ from urllib.parse import urlencode
 from benchmarks.client import Connection, RefusedError, Request
 from benchmarks.ours import API
 from benchmarks.soak.fleet import Fleet
-from benchmarks.soak.tally import Tally, Told
+from benchmarks.soak.tally import Reports, Tally
 
 _NOT_YET = 404
 """In the first seconds a job's first sample may still be on its way."""
 
 
-def run(port: int, headers: Mapping[str, str], fleet: Fleet, rate: float, end: float, told: Told) -> None:
+def run(port: int, headers: Mapping[str, str], fleet: Fleet, rate: float, end: float, reports: Reports) -> None:
     """``rate`` live questions and one list of jobs a second until ``end`` (epoch seconds), told each second."""
     turn, begin, tally = 0, time.perf_counter(), Tally()
     with Connection(port) as connection:
@@ -34,10 +34,10 @@ def run(port: int, headers: Mapping[str, str], fleet: Fleet, rate: float, end: f
             else:
                 tally.note(kind, (time.perf_counter() - asked) * 1000)
             if kind == "list":
-                told.put(tally)
+                reports.put(tally)
                 tally = Tally()
             turn += 1
-    told.put(tally)
+    reports.put(tally)
 
 
 def _live(fleet: Fleet, turn: int) -> str:

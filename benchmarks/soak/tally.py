@@ -38,7 +38,7 @@ class Tally:
         return three(times) if times else "-"
 
 
-class Told(Protocol):
+class Reports(Protocol):
     """A queue of tallies between processes."""
 
     def put(self, tally: Tally, /) -> None:

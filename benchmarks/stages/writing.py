@@ -6,19 +6,20 @@ import numpy as np
 
 from benchmarks.client import Drive, Post, drive
 from benchmarks.contestant import Contestant, Template, running
-from benchmarks.data import Names, job_names
+from benchmarks.data import Names
 from benchmarks.peers import contestants
 from benchmarks.plan import Plan
 from benchmarks.processes import cpu_seconds
 from benchmarks.protobuf import HEADERS, RemoteTemplate
 from benchmarks.questions import now_ms
 from benchmarks.row import Table
+from jobmeter.model.catalog import METRICS, Kind, Scope
 
 STEP_MS = 10_000
 REMOTE_BODIES = 80
 AGENT_TIMES = 3
 AGENT_SERIES, AGENT_CONNECTIONS = 320, 16
-METRICS = ("gpu.utilization", "gpu.memory.usage", "gpu.power", "gpu.temperature", "gpu.sm.active")
+AGENT_DEVICES, NODES_A_JOB = 8, 8
 _ROUND_SECONDS = 5.0
 """No body is begun later in a round."""
 
@@ -87,8 +88,12 @@ def _rounds(plan: Plan, table: Table, key: str, writers: Sequence[_Writer], time
 
 
 def _measured(agent: int) -> list[Names]:
-    """The series of one agent: eight devices with forty metrics each."""
-    return [one for metric in METRICS for one in job_names(metric, f"fleet-{agent}", 8, 8)][:AGENT_SERIES]
+    """The series of one agent, on the node of one replica: eight devices with forty metrics each."""
+    count = AGENT_SERIES // AGENT_DEVICES
+    metrics = [one.name for one in METRICS if one.scope is Scope.DEVICE and one.kind is Kind.GAUGE][:count]
+    metrics += [f"app.figure.{number}" for number in range(count - len(metrics))]
+    job, replica, node = f"fleet-{agent // NODES_A_JOB}", f"worker-{agent % NODES_A_JOB}", f"node-{agent}"
+    return [Names(metric, job, replica, node, f"gpu{device}") for device in range(AGENT_DEVICES) for metric in metrics]
 
 
 def _exported(sender: int, count: int) -> list[dict[str, str]]:

@@ -63,7 +63,7 @@ class ConflictError(JobmeterError):
 
 
 class ThrottledError(JobmeterError):
-    """Too much at once. Nothing was kept; the caller may try again after ``retry_after_ms``."""
+    """Too much at once. Nothing was stored; the caller may try again after ``retry_after_ms``."""
 
     def __init__(self, message: str, retry_after_ms: int) -> None:
         super().__init__(message)
@@ -99,12 +99,5 @@ class ConfigurationError(JobmeterError):
 class LongQuestionError(Exception):
     """A question that began as a short one reads more than those may: it is asked again when a long one may be.
 
-    No failure; see ``jobmeter.server.turns``.
-    """
-
-
-class NotAtOnceError(Exception):
-    """What was asked cannot be answered from memory in a moment: something else must be asked, or it is much.
-
-    No failure: whoever asked for an answer at once asks again on a thread that may wait.
+    No failure; see ``jobmeter.server.admission``.
     """

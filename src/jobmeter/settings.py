@@ -88,22 +88,33 @@ class Settings:
     """How long the server may take to stop once it is told to: then the process ends, whatever is under way
     (JOBMETER_GRACE_SECONDS)."""
     window_seconds: int | None = None
-    """How far back the newest samples are kept in memory, 0 for not at all (JOBMETER_WINDOW_SECONDS); by default 7,200
+    """How far back the newest samples are in memory, 0 for not at all (JOBMETER_WINDOW_SECONDS); by default 7,200
     with the embedded engine, and not at all with an engine that other servers may write to: what they write would be
     missing in this one's answers."""
     window_bytes: int = 2 * 2**30
-    """Memory that they may take, together with the cache of questions, which has a sixth of it; when it is not enough
-    the window shrinks (JOBMETER_WINDOW_BYTES)."""
+    """Memory that they may take, together with the cache of questions and that of what senders send again, each of
+    which has a sixth of it; when it is not enough the window shrinks (JOBMETER_WINDOW_BYTES)."""
     request_bytes: int = 2**30
     """Memory that the requests under way may take together, for their bodies as sent, decoded, and read
     (JOBMETER_REQUEST_BYTES); what comes when too little is left is told to try again."""
     lease_seconds: int = 60
     """Shortest time after which a run that no longer renews its lease is taken for lost (JOBMETER_LEASE_SECONDS); a run
     asks for three of its own renewals where that is longer."""
+    node_seconds: int = 180
+    """Shortest time without a word after which a node is taken for down (JOBMETER_NODE_SECONDS); one whose agent
+    measures seldom has five of its intervals."""
+    task_seconds: int = 60
+    """How long a diagnostic task waits for the answers of agents (JOBMETER_TASK_SECONDS)."""
     rate_limits: str = ""
     """Calls a second of one key, by operation: ``GetJobMetrics=50:100,*=200`` is 50 a second, 100 of them at once,
-    and 200 of every other one (JOBMETER_RATE_LIMITS); by default only operations whose vendor states a rate
-    are limited, to that one."""
+    and 200 of every other one; ``DeleteResourceLog=20/account`` counts the calls of all keys of an account together
+    (JOBMETER_RATE_LIMITS); by default only operations whose vendor states a rate are limited, to that one."""
+    usage_zone: str = "Asia/Shanghai"
+    """Time zone whose months calls are counted by, a name of the IANA database (JOBMETER_USAGE_ZONE). What was counted
+    before it is changed stays in its month."""
+    prices: str = ""
+    """File with prices and free calls of operations in place of the shipped ones, TOML (JOBMETER_PRICES); see
+    ``docs/how-to/usage-and-prices.md``."""
     query_budgets: str = ""
     """What each key may ask: ``rows=2000000000,seconds=600,concurrent=4,exports=2`` is so many stored rows and seconds
     of work a minute, and so many questions and raw exports at one time (JOBMETER_QUERY_BUDGETS); by default rows and
@@ -111,6 +122,9 @@ class Settings:
     rules: str = ""
     """File with thresholds of diagnostic rules in place of the shipped ones, TOML (JOBMETER_RULES); see
     ``docs/reference/rules.md``."""
+    sinks: str = ""
+    """File that says where log lines may be shipped to, TOML (JOBMETER_SINKS); see ``docs/how-to/ship-logs.md``. By
+    default there are no sinks."""
     retention: Retention = field(default_factory=Retention)
     """Days to keep raw samples, minutes, hours (JOBMETER_RETENTION_RAW_DAYS, _MINUTE_DAYS, _HOUR_DAYS)."""
     limits: Limits = field(default_factory=Limits)
@@ -155,8 +169,10 @@ _NUMBERS = {
     "window_bytes": 2**45,
     "request_bytes": 2**45,
     "lease_seconds": 86_400,
+    "node_seconds": 86_400,
+    "task_seconds": 3_600,
 }
-_LOWEST = {"request_bytes": 2**24, "grace_seconds": 1}
+_LOWEST = {"request_bytes": 2**24, "grace_seconds": 1, "node_seconds": 1, "task_seconds": 1}
 _TEXTS = (
     "host",
     "store",
@@ -164,8 +180,11 @@ _TEXTS = (
     "secret_key_file",
     "opentsdb_key",
     "rate_limits",
+    "usage_zone",
+    "prices",
     "query_budgets",
     "rules",
+    "sinks",
     "tls_cert",
     "tls_key",
 )

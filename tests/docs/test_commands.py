@@ -85,12 +85,12 @@ def test_every_command_that_is_told_exists_with_its_options(page, words):
         found = command.get_command(context, words.pop(0))
         assert found is not None
         command = found
-    told = {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)}
-    known = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
-    assert told <= known | {"--help", "--version"}
+    documented = {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)}
+    accepted = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+    assert documented <= accepted | {"--help", "--version"}
 
 
-def options_told(page):
+def documented_options(page):
     text = (ROOT / "docs/how-to" / page).read_text(encoding="utf-8")
     rows = re.findall(r"^\| (`--.*?) \|", text, re.MULTILINE)
     return {name for row in rows for name in re.findall(r"`(--[a-z-]+)", row)}
@@ -103,15 +103,15 @@ def test_a_table_of_options_names_all_of_them(verb):
     options = [parameter for parameter in command.params if isinstance(parameter, click.Option)]
     # Of a pair, such as --logs and --no-logs, the one that changes something is told.
     names = [{*option.opts, *option.secondary_opts} for option in options]
-    told = options_told(f"{verb}.md")
-    assert [sorted(pair) for pair in names if not pair & told] == []
-    assert told <= set().union(*names)
+    documented = documented_options(f"{verb}.md")
+    assert [sorted(pair) for pair in names if not pair & documented] == []
+    assert documented <= set().union(*names)
 
 
 def test_no_page_tells_to_install_from_an_index():
     """Until an index has it."""
-    told = re.compile(r"pip install '?jobmeter")
-    assert [page.name for page in PAGES if told.search(page.read_text(encoding="utf-8"))] == []
+    documented = re.compile(r"pip install '?jobmeter")
+    assert [page.name for page in PAGES if documented.search(page.read_text(encoding="utf-8"))] == []
 
 
 def test_blocks_of_python_are_python():

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from jobmeter.access.limit import Per
 from jobmeter.cli.main import VERBS
 from jobmeter.dialects.registry import dialects
 from jobmeter.model import record
@@ -52,10 +53,10 @@ def test_every_setting_has_its_row():
 
 def test_the_settings_page_names_every_operation_that_is_limited():
     text = (DOCS / "reference" / "settings.md").read_text(encoding="utf-8")
-    told = re.findall(r"^\| .+ \| `(\S+)` \| (\d+) \| (\d+) \|$", text, re.MULTILINE)
+    rows = re.findall(r"^\| .+ \| `(\S+)` \| (\d+) \| (\d+) \| (key|account) \|$", text, re.MULTILINE)
     limited = [(one.name, one.rate) for dialect in dialects() for one in dialect.operations if one.rate is not None]
     assert "GetUserViewMetrics" in dict(limited)
-    assert told == [(name, f"{rate.per_second:g}", str(rate.burst)) for name, rate in limited]
+    assert rows == [(name, f"{rate.per_second:g}", str(rate.burst), rate.per or Per.KEY) for name, rate in limited]
     assert "by default none is limited" not in text
 
 

@@ -60,14 +60,14 @@ def _samples(job, start_ms, end_ms, seed):
         for metric, top in {**PLAIN, **GPU}.items():
             for device in ("gpu0", "gpu1") if metric in GPU else ("",):
                 times = np.arange(start_ms, end_ms, 15_000)
-                kept = random.random(len(times)) > 0.2
-                kept[-1] = True
-                kept[40:80] = False
+                mask = random.random(len(times)) > 0.2
+                mask[-1] = True
+                mask[40:80] = False
                 values = random.random(len(times)) * top
                 values = np.round(values, 4) if top <= 8 else np.round(values)
                 rows += [
                     (job, metric, replica, device, int(at), float(value))
-                    for at, value in zip(times[kept], values[kept], strict=True)
+                    for at, value in zip(times[mask], values[mask], strict=True)
                 ]
     return rows
 

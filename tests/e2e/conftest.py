@@ -5,15 +5,18 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
 from jobmeter.client.api import Api
 from jobmeter.examples.server import own_server
+from tests.browser import chromium
+from tests.e2e.page import Viewer
 
 
 @dataclass
-class Told:
+class CommandResult:
     """What a command said, and how it ended."""
 
     status: int
@@ -21,7 +24,7 @@ class Told:
     err: str
 
 
-Run = Callable[..., Told]
+Run = Callable[..., CommandResult]
 
 
 @pytest.fixture(scope="module")
@@ -36,13 +39,13 @@ def jobmeter(reach: tuple[Api, str]) -> Run:
     """Runs ``jobmeter`` with that server."""
     api, token = reach
 
-    def run(*arguments: str, **environment: str) -> Told:
+    def run(*arguments: str, **environment: str) -> CommandResult:
         return start(*arguments, JOBMETER_SERVER=api.transport.server, JOBMETER_KEY=token, **environment)
 
     return run
 
 
-def start(*arguments: str, text: str | None = None, **environment: str) -> Told:
+def start(*arguments: str, text: str | None = None, **environment: str) -> CommandResult:
     """Run ``jobmeter`` in a process of its own, without a terminal."""
     done = subprocess.run(
         [sys.executable, "-m", "jobmeter", *arguments],
@@ -53,4 +56,19 @@ def start(*arguments: str, text: str | None = None, **environment: str) -> Told:
         timeout=120,
         check=False,
     )
-    return Told(done.returncode, done.stdout, done.stderr)
+    return CommandResult(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium; a test that needs it is skipped where there is none."""
+    with chromium() as opened:
+        yield opened
+
+
+@pytest.fixture
+def viewer(browser: Any, server: Any) -> Iterator[Viewer]:
+    """A tab that is signed in to the module's ``server``; nothing may have gone wrong in it."""
+    made = Viewer(browser, server)
+    yield made
+    made.close()

@@ -63,6 +63,9 @@ def ingest_server():
 
         def do_POST(self):
             body = self.rfile.read(int(self.headers["Content-Length"]))
+            if self.path.endswith("/checks"):  # an agent asks what is wanted of it
+                self._answer(200, {}, b'{"asks":[]}')
+                return
             received.headers.append((self.path, dict(self.headers)))
             refusal = received.refuse(body)
             if refusal:

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import ExitStack
 
 import pytest
 
@@ -111,12 +112,78 @@ def test_kill_9_of_the_agent_loses_nothing_that_it_had_measured(server, tmp_path
         "1s",
         "--spool",
         str(tmp_path / "s"),
+        "--no-kernel-log",
+        "--no-journal",
     ]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as agent:
-        wait_until(lambda: sum(path.stat().st_size for path in (tmp_path / "s").glob("*.frames")) > 5000)
+        # More than one look writes.
+        wait_until(lambda: sum(path.stat().st_size for path in (tmp_path / "s").glob("*.frames")) > 12_000)
         agent.kill()
     once(server.url, tmp_path / "s")
     assert len(server.values("node.load1")) >= 2
+
+
+SPINS = """
+import sys, threading, time
+from pathlib import Path
+folder, pause = Path(sys.argv[1]), threading.Event()
+while not (folder / "end").exists():
+    until = time.process_time() + 0.02
+    while time.process_time() < until:
+        pass
+    pause.wait(0.02)
+(folder / "used").write_text(str(time.process_time()))
+"""
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL], ids=["stopped", "killed"])
+def test_an_agent_that_another_one_follows_loses_no_sample_and_doubles_none(server, tmp_path, ending):
+    """As systemd replaces it: the new binary starts when the old process is gone, on the same spool."""
+    command = [*AGENT, "--server", server.url, "--key", "k", "--interval", "1s", "--node", "n", "--spool"]
+    command += [str(tmp_path / "s"), "--no-kernel-log", "--no-journal"]
+
+    def points():
+        return dict.fromkeys(server.values("cpu.time", job="long"))
+
+    with (tmp_path / "log").open("wb") as log, ExitStack() as stack:
+
+        def started(arguments, **variables):
+            process = stack.enter_context(subprocess.Popen(arguments, stderr=log, env={**os.environ, **variables}))
+            stack.callback(process.kill)
+            return process
+
+        first = started(command)
+        wait_until(lambda: server.values("node.load1"))
+        job = started([sys.executable, "-c", SPINS, str(tmp_path)], JOBMETER_JOB_ID="long")
+        wait_until(lambda: len(points()) >= 4)
+        first.send_signal(ending)
+        first.wait(60)
+        before = points()
+        second = started(command)
+        wait_until(lambda: len(points()) >= len(before) + 3)
+        (tmp_path / "end").touch()
+        job.wait(60)
+        used = float((tmp_path / "used").read_text())
+        wait_until(lambda: list(points())[-1][1] >= used - 0.15, "the last use of the job")
+        second.send_signal(signal.SIGTERM)
+        assert second.wait(60) == 0
+    samples = [(one.series, one.time_ms, one.value) for one in server.samples]
+    if ending == signal.SIGTERM:
+        assert len(samples) == len(set(samples))
+    # A frame that was on its way is sent again after a kill, as it was: the same sample, which counts once.
+    assert len({sample[:2] for sample in samples}) == len(set(samples))
+    times, values = zip(*points(), strict=True)
+    assert list(values) == sorted(values)
+    assert values[0] == 0
+    assert values[-1] == pytest.approx(used, rel=0.05, abs=0.15)
+    told = [one["replicas"][0] for one in server.jobs if one["job_id"] == "long"]
+    assert {one["name"] for one in told} == {"worker-0"}
+    assert {one.get("attempt", 0) for one in told} == {0}
+    assert max(one["start"] for one in told) - min(one["start"] for one in told) <= 20
+    dropped = {one.value for one in server.samples if one.series.metric == "agent.dropped"}
+    assert dropped <= {0.0}
+    assert "Traceback" not in (tmp_path / "log").read_text()
+    assert times[0] <= min(one["start"] for one in told) + 20
 
 
 def test_a_refusal_of_one_frame_does_not_stop_the_others(server, tmp_path):
@@ -126,9 +193,9 @@ def test_a_refusal_of_one_frame_does_not_stop_the_others(server, tmp_path):
     assert done.returncode == 1
     assert "set aside: value: no" in done.stderr
     assert server.values("node.load1")
-    (kept,) = (tmp_path / "spool" / "rejected").glob("*.frames")
-    assert [kind for kind, _ in read_body(kept.read_bytes())] == [2]
-    assert kept.with_suffix(".txt").read_text() == "value: no\n"
+    (rejected_file,) = (tmp_path / "spool" / "rejected").glob("*.frames")
+    assert [kind for kind, _ in read_body(rejected_file.read_bytes())] == [2]
+    assert rejected_file.with_suffix(".txt").read_text() == "value: no\n"
 
 
 def test_two_agents_do_not_share_a_spool(server, tmp_path):

@@ -151,10 +151,10 @@ def test_logs_are_paged_from_either_end(stored):
     assert latest["logs"] == [_log(line) for line in half_hour[::-1][:500]]
     assert newest["logs"] == [_log(line) for line in stored.lines[::-1][:500]]
     assert oldest["logs"] == [_log(line) for line in stored.lines[:7]]
-    told = [line for line in stored.lines if "level" in line]
-    assert debug["logs"] == [_log(line) for line in told[::-1][:1000]]
-    assert warnings["logs"] == [_log(line) for line in told[::-1] if line["level"] in {"warning", "error"}]
-    assert by_get["logs"] == [_log(line) for line in told[::-1] if line["level"] == "error"][:3]
+    leveled = [line for line in stored.lines if "level" in line]
+    assert debug["logs"] == [_log(line) for line in leveled[::-1][:1000]]
+    assert warnings["logs"] == [_log(line) for line in leveled[::-1] if line["level"] in {"warning", "error"}]
+    assert by_get["logs"] == [_log(line) for line in leveled[::-1] if line["level"] == "error"][:3]
     assert now["logs"] == []
 
 

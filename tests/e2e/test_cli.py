@@ -46,8 +46,8 @@ def job(reach, tmp_path_factory):
     file = tmp_path_factory.mktemp("job") / "a.jsonl"
     file.write_text("\n".join(map(json.dumps, lines)))
     api, token = reach
-    told = start("import", str(file), "--server", api.transport.server, "--key", token)
-    assert told.status == 0, told.err
+    output = start("import", str(file), "--server", api.transport.server, "--key", token)
+    assert output.status == 0, output.err
     return "train-1"
 
 
@@ -82,7 +82,7 @@ def test_events(jobmeter, job):
         ("worker-1", "Running"),
     }
     lines = jobmeter("events", job, "--limit", "2").out.splitlines()
-    assert lines[0].split() == ["time", "replica", "source", "level", "reason", "message"]
+    assert lines[0].split() == ["time", "replica", "type", "source", "level", "reason", "message"]
     assert lines[-1] == "the newest 2 of 3 events: --limit 3 shows all"
     assert jobmeter("events", job, "--level", "error").out == "no event matches\n"
 
@@ -124,10 +124,10 @@ def test_output_elsewhere_than_on_a_terminal_is_plain(jobmeter, job):
 
 
 @pytest.mark.parametrize(
-    "told", [("show", "nobody"), ("metrics", "nobody", "--metric", "cpu.usage"), ("top", "nobody")]
+    "words", [("show", "nobody"), ("metrics", "nobody", "--metric", "cpu.usage"), ("top", "nobody")]
 )
-def test_an_unknown_job_is_one_line_and_status_1(jobmeter, told):
-    result = jobmeter(*told)
+def test_an_unknown_job_is_one_line_and_status_1(jobmeter, words):
+    result = jobmeter(*words)
     assert result.status == 1
     assert result.out == ""
     assert result.err.startswith("jobmeter: ")
@@ -135,7 +135,7 @@ def test_an_unknown_job_is_one_line_and_status_1(jobmeter, told):
     assert result.err.count("\n") == 1
 
 
-def test_a_bad_step_a_bad_metric_and_a_bad_key_are_told(jobmeter, job):
+def test_a_bad_step_a_bad_metric_and_a_bad_key_are_reported(jobmeter, job):
     assert "step" in jobmeter("metrics", job, "--metric", "cpu.usage", "--step", "0").err
     assert "gpu.spin" in jobmeter("metrics", job, "--metric", "gpu.spin").err
     refused = jobmeter("jobs", "--key", "wrong")
@@ -149,16 +149,16 @@ def test_wrong_usage_is_status_2(jobmeter):
     assert jobmeter("nonsense").status == 2
 
 
-def test_no_server_there_is_told(tmp_path):
-    told = start("jobs", "--server", "http://127.0.0.1:9")
-    assert told.status == 1
-    assert told.err.startswith("jobmeter: no answer from http://127.0.0.1:9")
-    assert told.err.count("\n") == 1
+def test_no_server_there_is_reported(tmp_path):
+    output = start("jobs", "--server", "http://127.0.0.1:9")
+    assert output.status == 1
+    assert output.err.startswith("jobmeter: no answer from http://127.0.0.1:9")
+    assert output.err.count("\n") == 1
 
 
 def test_the_catalogue_needs_no_server(tmp_path):
-    told = start("catalog", "--json", JOBMETER_DATA=str(tmp_path / "none"), JOBMETER_SERVER="http://127.0.0.1:9")
-    assert told.status == 0
+    output = start("catalog", "--json", JOBMETER_DATA=str(tmp_path / "none"), JOBMETER_SERVER="http://127.0.0.1:9")
+    assert output.status == 0
     assert not (tmp_path / "none").exists()
 
 
@@ -198,7 +198,7 @@ def test_top_on_a_terminal_is_live_until_q_or_an_interrupt(reach, job, how):
         leaving.callback(process.kill)
         os.close(program)
         shown = b""
-        while shown.count(b"3.00 cores") < 2:
+        while b"3.00 cores" not in shown:
             shown += os.read(screen, 65_536)
         if how == "q":
             os.write(screen, b"q")

@@ -25,8 +25,8 @@ def stored(reach, tmp_path_factory):
     file = tmp_path_factory.mktemp("jobs") / "a.jsonl"
     file.write_text("\n".join(map(json.dumps, lines)))
     api, token = reach
-    told = start("import", str(file), "--server", api.transport.server, "--key", token)
-    assert told.status == 0, told.err
+    result = start("import", str(file), "--server", api.transport.server, "--key", token)
+    assert result.status == 0, result.err
     return api
 
 
@@ -34,8 +34,8 @@ def stored(reach, tmp_path_factory):
 @pytest.mark.parametrize(("text", "job"), [("train-1", "train-1-aa"), ("first", "train-1-aa"), ("last", "train-2-bb")])
 def test_a_job_is_named_in_every_verb(stored, jobmeter, verb, text, job):
     name, *options = verb
-    told, wanted = jobmeter(name, text, *options), jobmeter(name, job, *options)
-    assert (told.status, told.out) == (0, wanted.out), told.err
+    result, expected = jobmeter(name, text, *options), jobmeter(name, job, *options)
+    assert (result.status, result.out) == (0, expected.out), result.err
 
 
 @pytest.mark.parametrize(
@@ -53,17 +53,17 @@ def test_a_job_is_named_in_every_verb(stored, jobmeter, verb, text, job):
     ],
 )
 def test_what_is_not_there_is_answered_with_what_is_near(stored, jobmeter, words, near):
-    told = jobmeter(*words)
-    assert told.status != 0
-    assert near in told.err
-    assert "Traceback" not in told.err
+    result = jobmeter(*words)
+    assert result.status != 0
+    assert near in result.err
+    assert "Traceback" not in result.err
 
 
 def test_compare(stored, jobmeter):
-    told = jobmeter("compare", "first", "last", "--metric", "cpu.usage")
-    assert told.status == 0, told.err
+    result = jobmeter("compare", "first", "last", "--metric", "cpu.usage")
+    assert result.status == 0, result.err
     for part in ("A  train-1-aa", "B  train-2-bb", "1m", "30s", "1.00 cores", "2.00 cores", "from each start"):
-        assert part in told.out
+        assert part in result.out
     document = json.loads(jobmeter("compare", "first", "last", "--metric", "cpu.usage", "--step", "10s", "--json").out)
     assert document["step"] == 10_000
     assert [line["points"][0] for line in document["lines"]] == [[0, 1.0], [0, 2.0]]
@@ -102,9 +102,9 @@ def test_share(stored, jobmeter):
     made = json.loads(jobmeter("share", "first", "--expires", "1h", "--json").out)
     assert made["job"] == "train-1-aa"
     assert made["token"]
-    told = jobmeter("share", "first")
-    assert told.out.count("\n") == 1
-    assert "train-1-aa until" in told.err
+    result = jobmeter("share", "first")
+    assert result.out.count("\n") == 1
+    assert "train-1-aa until" in result.err
     assert jobmeter("share", "first", "--expires", "2y").status == 1
 
 

@@ -49,10 +49,10 @@ def readings(begin, replica):
 
 
 def test_jobs_come_in_pages_however_many(client):
-    told = []
-    jobs = client.jobs(progress=lambda done, total: told.append((done, total)))
+    progress_calls = []
+    jobs = client.jobs(progress=lambda done, total: progress_calls.append((done, total)))
     assert len(jobs) == jobs.total == COUNT + 1
-    assert told == [(1000, COUNT + 1), (2000, COUNT + 1), (COUNT + 1, COUNT + 1)]
+    assert progress_calls == [(1000, COUNT + 1), (2000, COUNT + 1), (COUNT + 1, COUNT + 1)]
     assert [job.id for job in jobs[:2]] == ["train-1", f"job-{COUNT - 1}"]
     frame = client.jobs(limit=3).to_pandas()
     assert list(frame["id"]) == ["train-1", f"job-{COUNT - 1}", f"job-{COUNT - 2}"]
@@ -64,13 +64,13 @@ def test_jobs_come_in_pages_however_many(client):
 
 def test_metrics_are_what_pandas_makes_of_the_readings(client, begin):
     found = client.job("last").metrics("gpu.utilization", step="10s").to_pandas()
-    wanted = pd.concat(
+    expected = pd.concat(
         pd.DataFrame(readings(begin, n), columns=["time", "value"]).assign(replica=f"worker-{n}") for n in range(2)
     )
-    wanted["time"] = pd.to_datetime(wanted["time"] // 10_000 * 10_000, unit="ms", utc=True)
-    means = wanted.groupby(["replica", "time"])["value"].mean()
-    told = found.set_index(["replica", "time"])["value"]
-    pd.testing.assert_series_equal(told, means, check_index_type=False, check_freq=False)
+    expected["time"] = pd.to_datetime(expected["time"] // 10_000 * 10_000, unit="ms", utc=True)
+    means = expected.groupby(["replica", "time"])["value"].mean()
+    progress_calls = found.set_index(["replica", "time"])["value"]
+    pd.testing.assert_series_equal(progress_calls, means, check_index_type=False, check_freq=False)
 
 
 def test_rows_columns_and_arrow_hold_the_same(client):

@@ -119,7 +119,7 @@ def _buckets(frame, job, metric, start_ms, end_ms, step_ms):
     return own
 
 
-def _told(points, what):
+def _values(points, what):
     return {(point["timestamp"], point.get("pod", ""), point.get("gpu", "")): point[what] for point in points}
 
 
@@ -147,37 +147,37 @@ def test_every_level_equals_pandas(stored, asynchronous):
 
     own = _buckets(frame, JOB, "gpu.dram.active", start_ms, end_ms, 300_000).groupby(["bucket", "replica", "device"])
     for what, means in (("Average", own.value.mean()), ("Minimum", own.value.min()), ("Maximum", own.value.max())):
-        wanted = {
+        expected = {
             (bucket, f"{JOB}-{replica}", device[3:]): value * 100 for (bucket, replica, device), value in means.items()
         }
-        assert _near(_told(cards, what), wanted)
+        assert _near(_values(cards, what), expected)
 
     own = _buckets(frame, JOB, "gpu.memory.usage", start_ms, end_ms, 300_000).groupby(["bucket", "replica", "device"])
     for what, means in (("Value", own.value.mean()), ("Minimum", own.value.min()), ("Maximum", own.value.max())):
         sums = means.groupby(["bucket", "replica"]).sum() / 2**20
-        assert _near(_told(pods, what), {(b, f"{JOB}-{r}", ""): value for (b, r), value in sums.items()})
+        assert _near(_values(pods, what), {(b, f"{JOB}-{r}", ""): value for (b, r), value in sums.items()})
 
     own = _buckets(frame, JOB, "gpu.utilization", start_ms, end_ms, 300_000).groupby(["bucket", "replica", "device"])
     means = own.value.mean().groupby("bucket").mean() * 100
-    assert _near(_told(jobs, "Average"), {(bucket, "", ""): value for bucket, value in means.items()})
+    assert _near(_values(jobs, "Average"), {(bucket, "", ""): value for bucket, value in means.items()})
     least = own.value.min().groupby("bucket").min() * 100
-    assert _near(_told(jobs, "Minimum"), {(bucket, "", ""): value for bucket, value in least.items()})
+    assert _near(_values(jobs, "Minimum"), {(bucket, "", ""): value for bucket, value in least.items()})
 
     own = _buckets(frame, JOB, "cpu.usage", start_ms, end_ms, 300_000).groupby(["bucket", "replica"]).value.mean() / 8
-    assert _near(_told(shares, "Value"), {(b, f"{JOB}-{r}", ""): value * 100 for (b, r), value in own.items()})
+    assert _near(_values(shares, "Value"), {(b, f"{JOB}-{r}", ""): value * 100 for (b, r), value in own.items()})
 
     own = _buckets(frame, JOB, "memory.usage", start_ms, end_ms, 300_000).groupby(["bucket", "replica"]).value.mean()
     left = (LIMITS["memory"] - own).groupby("bucket").sum() / 2**20
-    assert _near(_told(free, "Value"), {(bucket, "", ""): value for bucket, value in left.items()})
+    assert _near(_values(free, "Value"), {(bucket, "", ""): value for bucket, value in left.items()})
 
     own = frame[(frame.job == JOB) & (frame.metric == "network.receive")].sort_values(["replica", "time"]).copy()
     own["growth"] = own.groupby("replica").value.diff()
     own["gap"] = own.groupby("replica").time.diff() / 1000
     own["bucket"] = own.time // 300_000 * 300_000
     own = own[(own.time >= start_ms) & (own.time < end_ms)].groupby(["bucket", "replica"])[["growth", "gap"]].sum()
-    wanted = {(b, f"{JOB}-{r}", ""): row.growth / row.gap / 2**20 for (b, r), row in own.iterrows()}
-    assert _near(_told(rates, "Value"), wanted)
-    assert _told(rates, "Minimum") == _told(rates, "Maximum") == _told(rates, "Value")
+    expected = {(b, f"{JOB}-{r}", ""): row.growth / row.gap / 2**20 for (b, r), row in own.iterrows()}
+    assert _near(_values(rates, "Value"), expected)
+    assert _values(rates, "Minimum") == _values(rates, "Maximum") == _values(rates, "Value")
     assert {point["userId"] for point in rates} == {"ada"}
 
 
@@ -244,7 +244,7 @@ def test_the_newest_points_and_the_names(stored):
     last = _points(answers[0])
     own = _buckets(frame, JOB, "gpu.temperature", 0, 2**62, 60_000)
     newest = own[own.bucket == own.bucket.max()].groupby(["bucket", "replica", "device"]).value.mean()
-    assert _near(_told(last, "Value"), {(b, f"{JOB}-{r}", d[3:]): value for (b, r, d), value in newest.items()})
+    assert _near(_values(last, "Value"), {(b, f"{JOB}-{r}", d[3:]): value for (b, r, d), value in newest.items()})
     names = answers[1]["body"]["Resources"]["Resource"]
     assert answers[1]["body"]["TotalCount"] == str(len(names))
     assert {"JOB_MEMORY_FREE", "CARD_GPU_SM_UTIL"} <= {name["MetricName"] for name in names}

@@ -86,9 +86,9 @@ def test_a_part_that_was_set_aside_is_named_everywhere(tmp_path: Path, kind: str
         assert b"1 of samples" in ready.body
         assert str(tmp_path).encode() not in ready.body
         assert gauge(server, "samples") == 1
-        (told,) = server.request("GET", "/status").json()["damaged"]
-        assert (told["table"], told["part"], told["rows"]) == ("samples", hurt.name, POINTS)
-        assert NOW - 2 * DAY <= told["start"] < told["end"] <= NOW - DAY
+        (damaged_part,) = server.request("GET", "/status").json()["damaged"]
+        assert (damaged_part["table"], damaged_part["part"], damaged_part["rows"]) == ("samples", hurt.name, POINTS)
+        assert NOW - 2 * DAY <= damaged_part["start"] < damaged_part["end"] <= NOW - DAY
         log = server.output()
         assert f"was set aside: samples {hurt.name} (broken-on-start), {POINTS} rows" in log
         assert f"accept the loss: remove {data}/telemetry/store/" in log

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -52,14 +53,10 @@ def test_a_full_disk_is_refused_clearly_and_recovers(small_disk: Path) -> None:
     with running(small_disk / "data") as server:
         assert server.ingest(body(1)).status == 200
         filler = small_disk / "filler"
-        with filler.open("wb") as file:
-            block = b"\0" * 65_536
-            try:
-                while True:
-                    file.write(block)
-                    file.flush()
-            except OSError:
-                pass
+        # Without a buffer: what did not fit would be written once more when the file is closed.
+        with filler.open("wb", buffering=0) as file, suppress(OSError):
+            while True:
+                file.write(b"\0" * 65_536)
         refused = None
         for number in range(2, 40):
             refused = server.ingest(body(number))

@@ -106,9 +106,9 @@ def test_the_command_line_keeps_no_part_for_the_whole(larger: ServerProcess, tmp
     whole = _metrics_command(larger, file, "--end", str(end), "--since", "1d")
     assert (whole.returncode, whole.stdout, whole.stderr) == (0, b"", b"")
     assert len(file.read_bytes().splitlines()) == SERIES * EACH + 1
-    told = _metrics_command(larger, file, "--since", "1d")
-    assert told.returncode == 1
-    assert b"no answer from" in told.stderr
+    result = _metrics_command(larger, file, "--since", "1d")
+    assert result.returncode == 1
+    assert b"no answer from" in result.stderr
     assert len(file.read_bytes().splitlines()) == SERIES * EACH + 1
 
 
@@ -147,11 +147,11 @@ def test_curl_gets_the_answer_to_a_body_that_is_too_large(
     file.write_bytes(b"x" * 40 * 2**20)
     url = f"http://127.0.0.1:{server.port}{API}/ingest"
     credential = f"Authorization: Bearer {server.token}"
-    told = subprocess.run(
+    result = subprocess.run(
         ["curl", "-sS", "-w", " %{http_code}", "--data-binary", f"@{file}", "-H", credential, *options, url],
         capture_output=True,
         timeout=60,
         check=False,
     )
-    assert told.stdout.endswith(b" 413"), told.stderr
-    assert b"limit_exceeded" in told.stdout
+    assert result.stdout.endswith(b" 413"), result.stderr
+    assert b"limit_exceeded" in result.stdout

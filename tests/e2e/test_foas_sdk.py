@@ -76,13 +76,13 @@ def ask():
         assert process.stdout is not None
         lines, answers = process.stdin, process.stdout
 
-        def asked(*asks):
+        def run_sdk(*asks):
             for one in asks:
                 lines.write(f"{json.dumps(one)}\n")
             lines.flush()
             return [json.loads(answers.readline()) for _ in asks]
 
-        yield asked
+        yield run_sdk
         lines.close()
         assert process.wait(30) == 0
 
@@ -256,12 +256,12 @@ def _post(server, path, values, **headers):
 def test_plain_http_with_a_token_and_what_typed_sdks_read(stored):
     server, _, _ = stored
     path = f"/api/v2/projects/{THEIRS}/jobs/ss2/metric"
-    asked = {"start": 1574247000000, "queries": [{"metric": "delay"}]}
-    status, _, text = _post(server, path, {"metricJson": json.dumps(asked)}, Accept="text/xml")
+    run_sdk = {"start": 1574247000000, "queries": [{"metric": "delay"}]}
+    status, _, text = _post(server, path, {"metricJson": json.dumps(run_sdk)}, Accept="text/xml")
     assert (status, json.loads(text)["Code"]) == (400, "InvalidParameter")
     assert "granularity" in json.loads(text)["Message"]
-    asked = {**asked, "end": 1574250000000, "queries": [{"metric": "delay", "granularity": "600s"}]}
-    values = {"metricJson": json.dumps(asked)}
+    run_sdk = {**run_sdk, "end": 1574250000000, "queries": [{"metric": "delay", "granularity": "600s"}]}
+    values = {"metricJson": json.dumps(run_sdk)}
     root = ET.fromstring(_post(server, path, values, Accept="text/xml")[2])
     points = {point.tag: point.text for point in root.findall("metrics/dps/*")}
     assert points == {f"_{second}": text for second, (_, text) in SAMPLE.items()}
@@ -315,8 +315,8 @@ def test_a_program_finds_its_instances(stored, ask):
     )
     assert json.loads(read["body"])["metrics"][0]["summary"] == 7
     assert (ended["code"], current["code"]) == ("InstanceNotRunning", "InvalidParameter")
-    told = json.loads(summary["body"])["RunSummary"]
-    assert (told["Id"], told["ActualState"]) == (streams[JOB]["Id"], "RUNNING")
+    summary_body = json.loads(summary["body"])["RunSummary"]
+    assert (summary_body["Id"], summary_body["ActualState"]) == (streams[JOB]["Id"], "RUNNING")
 
 
 def test_a_job_is_registered_and_stopped(stored, ask):
@@ -353,7 +353,7 @@ def test_the_nodes_of_a_cluster(stored, ask):
             for mode in ("user", "iowait")
         ],
     }
-    known, unknown = ask(
+    own_job, unknown = ask(
         _call(server, "GetClusterMetrics", {"clusterId": "d6wx", "metricJson": json.dumps(text)}),
         _call(
             server,
@@ -361,7 +361,7 @@ def test_the_nodes_of_a_cluster(stored, ask):
             {"clusterId": "d6wy", "metricJson": json.dumps({**text, "queries": [{"metric": "delay"}]})},
         ),
     )
-    user, iowait = json.loads(known["body"])["metrics"]
+    user, iowait = json.loads(own_job["body"])["metrics"]
     assert {round(value, 6) for value in _found(user).values()} == {30.0}
     assert {round(value, 6) for value in _found(iowait).values()} == {20.0}
     assert unknown["code"] == "ClusterNotFound"
@@ -399,9 +399,9 @@ def test_refusals_are_the_vendors_own(stored, ask):
         assert (answer.get("error"), answer.get("code"), answer.get("status")) == ("ServerException", code, status), one
         assert answer["request_id"]
         assert "eve" not in json.dumps(answer)
-    seen, listed = ask(
+    visible, listed = ask(
         _metric(server, hidden, *span, "hidden", project="other"),
         _call(server, "ListInstance", {"projectName": "other", "jobType": "FLINK_STREAM"}, key=own),
     )
-    assert json.loads(seen["body"])["metrics"][0]["summary"] == 7
+    assert json.loads(visible["body"])["metrics"][0]["summary"] == 7
     assert json.loads(listed["body"])["TotalCount"] == 0

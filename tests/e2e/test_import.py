@@ -39,8 +39,8 @@ def trace(job: str, seed: int) -> pd.DataFrame:
 
 def expected(frame: pd.DataFrame, step: int, by: list[str]) -> pd.DataFrame:
     """Bucket means of each device; the mean of the members' bucket means."""
-    known = frame.drop_duplicates(["replica", "device", "time"], keep="last")
-    buckets = known.assign(time=known["time"] // step * step)
+    last_rows = frame.drop_duplicates(["replica", "device", "time"], keep="last")
+    buckets = last_rows.assign(time=last_rows["time"] // step * step)
     members = buckets.groupby(["replica", "device", "time"], as_index=False)["value"].mean()
     joined = members.groupby([*by, "time"], as_index=False)["value"].mean()
     for name in ("replica", "device"):
@@ -52,12 +52,12 @@ def expected(frame: pd.DataFrame, step: int, by: list[str]) -> pd.DataFrame:
 
 def answered(jobmeter, job: str, step: str, by: str) -> pd.DataFrame:
     end = START + 5 * HOUR
-    told = jobmeter(
+    output = jobmeter(
         "metrics", job, "--metric", "gpu.utilization", "--step", step, "--by", by, "--format", "csv",
         "--start", str(START), "--end", str(end),
     )  # fmt: skip
-    assert told.status == 0, told.err
-    frame = pd.read_csv(io.StringIO(told.out), keep_default_na=False)
+    assert output.status == 0, output.err
+    frame = pd.read_csv(io.StringIO(output.out), keep_default_na=False)
     assert list(frame.columns) == ["time", "replica", "device", "value"]
     return frame.sort_values(["replica", "device", "time"], ignore_index=True)
 
@@ -101,7 +101,7 @@ def test_a_correction_replaces_and_a_second_file_adds(jobmeter, tmp_path):
     assert jobmeter("import", str(file)).status == 0
     file.write_text(f"{head}fix,w,memory.usage,{START + 1000},5\nfix,w,memory.usage,{START + 2000},3\n")
     assert jobmeter("import", str(file)).status == 0
-    told = jobmeter(
+    output = jobmeter(
         "metrics",
         "fix",
         "--metric",
@@ -114,7 +114,7 @@ def test_a_correction_replaces_and_a_second_file_adds(jobmeter, tmp_path):
         "1s",
         "--json",
     )
-    assert [row["value"] for row in json.loads(told.out)] == [1, 5, 3]
+    assert [row["value"] for row in json.loads(output.out)] == [1, 5, 3]
 
 
 def test_records_and_samples_make_one_job(jobmeter, tmp_path):
@@ -135,7 +135,7 @@ def test_records_and_samples_make_one_job(jobmeter, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("row", "told"),
+    ("row", "output"),
     [
         ("j,w,gpu.utilization,{now},57", "line 3, column value: gpu.utilization"),
         ("j,w,gpu.speed,{now},1", "line 3, column metric: metric 'gpu.speed'"),
@@ -145,14 +145,14 @@ def test_records_and_samples_make_one_job(jobmeter, tmp_path):
         ("j,w,cpu.usage,{now}", "line 3"),
     ],
 )
-def test_a_bad_row_is_named_and_nothing_is_kept(jobmeter, tmp_path, row, told):
+def test_a_bad_row_is_named_and_nothing_is_kept(jobmeter, tmp_path, row, output):
     file = tmp_path / "bad.csv"
     good = f"never,w,cpu.usage,{START},1\n"
     file.write_text("job_id,replica,metric,time,value\n" + good + row.format(now=START) + "\n" + good)
     result = jobmeter("import", str(file))
     assert result.status == 1
     assert result.out == ""
-    assert result.err.startswith(f"jobmeter: {file}, {told}")
+    assert result.err.startswith(f"jobmeter: {file}, {output}")
     assert result.err.count("\n") == 1
     assert json.loads(jobmeter("jobs", "--json", "--name", "never").out) == []
 
@@ -161,8 +161,8 @@ def test_what_is_too_old_or_too_new_is_counted_and_explained(jobmeter, tmp_path)
     file = tmp_path / "a.csv"
     times = (START, START - 30 * 24 * HOUR, START + 24 * HOUR, START + 25 * HOUR)
     file.write_text("job_id,metric,time,value\n" + "".join(f"late,cpu.usage,{time},1\n" for time in times))
-    told = jobmeter("import", str(file))
-    assert told.status == 0
-    assert "imported 1 row of 1 job" in told.out
-    assert "rejected 1 row: expired: older than the project's retention" in told.out
-    assert "rejected 2 rows: future: " in told.out
+    output = jobmeter("import", str(file))
+    assert output.status == 0
+    assert "imported 1 row of 1 job" in output.out
+    assert "rejected 1 row: expired: older than the project's retention" in output.out
+    assert "rejected 2 rows: future: " in output.out

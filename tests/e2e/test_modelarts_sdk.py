@@ -188,7 +188,7 @@ def sdk(tmp_path_factory):
         assert process.stdout is not None
         lines, answers = process.stdin, process.stdout
 
-        def asked(*asks):
+        def run_sdk(*asks):
             found = []
             for one in asks:
                 lines.write(f"{json.dumps(one)}\n")
@@ -196,7 +196,7 @@ def sdk(tmp_path_factory):
                 found.append(json.loads(answers.readline()))
             return found
 
-        yield asked
+        yield run_sdk
         lines.close()
 
 
@@ -427,7 +427,7 @@ def test_one_job_and_what_belongs_to_it(stored, sdk):
 
 
 def test_events_and_what_a_task_reports(stored, sdk):
-    (told,) = sdk(
+    (metric_body,) = sdk(
         stored.ask(
             "NotifyTrainingJobInformation",
             task="worker-1",
@@ -435,7 +435,7 @@ def test_events_and_what_a_task_reports(stored, sdk):
             body={"type": "checkpoint_saved"},
         )
     )
-    assert told["status"] == 200, told
+    assert metric_body["status"] == 200, metric_body
     asks = [{}, {"pattern": "CHECKPOINT"}, {"level": "Error"}, {"limit": 1, "offset": 1}, {"order": "desc", "limit": 1}]
     every, found, errors, second, newest = sdk(*(stored.ask("ListTrainingJobEvents", request=one) for one in asks))
     assert every["model"] == every["body"]

@@ -6,6 +6,7 @@ The oracle is pandas on the samples that were stored.
 import json
 import time
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 import pandas as pd
@@ -17,9 +18,6 @@ from tests.processes import API, Reply, running
 pytestmark = pytest.mark.slow
 
 MINUTE, DAY, GIB = 60_000, 86_400_000, 2.0**30
-NOW = int(time.time() * 1000) // MINUTE * MINUTE
-END = NOW - 7 * MINUTE
-START = END - 10 * MINUTE
 STEP = 5 * MINUTE
 PLACES = {"worker-0": "n1", "worker-1": "n1", "worker-2": "n2"}
 COUNTERS = {"network.receive": 1e6, "network.transmit": 2e6, "disk.read": 3e6, "disk.write": 4e6}
@@ -37,6 +35,20 @@ INFO = {
 }
 
 
+@cache
+def _now() -> int:
+    """The minute in which the samples are sent: a job that is silent for long counts as lost, so no earlier one."""
+    return int(time.time() * 1000) // MINUTE * MINUTE
+
+
+def _end() -> int:
+    return _now() - 7 * MINUTE
+
+
+def _start() -> int:
+    return _end() - 10 * MINUTE
+
+
 def _rows(job: str, places: dict[str, str], end: int) -> list[Row]:
     """Each replica uses more than the one before it; its device is numbered on its node."""
     found = []
@@ -44,7 +56,7 @@ def _rows(job: str, places: dict[str, str], end: int) -> list[Row]:
     for number, (replica, node) in enumerate(places.items(), 1):
         for metric, rate in COUNTERS.items():
             found.append(
-                row(metric, [(at, rate * number * (at % DAY) / 1000) for at in moments], job, replica, node=node)
+                row(metric, [(at, rate * number * (at - _start()) / 1000) for at in moments], job, replica, node=node)
             )
         for metric, value in GAUGES.items():
             grown = value if metric.endswith("limit") else value * number
@@ -56,15 +68,15 @@ def _rows(job: str, places: dict[str, str], end: int) -> list[Row]:
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory):
-    group = _rows("group", PLACES, END)
-    odd = [*_rows("bare", {"worker-0": "m1"}, NOW), *_rows("whole", {"": "m2"}, NOW)]
-    began = NOW - 40 * DAY
+    group = _rows("group", PLACES, _end())
+    odd = [*_rows("bare", {"worker-0": "m1"}, _now()), *_rows("whole", {"": "m2"}, _now())]
+    began = _now() - 40 * DAY
     bodies = [
-        {"job_id": "group", "state": "Running", "resource_group": "rg", "user": "ann", "start": START},
-        {"job_id": "dark", "state": "Running", "start": START},
+        {"job_id": "group", "state": "Running", "resource_group": "rg", "user": "ann", "start": _start()},
+        {"job_id": "dark", "state": "Running", "start": _start()},
         {"job_id": "long", "state": "Running", "start": began, "replicas": [{"name": "worker-0"}]},
     ]
-    long = row("cpu.utilization", [(NOW - 2 * DAY + at * MINUTE, 0.01 * at) for at in range(100)], "long")
+    long = row("cpu.utilization", [(_now() - 2 * DAY + at * MINUTE, 0.01 * at) for at in range(100)], "long")
     with running(tmp_path_factory.mktemp("odd") / "data") as server:
         for body in bodies:
             assert server.call("POST", f"{API}/jobs", json.dumps(body).encode()).status == 200
@@ -117,7 +129,7 @@ def test_a_node_has_the_sum_of_what_its_replicas_do(stored, name):
     metric, limit, factor = NODE_METRICS[name]
     expected = _by_node(frame, metric)
     expected = expected / _by_node(frame, limit) if limit else expected
-    span = {"StartTime": _iso(START), "EndTime": _iso(END), "TimeStep": "5m"}
+    span = {"StartTime": _iso(_start()), "EndTime": _iso(_end()), "TimeStep": "5m"}
     body = _ok(server.call("GET", f"/api/v1/resources/rg/nodemetrics/{name}", **span))
     found = {
         (node["NodeID"], point["Time"]): float(point["Value"])
@@ -133,7 +145,7 @@ def test_our_own_node_metrics_are_the_same(stored, metric):
     server, frame = stored
     found: dict[tuple[str, int], float] = {}
     for node in INFO:
-        asked = {"metric": metric, "start": START, "end": END, "step": "5m"}
+        asked = {"metric": metric, "start": _start(), "end": _end(), "step": "5m"}
         (line,) = _ok(server.call("GET", f"{API}/nodes/{node}/metrics", **asked))["lines"]
         found |= {(node, at): value for at, value in line["points"]}
     assert found == pytest.approx(_by_node(frame, metric).to_dict(), rel=1e-9)
@@ -179,11 +191,11 @@ def test_an_odd_job_is_answered_by_every_operation(stored, job):
 
 
 @pytest.mark.parametrize("job", ODD)
-def test_an_odd_job_is_told_with_its_names_and_times(stored, job):
+def test_an_odd_job_is_reported_with_its_names_and_times(stored, job):
     server, _ = stored
     huawei = f"/v2/default/training-jobs/{job}"
     body = _ok(server.call("GET", huawei))
-    first = {"dark": START, "long": NOW - 40 * DAY}.get(job, NOW - 10 * MINUTE)
+    first = {"dark": _start(), "long": _now() - 40 * DAY}.get(job, _now() - 10 * MINUTE)
     assert body["metadata"]["create_time"] == first
     assert body["metadata"]["name"] == job
     assert body["status"]["tasks"] == ["worker-0"]
@@ -193,7 +205,7 @@ def test_an_odd_job_is_told_with_its_names_and_times(stored, job):
     search = json.dumps({"filters": [{"key": "name", "operator": "in", "value": [job]}]}).encode()
     found = _ok(server.call("POST", "/v2/default/training-job-searches", search))
     assert [one["metadata"]["id"] for one in found["items"]] == [job]
-    span = {"StartTime": _iso(NOW - 41 * DAY), "EndTime": _iso(NOW + MINUTE)}
+    span = {"StartTime": _iso(_now() - 41 * DAY), "EndTime": _iso(_now() + MINUTE)}
     listed = _ok(server.call("GET", "/api/v1/jobs", DisplayName=job, DisplayNameSearchMode="Exact", **span))
     assert [(one["JobId"], one["GmtCreateTime"]) for one in listed["Jobs"]] == [(job, _iso(first))]
 
@@ -212,7 +224,7 @@ def test_a_job_of_forty_days_is_told_minute_by_minute(stored):
 @pytest.mark.parametrize(("job", "name"), [("bare", "bare-worker-0"), ("whole", "whole-m2")])
 def test_members_of_odd_jobs_have_names(stored, job, name):
     server, _ = stored
-    span = {"StartTime": _iso(NOW - 15 * MINUTE), "EndTime": _iso(NOW)}
+    span = {"StartTime": _iso(_now() - 15 * MINUTE), "EndTime": _iso(_now())}
     asked = {"MetricType": "NetworkInputRate", "TimeStep": "1h", **span}
     (pod,) = _ok(server.call("GET", f"/api/v1/jobs/{job}/metrics", **asked))["PodMetrics"]
     (one,) = _ok(server.call("GET", f"/api/v1/trainingjobs/{job}/instancemetrics", **asked))["InstanceMetrics"]

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.certificates import make
+from tests.clusters import free_port
 from tests.processes import API, ServerProcess, running
 
 PYTHON = Path(__file__).parents[2] / ".venvs" / "opentelemetry" / "bin" / "python"
@@ -24,13 +24,6 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not PYTHON.exists(), reason="the environment of the SDK is not built: make sdk"),
 ]
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
 
 
 def token(data: Path, role: str) -> str:
@@ -64,7 +57,7 @@ def export(endpoint: str, way: str, token: str, rounds: int, **environment: str)
     return found
 
 
-class Told:
+class OtlpServer:
     """A server with both ways in, and its keys."""
 
     def __init__(self, server: ServerProcess, grpc: int) -> None:
@@ -103,78 +96,78 @@ class Told:
 
 
 @contextlib.contextmanager
-def told_server(folder: Path, **settings):
+def otlp_server(folder: Path, **settings):
     port = free_port()
     with running(folder / "data", "--otlp-grpc-port", str(port), **settings) as server:
-        yield Told(server, port)
+        yield OtlpServer(server, port)
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory):
-    with told_server(tmp_path_factory.mktemp("opentelemetry")) as made:
+def target(tmp_path_factory):
+    with otlp_server(tmp_path_factory.mktemp("opentelemetry")) as made:
         yield made
 
 
 @pytest.fixture(scope="module", params=WAYS)
-def job(request, told):
+def job(request, target):
     """A job whose program has exported twice, by each way."""
     name = f"train-{WAYS.index(request.param)}"
-    found = told.export(request.param, name, told.writer)
+    found = target.export(request.param, name, target.writer)
     assert found == {"exported": [True] * (ROUNDS + 1), "logged": []}
     return name
 
 
-def test_what_the_program_counted_is_what_is_kept(told, job):
+def test_the_server_stores_what_the_program_counted(target, job):
     # The program's end is the last export: it says the totals once more.
-    assert told.values(job, "steps", rank="0") == [10.0, 20.0, 20.0]
-    assert told.values(job, "steps", rank="1") == [5.0, 10.0, 10.0]
-    assert told.values(job, "queue") == [3.0, -1.0, -1.0]
-    assert told.values(job, "room.temperature") == [20.5, 21.25, 22.0]
-    assert told.values(job, "app.loss") == [1.0, 0.5, 0.5]
+    assert target.values(job, "steps", rank="0") == [10.0, 20.0, 20.0]
+    assert target.values(job, "steps", rank="1") == [5.0, 10.0, 10.0]
+    assert target.values(job, "queue") == [3.0, -1.0, -1.0]
+    assert target.values(job, "room.temperature") == [20.5, 21.25, 22.0]
+    assert target.values(job, "app.loss") == [1.0, 0.5, 0.5]
 
 
-def test_a_histogram_is_what_prometheus_has_for_it(told, job):
-    assert told.values(job, "step.time_count") == [4.0, 8.0, 8.0]
-    assert told.values(job, "step.time_sum") == pytest.approx([2.65, 5.3, 5.3])
+def test_a_histogram_is_what_prometheus_has_for_it(target, job):
+    assert target.values(job, "step.time_count") == [4.0, 8.0, 8.0]
+    assert target.values(job, "step.time_sum") == pytest.approx([2.65, 5.3, 5.3])
     for bound, count in {"0.1": 1.0, "0.5": 3.0, "+Inf": 4.0}.items():
-        assert told.values(job, "step.time_bucket", le=bound) == [count, 2 * count, 2 * count]
+        assert target.values(job, "step.time_bucket", le=bound) == [count, 2 * count, 2 * count]
 
 
-def test_a_question_to_the_native_api_is_answered_with_it(told, job):
-    assert set(told.answer(job, "app.loss")) <= {1.0, 0.5}
-    assert told.answer(job, "app.loss")[-1] == 0.5
-    assert told.answer(job, "external.queue")[-1] == -1.0
-    body = told.server.call("GET", f"{API}/jobs/{job}").json()
+def test_a_question_to_the_native_api_is_answered_with_it(target, job):
+    assert set(target.answer(job, "app.loss")) <= {1.0, 0.5}
+    assert target.answer(job, "app.loss")[-1] == 0.5
+    assert target.answer(job, "external.queue")[-1] == -1.0
+    body = target.server.call("GET", f"{API}/jobs/{job}").json()
     assert (body["job"]["project"], [one["name"] for one in body["replicas"]]) == ("lab", ["worker-0"])
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_compressed_exports_are_taken(told, way):
+def test_compressed_exports_are_taken(target, way):
     name = f"gzip-{WAYS.index(way)}"
-    found = told.export(way, name, told.writer, 1, OTEL_EXPORTER_OTLP_COMPRESSION="gzip")
+    found = target.export(way, name, target.writer, 1, OTEL_EXPORTER_OTLP_COMPRESSION="gzip")
     assert found["exported"] == [True, True]
-    assert told.values(name, "app.loss") == [1.0, 1.0]
+    assert target.values(name, "app.loss") == [1.0, 1.0]
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_changes_are_refused_and_the_values_kept(told, way):
+def test_changes_are_refused_and_the_values_kept(target, way):
     name = f"delta-{WAYS.index(way)}"
     preference = {"OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE": "delta"}
-    assert told.export(way, name, told.writer, 1, **preference)["exported"] == [True, True]
-    assert told.values(name, "app.loss") == [1.0, 1.0]
-    assert told.values(name, "steps") == []
-    text = told.server.call("GET", "/metrics").body.decode()
+    assert target.export(way, name, target.writer, 1, **preference)["exported"] == [True, True]
+    assert target.values(name, "app.loss") == [1.0, 1.0]
+    assert target.values(name, "steps") == []
+    text = target.server.call("GET", "/metrics").body.decode()
     counted = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
     assert float(counted['jobmeter_ingest_samples_rejected_total{reason="delta"}']) >= 3
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_key_that_may_not_write_and_a_wrong_one_are_refused(told, way):
-    for token, words in ((told.reader, ("403", "PERMISSION_DENIED")), ("jm_wrong", ("401", "UNAUTHENTICATED"))):
-        found = told.export(way, "nobody", token, 1)
+def test_a_key_that_may_not_write_and_a_wrong_one_are_refused(target, way):
+    for token, words in ((target.reader, ("403", "PERMISSION_DENIED")), ("jm_wrong", ("401", "UNAUTHENTICATED"))):
+        found = target.export(way, "nobody", token, 1)
         assert found["exported"] == [False, False]
         assert any(word in line for word in words for line in found["logged"]), found["logged"]
-    assert told.values("nobody", "app.loss") == []
+    assert target.values("nobody", "app.loss") == []
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -194,8 +187,8 @@ def test_with_tls(tmp_path, way):
 def test_an_exporter_that_is_told_to_come_again_loses_nothing(tmp_path, way):
     """One export a second is taken; the SDK makes two at once, and sends again what was refused."""
     limited = {"JOBMETER_RATE_LIMITS": "ExportMetrics=1:1"}
-    with told_server(tmp_path, environment=limited) as told:
-        found = told.export(way, "patient", told.writer, 1)
+    with otlp_server(tmp_path, environment=limited) as target:
+        found = target.export(way, "patient", target.writer, 1)
         assert found["exported"] == [True, True], found
         assert any("retrying" in line for line in found["logged"]), found
-        assert told.values("patient", "queue") == [3.0, 3.0]
+        assert target.values("patient", "queue") == [3.0, 3.0]

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from tests.clusters import free_port
 from tests.needs import needing
 from tests.processes import running
 from tests.programs import find
@@ -37,12 +38,6 @@ LoadPlugin write_tsdb
  </Node>
 </Plugin>
 """
-
-
-def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
 
 
 @pytest.fixture(scope="module")

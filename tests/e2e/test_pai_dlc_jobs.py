@@ -81,7 +81,7 @@ def _config(server, key, **more):
     return {**pair, "endpoint": server.url, **more}
 
 
-def _asked(server, key, call, *args, config=None, asynchronous=False, **request):
+def _request(server, key, call, *args, config=None, asynchronous=False, **request):
     return {
         "config": _config(server, key, **(config or {})),
         "call": call,
@@ -138,19 +138,19 @@ BODY: dict[str, Any] = {
 def test_the_life_of_a_job(server, keys, python, asynchronous):
     ada = keys["ada"]
 
-    def asked(call, *args, **request):
-        return _asked(server, ada, call, *args, asynchronous=asynchronous, **request)
+    def run_sdk(call, *args, **request):
+        return _request(server, ada, call, *args, asynchronous=asynchronous, **request)
 
-    (made,) = ask(asked("create_job", **BODY), python=python)
+    (made,) = ask(run_sdk("create_job", **BODY), python=python)
     job = _body(made)["JobId"]
     assert re.fullmatch(r"dlc[0-9a-z]{13}", job)
     changed = {"Priority": 9, "Accessibility": "PUBLIC"}
     got, listed, conflict, updated, again = ask(
-        asked("get_job", job),
-        asked("list_jobs", JobId=job, Tags={"team": "vision"}, DisplayName="RESNET"),
-        asked("delete_job", job),
-        asked("update_job", job, **changed),
-        asked("get_job", job),
+        run_sdk("get_job", job),
+        run_sdk("list_jobs", JobId=job, Tags={"team": "vision"}, DisplayName="RESNET"),
+        run_sdk("delete_job", job),
+        run_sdk("update_job", job, **changed),
+        run_sdk("get_job", job),
         python=python,
     )
     body = _body(got)
@@ -181,11 +181,11 @@ def test_the_life_of_a_job(server, keys, python, asynchronous):
     _report(server, job, start)
     wait_until(lambda: time.time() * 1000 > start + 1000, "that what was reported lies in the past")
     got, job_events, pod_events, logs, few = ask(
-        asked("get_job", job),
-        asked("get_job_events", job),
-        asked("get_pod_events", job, f"{job}-worker-0", MaxEventsNum=10),
-        asked("get_pod_logs", job, f"{job}-worker-0"),
-        asked("get_pod_logs", job, f"{job}-worker-0", MaxLines=2),
+        run_sdk("get_job", job),
+        run_sdk("get_job_events", job),
+        run_sdk("get_pod_events", job, f"{job}-worker-0", MaxEventsNum=10),
+        run_sdk("get_pod_logs", job, f"{job}-worker-0"),
+        run_sdk("get_pod_logs", job, f"{job}-worker-0", MaxLines=2),
         python=python,
     )
     body = _body(got)
@@ -197,28 +197,28 @@ def test_the_life_of_a_job(server, keys, python, asynchronous):
     assert (pod["Status"], old["Status"], old["SubStatus"]) == ("Running", "Failed", "Evicted")
     if python == CURRENT:
         assert (pod["NodeName"], old["NodeName"]) == ("node-b", "node-a")
-    told = _body(job_events)["Events"]
-    assert any(event.endswith(f"Pod {job}-worker-0: OOMKilled: Memory ran out.") for event in told)
-    assert any(event.endswith(f"Job {job} is Running.") for event in told)
-    assert [event for event in _body(pod_events)["Events"] if "OOMKilled" in event] == [
+    listed_events = _body(job_events)["Events"]
+    assert any(event.endswith(f"Pod {job}-worker-0: OOMKilled: Memory ran out.") for event in listed_events)
+    assert any(event.endswith(f"Job {job} is Running.") for event in listed_events)
+    assert [event for event in _body(pod_events)["Events"] if "OOMKilled" in event and "Finding" not in event] == [
         f"{datetime.fromtimestamp((start + 300) // 1000, tz=UTC):%Y-%m-%d %H:%M:%S} OOMKilled: Memory ran out."
     ]
     assert _body(logs)["Logs"] == ["step 0", "step 1", "step 2", "ünï 日本"]
     assert _body(few)["Logs"] == ["step 2", "ünï 日本"]
     if python == CURRENT:
         first, late = ask(
-            asked("get_pod_logs", job, f"{job}-worker-0", PodUid=old["PodUid"]),
-            asked("get_pod_logs", job, f"{job}-worker-0", StartTime=_precise(start + 620)),
+            run_sdk("get_pod_logs", job, f"{job}-worker-0", PodUid=old["PodUid"]),
+            run_sdk("get_pod_logs", job, f"{job}-worker-0", StartTime=_precise(start + 620)),
         )
         assert _body(first)["Logs"] == ["step 0", "step 1"]
         assert _body(late)["Logs"] == ["ünï 日本"]
 
     stopped, got, twice, deleted, gone = ask(
-        asked("stop_job", job),
-        asked("get_job", job),
-        asked("stop_job", job),
-        asked("delete_job", job),
-        asked("get_job", job),
+        run_sdk("stop_job", job),
+        run_sdk("get_job", job),
+        run_sdk("stop_job", job),
+        run_sdk("delete_job", job),
+        run_sdk("get_job", job),
         python=python,
     )
     assert _body(stopped)["JobId"] == job
@@ -237,7 +237,7 @@ def _report(server, job, start):
          "reason": "Evicted by the node"},
         {"name": "worker-0", "attempt": 1, "node": "node-b", "state": "Running", "start": start + 500},
     ]  # fmt: skip
-    told = {
+    listed_events = {
         "time": start + 300,
         "project": "vision",
         "job": job,
@@ -248,7 +248,7 @@ def _report(server, job, start):
         "message": "Memory ran out.",
     }
     record = {"job_id": job, "project": "vision", "state": "Running", "start": start, "replicas": attempts}
-    server.ingest(records({"jobs": [record], "events": [told]}))
+    server.ingest(records({"jobs": [record], "events": [listed_events]}))
     texts = ((0, 10, "step 0"), (0, 20, "step 1"), (1, 600, "step 2"), (1, 640, "ünï 日本"))
     lines = [
         {"time": start + after, "text": text, "replica": "worker-0", "attempt": attempt}
@@ -340,11 +340,11 @@ def test_every_filter_finds_what_fits(server, keys, many):
         ({"Caller": "nobody"}, lambda job: False),
         ({"Status": "Failed", "JobType": "TFJob", "UserIdForFilter": "user3"}, None),
     ]
-    answers = ask(*(_asked(server, keys["list"], "list_jobs", PageSize=1000, **given) for given, _ in filters))
+    answers = ask(*(_request(server, keys["list"], "list_jobs", PageSize=1000, **given) for given, _ in filters))
     for (given, fits), answer in zip(filters, answers, strict=True):
-        wanted = fits or (lambda job: (job["state"], job["type"], job["user"]) == ("Failed", "TFJob", "user3"))
+        expected = fits or (lambda job: (job["state"], job["type"], job["user"]) == ("Failed", "TFJob", "user3"))
         found = [job["JobId"] for job in _body(answer)["Jobs"]]
-        assert found == [job["job_id"] for job in own if wanted(job)], given
+        assert found == [job["job_id"] for job in own if expected(job)], given
         assert _body(answer)["TotalCount"] == len(found), given
     assert words[own[4]["state"]] == "Queuing"
     statuses = {job["JobId"]: job["Status"] for job in _body(answers[0])["Jobs"]}
@@ -356,19 +356,19 @@ def test_pages_and_orders(server, keys, many):
     jobs, now_ms = many
     own = [job for job in jobs if _recent(now_ms)(job)]
     sorts = {"DisplayName": "name", "JobType": "type", "GmtCreateTime": "created", "Status": "state"}
-    wanted = [(by, field, order) for by, field in sorts.items() for order in ("asc", "desc")]
+    expected = [(by, field, order) for by, field in sorts.items() for order in ("asc", "desc")]
     asks = [
-        _asked(server, keys["list"], "list_jobs", SortBy=by, Order=order, PageSize=40, PageNumber=number)
-        for by, _, order in wanted
+        _request(server, keys["list"], "list_jobs", SortBy=by, Order=order, PageSize=40, PageNumber=number)
+        for by, _, order in expected
         for number in range(1, 5)
     ]
     answers = ask(
         *asks,
-        _asked(server, keys["list"], "list_jobs"),
-        _asked(server, keys["list"], "list_jobs", StartTime=_iso(now_ms - 10 * DAY), PageSize=1000),
+        _request(server, keys["list"], "list_jobs"),
+        _request(server, keys["list"], "list_jobs", StartTime=_iso(now_ms - 10 * DAY), PageSize=1000),
     )
     fields = {job["job_id"]: job for job in jobs}
-    for at, (_, field, order) in enumerate(wanted):
+    for at, (_, field, order) in enumerate(expected):
         pages = [_body(answer) for answer in answers[4 * at : 4 * at + 4]]
         assert {page["TotalCount"] for page in pages} == {len(own)}
         assert [len(page["Jobs"]) for page in pages] == [40, 40, 40, len(own) - 120]
@@ -392,10 +392,10 @@ def test_health_checks_that_a_job_reported(server, keys):
     extra = {"pai-dlc": {"SanityCheckResults": checks}}
     server.ingest(records({"jobs": [{"job_id": "dlcchecked", "project": "vision", "extra": extra}]}))
     listed, turned, one, phase, none = ask(
-        _asked(server, keys["eve"], "list_job_sanity_check_results", "dlcchecked"),
-        _asked(server, keys["eve"], "list_job_sanity_check_results", "dlcchecked", Order="desc", asynchronous=True),
-        _asked(server, keys["eve"], "get_job_sanity_check_result", "dlcchecked", SanityCheckNumber=2),
-        _asked(
+        _request(server, keys["eve"], "list_job_sanity_check_results", "dlcchecked"),
+        _request(server, keys["eve"], "list_job_sanity_check_results", "dlcchecked", Order="desc", asynchronous=True),
+        _request(server, keys["eve"], "get_job_sanity_check_result", "dlcchecked", SanityCheckNumber=2),
+        _request(
             server,
             keys["eve"],
             "get_job_sanity_check_result",
@@ -403,7 +403,7 @@ def test_health_checks_that_a_job_reported(server, keys):
             SanityCheckNumber=1,
             SanityCheckPhase="DeviceCheck",
         ),
-        _asked(server, keys["eve"], "get_job_sanity_check_result", "dlcchecked", SanityCheckNumber=7),
+        _request(server, keys["eve"], "get_job_sanity_check_result", "dlcchecked", SanityCheckNumber=7),
     )
     assert _body(listed)["TotalCount"] == 2
     numbers = [[item["CheckNumber"] for item in check] for check in _body(listed)["SanityCheckResults"]]
@@ -416,13 +416,13 @@ def test_health_checks_that_a_job_reported(server, keys):
 
 def test_a_share_token_opens_its_job_and_nothing_else(server, keys):
     made, other, token = ask(
-        _asked(server, keys["ada"], "create_job", **BODY),
-        _asked(server, keys["ada"], "create_job", **BODY),
-        _asked(server, keys["ada"], "get_token", TargetId="dlcshared", TargetType="job"),
+        _request(server, keys["ada"], "create_job", **BODY),
+        _request(server, keys["ada"], "create_job", **BODY),
+        _request(server, keys["ada"], "get_token", TargetId="dlcshared", TargetType="job"),
     )
     job = _body(made)["JobId"]
     assert token["code"] == "InvalidJobId.NotFound"
-    (token,) = ask(_asked(server, keys["ada"], "get_token", TargetId=job, TargetType="job", ExpireTime=60))
+    (token,) = ask(_request(server, keys["ada"], "get_token", TargetId=job, TargetType="job", ExpireTime=60))
     secret, another = quote(_body(token)["Token"]), _body(other)["JobId"]
 
     def status(method, path):
@@ -448,48 +448,48 @@ def test_a_share_token_opens_its_job_and_nothing_else(server, keys):
 
 
 def test_refusals_are_the_vendors_own(server, keys):
-    (made,) = ask(_asked(server, keys["bob"], "create_job", **BODY))
+    (made,) = ask(_request(server, keys["bob"], "create_job", **BODY))
     foreign = _body(made)["JobId"]
     pod = f"{foreign}-worker-0"
     ada = keys["ada"]
     of_job = [
-        _asked(server, ada, "get_job", foreign),
-        _asked(server, ada, "get_job_events", foreign),
-        _asked(server, ada, "get_pod_events", foreign, pod),
-        _asked(server, ada, "get_pod_logs", foreign, pod),
-        _asked(server, ada, "list_job_sanity_check_results", foreign),
-        _asked(server, ada, "get_job_sanity_check_result", foreign, SanityCheckNumber=1),
-        _asked(server, ada, "get_token", TargetId=foreign, TargetType="job"),
-        _asked(server, ada, "get_job_metrics", foreign, MetricType="GpuCoreUsage"),
-        _asked(server, ada, "get_metrics", JobId=foreign, MetricName="JOB_CPU_UTIL"),
-        _asked(server, ada, "update_job", foreign, Priority=2),
-        _asked(server, ada, "stop_job", foreign),
-        _asked(server, ada, "delete_job", foreign),
+        _request(server, ada, "get_job", foreign),
+        _request(server, ada, "get_job_events", foreign),
+        _request(server, ada, "get_pod_events", foreign, pod),
+        _request(server, ada, "get_pod_logs", foreign, pod),
+        _request(server, ada, "list_job_sanity_check_results", foreign),
+        _request(server, ada, "get_job_sanity_check_result", foreign, SanityCheckNumber=1),
+        _request(server, ada, "get_token", TargetId=foreign, TargetType="job"),
+        _request(server, ada, "get_job_metrics", foreign, MetricType="GpuCoreUsage"),
+        _request(server, ada, "get_metrics", JobId=foreign, MetricName="JOB_CPU_UTIL"),
+        _request(server, ada, "update_job", foreign, Priority=2),
+        _request(server, ada, "stop_job", foreign),
+        _request(server, ada, "delete_job", foreign),
     ]
     wrong = [
-        (_asked(server, keys["eve"], "create_job", **BODY), "Forbidden.RAM", 403),
-        (_asked(server, keys["eve"], "stop_job", foreign), "Forbidden.RAM", 403),
-        (_asked(server, keys["list"], "delete_job", foreign), "Forbidden.RAM", 403),
-        (_asked(server, ada, "create_job"), "MissingParameter", 400),
-        (_asked(server, ada, "create_job", **{**BODY, "DisplayName": "a b"}), "InvalidParameter", 400),
-        (_asked(server, ada, "create_job", **{**BODY, "JobType": "Job"}), "InvalidParameter", 400),
-        (_asked(server, ada, "create_job", **{**BODY, "JobSpecs": []}), "MissingParameter", 400),
-        (_asked(server, ada, "list_jobs", PageSize=0), "InvalidParameter", 400),
-        (_asked(server, ada, "list_jobs", Status="Sleeping"), "InvalidParameter", 400),
-        (_asked(server, ada, "list_jobs", StartTime="then"), "InvalidParameter", 400),
-        (_asked(server, ada, "get_job", ""), "MissingParameter", 400),
-        (_asked(server, ada, "get_job", "a/b ü"), "InvalidJobId.NotFound", 404),
-        (_asked(server, ada, "list_jobs", config={"access_key_secret": "wrong"}), "SignatureDoesNotMatch", 400),
-        (_asked(server, ada, "create_job", config={"access_key_secret": "no"}, **BODY), "SignatureDoesNotMatch", 400),
-        (_asked(server, ada, "list_jobs", config={"access_key_id": "nobody"}), "InvalidAccessKeyId.NotFound", 404),
-        (_asked(server, ada, "get_dashboard", foreign), "InvalidAction.NotFound", 404),
+        (_request(server, keys["eve"], "create_job", **BODY), "Forbidden.RAM", 403),
+        (_request(server, keys["eve"], "stop_job", foreign), "Forbidden.RAM", 403),
+        (_request(server, keys["list"], "delete_job", foreign), "Forbidden.RAM", 403),
+        (_request(server, ada, "create_job"), "MissingParameter", 400),
+        (_request(server, ada, "create_job", **{**BODY, "DisplayName": "a b"}), "InvalidParameter", 400),
+        (_request(server, ada, "create_job", **{**BODY, "JobType": "Job"}), "InvalidParameter", 400),
+        (_request(server, ada, "create_job", **{**BODY, "JobSpecs": []}), "MissingParameter", 400),
+        (_request(server, ada, "list_jobs", PageSize=0), "InvalidParameter", 400),
+        (_request(server, ada, "list_jobs", Status="Sleeping"), "InvalidParameter", 400),
+        (_request(server, ada, "list_jobs", StartTime="then"), "InvalidParameter", 400),
+        (_request(server, ada, "get_job", ""), "MissingParameter", 400),
+        (_request(server, ada, "get_job", "a/b ü"), "InvalidJobId.NotFound", 404),
+        (_request(server, ada, "list_jobs", config={"access_key_secret": "wrong"}), "SignatureDoesNotMatch", 400),
+        (_request(server, ada, "create_job", config={"access_key_secret": "no"}, **BODY), "SignatureDoesNotMatch", 400),
+        (_request(server, ada, "list_jobs", config={"access_key_id": "nobody"}), "InvalidAccessKeyId.NotFound", 404),
+        (_request(server, ada, "get_dashboard", foreign), "InvalidAction.NotFound", 404),
     ]
-    answers = ask(*of_job, *(asked for asked, _, _ in wrong), _asked(server, ada, "list_jobs", JobId=foreign))
-    for asked, answer in zip(of_job, answers, strict=False):
-        assert (answer.get("code"), answer.get("status_code")) == ("InvalidJobId.NotFound", 404), (asked, answer)
+    answers = ask(*of_job, *(run_sdk for run_sdk, _, _ in wrong), _request(server, ada, "list_jobs", JobId=foreign))
+    for run_sdk, answer in zip(of_job, answers, strict=False):
+        assert (answer.get("code"), answer.get("status_code")) == ("InvalidJobId.NotFound", 404), (run_sdk, answer)
         assert answer["request_id"]
-    for (asked, code, status), answer in zip(wrong, answers[len(of_job) :], strict=False):
-        assert (answer.get("code"), answer.get("status_code")) == (code, status), (asked, answer)
+    for (run_sdk, code, status), answer in zip(wrong, answers[len(of_job) :], strict=False):
+        assert (answer.get("code"), answer.get("status_code")) == (code, status), (run_sdk, answer)
     assert _body(answers[-1]) | {"RequestId": ""} == {"Jobs": [], "TotalCount": 0, "RequestId": ""}
-    (kept,) = ask(_asked(server, keys["bob"], "get_job", foreign))
-    assert _body(kept)["Status"] == "Queuing"
+    (unchanged,) = ask(_request(server, keys["bob"], "get_job", foreign))
+    assert _body(unchanged)["Status"] == "Queuing"

@@ -1,11 +1,13 @@
 """The vendor's own SDK against a real server, with nothing but the endpoint changed."""
 
+import json
 import time
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pandas as pd
 import pytest
+import urllib3
 
 from jobmeter.model.catalog import by_dialect_name
 from tests import certificates
@@ -260,6 +262,21 @@ def test_throttling_is_what_the_sdk_understands(tmp_path):
     assert throttled["error"] == "ThrottlingException"
     assert throttled["code"] == "Throttling.User"
     assert 0 < int(throttled["retry_after"]) <= 100_000
+
+
+def test_the_sdk_waits_as_it_is_told_and_tries_again(tmp_path):
+    condition = {"maxAttempts": 3, "exception": ["ThrottlingException"], "errorCode": ["Throttling.User"]}
+    retry = {"retryable": True, "maxAttempts": 3, "retryCondition": [condition]}
+    with running(
+        tmp_path / "data", "--store", "memory://", environment={"JOBMETER_RATE_LIMITS": "GetJobMetrics=0.25:1"}
+    ) as server:
+        asked = {**_metrics(server), "retry": retry}
+        answers = ask(asked, asked)
+        token = json.loads((server.data / "admin.key").read_text())["token"]
+        address = f"{server.url}/api/jobmeter/v1/usage"
+        page_body = urllib3.request("GET", address, headers={"Authorization": f"Bearer {token}"}).json()
+    assert [answer["code"] for answer in answers] == ["InvalidJobId.NotFound"] * 2
+    assert [row["calls"] for row in page_body["usage"] if row["operation"] == "GetJobMetrics"] == [3]
 
 
 def test_tls_with_a_private_authority(stored, tmp_path):

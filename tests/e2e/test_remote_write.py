@@ -5,7 +5,6 @@ The oracle is what the scraped endpoints said.
 
 import contextlib
 import json
-import socket
 import subprocess
 import threading
 import time
@@ -17,6 +16,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from tests.clusters import free_port
 from tests.needs import needs
 from tests.processes import API, ServerProcess, running
 from tests.waiting import wait_until
@@ -76,13 +76,6 @@ class Endpoint:
         self.server.shutdown()
         self.server.server_close()
         self.thread.join()
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
 
 
 @contextlib.contextmanager
@@ -187,7 +180,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 
 @pytest.fixture(scope="module", params=SENDERS)
-def told(request, server, exporter, tmp_path_factory):
+def remote(request, server, exporter, tmp_path_factory):
     """(the sender's name, the server, how often the endpoint was read) after the sender wrote for some seconds."""
     sender = request.param
     needs(sender)
@@ -201,8 +194,8 @@ def told(request, server, exporter, tmp_path_factory):
     return sender, server, endpoint.read[sender]
 
 
-def test_every_sample_in_a_row_is_there_as_it_was_scraped(told):
-    sender, server, read = told
+def test_every_sample_in_a_row_is_there_as_it_was_scraped(remote):
+    sender, server, read = remote
     found = sorted(points(server, "app_requests_total", f"{sender}-app"))
     values = [value for _, value in found]
     assert values == [10.0 * count for count in range(1, len(values) + 1)]
@@ -210,8 +203,8 @@ def test_every_sample_in_a_row_is_there_as_it_was_scraped(told):
     assert all(400 < later - earlier < 5000 for (earlier, _), (later, _) in pairwise(found))
 
 
-def test_labels_are_there_as_they_were_scraped(told):
-    sender, server, _ = told
+def test_labels_are_there_as_they_were_scraped(remote):
+    sender, server, _ = remote
     since = int(time.time() * 1000) - 600_000
     query = f"none:app_requests_total{{host={sender}-app}}"
     (line,) = server.call("GET", "/api/query", start=since, m=query).json()
@@ -225,8 +218,8 @@ def test_labels_are_there_as_they_were_scraped(told):
     }
 
 
-def test_what_an_exporter_says_of_a_pod_is_a_measurement_of_its_job(told):
-    _, server, _ = told
+def test_what_an_exporter_says_of_a_pod_is_a_measurement_of_its_job(remote):
+    _, server, _ = remote
     body = server.call("GET", f"{API}/jobs/train-7").json()
     assert [replica["name"] for replica in body["replicas"]] == ["worker-1"]
     scraped_values = {
@@ -234,27 +227,27 @@ def test_what_an_exporter_says_of_a_pod_is_a_measurement_of_its_job(told):
         "gpu.memory.usage": {count * 2.0**20 for count in range(1, 200)},
         "memory.usage": {count * 4096.0 for count in range(1, 200)},
     }
-    for metric, wanted in scraped_values.items():
+    for metric, expected in scraped_values.items():
         # Both senders read the same GPU: the greatest value of a second is one that was scraped.
         query = {"metric": metric, "since": "10m", "step": "1s", "statistic": "max", "by": "device", "format": "csv"}
         reply = server.call("GET", f"{API}/jobs/train-7/metrics", **query)
         assert reply.status == 200, reply.body
         rows = [line.split(",") for line in reply.body.decode().splitlines()[1:]]
         assert len(rows) >= LEAST
-        assert {float(row[3]) for row in rows} <= wanted
+        assert {float(row[3]) for row in rows} <= expected
         assert {(row[1], row[2]) for row in rows} == {("worker-1", "gpu3" if metric.startswith("gpu") else "")}
 
 
-def test_what_node_exporter_says_is_a_measurement_of_the_node(told, exporter):
-    sender, server, _ = told
+def test_what_node_exporter_says_is_a_measurement_of_the_node(remote, exporter):
+    sender, server, _ = remote
     with urlopen(f"http://127.0.0.1:{exporter}/metrics", timeout=10) as reply:
         lines = dict(line.rsplit(" ", 1) for line in reply.read().decode().splitlines() if not line.startswith("#"))
     total = float(lines["node_memory_MemTotal_bytes"])
     # vmagent reads 2.5276502016e+10 as 25276502016.000004: its numbers are right but for the last bit.
     exact = pytest.approx(total, rel=1e-15)
-    told_values = [value for _, value in points(server, "node.memory.total", f"{sender}-node")]
-    assert told_values
-    assert all(value == exact for value in told_values)
+    remote_values = [value for _, value in points(server, "node.memory.total", f"{sender}-node")]
+    assert remote_values
+    assert all(value == exact for value in remote_values)
     found = server.call("GET", f"{API}/nodes/{sender}-node/metrics", metric="node.memory.total", since="10m").json()
     assert all(value == exact for line in found["lines"] for _, value in line["points"])
     idle = float(lines['node_cpu_seconds_total{cpu="0",mode="idle"}'])
@@ -264,8 +257,8 @@ def test_what_node_exporter_says_is_a_measurement_of_the_node(told, exporter):
     assert 0 <= idle - max(line["dps"].values()) < 120  # a busy machine is never idle
 
 
-def test_what_is_no_number_is_counted(told):
-    _, server, _ = told
+def test_what_is_no_number_is_counted(remote):
+    _, server, _ = remote
     text = server.call("GET", "/metrics").body.decode()
     counted = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
     assert float(counted['jobmeter_ingest_samples_rejected_total{reason="not-a-number"}']) >= LEAST

@@ -106,7 +106,7 @@ def test_a_job_that_lives_for_200_ms_is_recorded_and_measured(run, server):
     assert len(times) >= 2
     assert times[0][0] >= last["start"]
     assert times[-1][0] == last["end"]
-    assert 0.15 <= times[-1][1] <= 2
+    assert 0.14 <= times[-1][1] <= 2, "all that it used, but for a tick of the kernel"
     assert last["job_id"] in err
 
 
@@ -290,7 +290,7 @@ def test_a_wrong_option_is_named_and_nothing_is_started(run, tmp_path, options, 
     assert not (tmp_path / "started").exists()
 
 
-def test_a_kill_for_want_of_memory_is_told(run, server):
+def test_a_kill_for_want_of_memory_is_reported(run, server):
     """The kernel's own limit, where this machine lets a group be made and be limited."""
     group = Path(f"/sys/fs/cgroup/memory/jobmeter-test-{os.getpid()}")
     try:
@@ -307,6 +307,7 @@ def test_a_kill_for_want_of_memory_is_told(run, server):
         assert last["state"] == "Failed"
         assert "OOMKilled" in last["error"]
         assert "OOMKilled" in last["replicas"][0]["reason"]
+        # The end of the replica and the counter of its group tell of one kill: it is one event.
         assert [event["reason"] for event in server.events] == ["OOMKilled"]
         assert last["limits"]["memory.limit"] == 96 * 2**20
     finally:

@@ -117,13 +117,13 @@ def test_a_server_that_refuses_the_records_is_told_of_at_the_end(server, tmp_pat
     assert b"refused a part of what was measured: jobs: no" in done.stderr
 
 
-def test_a_data_folder_that_cannot_be_written_is_told_and_the_command_runs(server):
+def test_a_data_folder_that_cannot_be_written_is_reported_and_the_command_runs(server):
     done = launch(server, "/proc/none", *COMMAND)
     assert (done.returncode, done.stdout) == (7, b"line 1\nline 2\nline 3\n")
-    assert b"cannot be kept on disk" in done.stderr
+    assert b"cannot be stored on disk" in done.stderr
 
 
-def test_a_process_that_outlives_the_command_is_told(server, tmp_path):
+def test_a_process_that_outlives_the_command_is_reported(server, tmp_path):
     shell = "sleep 30 >/dev/null 2>&1 & echo $!; exit 6"
     done = launch(server, tmp_path / "data", "sh", "-c", shell, options=["--quiet"])
     pid = int(done.stdout)

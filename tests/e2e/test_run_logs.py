@@ -16,7 +16,7 @@ from tests.waiting import wait_until
 PROGRAM = """
 import sys
 for number in range({count}):
-    if {told} and not sys.stdin.readline(): break
+    if {paced} and not sys.stdin.readline(): break
     print(f"line {{number}}", flush=True)
     print(f"WARNING: odd {{number}}", file=sys.stderr, flush=True)
 print("no end", end="", flush=True)
@@ -59,7 +59,7 @@ def python(code):
 
 
 def test_both_streams_arrive_with_their_lines(server, tmp_path):
-    code = PROGRAM.format(count=50, told=False)
+    code = PROGRAM.format(count=50, paced=False)
     done = run(server, tmp_path, "both", *python(code))
     assert done.returncode == 3
     assert done.stdout.decode() == "".join(f"line {number}\n" for number in range(50)) + "no end"
@@ -74,15 +74,15 @@ def test_both_streams_arrive_with_their_lines(server, tmp_path):
     assert listed == [line["text"] for line in err]
 
 
-def test_replicas_are_told_apart_and_the_verb_names_them(server, tmp_path):
+def test_replicas_are_distinguished_and_the_verb_names_them(server, tmp_path):
     # Each in one piece: pieces of replicas that write at once come between each other.
     code = "import os, sys; sys.stdout.write(f\"I am {os.environ['RANK']}\\n\")"
     done = run(server, tmp_path, "many", *python(code), options=["--replicas", "3", "--quiet"])
     assert sorted(done.stdout.decode().splitlines()) == ["I am 0", "I am 1", "I am 2"]
     url = f"http://127.0.0.1:{server.port}"
     verb = [sys.executable, "-m", "jobmeter", "logs", "many", "--server", url, "--key", server.token]
-    told = subprocess.run(verb, capture_output=True, text=True, timeout=60, check=True).stdout
-    assert sorted(told.splitlines()) == [f"worker-{rank} | I am {rank}" for rank in range(3)]
+    printed = subprocess.run(verb, capture_output=True, text=True, timeout=60, check=True).stdout
+    assert sorted(printed.splitlines()) == [f"worker-{rank} | I am {rank}" for rank in range(3)]
     one = subprocess.run([*verb, "--replica", "worker-1"], capture_output=True, text=True, timeout=60, check=True)
     assert one.stdout == "I am 1\n"
     followed = subprocess.run(
@@ -167,7 +167,7 @@ sys.stderr.write("\\n")
 def test_a_server_that_is_killed_loses_no_line_and_doubles_none(tmp_path):
     server = ServerProcess(tmp_path / "data").start()
     port = server.port
-    code = PROGRAM.format(count=300, told=True)
+    code = PROGRAM.format(count=300, paced=True)
     call = command(tmp_path / "run", f"http://127.0.0.1:{port}", server.token, "killed", *python(code))
     with subprocess.Popen(
         call, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0

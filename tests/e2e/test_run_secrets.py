@@ -9,7 +9,7 @@ import pytest
 from tests.e2e.ingest_server import ingest_server
 
 TOKEN = "jm_0123456789abcdefghijklmnopqrstuvwxyzABCDEFG"
-TELL = "import os; print(*(f'{name}={value}' for name, value in os.environ.items()), sep='\\n')"
+PRINT_ENVIRONMENT = "import os; print(*(f'{name}={value}' for name, value in os.environ.items()), sep='\\n')"
 PARENT = "import os; print(open(f'/proc/{os.getppid()}/cmdline').read())"
 
 
@@ -37,21 +37,21 @@ def sent_keys(server):
 
 
 def test_the_key_is_not_in_the_commands_environment(tmp_path, server):
-    told = run(tmp_path, server, TELL, JOBMETER_KEY=TOKEN)
-    assert "JOBMETER_JOB_ID=" in told
-    assert TOKEN not in told
+    result = run(tmp_path, server, PRINT_ENVIRONMENT, JOBMETER_KEY=TOKEN)
+    assert "JOBMETER_JOB_ID=" in result
+    assert TOKEN not in result
     assert sent_keys(server) == {f"Bearer {TOKEN}"}, "but it was used"
 
 
 def test_the_key_is_passed_on_where_the_user_says_so(tmp_path, server):
-    assert f"JOBMETER_KEY={TOKEN}" in run(tmp_path, server, TELL, "--pass-key", JOBMETER_KEY=TOKEN)
+    assert f"JOBMETER_KEY={TOKEN}" in run(tmp_path, server, PRINT_ENVIRONMENT, "--pass-key", JOBMETER_KEY=TOKEN)
 
 
 def test_the_key_of_the_command_line_is_not_in_the_list_of_processes(tmp_path, server):
-    told = run(tmp_path, server, PARENT, "--key", TOKEN)
-    assert "--key" in told
-    assert "--server" in told
-    assert TOKEN not in told
+    result = run(tmp_path, server, PARENT, "--key", TOKEN)
+    assert "--key" in result
+    assert "--server" in result
+    assert TOKEN not in result
     assert sent_keys(server) == {f"Bearer {TOKEN}"}
 
 

@@ -5,6 +5,7 @@
 
 import os
 import re
+import time
 from pathlib import Path
 
 import msgspec
@@ -13,9 +14,10 @@ import pytest
 from jobmeter.model.time import HOUR, SystemClock
 from tests.frames import FRAMES, records, samples
 from tests.terminal import Terminal
+from tests.waiting import SECONDS
 
 SIZES = [(80, 24), (200, 50)]
-KEPT = Path(__file__).parent / "screens"
+GOLDEN = Path(__file__).parent / "screens"
 FAILED = "resnet-finetune-20261122-k3v9qd"
 SOUND = "resnet-baseline-20261121-a7x2mm"
 SCREENS = {
@@ -70,7 +72,8 @@ def environment(reach):
 def steady(lines):
     """The lines with times that are the same each time."""
     text = "\n".join(line.rstrip() for line in lines).rstrip() + "\n"
-    return re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "YYYY-MM-DD HH:MM:SS", text)
+    text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "YYYY-MM-DD HH:MM:SS", text)
+    return re.sub(r"\d\d:\d\d:\d\d UTC", "HH:MM:SS UTC", text)
 
 
 @pytest.mark.parametrize(("columns", "rows"), SIZES, ids=["80x24", "200x50"])
@@ -83,19 +86,62 @@ def test_the_screen_is_as_it_was_looked_at(environment, name, columns, rows):
     assert "…" not in text
     if name != "events":
         assert FAILED in text
-    kept = KEPT / f"{name}-{columns}x{rows}.txt"
-    if os.environ.get("UPDATE_SCREENS"):
-        kept.parent.mkdir(exist_ok=True)
-        kept.write_text(text, encoding="utf-8")
-    assert text == kept.read_text(encoding="utf-8")
+    compare(f"{name}-{columns}x{rows}.txt", text)
+
+
+TOP = {
+    "top-job": (("top", "resnet-finetune"), "", ("worker-1", "gpu.utilization", "critical")),
+    "top-devices": (("top", "resnet-finetune"), "d", ("gpu1", "gpu.utilization", "█")),
+    "top-jobs": (("top",), "a", (FAILED, SOUND)),
+}
+"""The screens of `jobmeter top`: the arguments, a key once something is there, and what has to be seen then."""
 
 
 @pytest.mark.parametrize(("columns", "rows"), SIZES, ids=["80x24", "200x50"])
-def test_top_fits_and_q_leaves(environment, columns, rows):
-    terminal = Terminal(columns, rows, "top", "resnet-finetune", **environment)
-    terminal.read(lambda: any("worker-1" in line for line in terminal.screen.display))
-    assert any(FAILED in line for line in terminal.screen.display)
-    assert not any("…" in line for line in terminal.screen.display)
+@pytest.mark.parametrize("name", TOP)
+def test_the_screen_of_top_is_as_it_was_looked_at_and_q_leaves(environment, name, columns, rows):
+    arguments, key, wanted = TOP[name]
+    terminal = Terminal(columns, rows, *arguments, **environment)
+    terminal.read(lambda: any(word in line for line in terminal.screen.display for word in ("worker-1", "nothing")))
+    terminal.press(key)
+    golden = GOLDEN / f"{name}-{columns}x{rows}.txt"
+    if os.environ.get("UPDATE_SCREENS"):
+        read_some(terminal, 8)
+        golden.write_text(steady(terminal.screen.display), encoding="utf-8")
+    text = golden.read_text(encoding="utf-8")
+    assert all(word in text for word in wanted)
+    assert "…" not in text
+    # A live screen is drawn piece by piece: it has to become what is kept.
+    deadline = time.monotonic() + SECONDS
+    terminal.read(lambda: steady(terminal.screen.display) == text or time.monotonic() > deadline)
+    assert steady(terminal.screen.display) == text
+    terminal.press("q")
+    terminal.read()
+    assert terminal.close() == 0
+
+
+def read_some(terminal, seconds):
+    """What is written within that time."""
+    end = time.monotonic() + seconds
+    terminal.read(lambda: time.monotonic() > end)
+
+
+def compare(name, text):
+    """With what is kept under that name."""
+    golden = GOLDEN / name
+    if os.environ.get("UPDATE_SCREENS"):
+        golden.parent.mkdir(exist_ok=True)
+        golden.write_text(text, encoding="utf-8")
+    assert text == golden.read_text(encoding="utf-8")
+
+
+def test_without_textual_top_prints_tables_and_says_how_to_get_more(environment, tmp_path):
+    hidden = "import importlib.util as u\nfound = u.find_spec\n"
+    hidden += "u.find_spec = lambda name, *more: None if name == 'textual' else found(name, *more)\n"
+    (tmp_path / "sitecustomize.py").write_text(hidden)
+    terminal = Terminal(80, 24, "top", "resnet-finetune", PYTHONPATH=str(tmp_path), **environment)
+    terminal.read(lambda: any("jobmeter[top]" in line for line in terminal.screen.display))
+    assert any("worker-1" in line for line in terminal.screen.display)
     terminal.press("q")
     terminal.read()
     assert terminal.close() == 0

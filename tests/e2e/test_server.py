@@ -264,7 +264,7 @@ def test_a_backup_of_a_running_server_comes_back(tmp_path):
     with running(tmp_path / "data") as server:
         server.ingest(records(record) + samples([(_CPU, points)]))
         key = json.loads(server.request("POST", "/keys", {"name": "other", "role": "reader"}).body)
-        wanted = server.request("GET", question).body
+        expected = server.request("GET", question).body
         ran = run_cli("backup", str(target), "--data", str(server.data))
         assert (ran.returncode, ran.stdout) == (0, f"copied to {target}\n"), ran.stderr
         again = run_cli("backup", str(target), "--data", str(server.data))
@@ -276,12 +276,12 @@ def test_a_backup_of_a_running_server_comes_back(tmp_path):
     assert (full.returncode, full.stderr.count("\n")) == (1, 1)
     nothing = run_cli("restore", str(tmp_path), "--data", str(tmp_path / "new"))
     assert nothing.returncode == 1
-    assert "holds no backup" in nothing.stderr
+    assert "has no backup" in nothing.stderr
     shutil.rmtree(tmp_path / "data")
     ran = run_cli("restore", str(target), "--data", str(tmp_path / "data"))
     assert ran.returncode == 0, ran.stderr
     with running(tmp_path / "data") as server:
-        assert server.request("GET", question).body == wanted
+        assert server.request("GET", question).body == expected
         assert json.loads(server.request("GET", "/jobs/j1").body)["job"]["name"] == "first"
         request = urllib.request.Request(
             f"{server.url}/api/jobmeter/v1/whoami", headers={"Authorization": f"Bearer {key['token']}"}
@@ -327,7 +327,7 @@ def test_a_server_ends_after_its_grace_time_whatever_is_under_way(tmp_path):
                 pass
             assert server.stop() == 1
             asking.join()
-        assert "not done 1 seconds after it was told to stop" in server.output()
+        assert "not done 1 seconds after the signal to stop" in server.output()
         for client in clients:
             client.close()
     with running(tmp_path / "data") as again:

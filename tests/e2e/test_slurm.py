@@ -1,30 +1,25 @@
 """Jobs of a real Slurm as ``jobmeter scheduler`` tells them, beside what Slurm's own accounting says."""
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from functools import partial
+from itertools import pairwise
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
+from tests.needs import needs
 from tests.processes import ServerProcess, running
 from tests.slurm import V1, Slurm, cluster, needs_slurm
+from tests.slurm_table import BURN, STATES, Kind, compare
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("slurm")]
-
-STATES = {
-    "COMPLETED": "Succeeded",
-    "FAILED": "Failed",
-    "OUT_OF_MEMORY": "Failed",
-    "TIMEOUT": "Failed",
-    "NODE_FAIL": "Failed",
-    "CANCELLED": "Stopped",
-    "PENDING": "Queued",
-    "RUNNING": "Running",
-}
 
 
 @pytest.fixture(scope="session")
@@ -43,7 +38,7 @@ def server(slurm: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
 class Watching:
     """``jobmeter scheduler slurm`` as a user starts it."""
 
-    def __init__(self, slurm: Slurm, server: ServerProcess, *options: str) -> None:
+    def __init__(self, slurm: Slurm, server: ServerProcess, *options: str, path: str = "") -> None:
         self.log = server.data.with_name("scheduler.log")
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
@@ -64,6 +59,7 @@ class Watching:
                     "JOBMETER_SERVER": server.url,
                     "JOBMETER_KEY": server.token,
                     "JOBMETER_DATA": str(server.data),
+                    "PATH": f"{path}:{os.environ['PATH']}" if path else os.environ["PATH"],
                 },
                 stdout=output,
                 stderr=output,
@@ -82,7 +78,7 @@ def watching(slurm: Slurm, server: ServerProcess) -> Iterator[Watching]:
     found.stop()
 
 
-def told(server: ServerProcess, number: int) -> dict[str, Any]:
+def job_of(server: ServerProcess, number: int) -> dict[str, Any]:
     """What the server knows of a job; empty when it knows nothing."""
     reply = server.call("GET", f"/api/jobmeter/v1/jobs/{number}")
     found: dict[str, Any] = reply.json() if reply.status == 200 else {}
@@ -91,21 +87,21 @@ def told(server: ServerProcess, number: int) -> dict[str, Any]:
 
 def replicas_of(server: ServerProcess, number: int, count: int) -> list[dict[str, Any]]:
     """The replicas of a job, when there are so many."""
-    found: list[dict[str, Any]] = told(server, number).get("replicas", [])
+    found: list[dict[str, Any]] = job_of(server, number).get("replicas", [])
     return found if len(found) == count else []
 
 
 def allocations_of(server: ServerProcess, number: int) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = told(server, number).get("allocations", [])
+    found: list[dict[str, Any]] = job_of(server, number).get("allocations", [])
     return found
 
 
-def wait_told(server: ServerProcess, number: int, state: str) -> dict[str, Any]:
+def wait_for_state(server: ServerProcess, number: int, state: str) -> dict[str, Any]:
     return wait_until(partial(_in_state, server, number, state), f"job {number} told as {state}")
 
 
 def _in_state(server: ServerProcess, number: int, state: str) -> dict[str, Any]:
-    found = told(server, number)
+    found = job_of(server, number)
     return found if found and found["job"]["state"] == state else {}
 
 
@@ -113,7 +109,7 @@ def same_as_slurm(server: ServerProcess, slurm: Slurm, number: int) -> dict[str,
     """The job, once it is told as the accounting has it: state, times, names, nodes, exit status."""
     says = slurm.accounts(number)
     state, _, _ = says["State"].partition(" by ")
-    found = wait_told(server, number, STATES[state])
+    found = wait_for_state(server, number, STATES[state])
     job = found["job"]
     code, _, signal = says["ExitCode"].partition(":")
     seconds = {name: int(says[name]) * 1000 if says[name].isdigit() else None for name in ("Submit", "Start", "End")}
@@ -132,9 +128,9 @@ def same_as_slurm(server: ServerProcess, slurm: Slurm, number: int) -> dict[str,
     return found
 
 
-def test_jobs_of_every_end_are_told_as_slurm_has_them(slurm, server, watching):
+def test_jobs_of_every_end_are_reported_as_slurm_has_them(slurm, server, watching):
     python = "python3 -c pass"
-    held = slurm.submit("true", "--hold")
+    reserved = slurm.submit("true", "--hold")
     waits = slurm.submit("true", "--hold")
     ended = [
         slurm.submit("srun -n4 sleep 0.3", "-J", "a name|of two", "-N2", "-n4"),
@@ -146,12 +142,12 @@ def test_jobs_of_every_end_are_told_as_slurm_has_them(slurm, server, watching):
     ]
     stopped = slurm.submit("sleep 600")
     wait_until(lambda: slurm.state(stopped) == "RUNNING", "the job that is to be cancelled")
-    wait_told(server, stopped, "Running")
+    wait_for_state(server, stopped, "Running")
     slurm.command("scancel", str(stopped), str(waits))
     slurm.over(*ended, stopped, waits)
 
-    found = {number: same_as_slurm(server, slurm, number) for number in (*ended, stopped, waits, held)}
-    assert found[held]["job"]["state"] == "Queued"
+    found = {number: same_as_slurm(server, slurm, number) for number in (*ended, stopped, waits, reserved)}
+    assert found[reserved]["job"]["state"] == "Queued"
     assert found[waits]["job"]["error"].startswith("CANCELLED by ")
     assert found[ended[1]]["job"]["error"] == "FAILED: exit status 3"
     assert found[ended[3]]["job"]["error"] == "FAILED: ended by signal 11"
@@ -159,7 +155,7 @@ def test_jobs_of_every_end_are_told_as_slurm_has_them(slurm, server, watching):
     assert [(one["name"], one["rank"]) for one in wide] == [(f"worker-{rank}", rank) for rank in range(4)]
     assert wide[0]["node"] == slurm.nodes[0]
     assert all(one["state"] == "Succeeded" and one["end"] is not None for one in wide)
-    slurm.command("scancel", str(held))
+    slurm.command("scancel", str(reserved))
     assert "Traceback" not in watching.log.read_text()
 
 
@@ -180,20 +176,20 @@ def _tasks(slurm: Slurm, first: int, count: int) -> dict[int, str]:
 
 
 def _shown_as(server: ServerProcess, number: int, label: str) -> bool:
-    return bool(told(server, number)["job"]["labels"].get("slurm.job") == label)
+    return bool(job_of(server, number)["job"]["labels"].get("slurm.job") == label)
 
 
 def test_a_job_that_was_requeued_has_an_attempt_for_each_run(slurm, server, watching):
     number = slurm.submit('test -n "$SLURM_RESTART_COUNT" && exit 0; sleep 600', "--requeue")
-    wait_told(server, number, "Running")
-    began = told(server, number)["job"]["start"]
+    wait_for_state(server, number, "Running")
+    began = job_of(server, number)["job"]["start"]
     slurm.command("scontrol", "requeue", str(number))
-    wait_told(server, number, "Queued")
+    wait_for_state(server, number, "Queued")
     # Slurm lets a job that was requeued wait for two minutes, unless it is told otherwise.
     wait_until(lambda: slurm.state(number) == "PENDING", "the job in the queue")
     slurm.command("scontrol", "update", f"JobId={number}", "StartTime=now")
     slurm.over(number)
-    found = wait_told(server, number, "Succeeded")
+    found = wait_for_state(server, number, "Succeeded")
     attempts = wait_until(lambda: replicas_of(server, number, 2), "two attempts of the task")
     assert [(one["name"], one["attempt"], one["state"], one["reason"]) for one in attempts] == [
         ("worker-0", 0, "Stopped", "REQUEUED"),
@@ -206,20 +202,20 @@ def test_a_job_that_was_requeued_has_an_attempt_for_each_run(slurm, server, watc
 
 def test_the_gpus_of_a_job_are_its_allocations(slurm, server, watching):
     number = slurm.submit("srun sleep 600", "-N2", "-n2", "--gres=gpu:1")
-    held = wait_until(lambda: allocations_of(server, number), "the GPUs of the job")
-    assert {(one["node"], one["device"], one["replica"], one["source"], one["end"]) for one in held} == {
+    reserved = wait_until(lambda: allocations_of(server, number), "the GPUs of the job")
+    assert {(one["node"], one["device"], one["replica"], one["source"], one["end"]) for one in reserved} == {
         (slurm.nodes[0], "gpu0", "worker-0", "scheduler", None),
         (slurm.nodes[1], "gpu0", "worker-1", "scheduler", None),
     }
     slurm.command("scancel", str(number))
     slurm.over(number)
-    found = wait_told(server, number, "Stopped")
+    found = wait_for_state(server, number, "Stopped")
     assert {one["end"] for one in found["allocations"]} == {found["job"]["end"]}
     assert found["job"]["labels"]["requested.gpus"] == "2"
 
 
 @pytest.mark.skipif(not V1, reason="memory is limited here with control groups of version 1 alone")
-def test_a_job_that_ran_out_of_memory_is_told_so(slurm, server, watching):
+def test_a_job_that_ran_out_of_memory_is_reported_so(slurm, server, watching):
     number = slurm.submit("python3 -c 'x = bytearray(b\"a\") * (300 << 20)'", "--mem=40")
     slurm.over(number)
     found = same_as_slurm(server, slurm, number)
@@ -227,10 +223,84 @@ def test_a_job_that_ran_out_of_memory_is_told_so(slurm, server, watching):
     assert [one["reason"] for one in found["replicas"]] == ["OUT_OF_MEMORY"]
 
 
-def test_what_ended_while_nobody_watched_is_told_after_a_restart(slurm, server):
+@pytest.mark.skipif(not V1, reason="memory is limited here with control groups of version 1 alone")
+def test_a_step_that_ran_out_of_memory_is_told_however_its_script_went_on(slurm, server, watching):
+    eats = "srun --mem=40 python3 -c 'x = bytearray(b\"a\") * (300 << 20)'"
+    went_on = slurm.submit(f"{eats}; exit 0", "--mem=80")
+    gave_up = slurm.submit(f"{eats} || exit 9", "--mem=80")
+    slurm.over(went_on, gave_up)
+    found = same_as_slurm(server, slurm, went_on)["job"]
+    assert (found["state"], found["error"]) == ("Succeeded", "")
+    found = same_as_slurm(server, slurm, gave_up)["job"]
+    assert (found["state"], found["error"]) == ("Failed", "FAILED: exit status 9; step 0 ran out of memory")
+    for number in (went_on, gave_up):
+        (event,) = wait_until(partial(oom_events, server, number), f"the event of job {number}")
+        assert event["message"].startswith("Step 0 ran out of memory")
+
+
+def oom_events(server: ServerProcess, number: int) -> list[dict[str, Any]]:
+    reply = server.call("GET", f"/api/jobmeter/v1/jobs/{number}/timeline")
+    bodies: list[dict[str, Any]] = reply.json()
+    return [{**one, "message": one["text"]} for one in bodies if one["kind"] == "event" and one["name"] == "OOMKilled"]
+
+
+def test_parts_of_a_heterogeneous_job_are_jobs_under_their_own_numbers(slurm, server, watching):
+    slurm.command(
+        *("sbatch", "--parsable", "-n1", "--mem=50", ":", "-n1", "--mem=60", "--wrap", "srun --het-group=0,1 true")
+    )
+    first = int(slurm.command("squeue", "-h", "-t", "all", "-o", "%i").split("+")[0].split()[-1])
+    slurm.over(first, first + 1)
+    for offset in (0, 1):
+        same_as_slurm(server, slurm, first + offset)
+        wait_until(partial(_shown_as, server, first + offset, f"{first}+{offset}"), "the label of a part")
+
+
+def test_slurmrestd_tells_the_same_as_squeue(slurm, server):
+    needs("slurmrestd")
+    with slurm.rest() as address:
+        watching = Watching(slurm, server, "--rest", address)
+        try:
+            reserved = slurm.submit("srun sleep 600", "-N2", "-n2", "--gres=gpu:1")
+            ended = [slurm.submit("exit 3"), slurm.submit("kill -SEGV $$"), slurm.submit("true", "--mem=77")]
+            slurm.over(*ended)
+            for number in ended:
+                same_as_slurm(server, slurm, number)
+            found = wait_until(lambda: allocations_of(server, reserved), "the GPUs of the job")
+            assert {(one["node"], one["device"]) for one in found} == {(node, "gpu0") for node in slurm.nodes}
+            slurm.command("scancel", str(reserved))
+            slurm.over(reserved)
+            same_as_slurm(server, slurm, reserved)
+        finally:
+            watching.stop()
+
+
+def test_slurm_is_asked_once_an_interval_whatever_happens(slurm, server, tmp_path):
+    calls = tmp_path / "calls"
+    for name in ("squeue", "sacct", "scontrol"):
+        wrapper = tmp_path / name
+        wrapper.write_text(f'#!/bin/sh\necho "{name} $(date +%s.%N)" >> {calls}\nexec {shutil.which(name)} "$@"\n')
+        wrapper.chmod(0o755)
+    watching = Watching(slurm, server, "--interval", "3s", path=str(tmp_path))
+    try:
+        numbers = [slurm.submit("sleep 0.1; exit 5", "-J", f"many-{number}") for number in range(12)]
+        slurm.over(*numbers)
+        for number in numbers:
+            wait_for_state(server, number, "Failed")
+    finally:
+        watching.stop()
+    made = [line.split() for line in calls.read_text().splitlines()]
+    times = {name: [float(time) for made_by, time in made if made_by == name] for name in ("squeue", "sacct")}
+    assert len(times["squeue"]) >= 2
+    # A turn begins each three seconds; on a busy machine a command starts a moment after that.
+    assert min(after - before for before, after in pairwise(times["squeue"])) > 2
+    assert len(times["sacct"]) <= len(times["squeue"])
+    assert not [name for name, _ in made if name == "scontrol"], "no job had a GPU"
+
+
+def test_what_ended_while_nobody_watched_is_reported_after_a_restart(slurm, server):
     first = Watching(slurm, server)
     number = slurm.submit("sleep 1; exit 4")
-    wait_told(server, number, "Running")
+    wait_for_state(server, number, "Running")
     first.stop()
     missed = slurm.submit("exit 5")
     slurm.over(number, missed)
@@ -238,17 +308,17 @@ def test_what_ended_while_nobody_watched_is_told_after_a_restart(slurm, server):
     assert again.process.wait(60) == 0, again.log.read_text()
     assert same_as_slurm(server, slurm, number)["job"]["exit_code"] == 4
     assert same_as_slurm(server, slurm, missed)["job"]["exit_code"] == 5
-    before = told(server, number)
+    before = job_of(server, number)
     once_more = Watching(slurm, server, "--once")
     assert once_more.process.wait(60) == 0
-    after = told(server, number)
+    after = job_of(server, number)
     for found in (before, after):
         found["job"].pop("updated")
     assert json.dumps(before["job"]) == json.dumps(after["job"])
     assert before["replicas"] == after["replicas"]
 
 
-def test_a_cluster_that_does_not_answer_is_told_once(slurm, server, tmp_path):
+def test_a_cluster_that_does_not_answer_is_reported_once(slurm, server, tmp_path):
     nowhere = tmp_path / "slurm.conf"
     nowhere.write_text((slurm.folder / "etc/slurm.conf").read_text().replace("SlurmctldPort=", "SlurmctldPort=1#"))
     done = subprocess.run(
@@ -266,3 +336,77 @@ def test_a_cluster_that_does_not_answer_is_told_once(slurm, server, tmp_path):
     )
     assert done.returncode == 1
     assert done.stderr.count("Slurm answers with an error: ") == 2, "once by the log, once as the reason of the status"
+
+
+KINDS = (
+    Kind("cancelled", "sleep 600"),
+    Kind("one core", f"python3 -c '{BURN.format(3)}'"),
+    Kind("a step", f"srun python3 -c '{BURN.format(2)}'"),
+    Kind("tasks on two nodes", f"srun python3 -c '{BURN.format(1.5)}'", ("-N2", "-n3"), 3),
+    Kind("two steps", f"srun -n1 python3 -c '{BURN.format(1)}'; srun -n1 python3 -c '{BURN.format(1)}'"),
+    Kind("short steps", "; ".join([f"srun python3 -c '{BURN.format(0.4)}'"] * 4)),
+    Kind("succeeds", "true"),
+    Kind("a fifth of a second", "sleep 0.2"),
+    Kind("exits with 3", "exit 3"),
+    Kind("a step exits with 7", "srun bash -c 'exit 7'"),
+    Kind("a signal", "kill -SEGV $$"),
+    Kind("a name", "sleep 1", ("-J", "a name|of two")),
+    Kind("memory and CPUs", "sleep 1", ("-c2", "--mem=300")),
+    Kind("a GPU", "sleep 1", ("--gres=gpu:1",)),
+    Kind("out of memory", "python3 -c 'x = bytearray(b\"a\") * (300 << 20)'", ("--mem=40",)),
+    Kind("held", "true", ("--hold",)),
+    Kind("cancelled while it waits", "true", ("--hold",)),
+)
+
+
+@pytest.mark.skipif(not V1, reason="jobs have control groups here with version 1 alone")
+def test_many_kinds_of_jobs_are_reported_as_sacct_has_them(slurm, server, watching, tmp_path, capsys):
+    command = [
+        sys.executable,
+        "-m",
+        "jobmeter",
+        "agent",
+        "--cluster",
+        "t",
+        "--interval",
+        "1s",
+        "--spool",
+        str(tmp_path),
+    ]
+    options = ["--server", server.url, "--key", server.token, "--no-kernel-log", "--no-journal"]
+    with (
+        (tmp_path / "agent.log").open("wb") as output,
+        subprocess.Popen([*command, *options], stdout=output, stderr=output, start_new_session=True) as agent,
+    ):
+        try:
+            # What runs before the agent does has used something that it does not know.
+            wait_until(partial(agent_nodes, server, slurm), "the agent's first samples")
+            numbers = {slurm.submit(kind.script, *kind.options): kind for kind in KINDS}
+            by_name = {kind.name: number for number, kind in numbers.items()}
+            wait_for_state(server, by_name["cancelled"], "Running")
+            slurm.command("scancel", str(by_name["cancelled"]), str(by_name["cancelled while it waits"]))
+            slurm.over(*(number for number in numbers if number != by_name["held"]))
+            for number in numbers:
+                wait_for_state(server, number, STATES[slurm.accounts(number)["State"].partition(" by ")[0]])
+        finally:
+            agent.terminate()
+            assert agent.wait(60) == 0
+    rows = compare(slurm, numbers, partial(job_of, server), partial(cpu_seconds, server))
+    slurm.command("scancel", str(by_name["held"]))
+    with capsys.disabled():
+        print(f"\n{rows.text()}")
+    assert rows.wrong == {}
+
+
+def agent_nodes(server: ServerProcess, slurm: Slurm) -> set[str]:
+    """The nodes that were measured, not those that Slurm names."""
+    reply = server.call("GET", "/api/jobmeter/v1/nodes")
+    return {node["name"] for node in reply.json()["nodes"]} - set(slurm.nodes)
+
+
+def cpu_seconds(server: ServerProcess, number: int) -> float:
+    """CPU seconds that were measured of a job."""
+    query = {"metric": "cpu.time", "statistic": "increase", "by": "replica", "step": "1h"}
+    reply = server.call("GET", f"/api/jobmeter/v1/jobs/{number}/metrics?{urlencode(query)}")
+    assert reply.status == 200, reply.body
+    return float(sum(value for line in reply.json()["lines"] for _, value in line["points"]))

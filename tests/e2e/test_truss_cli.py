@@ -248,23 +248,23 @@ def test_truss_follows_a_running_job(stored):
         start_new_session=True,
     )
     os.close(theirs)
-    seen, latest = "", time.monotonic() + 120
+    output_text, latest = "", time.monotonic() + 120
     try:
-        while "Cache storage" not in seen and time.monotonic() < latest:
+        while "Cache storage" not in output_text and time.monotonic() < latest:
             if select.select([ours], [], [], 1.0)[0]:
-                seen += os.read(ours, 65536).decode(errors="replace")
+                output_text += os.read(ours, 65536).decode(errors="replace")
         process.send_signal(signal.SIGINT)
         while select.select([ours], [], [], 30.0)[0]:
             try:
-                seen += os.read(ours, 65536).decode(errors="replace")
+                output_text += os.read(ours, 65536).decode(errors="replace")
             except OSError:
                 break
     finally:
         process.kill()
         process.wait(30)
         os.close(ours)
-    assert "Node: worker-0" in seen
-    assert "Node: worker-1" in seen
-    assert "Last Updated" in seen
-    assert "GPU 1 utilization" in seen
-    assert "Exiting training job metrics." in seen
+    assert "Node: worker-0" in output_text
+    assert "Node: worker-1" in output_text
+    assert "Last Updated" in output_text
+    assert "GPU 1 utilization" in output_text
+    assert "Exiting training job metrics." in output_text

@@ -12,7 +12,7 @@ from tests.fakes import WRITER, FakeRegistry, SetClock
 from tests.oracle import expected, samples
 
 from jobmeter.access.scope import Scope
-from jobmeter.ingest.funnel import Funnel
+from jobmeter.ingest.pipeline import IngestPipeline
 from jobmeter.model.job import Job, JobState
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import HOUR, MINUTE, SECOND, TimeRange, floor_to
@@ -65,12 +65,12 @@ def write(store: Store, table: pd.DataFrame, now_ms: int, random: np.random.Gene
     registry = FakeRegistry()
     # The samples are years old, and an engine measures age by its own clock.
     registry.set_retention("default", Retention(raw_days=36_500, minute_days=36_500, hour_days=36_500))
-    funnel = Funnel(store, registry, SetClock(now_ms), Limits())
+    pipeline = IngestPipeline(store, registry, SetClock(now_ms), Limits())
     for batch in samples.batches(table, random):
-        receipt = funnel.samples(batch, WRITER)
+        receipt = pipeline.samples(batch, WRITER)
         assert receipt.accepted == len(batch)
         assert not receipt.rejected
-    funnel.close()
+    pipeline.close()
 
 
 def ask(asked: Executor, job: str, metric: str, by: str, start: int, end: int, step: int) -> MetricResult:
@@ -158,13 +158,13 @@ class TestOddCases:
     def _check(self, store: Store, seed: int, rounds: int) -> None:
         random = np.random.default_rng(seed)
         table = samples.odd_cases(seed)
-        known = expected.unique(table)
-        start, end = int(known["time"].min()), int(known["time"].max()) + 1
+        stored_samples = expected.unique(table)
+        start, end = int(stored_samples["time"].min()), int(stored_samples["time"].max()) + 1
         late = random.random(len(table)) < 0.1
         # In shuffled groups the last writer is not known, so only what is written once is shuffled.
         write(store, table[late], end)
         store.roll_up(int(random.integers(start, end)))
-        write(store, known, end, random)
+        write(store, stored_samples, end, random)
         store.roll_up(int(random.integers(start - HOUR, end + HOUR)))
         asked = executor(store, end, "a", "b")
         for _ in range(rounds):
@@ -175,7 +175,7 @@ class TestOddCases:
                 first = floor_to(first, step)
             last = first + int(random.integers(1, 4 * HOUR))
             result = ask(asked, job, metric, by, first, last, step)
-            check(result, expected.lines(known[known["job"] == job], metric, by, first, last, step))
+            check(result, expected.lines(stored_samples[stored_samples["job"] == job], metric, by, first, last, step))
 
     @pytest.mark.parametrize("statistic", ["mean", "min", "max", "sum", "count", "first", "last"])
     @pytest.mark.parametrize("metric", ["memory.usage", "gpu.utilization"])
@@ -187,11 +187,11 @@ class TestOddCases:
         self._check_statistic(store, Statistic(statistic), "network.receive")
 
     def _check_statistic(self, store: Store, statistic: Statistic, metric: str) -> None:
-        known = expected.unique(samples.odd_cases(3))
-        start, end = int(known["time"].min()), int(known["time"].max()) + 1
-        write(store, known, end)
+        stored_samples = expected.unique(samples.odd_cases(3))
+        start, end = int(stored_samples["time"].min()), int(stored_samples["time"].max()) + 1
+        write(store, stored_samples, end)
         asked = executor(store, end, "a", "b")
-        mine = known[known["job"] == "a"]
+        mine = stored_samples[stored_samples["job"] == "a"]
         for until in (start, start + 2 * HOUR, end + HOUR):
             store.roll_up(until)
             for step in STEPS:

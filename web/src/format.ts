@@ -2,6 +2,7 @@
 const BINARY = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 const LARGE = ["", "k", "M", "G", "T", "P"];
 const NAMES: Record<string, string> = { Cel: "°C", "{core}": "cores", "1": "" };
+const PREFIXED = new Set(["W", "J"]);
 export const MISSING = "–";
 
 /** A value as people read it: `37.5 %`, `1.20 GiB/s`, `213 W`; on an axis without zeros at its end. */
@@ -14,6 +15,8 @@ export function quantity(value: number | null | undefined, unit: string, axis = 
   if (base === "By") return scaled(value, 1024, BINARY, rate, digits);
   if (base === "Hz") return scaled(value, 1000, LARGE.map((prefix) => `${prefix}Hz`), rate, digits);
   const name = NAMES[base] ?? base.replace(/^\{(.*)\}$/, "$1");
+  // Watts and joules take the prefix themselves: 39.6 kW. What is counted does not: 39.6 k cores.
+  if (PREFIXED.has(base)) return scaled(value, 1000, LARGE.map((prefix) => `${prefix}${base}`), rate, digits);
   if (Math.abs(value) >= 10_000) return `${scaled(value, 1000, LARGE, "", digits)}${name ? ` ${name}${rate}` : rate}`;
   return `${digits(value)}${name ? ` ${name}${rate}` : rate}`;
 }
@@ -36,6 +39,9 @@ function exact(value: number): string {
   return size >= 10 ? value.toFixed(1) : value.toFixed(2);
 }
 
+/** An amount of money: `12.50 CNY`. */
+export const amount = (value: number, currency: string): string => `${value.toLocaleString("en", { maximumFractionDigits: 2, minimumFractionDigits: 2 })} ${currency}`;
+
 /** `8 s`, `4 m 05 s`, `2 h 03 m`, `3 d 4 h`. */
 export function duration(ms: number | null | undefined): string {
   if (ms === null || ms === undefined) return MISSING;
@@ -57,12 +63,12 @@ export const isUtc = () => utc;
 export function setUtc(value: boolean): void {
   utc = value;
   write("jobmeter-utc", value ? "1" : "0");
-  listeners.forEach((tell) => tell());
+  listeners.forEach((listener) => listener());
 }
 
-export function onZone(tell: () => void): () => void {
-  listeners.add(tell);
-  return () => listeners.delete(tell);
+export function onZone(listener: () => void): () => void {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
 }
 
 /** The parts of a moment in the zone that is shown. */
@@ -81,6 +87,14 @@ export function moment(ms: number | null | undefined, short = false): string {
   if (ms === null || ms === undefined) return MISSING;
   const { day, time } = parts(ms);
   return short && day === parts(Date.now()).day ? time : `${day} ${time}`;
+}
+
+/** A moment in few letters, for columns: `15:43:06` today, `11-22 15:43` this year, else `2025-11-22`. */
+export function briefly(ms: number): string {
+  const { day, time } = parts(ms);
+  const today = parts(Date.now()).day;
+  if (day === today) return time;
+  return day.slice(0, 4) === today.slice(0, 4) ? `${day.slice(5)} ${time.slice(0, 5)}` : day;
 }
 
 export const iso = (ms: number): string => new Date(ms).toISOString();
@@ -109,6 +123,40 @@ export function write(name: string, value: string): void {
     // A browser may keep nothing: then the choice lasts as long as the page.
   }
 }
+
+const WORDS: Record<string, string> = {
+  cpu: "CPU",
+  cuda: "CUDA",
+  ecc: "ECC",
+  fs: "file system",
+  gpu: "GPU",
+  hw: "hardware",
+  io: "I/O",
+  mem: "memory",
+  nan: "NaN",
+  nccl: "NCCL",
+  oom: "out of memory",
+  util: "utilization",
+};
+/** Rules whose names say too little, word by word. */
+const RULES: Record<string, string> = {
+  clock_skew: "Clocks apart",
+  cuda_oom: "GPU out of memory",
+  d_state: "Stuck in the kernel",
+  ecc_corrected_storm: "Many corrected ECC errors",
+  ecc_uncorrected: "Uncorrected ECC error",
+  host_oom_kill: "Killed: host out of memory",
+  link_flap: "Link up and down",
+  thermal: "Too hot",
+  throttle_power: "Slowed by its power limit",
+  xid: "GPU error (XID)",
+};
+
+/** The name of a rule in words. */
+export const spoken = (rule: string): string => {
+  const text = RULES[rule] ?? rule.split("_").map((word) => WORDS[word] ?? word).join(" ");
+  return text.charAt(0).toUpperCase() + text.slice(1);
+};
 
 /** Names in the order of people: `worker-2` before `worker-10`. */
 export const natural = new Intl.Collator("en", { numeric: true, sensitivity: "base" }).compare;

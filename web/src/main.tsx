@@ -1,45 +1,72 @@
 import { render } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { type Schemas, BASE, Refusal, change, onSignedOut, read } from "./api/client";
+import { ComparePage } from "./compare/page";
 import { JobPage } from "./job/page";
 import { JobList } from "./jobs/list";
+import { NodePage } from "./nodes/node";
 import { NodesPage } from "./nodes/page";
+import { UsePage } from "./fleet/use";
+import { AdminPage } from "./admin/page";
 import { read as kept } from "./format";
 import { Frame } from "./parts/frame";
-import { Notice } from "./parts/small";
-import { go, href, place, usePlace } from "./router";
+import { Notice, Problem } from "./parts/small";
+import { onReturn } from "./api/connection";
+import { changed, go, href, place, usePlace } from "./router";
 import { SignIn } from "./signin";
-import "./theme.css";
 
 type Who = Schemas["WhoAmI"];
 
 function Page() {
   const [who, setWho] = useState<Who | null>(null);
   const [reason, setReason] = useState<string | null>(null);
+  const [away, setAway] = useState<Refusal | null>(null);
   const here = usePlace();
+  const opening = here.path[0] === "open";
   useEffect(() => {
-    void enter(setWho, setReason);
-    return onSignedOut(() => {
-      setWho(null);
-      setReason((last) => last ?? "");
-    });
+    // A link that is opened in a tab that shows the page already changes its address alone.
+    if (opening) void enter(setWho, setReason, setAway);
+  }, [opening]);
+  useEffect(() => {
+    if (!opening) void enter(setWho, setReason, setAway);
+    return onSignedOut(() =>
+      setWho((last) => {
+        setReason((before) => (last ? ended(last) : (before ?? "")));
+        return null;
+      }),
+    );
   }, []);
   if (who) {
     return (
       <Frame who={who} place={here} leave={() => void leave(() => setWho(null), () => setReason(""))}>
-        {view(here.path, here.query)}
+        {view(here.path, here.query, who)}
       </Frame>
     );
   }
-  if (reason === null) return null;
-  return <SignIn reason={reason} entered={setWho} />;
+  const again = () => void enter(setWho, setReason, setAway);
+  useEffect(() => (away ? onReturn(again) : undefined), [away]);
+  if (reason === null) return away && <main>{<Problem error={away} again={again} />}</main>;
+  return <SignIn key={reason} reason={reason} entered={setWho} />;
 }
 
-function view(path: string[], query: URLSearchParams) {
+const ended = (who: Who): string =>
+  who.job ? "The link that opened this job has ended: ask whoever sent it for another one." : "Your session is over. Sign in again, and this page goes on where it was.";
+
+function view(path: string[], query: URLSearchParams, who: Who) {
   const [first, second] = path;
+  if (first === "open") return null;
+  if (who.job) {
+    // A link opens one job: whatever the address says, that is what there is.
+    const own = changed(query, { project: who.project });
+    return <JobPage key={who.job} id={who.job} query={own} guest />;
+  }
   if (first === undefined || (first === "jobs" && second === undefined)) return <JobList query={query} />;
   if (first === "jobs" && second !== undefined) return <JobPage key={`${second} ${query.get("project")}`} id={second} query={query} />;
-  if (first === "nodes") return <NodesPage />;
+  if (first === "compare") return <ComparePage query={query} />;
+  if (first === "nodes" && second !== undefined) return <NodePage key={`${second} ${query.get("cluster")}`} name={second} query={query} />;
+  if (first === "nodes") return <NodesPage query={query} />;
+  if (first === "use") return <UsePage query={query} />;
+  if (first === "admin") return <AdminPage part={second ?? ""} who={who} query={query} />;
   return (
     <Notice title="There is nothing at this address.">
       <a href="#/">All jobs</a>
@@ -48,31 +75,35 @@ function view(path: string[], query: URLSearchParams) {
 }
 
 /** Sign in by the link's code, where the address has one; then see whose session there is. */
-async function enter(setWho: (who: Who) => void, setReason: (reason: string) => void): Promise<void> {
+async function enter(setWho: (who: Who) => void, setReason: (reason: string) => void, setAway: (error: Refusal | null) => void): Promise<void> {
   const here = place();
   let problem = "";
   if (here.path[0] === "open") {
-    const code = here.query.get("code") ?? "";
+    const [code, link] = [here.query.get("code") ?? "", here.query.get("link")];
     const job = here.query.get("job");
     const project = here.query.get("project");
     // The code is taken out of the address before anything else can happen to it.
     go(job ? href(["jobs", job], project ? { project } : undefined) : "#/", true);
     try {
-      await change("POST", `${BASE}/session`, `Link ${code}`);
+      // Who is signed in already, and not by another link, sees the job as themselves.
+      const own = link ? await read<Who>(`${BASE}/whoami`).catch(() => null) : null;
+      if (!own || own.job) await change("POST", `${BASE}/session`, link ? `Bearer ${link}` : `Link ${code}`);
     } catch (error) {
       if (error instanceof Refusal) problem = error.message;
     }
   }
   try {
     setWho(await read<Who>(`${BASE}/whoami`));
+    setAway(null);
   } catch (error) {
+    if (error instanceof Refusal && error.status === 0) return setAway(error);
     setReason(problem || (error instanceof Refusal && error.status !== 401 ? error.message : ""));
   }
 }
 
-async function leave(left: () => void, tell: () => void): Promise<void> {
+async function leave(left: () => void, done: () => void): Promise<void> {
   await change("DELETE", `${BASE}/session`).catch(() => null);
-  tell();
+  done();
   left();
 }
 

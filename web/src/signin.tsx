@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import { type Schemas, BASE, Refusal, change } from "./api/client";
+import { type Schemas, BASE, Refusal, change, read } from "./api/client";
 
 /** The way in: a key's token, or a link that the command line prints. */
 export function SignIn({ reason, entered }: { reason: string; entered: (who: Schemas["WhoAmI"]) => void }) {
@@ -10,7 +10,8 @@ export function SignIn({ reason, entered }: { reason: string; entered: (who: Sch
     const field = (event.target as HTMLFormElement).elements.namedItem("token") as HTMLInputElement;
     setBusy(true);
     try {
-      entered(await change<Schemas["SessionBody"]>("POST", `${BASE}/session`, `Bearer ${field.value.trim()}`));
+      await change<Schemas["SessionBody"]>("POST", `${BASE}/session`, `Bearer ${field.value.trim()}`);
+      entered(await read<Schemas["WhoAmI"]>(`${BASE}/whoami`));
     } catch (error) {
       setProblem(error instanceof Refusal ? error.message : String(error));
       field.select();

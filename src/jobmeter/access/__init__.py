@@ -1,1 +1,1 @@
-"""Who asks, and what they may do: keys, signatures, the one place that decides, and its audit line."""
+"""Authentication and authorisation: keys, signatures, decisions, and their audit line."""

@@ -3,43 +3,53 @@
 import hmac
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from jobmeter.access.call import Call
 from jobmeter.access.keys import token_hash
 from jobmeter.access.nonces import NonceMemory
+from jobmeter.access.policy import compiled
 from jobmeter.access.principal import Principal, Role
-from jobmeter.access.session import LIFE_MS, Opened, Sessions
+from jobmeter.access.session import LIFE_MS, Sessions
 from jobmeter.access.share import read as read_share
 from jobmeter.access.signatures.base import Claim, ClaimKind, Scheme
+from jobmeter.access.trace import TraceGrant
+from jobmeter.access.trace import read as read_trace
 from jobmeter.access.vault import Vault
-from jobmeter.errors import NotAtOnceError, UnauthenticatedError, UnavailableError
+from jobmeter.errors import UnauthenticatedError, UnavailableError
 from jobmeter.model.time import MINUTE, Clock
 from jobmeter.registry.base import Registry, StoredKey
 
 REMEMBER_SECONDS = 1.0
-"""How long a key is believed without asking the registry again: a revocation elsewhere takes effect within this."""
+"""How long a key is cached: a revocation at another server takes effect within this time."""
 OUTAGE_SECONDS = 15 * 60.0
-"""How long a key is believed that the registry confirmed, while the registry cannot be asked."""
+"""How long a cached key is valid while the registry does not answer."""
 MOST_KEYS = 10_000
 USED_EVERY_MS = 10 * MINUTE
 """How often a key's last use is written down."""
+_UNKNOWN_KEY = {
+    ClaimKind.TOKEN: "the token is not that of a key",
+    ClaimKind.SESSION: "the session's key is not one",
+    ClaimKind.LINK: "the session's key is not one",
+    ClaimKind.TRACE: "the trace token's key is not one",
+    ClaimKind.ACCESS_KEY: "the access key id is not that of a key",
+}
 
 
 @dataclass(slots=True)
 class Credential:
     """What the headers of a call prove: whose it claims to be, and that such a key exists and is active.
 
-    ``sharer`` is who a share token stands for. ``signed``: whether ``scheme`` has a signature for ``prove`` to check.
+    ``principal`` is who they stand for. ``signed``: whether ``scheme`` has a signature for ``prove`` to check.
     """
 
     scheme: Scheme
     claim: Claim
     key: StoredKey | None = None
     secret: str = field(default="", repr=False)
-    sharer: Principal | None = None
+    principal: Principal | None = None
 
     @property
     def signed(self) -> bool:
@@ -48,11 +58,12 @@ class Credential:
 
 
 @dataclass(slots=True)
-class _Known:
+class _CachedKey:
     key: StoredKey | None
     confirmed: float
     until: float
     secret: str = ""
+    principal: Principal | None = None
 
 
 class Authenticator:
@@ -73,53 +84,52 @@ class Authenticator:
         self._nonces = nonces or NonceMemory(clock)
         self._sessions = sessions or Sessions(vault, clock, self._nonces, NonceMemory(clock, window_ms=LIFE_MS))
         self._lock = threading.Lock()
-        self._known: OrderedDict[bytes | str, _Known] = OrderedDict()
+        self._keys: OrderedDict[bytes | str, _CachedKey] = OrderedDict()
         self._used: dict[str, int] = {}
 
-    def authenticate(self, call: Call, schemes: Sequence[Scheme], *, at_once: bool = False) -> Principal:
+    def authenticate(self, call: Call, schemes: Sequence[Scheme]) -> Principal:
         """Who sent the call, by the first of ``schemes`` that it uses; a share token counts only where nothing else is.
 
-        Raises UnauthenticatedError with its reason, UnavailableError when the registry does not answer. ``at_once``:
-        NotAtOnceError, and nothing is noted, where the registry would have to be asked or told.
+        Raises UnauthenticatedError with its reason, UnavailableError when the registry does not answer.
         """
-        return self.prove(call, self.identify(call, schemes, at_once=at_once), at_once=at_once)
+        return self.prove(call, self.identify(call, schemes))
 
-    def identify(self, call: Call, schemes: Sequence[Scheme], *, at_once: bool = False) -> Credential:
+    def identify(self, call: Call, schemes: Sequence[Scheme]) -> Credential:
         """The credential in a call's headers and query, whose key is looked up. Raises as ``authenticate``."""
         scheme, claim = self.find(call, schemes)
-        if claim.kind is ClaimKind.SHARE:
-            return Credential(scheme, claim, sharer=read_share(self._vault, claim.value, self._clock.now_ms()))
-        if claim.kind is ClaimKind.TOKEN:
-            return Credential(scheme, claim, self._by_token(claim.value, at_once=at_once))
-        if claim.kind is ClaimKind.SESSION:
-            return Credential(scheme, claim, self._by_name(self._sessions.read(claim.value), at_once=at_once))
-        if claim.kind is ClaimKind.LINK:
-            return Credential(scheme, claim, self._by_name(self._sessions.peek(claim.value), at_once=at_once))
-        return self._by_access_key(scheme, claim, at_once=at_once)
+        name = self._name(claim)
+        found = None if name is None else self._cached(name) or self._load(name)
+        return self._credential(scheme, claim, name, found)
 
-    def identify_without_body(self, call: Call, schemes: Sequence[Scheme], *, at_once: bool = False) -> Credential:
-        """As ``identify``, for a call whose body is not read: a signature of the headers alone has to hold too."""
-        credential = self.identify(call, schemes, at_once=at_once)
+    def cached(self, call: Call, schemes: Sequence[Scheme]) -> Credential | None:
+        """As ``identify``, non-blocking: None where the key is not cached."""
+        scheme, claim = self.find(call, schemes)
+        name = self._name(claim)
+        found = None if name is None else self._cached(name)
+        return None if name is not None and found is None else self._credential(scheme, claim, name, found)
+
+    def check_headers(self, call: Call, credential: Credential) -> None:
+        """Before the body is read: verify a signature of the headers alone. Raises UnauthenticatedError."""
         if credential.signed and not credential.scheme.verify_headers(call, credential.secret):
             raise _bad_signature()
-        return credential
 
-    def prove(self, call: Call, credential: Credential, *, at_once: bool = False) -> Principal:
+    def use_is_due(self, credential: Credential) -> bool:
+        """True where ``prove`` writes the key's last use to the registry: once in ten minutes."""
+        return credential.key is not None and self._use_is_due(credential.key)
+
+    def prove(self, call: Call, credential: Credential) -> Principal:
         """Who sent the whole call. Raises as ``authenticate``; a nonce or the code of a link is used up by this."""
         key = credential.key
         if key is None:
-            if credential.sharer is None:
-                raise UnauthenticatedError("a credential is required", "missing")
-            return credential.sharer
-        if at_once and self._use_is_due(key):
-            raise NotAtOnceError
+            return _somebody(credential)
         if credential.signed:
             if not credential.scheme.verify(call, credential.secret):
                 raise _bad_signature()
             self._check_moment(key, credential.claim)
         if credential.claim.kind is ClaimKind.LINK:
             self._sessions.redeem(credential.claim.value)
-        return self._principal(key)
+        self._note_use(key)
+        return _somebody(credential)
 
     def find(self, call: Call, schemes: Sequence[Scheme]) -> tuple[Scheme, Claim]:
         """The claim that would be checked, unchecked. Raises UnauthenticatedError when there is none, or a bad one."""
@@ -154,39 +164,63 @@ class Authenticator:
             if claim.kind is not ClaimKind.ACCESS_KEY or not claim.value:
                 return ""
             with self._lock:
-                known = self._known.get(claim.value)
-            if known is not None and known.key is not None:
-                return known.key.access_key_id
+                cached = self._keys.get(claim.value)
+            if cached is not None and cached.key is not None:
+                return cached.key.access_key_id
             return f"unknown-{self._vault.fingerprint(claim.value)}"
         return ""
 
     def forget(self, key_id: str = "") -> None:
-        """Ask the registry again for that key, or for all: after a revocation in this process."""
+        """Drop that key, or all, from the cache: after a revocation in this process."""
         with self._lock:
-            for name in [n for n, known in self._known.items() if not key_id or (known.key and known.key.id == key_id)]:
-                del self._known[name]
+            for name in [n for n, one in self._keys.items() if not key_id or (one.key and one.key.id == key_id)]:
+                del self._keys[name]
 
-    def _by_token(self, token: str, *, at_once: bool) -> StoredKey:
-        digest = token_hash(token)
-        key = self._look_up(digest, lambda: self._registry.key_by_token(digest), at_once=at_once).key
-        if key is None or not hmac.compare_digest(key.token_hash, digest):
-            raise UnauthenticatedError("the token is not that of a key here", "unknown-key")
-        return _holding(key)
+    def _name(self, claim: Claim) -> bytes | str | None:
+        """The look-up key of a claim: the digest of a token, or an access key id; None for a share token.
 
-    def _by_name(self, opened: Opened, *, at_once: bool) -> StoredKey:
-        name = opened.access_key_id
-        known = self._look_up(name, lambda: self._registry.key_by_access_key(name), at_once=at_once)
-        if known.key is None:
-            raise UnauthenticatedError("the session's key is not one here", "unknown-key")
-        return _holding(known.key)
+        Raises UnauthenticatedError for an invalid session, link or trace token.
+        """
+        match claim.kind:
+            case ClaimKind.SHARE:
+                return None
+            case ClaimKind.TOKEN:
+                return token_hash(claim.value)
+            case ClaimKind.SESSION:
+                return self._sessions.read(claim.value).access_key_id
+            case ClaimKind.LINK:
+                return self._sessions.peek(claim.value).access_key_id
+            case ClaimKind.TRACE:
+                return self._grant(claim).access_key_id
+            case ClaimKind.ACCESS_KEY:
+                return claim.value
 
-    def _by_access_key(self, scheme: Scheme, claim: Claim, *, at_once: bool) -> Credential:
-        known = self._look_up(claim.value, lambda: self._registry.key_by_access_key(claim.value), at_once=at_once)
-        if known.key is None:
-            raise UnauthenticatedError("the access key id is not that of a key here", "unknown-key")
-        key = _holding(known.key)
-        known.secret = known.secret or self._vault.open(key.sealed_secret, key.access_key_id)
-        return Credential(scheme, claim, key, known.secret)
+    def _credential(
+        self, scheme: Scheme, claim: Claim, name: bytes | str | None, found: _CachedKey | None
+    ) -> Credential:
+        if found is None:
+            return Credential(scheme, claim, principal=read_share(self._vault, claim.value, self._clock.now_ms()))
+        key = found.key
+        if key and isinstance(name, bytes) and not hmac.compare_digest(key.token_hash, name):
+            key = None
+        if key is None:
+            raise UnauthenticatedError(f"{_UNKNOWN_KEY[claim.kind]} here", "unknown-key")
+        if key.revoked is not None:
+            raise UnauthenticatedError(f"the {'link' if key.job else 'key'} was revoked", "revoked")
+        if key.expires is not None and key.expires <= self._clock.now_ms():
+            raise UnauthenticatedError("the link has expired", "expired")
+        if key.job and claim.kind is ClaimKind.ACCESS_KEY:
+            raise UnauthenticatedError("a link signs nothing", "unknown-key")
+        if claim.kind is ClaimKind.ACCESS_KEY:
+            found.secret = found.secret or self._vault.open(key.sealed_secret, key.access_key_id)
+        found.principal = found.principal or _principal(key)
+        principal = found.principal
+        if claim.kind is ClaimKind.TRACE:
+            principal = self._grant(claim).narrowed(principal)
+        return Credential(scheme, claim, key, found.secret, principal)
+
+    def _grant(self, claim: Claim) -> TraceGrant:
+        return read_trace(self._vault, claim.value, self._clock.now_ms())
 
     def _check_moment(self, key: StoredKey, claim: Claim) -> None:
         if claim.date_ms is None:
@@ -199,50 +233,51 @@ class Authenticator:
         if claim.nonce and not self._nonces.first(key.access_key_id, claim.nonce, claim.date_ms):
             raise UnauthenticatedError("a request with this nonce was received before", "replayed")
 
-    def _look_up(self, name: bytes | str, ask: Callable[[], StoredKey | None], *, at_once: bool) -> _Known:
+    def _cached(self, name: bytes | str) -> _CachedKey | None:
+        """What the registry said of it within the last second."""
         now = self._clock.monotonic()
         with self._lock:
-            known = self._known.get(name)
-            if known is not None and known.until > now:
-                return known
-        if at_once:
-            raise NotAtOnceError
+            cached = self._keys.get(name)
+            return cached if cached is not None and cached.until > now else None
+
+    def _load(self, name: bytes | str) -> _CachedKey:
+        """What the registry says of it now."""
+        now = self._clock.monotonic()
         try:
-            fresh = _Known(ask(), now, now + REMEMBER_SECONDS)
+            key = (
+                self._registry.key_by_token(name) if isinstance(name, bytes) else self._registry.key_by_access_key(name)
+            )
+            fresh = _CachedKey(key, now, now + REMEMBER_SECONDS)
         except UnavailableError:
-            last = self._confirmed_lately(name, now)
+            last = self._confirmed_recently(name, now)
             if last is None:
                 raise
             fresh = last
         with self._lock:
-            self._known[name] = fresh
-            self._known.move_to_end(name)
-            while len(self._known) > MOST_KEYS:
-                self._known.popitem(last=False)
+            self._keys[name] = fresh
+            self._keys.move_to_end(name)
+            while len(self._keys) > MOST_KEYS:
+                self._keys.popitem(last=False)
         return fresh
 
-    def _confirmed_lately(self, name: bytes | str, now: float) -> _Known | None:
+    def _confirmed_recently(self, name: bytes | str, now: float) -> _CachedKey | None:
         """What the registry said of it before, believed for another moment; None where that is too long ago.
 
         A key that was revoked in this process was forgotten.
         """
         with self._lock:
-            known = self._known.get(name)
-            if known is None or known.key is None or now - known.confirmed > OUTAGE_SECONDS:
+            cached = self._keys.get(name)
+            if cached is None or cached.key is None or now - cached.confirmed > OUTAGE_SECONDS:
                 return None
-            known.until = now + REMEMBER_SECONDS
-            return known
-
-    def _principal(self, key: StoredKey) -> Principal:
-        self._note_use(key)
-        return Principal(
-            id=key.id, name=key.name, role=Role(key.role), project=key.project, access_key_id=key.access_key_id
-        )
+            cached.until = now + REMEMBER_SECONDS
+            return cached
 
     def _use_is_due(self, key: StoredKey) -> bool:
         return self._clock.now_ms() - self._used.get(key.id, key.last_used or 0) >= USED_EVERY_MS
 
     def _note_use(self, key: StoredKey) -> None:
+        if not self._use_is_due(key):
+            return
         now_ms = self._clock.now_ms()
         with self._lock:
             if not self._use_is_due(key):
@@ -253,11 +288,23 @@ class Authenticator:
             self._registry.key_used(key.id, now_ms)
 
 
+def _principal(key: StoredKey) -> Principal:
+    return Principal(
+        id=key.id,
+        name=key.name,
+        role=Role(key.role),
+        project=key.project,
+        job=key.job or None,
+        access_key_id=key.access_key_id,
+        policies=compiled(key.policies) if key.policies else None,
+    )
+
+
+def _somebody(credential: Credential) -> Principal:
+    if credential.principal is None:
+        raise UnauthenticatedError("a credential is required", "missing")
+    return credential.principal
+
+
 def _bad_signature() -> UnauthenticatedError:
     return UnauthenticatedError("the signature does not match the request", "bad-signature")
-
-
-def _holding(key: StoredKey) -> StoredKey:
-    if key.revoked is not None:
-        raise UnauthenticatedError("the key was revoked", "revoked")
-    return key

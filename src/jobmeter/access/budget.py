@@ -1,4 +1,4 @@
-"""How much a key may ask: stored rows and seconds of work a minute, questions and exports at one time.
+"""Budgets of keys: stored rows and seconds of work a minute, concurrent queries and exports.
 
 What a question costs is known at its end, so a key may begin while it has anything left and owes what it took too much;
 what it owes is paid by waiting.
@@ -13,15 +13,15 @@ from jobmeter.errors import ConfigurationError, ThrottledError
 from jobmeter.model.time import Clock
 
 MOST_KEYS = 10_000
-"""Keys of which it is known what they spent; of more the one that asked longest ago is forgotten."""
+"""Keys whose spending is remembered; beyond that the least recently used is dropped."""
 _MINUTE = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What one key may ask: ``rows`` and ``seconds`` a minute, 0 without a limit; the others at one time.
+    """The budget of a key: ``rows`` and ``seconds`` a minute, 0 without a limit; the others concurrently.
 
-    ``concurrent`` is for short questions and for long ones each; see ``jobmeter.server.turns``.
+    ``concurrent`` is for short questions and for long ones each; see ``jobmeter.server.admission``.
     """
 
     rows: int = 0
@@ -63,10 +63,10 @@ class Allowance:
                 self._left.popitem(last=False)
 
     def _now(self, key: str) -> float:
-        known = self._left.get(key)
-        if known is None:
+        entry = self._left.get(key)
+        if entry is None:
             return float(self._a_minute)
-        left, moment = known
+        left, moment = entry
         return min(self._a_minute, left + max(0.0, self._clock.monotonic() - moment) * self._a_minute / _MINUTE)
 
 

@@ -11,7 +11,7 @@ T = TypeVar("T")
 _MOST_PARAMETERS = 1_000
 
 
-class _Once(Generic[T]):
+class _CachedProperty(Generic[T]):
     """A property that is worked out once, without the lock of ``functools.cached_property``: that costs more."""
 
     def __init__(self, work: Callable[[Any], T]) -> None:
@@ -43,14 +43,14 @@ def read_parameters(query: str) -> tuple[tuple[str, str], ...]:
 
 
 def _nothing() -> None:
-    """Where nobody asks."""
+    """No callback."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Call:
-    """One HTTP request.
+    """One HTTP request. Nobody changes it.
 
-    ``raw_path`` and ``query`` are as on the wire (``%2F``, ``//`` and case kept; no scheme, no host, no ``?``).
+    ``raw_path`` and ``query`` are as on the wire (``%2F``, ``//`` and case stored; no scheme, no host, no ``?``).
     ``headers`` are (lower-case name, value) pairs in order, values decoded as Latin-1. ``body`` is what came, before
     any content decoding; empty while it is not read. ``memory`` accounts for what reading the body takes.
     """
@@ -64,7 +64,7 @@ class Call:
     client: str = ""
     memory: MemoryAccount | None = field(default=None, repr=False, compare=False)
     authenticated: Callable[[], None] = field(default=_nothing, repr=False, compare=False)
-    """Called when the call's credential proved valid: its connection is one to keep. From any thread."""
+    """Called when the call's credential proved valid, so that its connection stays open. From any thread."""
 
     def with_body(self, body: bytes, memory: MemoryAccount | None) -> "Call":
         """The same call with its body, and the account of it."""
@@ -93,15 +93,15 @@ class Call:
         """The first query parameter of that exact name, decoded; None when it is absent (an empty one is ``""``)."""
         return self._parameters.get(name)
 
-    @_Once
+    @_CachedProperty
     def parameters(self) -> tuple[tuple[str, str], ...]:
         """Every query parameter; see ``read_parameters``."""
         return read_parameters(self.query)
 
-    @_Once
+    @_CachedProperty
     def _parameters(self) -> dict[str, str]:
         return dict(reversed(self.parameters))
 
-    @_Once
+    @_CachedProperty
     def _headers(self) -> dict[str, str]:
         return dict(reversed(self.headers))

@@ -1,7 +1,9 @@
 """The one place that decides who may do what. What it does not name is denied."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
+from jobmeter.access.actions import names_of
 from jobmeter.access.principal import Principal, Role
 from jobmeter.access.scope import Scope
 from jobmeter.errors import ForbiddenError
@@ -12,24 +14,54 @@ ACTIONS: Mapping[str, Role] = {
     "metrics:read": Role.READER,
     "jobs:read": Role.READER,
     "nodes:read": Role.READER,
+    "usage:read": Role.READER,
     "jobs:write": Role.WRITER,
     "ingest:write": Role.WRITER,
+    "traces:read": Role.READER,
+    "traces:write": Role.WRITER,
     "share:write": Role.WRITER,
+    "tasks:write": Role.WRITER,
     "jobs:delete": Role.ADMIN,
     "keys:read": Role.ADMIN,
     "keys:write": Role.ADMIN,
+    "shippers:read": Role.ADMIN,
+    "shippers:write": Role.ADMIN,
     "server:read": Role.ADMIN,
     "server:admin": Role.ADMIN,
 }
 """Every action, and the least role that may perform it."""
 
 SHARED = frozenset({"metrics:read"})
-"""What the holder of a share token may do, with its job alone. A job's record, events and lines may hold secrets."""
+"""What the holder of a share token may do, with its job alone. A job's record, events and lines may contain secrets."""
+
+LINKED = SHARED | {"catalog:read", "jobs:read"}
+"""What the holder of a link may do: read the page of its job. Its documentation says that it shows the record,
+the events and the lines."""
 
 WHOLE_SERVER = frozenset({"server:read", "server:admin"})
 """Actions that reach beyond one project: a key with a project may perform them on that project only."""
 
-_READS = frozenset({"catalog:read", "metrics:read", "jobs:read", "nodes:read", "keys:read", "server:read"})
+_READS = frozenset(
+    {
+        "catalog:read",
+        "metrics:read",
+        "jobs:read",
+        "nodes:read",
+        "usage:read",
+        "traces:read",
+        "keys:read",
+        "server:read",
+        "shippers:read",
+    }
+)
+
+_BY_RESOURCE = frozenset({"metrics:read", "jobs:read", "nodes:read"})
+"""Actions that policies may allow on single resource groups, clusters, workspaces and jobs."""
+
+UNNAMED = ("", "")
+"""No operation: what policies do not allow."""
+
+_EVERYTHING = Scope(None)
 
 _RANK = {Role.READER: 1, Role.WRITER: 2, Role.ADMIN: 3}
 
@@ -39,26 +71,61 @@ def writes(action: str) -> bool:
     return action not in _READS
 
 
-def authorize(principal: Principal, action: str, project: str | None = None) -> Scope:
+def authorize(
+    principal: Principal, action: str, project: str | None = None, operation: tuple[str, str] = UNNAMED
+) -> Scope:
     """What the principal may reach when it performs that action, on ``project`` where one is named.
 
+    ``operation`` is what it calls, by the names of the API and of the operation: a key's policies decide by it.
     Raises ForbiddenError when it may not, InvalidRequestError for a project that cannot be one.
     """
     least = ACTIONS.get(action)
     if least is None or _RANK[principal.role] < _RANK[least]:
         raise ForbiddenError(f"a key of role {principal.role} may not do {action}")
-    if principal.job is not None and action not in SHARED:
+    if principal.actions is not None and action not in principal.actions:
+        raise ForbiddenError(f"a {'link' if principal.job else 'trace token'} may not do {action}")
+    if principal.job is not None and action not in (LINKED if principal.linked else SHARED):
         raise ForbiddenError(f"a share token may not do {action}")
     if project:
         check_project(project)
     named = project or None
+    if principal.policies is not None:
+        return _permitted(principal, action, named, operation)
+    return _within(principal, action, named)
+
+
+def _within(principal: Principal, action: str, named: str | None) -> Scope:
+    """What the key's role and project allow."""
     if principal.project is None:
-        return Scope(frozenset({named}) if named else None, principal.job)
+        if named is None and principal.job is None:
+            return _EVERYTHING
+        return Scope(frozenset({named}) if named else None, principal.job, record=principal.linked)
     if named not in {None, principal.project}:
         raise ForbiddenError(f"this key belongs to project {principal.project}, not to {named}")
     if action in WHOLE_SERVER and named is None:
         raise ForbiddenError(f"a key of project {principal.project} may not do {action} for the whole server")
-    return Scope(frozenset({principal.project}), principal.job)
+    return Scope(frozenset({principal.project}), principal.job, record=principal.linked)
+
+
+def _permitted(principal: Principal, action: str, named: str | None, operation: tuple[str, str]) -> Scope:
+    """What the key's policies allow of that: whole projects, or some resources of them where something is read."""
+    scope = _within(principal, action, named)
+    grant = None if principal.policies is None or operation == UNNAMED else principal.policies[operation]
+    if grant is None:
+        raise ForbiddenError(f"the key's policies do not allow {names_of(*operation)[0]}")
+    if grant.everything or action == "catalog:read":
+        return scope
+    whole = grant.projects
+    if action in _BY_RESOURCE and whole is None:
+        return replace(scope, grant=grant)
+    if action in WHOLE_SERVER or action.startswith("keys:") or whole is None:
+        raise ForbiddenError(f"the key's policies allow {names_of(*operation)[0]} on some resources only")
+    if writes(action):
+        whole &= frozenset({named or principal.project or ""}) if principal.project else frozenset()
+    projects = whole if scope.projects is None else scope.projects & whole
+    if not projects:
+        raise ForbiddenError(f"the key's policies do not allow {names_of(*operation)[0]} here")
+    return replace(scope, projects=projects)
 
 
 def write_project(principal: Principal, named: str | None = None) -> str:

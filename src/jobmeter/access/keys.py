@@ -6,12 +6,14 @@ from base64 import b32encode
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from jobmeter.access.policy import documents
 from jobmeter.access.principal import Role
 from jobmeter.access.vault import Vault
 from jobmeter.errors import InvalidRequestError, NotFoundError
 from jobmeter.model.series import check_name, check_project
 from jobmeter.model.time import Clock
 from jobmeter.registry.base import Registry, StoredKey
+from jobmeter.registry.emit import emit
 
 TOKEN_PREFIX = "jm_"  # noqa: S105 - what every token begins with, so that a scanner finds a leaked one
 ACCESS_KEY_PREFIX = "JMAK"
@@ -19,7 +21,7 @@ ACCESS_KEY_PREFIX = "JMAK"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatedKey:
-    """A new key with its secrets: the only time that they are seen."""
+    """A new key with its secrets: the only time that they are shown."""
 
     id: str
     token: str = field(repr=False)
@@ -41,12 +43,23 @@ class KeyInfo:
     created: int
     revoked: int | None
     last_used: int | None
+    policies: tuple[str, ...] = ()
+    """The names of the policies attached to it."""
 
 
 def create_key(
-    registry: Registry, vault: Vault, clock: Clock, name: str, role: Role | str, project: str | None = None
+    registry: Registry,
+    vault: Vault,
+    clock: Clock,
+    name: str,
+    role: Role | str,
+    project: str | None = None,
+    policies: str = "",
 ) -> CreatedKey:
-    """Make and keep a key. Raises InvalidRequestError naming ``name``, ``role`` or ``project``."""
+    """Make and store a key; ``policies`` as ``jobmeter.access.policy.attached`` gives them.
+
+    Raises InvalidRequestError naming ``name``, ``role`` or ``project``.
+    """
     check_name(name, "name")
     if project is not None:
         check_project(project)
@@ -70,13 +83,16 @@ def create_key(
             access_key_id=created.access_key_id,
             sealed_secret=vault.seal(created.access_key_secret, created.access_key_id),
             created=clock.now_ms(),
+            policies=policies,
         )
     )
+    message = f"Key {name} of role {created.role} was made{_with(policies)}."
+    emit(registry, clock.now_ms(), "KeyCreated", message, subject=f"key {created.id}", project=project)
     return created
 
 
 def list_keys(registry: Registry, projects: frozenset[str] | None = None) -> Sequence[KeyInfo]:
-    """The keys of those projects (None: every key), revoked ones included, by creation."""
+    """The keys of those projects (None: every key), revoked ones included, links not, by creation."""
     return [
         KeyInfo(
             id=key.id,
@@ -87,18 +103,46 @@ def list_keys(registry: Registry, projects: frozenset[str] | None = None) -> Seq
             created=key.created,
             revoked=key.revoked,
             last_used=key.last_used,
+            policies=tuple(policy for policy, _ in documents(key.policies)),
         )
         for key in registry.keys(projects)
+        if not key.job
     ]
 
 
 def revoke_key(registry: Registry, clock: Clock, key_id: str, projects: frozenset[str] | None = None) -> None:
-    """End a key at once. Raises NotFoundError when those projects (None: all) have no such key that still holds."""
-    known = projects is None or any(key.id == key_id for key in registry.keys(projects))
-    if not known or not registry.revoke_key(key_id, clock.now_ms()):
-        raise NotFoundError(f"there is no key {key_id[:64]!r} that still holds", "key", key_id[:64])
+    """Revoke a key. Raises NotFoundError when those projects (None: all) have no such valid key."""
+    key = next((key for key in registry.keys(projects) if key.id == key_id), None)
+    if key is None or not registry.revoke_key(key_id, clock.now_ms()):
+        raise NotFoundError(f"there is no key {key_id[:64]!r} that is valid", "key", key_id[:64])
+    message = f"Key {key.name} of role {key.role} was revoked."
+    emit(registry, clock.now_ms(), "KeyRevoked", message, subject=f"key {key.id}", project=key.project)
+
+
+def change_policies(
+    registry: Registry, clock: Clock, key_id: str, policies: str, projects: frozenset[str] | None = None
+) -> KeyInfo:
+    """Replace the policies of a key; ``policies`` as ``jobmeter.access.policy.attached`` gives them.
+
+    Raises InvalidRequestError for none at all: the key's role alone would decide then. Raises NotFoundError when those
+    projects (None: all) have no such valid key.
+    """
+    if not policies:
+        raise InvalidRequestError("a key that has no policy may do all that its role may: name one", "policies")
+    key = next((key for key in registry.keys(projects) if key.id == key_id), None)
+    if key is None or not registry.set_policies(key_id, policies):
+        raise NotFoundError(f"there is no key {key_id[:64]!r} that is valid", "key", key_id[:64])
+    before = ", ".join(name for name, _ in documents(key.policies)) or "none"
+    message = f"Key {key.name} of role {key.role} has other policies{_with(policies)}; before: {before}."
+    emit(registry, clock.now_ms(), "KeyPoliciesChanged", message, subject=f"key {key.id}", project=key.project)
+    return next(one for one in list_keys(registry, projects) if one.id == key_id)
+
+
+def _with(policies: str) -> str:
+    names = ", ".join(name for name, _ in documents(policies))
+    return f", with the policies {names}" if names else ""
 
 
 def token_hash(token: str) -> bytes:
-    """How the registry knows a token. It is random enough that a plain digest gives nothing away."""
+    """The digest of a token, as the registry stores it. Tokens are random, so a plain digest is enough."""
     return hashlib.sha256(token.encode()).digest()

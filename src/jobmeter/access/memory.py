@@ -1,6 +1,6 @@
 """How much memory the requests under way may take together: their bodies as sent, decoded, and read into objects.
 
-Each request has an account. What it takes is given back when the request is over and no thread works on it any more.
+Each request has an account. Its memory is released when the request is over and no thread works on it any more.
 """
 
 import threading
@@ -100,7 +100,7 @@ class MemoryAccount:
         self._budget.give_back(size)
 
     def during(self, work: Callable[[], T]) -> T:
-        """Call the function, for which the request keeps its memory even if ``close`` is called meanwhile.
+        """Call the function; the request's memory stays reserved meanwhile, even after ``close``.
 
         A thread works on when the client of its request has gone.
         """
@@ -111,14 +111,14 @@ class MemoryAccount:
         finally:
             with self._lock:
                 self._workers -= 1
-            self._settle()
+            self._release()
 
     def close(self) -> None:
         """The request is over: give back all of it, as soon as no thread works on it any more."""
         self._closed = True
-        self._settle()
+        self._release()
 
-    def _settle(self) -> None:
+    def _release(self) -> None:
         with self._lock:
             if not self._closed or self._workers:
                 return
@@ -129,14 +129,14 @@ class MemoryAccount:
 def drop_frames(error: BaseException) -> None:
     """Cut an exception, and those behind it, off the frames it passed through.
 
-    Frames hold what they worked on, the body of a request among it, and a frame that holds its own exception (a task
+    Frames reference what they worked on, such as the body of a request, and a frame with its own exception (a task
     or a future does) is freed only by the collector of cycles, which may not run for a long time.
     """
     waiting: list[BaseException] = [error]
-    seen: set[int] = set()
+    cleared: set[int] = set()
     while waiting:
         one = waiting.pop()
-        if id(one) not in seen:
-            seen.add(id(one))
+        if id(one) not in cleared:
+            cleared.add(id(one))
             one.__traceback__ = None
             waiting += [behind for behind in (one.__cause__, one.__context__) if behind is not None]

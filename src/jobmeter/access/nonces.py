@@ -1,6 +1,6 @@
-"""Which signed requests were seen already, so that a captured one is of no use.
+"""Nonces of signed requests, so that a captured one cannot be replayed.
 
-A request counts as seen by its key, its nonce and its date. Each is remembered while its date lies inside the accepted
+A request is identified by its key, its nonce and its date. Each is remembered while its date lies inside the accepted
 window, in memory and in a small file, so that a restart forgets nothing that the operating system had taken over.
 Memory is bounded without a hole: when it is full, the oldest minute is dropped and requests dated in it are refused as
 stale from then on. Without a file, a new memory refuses what is dated before it began, for the same reason.
@@ -32,7 +32,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class NonceMemory:
-    """Requests seen in the last minutes. Safe to use from any thread."""
+    """Requests of the last minutes. Thread safe."""
 
     def __init__(self, clock: Clock, file: Path | None = None, *, window_ms: int = WINDOW_MS, most: int = MOST) -> None:
         """``file`` is made when it is missing; one process at a time may use it.
@@ -58,7 +58,7 @@ class NonceMemory:
             raise UnavailableError(f"{file} cannot be used: {error.strerror}") from error
 
     def fresh(self, date_ms: int) -> bool:
-        """True when a request of that date may be accepted at all: in the window, and remembered if it was seen."""
+        """True when a request of that date may be accepted at all: in the window in which they are remembered."""
         return date_ms >= self._floor_ms and abs(self._clock.now_ms() - date_ms) <= self._window_ms
 
     def first(self, key: str, nonce: str, date_ms: int) -> bool:
@@ -66,18 +66,18 @@ class NonceMemory:
         digest = blake2b(f"{key}\x1f{nonce}".encode(), digest_size=8).digest()
         minute = date_ms // MINUTE
         with self._lock:
-            seen = self._minutes.setdefault(minute, set())
-            if digest in seen:
+            contains = self._minutes.setdefault(minute, set())
+            if digest in contains:
                 return False
-            seen.add(digest)
+            contains.add(digest)
             self._count += 1
             self._write(minute, digest)
             if self._count > self._most:
                 self._forget()
             return True
 
-    def seen(self, key: str, nonce: str, date_ms: int) -> bool:
-        """True when ``first`` was asked about it before."""
+    def contains(self, key: str, nonce: str, date_ms: int) -> bool:
+        """True when ``first`` was called with it before."""
         digest = blake2b(f"{key}\x1f{nonce}".encode(), digest_size=8).digest()
         with self._lock:
             return digest in self._minutes.get(date_ms // MINUTE, ())
@@ -104,7 +104,7 @@ class NonceMemory:
                 self._forget()
                 self._rewrite()
         except OSError as error:
-            # A full disk does not stop readers: memory goes on alone, and a mark makes the next start begin anew.
+            # A full disk does not stop readers: memory alone is used, and a mark makes the next start begin anew.
             _LOG.warning("%s cannot be written: %s", self._file, error)
             self._retry_at = self._clock.monotonic() + _RETRY_SECONDS
             self._release(-1)
@@ -117,7 +117,7 @@ class NonceMemory:
         self._written += 1
 
     def _load(self, file: Path) -> None:
-        # After a failure to write it, or when it is none of ours, the file does not tell everything.
+        # After a failure to write it, or when it is none of ours, the file is incomplete.
         data = file.read_bytes() if file.exists() else _HEAD.pack(_MAGIC, 0)
         if _mark(file).exists() or len(data) < _HEAD.size or not data.startswith(_MAGIC):
             return
@@ -128,7 +128,7 @@ class NonceMemory:
         for minute, digest in _ENTRY.iter_unpack(data[_HEAD.size : whole]):
             if minute >= expired:
                 self._minutes.setdefault(minute, set()).add(digest)
-        self._count = sum(len(seen) for seen in self._minutes.values())
+        self._count = sum(len(contains) for contains in self._minutes.values())
 
     def _rewrite(self) -> None:
         if self._file is None:
@@ -137,7 +137,7 @@ class NonceMemory:
         part.unlink(missing_ok=True)
         descriptor = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o600)
         try:
-            entries = [_ENTRY.pack(minute, digest) for minute, seen in self._minutes.items() for digest in seen]
+            entries = [_ENTRY.pack(minute, digest) for minute, contains in self._minutes.items() for digest in contains]
             _write_all(descriptor, _HEAD.pack(_MAGIC, self._floor_ms) + b"".join(entries))
             part.replace(self._file)
             _mark(self._file).unlink(missing_ok=True)

@@ -1,6 +1,6 @@
-"""Sessions of people who look at the page: a sealed cookie, and links that sign in once.
+"""Sessions of the page's users: a sealed cookie, and links that sign in once.
 
-Both carry their own content under the vault's seal; nothing is stored for one that holds. What was signed out, and
+Both carry their own content under the vault's seal; nothing is stored for a valid one. What was signed out, and
 which link was used, is remembered until it would have ended by itself.
 """
 
@@ -54,13 +54,13 @@ class Sessions:
         Raises UnauthenticatedError: ``malformed``, ``bad-signature``, ``expired`` or ``revoked`` (signed out).
         """
         opened = self._opened(value, _SESSION, "session")
-        if not self._ended.fresh(opened.issued_ms) or self._ended.seen(*_known_by(opened)):
+        if not self._ended.fresh(opened.issued_ms) or self._ended.contains(*_fingerprints(opened)):
             raise UnauthenticatedError("the session was signed out", "revoked")
         return opened
 
     def end(self, value: str) -> None:
-        """Sign out: the cookie holds no longer. Raises UnauthenticatedError for one that does not hold."""
-        self._ended.first(*_known_by(self.read(value)))
+        """Sign out: invalidate the cookie. Raises UnauthenticatedError for an invalid one."""
+        self._ended.first(*_fingerprints(self.read(value)))
 
     def link(self, access_key_id: str) -> tuple[str, int]:
         """A code that signs the key's holder in once, and when it ends (epoch ms)."""
@@ -71,9 +71,9 @@ class Sessions:
         return self._opened(code, _LINK, "link")
 
     def redeem(self, code: str) -> Opened:
-        """Whose a code is; it holds no longer. Raises UnauthenticatedError as ``read``, or ``replayed``."""
+        """The owner of a code, which is used up. Raises UnauthenticatedError as ``read``, or ``replayed``."""
         opened = self._opened(code, _LINK, "link")
-        if not self._links.fresh(opened.issued_ms) or not self._links.first(*_known_by(opened)):
+        if not self._links.fresh(opened.issued_ms) or not self._links.first(*_fingerprints(opened)):
             raise UnauthenticatedError("the link was used before: each works once", "replayed")
         return opened
 
@@ -102,5 +102,5 @@ class Sessions:
         return opened
 
 
-def _known_by(opened: Opened) -> tuple[str, str, int]:
+def _fingerprints(opened: Opened) -> tuple[str, str, int]:
     return opened.access_key_id, opened.id, opened.issued_ms

@@ -1,4 +1,4 @@
-"""Share tokens: they open one job's measurements to whoever holds them, until they expire.
+"""Share tokens: their holder may read one job's measurements until they expire.
 
 A token carries its own content under the vault's signature; nothing is stored for it.
 """

@@ -73,7 +73,7 @@ class Vault:
         return hmac.new(self._signing, data, hashlib.sha256).digest()[:16]
 
     def fingerprint(self, text: str) -> str:
-        """8 hexadecimal digits that tell texts apart in a log. Nobody without the key can try texts against them."""
+        """8 hexadecimal digits that distinguish texts in a log. Nobody without the key can try texts against them."""
         return hmac.new(self._marking, text.encode(), hashlib.sha256).hexdigest()[:8]
 
 
@@ -88,16 +88,16 @@ def _read(path: Path) -> bytes:
     except OSError as error:
         raise ConfigurationError(f"the secret key file {path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise ConfigurationError(f"the secret key file {path} does not hold 64 hexadecimal digits") from error
+        raise ConfigurationError(f"the secret key file {path} does not have 64 hexadecimal digits") from error
     # A group may read it: that is how a secret is handed to a container. Nobody else may, and no group may write.
     if mode & (stat.S_IWGRP | stat.S_IRWXO):
         raise ConfigurationError(f"the secret key file {path} is open to other users: chmod 600 {path}")
     try:
         key = bytes.fromhex(text)
     except ValueError as error:
-        raise ConfigurationError(f"the secret key file {path} does not hold 64 hexadecimal digits") from error
+        raise ConfigurationError(f"the secret key file {path} does not have 64 hexadecimal digits") from error
     if len(key) != KEY_BYTES:
-        raise ConfigurationError(f"the secret key file {path} does not hold 64 hexadecimal digits")
+        raise ConfigurationError(f"the secret key file {path} does not have 64 hexadecimal digits")
     return key
 
 

@@ -16,7 +16,9 @@ from jobmeter.client.transport import Transport
 from jobmeter.collect.agent import Agent
 from jobmeter.collect.base import Place
 from jobmeter.collect.clock import SampleClock
+from jobmeter.collect.discover.rules import read_rules
 from jobmeter.collect.spool import Spool
+from jobmeter.collect.syslog.reader import LogSettings
 from jobmeter.collect.text import valid_text
 from jobmeter.errors import ConfigurationError, InvalidRequestError
 from jobmeter.model.series import check_name
@@ -50,7 +52,40 @@ _LONGEST_GROUP = 256
     "--ca-file",
     type=click.Path(exists=True, dir_okay=False),
     metavar="FILE",
-    help="Certificates, in PEM, by which to know the server.",
+    help="Certificates, in PEM, to verify the server.",
+)
+@click.option(
+    "--job-rules",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    envvar="JOBMETER_JOB_RULES",
+    help="Rules that make jobs of units, containers, control groups and commands (JOBMETER_JOB_RULES).",
+)
+@click.option(
+    "--job-mapping-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    envvar="JOBMETER_JOB_MAPPING_DIR",
+    help="Folder in which a scheduler's prolog writes which job has which GPU (JOBMETER_JOB_MAPPING_DIR).",
+)
+@click.option("--kernel-log/--no-kernel-log", default=True, help="Read the kernel's log, where it may be read.")
+@click.option("--journal/--no-journal", default=True, help="Read systemd's journal, where there is one.")
+@click.option(
+    "--log-file",
+    "log_files",
+    multiple=True,
+    metavar="PATTERN",
+    envvar="JOBMETER_LOG_FILES",
+    help="Read these files, such as /var/log/app/*.log; may be repeated (JOBMETER_LOG_FILES, separated by spaces).",
+)
+@click.option(
+    "--log-rate",
+    type=click.FloatRange(1, 1_000_000),
+    default=10_000,
+    show_default=True,
+    metavar="N",
+    envvar="JOBMETER_LOG_RATE",
+    help="Lines a second of each source at most (JOBMETER_LOG_RATE); a line says how many are left out.",
 )
 @click.option("--once", is_flag=True, help="Measure once, deliver, and leave; status 1 unless the server took it.")
 def command(  # noqa: PLR0913 - one for each option
@@ -64,8 +99,14 @@ def command(  # noqa: PLR0913 - one for each option
     node: str | None,
     ca_file: str | None,
     once: bool,
+    job_rules: Path | None,
+    job_mapping_dir: Path | None,
+    kernel_log: bool,
+    journal: bool,
+    log_files: tuple[str, ...],
+    log_rate: float,
 ) -> None:
-    """Measure this node and the jobs on it, and send what was measured to a server."""
+    """Measure this node and the jobs on it, read its system logs, and send all of it to a server."""
     logging.basicConfig(level=logging.INFO, format="jobmeter agent: %(message)s")
     if not server.startswith(("http://", "https://")):
         raise click.UsageError(f"--server {server!r} is not an address such as https://host:8400")
@@ -78,7 +119,14 @@ def command(  # noqa: PLR0913 - one for each option
     data = Path(os.environ.get("JOBMETER_DATA") or default_data_directory(os.environ))
     transport = Transport(server, key, ca_file=ca_file)
     agent = Agent(
-        place, lambda: transport, SampleClock(SystemClock()), _spool(spool or data / "spool" / "agent"), interval_ms
+        place,
+        lambda: transport,
+        SampleClock(SystemClock()),
+        _spool(spool or data / "spool" / "agent"),
+        interval_ms,
+        LogSettings(kernel=kernel_log, journal=journal, files=log_files, lines_a_second=log_rate),
+        read_rules(job_rules) if job_rules else (),
+        job_mapping_dir,
     )
     if once:
         if problem := agent.once():

@@ -1,4 +1,4 @@
-"""Which attempt of a job a run is: the one after those that the server knows, never one of them."""
+"""The attempt number of a run: one more than the highest on the server."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -28,7 +28,7 @@ def next_attempt(
 ) -> int:
     """The number of this attempt of a job.
 
-    A supervisor may count it in JOBMETER_ATTEMPT. Otherwise the server is asked. While it does not answer, or what an
+    A supervisor may count it in JOBMETER_ATTEMPT. Otherwise the server gives it. While it does not answer, or what an
     earlier attempt on this machine measured is not delivered yet, it is the seconds since 1970: later than every
     attempt before, and none of them. Raises a usage error where the job is still running.
     """
@@ -37,11 +37,11 @@ def next_attempt(
         return counted
     if spool is None or not spool.size:
         try:
-            return _asked(connect(), job, project, owner)
+            return _request_attempt(connect(), job, project, owner)
         except ConflictError as error:
             raise click.UsageError(error.message) from error
         except JobmeterError as error:
-            say(f"the attempts of job {job} so far are not known ({error.message}): this one is numbered by the time")
+            say(f"the attempts of job {job} so far are unknown ({error.message}): this one is numbered by the time")
     return clock.now_ms() // SECOND
 
 
@@ -53,7 +53,7 @@ def _counted(environment: Mapping[str, str]) -> int | None:
     return int(text)
 
 
-def _asked(server: Transport, job: str, project: str, owner: str) -> int:
+def _request_attempt(server: Transport, job: str, project: str, owner: str) -> int:
     named = urlencode({"owner": owner, **({"project": project} if project else {})})
     try:
         answer = server.request("GET", f"{API}/jobs/{quote(job, safe='')}/attempt?{named}")

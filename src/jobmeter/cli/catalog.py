@@ -12,7 +12,7 @@ from jobmeter.model.nearest import did_you_mean
 
 
 @click.command(short_help="List every metric.")
-@click.option("--metric", multiple=True, metavar="NAME", help="Only this one, with all that is known of it.")
+@click.option("--metric", multiple=True, metavar="NAME", help="Only this one, with every field.")
 @click.option("--json", "as_json", is_flag=True, help="An array of objects.")
 def command(metric: tuple[str, ...], as_json: bool) -> None:
     """List every metric: name, unit, kind, scope, and its name in each dialect."""

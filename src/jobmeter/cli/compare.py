@@ -43,14 +43,14 @@ def command(
         print_json(msgspec.to_builtins(answer))
         return
     out = console()
-    _facts(out, answer)
+    _columns(out, answer)
     _used(out, answer)
     for name in names:
         _curves(out, answer, name)
 
 
-def _facts(out: Console, answer: Comparison) -> None:
-    facts: list[tuple[str, Callable[[ComparedJob], str]]] = [
+def _columns(out: Console, answer: Comparison) -> None:
+    columns: list[tuple[str, Callable[[ComparedJob], str]]] = [
         ("name", lambda one: one.job.name),
         ("state", lambda one: str(one.job.state)),
         ("start", lambda one: moment(one.job.start if one.job.start is not None else one.job.first_sample)),
@@ -61,10 +61,10 @@ def _facts(out: Console, answer: Comparison) -> None:
     ]
     for at, one in enumerate(answer.jobs):
         out.print(f"[bold]{_letter(at)}[/]  {cell(one.job.id)}")
-    rows = [(name, *(tell(one) for one in answer.jobs)) for name, tell in facts]
-    known = [row for row in rows if any(text not in {"", "-", "0"} for text in row[1:])]
+    rows = [(name, *(pick(one) for one in answer.jobs)) for name, pick in columns]
+    filled = [row for row in rows if any(text not in {"", "-", "0"} for text in row[1:])]
     out.print()
-    show_listing(out, ("", *_letters(answer)), known)
+    show_listing(out, ("", *_letters(answer)), filled)
 
 
 def _used(out: Console, answer: Comparison) -> None:

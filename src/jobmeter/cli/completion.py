@@ -19,8 +19,8 @@ def jobs(context: click.Context, parameter: click.Parameter, incomplete: str) ->
         search = JobSearch(name=incomplete, project=context.params.get("project"), limit=MOST)
         for job in _api(context).jobs(search).jobs:
             names = dict.fromkeys((job.id, job.name))
-            told = f"{job.name} {job.state}".strip()
-            found += [CompletionItem(name, help=told) for name in names if name.startswith(incomplete) and name]
+            help_text = f"{job.name} {job.state}".strip()
+            found += [CompletionItem(name, help=help_text) for name in names if name.startswith(incomplete) and name]
     except JobmeterError:
         pass
     return found
@@ -30,14 +30,14 @@ def metrics(context: click.Context, parameter: click.Parameter, incomplete: str)
     """Names of metrics that begin so: those that the job has, else those of the catalogue."""
     measured = _measured(context)
     return [
-        CompletionItem(name, help=known.text if (known := catalog.find(name)) else None)
+        CompletionItem(name, help=metric.text if (metric := catalog.find(name)) else None)
         for name in (measured or catalog.CATALOG)
         if name.startswith(incomplete)
     ]
 
 
 def _measured(context: click.Context) -> list[str]:
-    # An option that waits for its value keeps click from telling the job from other words.
+    # An option that waits for its value hides from click which word is the job.
     named = context.params.get("job") or next(iter(context.args), None)
     if not named:
         return []

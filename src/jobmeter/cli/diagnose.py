@@ -1,22 +1,56 @@
 """``jobmeter diagnose``: why a job is slow, or why it died."""
 
+from collections.abc import Sequence
+
 import click
 import msgspec
-from rich.console import Console
 
 from jobmeter.cli import completion, local
-from jobmeter.cli.output import cell, console, moment, print_json
-from jobmeter.model.finding import Finding, Severity
+from jobmeter.cli.findings import headline, print_finding
+from jobmeter.cli.node_tasks import check_nodes, list_tasks, show_task
+from jobmeter.cli.output import console, print_json
+from jobmeter.model.time import parse_duration
 
-_STYLES = {Severity.CRITICAL: "bold red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
+__all__ = ["command", "headline"]
 
 
 @click.command(short_help="Tell why a job is slow, or why it died.")
-@click.argument("job", shell_complete=completion.jobs)
-@click.option("--json", "as_json", is_flag=True, help="An array of findings.")
+@click.argument("job", required=False, shell_complete=completion.jobs)
+@click.option("--node", "nodes", multiple=True, metavar="NAME", help="Check this node instead; may be repeated.")
+@click.option("--cluster", default="", metavar="NAME", help="The cluster of the nodes.")
+@click.option("--since", default="1h", show_default=True, help="How far back to read what is stored of nodes.")
+@click.option("--task", metavar="ID", help="Show a diagnostic task that was made before.")
+@click.option("--tasks", "listed", is_flag=True, help="List the newest diagnostic tasks.")
+@click.option("--json", "as_json", is_flag=True, help="An array of findings; of nodes and tasks the whole task.")
 @local.connection_options
-def command(job: str, as_json: bool, connection: local.Connection) -> None:
-    """Tell what the diagnostic rules find in JOB: worst first, with evidence and advice."""
+def command(
+    *,
+    job: str | None,
+    nodes: Sequence[str],
+    cluster: str,
+    since: str,
+    task: str | None,
+    listed: bool,
+    as_json: bool,
+    connection: local.Connection,
+) -> None:
+    """Show what the diagnostic rules find in JOB: worst first, with evidence and advice.
+
+    With --node the agents of those nodes check them (disks, links, GPUs, clock, waiting processes, memory), and rules
+    evaluate what is stored of them.
+    """
+    if sum((job is not None, bool(nodes), task is not None, listed)) != 1:
+        raise click.UsageError("give one of JOB, --node, --task and --tasks")
+    if job is None:
+        api = connection.open()
+        if listed:
+            list_tasks(api, connection.project, as_json=as_json)
+        elif task is not None:
+            show_task(api.task(task), as_json=as_json)
+        else:
+            back_ms = parse_duration(since, "--since")
+            show_task(check_nodes(api, list(nodes), cluster, connection.project, back_ms), as_json=as_json)
+        return
     named = connection.find(job)
     findings = named.api.findings(named.id, named.project)
     if as_json:
@@ -26,22 +60,4 @@ def command(job: str, as_json: bool, connection: local.Connection) -> None:
     if not findings:
         out.print("no rule found anything", markup=False)
     for one in findings:
-        _print(out, one)
-
-
-def headline(one: Finding) -> str:
-    """A finding in one line, as markup."""
-    style = _STYLES[one.severity]
-    text = f": {cell(one.evidence[0].text)}" if one.evidence else ""
-    whom = f"{cell(one.subject.kind)} {cell(one.subject.name)}"
-    return f"[{style}]{one.severity}[/] {cell(one.rule)} ({one.role}, {whom}){text}"
-
-
-def _print(out: Console, one: Finding) -> None:
-    out.print(headline(one))
-    span = moment(one.start) if one.start == one.end else f"{moment(one.start)} to {moment(one.end)}"
-    out.print(f"  {'when':<12}{span} UTC, confidence {one.confidence:.0%}")
-    for evidence in one.evidence[1:]:
-        out.print(f"  {cell(evidence.kind):<12}{cell(evidence.text)}")
-    out.print(f"  {'advice':<12}{cell(one.advice)}")
-    out.print(f"  {'rule from':<12}{cell(one.source)}\n")
+        print_finding(out, one)

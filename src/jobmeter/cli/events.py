@@ -1,6 +1,7 @@
-"""``jobmeter events``: what happened to a job, and when."""
+"""``jobmeter events``: what happened to a job, on a node, or anywhere, and when."""
 
 import sys
+from collections.abc import Sequence
 
 import click
 import msgspec
@@ -9,49 +10,96 @@ from jobmeter.cli import completion, local
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.output import console, counted, moment, print_json
 from jobmeter.client.api import EventSearch
-from jobmeter.model.event import Event, Level
+from jobmeter.model.event import Event, EventSource, EventType, Level
 from jobmeter.model.time import parse_duration
 
 SHOWN = 100
 """Events in the table when nobody says how many."""
 
 
-@click.command(short_help="Show what happened to a job.")
-@click.argument("job", shell_complete=completion.jobs)
-@click.option(
-    "--level",
-    type=click.Choice([str(level) for level in Level], case_sensitive=False),
-    help="Only events of this level or above.",
-)
+def _words(kind: type[Level] | type[EventType] | type[EventSource]) -> click.Choice[str]:
+    return click.Choice([str(one) for one in kind], case_sensitive=False)
+
+
+@click.command(short_help="Show what happened to a job, or everywhere.")
+@click.argument("job", required=False, shell_complete=completion.jobs)
+@click.option("--node", "nodes", multiple=True, metavar="NAME", help="Only events of this node; may be repeated.")
+@click.option("--replica", "replicas", multiple=True, metavar="NAME", help="Only events of this replica.")
+@click.option("--type", "types", multiple=True, type=_words(EventType), help="Only events of this type.")
+@click.option("--source", "sources", multiple=True, type=_words(EventSource), help="Only events of this source.")
+@click.option("--level", type=_words(Level), help="Only events of this level or above.")
+@click.option("--contains", default="", metavar="TEXT", help="Only events whose reason or message holds this text.")
 @click.option("--since", metavar="LENGTH", help="At most this long ago, such as 30m or 7d.")
 @click.option(
     "--limit", type=click.IntRange(1), metavar="N", help=f"The newest N; {SHOWN} by default, all with --json."
 )
 @click.option("--json", "as_json", is_flag=True, help="An array of objects.")
 @local.connection_options
-def command(
-    job: str, level: str | None, since: str | None, limit: int | None, as_json: bool, connection: local.Connection
+def command(  # noqa: PLR0913 - one for each option
+    *,
+    job: str | None,
+    nodes: Sequence[str],
+    replicas: Sequence[str],
+    types: Sequence[str],
+    sources: Sequence[str],
+    level: str | None,
+    contains: str,
+    since: str | None,
+    limit: int | None,
+    as_json: bool,
+    connection: local.Connection,
 ) -> None:
-    """Show what happened to JOB and its replicas, the newest last."""
+    """Show what happened to JOB and its replicas, the newest last; without JOB what happened everywhere."""
     if since:
         parse_duration(since, "--since")
-    named = connection.find(job)
-    search = EventSearch(level=level, since=since, project=named.project)
-    events, total = named.api.newest_events(named.id, search, limit or (sys.maxsize if as_json else SHOWN))
+    if job and nodes:
+        raise click.UsageError("JOB and --node exclude each other: the events of a job name their nodes")
+    named = connection.find(job) if job else None
+    search = EventSearch(
+        replicas=replicas,
+        nodes=nodes,
+        types=types,
+        sources=sources,
+        level=level,
+        contains=contains,
+        since=since,
+        project=named.project if named else connection.project,
+    )
+    api = named.api if named else connection.open()
+    events, total = api.newest_events(named.id if named else None, search, limit or (sys.maxsize if as_json else SHOWN))
     events.reverse()
     if as_json:
-        print_json([msgspec.structs.asdict(event) for event in events])
+        print_json([_document(event) for event in events])
         return
+    narrowed = any((nodes, replicas, types, sources, level, contains, since))
+    empty = f"there are no events {'of this job' if named else 'here'} yet"
+    _print(events, total, "no event matches" if narrowed else empty)
+
+
+def _print(events: Sequence[Event], total: int, empty: str) -> None:
     if not events:
-        console().print("no event matches" if level or since else "nothing was told of this job yet", markup=False)
+        console().print(empty, markup=False)
         return
-    columns = ("time", "replica", "source", "level", "reason", "message")
-    rows = [_row(event) for event in events]
-    show_listing(console(), columns, rows, spare=("source", "level", "replica"), folded="message")
+    of_one = len({event.job for event in events}) == 1 and events[0].job
+    columns = ("time", "replica" if of_one else "object", "type", "source", "level", "reason", "message")
+    rows = [_row(event, of_one=bool(of_one)) for event in events]
+    show_listing(console(), columns, rows, spare=("source", "type", "level", columns[1]), folded="message")
     if total > len(events):
         console().print(f"the newest {len(events)} of {counted(total, 'event')}: --limit {total} shows all")
 
 
-def _row(event: Event) -> tuple[str, ...]:
-    replica = f"{event.replica} (attempt {event.attempt})" if event.attempt else event.replica
-    return moment(event.time), replica, str(event.source), str(event.level), event.reason, event.message
+def _row(event: Event, *, of_one: bool) -> tuple[str, ...]:
+    whom = event.replica if of_one else _whom(event)
+    whom = f"{whom} (attempt {event.attempt})" if event.attempt else whom
+    return moment(event.time), whom, str(event.type), str(event.source), str(event.level), event.reason, event.message
+
+
+def _whom(event: Event) -> str:
+    about = f"{event.object.kind} {event.object.name}".strip()
+    where = event.job or event.node
+    return about if not where or where == event.object.name else f"{about} of {where}"
+
+
+def _document(event: Event) -> dict[str, object]:
+    whom = {"kind": event.object.kind, "name": event.object.name}
+    return {"id": event.id, "type": event.type, "object": whom, **msgspec.structs.asdict(event)}

@@ -155,14 +155,14 @@ def _show(result: Mapping[str, Any], dry_run: bool) -> None:
     if result["skipped"]:
         out.print(f"left out {counted(result['skipped'], 'bad row')}", markup=False)
     for reason, count in result["rejected"].items():
-        told = _SECONDS if result["last"] is not None and result["last"] < SECOND * SECOND * 10_000 else ""
-        told = told or _REASONS.get(reason, "see the server")
-        out.print(f"rejected {counted(count, 'row')}: {reason}: {told}", markup=False)
+        explanation = _SECONDS if result["last"] is not None and result["last"] < SECOND * SECOND * 10_000 else ""
+        explanation = explanation or _REASONS.get(reason, "see the server")
+        out.print(f"rejected {counted(count, 'row')}: {reason}: {explanation}", markup=False)
 
 
 @contextmanager
 def _progress(files: Sequence[str]) -> Iterator[tuple[Callable[[int], None], Callable[[str], None]]]:
-    """How to tell of bytes read and of waiting: a bar on a terminal, nothing but the waiting elsewhere."""
+    """Progress: a bar on a terminal, elsewhere only why a request waits."""
     if not sys.stderr.isatty():
         yield (lambda size: None), (lambda text: click.echo(f"jobmeter: {text}", err=True))  # noqa: ARG005
         return

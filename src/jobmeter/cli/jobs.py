@@ -1,4 +1,4 @@
-"""``jobmeter jobs``: the jobs that the server knows, newest first."""
+"""``jobmeter jobs``: the jobs of the server, newest first."""
 
 import sys
 from collections.abc import Sequence
@@ -63,7 +63,7 @@ def command(
     jobs = list(api.every_job(search, limit or SHOWN))
     if not jobs:
         if connection.project:
-            local.known_project(api, connection.project)
+            local.project_of(api, connection.project)
         narrowed = any((states, types, users, name, since, connection.project))
         console().print("no job matches" if narrowed else FIRST_STEP, markup=False)
         return

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jobmeter.errors import ConfigurationError
+from jobmeter.errors import ConfigurationError, NotFoundError
 from jobmeter.model.time import SystemClock, iso
 from jobmeter.settings import Settings, load
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from jobmeter.access.keys import KeyInfo
     from jobmeter.registry.base import Registry
 
+_MOST_BYTES = 1024 * 1024
 ROLES = ("admin", "writer", "reader")
 
 _Command = Callable[..., Any]
@@ -38,22 +39,45 @@ def _where(function: _Command) -> _Command:
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
-    """Create, list and revoke keys."""
+    """Create, show, list and revoke keys."""
 
 
 @command.command()
 @click.option("--name", required=True, help="What the key is called in listings and logs.")
-@click.option("--role", required=True, type=click.Choice(ROLES), help="What the key may do at most.")
+@click.option("--role", type=click.Choice(ROLES), help="What the key may do at most; needed without a --policy.")
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    metavar="NAME|FILE",
+    help="A policy that says what the key may do: the name of one that is shipped, or a JSON file. Repeatable.",
+)
 @click.option("--project", help="The only project it sees; without one it sees all and writes to 'default'.")
 @click.option("--json", "as_json", is_flag=True, help="One line of JSON.")
 @_where
-def create(name: str, role: str, project: str | None, as_json: bool, data: Path | None, registry: str | None) -> None:
-    """Make a key and show its secrets, this once."""
+def create(
+    name: str,
+    role: str | None,
+    policies: tuple[str, ...],
+    project: str | None,
+    as_json: bool,
+    data: Path | None,
+    registry: str | None,
+) -> None:
+    """Make a key and show its secrets, this once.
+
+    With policies, what none of them allows is denied, whatever the role; without a role they decide alone.
+    """
+    if role is None and not policies:
+        raise click.UsageError("a key needs a --role, a --policy, or both")
     with _open(data, registry) as (settings, opened):
         from jobmeter.access.keys import create_key
+        from jobmeter.access.policy import attached
         from jobmeter.access.vault import Vault
 
-        key = create_key(opened, Vault.load(settings, make=not opened.keys()), SystemClock(), name, role, project)
+        text = attached(map(_policy, policies))
+        vault = Vault.load(settings, make=not opened.keys())
+        key = create_key(opened, vault, SystemClock(), name, role or "admin", project, text)
     shown = {
         "id": key.id,
         "token": key.token,
@@ -86,6 +110,66 @@ def list_(as_json: bool, data: Path | None, registry: str | None) -> None:
         _table(keys)
     else:
         click.echo("No keys yet. Make one: jobmeter key create --name NAME --role reader")
+
+
+@command.command()
+@click.argument("key_id", metavar="ID")
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    required=True,
+    metavar="NAME|FILE",
+    help="A policy that the key has from now on: the name of one that is shipped, or a JSON file. Repeatable.",
+)
+@_where
+def policies(key_id: str, policies: tuple[str, ...], data: Path | None, registry: str | None) -> None:
+    """Replace the policies of a key. They take effect with its next call, a second later at a server that runs."""
+    with _open(data, registry) as (_, opened):
+        from jobmeter.access.keys import change_policies
+        from jobmeter.access.policy import attached
+
+        changed = change_policies(opened, SystemClock(), key_id, attached(map(_policy, policies)))
+    click.echo(f"{changed.id} has the policies {', '.join(changed.policies)}")
+
+
+def _policy(given: str) -> tuple[str, bytes | None]:
+    """A policy by its name, or from a file: whatever names one."""
+    path = Path(given)
+    if not path.is_file():
+        return given, None
+    try:
+        with path.open("rb") as file:
+            return path.stem, file.read(_MOST_BYTES)
+    except OSError as error:
+        raise ConfigurationError(f"the policy {given} cannot be read: {error.strerror}") from error
+
+
+@command.command()
+@click.argument("key_id", metavar="ID")
+@click.option("--json", "as_json", is_flag=True, help="An object.")
+@_where
+def show(key_id: str, as_json: bool, data: Path | None, registry: str | None) -> None:
+    """Show one key and the documents of its policies, and no secret."""
+    with _open(data, registry) as (_, opened):
+        from jobmeter.access.keys import list_keys
+        from jobmeter.access.policy import documents
+
+        found = next((key for key in list_keys(opened) if key.id == key_id), None)
+        if found is None:
+            raise NotFoundError(f"there is no key {key_id[:64]!r}", "key", key_id[:64])
+        stored = {key.id: key for key in opened.keys(None)}[key_id]
+        policies = [{"name": name, "document": document} for name, document in documents(stored.policies)]
+    if as_json:
+        click.echo(json.dumps({**_object(found), "policies": policies}, indent=2))
+        return
+    for label, value in _object(found).items():
+        if label not in {"created", "revoked", "last_used", "policies"}:
+            click.echo(f"{label:<13}  {value or 'every project'}")
+    click.echo(f"{'state':<13}  {'active' if found.revoked is None else 'revoked'}")
+    for policy in policies:
+        click.echo(f"{'policy':<13}  {policy['name']}")
+        click.echo(json.dumps(policy["document"], indent=2))
 
 
 @command.command()
@@ -141,6 +225,7 @@ def _object(key: "KeyInfo") -> dict[str, object]:
         "created": key.created,
         "revoked": key.revoked,
         "last_used": key.last_used,
+        "policies": list(key.policies),
     }
 
 

@@ -15,10 +15,10 @@ _ARGUMENTS_BEGIN = 48
 
 def key_option(help_text: str, **more: Any) -> Callable[[_Function], _Function]:  # noqa: ANN401 - as click has it
     """The option, with what else ``click.option`` takes. What was given is overwritten where other users see it."""
-    return click.option("--key", metavar="TOKEN", help=help_text, callback=_taken, **more)
+    return click.option("--key", metavar="TOKEN", help=help_text, callback=_checked, **more)
 
 
-def _taken(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+def _checked(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
     if value and context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE:
         overwrite_argument(value)
     return value

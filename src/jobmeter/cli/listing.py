@@ -28,21 +28,23 @@ def fitted(
     ``spare`` are columns that may be left out, the first of them first; what was left out is said below. The cells of
     the column ``folded`` may go over several lines. Cells are text, see ``table``.
     """
-    kept, missing = list(range(len(columns))), []
+    shown_columns, missing = list(range(len(columns))), []
     needs = [_need(column, [row[at] for row in rows], column == folded) for at, column in enumerate(columns)]
     for name in (*spare, ""):
-        if sum(needs[at] for at in kept) + _GAP * (len(kept) - 1) <= width:
+        if sum(needs[at] for at in shown_columns) + _GAP * (len(shown_columns) - 1) <= width:
             break
         if not name:
             return _stacked(columns, rows)
         if name in columns:
-            kept.remove(columns.index(name))
+            shown_columns.remove(columns.index(name))
             missing.append(name)
-    shown = table([columns[at] for at in kept], [[row[at] for at in kept] for row in rows], right, folded=folded)
+    shown = table(
+        [columns[at] for at in shown_columns], [[row[at] for at in shown_columns] for row in rows], right, folded=folded
+    )
     if not missing:
         return shown
-    told = [column for column in columns if column in missing]
-    return Group(shown, Text(f"not shown for want of room: {', '.join(told)}", style="dim"))
+    named = [column for column in columns if column in missing]
+    return Group(shown, Text(f"not shown for want of room: {', '.join(named)}", style="dim"))
 
 
 def show_listing(

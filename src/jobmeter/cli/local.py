@@ -72,7 +72,7 @@ def connect(server: str | None, key: str | None, data: Path | None, start: bool 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """What the options of a verb say of the server, and the project that it is asked about (None: any)."""
+    """The connection options of a verb, and the project of its query (None: any)."""
 
     server: str | None
     key: str | None
@@ -83,26 +83,26 @@ class Connection:
         """The native API of the server that ``connect`` finds or starts."""
         return Api(connect(self.server, self.key, self.data))
 
-    def find(self, job: str) -> "Found":
+    def find(self, job: str) -> "NamedJob":
         """The job that somebody named by its id, a unique beginning of it, its name or ``last``."""
         return self.find_each((job,))[0]
 
-    def find_each(self, jobs: Iterable[str]) -> "list[Found]":
+    def find_each(self, jobs: Iterable[str]) -> "list[NamedJob]":
         """The jobs that somebody named, each once, in their order."""
         api = self.open()
         return list(dict.fromkeys(self._found(api, job) for job in jobs))
 
-    def _found(self, api: Api, job: str) -> "Found":
+    def _found(self, api: Api, job: str) -> "NamedJob":
         try:
             found = api.find(job, self.project)
         except NotFoundError:
             if self.project:
-                known_project(api, self.project)
+                project_of(api, self.project)
             raise
-        return Found(api, found.id, found.project or self.project)
+        return NamedJob(api, found.id, found.project or self.project)
 
 
-def known_project(api: Api, project: str) -> None:
+def project_of(api: Api, project: str) -> None:
     """Raise NotFoundError, with names that are near, for a project that has no job while others have."""
     if api.jobs(JobSearch(project=project, limit=1)).jobs:
         return
@@ -111,8 +111,8 @@ def known_project(api: Api, project: str) -> None:
         raise NotFoundError(f"there are no jobs in project {project!r}{did_you_mean(project, others)}", "project")
 
 
-class Found(NamedTuple):
-    """A job that was named on the command line, and the API to ask about it."""
+class NamedJob(NamedTuple):
+    """A job named on the command line, and the API to query it."""
 
     api: Api
     id: str
@@ -136,7 +136,7 @@ def connection_options(function: Callable[..., None]) -> Callable[..., None]:
             help="The data folder (JOBMETER_DATA).",
         ),
         key_option("The token of a key (JOBMETER_KEY)."),
-        click.option("--server", metavar="URL", help="The server to ask (JOBMETER_SERVER)."),
+        click.option("--server", metavar="URL", help="The server's URL (JOBMETER_SERVER)."),
     )
     return functools.reduce(lambda wrapped, option: option(wrapped), options, call)
 
@@ -226,7 +226,7 @@ def _started(folder: Path) -> str:
 
 @contextmanager
 def _only_one(lock: Path) -> Iterator[None]:
-    """Held by one process at a time; another waits for at most as long as a start may take."""
+    """A lock between processes; a waiter gives up after the time that a start may take."""
     deadline = time.monotonic() + START_SECONDS
     with lock.open("w") as file:
         while True:
@@ -262,7 +262,7 @@ def _launch(folder: Path) -> str:
 def started_by(process: "subprocess.Popen[bytes]", folder: Path, log: Path, begin: int = 0) -> str:
     """The address of the server that ``process`` is becoming on a data folder, once it is ready.
 
-    Raises UnavailableError with what it logged since ``begin`` when it ends or takes too long; then it is told to end.
+    Raises UnavailableError with what it logged since ``begin`` when it ends or takes too long; then it is terminated.
     """
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:

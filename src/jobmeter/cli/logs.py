@@ -1,10 +1,10 @@
-"""``jobmeter logs``: what the processes of a job wrote."""
+"""``jobmeter logs``: what the processes of a job wrote, and the system logs of nodes."""
 
 import os
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -12,10 +12,11 @@ import click
 import msgspec
 
 from jobmeter.cli import completion, local
-from jobmeter.cli.named import in_milliseconds, known_parts
+from jobmeter.cli.named import existing_parts, in_milliseconds
 from jobmeter.cli.output import piped
-from jobmeter.client.api import Api, JobSearch, LogEntry, LogSearch
+from jobmeter.client.api import JobSearch, LogEntry, LogSearch
 from jobmeter.errors import UnavailableError
+from jobmeter.model.syslog import SEVERITIES
 from jobmeter.model.time import SECOND, SystemClock, iso
 
 _PAUSE = 1.0
@@ -29,8 +30,11 @@ _INTERRUPTED = 130
 _UNSAFE = re.compile(r"(\x1b\[[0-9;]*m)|([\x00-\x08\x0b-\x1f\x7f-\x9f])")
 
 
-@click.command(short_help="Print a job's log lines.")
-@click.argument("job", shell_complete=completion.jobs)
+@click.command(short_help="Print log lines of a job, or of a node.")
+@click.argument("job", required=False, shell_complete=completion.jobs)
+@click.option("--node", metavar="NAME", help="With JOB: only lines from this node. Without: the node's system log.")
+@click.option("--query", metavar="QUERY", help='Words, "quoted phrases", AND, OR, NOT, parentheses, field:value.')
+@click.option("--severity", metavar="NAME", help="Only lines of this severity or worse: err, warning, info.")
 @click.option("--replica", "replicas", multiple=True, metavar="NAME", help="Only this replica.")
 @click.option("--attempt", type=click.IntRange(0), metavar="N", help="Only this attempt of the replicas, from 0.")
 @click.option("--stream", metavar="NAME", help="Only this stream: stdout or stderr.")
@@ -40,12 +44,12 @@ _UNSAFE = re.compile(r"(\x1b\[[0-9;]*m)|([\x00-\x08\x0b-\x1f\x7f-\x9f])")
 @click.option("--end", metavar="TIME", help="The same, exclusive.")
 @click.option("--since", metavar="LENGTH", help="Instead of --start: this long before the end or now, such as 1h.")
 @click.option("--tail", type=click.IntRange(0), metavar="N", help="Only the newest N lines.")
-@click.option("-f", "--follow", is_flag=True, help="Go on with new lines until the job has ended.")
+@click.option("-f", "--follow", is_flag=True, help="Follow new lines until the job has ended.")
 @click.option("--timestamps", is_flag=True, help="Begin each line with its time in UTC.")
 @click.option("--json", "as_json", is_flag=True, help="An array of objects; with --follow an object a line.")
 @local.connection_options
 def command(
-    job: str,
+    job: str | None,
     tail: int | None,
     follow: bool,
     timestamps: bool,
@@ -53,49 +57,89 @@ def command(
     connection: local.Connection,
     **options: object,
 ) -> None:
-    """Print what the processes of JOB wrote, oldest first; of several replicas each line begins with its own."""
+    """Print what the processes of JOB wrote, oldest first; of several replicas each line begins with its own.
+
+    Without JOB, with --node: what the kernel, the journal and the files that its agent reads say of that node.
+    """
     if follow and options["end"] is not None:
         raise click.UsageError("--follow and --end exclude each other")
     for option in ("start", "end"):
         in_milliseconds(options[option], f"--{option}")
-    api, job, project = connection.find(job)
-    replicas = api.job(job, project).replicas
-    search = LogSearch(project=project, **options)  # type: ignore[arg-type]
-    known_parts(local.Found(api, job, project), search.replicas)
-    several = len({replica.name for replica in replicas}) > 1 and len(search.replicas) != 1
-    lines = _lines(api, job, search, tail)
+    search = LogSearch(**options)  # type: ignore[arg-type]
+    if job is not None:
+        source, several = _of_job(connection, job, search)
+    else:
+        source, several = _of_node(connection, search), False
+    lines = source.first(tail)
     if follow:
-        lines = _Follower(api, job, search).lines(lines, tail)
+        lines = _Follower(source).lines(lines, tail)
+    form = _Form(timestamps=timestamps, replica=several, terminal=sys.stdout.isatty(), system=job is None)
     with piped():
         with suppress(KeyboardInterrupt):
             if as_json:
                 _write_json(lines, as_array=not follow)
             else:
-                _write_text(lines, _Form(timestamps=timestamps, replica=several, terminal=sys.stdout.isatty()))
+                _write_text(lines, form)
             return
         sys.exit(_INTERRUPTED)
 
 
-def _lines(api: Api, job: str, search: LogSearch, tail: int | None) -> Iterator[LogEntry]:
-    if tail is None:
-        return api.logs(job, search)
-    newest = list(api.logs(job, replace(search, order="desc", limit=tail))) if tail else []
-    return iter(newest[::-1])
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Where lines come from: ``read`` gives those of a search, ``ended`` says whether no more will come."""
+
+    read: Callable[[LogSearch], Iterator[LogEntry]]
+    ended: Callable[[], bool]
+    search: LogSearch
+
+    def first(self, tail: int | None) -> Iterator[LogEntry]:
+        """The lines there are, or the newest ``tail`` of them, oldest first."""
+        if tail is None:
+            return self.read(self.search)
+        newest = list(self.read(replace(self.search, order="desc", limit=tail))) if tail else []
+        return iter(newest[::-1])
+
+
+def _of_job(connection: local.Connection, text: str, search: LogSearch) -> tuple[_Source, bool]:
+    """The lines of a job, and whether they are of several replicas."""
+    api, job, project = connection.find(text)
+    search = replace(search, project=project)
+    existing_parts(local.NamedJob(api, job, project), search.replicas)
+    replicas = {replica.name for replica in api.job(job, project).replicas}
+
+    def ended() -> bool:
+        try:
+            found = api.jobs(JobSearch(ids=(job,), project=project)).jobs
+        except UnavailableError:
+            return False
+        return all(one.state.finished for one in found)
+
+    return _Source(lambda one: api.logs(job, one), ended, search), len(replicas) > 1 and len(search.replicas) != 1
+
+
+def _of_node(connection: local.Connection, search: LogSearch) -> _Source:
+    node = search.node
+    if not node:
+        raise click.UsageError("name a JOB, or a node with --node")
+    if search.replicas or search.attempt is not None:
+        raise click.UsageError("--replica and --attempt choose lines of a JOB: name one")
+    api = connection.open()
+    node_search = replace(search, node=None, project=connection.project)
+    return _Source(lambda one: api.node_logs(node, one), lambda: False, node_search)
 
 
 class _Follower:
-    """Asks again and again for what is new; a line is told once."""
+    """Polls for new lines and gives each once."""
 
-    def __init__(self, api: Api, job: str, search: LogSearch) -> None:
-        self._api = api
-        self._job = job
-        self._search = search
-        self._seen: dict[tuple[int, str, int, str, str], None] = {}
+    def __init__(self, source: _Source) -> None:
+        self._source = source
+        self._search = source.search
+        self._printed: dict[tuple[int, str, int, str, str], None] = {}
         self._newest_ms = 0
         self._floor_ns = 0
 
     def lines(self, first: Iterable[LogEntry], tail: int | None) -> Iterator[LogEntry]:
-        """The lines there are, ``tail`` of them where that is given, then new ones until the job has ended."""
+        """The stored lines (the last ``tail``, if given), then new ones until the job has ended."""
         if tail is not None:
             # What is older than the tail is not new.
             first = list(first)
@@ -105,34 +149,27 @@ class _Follower:
         yield from self._fresh(first)
         looks, ended = 0, False
         while not ended:
-            # The last look comes after the job is known to have ended: what it wrote last has arrived by then.
-            ended = looks % _STATE_EVERY == 0 and self._ended()
+            # The last poll comes after the job's end was seen: its last lines have arrived by then.
+            ended = looks % _STATE_EVERY == 0 and self._source.ended()
             time.sleep(_PAUSE)
             looks += 1
             with suppress(UnavailableError):
-                yield from self._fresh(self._api.logs(self._job, self._next()))
+                yield from self._fresh(self._source.read(self._next()))
 
     def _fresh(self, lines: Iterable[LogEntry]) -> Iterator[LogEntry]:
         for line in lines:
             key = (int(line.time_ns), line.replica, line.attempt, line.stream, line.text)
-            if key not in self._seen and key[0] >= self._floor_ns:
-                self._seen[key] = None
+            if key not in self._printed and key[0] >= self._floor_ns:
+                self._printed[key] = None
                 self._newest_ms = max(self._newest_ms, line.time)
                 yield line
         oldest = (self._newest_ms - _LATE_MS) * 1_000_000
-        self._seen = {key: None for key in self._seen if key[0] >= oldest}
+        self._printed = {key: None for key in self._printed if key[0] >= oldest}
 
     def _next(self) -> LogSearch:
         if not self._newest_ms:
             return self._search
         return replace(self._search, start=max(self._newest_ms - _LATE_MS, 0), since=None)
-
-    def _ended(self) -> bool:
-        try:
-            found = self._api.jobs(JobSearch(ids=(self._job,), project=self._search.project)).jobs
-        except UnavailableError:
-            return False
-        return all(job.state.finished for job in found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +179,7 @@ class _Form:
     timestamps: bool
     replica: bool
     terminal: bool
+    system: bool = False
 
     def line(self, entry: LogEntry) -> str:
         """The line with what comes before it, without its end."""
@@ -151,6 +189,10 @@ class _Form:
         if self.replica:
             attempt = f" attempt {entry.attempt}" if entry.attempt else ""
             parts.append(f"{entry.replica or '-'}{attempt} | ")
+        if self.system:
+            severity = f".{SEVERITIES[entry.severity]}" if entry.severity is not None else ""
+            tag = f" {_UNSAFE.sub(chr(0xFFFD), entry.tag)}" if entry.tag else ""
+            parts.append(f"{entry.stream} {entry.facility}{severity}{tag}: ")
         if not self.terminal:
             return "".join((*parts, entry.text))
         text = _UNSAFE.sub(lambda found: found[1] or "\ufffd", entry.text)

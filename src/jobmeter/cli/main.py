@@ -14,23 +14,27 @@ VERBS = {
     "run": "Run a command as a job and measure it.",
     "serve": "Start the server.",
     "agent": "Measure this node and the jobs on it.",
-    "scheduler": "Tell a server what a cluster's scheduler knows of its jobs.",
+    "scheduler": "Send a cluster's jobs from its scheduler to a server.",
     "import": "Import samples and job records from files.",
     "jobs": "List jobs.",
     "show": "Show one job: its replicas, devices, summary.",
     "metrics": "Print a job's metrics.",
     "logs": "Print a job's log lines.",
-    "events": "Show what happened to a job.",
+    "traces": "Show the slowest traces of a job.",
+    "events": "Show what happened to a job, or everywhere.",
     "compare": "Put jobs beside each other.",
     "diagnose": "Tell why a job is slow, or why it died.",
     "top": "Watch jobs, or one job, live.",
     "open": "Open the page in a browser, signed in.",
     "nodes": "List nodes.",
     "status": "Show how the server does.",
-    "retention": "Show or set how long samples are kept.",
+    "doctor": "Show what is measured on this machine, what is not, and why.",
+    "retention": "Show or set how long samples are stored.",
+    "shippers": "Ship log lines to other systems.",
     "share": "Let others read one job.",
     "delete": "Forget jobs and what was measured.",
     "key": "Create, list and revoke keys.",
+    "usage": "Show how often the API was called, and what it cost.",
     "catalog": "List every metric.",
     "backup": "Copy a running server's data into a folder.",
     "restore": "Bring a backup back into an empty data folder.",
@@ -41,7 +45,7 @@ _MODULES = {"import": "import_"}
 
 
 class _Verbs(click.Group):
-    """Loads one verb's file when it is asked for: a verb never pays for another one's imports."""
+    """Loads a verb's module when it is called: a verb does not pay for another one's imports."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """The verbs, in the order of ``VERBS``."""

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from jobmeter.cli import completion, local
 from jobmeter.cli.listing import show_listing
-from jobmeter.cli.named import in_milliseconds, known_parts
+from jobmeter.cli.named import existing_parts, in_milliseconds
 from jobmeter.cli.output import (
     Course,
     chart,
@@ -64,7 +64,7 @@ CHARTED = 4
 @click.option(
     "--statistic",
     type=click.Choice(("mean", "min", "max", "sum", "count", "first", "last", "increase")),
-    help="What is told of the samples in a bucket; by default their mean, and the rate of a counter.",
+    help="The statistic of the samples in a bucket; by default their mean, and the rate of a counter.",
 )
 @click.option(
     "--format",
@@ -113,16 +113,16 @@ def command(
     else:
         answer = named.api.metrics(named.id, search)
         if not answer.lines:
-            known_parts(named, search.replicas, search.devices)
+            existing_parts(named, search.replicas, search.devices)
         _put(answer, form, output)
 
 
 def _form_of(output: Path | None) -> str:
-    """What a file's name asks for."""
+    """The format for a file's name."""
     return _ENDINGS.get(output.suffix.lower(), "table") if output else "table"
 
 
-def _offered(named: local.Found) -> str:
+def _offered(named: local.NamedJob) -> str:
     """What to say where no metric was named: those that the job has."""
     measured = [metric.metric for metric in named.api.job(named.id, named.project).summary.metrics]
     if not measured:

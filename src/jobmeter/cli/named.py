@@ -1,11 +1,11 @@
-"""What a verb was told: parts of a job that it does not have, and times that cannot be meant."""
+"""Checks of a verb's arguments: parts that a job does not have, and implausible times."""
 
 import re
 from collections.abc import Iterable, Sequence
 
 import click
 
-from jobmeter.cli.local import Found
+from jobmeter.cli.local import NamedJob
 from jobmeter.cli.output import moment
 from jobmeter.errors import NotFoundError
 from jobmeter.model.nearest import did_you_mean
@@ -27,7 +27,7 @@ def in_milliseconds(value: object, option: str) -> None:
         )
 
 
-def known_parts(named: Found, replicas: Sequence[str], devices: Sequence[str] = ()) -> None:
+def existing_parts(named: NamedJob, replicas: Sequence[str], devices: Sequence[str] = ()) -> None:
     """Raise NotFoundError, with names that are near, for a replica or a device that the job never had."""
     if not replicas and not devices:
         return
@@ -36,8 +36,8 @@ def known_parts(named: Found, replicas: Sequence[str], devices: Sequence[str] = 
     _check("device", devices, {device.device for device in detail.devices}, named.id)
 
 
-def _check(kind: str, wanted: Iterable[str], known: set[str], job: str) -> None:
-    for name in wanted:
-        if known and name not in known:
-            hint = did_you_mean(name, known) or f"; it has {', '.join(sorted(known)[:5])}"
+def _check(kind: str, names: Iterable[str], existing: set[str], job: str) -> None:
+    for name in names:
+        if existing and name not in existing:
+            hint = did_you_mean(name, existing) or f"; it has {', '.join(sorted(existing)[:5])}"
             raise NotFoundError(f"job {job} has no {kind} {name!r}{hint}", kind, name)

@@ -47,7 +47,7 @@ def console(stream: IO[str] | None = None) -> Console:
 
 @contextmanager
 def piped() -> Iterator[None]:
-    """Where whoever reads standard output may go away: then nothing more is written, and the exit status is 141."""
+    """Handles a closed standard output: nothing more is written, and the exit status is 141."""
     try:
         yield
     except BrokenPipeError:
@@ -65,9 +65,9 @@ def print_json(rows: Sequence[Mapping[str, Any]] | Mapping[str, Any], stream: IO
 def table(
     columns: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[str] = (), title: str = "", folded: str = ""
 ) -> Table:
-    """A table of cells that are already text; the columns named in ``right`` hold numbers, ``folded`` may be long.
+    """A table of cells that are already text; the columns named in ``right`` are numbers, ``folded`` may be long.
 
-    Cells may hold anything that a stranger chose: nothing in them is read as markup or as a control character.
+    Cells are untrusted: nothing in them is read as markup or as a control character.
     """
     numbers = set(right)
     shown = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, title=title or None, title_justify="left")
@@ -142,7 +142,7 @@ def _scaled(value: float, base: float, units: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """Points of one line, (bucket start in epoch ms, value), with the range and the step that they were asked with."""
+    """Points of one line, (bucket start in epoch ms, value), with the range and the step of their query."""
 
     points: Sequence[tuple[int, float]]
     start: int
@@ -150,7 +150,7 @@ class Course:
     step: int
 
     def means(self, width: int) -> list[float | None]:
-        """The mean of what is known in each of ``width`` equal parts of the range; None where nothing is."""
+        """The mean of the points in each of ``width`` equal parts of the range; None where there is none."""
         length = max(self.end - self.start, 1)
         sums, counts = [0.0] * width, [0] * width
         for time, value in self.points:
@@ -211,8 +211,8 @@ def chart(
 
 
 def _bounds(means: Sequence[float | None]) -> tuple[float, float]:
-    known = [mean for mean in means if mean is not None]
-    low, high = min((0.0, *known)), max((0.0, *known))
+    present = [mean for mean in means if mean is not None]
+    low, high = min((0.0, *present)), max((0.0, *present))
     return low, high if high > low else low + 1.0
 
 

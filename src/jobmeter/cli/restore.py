@@ -16,7 +16,7 @@ from jobmeter.settings import load
 def command(directory: Path, **flags: object) -> None:
     """Bring the backup in DIRECTORY back, into an empty data folder that no server uses.
 
-    The next `jobmeter serve` makes an administrator's key of its own; every key of the backup holds as before.
+    The next `jobmeter serve` makes an administrator's key of its own; every key of the backup stays valid.
     """
     try:
         from jobmeter.server.backup import bring_back

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -30,6 +31,9 @@ from jobmeter.model.series import check_job_id, check_project
 from jobmeter.model.time import SystemClock, parse_duration
 from jobmeter.settings import default_data_directory
 
+if TYPE_CHECKING:
+    from jobmeter.collect.launch.attach import Target
+
 _NOT_FOUND = 127
 _NOT_EXECUTABLE = 126
 _SHORTEST_INTERVAL_MS = 100
@@ -48,9 +52,15 @@ _SHORTEST_INTERVAL_MS = 100
 @click.option("--job-id", metavar="ID", help="Id of the job (by default its name, the day and six characters).")
 @click.option("--project", help="Project of the job (by default that of the key).")
 @click.option("--logs/--no-logs", default=True, show_default=True, help="Keep what the command writes as log lines.")
+@click.option(
+    "--pid",
+    type=click.IntRange(1, 2**22),
+    metavar="PID",
+    help="Measure this process and its descendants, which run already, in place of a command.",
+)
 @click.option("--pass-key", is_flag=True, help="Leave JOBMETER_KEY in the command's environment.")
 @click.option("--quiet", is_flag=True, help="Say nothing but what goes wrong.")
-@click.argument("words", metavar="[--] COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.argument("words", metavar="[--] COMMAND...", nargs=-1, type=click.UNPROCESSED)
 def command(  # noqa: PLR0913 - one for each option
     *,
     name: str | None,
@@ -63,14 +73,20 @@ def command(  # noqa: PLR0913 - one for each option
     job_id: str | None,
     project: str | None,
     logs: bool,
+    pid: int | None,
     pass_key: bool,
     quiet: bool,
     words: tuple[str, ...],
 ) -> None:
-    """Run COMMAND as a job and measure it. The exit status is the command's."""
+    """Run COMMAND as a job and measure it, or measure a process that runs. The exit status is the command's.
+
+    With --pid the process is left as it is: Ctrl-C detaches from it. How it ended is Unknown where nothing reports it.
+    """
+    _check_usage(pid, replicas, words, pass_key=pass_key)
     _open_streams()
-    logging.getLogger("jobmeter").addHandler(logging.NullHandler())  # what matters is said in one line below
     clock = SampleClock(SystemClock())
+    target = None if pid is None else _target_of(pid, clock)
+    words = target.command if target else words
     shown = name or job_name(words)
     job = _checked(check_job_id, job_id, "--job-id") if job_id else new_job_id(shown, clock)
     place = Place(node_name(), project=_checked(check_project, project, "--project") if project else "")
@@ -79,11 +95,7 @@ def command(  # noqa: PLR0913 - one for each option
     spool = _spool(folder, job, server or os.environ.get("JOBMETER_SERVER") or "")
     owner = lease_owner(spool.directory if spool else None)
 
-    def connect() -> Transport:
-        # Loaded late and by name: finding a server needs nothing that a command should wait for.
-        found: Transport = import_module("jobmeter.cli.local").connect(server, key, data)
-        return found
-
+    connect = _connector(server, key, data)
     try:
         attempt = next_attempt(job, place.project, owner, spool, connect, clock, _say) if job_id else 0
     except click.UsageError:
@@ -94,7 +106,7 @@ def command(  # noqa: PLR0913 - one for each option
         name=shown,
         kind=kind,
         command=words,
-        user=_user(),
+        user=target.user if target else _user(),
         replicas=replicas,
         attempt=attempt,
         named=name is not None,
@@ -102,12 +114,59 @@ def command(  # noqa: PLR0913 - one for each option
         pass_key=pass_key,
         lease_owner=owner,
     )
-    session = _session(plan, place, _telling(connect, plan, place, quiet=quiet), clock, spool, quiet=quiet)
-    result = _run(session, interval_ms, words[0], spool)
+    announcing = _announcing(connect, plan, place, quiet=quiet)
+    result = _measured(plan, target, place, announcing, clock, spool, interval_ms, quiet=quiet)
     _report(result, spool)
     if not quiet:
         _summary(plan, result)
     sys.exit(result.status)
+
+
+def _connector(server: str | None, key: str | None, data: Path | None) -> Callable[[], Transport]:
+    def connect() -> Transport:
+        # Loaded late and by name: finding a server needs nothing that a command should wait for.
+        found: Transport = import_module("jobmeter.cli.local").connect(server, key, data)
+        return found
+
+    return connect
+
+
+def _check_usage(pid: int | None, replicas: int, words: tuple[str, ...], *, pass_key: bool) -> None:
+    if pid is None and not words:
+        raise click.UsageError("Missing argument '[--] COMMAND...'.")
+    if pid is not None and (words or replicas > 1 or pass_key):
+        raise click.UsageError("--pid measures what runs already: give no COMMAND, --replicas or --pass-key with it")
+
+
+def _target_of(pid: int, clock: SampleClock) -> "Target":
+    from jobmeter.collect.launch.attach import find_target
+
+    try:
+        return find_target(pid, clock)
+    except JobmeterError as error:
+        raise click.UsageError(error.message) from error
+
+
+def _measured(
+    plan: Plan,
+    target: "Target | None",
+    place: Place,
+    connect: Callable[[], Transport],
+    clock: SampleClock,
+    spool: Spool | None,
+    interval_ms: int,
+    *,
+    quiet: bool,
+) -> Result:
+    """What became of the command, or of the process that runs already."""
+    if target is None:
+        return _run(_session(plan, place, connect, clock, spool, quiet=quiet), interval_ms, plan.command[0], spool)
+    from jobmeter.collect.launch.attach import Attachment
+
+    try:
+        return Attachment(plan, target, place, connect, clock, spool=spool).run(interval_ms)
+    finally:
+        _close(spool)
 
 
 def _session(
@@ -128,8 +187,8 @@ def _run(session: Session, interval_ms: int, program: str, spool: Spool | None) 
         _close(spool)
 
 
-def _telling(connect: Callable[[], Transport], plan: Plan, place: Place, *, quiet: bool) -> Callable[[], Transport]:
-    """The same, which says where the job can be watched: on a terminal alone, as logs keep no secret."""
+def _announcing(connect: Callable[[], Transport], plan: Plan, place: Place, *, quiet: bool) -> Callable[[], Transport]:
+    """The same, which prints the job's link: on a terminal only, as logs must not have secrets."""
 
     def connected() -> Transport:
         found = connect()
@@ -146,8 +205,8 @@ def _telling(connect: Callable[[], Transport], plan: Plan, place: Place, *, quie
 def _report(result: Result, spool: Spool | None) -> None:
     """Say what went wrong."""
     if result.undelivered:
-        kept = f"they wait in {spool.directory} for the next run" if spool else "they are lost"
-        _say(f"the last samples were not delivered ({result.undelivered}): {kept}")
+        unsent = f"they wait in {spool.directory} for the next run" if spool else "they are lost"
+        _say(f"the last samples were not delivered ({result.undelivered}): {unsent}")
     if result.set_aside:
         _say(f"the server refused a part of what was measured: {result.set_aside}")
     if result.remaining:
@@ -203,7 +262,7 @@ def _spool(folder: Path, job: str, target: str) -> Spool | None:
     except ConflictError as error:
         raise click.UsageError(f"another run has the job id {job}") from error
     except OSError as error:
-        _say(f"samples cannot be kept on disk ({error}): what is not delivered when the command ends will be lost")
+        _say(f"samples cannot be stored on disk ({error}): what is not delivered when the command ends will be lost")
         return None
     return spool
 
@@ -233,6 +292,7 @@ def _say(line: str) -> None:
 
 def _open_streams() -> None:
     """Give closed standard streams something to be: else the next file that is opened, the spool's say, would be it."""
+    logging.getLogger("jobmeter").addHandler(logging.NullHandler())  # what matters is said in one line
     for descriptor in (0, 1, 2):
         try:
             os.fstat(descriptor)

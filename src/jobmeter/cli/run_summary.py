@@ -19,7 +19,7 @@ _COLORS = {JobState.SUCCEEDED: "green", JobState.FAILED: "red", JobState.STOPPED
 
 _NETWORKS = (
     ("network", "network.receive", "network.transmit"),
-    # Without a network of its own the job's part is not known: what the whole machine moved meanwhile.
+    # Without a network of its own the job's part is unknown: what the whole machine moved meanwhile.
     ("network (node)", "node.network.receive", "node.network.transmit"),
 )
 
@@ -29,7 +29,7 @@ Row = tuple[str, str, str]
 def show(plan: Plan, result: Result) -> None:
     """Print the summary."""
     lasted = duration(result.end_ms - result.start_ms)
-    head = f"{plan.job}  {result.state.value} (exit status {result.status}) after {lasted}"
+    head = f"{plan.job}  {result.state.value} ({_ending(result)}) after {lasted}"
     rows = list(_rows(result.figures, bars="utf" in (sys.stderr.encoding or "").lower()))
     rows += [("counted by", result.counted_by, "")] if result.counted_by else []
     rows += [("output", text, "")] if (text := _output(result)) else []
@@ -48,6 +48,12 @@ def show(plan: Plan, result: Result) -> None:
     if result.reason:
         console.print(f"reason: {result.reason}", markup=False)
     console.print(f"jobmeter show {plan.job}", style="dim", markup=False)
+
+
+def _ending(result: Result) -> str:
+    if result.status is not None:
+        return f"exit status {result.status}"
+    return "detached, it continues" if result.state is JobState.RUNNING else "its exit status was not seen"
 
 
 def sparkline(points: list[float], width: int = _WIDTH) -> str:
@@ -74,19 +80,19 @@ def _rows(figures: Figures, *, bars: bool) -> Iterator[Row]:
         courses = [figures.by_name[name].points for name in names if name in figures.by_name]
         return title, text, sparkline(_together(courses)) if bars else ""
 
-    known = dict(figures.by_name)
-    if cpu := known.get("cpu"):
+    by_name = dict(figures.by_name)
+    if cpu := by_name.get("cpu"):
         used = quantity(round(figures.total("cpu.time"), 2), "s")
         yield row("CPU", f"{_mean_and_peak(cpu, '{core}')}; {used} used", "cpu")
-    if memory := known.get("memory"):
+    if memory := by_name.get("memory"):
         yield row("memory", _mean_and_peak(memory, "By"), "memory")
     if figures.memory_peak:
         yield row("memory.peak", f"{quantity(figures.memory_peak, 'By')} in one replica", "memory.peak")
-    if gpu := known.get("gpu"):
+    if gpu := by_name.get("gpu"):
         yield row("GPU", _mean_and_peak(gpu, "1"), "gpu")
-    if gpu_memory := known.get("gpu.memory"):
+    if gpu_memory := by_name.get("gpu.memory"):
         yield row("GPU memory", _mean_and_peak(gpu_memory, "By"), "gpu.memory")
-    if power := known.get("gpu.power"):
+    if power := by_name.get("gpu.power"):
         yield row("GPU power", _mean_and_peak(power, "W"), "gpu.power")
     for title, text, names in _traffic(figures):
         yield row(title, text, *names)

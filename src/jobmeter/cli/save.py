@@ -1,4 +1,4 @@
-"""Writing an answer of any length as it arrives, to a file or to whoever reads standard output."""
+"""Writing an answer of any length as it arrives, to a file or to standard output."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -25,10 +25,10 @@ def save(pieces: Iterator[bytes], output: Path | None) -> None:
     part = output.with_name(f"{output.name}.part")
     try:
         with writing(output):
-            with part.open("wb") as file, _told() as tell:
+            with part.open("wb") as file, _progress() as show:
                 for piece in pieces:
                     file.write(piece)
-                    tell(len(piece))
+                    show(len(piece))
             part.replace(output)
     finally:
         with suppress(OSError):
@@ -45,8 +45,8 @@ def writing(output: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _told() -> Iterator[Callable[[int], None]]:
-    """How to tell of bytes that arrived: a line that changes on a terminal, nothing elsewhere."""
+def _progress() -> Iterator[Callable[[int], None]]:
+    """Progress in bytes: a line that changes on a terminal, nothing elsewhere."""
     if not sys.stderr.isatty():
         yield lambda size: None  # noqa: ARG005
         return

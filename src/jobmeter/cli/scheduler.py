@@ -1,4 +1,4 @@
-"""``jobmeter scheduler``: tells a server what a cluster's scheduler knows of its jobs."""
+"""``jobmeter scheduler``: sends a cluster's jobs from its scheduler to a server."""
 
 import logging
 import os
@@ -32,7 +32,7 @@ _FLUSH_SECONDS = 8.0
 
 
 class _Kinds(click.Group):
-    """The kinds of schedulers, each loaded when it is asked for."""
+    """The kinds of schedulers, each loaded when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(SUMMARIES)
@@ -41,9 +41,9 @@ class _Kinds(click.Group):
         return _command(cmd_name, scheduler_kind(cmd_name)) if cmd_name in SUMMARIES else None
 
 
-@click.group(cls=_Kinds, short_help="Tell a server what a cluster's scheduler knows of its jobs.")
+@click.group(cls=_Kinds, short_help="Send a cluster's jobs from its scheduler to a server.")
 def command() -> None:
-    """Tell a server what a cluster's scheduler knows of its jobs: one a cluster, beside the agents of its nodes."""
+    """Send a cluster's jobs from its scheduler to a server: one a cluster, beside the agents of its nodes."""
 
 
 def _command(name: str, kind: Kind) -> click.Command:
@@ -78,7 +78,7 @@ _COMMON = (
         "--ca-file",
         type=click.Path(exists=True, dir_okay=False),
         metavar="FILE",
-        help="Certificates, in PEM, by which to know the server.",
+        help="Certificates, in PEM, to verify the server.",
     ),
     click.option("--once", is_flag=True, help="Ask once, deliver, and leave; status 1 unless the server took it."),
 )
@@ -106,11 +106,11 @@ def _run(  # noqa: PLR0913 - one for each option
         raise click.UsageError(error.message) from error
     interval_ms = checked_interval(interval, _SHORTEST_INTERVAL_MS)
     data = Path(os.environ.get("JOBMETER_DATA") or default_data_directory(os.environ))
-    kept = Spool(Path(spool) if spool else data / "spool" / f"scheduler-{cluster}")
-    clock, outbox = SystemClock(), Outbox(kept)
+    spool_folder = Spool(Path(spool) if spool else data / "spool" / f"scheduler-{cluster}")
+    clock, outbox = SystemClock(), Outbox(spool_folder)
     transport = Transport(server, key, ca_file=ca_file)
     delivery = Delivery(outbox, lambda: transport, clock)
-    watch = Watch(kind.make(cluster, options, kept.directory), outbox, clock, interval_ms)
+    watch = Watch(kind.make(cluster, options, spool_folder.directory), outbox, clock, interval_ms)
     delivery.start()
     try:
         if once:
@@ -128,7 +128,7 @@ def _once(watch: Watch, delivery: Delivery) -> None:
     if problem := watch.turn():
         raise ConfigurationError(problem)
     if not delivery.flush(_FLUSH_SECONDS):
-        raise ConfigurationError(f"the jobs were not delivered, they are kept: {delivery.last_error}")
+        raise ConfigurationError(f"the jobs were not delivered, they stay in the spool: {delivery.last_error}")
     if delivery.set_aside:
         raise ConfigurationError(f"the server refused a part, it is set aside: {delivery.set_aside}")
 

@@ -37,7 +37,7 @@ _LEVELS = ("debug", "info", "warning", "error")
     type=click.IntRange(0),
     default=0,
     metavar="SECONDS",
-    help="Stop when nothing was asked for so long (0: never).",
+    help="Stop when no request came for so long (0: never).",
 )
 @click.option(
     "--new-registry", is_flag=True, help="Begin with an empty registry beside samples whose registry is lost."
@@ -51,7 +51,7 @@ _LEVELS = ("debug", "info", "warning", "error")
 def command(idle_exit: int, log_level: str, new_registry: bool, new_secret_key: bool, **flags: object) -> None:
     """Start the server.
 
-    It keeps everything in the data folder. On the first start it makes an administrator's key there (admin.key).
+    Everything is stored in the data folder. On the first start it makes an administrator's key there (admin.key).
     SIGTERM and SIGINT stop it: requests under way are answered first.
     """
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -70,7 +70,7 @@ def command(idle_exit: int, log_level: str, new_registry: bool, new_secret_key: 
     settings = load(None, **flags)
     try:
         anew = Anew(registry=new_registry, secret=new_secret_key)
-        # A log keeps no secret, not even one that works once.
+        # Logs must not have secrets, not even one that works once.
         run(settings, idle_exit, click.echo, anew, with_link=sys.stdout.isatty())
     finally:
         gc.enable()

@@ -12,11 +12,11 @@ _LONGEST_MS = 365 * DAY
 
 @click.command(short_help="Let others read one job.")
 @click.argument("job", shell_complete=completion.jobs)
-@click.option("--expires", default="7d", show_default=True, metavar="LENGTH", help="How long it holds, up to 365d.")
+@click.option("--expires", default="7d", show_default=True, metavar="LENGTH", help="How long it is valid, up to 365d.")
 @click.option("--json", "as_json", is_flag=True, help="An object: job, project, token, expires.")
 @local.connection_options
 def command(job: str, expires: str, as_json: bool, connection: local.Connection) -> None:
-    """Print a token that lets whoever holds it read what JOB used until it ends, and nothing else.
+    """Print a token whose holder may read what JOB used until it ends, and nothing else.
 
     PAI-DLC's GetJobMetrics takes it as Token, without any key. Nobody can take it back before it ends.
     """

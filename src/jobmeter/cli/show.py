@@ -1,6 +1,7 @@
 """``jobmeter show``: one job, its replicas and devices, and what it used."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 import click
 import msgspec
@@ -21,34 +22,41 @@ from jobmeter.cli.output import (
     sparkline,
 )
 from jobmeter.cli.story import show_story
-from jobmeter.client.api import JobDetail, JobSummary, MetricSummary
+from jobmeter.client.api import Api, JobDetail, JobSummary, MetricSummary
+from jobmeter.errors import LimitExceededError, NotFoundError, QueryTimeoutError
 from jobmeter.model.job import Job
+from jobmeter.model.quality import JobQuality
 
 _OF_ONE = ("mean of one", "peak of one")
 MOST_ROWS = 32
-"""Replicas or devices in a table; of more only their number is told."""
+"""Replicas or devices in a table, at most; of more only their number is shown."""
+MOST_SENTENCES = 3
+"""Of what there is to say of a job's data."""
 
 
 @click.command(short_help="Show one job: its replicas, devices, summary.")
 @click.argument("job", shell_complete=completion.jobs)
 @click.option(
-    "--json", "as_json", is_flag=True, help="One object: job, replicas, allocations, devices, nodes, summary."
+    "--json", "as_json", is_flag=True, help="One object: job, replicas, allocations, devices, nodes, summary, quality."
 )
 @local.connection_options
 def command(job: str, as_json: bool, connection: local.Connection) -> None:
     """Show JOB: who and when, its replicas and devices, what it used over its life, and what is wrong with it.
 
     What it used is that of its replicas (or devices) together, at a time; of a ratio or a temperature it is their mean.
-    Beside it stand mean and peak of one replica or device, where it has several. The curve begins at 0. Of a finished
-    job it is told what happened, then what the diagnostic rules find, and of a failed one the end of its log.
+    Beside it stand mean and peak of one replica or device, where it has several. The curve begins at 0. Where samples
+    are missing, came late, or a clock was wrong, up to three lines say so (all of it with --json). Of a finished job it
+    is told what happened, then what the diagnostic rules find, and of a failed one the end of its log.
     """
     named = connection.find(job)
     detail = named.api.job(named.id, named.project)
+    quality = _quality(named.api, detail.job)
     if as_json:
-        print_json(_document(detail))
+        print_json(_document(detail, quality))
         return
     out = console()
     _head(out, detail.job, detail.summary)
+    _missing(out, quality)
     _replicas(out, detail)
     _devices(out, detail)
     if detail.summary.metrics:
@@ -61,7 +69,20 @@ def command(job: str, as_json: bool, connection: local.Connection) -> None:
     show_story(out, named.api, detail.job)
 
 
-def _document(detail: JobDetail) -> dict[str, object]:
+def _quality(api: Api, job: Job) -> JobQuality | None:
+    # A server of an older release has none, and of a very large job it takes more than one question may.
+    with suppress(NotFoundError, LimitExceededError, QueryTimeoutError):
+        return api.quality(job.id, job.project)
+    return None
+
+
+def _missing(out: Console, quality: JobQuality | None) -> None:
+    sentences = quality.sentences if quality else []
+    for at, sentence in enumerate(sentences[:MOST_SENTENCES]):
+        out.print(f"  {'' if at else 'data quality':<15}{cell(sentence)}")
+
+
+def _document(detail: JobDetail, quality: JobQuality | None) -> dict[str, object]:
     return {
         "job": msgspec.structs.asdict(detail.job),
         "replicas": [msgspec.structs.asdict(replica) for replica in detail.replicas],
@@ -69,6 +90,7 @@ def _document(detail: JobDetail) -> dict[str, object]:
         "devices": detail.devices,
         "nodes": detail.nodes,
         "summary": detail.summary,
+        "quality": quality,
     }
 
 
@@ -81,9 +103,9 @@ def _head(out: Console, job: Job, summary: JobSummary) -> None:
         "user": job.user,
         "resource group": job.resource_group,
         "workspace": job.workspace,
-        "created": _known(job.created),
-        "started": _known(job.start if job.start is not None else job.first_sample),
-        "ended": _known((job.end if job.end is not None else job.last_sample) if job.state.finished else None),
+        "created": _time(job.created),
+        "started": _time(job.start if job.start is not None else job.first_sample),
+        "ended": _time((job.end if job.end is not None else job.last_sample) if job.state.finished else None),
         "duration": "" if summary.duration_ms is None else duration(summary.duration_ms),
         "command": job.command,
         "exit status": "" if job.exit_code is None else str(job.exit_code),
@@ -95,7 +117,7 @@ def _head(out: Console, job: Job, summary: JobSummary) -> None:
             out.print(f"  {name:<15}{cell(value)}")
 
 
-def _known(time_ms: int | None) -> str:
+def _time(time_ms: int | None) -> str:
     return "" if time_ms is None else f"{moment(time_ms)} UTC"
 
 
@@ -123,7 +145,7 @@ def _replicas(out: Console, detail: JobDetail) -> None:
     ]
     columns = ("replica", "attempt", "rank", "node", "state", "start", "duration", "exit", "reason")
     spare = ("attempt", "rank", "exit", "start", "duration", "node")
-    _print_known(out, columns, rows, ("attempt", "rank", "duration", "exit"), spare)
+    _print_present(out, columns, rows, ("attempt", "rank", "duration", "exit"), spare)
 
 
 def _devices(out: Console, detail: JobDetail) -> None:
@@ -136,17 +158,17 @@ def _devices(out: Console, detail: JobDetail) -> None:
         (device.device, device.node, device.replica, "-" if device.rank is None else str(device.rank))
         for device in detail.devices
     ]
-    _print_known(out, ("device", "node", "replica", "rank"), rows, ("rank",), ("rank",))
+    _print_present(out, ("device", "node", "replica", "rank"), rows, ("rank",), ("rank",))
 
 
-def _print_known(
+def _print_present(
     out: Console, columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str], spare: Sequence[str]
 ) -> None:
-    """A table without the columns in which nothing is known."""
-    kept = [at for at in range(len(columns)) if any(row[at] not in {"", "-"} for row in rows)]
+    """A table without its empty columns."""
+    shown_columns = [at for at in range(len(columns)) if any(row[at] not in {"", "-"} for row in rows)]
     out.print()
-    shown = [[row[at] for at in kept] for row in rows]
-    show_listing(out, [columns[at] for at in kept], shown, right=right, spare=spare, folded="reason")
+    shown = [[row[at] for at in shown_columns] for row in rows]
+    show_listing(out, [columns[at] for at in shown_columns], shown, right=right, spare=spare, folded="reason")
 
 
 def summary_table(out: Console, summary: JobSummary) -> None:

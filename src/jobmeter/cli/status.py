@@ -14,7 +14,7 @@ from jobmeter.client.api import DamagedPart, ServerStatus
 @click.option("--json", "as_json", is_flag=True, help="The server's own object.")
 @local.connection_options
 def command(as_json: bool, connection: local.Connection) -> None:
-    """Show how the server does: what it keeps, what it works on, and what of its data is damaged."""
+    """Show the server's state: its sizes, its work, and damaged data."""
     api = connection.open()
     status = api.status()
     if as_json:

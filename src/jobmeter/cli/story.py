@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 EVENTS = 8
-"""The newest events that are told."""
+"""Events shown, the newest ones."""
 LINES = 10
-"""The last lines of the log that are told."""
+"""Lines of the log shown, the last ones."""
 
 
 def show_story(out: Console, api: Api, job: Job) -> None:
@@ -28,6 +28,8 @@ def show_story(out: Console, api: Api, job: Job) -> None:
     if job.state.finished:
         with suppress(NotFoundError):
             _events(out, api, job)
+    with suppress(NotFoundError):
+        _course(out, api, job)
     with suppress(NotFoundError):
         _findings(out, api, job)
     if job.state is JobState.FAILED:
@@ -43,6 +45,15 @@ def _events(out: Console, api: Api, job: Job) -> None:
     out.print(f"\nwhat happened{more}", markup=False, style="bold")
     rows = [(moment(event.time), event.replica, event.reason, event.message) for event in reversed(events)]
     show_listing(out, ("time", "replica", "reason", "message"), rows, spare=("replica",), folded="message")
+
+
+def _course(out: Console, api: Api, job: Job) -> None:
+    """What changed: its nodes, peaks of warnings, levels of what it used."""
+    moments = api.timeline(job.id, ("node", "peak", "metric"), EVENTS, job.project)
+    if moments:
+        out.print("\nwhat changed beside", markup=False, style="bold")
+        rows = [(moment(one.time), one.node or one.replica, one.name, one.text) for one in moments]
+        show_listing(out, ("time", "where", "what", "text"), rows, spare=("where",), folded="text")
 
 
 def _findings(out: Console, api: Api, job: Job) -> None:

@@ -25,6 +25,9 @@ from jobmeter.client.bodies import (
     Retention,
     ServerStatus,
     ShareToken,
+    ShipperInfo,
+    TimelineMoment,
+    UsageReport,
     WhoAmI,
 )
 from jobmeter.client.searches import EventSearch, JobSearch, LogSearch, MetricSearch, given
@@ -33,6 +36,8 @@ from jobmeter.errors import JobmeterError
 from jobmeter.model.event import Event
 from jobmeter.model.finding import Finding
 from jobmeter.model.job import Job, Node
+from jobmeter.model.quality import JobQuality
+from jobmeter.model.task import DiagnosticTask, NewTask, TaskPage
 
 __all__ = [
     "PAGE",
@@ -58,6 +63,8 @@ __all__ = [
     "Retention",
     "ServerStatus",
     "ShareToken",
+    "ShipperInfo",
+    "TimelineMoment",
     "WhoAmI",
 ]
 
@@ -95,21 +102,26 @@ class Api:
             if not page.jobs or offset >= page.total:
                 return
 
-    def job(self, job: str, project: str | None = None) -> JobDetail:
-        """One job. Raises NotFoundError."""
-        return self._get(_of(job), given(project=project), JobDetail)
+    def job(self, job: str, project: str | None = None, *, summary: bool = True) -> JobDetail:
+        """One job; without its summary, which reads all its samples, it comes quickly. Raises NotFoundError."""
+        with_summary = None if summary else "false"
+        return self._get(_of(job), given(summary=with_summary, project=project), JobDetail)
 
     def find(self, text: str, project: str | None = None) -> Job:
         """The job of that id, name, unique beginning of an id, or ``last``. Raises NotFoundError or ConflictError."""
         return self._get("/resolve", [("job", text), *given(project=project)], Job)
 
-    def newest_events(self, job: str, search: EventSearch, limit: int) -> tuple[list[Event], int]:
-        """At most ``limit`` events, newest first, and how many match in all. Raises NotFoundError."""
+    def newest_events(self, job: str | None, search: EventSearch, limit: int) -> tuple[list[Event], int]:
+        """At most ``limit`` events, newest first, and how many match in all; of every job and node for None.
+
+        Raises NotFoundError.
+        """
+        path = "/events" if job is None else f"{_of(job)}/events"
         found: list[Event] = []
         while True:
-            wanted = min(limit - len(found), PAGE)
-            parameters = search.parameters(order="desc", limit=wanted, offset=len(found) or None)
-            page = self._get(f"{_of(job)}/events", parameters, _Events)
+            page_size = min(limit - len(found), PAGE)
+            parameters = search.parameters(order="desc", limit=page_size, after=found[-1].id if found else None)
+            page = self._get(path, parameters, _Events)
             found.extend(page.events)
             if not page.events or len(found) >= min(limit, page.total):
                 return found, page.total
@@ -117,6 +129,35 @@ class Api:
     def findings(self, job: str, project: str | None = None) -> list[Finding]:
         """What the rules found in a job, worst first. Raises NotFoundError."""
         return self._get(f"{_of(job)}/findings", given(project=project), list[Finding])
+
+    def quality(self, job: str, project: str | None = None) -> JobQuality:
+        """How complete what is stored of a job is. Raises NotFoundError."""
+        return self._get(f"{_of(job)}/quality", given(project=project), JobQuality)
+
+    def usage(self, month: str | None = None, project: str | None = None) -> UsageReport:
+        """The calls of a month such as ``2026-11`` (None: the present one) and what they cost."""
+        return self._get("/usage", given(month=month, project=project), UsageReport)
+
+    def timeline(
+        self, job: str, kinds: Sequence[str] = (), limit: int = 1_000, project: str | None = None
+    ) -> list[TimelineMoment]:
+        """What happened to a job and its nodes, the newest ``limit``, the oldest first. Raises NotFoundError."""
+        pairs = [*(("kind", kind) for kind in kinds), *given(limit=limit, project=project)]
+        return self._get(f"{_of(job)}/timeline", pairs, list[TimelineMoment])
+
+    def create_task(self, task: NewTask) -> DiagnosticTask:
+        """Have nodes, a job or log lines diagnosed. Raises NotFoundError for a node or a job that there is not."""
+        body = msgspec.json.encode({name: value for name, value in msgspec.structs.asdict(task).items() if value})
+        headers = {"Content-Type": "application/json"}
+        return _decode(self.transport.request("POST", f"{API}/tasks", body, headers), DiagnosticTask)
+
+    def task(self, task: str) -> DiagnosticTask:
+        """A diagnostic task and what it found so far. Raises NotFoundError."""
+        return self._get(f"/tasks/{quote(task, safe='')}", [], DiagnosticTask)
+
+    def tasks(self, limit: int, project: str | None = None) -> list[DiagnosticTask]:
+        """At most ``limit`` (100) diagnostic tasks, the newest first."""
+        return self._get("/tasks", given(limit=limit, project=project), TaskPage).tasks
 
     def metrics(self, job: str, search: MetricSearch) -> MetricAnswer:
         """What a job used, as lines of points."""
@@ -143,8 +184,15 @@ class Api:
 
     def logs(self, job: str, search: LogSearch) -> Iterator[LogEntry]:
         """The log lines of a job, however many, as they arrive."""
+        return self._lines(f"{_of(job)}/logs", search)
+
+    def node_logs(self, node: str, search: LogSearch) -> Iterator[LogEntry]:
+        """The lines of a node's system log, however many, as they arrive. Raises NotFoundError."""
+        return self._lines(f"/nodes/{quote(node, safe='')}/logs", search)
+
+    def _lines(self, path: str, search: LogSearch) -> Iterator[LogEntry]:
         query = urlencode([*search.parameters(), ("format", "jsonl")])
-        for line in self.transport.lines(f"{API}{_of(job)}/logs?{query}"):
+        for line in self.transport.lines(f"{API}{path}?{query}"):
             try:
                 yield msgspec.json.decode(line, type=LogEntry)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -163,9 +211,9 @@ class Api:
 
     def share(self, job: str, expires_in: int | None = None, project: str | None = None) -> ShareToken:
         """A token that opens one job's metrics, for so many seconds (by default a week)."""
-        wanted = b"" if expires_in is None else msgspec.json.encode({"expires_in": expires_in})
+        content = b"" if expires_in is None else msgspec.json.encode({"expires_in": expires_in})
         query = f"?{urlencode(given(project=project))}" if project else ""
-        answer = self.transport.request("POST", f"{API}{_of(job)}/share{query}", wanted)
+        answer = self.transport.request("POST", f"{API}{_of(job)}/share{query}", content)
         return _decode(answer, ShareToken)
 
     def status(self) -> ServerStatus:
@@ -173,20 +221,35 @@ class Api:
         return self._get("/status", [], ServerStatus)
 
     def retention(self, project: str) -> Retention:
-        """How long a project's samples are kept."""
+        """How long a project's samples are stored."""
         return self._get(_retention_of(project), [], Retention)
 
-    def set_retention(self, project: str, wanted: Retention | None) -> Retention:
+    def set_retention(self, project: str, retention: Retention | None) -> Retention:
         """Keep a project's samples for so many days from now on; None goes back to the server's own retention."""
-        if wanted is None:
+        if retention is None:
             self._call("DELETE", _retention_of(project), [])
             return self.retention(project)
         path = f"{API}{_retention_of(project)}"
-        return _decode(self.transport.request("PUT", path, msgspec.json.encode(wanted)), Retention)
+        return _decode(self.transport.request("PUT", path, msgspec.json.encode(retention)), Retention)
 
     def nodes(self, project: str | None = None) -> list[Node]:
         """The machines that agents run on."""
         return self._get("/nodes", given(project=project), _Nodes).nodes
+
+    def shippers(self, project: str | None = None) -> list[ShipperInfo]:
+        """The log shippers, by creation."""
+        return self._get("/shippers", given(project=project), _Shippers).shippers
+
+    def create_shipper(self, group: str, sink: tuple[str, str], project: str | None = None) -> ShipperInfo:
+        """Ship the log lines of a resource group, of one project or of all, to a sink: its project and its logstore."""
+        content = {"resource_group": group, "sink_project": sink[0], "logstore": sink[1]}
+        query = f"?{urlencode(given(project=project))}" if project else ""
+        answer = self.transport.request("POST", f"{API}/shippers{query}", msgspec.json.encode(content))
+        return _decode(answer, ShipperInfo)
+
+    def delete_shipper(self, shipper_id: str) -> ShipperInfo:
+        """Ship no more; gives what the shipper was. Raises NotFoundError."""
+        return _decode(self._call("DELETE", f"/shippers/{quote(shipper_id, safe='')}", []), ShipperInfo)
 
     def ingest(self, frames: bytes) -> IngestReceipt:
         """Send frames of the native wire format; on return what was accepted is durable."""
@@ -194,7 +257,7 @@ class Api:
         return _decode(answer, IngestReceipt)
 
     def whoami(self) -> WhoAmI:
-        """Whose key this is. Raises UnauthenticatedError for one that does not hold."""
+        """Whose key this is. Raises UnauthenticatedError for an invalid one."""
         return self._get("/whoami", [], WhoAmI)
 
     def page_link(self, job: str = "", project: str = "") -> str:
@@ -202,6 +265,10 @@ class Api:
         made = _decode(self._call("POST", "/session/link", []), _SessionLink)
         place = given(code=made.code, job=job or None, project=project or None)
         return f"{self.transport.server}/#/open?{urlencode(place)}"
+
+    def get(self, path: str, parameters: Sequence[tuple[str, str]], shape: type[_T]) -> _T:
+        """The answer of a path below the API's base, as that type."""
+        return self._get(path, parameters, shape)
 
     def _get(self, path: str, parameters: Sequence[tuple[str, str]], shape: type[_T]) -> _T:
         return _decode(self._call("GET", path, parameters), shape)
@@ -224,6 +291,10 @@ class _Nodes(msgspec.Struct):
     nodes: list[Node] = []
 
 
+class _Shippers(msgspec.Struct):
+    shippers: list[ShipperInfo] = []
+
+
 def _retention_of(project: str) -> str:
     return f"/projects/{quote(project, safe='')}/retention"
 
@@ -240,7 +311,7 @@ def _decode(answer: Response, shape: type[_T]) -> _T:
 
 
 def _without_null(value: object) -> object:
-    # What is unknown comes as null; a struct knows it by its default. Points hold no null: they are left as they are.
+    # Unknown fields are null, which a struct has as its default. Points have no null: they are left as they are.
     if isinstance(value, dict):
         return {
             name: part if name == "points" else _without_null(part) for name, part in value.items() if part is not None

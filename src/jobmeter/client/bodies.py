@@ -1,4 +1,4 @@
-"""What a server answers, as plain structs. Times are epoch milliseconds; None is what is not known."""
+"""What a server answers, as plain structs. Times are epoch milliseconds; None is what is unknown."""
 
 import msgspec
 
@@ -54,7 +54,7 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
     gpu_energy_joules: float | None = None
 
     def find(self, metric: str) -> MetricSummary | None:
-        """What is told of that metric; None when the job was not measured for it."""
+        """What is reported for that metric; None when the job was not measured for it."""
         return next((one for one in self.metrics if one.metric == metric), None)
 
 
@@ -82,7 +82,7 @@ class MetricLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MetricAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The lines that were asked for, and the range, step and tiers that they came from."""
+    """The lines of the answer, and their range, step and tiers."""
 
     job: str = ""
     project: str = ""
@@ -119,6 +119,10 @@ class LogEntry(msgspec.Struct, frozen=True, kw_only=True):
     node: str = ""
     stream: str = ""
     level: str | None = None
+    facility: str = ""
+    severity: int | None = None
+    tag: str = ""
+    job: str = ""
 
 
 class ComparedJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,7 +143,7 @@ class ComparedLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """Jobs beside each other, each told from its own start; ``step`` in ms is that of every line."""
+    """Jobs beside each other, times since each one's start; ``step`` in ms is that of every line."""
 
     jobs: list[ComparedJob] = []
     step: int = 0
@@ -147,7 +151,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DamagedPart(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of the store that cannot be read. Times in epoch milliseconds, None where nobody knows."""
+    """A part of the store that cannot be read. Times in epoch milliseconds, None where unknown."""
 
     table: str
     part: str = ""
@@ -158,7 +162,7 @@ class DamagedPart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How a server does: rows and bytes kept, what is in memory, requests under way by lane."""
+    """How a server does: rows and bytes stored, what is in memory, requests under way by lane."""
 
     version: str = ""
     kernel: str = ""
@@ -173,18 +177,78 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
-    """How many days a project's raw samples, minutes and hours are kept."""
+    """How many days a project's raw samples, minutes and hours are stored."""
 
     raw_days: int
     minute_days: int
     hour_days: int
 
 
+class UsageLine(msgspec.Struct, frozen=True, kw_only=True):
+    """The calls of one account and operation; amounts are decimal texts, None where nobody states a price."""
+
+    account: str
+    api: str
+    operation: str
+    calls: int
+    failed: int
+    pricing: str
+    free: int | None = None
+    free_left: int | None = None
+    unit_price: str | None = None
+    cost: str | None = None
+
+
+class UsageReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The calls of a month, ``[start, end)`` in epoch milliseconds, and the sum of the known costs."""
+
+    month: str
+    time_zone: str
+    start: int
+    end: int
+    currency: str
+    charge: str
+    calls: int
+    failed: int
+    cost: str
+    usage: list[UsageLine] = []
+
+
+class TimelineMoment(msgspec.Struct, frozen=True):
+    """One thing on a job's timeline, at ``time`` (epoch ms); see ``GET /jobs/{job}/timeline``."""
+
+    time: int
+    kind: str = ""
+    name: str = ""
+    text: str = ""
+    replica: str = ""
+    node: str = ""
+
+
 class ShareToken(msgspec.Struct, frozen=True, kw_only=True):
-    """What opens one job to whoever holds it, and when it ends in epoch milliseconds."""
+    """A token whose holder may read one job, and when it expires in epoch milliseconds."""
 
     token: str
     expires: int
+
+
+class ShipperInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the log lines of a resource group are shipped to, and how far that has come; see ``/shippers``."""
+
+    id: str
+    project: str | None = None
+    resource_group: str
+    sink_project: str
+    logstore: str
+    created: int
+    state: str
+    waiting: int = 0
+    lag_seconds: float = 0.0
+    shipped: int = 0
+    dropped: int = 0
+    rejected: int = 0
+    failures: int = 0
+    error: str = ""
 
 
 class IngestReceipt(msgspec.Struct, frozen=True, kw_only=True):
@@ -200,9 +264,11 @@ class IngestReceipt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WhoAmI(msgspec.Struct, frozen=True, kw_only=True):
-    """The key that the calls are made with."""
+    """The key that the calls are made with; ``job`` is set for a link, which opens that job alone."""
 
     id: str = ""
     name: str = ""
     role: str = ""
     project: str | None = None
+    job: str | None = None
+    expires: int | None = None

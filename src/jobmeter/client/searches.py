@@ -1,4 +1,4 @@
-"""What a server is asked for: each search with its query parameters."""
+"""Searches of a server with their query parameters."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,8 +33,12 @@ class JobSearch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventSearch:
-    """Which events of a job. ``level`` is the least; times are epoch ms or ISO 8601."""
+    """Which events. ``level`` is the least; times are epoch ms or ISO 8601. What is empty matches everything."""
 
+    replicas: Sequence[str] = ()
+    nodes: Sequence[str] = ()
+    types: Sequence[str] = ()
+    sources: Sequence[str] = ()
     level: str | None = None
     since: str | None = None
     start: int | str | None = None
@@ -43,8 +47,10 @@ class EventSearch:
     project: str | None = None
 
     def parameters(self, **page: object) -> list[tuple[str, str]]:
-        """The query parameters of ``GET /jobs/{id}/events``."""
-        return given(
+        """The query parameters of ``GET /events`` and ``GET /jobs/{id}/events``."""
+        repeated = (("replica", self.replicas), ("node", self.nodes), ("type", self.types), ("source", self.sources))
+        pairs = [(name, value) for name, values in repeated for value in values]
+        return pairs + given(
             level=self.level,
             since=self.since,
             start=self.start,
@@ -89,10 +95,16 @@ class MetricSearch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSearch:
-    """Which log lines of a job; what is empty matches everything. Times are epoch ms or ISO 8601."""
+    """Which log lines of a job, or of a node; what is empty matches everything. Times are epoch ms or ISO 8601.
+
+    ``replicas``, ``attempt`` and ``node`` are for those of a job only.
+    """
 
     replicas: Sequence[str] = ()
     attempt: int | None = None
+    node: str | None = None
+    query: str | None = None
+    severity: str | None = None
     stream: str | None = None
     level: str | None = None
     contains: str | None = None
@@ -107,6 +119,9 @@ class LogSearch:
         """The query parameters of ``GET /jobs/{id}/logs``."""
         return [("replica", name) for name in self.replicas] + given(
             attempt=self.attempt,
+            node=self.node,
+            query=self.query,
+            severity=self.severity,
             stream=self.stream,
             level=self.level,
             contains=self.contains,

@@ -46,7 +46,7 @@ class _ProblemBody(msgspec.Struct):
 
 
 class Transport:
-    """Keeps connections to one server. Safe to use from several threads."""
+    """A pool of connections to one server. Thread safe."""
 
     def __init__(self, server: str, key: str = "", *, ca_file: str | None = None, timeout: float = 30.0) -> None:
         """``server`` is ``http(s)://host:port``; ``key`` the token of a key; ``timeout`` in seconds for one attempt."""

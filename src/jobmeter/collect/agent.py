@@ -1,18 +1,28 @@
 """The agent of a node: its collectors, its loop and its delivery, put together."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from threading import Event
 
 from jobmeter.collect.base import Place, RecordSource
+from jobmeter.collect.checks.node import NodeChecks
+from jobmeter.collect.checks.poll import CheckPoller
 from jobmeter.collect.clock import ClockReporter, SampleClock
 from jobmeter.collect.cost import Cost
 from jobmeter.collect.deliver import Delivery, Requester
 from jobmeter.collect.discover.classify import NodeClassifier
 from jobmeter.collect.discover.report import JobReporter, NodeReporter
+from jobmeter.collect.discover.rules import JobRule
+from jobmeter.collect.incidents import IncidentWatch
+from jobmeter.collect.kernel import KernelWatch
 from jobmeter.collect.loop import Loop
 from jobmeter.collect.outbox import Outbox
+from jobmeter.collect.pods.jobs import PodJobs
+from jobmeter.collect.pods.poll import PodPoller
 from jobmeter.collect.registry import host_collectors, job_collectors
 from jobmeter.collect.spool import Spool
+from jobmeter.collect.syslog.make import system_logs
+from jobmeter.collect.syslog.reader import LogSettings
 from jobmeter.collect.worker import Worker
 
 _LONGEST_TURN = 5.0
@@ -21,33 +31,80 @@ _FLUSH_SECONDS = 8.0
 
 
 class Agent:
-    """Measures one node and the jobs on it until it is told to stop."""
+    """Measures one node and the jobs on it until it is stopped."""
 
     def __init__(
-        self, place: Place, connect: Callable[[], Requester], clock: SampleClock, spool: Spool | None, interval_ms: int
+        self,
+        place: Place,
+        connect: Callable[[], Requester],
+        clock: SampleClock,
+        spool: Spool | None,
+        interval_ms: int,
+        logs: LogSettings | None = None,
+        rules: Sequence[JobRule] = (),
+        job_mapping: Path | None = None,
     ) -> None:
         self._interval_ms = interval_ms
         self._outbox = Outbox(spool)
         self._delivery = Delivery(self._outbox, connect, clock)
-        jobs = job_collectors(place, NodeClassifier(place.node), alone=False, state=spool.directory if spool else None)
+        jobs = job_collectors(
+            place,
+            NodeClassifier(place.node, rules=rules),
+            clock,
+            alone=False,
+            state=spool.directory if spool else None,
+            job_mapping=job_mapping,
+        )
         timeout = min(_LONGEST_TURN, max(interval_ms * 0.8 / 1000, 0.5))
         workers = [
             Worker(planned.collector, planned.every_ms, clock, timeout)
             for planned in (*host_collectors(place), *jobs.planned)
         ]
+        incidents = IncidentWatch()
         sources: list[RecordSource] = [
-            NodeReporter(place, lambda: jobs.nvidia.devices),
+            NodeReporter(place, lambda: jobs.nvidia.devices, interval_ms=interval_ms),
             JobReporter(place, jobs.table.processes, clock.at_elapsed_ms),
             ClockReporter(place, clock),
             jobs.nvidia.allocations,
+            jobs.nvidia.disagreements,
+            incidents,
+            KernelWatch(place),
         ]
+        pods = PodJobs(jobs.table.processes, clock.monotonic, spool.directory if spool else None)
+        self._pod_poller = PodPoller(place, connect, pods, interval_ms)
+        self._poller = CheckPoller(place, connect, NodeChecks(jobs.nvidia, clock), interval_ms)
         refused = self._delivery.refused
-        self._loop = Loop(workers, sources, self._outbox, Cost(place), clock, refused=lambda: dict(refused))
+        self._loop = Loop(
+            workers,
+            sources,
+            self._outbox,
+            Cost(place),
+            clock,
+            watch=incidents.watch,
+            refused=lambda: dict(refused),
+            attribution=pods,
+        )
+        self._logs = system_logs(
+            logs,
+            place,
+            self._outbox,
+            clock,
+            owner_of=lambda pid: pods.owner(member.owner) if (member := jobs.table.member_of(pid)) else None,
+            state=spool.directory / "logs.json" if spool else None,
+        )
 
     def run(self, stop: Event) -> bool:
         """Measure every interval until ``stop`` is set, then once more; True when everything was delivered."""
         self._delivery.start()
+        if self._logs:
+            self._logs.start()
+        self._poller.start()
+        self._pod_poller.start()
         self._loop.run(stop, self._interval_ms)
+        self._pod_poller.stop()
+        self._poller.stop()
+        if self._logs:
+            self._logs.stop()
         self._loop.tick(whatever=True)
         return self._finish()
 
@@ -57,7 +114,7 @@ class Agent:
         self._loop.tick(whatever=True)
         delivery = self._delivery
         if not self._finish():
-            return f"the samples were not delivered, they are kept: {delivery.last_error}"
+            return f"the samples were not delivered, they stay in the spool: {delivery.last_error}"
         if delivery.set_aside:
             return f"the server refused a part, it is set aside: {delivery.set_aside}"
         if not delivery.acknowledged:
@@ -66,6 +123,8 @@ class Agent:
         return ""
 
     def _finish(self) -> bool:
+        self._pod_poller.last_turn()
+        self._loop.release()
         delivered = self._delivery.flush(_FLUSH_SECONDS)
         self._delivery.stop()
         self._outbox.close()

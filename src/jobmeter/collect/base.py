@@ -1,4 +1,4 @@
-"""What a collector is, and what it is told: the contract between measuring and everything behind it."""
+"""The contract of collectors: what they get, and what they return."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class Collector(Protocol):
-    """Reads one concern of the machine. Called by one thread at a time, never twice at once."""
+    """Reads one concern of the machine. Called by one thread at a time."""
 
     @property
     def name(self) -> str:
@@ -28,6 +28,8 @@ class Collector(Protocol):
     def collect(self, now_ms: int) -> Samples:
         """What there is to measure now, each sample at ``now_ms``. What cannot be read is absent, never 0.
 
+        Before a counter's first reading comes its zero at the time of its start, where that time is known.
+
         Any exception counts as a failure of this collector alone.
         """
         ...
@@ -38,6 +40,30 @@ class RecordSource(Protocol):
 
     def records(self, now_ms: int) -> Records:
         """What changed since the last call; may be empty."""
+        ...
+
+
+class Attribution(Protocol):
+    """Renames samples and records of pods to those of their jobs, once these are known.
+
+    Called by the loop's thread. What waits for its name is returned later, with its own times.
+    """
+
+    @property
+    def waiting(self) -> int:
+        """Samples that wait."""
+        ...
+
+    def samples(self, samples: Samples) -> Samples:
+        """These samples and earlier ones whose names are now known."""
+        ...
+
+    def records(self, records: Records) -> Records:
+        """Those of these records whose names are known; the others are ``released`` later."""
+        ...
+
+    def released(self) -> Records:
+        """Earlier records whose names are now known."""
         ...
 
 
@@ -81,9 +107,11 @@ class Place:
 class Owner:
     """Whom a process works for: one attempt of one replica of a job.
 
-    An empty ``replica`` means several replicas of the job, where a device is concerned.
+    An empty ``replica`` means several replicas of the job, where a device is concerned. An empty ``project`` is the
+    agent's.
     """
 
     job: str
     replica: str
     attempt: int = 0
+    project: str = ""

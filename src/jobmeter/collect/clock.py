@@ -23,7 +23,7 @@ SETTLE_NS = 60 * _SECOND_NS
 SLEW = 0.05
 """Share of the elapsed time by which the time may be moved to follow drift."""
 _TRUST_NS = 3_600 * _SECOND_NS
-"""How long the wall clock may return to where it stood before a step without having to settle again."""
+"""For how long after a step the wall clock may return to its former time without a new waiting period."""
 _READ_NS = 100 * _MILLI_NS
 """Two readings further apart than this were interrupted, and say nothing of the difference between the clocks."""
 OVERLAP_MS = 300_000
@@ -59,7 +59,7 @@ class SampleClock:
     """A ``Clock`` whose wall-clock time is elapsed time plus an offset that is checked. Safe for several threads.
 
     ``observe`` compares with the wall clock. Drift is followed slowly, so that intervals stay true to 5 %. A step is
-    followed once it has lasted for 60 seconds; until then the time goes on by the elapsed time alone.
+    followed once it has lasted for 60 seconds; until then the time advances by the elapsed time alone.
     """
 
     def __init__(self, wall: Clock, elapsed: Callable[[], int] = elapsed_ns) -> None:
@@ -122,15 +122,15 @@ class SampleClock:
             now = self._elapsed()
             if now - before > _READ_NS:
                 return
-            seen = wall_ns - now
+            measured = wall_ns - now
             limit = int(max(now - self._observed_ns, 0) * SLEW)
             self._observed_ns = now
-            self._difference_ns = seen - self._offset.value_ns
+            self._difference_ns = measured - self._offset.value_ns
             if abs(self._difference_ns) <= STEP_NS:
                 self._returned()
                 self._offset.value_ns += max(-limit, min(limit, self._difference_ns))
             else:
-                self._stepped(_Offset(seen, now))
+                self._stepped(_Offset(measured, now))
 
     def changes(self) -> list[ClockChange]:
         """What happened to the wall clock since the last call."""
@@ -138,33 +138,33 @@ class SampleClock:
             changes, self._changes = self._changes, []
         return changes
 
-    def _stepped(self, seen: _Offset) -> None:
-        if self._previous and _near(seen, self._previous) and seen.since_ns - self._offset.since_ns < _TRUST_NS:
-            self._follow(seen)
-        elif self._candidate is None or not _near(seen, self._candidate):
-            self._candidate = seen
-            self._tell(
+    def _stepped(self, measured: _Offset) -> None:
+        if self._previous and _near(measured, self._previous) and measured.since_ns - self._offset.since_ns < _TRUST_NS:
+            self._follow(measured)
+        elif self._candidate is None or not _near(measured, self._candidate):
+            self._candidate = measured
+            self._report(
                 Level.WARNING,
                 "ClockStepped",
                 f"The wall clock differs from the time of samples by {self.difference:+.1f} s. "
                 f"Samples follow it when this lasts for {SETTLE_NS // _SECOND_NS} seconds.",
             )
-        elif seen.since_ns - self._candidate.since_ns >= SETTLE_NS:
-            self._follow(seen)
+        elif measured.since_ns - self._candidate.since_ns >= SETTLE_NS:
+            self._follow(measured)
 
-    def _follow(self, seen: _Offset) -> None:
+    def _follow(self, measured: _Offset) -> None:
         message = f"The time of samples was corrected by {self.difference:+.1f} s, to the wall clock."
-        self._previous, self._offset, self._candidate = self._offset, seen, None
+        self._previous, self._offset, self._candidate = self._offset, measured, None
         self._set_back = self._set_back or self._difference_ns < 0
         self._difference_ns = 0
-        self._tell(Level.WARNING, "ClockCorrected", message)
+        self._report(Level.WARNING, "ClockCorrected", message)
 
     def _returned(self) -> None:
         if self._candidate is not None:
             self._candidate = None
-            self._tell(Level.INFO, "ClockReturned", "The wall clock agrees with the time of samples again.")
+            self._report(Level.INFO, "ClockReturned", "The wall clock agrees with the time of samples again.")
 
-    def _tell(self, level: Level, reason: str, message: str) -> None:
+    def _report(self, level: Level, reason: str, message: str) -> None:
         _log.warning("%s", message)
         self._changes = [*self._changes[-63:], ClockChange(self.now_ms(), level, reason, message)]
 

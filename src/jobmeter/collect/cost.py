@@ -19,6 +19,7 @@ METRICS = (
     "agent.collect.success",
     "agent.clock.offset",
     "agent.samples",
+    "agent.samples.waiting",
     "agent.dropped",
     "agent.spool.damaged",
     "agent.spool.size",
@@ -45,8 +46,12 @@ class Cost:
         outbox: Outbox,
         *,
         clock_offset: float = 0.0,
+        waiting: int | None = None,
     ) -> Samples:
-        """The samples of this moment. ``taken`` and ``dropped`` (by reason) count since the start."""
+        """The samples of this moment. ``taken`` and ``dropped`` (by reason) count since the start.
+
+        ``waiting`` is how many wait for the name of their job, None where none ever does.
+        """
         values = [
             (self._series("agent.cpu.time"), time.process_time()),
             (self._series("agent.clock.offset"), clock_offset),
@@ -54,6 +59,8 @@ class Cost:
             (self._series("agent.spool.size"), float(outbox.size)),
             (self._series("agent.spool.damaged"), float(outbox.damaged)),
         ]
+        if waiting is not None:
+            values.append((self._series("agent.samples.waiting"), float(waiting)))
         memory = _resident()
         if memory is not None:
             values.append((self._series("agent.memory.usage"), memory))

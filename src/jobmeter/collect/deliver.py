@@ -17,6 +17,7 @@ from jobmeter.model.time import Clock, iso
 from jobmeter.wire.native.times import newest_time
 
 MAX_BODY = 4 * 2**20
+_RANDOM = random.Random()  # noqa: S311 - of its own: the shared one belongs to the program
 _FIRST_WAIT = 0.5
 _LONGEST_WAIT = 60.0
 _AGREE_MS = 60_000
@@ -61,7 +62,7 @@ class _Receipt(msgspec.Struct):
 
 
 class Delivery:
-    """A thread that empties the outbox. ``connect`` finds the server; it is asked again until it gives one.
+    """A thread that empties the outbox. ``connect`` finds the server; it is called again until it gives one.
 
     ``refused`` counts samples that the server did not want, by its reason, ``refused_lines`` log lines. ``last_error``
     says why the last attempt failed, empty after one that worked. ``failed_attempts`` counts those that failed.
@@ -88,7 +89,7 @@ class Delivery:
         self._clocks_apart_ms: int | None = None
         self._unknown: set[str] = set()
         self._stopping = Event()
-        self._hurry = Event()
+        self._flush_requested = Event()
         self.failed_attempts = 0
         self._state = Condition()
         self._thread = Thread(target=self._run, name="delivery", daemon=True)
@@ -97,17 +98,17 @@ class Delivery:
         """Begin to deliver."""
         self._thread.start()
 
-    def hurry(self) -> int:
+    def request_flush(self) -> int:
         """Make the next attempt now, whatever the wait was to be; the number of attempts that failed so far."""
         failed = self.failed_attempts
-        self._hurry.set()
+        self._flush_requested.set()
         self._outbox.filled.set()
         return failed
 
     def flush(self, timeout: float) -> bool:
         """Wait until everything is delivered: True. False when an attempt fails, or after ``timeout`` seconds."""
         deadline = self._clock.monotonic() + timeout
-        failed = self.hurry()
+        failed = self.request_flush()
         with self._state:
             while self._outbox.size:
                 left = deadline - self._clock.monotonic()
@@ -119,7 +120,7 @@ class Delivery:
     def stop(self) -> None:
         """Make no further attempt. An attempt that is under way is not waited for."""
         self._stopping.set()
-        self._hurry.set()
+        self._flush_requested.set()
         self._outbox.filled.set()
 
     def _run(self) -> None:
@@ -144,7 +145,7 @@ class Delivery:
             answer = self._requester.request("POST", f"{API}/ingest", body, {"Content-Type": FRAMES})
         except InvalidRequestError as error:
             self._refused(batch, error)
-        except Exception as error:  # noqa: BLE001 - whatever goes wrong, what was measured is kept and tried again
+        except Exception as error:  # noqa: BLE001 - whatever goes wrong, what was measured is stored and tried again
             self._failed(error)
         else:
             if self.renewal and renewal:
@@ -156,7 +157,7 @@ class Delivery:
         if receipt.early:
             self._early(batch, receipt)
             return
-        # Everything is noted before the batch is let go of: whoever waits for an empty spool reads the notes next.
+        # Everything is noted before the batch is removed: a caller that waits for an empty spool reads the notes next.
         self._count(receipt)
         if self._failures and self._clocks_apart_ms is None:
             _log.info("the server takes samples again")
@@ -173,7 +174,7 @@ class Delivery:
             self._clocks_apart_ms = None
         unknown = set(receipt.unknown) - self._unknown
         if unknown:
-            _log.warning("the server does not know %s: left out, a newer server keeps it", ", ".join(sorted(unknown)))
+            _log.warning("the server has no %s: left out, a newer server stores it", ", ".join(sorted(unknown)))
             self._unknown |= unknown
         self.acknowledged += receipt.accepted
         self.refused_lines += sum(receipt.rejected_lines.values())
@@ -192,7 +193,7 @@ class Delivery:
             self._put_aside(batch, f"{error.field}: {error.message}" if error.field else error.message)
 
     def _early(self, batch: Batch, receipt: _Receipt) -> None:
-        """Keep what is ahead of the server, unless it is as far ahead of this node: then its own time is wrong."""
+        """Retain samples ahead of the server's clock, unless they are as far ahead of this node's clock too."""
         if batch.frames > 1:
             self._one_by_one(batch)
             return
@@ -207,7 +208,7 @@ class Delivery:
             clocks += f", the server's {iso(receipt.time)}, {abs(ahead_ms) / 1000:.0f} s {_side(-ahead_ms)}"
         error = UnavailableError(f"the server refuses samples as too far ahead: {clocks}")
         if self._clocks_apart_ms is None or abs(ahead_ms - self._clocks_apart_ms) > _AGREE_MS:
-            _log.warning("%s; they are kept until the clocks agree", error.message)
+            _log.warning("%s; they stay in the spool until the clocks agree", error.message)
             self._clocks_apart_ms = ahead_ms
         self._failed(error, quiet=True)
 
@@ -229,14 +230,14 @@ class Delivery:
 
     def _failed(self, error: Exception, *, quiet: bool = False) -> None:
         if not self._failures and not quiet:
-            _log.warning("samples cannot be delivered, they are kept: %s", error)
+            _log.warning("samples cannot be delivered, they stay in the spool: %s", error)
         self.last_error = str(error)
         self._failures += 1
         with self._state:
             self.failed_attempts += 1
             self._state.notify_all()
-        self._hurry.clear()
-        self._hurry.wait(_pause(error, self._failures))
+        self._flush_requested.clear()
+        self._flush_requested.wait(_pause(error, self._failures))
 
 
 def _receipt(answer: Response) -> _Receipt:
@@ -251,9 +252,9 @@ def _side(difference_ms: int) -> str:
 
 
 def _pause(error: Exception, failures: int) -> float:
-    """Seconds until the next attempt: what the server asked for, else longer each time; not all agents at once."""
-    wanted = error.retry_after_ms if isinstance(error, ThrottledError | UnavailableError) else None
-    jitter = random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, guards nothing
-    if wanted is not None:
-        return float(min(wanted / 1000, 3600.0) + jitter)
+    """Seconds until the next attempt: the server's Retry-After, else longer each time; with jitter."""
+    retry_after_ms = error.retry_after_ms if isinstance(error, ThrottledError | UnavailableError) else None
+    jitter = _RANDOM.uniform(0.5, 1.0)
+    if retry_after_ms is not None:
+        return float(min(retry_after_ms / 1000, 3600.0) + jitter)
     return float(min(_FIRST_WAIT * 2 ** min(failures, 10), _LONGEST_WAIT) * jitter)

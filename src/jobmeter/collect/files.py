@@ -24,7 +24,7 @@ def read(path: str) -> bytes | None:
 
 
 def read_number(path: str) -> int | None:
-    """The whole number that the file holds; None when there is none (``max``, an empty or a missing file)."""
+    """The whole number in the file; None when there is none (``max``, an empty or a missing file)."""
     text = read(path)
     try:
         return None if text is None else int(text)

@@ -12,13 +12,16 @@ from queue import Empty, SimpleQueue
 
 from jobmeter.collect.base import Owner, Place, Samples
 from jobmeter.collect.cgroup.count import GroupCounters, GroupKey
+from jobmeter.collect.cgroup.job_group import JobGroupCounters, JobGroupReader
+from jobmeter.collect.cgroup.quota import QuotasAbove
 from jobmeter.collect.cgroup.reader import GroupReader
-from jobmeter.collect.cgroup.usage import Usage
+from jobmeter.collect.cgroup.usage import Usage, later
 from jobmeter.collect.discover.table import Process, ProcessTable
 from jobmeter.collect.ends import EndWatch
 from jobmeter.collect.process import surroundings
 from jobmeter.collect.process.count import Ended, ProcessCounters
-from jobmeter.collect.process.keep import Keeper
+from jobmeter.collect.process.counter_file import CounterFile
+from jobmeter.collect.starts import COUNTERS, SHORTEST_MS, Starts
 from jobmeter.model.sample import Sample
 
 _METRICS = (
@@ -39,8 +42,8 @@ _METRICS = (
     "process.count",
     "thread.count",
 )
-_KEEP_MS = 600_000
-"""How long the sums of a replica without a process are kept: a job may pause between two steps."""
+_FORGET_AFTER_MS = 600_000
+"""How long the sums of a replica without a process are retained: a job may pause between two steps."""
 
 _Values = dict[str, float | None]
 
@@ -69,26 +72,34 @@ class JobsCollector:
         ticks_per_second: int = 0,
         state: Path | None = None,
         ends: EndWatch | None = None,
+        starts: Starts | None = None,
     ) -> None:
         """``state``: folder in which to remember the counters over a restart of the agent.
 
-        ``ends`` reads what a group had used when a process in it ends; without it that is known up to the last look.
+        ``ends`` reads what a group had used when a process in it ends; without it that is known up to the last scan.
+        ``starts`` has when counters were zero; without it usage before the first scan is left out.
         """
         self._place = place
         self._table = table
         self._reader = groups
         self._ends = ends
+        self._starts = starts
         self._proc = proc_root
         self._by_process = ProcessCounters(proc_root, ticks_per_second)
         self._by_group = GroupCounters()
-        self._kept_of_processes = Keeper(state / "counters-processes.json" if state else None)
-        self._kept_of_groups = Keeper(state / "counters-groups.json" if state else None)
-        self._by_process.resume(self._kept_of_processes.load())
-        self._by_group.resume(self._kept_of_groups.load())
+        self._by_job = JobGroupCounters()
+        self._job_groups = ends.job_groups if ends else JobGroupReader(groups)
+        self._quotas = QuotasAbove(groups, proc_root)
+        self._retained_of_processes = CounterFile(state / "counters-processes.json" if state else None)
+        self._retained_of_groups = CounterFile(state / "counters-groups.json" if state else None)
+        of_processes, of_groups = self._retained_of_processes.load(), self._retained_of_groups.load()
+        self._by_process.resume(of_processes)
+        self._by_group.resume(of_groups)
+        self._resumed = {*of_processes, *of_groups}
         self._ticks = ticks_per_second or os.sysconf("SC_CLK_TCK")
         self._peaks: dict[Owner, float] = {}
         self._prefers_first: dict[tuple[Owner, str], bool] = {}
-        self._seen_ms: dict[Owner, int] = {}
+        self._last_seen_ms: dict[Owner, int] = {}
         self._ended: SimpleQueue[Ended] = SimpleQueue()
         self._machine = surroundings.machine_limits(proc_root)
         self._own_network = surroundings.network_namespace(proc_root, "self")
@@ -98,32 +109,45 @@ class JobsCollector:
         return _METRICS
 
     def ended(self, final: Ended) -> None:
-        """Tell the final figures of a process, whether it was seen here or not. Safe from any thread."""
+        """Take the final figures of a process, scanned before or not. Thread safe."""
         self._ended.put(final)
 
     def collect(self, now_ms: int) -> Samples:
-        """See ``Collector.collect``: a replica while it has a process, and once more when its last one ended."""
+        """See ``Collector.collect``: a replica while it has a process, and once more when its last one ended.
+
+        Before the first reading of a counter comes its zero, where its time is known.
+        """
+        if self._starts:
+            self._starts.look()
         ended = list(_drain(self._ended))
         gone = {final.key for final in ended}
         processes = [
             process for process in self._table.refresh() if not process.member.measured and process.stat.key not in gone
         ]
+        began = self._began(processes, ended)
+        self._forget_namesakes(began)
         finals = self._finals(processes)
+        self._read_job_groups(processes)
         replicas = self._replicas(processes, ended, finals)
-        self._forget_namesakes(replicas)
-        self._by_group.update(finals)
         self._by_process.update(processes, ended)
         self._by_group.update({owner: replica.groups for owner, replica in replicas.items()})
+        living = {owner: replica.living[0] for owner, replica in replicas.items() if replica.living}
+        self._by_group.update(self._quotas.read(living))
         by_process, by_group = self._by_process.totals(), self._by_group.totals()
-        self._kept_of_processes.save(by_process)
-        self._kept_of_groups.save(by_group)
+        self._by_job.add(by_group)
+        self._retained_of_processes.save(by_process)
+        self._retained_of_groups.save(by_group)
         samples: Samples = []
         for owner, replica in replicas.items():
-            self._seen_ms[owner] = now_ms
+            self._last_seen_ms[owner] = now_ms
             values = self._counters(owner, by_process.get(owner, {}), by_group.get(owner, {}))
             values.update(self._memory(owner, replica))
             values.update(self._surroundings(replica.living))
             values.update(_pressure(replica.groups))
+            zeros = self._zeros(owner, values, began.get(owner), now_ms)
+            if zeros and replica.living and now_ms - zeros[0].time_ms < SHORTEST_MS:
+                values = {metric: value for metric, value in values.items() if metric not in COUNTERS}
+            samples += zeros
             samples += [
                 Sample(self._place.of_replica(metric, owner), now_ms, value)
                 for metric, value in values.items()
@@ -133,28 +157,57 @@ class JobsCollector:
         return samples
 
     def _finals(self, processes: Iterable[Process]) -> dict[Owner, dict[GroupKey, Usage]]:
-        """The last reading of groups in which a process has ended since the last look, and whose end to watch next."""
+        """The last reading of groups in which a process has ended since the last look, which is counted here."""
         if self._ends is None:
             return {}
         self._ends.watch(processes)
         finals: defaultdict[Owner, dict[GroupKey, Usage]] = defaultdict(dict)
         for final in self._ends.drain():
-            finals[final.owner][final.groups] = final.usage
+            self._by_job.update(final.job_groups, final.owner.attempt, final.job_seconds)
+            self._by_group.update({final.owner: {final.groups: final.usage}})
+            before = finals[final.owner].get(final.groups)
+            finals[final.owner][final.groups] = later(before, final.usage) if before else final.usage
         return finals
 
-    def _forget_namesakes(self, replicas: Mapping[Owner, _Replica]) -> None:
+    def _read_job_groups(self, processes: Iterable[Process]) -> None:
+        """What the groups of whole jobs have used until now, before those of their replicas are read."""
+        found = {
+            (tuple(sorted(process.member.job_groups.items())), process.member.owner)
+            for process in processes
+            if process.member.job_groups
+        }
+        self._by_job.replicas(found)
+        for groups, attempt in {(groups, owner.attempt) for groups, owner in found}:
+            self._by_job.update(groups, attempt, self._job_groups.cpu_seconds(groups))
+
+    def _began(self, processes: Iterable[Process], ended: Iterable[Ended]) -> dict[Owner, int]:
+        """When the first process of each replica that is new started, in ticks since the start of the machine."""
+        began: dict[Owner, int] = {}
+        starts = [(process.member.owner, process.stat.key.start) for process in processes]
+        for owner, start in (*starts, *((final.owner, final.key.start) for final in ended)):
+            if owner not in self._last_seen_ms:
+                began[owner] = min(start, began.get(owner, start))
+        return began
+
+    def _forget_namesakes(self, began: Mapping[Owner, int]) -> None:
         """Take back what is remembered of a replica of the same name, where every process has begun since."""
-        saved_ms = self._kept_of_processes.saved_ms
+        saved_ms = self._retained_of_processes.saved_ms
         if saved_ms is None:
             return
-        began_ms = {
-            owner: min(process.stat.key.start for process in replica.living) * 1000 / self._ticks
-            for owner, replica in replicas.items()
-            if owner not in self._seen_ms and replica.living
-        }
-        fresh = {owner for owner, began in began_ms.items() if began > saved_ms}
+        fresh = {owner for owner, start in began.items() if start * 1000 / self._ticks > saved_ms}
         self._by_process.forget(fresh)
         self._by_group.forget(fresh)
+        self._resumed -= fresh
+
+    def _zeros(self, owner: Owner, values: Mapping[str, float | None], start: int | None, now_ms: int) -> Samples:
+        """The counters of a replica that is new, as they stood at its start."""
+        if self._starts is None or start is None or owner in self._resumed:
+            return []
+        zero_ms = self._starts.zero_ms(start, values, now_ms)
+        if zero_ms is None:
+            return []
+        counters = [metric for metric, value in values.items() if metric in COUNTERS and value is not None]
+        return [Sample(self._place.of_replica(metric, owner), zero_ms, 0.0) for metric in counters]
 
     def _replicas(
         self, processes: Iterable[Process], ended: Iterable[Ended], finals: Mapping[Owner, Mapping[GroupKey, Usage]]
@@ -178,11 +231,14 @@ class JobsCollector:
         return replicas
 
     def _counters(self, owner: Owner, process: dict[str, float], group: dict[str, float]) -> _Values:
-        # What processes moved holds network filesystems, and writes that the page cache still has; groups do not.
+        # Bytes of processes include network filesystems, and writes still in the page cache; those of groups do not,
+        # but include what processes moved between their last reading and their end.
         return {
             "cpu.time": self._pick(owner, "cpu", group.get("cpu"), process.get("cpu")),
-            "disk.read": self._pick(owner, "disk", process.get("read"), group.get("read")),
-            "disk.write": self._pick(owner, "disk", process.get("write"), group.get("write")),
+            "disk.read": _most(self._pick(owner, "disk", process.get("read"), group.get("read")), group.get("read")),
+            "disk.write": _most(
+                self._pick(owner, "disk", process.get("write"), group.get("write")), group.get("write")
+            ),
             "cpu.throttled.time": group.get("throttled"),
             "memory.oom.kills": group.get("oom"),
         }
@@ -193,7 +249,7 @@ class JobsCollector:
         return first if prefers_first else second
 
     def _memory(self, owner: Owner, replica: _Replica) -> _Values:
-        # A group without a process still holds the file cache that its processes left.
+        # A group without a process still has the file cache that its processes left.
         groups = replica.groups.values() if replica.living else ()
         charged = [usage.memory for usage in groups if usage.memory is not None]
         resident = float(sum(process.stat.memory for process in replica.living))
@@ -206,11 +262,13 @@ class JobsCollector:
         return {"memory.usage": now, "memory.peak": highest or None}
 
     def _surroundings(self, living: list[Process]) -> _Values:
-        """What only a process that still runs can tell."""
+        """The samples that need a running process."""
         if not living:
             return {}
         pid = living[0].stat.key.pid
-        cpu, memory = surroundings.allowance(self._proc, pid, self._reader, self._machine)
+        pids = (process.stat.key.pid for process in living)
+        allowances = (surroundings.allowance(self._proc, one, self._reader, self._machine) for one in pids)
+        cpu, memory = next((found for found in allowances if found != (None, None)), (None, None))
         namespace = surroundings.network_namespace(self._proc, pid)
         network = None
         if namespace and self._own_network and namespace != self._own_network:
@@ -220,20 +278,22 @@ class JobsCollector:
             "thread.count": float(sum(process.stat.threads for process in living)),
             "cpu.limit": cpu,
             "memory.limit": memory,
-            # In the machine's own namespace nobody knows whose bytes they are.
+            # In the machine's own namespace bytes cannot be attributed.
             "network.receive": network[0] if network else None,
             "network.transmit": network[1] if network else None,
         }
 
     def _forget(self, now_ms: int) -> None:
-        old = {owner for owner, seen in self._seen_ms.items() if not 0 <= now_ms - seen <= _KEEP_MS}
+        old = {owner for owner, last in self._last_seen_ms.items() if not 0 <= now_ms - last <= _FORGET_AFTER_MS}
         if not old:
             return
         self._by_process.forget(old)
         self._by_group.forget(old)
+        self._job_groups.forget(self._by_job.forget(old))
+        self._quotas.forget(old)
         self._prefers_first = {key: value for key, value in self._prefers_first.items() if key[0] not in old}
         for owner in old:
-            del self._seen_ms[owner]
+            del self._last_seen_ms[owner]
             self._peaks.pop(owner, None)
 
 
@@ -243,6 +303,10 @@ def _pressure(groups: Mapping[GroupKey, Usage]) -> _Values:
         return {}
     (usage,) = groups.values()
     return {f"pressure.{kind}": seconds for kind, seconds in usage.stalled.items()}
+
+
+def _most(*counts: float | None) -> float | None:
+    return max((count for count in counts if count is not None), default=None)
 
 
 def _drain(queue: SimpleQueue[Ended]) -> Iterable[Ended]:

@@ -1,11 +1,11 @@
-"""The agent's loop: every interval, ask the collectors, and put what they give into the outbox."""
+"""The agent's loop: every interval, run the collectors, and put their samples into the outbox."""
 
 import logging
 import math
 from collections.abc import Callable, Sequence
 from threading import Event
 
-from jobmeter.collect.base import RecordSource, Samples
+from jobmeter.collect.base import Attribution, RecordSource, Samples
 from jobmeter.collect.clock import SampleClock
 from jobmeter.collect.cost import Cost
 from jobmeter.collect.outbox import Outbox
@@ -20,7 +20,8 @@ _log = logging.getLogger(__name__)
 class Loop:
     """Ticks by the monotonic clock, so that a step of the wall clock neither floods nor starves.
 
-    ``watch`` sees every tick's samples. ``dropped`` gives the counts of samples given up behind the outbox.
+    ``watch`` sees every tick's samples. ``refused`` gives the counts of samples given up behind the outbox.
+    ``attribution`` names whose the samples and records are before they go into it.
     """
 
     def __init__(
@@ -33,6 +34,7 @@ class Loop:
         *,
         watch: Callable[[Samples], None] | None = None,
         refused: Callable[[], dict[str, int]] = dict,
+        attribution: Attribution | None = None,
     ) -> None:
         self._workers = workers
         self._sources = sources
@@ -41,6 +43,7 @@ class Loop:
         self._clock = clock
         self._watch = watch
         self._refused = refused
+        self._attribution = attribution
         self._taken = 0
         self._unfinite = 0
 
@@ -55,45 +58,61 @@ class Loop:
         while True:
             self.tick()
             passed = (self._clock.monotonic() - start) * 1000
-            coming = next((ms for ms in early if ms > passed), None)
-            if coming is None:
+            due_ms = next((ms for ms in early if ms > passed), None)
+            if due_ms is None:
                 turn = max(turn + 1, int(passed // interval_ms) + 1)
-                coming = turn * interval_ms
-            if stop.wait(max(coming - passed, 0.0) / 1000):
+                due_ms = turn * interval_ms
+            if stop.wait(max(due_ms - passed, 0.0) / 1000):
                 return
 
     def tick(self, *, whatever: bool = False) -> int | None:
-        """Ask the collectors that are due (``whatever``: all of them) and keep what they give; the samples' time.
+        """Run the collectors that are due (``whatever``: all) and deliver their samples; returns the samples' time.
 
-        None, and nothing is asked, while the clock gives no time (see ``SampleClock.stamp``), which ``whatever`` makes
+        None, and nothing is run, while the clock gives no time (see ``SampleClock.stamp``), which ``whatever`` makes
         it do.
         """
         now_ms = self._clock.stamp(needed=whatever)
         if now_ms is None:
             return None
         started = self._clock.monotonic()
-        asked = [worker for worker in self._workers if worker.begin(now_ms, whatever=whatever)]
-        outcomes = {worker.name: worker.finish(started + worker.timeout) for worker in asked}
+        running = [worker for worker in self._workers if worker.begin(now_ms, whatever=whatever)]
+        outcomes = {worker.name: worker.finish(started + worker.timeout) for worker in running}
         samples = [sample for outcome in outcomes.values() for sample in outcome.samples]
         self._taken += len(samples)
         samples += self._own(now_ms, outcomes)
         if self._watch:
             self._watch(samples)
-        self._keep(samples)
+        self._deliver(self._attribution.samples(samples) if self._attribution else samples)
         for source in self._sources:
             try:
-                self.keep_records(source.records(now_ms))
+                records = source.records(now_ms)
+                self.spool_records(self._attribution.records(records) if self._attribution else records)
             except Exception:  # noqa: BLE001 - a source may fail in any way and must not take others along
                 _log.exception("records cannot be made")
+        if self._attribution:
+            self.spool_records(self._attribution.released())
         return now_ms
+
+    def release(self) -> None:
+        """Put into the outbox what waited for its name, where that is known now."""
+        if self._attribution:
+            if samples := self._attribution.samples([]):
+                self._deliver(samples)
+            self.spool_records(self._attribution.released())
 
     def _own(self, now_ms: int, outcomes: dict[str, Outcome]) -> Samples:
         dropped = {**self._outbox.dropped, "not.finite": self._unfinite, **self._refused()}
         return self._cost.samples(
-            now_ms, outcomes, self._taken, dropped, self._outbox, clock_offset=self._clock.difference
+            now_ms,
+            outcomes,
+            self._taken,
+            dropped,
+            self._outbox,
+            clock_offset=self._clock.difference,
+            waiting=self._attribution.waiting if self._attribution else None,
         )
 
-    def _keep(self, samples: Samples) -> None:
+    def _deliver(self, samples: Samples) -> None:
         finite = [sample for sample in samples if math.isfinite(sample.value)]
         self._unfinite += len(samples) - len(finite)
         try:
@@ -101,7 +120,7 @@ class Loop:
         except InvalidRequestError as error:
             _log.warning("a tick's samples cannot be written: %s", error.message)
 
-    def keep_records(self, records: Records) -> None:
+    def spool_records(self, records: Records) -> None:
         """Put records into the outbox; nothing for empty ones."""
         if records.jobs or records.nodes or records.events:
             self._outbox.put(records_frame(records))

@@ -15,7 +15,7 @@ _log = logging.getLogger(__name__)
 class Outbox:
     """The queue between the loop and the delivery, oldest frames first. Safe for several threads.
 
-    ``spool`` None keeps everything in memory, at most ``memory_bytes`` of it: the oldest is given up beyond that, and
+    ``spool`` None: everything is in memory, at most ``memory_bytes``; beyond that the oldest is dropped, and
     counted.
     """
 
@@ -23,7 +23,7 @@ class Outbox:
         self._spool = spool
         self._memory: deque[bytes] = deque()
         self._memory_bytes = memory_bytes
-        self._held = 0
+        self._bytes = 0
         self._taken = 0
         self._given_up = 0
         self._given_up_lines = 0
@@ -46,11 +46,11 @@ class Outbox:
     @property
     def size(self) -> int:
         """Bytes that wait."""
-        return self._held + (self._spool.size if self._spool else 0)
+        return self._bytes + (self._spool.size if self._spool else 0)
 
     @property
     def capacity(self) -> int:
-        """About how many bytes may wait before something is given up."""
+        """About how many bytes may wait before the oldest are dropped."""
         return self._spool.max_bytes if self._spool else self._memory_bytes
 
     @property
@@ -58,15 +58,17 @@ class Outbox:
         """Bytes on disk that could not be read back."""
         return self._spool.damaged if self._spool else 0
 
-    def put(self, frame: bytes) -> None:
-        """Keep a frame until it is delivered."""
-        if not self._to_disk(frame):
+    def put(self, frame: bytes) -> bool:
+        """Store a frame until it is delivered; True when it is on disk."""
+        on_disk = self._to_disk(frame)
+        if not on_disk:
             with self._lock:
                 self._memory.append(frame)
-                self._held += len(frame)
-                while self._held > self._memory_bytes and len(self._memory) > 1:
+                self._bytes += len(frame)
+                while self._bytes > self._memory_bytes and len(self._memory) > 1:
                     self._give_up(self._memory.popleft())
         self.filled.set()
+        return on_disk
 
     def peek(self, max_bytes: int, max_frames: int = 2**31) -> Batch | None:
         """See ``Spool.peek``; what is in memory comes behind what is on disk."""
@@ -91,7 +93,7 @@ class Outbox:
                 self._forget(self._memory.popleft())
 
     def set_aside(self, batch: Batch, reason: str) -> None:
-        """See ``Spool.set_aside``; what was in memory is given up."""
+        """See ``Spool.set_aside``; what was in memory is dropped."""
         if batch.end.segment >= 0 and self._spool:
             self._spool.set_aside(batch, reason)
             return
@@ -111,14 +113,14 @@ class Outbox:
             self._spool.append(frame)
         except OSError as error:
             if not self._failing:
-                _log.warning("the spool %s takes nothing (%s): kept in memory", self._spool.directory, error)
+                _log.warning("the spool %s cannot be written (%s): using memory", self._spool.directory, error)
             self._failing = True
             return False
         self._failing = False
         return True
 
     def _forget(self, frame: bytes) -> None:
-        self._held -= len(frame)
+        self._bytes -= len(frame)
         self._taken += 1
 
     def _give_up(self, frame: bytes) -> None:

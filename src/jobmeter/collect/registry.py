@@ -7,7 +7,10 @@ from pathlib import Path
 from jobmeter.collect.base import Collector, Place
 from jobmeter.collect.cgroup.paths import Hierarchies
 from jobmeter.collect.cgroup.reader import GroupReader
-from jobmeter.collect.discover.member import Classifier
+from jobmeter.collect.clock import SampleClock
+from jobmeter.collect.discover.member import Classifier, Member
+from jobmeter.collect.discover.permitted import DeviceGroups
+from jobmeter.collect.discover.prolog import PrologAllocations
 from jobmeter.collect.discover.table import ProcessTable
 from jobmeter.collect.ends import EndWatch
 from jobmeter.collect.host.cpu import CpuCollector
@@ -18,8 +21,11 @@ from jobmeter.collect.host.memory import MemoryCollector
 from jobmeter.collect.host.network import NetworkCollector
 from jobmeter.collect.host.pressure import PressureCollector
 from jobmeter.collect.jobs import JobsCollector
+from jobmeter.collect.kubelet.allocated import KubeletAllocations
+from jobmeter.collect.kubelet.client import PodResources
 from jobmeter.collect.nvidia.binding import PynvmlLibrary
 from jobmeter.collect.nvidia.collector import NvidiaCollector
+from jobmeter.collect.starts import Starts
 
 _SLOW_MS = 60_000
 """The interval of what changes slowly or may take long."""
@@ -64,20 +70,37 @@ class JobCollectors:
         return [Planned(self.jobs), Planned(self.nvidia)]
 
 
-def job_collectors(place: Place, classifier: Classifier, *, alone: bool, state: Path | None = None) -> JobCollectors:
-    """The collectors of the jobs whose processes ``classifier`` knows.
+def job_collectors(
+    place: Place,
+    classifier: Classifier,
+    clock: SampleClock,
+    *,
+    alone: bool,
+    state: Path | None = None,
+    job_mapping: Path | None = None,
+) -> JobCollectors:
+    """The collectors of the jobs whose processes ``classifier`` finds.
 
     ``alone``: one job measures itself, and leaves what is nobody's to the agent of the node. ``state``: folder in which
-    counters are remembered over a restart.
+    counters are remembered over a restart. ``job_mapping``: folder in which a prolog writes who has which device.
     """
     table = ProcessTable(classifier)
-    reader = GroupReader(Hierarchies())
-    jobs = JobsCollector(place, table, reader, state=state, ends=EndWatch(reader))
+    hierarchies = Hierarchies()
+    reader = GroupReader(hierarchies)
+    jobs = JobsCollector(place, table, reader, state=state, ends=EndWatch(reader), starts=Starts(clock.at_elapsed_ms))
+
+    def members() -> list[Member]:
+        return [process.member for process in table.processes()]
+
+    kubelet = [] if alone else [KubeletAllocations(PodResources(), members)]
+    prolog = [PrologAllocations(job_mapping, members)] if job_mapping else []
     nvidia = NvidiaCollector(
         place,
         PynvmlLibrary(),
         table.member_of,
-        lambda: [process.member for process in table.processes()],
+        members,
         alone=alone,
+        allocated=(*kubelet, *prolog),
+        groups=DeviceGroups(hierarchies),
     )
     return JobCollectors(table, jobs, nvidia)

@@ -21,7 +21,7 @@ from jobmeter.wire.native.logs import count_lines
 
 _SUFFIX = ".frames"
 _MOST_REJECTED = 64
-"""How many refused bodies are kept for a look; the oldest goes first."""
+"""How many refused bodies are cached for a look; the oldest goes first."""
 
 _log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class Batch:
 class Spool:
     """A bounded queue of frames in a folder that one process uses at a time. Safe for several threads.
 
-    ``dropped`` counts, by reason, the samples that were given up: ``spool.full`` (the oldest, to keep the bound),
+    ``dropped`` counts lost samples by reason: ``spool.full`` (the oldest, beyond the bound),
     ``refused`` (set aside); ``dropped_lines`` counts log lines. ``damaged`` counts bytes that could not be read back.
     """
 
@@ -80,7 +80,7 @@ class Spool:
             return sum(self._sizes.values()) - done
 
     def append(self, frame: bytes) -> None:
-        """Keep a frame. Raises OSError, with nothing of it kept, when the disk does not take it."""
+        """Store a frame. Raises OSError, with nothing of it stored, when the disk fails."""
         with self._lock:
             self._make_room(len(frame))
             if self._active is None or self._sizes[self._active] >= self._segment_bytes:
@@ -129,7 +129,7 @@ class Spool:
                     old.unlink()
                     old.with_suffix(".txt").unlink(missing_ok=True)
             except OSError as error:
-                _log.warning("a body that the server refused could not be kept: %s", error)
+                _log.warning("a body that the server refused could not be set aside: %s", error)
         self.release(batch.end)
 
     def adopt(self, directory: Path) -> bool:
@@ -212,8 +212,8 @@ class Spool:
         del self._sizes[segment]
         self._path(segment).unlink(missing_ok=True)
 
-    def _make_room(self, wanted: int) -> None:
-        while self._sizes and sum(self._sizes.values()) + wanted > self.max_bytes:
+    def _make_room(self, needed: int) -> None:
+        while self._sizes and sum(self._sizes.values()) + needed > self.max_bytes:
             segment = min(self._sizes)
             start = self._read.offset if self._read.segment == segment else 0
             try:

@@ -1,4 +1,4 @@
-"""Text from the system (arguments, names, variables), which may hold bytes that are not UTF-8."""
+"""Text from the system (arguments, names, variables), which may contain bytes that are not UTF-8."""
 
 import re
 

@@ -26,7 +26,7 @@ class Outcome:
 
 
 class Worker:
-    """Runs a collector when told to, waits for it no longer than ``timeout`` seconds, and never calls it twice at once.
+    """Runs a collector, waits for it at most ``timeout`` seconds, and never runs it twice concurrently.
 
     After three failures in a row the collector is left alone for 2, then 4, up to 64 turns.
     """
@@ -51,7 +51,7 @@ class Worker:
     def begin(self, now_ms: int, *, whatever: bool = False) -> bool:
         """Start a turn, when one is due (``whatever``: even when none is) and the last one has come back.
 
-        True when ``finish`` has something to tell.
+        True when ``finish`` has an outcome.
         """
         turn_ms = int(self._clock.monotonic() * 1000)
         if not whatever and turn_ms < self._due_ms:
@@ -100,7 +100,7 @@ class Worker:
                 self._failures = 0
                 outcome = Outcome(success=True, duration=self._clock.monotonic() - started, samples=samples)
             if outcome.duration > self.timeout:
-                outcome.samples = []  # the loop has gone on; these would be older than they say
+                outcome.samples = []  # the loop has ticked since; these would be older than they say
             self._outcome = outcome
             self._done.set()
 

@@ -20,7 +20,10 @@ class Case:
 
     ``means`` are gauges and rates of counters by metric, in the unit of an answer; ``increases`` what counters grew by
     in each step. ``nodes`` are the same two of the nodes that it was on: gauges, and counters as rates. ``events`` and
-    ``lines`` are in order of time; of many lines those that warn and the last ones are there.
+    ``lines`` are in order of time; of many lines those that warn and the last ones are there. ``kernel`` are lines of
+    the kernels of its nodes that are about the job or its devices, ``faults`` events about its devices of which no
+    line is there. ``open_rules`` are those whose findings of the job were there a moment ago. Of a job that runs
+    ``span`` may be the last part alone, with ``began_ms`` its real start.
     """
 
     view: JobView
@@ -32,6 +35,10 @@ class Case:
     nodes: Signals = field(default_factory=lambda: _NOTHING)
     events: Sequence[Event] = ()
     lines: Sequence[LogLine] = ()
+    kernel: Sequence[LogLine] = ()
+    faults: Sequence[Event] = ()
+    open_rules: frozenset[str] = frozenset()
+    began_ms: int | None = None
 
     @property
     def job(self) -> Job:
@@ -40,11 +47,12 @@ class Case:
 
     def judged(self, numbers: Numbers) -> TimeRange:
         """The job's life without its warm-up, which is the rule's own or max(warm_up, a share of the life)."""
-        length = self.span.length_ms
+        start, end = self.span.start_ms, self.span.end_ms
+        began = start if self.began_ms is None else self.began_ms
         warm_up = numbers["warm_up"]
         if warm_up:
-            warm_up = max(warm_up, numbers["warm_up_share"] * length)
-        return TimeRange(min(self.span.start_ms + int(warm_up), self.span.end_ms), self.span.end_ms)
+            warm_up = max(warm_up, numbers["warm_up_share"] * (end - began))
+        return TimeRange(min(max(began + int(warm_up), start), end), end)
 
     def signals(self, metric: str, numbers: Numbers) -> list[Signal]:
         """The means of a metric behind the warm-up, where enough of the time was sampled to judge."""

@@ -48,6 +48,7 @@ class Cause:
     severity: Severity = Severity.CRITICAL
     confidence: float = 0.9
     source: str = _NVRX
+    running: bool = False
 
 
 def rule_of(cause: Cause) -> Rule:
@@ -61,7 +62,7 @@ def rule_of(cause: Cause) -> Rule:
         for death in deaths(case, numbers):
             evidence = signs.evidence(case, death)
             if evidence:
-                found.append(told(rule, death, evidence, cause.severity, cause.confidence))
+                found.append(root_finding(rule, death, evidence, cause.severity, cause.confidence))
         return found
 
     rule = Rule(
@@ -72,11 +73,14 @@ def rule_of(cause: Cause) -> Rule:
         find=find,
         cause=cause.weight,
         thresholds=THRESHOLDS,
+        running=cause.running,
     )
     return rule
 
 
-def told(rule: Rule, death: Death, evidence: Sequence[Evidence], severity: Severity, confidence: float) -> Finding:
+def root_finding(
+    rule: Rule, death: Death, evidence: Sequence[Evidence], severity: Severity, confidence: float
+) -> Finding:
     """The finding of a cause; it begins with its first evidence, and ends with the replica."""
     start = min((one.time for one in evidence if one.time is not None), default=death.end)
     role = Role.CASCADE if rule.cause is Weight.CONSEQUENCE else Role.ROOT
@@ -137,12 +141,12 @@ def _matcher(patterns: Sequence[str]) -> Callable[[str], bool]:
     if not patterns:
         return lambda _text: False
     compiled = re.compile("|".join(patterns), re.IGNORECASE)
-    # A stranger wrote the text: what is longer than a line has any reason to be is not searched to its end.
+    # The text is untrusted: an overlong line is not searched to its end.
     return lambda text: compiled.search(text[:4_000]) is not None
 
 
 def _events(case: Case, death: Death) -> list[Event]:
-    """What was told of its end, Jobmeter's own words about states and findings left out."""
+    """The texts about its end, without Jobmeter's own about states and findings."""
     name = _replica(death)
     return [
         event
@@ -152,7 +156,7 @@ def _events(case: Case, death: Death) -> list[Event]:
 
 
 FINDING = "Finding"
-"""The reason of events that tell of findings."""
+"""The reason of events of findings."""
 
 
 def _words(event: Event) -> str:
@@ -171,6 +175,6 @@ __all__ = [
     "ended",
     "event_evidence",
     "line_evidence",
+    "root_finding",
     "rule_of",
-    "told",
 ]

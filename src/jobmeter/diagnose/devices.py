@@ -5,9 +5,10 @@ from dataclasses import replace
 import numpy as np
 
 from jobmeter.diagnose.case import Case
+from jobmeter.diagnose.rule import Rule, measured
 from jobmeter.diagnose.signal import Signal
 from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.model.finding import Subject
+from jobmeter.model.finding import Finding, Severity, Subject
 
 PREFIXES = ("gpu", "npu")
 
@@ -15,6 +16,19 @@ PREFIXES = ("gpu", "npu")
 def device(signal: Signal) -> Subject:
     """The device of a line."""
     return Subject("device", signal.device_name)
+
+
+def raised_flags(rule: Rule, case: Case, severity: Severity, text: str) -> list[Finding]:
+    """Findings about the metric of a rule, a flag, that was up at any time. ``text`` has {} for the device's name."""
+    found = []
+    for signal in case.means.get(rule.metrics[0], ()):
+        up = signal.value > 0
+        if up.any():
+            span = int(signal.time[up][0]), int(signal.time[up][-1]) + max(signal.interval, 1)
+            said = text.format(signal.device_name)
+            evidence = measured(signal.metric, said, 1.0, 0.0, "1", time=span[0], replica=signal.replica)
+            found.append(rule.finding(device(signal), severity, span, [evidence], 0.99))
+    return found
 
 
 def busy(case: Case, numbers: Numbers) -> list[Signal]:
@@ -37,5 +51,5 @@ def of_replica(signals: list[Signal], replica: str) -> Signal | None:
         return None
     time = max(own, key=len).time
     values = np.vstack([signal.at(time) for signal in own])
-    known = ~np.isnan(values).all(axis=0)
-    return replace(own[0], device="", time=time[known], value=np.nanmean(values[:, known], axis=0))
+    valid = ~np.isnan(values).all(axis=0)
+    return replace(own[0], device="", time=time[valid], value=np.nanmean(values[:, valid], axis=0))

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from jobmeter.diagnose.case import Case
+from jobmeter.diagnose.rank_findings import rank_findings
 from jobmeter.diagnose.rule import Rule, rules
-from jobmeter.diagnose.settle import settle
 from jobmeter.diagnose.thresholds import Thresholds
 from jobmeter.model.finding import Finding
 
@@ -13,4 +13,4 @@ def examine(case: Case, thresholds: Thresholds, which: Sequence[Rule] | None = N
     """What the rules (by default all) find, worst first, roots before what followed from them."""
     chosen = rules() if which is None else which
     found = [one for rule in chosen for one in rule.find(case, thresholds[rule.thresholds or rule.name])]
-    return settle(case, found, {rule.name: rule for rule in chosen})
+    return rank_findings(case, found, {rule.name: rule for rule in chosen})

@@ -6,6 +6,7 @@ import numpy as np
 
 from jobmeter.access.scope import Scope
 from jobmeter.diagnose.case import Case, Signals
+from jobmeter.diagnose.kernel import faults_of_nodes, kernel_lines
 from jobmeter.diagnose.nodes import signals_of_nodes
 from jobmeter.diagnose.rule import Rule
 from jobmeter.diagnose.signal import Signal
@@ -21,32 +22,27 @@ from jobmeter.query.request import By, JobQuestion, JobRef, Line, LogQuestion, M
 
 STEPS = 720
 """Steps of a job's life that rules see at most; of a job with many devices fewer."""
-_FEWEST, _POINTS, _AT_ONCE = 30, 4_000_000, 1_000_000
+_FEWEST, _POINTS, _POINTS_A_QUESTION = 30, 4_000_000, 1_000_000
 MOST_EVENTS, TAIL_LINES, WARNING_LINES = 1_000, 2_000, 2_000
 _NS = 1_000_000
 
 
 def gather(executor: Executor, ref: JobRef, scope: Scope, clock: Clock, which: Sequence[Rule]) -> Case:
-    """The case of a job. Raises as ``Executor.run`` does, on the budget of whoever asks."""
+    """The case of a job. Raises as ``Executor.run`` does, on the caller's budget."""
     view = executor.run(JobQuestion(ref), scope)
     own = JobRef(view.job.id, view.job.project)
     now_ms = clock.now_ms()
     span = life(view.job, now_ms)
-    means = _names(which, lambda rule: rule.metrics)
-    counters = _names(which, lambda rule: rule.counters)
-    step_ms = _step(view, span, len(means) + len(counters))
+    means = names_of(which, lambda rule: rule.metrics)
+    counters = names_of(which, lambda rule: rule.counters)
+    step_ms = step_of(view, span, len(means) + len(counters))
 
     def read(names: Sequence[str], statistic: Statistic) -> Signals:
-        found: dict[str, list[Signal]] = {}
-        for some in _chunks(view, names, span, step_ms):
-            query = MetricQuery(
-                subject=own, metrics=some, range=span, step_ms=step_ms, by=By.DEVICE, statistic=statistic
-            )
-            for line in executor.run(query, scope).lines:
-                found.setdefault(line.metric, []).append(signal_of(line))
-        return found
+        return signals_of_job(executor, scope, view, names, span, step_ms, statistic)
 
-    nodes = _names(which, lambda rule: rule.nodes)
+    nodes = names_of(which, lambda rule: rule.nodes)
+    kernel = kernel_lines(executor, scope, view, span)
+    faults = faults_of_nodes(executor, scope, view, span, kernel)
     return Case(
         view=view,
         span=span,
@@ -57,7 +53,28 @@ def gather(executor: Executor, ref: JobRef, scope: Scope, clock: Clock, which: S
         nodes=signals_of_nodes(executor, scope, view, nodes, span, step_ms),
         events=_events(executor, own, scope),
         lines=log_lines(executor, own, scope),
+        kernel=kernel,
+        faults=faults,
     )
+
+
+def signals_of_job(
+    executor: Executor,
+    scope: Scope,
+    view: JobView,
+    names: Sequence[str],
+    span: TimeRange,
+    step_ms: int,
+    statistic: Statistic = Statistic.MEAN,
+) -> Signals:
+    """Metrics of a job, device by device: one question, unless the job is very large."""
+    own = JobRef(view.job.id, view.job.project)
+    found: dict[str, list[Signal]] = {}
+    for some in _chunks(view, names, span, step_ms):
+        query = MetricQuery(subject=own, metrics=some, range=span, step_ms=step_ms, by=By.DEVICE, statistic=statistic)
+        for line in executor.run(query, scope).lines:
+            found.setdefault(line.metric, []).append(signal_of(line))
+    return found
 
 
 def signal_of(line: Line) -> Signal:
@@ -85,7 +102,8 @@ def _events(executor: Executor, ref: JobRef, scope: Scope) -> list[Event]:
     return list(reversed(executor.run(question, scope).events))
 
 
-def _names(which: Iterable[Rule], of: Callable[[Rule], Sequence[str]]) -> list[str]:
+def names_of(which: Iterable[Rule], of: Callable[[Rule], Sequence[str]]) -> list[str]:
+    """What the rules need of one kind, each once."""
     return sorted({name for rule in which for name in of(rule)})
 
 
@@ -95,10 +113,11 @@ def _members(view: JobView) -> tuple[int, int]:
     return max(len(replicas), 1), len(devices)
 
 
-def _step(view: JobView, span: TimeRange, metrics: int) -> int:
+def step_of(view: JobView, span: TimeRange, metrics: int, most: int = STEPS, points: int = _POINTS) -> int:
+    """The step in which so many metrics of a job are read: ``most`` steps, fewer of a job with many devices."""
     replicas, devices = _members(view)
     lines = (replicas + devices) * max(metrics, 1)
-    return default_step(span, int(np.clip(_POINTS // lines, _FEWEST, STEPS)))
+    return default_step(span, int(np.clip(points // lines, _FEWEST, most)))
 
 
 def _chunks(view: JobView, names: Sequence[str], span: TimeRange, step_ms: int) -> Iterable[tuple[str, ...]]:
@@ -110,7 +129,7 @@ def _chunks(view: JobView, names: Sequence[str], span: TimeRange, step_ms: int) 
     for name in names:
         metric = CATALOG[name]
         cost = buckets * (devices if metric.scope is MetricScope.DEVICE else replicas)
-        if some and points + cost > _AT_ONCE:
+        if some and points + cost > _POINTS_A_QUESTION:
             yield tuple(some)
             some, points = [], 0
         some.append(name)

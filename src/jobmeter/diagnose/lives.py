@@ -53,7 +53,7 @@ class Death:
 
     @property
     def signal(self) -> int | None:
-        """The signal that ended it; None where none did, or nobody knows."""
+        """The signal that ended it; None where none did, or it is unknown."""
         return self.exit_code - 128 if self.exit_code is not None and 128 < self.exit_code < 128 + 65 else None
 
     @cached_property
@@ -68,12 +68,12 @@ class Death:
 
 
 def deaths(case: Case, numbers: Numbers) -> list[Death]:
-    """Every replica that failed (its last attempt), the first to end first; one for the job where none is known."""
+    """Every replica that failed (its last attempt), the first to end first; one for the job where it has none."""
     if case.job.state is JobState.SUCCEEDED:
         return []
     own = _by_replica(case.lines)
     last = {replica.name: replica for replica in sorted(case.view.replicas, key=lambda one: one.attempt)}
-    found = [_death(case, replica, own, numbers) for replica in last.values() if _failed(replica)]
+    found = [_death(case, replica, own, numbers) for replica in last.values() if failed(replica)]
     if not found and case.job.state in {JobState.FAILED, JobState.STOPPED}:
         end = case.job.end if case.job.end is not None else case.span.end_ms
         job, lines = case.job, _last(case.lines, end, numbers)
@@ -82,7 +82,8 @@ def deaths(case: Case, numbers: Numbers) -> list[Death]:
     return sorted(found, key=lambda death: death.end)
 
 
-def _failed(replica: Replica) -> bool:
+def failed(replica: Replica) -> bool:
+    """True of a replica that ended badly."""
     return bool(replica.exit_code) or replica.state is JobState.FAILED
 
 
@@ -145,9 +146,9 @@ def _raised(lines: Sequence[LogLine]) -> Raised | None:
 
 
 def _until_chain(message: Sequence[str]) -> Sequence[str]:
-    kept: list[str] = []
+    texts: list[str] = []
     for text in message:
         if text.startswith((*_CHAIN, _HEADER)):
             break
-        kept.append(text)
-    return kept
+        texts.append(text)
+    return texts

@@ -1,29 +1,82 @@
-"""What rules about memory share: a part of a limit, for long; and growth that goes on."""
+"""Shared by rules about memory: a share of a limit over time, and lasting growth."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from jobmeter.diagnose.signal import Signal, Stretch, held, trend
+from jobmeter.diagnose.case import Case
+from jobmeter.diagnose.rule import Rule, measured
+from jobmeter.diagnose.signal import Signal, trend
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.batch import Float64s, Int64s
+from jobmeter.model.finding import Finding, Severity, Subject
+from jobmeter.query.stretches import Stretch, sustained
+
+
+def replica(signal: Signal) -> Subject:
+    """The replica of a line."""
+    return Subject("replica", signal.replica)
+
+
+def leaks(
+    rule: Rule,
+    case: Case,
+    numbers: Numbers,
+    subject_of: Callable[[Signal], Subject],
+    limit_by_record: float | None = None,
+) -> list[Finding]:
+    """Findings about steady growth of the first metric of a rule; the second one is its limit."""
+    used, limits = rule.metrics
+    found = []
+    for signal in case.signals(used, numbers):
+        limit = limit_of(case.means.get(limits, ()), signal, limit_by_record)
+        leak = growth(signal, limit, numbers)
+        if leak is None:
+            continue
+        slope, fit, rest = leak
+        subject = subject_of(signal)
+        until = "" if rest is None else f", {rest / 60:.1f} min from its limit"
+        text = f"memory of {subject.name} grew by {slope * 60 / 2**20:.1f} MiB a minute{until}"
+        evidence = measured(signal.metric, text, float(signal.value[-1]), limit, "By", replica=signal.replica)
+        span = int(signal.time[0]), int(signal.time[-1]) + signal.interval
+        found.append(rule.finding(subject, Severity.WARNING, span, [evidence], 0.95 * fit))
+    return found
+
+
+def near_limits(
+    rule: Rule, case: Case, numbers: Numbers, subject_of: Callable[[Signal], Subject], severity: Severity
+) -> list[Finding]:
+    """Findings about the metric of a rule, a utilization, that was above the share for long enough."""
+    found = []
+    for signal in case.signals(rule.metrics[0], numbers):
+        longest = near_limit(signal, numbers)
+        if longest is None:
+            continue
+        subject = subject_of(signal)
+        most = float(signal.value[longest.first : longest.last + 1].max())
+        text = f"memory of {subject.name} reached {most:.1%} of its limit"
+        share = numbers["share"]
+        evidence = measured(signal.metric, text, most, share, "1", time=longest.start, replica=signal.replica)
+        found.append(rule.finding(subject, severity, (longest.start, longest.end), [evidence], 0.95))
+    return found
 
 
 def near_limit(signal: Signal, numbers: Numbers) -> Stretch | None:
     """The longest time in which a utilization was above the share."""
-    stretches = held(signal.time, signal.value > numbers["share"], numbers["hold"])
+    stretches = sustained(signal.time, signal.value > numbers["share"], numbers["hold"])
     return max(stretches, key=lambda stretch: stretch.length, default=None)
 
 
 def growth(signal: Signal, limit: float | None, numbers: Numbers) -> tuple[float, float, float | None] | None:
     """Bytes a second, how well a line fits, and seconds until ``limit`` (None: unknown), where memory leaks.
 
-    It grows on a straight line up to the end of what is known, in each third of the time, by enough of the limit and of
+    It grows on a straight line up to the end of the samples, in each third of the time, by enough of the limit and of
     itself; and, where there is a limit, it reaches it soon.
     """
     if len(signal) < 9 or int(signal.time[-1]) - int(signal.time[0]) + signal.interval < numbers["hold"]:
         return None
     whole = trend(signal.time, signal.value)
-    thirds = [trend(*part) for part in _thirds(signal)]
-    if whole.fit < numbers["fit"] or any(part.slope < 0.4 * whole.slope for part in thirds) or whole.slope <= 0:
+    if whole.fit < numbers["fit"] or whole.slope <= 0:
+        return None
+    if any(trend(*part).slope < 0.4 * whole.slope for part in _thirds(signal)):
         return None
     seconds = (int(signal.time[-1]) - int(signal.time[0])) / 1000
     grown = whole.slope * seconds
@@ -35,13 +88,13 @@ def growth(signal: Signal, limit: float | None, numbers: Numbers) -> tuple[float
     return whole.slope, whole.fit, rest
 
 
-def _thirds(signal: Signal) -> Sequence[tuple[Int64s, Float64s]]:
+def _thirds(signal: Signal) -> Iterator[tuple[Int64s, Float64s]]:
     cut = len(signal) // 3
     parts = (slice(0, cut), slice(cut, 2 * cut), slice(2 * cut, None))
-    return [(signal.time[part], signal.value[part]) for part in parts]
+    return ((signal.time[part], signal.value[part]) for part in parts)
 
 
 def limit_of(limits: Sequence[Signal], signal: Signal, otherwise: float | None) -> float | None:
-    """The highest limit that was measured for whoever the line is of; else ``otherwise``."""
+    """The highest limit measured for the owner of the line; else ``otherwise``."""
     own = [float(one.value.max()) for one in limits if one.member == signal.member and len(one)]
     return max(own, default=otherwise)

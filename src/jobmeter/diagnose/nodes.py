@@ -1,6 +1,6 @@
 """What the nodes of a job were measured for, part by part (mount points), while it was there."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -9,45 +9,74 @@ from jobmeter.diagnose.case import Signals
 from jobmeter.diagnose.signal import Signal
 from jobmeter.model.batch import BucketColumns, Float64s, Int64s
 from jobmeter.model.catalog import CATALOG, Kind
+from jobmeter.model.event import Event
 from jobmeter.model.job import JobView
 from jobmeter.model.series import NOBODY, Series
-from jobmeter.model.time import SECOND, TimeRange
+from jobmeter.model.time import MAX_TIME_MS, MINUTE, SECOND, TimeRange
 from jobmeter.query.execute import Executor
 from jobmeter.query.series import BucketsQuestion, SeriesQuestion
 
 MOST_NODES = 64
-"""Nodes of a job that are looked at, those of replicas that failed first."""
+"""Nodes of a job that are read, those of replicas that failed first."""
 _PARTS = ("mountpoint", "mount", "device", "disk", "interface", "mode")
 
 
 def signals_of_nodes(
     executor: Executor, scope: Scope, view: JobView, names: Sequence[str], span: TimeRange, step_ms: int
 ) -> Signals:
-    """Gauges as means and counters as rates of the nodes that a job was on; nothing for whoever may see the job alone.
+    """Gauges as means and counters as rates of a job's nodes; none for a caller that may see the job alone.
 
     Two questions.
     """
-    nodes = _nodes(view)
-    if not nodes or not names or scope.job is not None:
+    nodes = nodes_of(view)
+    if not nodes or not names or scope.job is not None or scope.grant is not None:
         return {}
-    asked = SeriesQuestion(metrics=frozenset(names), jobs=(NOBODY,), nodes=nodes)
-    own = [one for one in executor.run(asked, scope).series if one.project == view.job.project]
-    if not own:
-        return {}
-    columns = executor.run(BucketsQuestion(series=tuple(own), range=span, step_ms=step_ms), scope).columns
     found: dict[str, list[Signal]] = {}
+    for series, signal in measured_of_nodes(executor, scope, nodes, names, span, step_ms):
+        if series.project == view.job.project:
+            found.setdefault(signal.metric, []).append(signal)
+    return found
+
+
+def measured_of_nodes(
+    executor: Executor,
+    scope: Scope,
+    nodes: Sequence[tuple[str, str]],
+    names: Sequence[str],
+    span: TimeRange,
+    step_ms: int,
+) -> Iterator[tuple[Series, Signal]]:
+    """The same of any nodes, (cluster, node), each signal with its series."""
+    question = SeriesQuestion(metrics=frozenset(names), jobs=(NOBODY,), nodes=tuple(nodes))
+    own = executor.run(question, scope).series
+    if not own:
+        return
+    columns = executor.run(BucketsQuestion(series=tuple(own), range=span, step_ms=step_ms), scope).columns
     bounds = np.searchsorted(columns.index, np.arange(len(own) + 1)).tolist()
     for at, series in enumerate(own):
         time, value = _values(series, columns, slice(bounds[at], bounds[at + 1]))
         if len(time):
             signal = Signal(series.metric, time, value, node=series.node, device=series.device, part=_part(series))
-            found.setdefault(series.metric, []).append(signal)
-    return found
+            yield series, signal
 
 
-def _nodes(view: JobView) -> tuple[tuple[str, str], ...]:
+def nodes_of(view: JobView) -> tuple[tuple[str, str], ...]:
+    """The nodes that a job was on, (cluster, node): 64 at most."""
     ordered = sorted(view.replicas, key=lambda replica: not replica.exit_code)
     return tuple(dict.fromkeys((replica.cluster, replica.node) for replica in ordered if replica.node))[:MOST_NODES]
+
+
+def faults_of(view: JobView, events: Sequence[Event]) -> list[Event]:
+    """Of the events of nodes those that happened while the job had a device there, or a moment after."""
+    spans: dict[str, list[tuple[int, int]]] = {}
+    for one in view.allocations:
+        end = MAX_TIME_MS if one.end is None else one.end + MINUTE
+        spans.setdefault(one.node, []).append((one.start, end))
+    return [
+        event
+        for event in events
+        if not event.job and any(start <= event.time <= end for start, end in spans.get(event.node, ()))
+    ]
 
 
 def _values(series: Series, columns: BucketColumns, rows: slice) -> tuple[Int64s, Float64s]:

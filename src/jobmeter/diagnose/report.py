@@ -1,5 +1,6 @@
 """Diagnoses a job on request: its findings, and everything that happened to it on one timeline."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -8,24 +9,28 @@ from jobmeter.access.scope import Scope
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.causes import FINDING
 from jobmeter.diagnose.examine import examine
+from jobmeter.diagnose.finding_events import reported_findings, with_reported
 from jobmeter.diagnose.gather import gather
+from jobmeter.diagnose.rank_findings import in_order
 from jobmeter.diagnose.rule import quoted, rules
 from jobmeter.diagnose.thresholds import Thresholds
-from jobmeter.model.event import EventSource, Level
-from jobmeter.model.finding import Finding, Severity
+from jobmeter.diagnose.turns import log_peaks, metric_changes
+from jobmeter.model.event import LEVEL_OF, Event, EventFilter, EventSource, Level
+from jobmeter.model.finding import Finding
+from jobmeter.model.job import JobState
 from jobmeter.model.time import Clock
 from jobmeter.query.execute import Executor
 from jobmeter.query.request import JobRef
 
 _NS = 1_000_000
-LEVELS = {Severity.INFO: Level.INFO, Severity.WARNING: Level.WARNING, Severity.CRITICAL: Level.ERROR}
-"""The level of an event or a moment that tells of a finding."""
+MOST_NODE_EVENTS = 1_000
 
 
 class Moment(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing on a job's timeline, at ``time`` (epoch ms). ``kind`` is state, event, finding or log.
+    """One moment of a timeline, at ``time`` (epoch ms). ``kind`` is state, event, node, finding, log, peak or metric.
 
-    ``name`` is the new state, the event's reason, the rule, or the stream; names that do not apply are empty.
+    ``name`` is the new state, the event's reason, the rule, the stream, or the metric; what does not apply is empty.
+    An event of kind ``node`` is of a node, while the job had it.
     """
 
     time: int
@@ -46,13 +51,46 @@ class Diagnosis:
 
 
 def diagnose(executor: Executor, ref: JobRef, scope: Scope, clock: Clock, thresholds: Thresholds) -> Diagnosis:
-    """Read what is stored of a job and let every rule look at it. Raises as ``Executor.run`` does."""
+    """Read what is stored of a job and run every rule over it. Raises as ``Executor.run`` does.
+
+    Findings reported by events while the job ran are included where no rule finds them any more.
+    """
     case = gather(executor, ref, scope, clock, rules())
-    return Diagnosis(case, examine(case, thresholds))
+    running = case.job.state is JobState.RUNNING
+    found = with_reported(examine(case, thresholds), reported_findings(case.events), case.span.end_ms, running=running)
+    return Diagnosis(case, in_order(found))
 
 
-def timeline(diagnosis: Diagnosis) -> list[Moment]:
-    """State changes, events, findings (where they begin) and lines that warn, in order of time."""
+def events_of_nodes(executor: Executor, case: Case, scope: Scope) -> list[Event]:
+    """What happened to the nodes of a job themselves while a replica of it was on them, the newest thousand."""
+    stays: dict[str, list[tuple[int, int]]] = {}
+    for replica in case.view.replicas:
+        if replica.node:
+            start = case.span.start_ms if replica.start is None else replica.start
+            stays.setdefault(replica.node, []).append((start, case.span.end_ms if replica.end is None else replica.end))
+    if not stays:
+        return []
+    question = EventFilter(
+        projects=frozenset({case.job.project}),
+        nodes=frozenset(stays),
+        start=case.span.start_ms,
+        end=case.span.end_ms + 1,
+        descending=True,
+        limit=MOST_NODE_EVENTS,
+    )
+    found = executor.run(question, scope).events
+    return [
+        event
+        for event in reversed(found)
+        if not event.job and any(start <= event.time <= end for start, end in stays[event.node])
+    ]
+
+
+def timeline(diagnosis: Diagnosis, of_nodes: Sequence[Event] = ()) -> list[Moment]:
+    """State changes, events, findings (where they begin), lines that warn and their peaks, and changes of metrics.
+
+    In order of time; ``of_nodes`` are events of the job's nodes.
+    """
     case = diagnosis.case
     moments = [
         Moment(
@@ -84,11 +122,29 @@ def timeline(diagnosis: Diagnosis) -> list[Moment]:
         Moment(
             time=one.start,
             kind="finding",
-            level=LEVELS[one.severity],
+            level=LEVEL_OF[one.severity],
             name=one.rule,
             text=one.sentence,
             replica=one.subject.name if one.subject.kind == "replica" else "",
         )
         for one in diagnosis.findings
     ]
+    moments += [*_of_nodes(of_nodes), *_turns(case)]
     return sorted(moments, key=lambda moment: moment.time)
+
+
+def _of_nodes(events: Sequence[Event]) -> list[Moment]:
+    return [
+        Moment(time=event.time, kind="node", level=event.level, name=event.reason, text=event.message, node=event.node)
+        for event in events
+    ]
+
+
+def _turns(case: Case) -> list[Moment]:
+    """Peaks of lines that warn, and changes of metrics."""
+    kinds = (("peak", Level.WARNING, log_peaks(case)), ("metric", Level.INFO, metric_changes(case)))
+    return [
+        Moment(time=one.time, kind=kind, level=level, name=one.name, text=one.text, replica=one.replica, node=one.node)
+        for kind, level, turns in kinds
+        for one in turns
+    ]

@@ -34,8 +34,10 @@ class Rule:
     """One rule: a pure function of a case to findings.
 
     ``metrics`` and ``counters`` (read as their increase in each step) of the job and ``nodes``, metrics of the nodes
-    that it was on, are what it needs. ``cause`` is set for a rule that tells why a replica ended. ``sees`` says in a
-    sentence what it looks for, ``advice`` what to do, ``source`` where the rule comes from.
+    that it was on, are what it needs. ``kernel`` is the search for the lines of the kernels of these nodes that it
+    looks at, as ``model.log_query`` reads it: of the job alone, unless the rule is one ``of_nodes``, or, where the job
+    had devices there, one ``of_devices``. ``cause`` is set for a rule about why a replica ended. ``sees`` says
+    in a sentence what it looks for, ``advice`` what to do, ``source`` where the rule comes from.
     """
 
     name: str
@@ -46,9 +48,14 @@ class Rule:
     metrics: tuple[str, ...] = ()
     counters: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
+    kernel: str = ""
+    of_nodes: bool = False
+    of_devices: bool = False
     cause: Weight | None = None
     thresholds: str = ""
     """Whose thresholds it uses, by default its own."""
+    running: bool = False
+    """Whether it is evaluated while jobs run; what it needs is then read at each evaluation."""
 
     def finding(
         self,
@@ -78,9 +85,9 @@ def measured(
     metric: str, text: str, value: float, limit: float | None, unit: str, *, time: int | None = None, replica: str = ""
 ) -> Evidence:
     """Evidence by a metric: what was observed, and what would have been in order."""
-    told = float(f"{value:.6g}")
+    rounded = float(f"{value:.6g}")
     return Evidence(
-        kind="metric", text=text, metric=metric, value=told, limit=limit, unit=unit, time=time, replica=replica
+        kind="metric", text=text, metric=metric, value=rounded, limit=limit, unit=unit, time=time, replica=replica
     )
 
 

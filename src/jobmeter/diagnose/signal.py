@@ -4,10 +4,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from jobmeter.model.batch import Bools, Float64s, Int64s
+from jobmeter.model.batch import Float64s, Int64s
+from jobmeter.query.stretches import GAP_INTERVALS
 
-GAP_INTERVALS = 3
-"""A pause of more intervals than this ends whatever held until then (Omnistat: gap > 3 steps)."""
 _MOST_PAIRS = 300
 
 
@@ -68,39 +67,6 @@ class Signal:
         return np.where((place < 0) | stale, np.nan, value)
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
-    """A time in which something held: positions ``first`` to ``last``, both inclusive, and ``[start, end)`` in ms."""
-
-    first: int
-    last: int
-    start: int
-    end: int
-
-    @property
-    def length(self) -> int:
-        """How long, in ms."""
-        return self.end - self.start
-
-
-def held(time: Int64s, true: Bools, hold_ms: float) -> list[Stretch]:
-    """The stretches in which a condition was true without a pause for at least ``hold_ms``.
-
-    A point stands for the interval that follows it; a gap of more than three intervals is a pause.
-    """
-    if len(time) < 2:
-        return []
-    interval = int(np.median(np.diff(time)))
-    breaks = np.flatnonzero(~true[1:] | ~true[:-1] | (np.diff(time) > GAP_INTERVALS * interval)) + 1
-    stretches = []
-    for part in np.split(np.arange(len(time)), breaks):
-        first, last = int(part[0]), int(part[-1])
-        start, end = int(time[first]), int(time[last]) + interval
-        if true[first] and end - start >= hold_ms:
-            stretches.append(Stretch(first, last, start, end))
-    return stretches
-
-
 def together(signals: list[Signal]) -> tuple[Int64s, Float64s]:
     """The lines side by side: the times of the densest one, and float64[line, time], NaN where one has nothing."""
     if not signals:
@@ -114,9 +80,9 @@ def median_without(values: Float64s) -> Float64s:
     found = np.full(values.shape, np.nan)
     for row in range(len(values)):
         others = np.delete(values, row, axis=0)
-        known = ~np.isnan(others).all(axis=0)
-        if known.any():
-            found[row, known] = np.nanmedian(others[:, known], axis=0)
+        valid = ~np.isnan(others).all(axis=0)
+        if valid.any():
+            found[row, valid] = np.nanmedian(others[:, valid], axis=0)
     return found
 
 

@@ -82,7 +82,7 @@ def _override(tables: Mapping[str, Table], rule: str, name: str, value: object, 
     return found
 
 
-def _threshold(entry: Any, where: str) -> Threshold:  # noqa: ANN401 - whatever the file holds
+def _threshold(entry: Any, where: str) -> Threshold:  # noqa: ANN401 - a value of the file
     if not isinstance(entry, dict) or not {"value"} <= entry.keys() <= {"value", "origin"}:
         raise ConfigurationError(f"{where} is neither a value nor a table of value and origin")
     value, origin = entry["value"], str(entry.get("origin", ""))

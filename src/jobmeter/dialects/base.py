@@ -10,17 +10,24 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Generic, Literal, Protocol, TypeVar
-from urllib.parse import unquote
+from urllib.parse import quote, urlencode
 
 from jobmeter.access.call import Call
 from jobmeter.access.limit import Rate
 from jobmeter.access.signatures import Scheme
+from jobmeter.dialects.routes import Routes
 from jobmeter.errors import InvalidRequestError, JobmeterError, NotFoundError
 from jobmeter.ingest.receipt import Receipt
+from jobmeter.ingest.sender_cache import SenderCache
 from jobmeter.model.batch import SampleBatch
+from jobmeter.model.catalog import Metric
 from jobmeter.model.job import Job
+from jobmeter.model.log import LogLine
 from jobmeter.model.question import Asks
 from jobmeter.model.record import Records
+from jobmeter.model.shipper import Shipper
+from jobmeter.model.span import Span
+from jobmeter.model.time import TimeRange
 from jobmeter.query.request import JobRef
 from jobmeter.settings import Limits
 from jobmeter.wire.json_shape import shape_of
@@ -61,6 +68,7 @@ class Context:
 
     ``project`` is that of the caller's key, None for a key that sees all; ``caller`` the key's name. Neither decides
     what may be seen: that is settled where questions are answered. ``limits`` bound what one request may bring.
+    ``senders`` is the cache of what senders send again, where the server has one.
     """
 
     now_ms: int
@@ -69,6 +77,7 @@ class Context:
     project: str | None = None
     caller: str = ""
     limits: Limits = _LIMITS
+    senders: SenderCache | None = None
 
 
 Steps = Generator[Asks[Any], Any, Answer]
@@ -174,6 +183,36 @@ class WriteSamples(Asks[Receipt]):
     rejected: tuple[tuple[str, int], ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class WriteLines(Asks[Receipt]):
+    """Keep log lines, as the caller; ``rejected`` as for ``WriteSamples``."""
+
+    lines: tuple[LogLine, ...]
+    rejected: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WriteSpans(Asks[Receipt]):
+    """Keep spans of one project, as the caller; ``rejected`` as for ``WriteSamples``."""
+
+    spans: tuple[Span, ...]
+    rejected: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TraceTokenQuestion(Asks["TraceToken"]):
+    """Ask for a token with which spans and log records may be sent as the caller, and nothing else be done."""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceToken:
+    """A trace token, when it ends in epoch milliseconds, and the port for OTLP over gRPC (None: there is none)."""
+
+    token: str
+    expires_ms: int
+    grpc_port: int | None
+
+
 Figure = tuple[str, tuple[tuple[str, str], ...], int]
 """A count of the server: its name, its tags, and how many."""
 
@@ -200,6 +239,29 @@ class ShareToken:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateShipper(Asks[Shipper]):
+    """Ship the log lines of a resource group that the caller may see, from now on, to a sink of the settings."""
+
+    resource_group: str
+    sink_project: str
+    logstore: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShipperQuestion(Asks[Shipper]):
+    """Ask for the shipper of a resource group that the caller made, or could have made."""
+
+    resource_group: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteShipper(Asks[Shipper]):
+    """Ship the log lines of a resource group no more; gives what the shipper was."""
+
+    resource_group: str
+
+
+@dataclass(frozen=True, slots=True)
 class Parameter:
     """One parameter of an operation, for the reference page. ``text`` says its form and its default."""
 
@@ -207,6 +269,48 @@ class Parameter:
     where: Literal["path", "query", "header", "body"]
     text: str
     required: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What a chart shows: one metric of a job over ``span`` in steps of ``step_ms``. ``replica`` is the chosen one."""
+
+    job: Job
+    metric: Metric
+    span: TimeRange
+    step_ms: int
+    replica: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewCall:
+    """The call of a vendor's API that gives what a view shows, with ``KEY`` in place of the caller's token.
+
+    ``path`` has its query, all of it percent-encoded; ``body`` is JSON. ``note`` says where that API has no form for
+    what is shown.
+    """
+
+    operation: str
+    path: str
+    header: str
+    method: str = "GET"
+    body: str = ""
+    note: str = ""
+
+
+KEY = "$JOBMETER_KEY"
+"""What a user's shell puts in place of itself: a call is shown to others, a token is not."""
+BEARER = f"Authorization: Bearer {KEY}"
+
+
+def target(path: str, **query: object) -> str:
+    """A path whose parts are percent-encoded already, with its query."""
+    return f"{path}?{urlencode(query, quote_via=quote)}" if query else path
+
+
+def encoded(part: str) -> str:
+    """A part of a path, percent-encoded whole."""
+    return quote(part, safe="")
 
 
 class GapStatus(StrEnum):
@@ -313,62 +417,15 @@ class Dialect(Protocol):
         ...
 
 
-def path_parameters(template: str, raw_path: str) -> dict[str, str] | None:
-    """The percent-decoded values of a template's ``{Name}`` segments; None when the path has another shape.
-
-    Nothing is normalised: ``//`` is an empty segment (an empty value) and ``%2F`` stays inside its segment.
-    """
-    wanted, given = template.split("/"), raw_path.split("/")
-    if len(wanted) != len(given):
-        return None
-    values = {}
-    for name, segment in zip(wanted, given, strict=True):
-        if name.startswith("{"):
-            values[name[1:-1]] = unquote(segment)
-        elif name != segment:
-            return None
-    return values
-
-
-class Routes:
-    """Operations by their paths, so that a call is compared with few of them."""
-
-    def __init__(self, operations: Sequence[Operation]) -> None:
-        self._by_shape: dict[_Shape, list[Operation]] = {}
-        for operation in operations:
-            count, segments = _shape(operation.path)
-            literal = tuple("" if segment.startswith("{") else segment for segment in segments)
-            self._by_shape.setdefault((count, literal), []).append(operation)
-
-    def find(self, call: Call) -> tuple[Match | None, Sequence[str]]:
-        """The operation at the call's path and method; where there is none, the methods that the path has, sorted."""
-        methods: set[str] = set()
-        count, (first, second, third) = _shape(call.raw_path)
-        for literal in ((first, second, third), (first, "", third), (first, second, ""), (first, "", "")):
-            for operation in self._by_shape.get((count, literal), ()):
-                values = path_parameters(operation.path, call.raw_path)
-                if values is None:
-                    continue
-                if operation.method == call.method:
-                    return Match(operation, values), ()
-                methods.add(operation.method)
-        return None, sorted(methods)
-
-    def match(self, call: Call) -> Match | None:
-        """The operation; None where the path is nobody's. Raises NotFoundError naming the methods that the path has."""
-        match, methods = self.find(call)
-        if match is None and methods:
-            raise NotFoundError(f"{call.method[:20]} is not allowed here", "method", ", ".join(methods))
-        return match
-
-
-_Shape = tuple[int, tuple[str, ...]]
-
-
-def _shape(path: str) -> _Shape:
-    """The number of segments, and the first three of them."""
-    segments = path.split("/", 4)[1:4]
-    return path.count("/"), (*segments, *("" for _ in range(3 - len(segments))))
+def matched(routes: Routes[Operation], call: Call) -> Match | None:
+    """The operation; None where the path is nobody's. Raises NotFoundError naming the methods that the path has."""
+    found = routes.find(call.method, call.raw_path)
+    if found is not None:
+        return Match(*found)
+    methods = ", ".join(routes.methods(call.raw_path))
+    if methods:
+        raise NotFoundError(f"{call.method[:20]} is not allowed here", "method", methods)
+    return None
 
 
 def not_negative(value: float) -> float:

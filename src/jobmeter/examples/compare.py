@@ -1,4 +1,4 @@
-"""Asks Jobmeter's own API and the PAI-DLC API for the same thing and puts the answers side by side."""
+"""Queries Jobmeter's own API and the PAI-DLC API for the same metric and puts the answers side by side."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -51,13 +51,13 @@ GPU = ("gpu.utilization", "GpuCoreUsage", "%", 100.0)
 DISK_WRITE = ("disk.write", "DiskWriteRate", "MB/s", 1e-6)
 
 
-def ask_both(api: Api, key: acs3.KeyPair, same: Same, clock: Clock, rows: int = 8) -> bool:
-    """Ask, show the first ``rows`` values of both answers, and say whether they agree; False when they do not.
+def compare_answers(api: Api, key: acs3.KeyPair, same: Same, clock: Clock, rows: int = 8) -> bool:
+    """Query both, show the first ``rows`` values of both answers, and whether they agree; False when not.
 
     No values at all are no agreement.
     """
     native, pai = _native(api, same), _pai_dlc(api, key, same, clock)
-    shown = _telling(native, pai)[:rows]
+    shown = _rows_to_show(native, pai)[:rows]
     wide = max((len(replica) for replica, _ in shown), default=7) + 2
     click.echo(f"\n  {'time (UTC)':<22}{'replica':<{wide}}{same.metric:>20}{same.metric_type + ', ' + same.unit:>24}")
     for replica, time in shown:
@@ -73,7 +73,7 @@ def ask_both(api: Api, key: acs3.KeyPair, same: Same, clock: Clock, rows: int = 
     return agree
 
 
-def _telling(native: _Points, pai: _Points) -> list[tuple[str, int]]:
+def _rows_to_show(native: _Points, pai: _Points) -> list[tuple[str, int]]:
     """Where there is an answer, by time and replica: first what differs from 0, which says more."""
     places = native.keys() | pai.keys()
     return sorted(places, key=lambda at: (not (native.get(at) or pai.get(at)), at[1], at[0]))

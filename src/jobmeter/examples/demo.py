@@ -1,4 +1,4 @@
-"""The main job, end to end: a training job of two replicas, measured, kept, and asked for through two APIs.
+"""The main job, end to end: a training job of two replicas, measured, stored, and queried through two APIs.
 
 ``make demo``, or ``python -m jobmeter.examples.demo``. Takes about a minute. Leaves nothing behind.
 """
@@ -113,7 +113,7 @@ class _Screen:
         self._console.print(f"  {line}", markup=False)
 
     def look(self, api: Api) -> None:
-        """Show what the job uses, once it is known."""
+        """Show what the job uses, once it is there."""
         job = _find(api, running=True)
         due = self._live or time.monotonic() - self._printed >= PRINT_SECONDS
         if job is None or not due:
@@ -149,12 +149,12 @@ def _compare(api: Api, key: KeyPair, detail: JobDetail) -> bool:
         end_ms=end,
         step=f"{_STEP_MS // SECOND}s",
     )
-    return compare.ask_both(api, key, same, SystemClock())
+    return compare.compare_answers(api, key, same, SystemClock())
 
 
 def main() -> None:
     """Run the demonstration; a failure is one line."""
-    # Told to end, it ends what it started first.
+    # Terminated, it first ends what it started.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         command.main(prog_name="python -m jobmeter.examples.demo")

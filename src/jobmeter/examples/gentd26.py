@@ -1,4 +1,4 @@
-"""Imports a real trace, 22.8 hours of production GPU pods, and asks for it through two APIs.
+"""Imports a real trace, 22.8 hours of production GPU pods, and queries it through two APIs.
 
 ``python -m jobmeter.examples.gentd26 --directory FOLDER``
 
@@ -45,7 +45,7 @@ _FILES = (
     help="The folder with the trace's archives (JOBMETER_GENTD26).",
 )
 def command(directory: Path) -> None:
-    """Import the trace into a server of its own and ask for it through two APIs."""
+    """Import the trace into a server of its own and query it through two APIs."""
     clock = SystemClock()
     with tempfile.TemporaryDirectory(prefix="jobmeter-") as folder:
         file = Path(folder) / "gentd26.parquet"
@@ -59,7 +59,7 @@ def command(directory: Path) -> None:
             cli.main(["import", str(record), str(file), *reach], standalone_mode=False)
             click.echo(f"\n$ jobmeter show {JOB}")
             cli.main(["show", JOB, *reach], standalone_mode=False)
-            agree = _ask(server.api, server.pair, floor_to(end_ms - 2 * HOUR, HOUR))
+            agree = _compare(server.api, server.pair, floor_to(end_ms - 2 * HOUR, HOUR))
     sys.exit(0 if agree else 1)
 
 
@@ -108,7 +108,7 @@ def _part(table: pa.Table, metric: str, device: str, factor: float, shift: int) 
     return pa.table(columns)
 
 
-def _ask(api: Api, key: KeyPair, start_ms: int) -> bool:
+def _compare(api: Api, key: KeyPair, start_ms: int) -> bool:
     agree = True
     for metric, metric_type, unit, factor in (compare.GPU, compare.MEMORY):
         click.echo(f"\none hour of every pod: {metric} here, {metric_type} there")
@@ -122,7 +122,7 @@ def _ask(api: Api, key: KeyPair, start_ms: int) -> bool:
             end_ms=start_ms + HOUR,
             step="5m",
         )
-        agree &= compare.ask_both(api, key, same, SystemClock())
+        agree &= compare.compare_answers(api, key, same, SystemClock())
     return agree
 
 

@@ -20,16 +20,17 @@ STOP_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnServer:
-    """A running server: its API with its administrator's key, and that key's pair for signatures."""
+    """A running server: its API with its administrator's key, that key's pair for signatures, and its process."""
 
     api: Api
     pair: KeyPair
     token: str
     data: Path
+    pid: int
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """The variables by which ``jobmeter`` finds it and keeps its files with it."""
+        """The variables by which ``jobmeter`` finds it and stores its files there."""
         return {
             "JOBMETER_SERVER": self.api.transport.server,
             "JOBMETER_KEY": self.token,
@@ -59,7 +60,9 @@ def own_server() -> Iterator[OwnServer]:
                 url = started_by(process, data, log)
                 key = msgspec.json.decode((data / "admin.key").read_bytes(), type=_AdminKey)
                 pair = KeyPair(key.access_key_id, key.access_key_secret)
-                yield OwnServer(api=Api(Transport(url, key.token)), pair=pair, token=key.token, data=data)
+                yield OwnServer(
+                    api=Api(Transport(url, key.token)), pair=pair, token=key.token, data=data, pid=process.pid
+                )
             finally:
                 stop(process)
 

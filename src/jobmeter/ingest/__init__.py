@@ -1,1 +1,1 @@
-"""The one funnel in: validate, identify, keep, acknowledge."""
+"""The one pipeline in: validate, identify, keep, acknowledge."""

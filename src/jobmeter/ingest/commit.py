@@ -1,4 +1,9 @@
-"""Group commit: requests that arrive while an append runs share the next one, and its one sync to disk."""
+"""Group commit: requests that arrive while a commit runs share the next one, and its one sync to disk.
+
+This is the only queue between a request and the disk. It lies above the store rather than inside its journal, because
+what comes before the sync (descriptors, marks, places in the window) and after it (the registry hears of jobs) costs as
+little for the whole group as the sync does.
+"""
 
 import asyncio
 import logging
@@ -12,9 +17,11 @@ from typing import Generic, TypeVar
 
 from jobmeter.errors import JobmeterError, ThrottledError, UnavailableError
 from jobmeter.model.batch import SampleBatch
+from jobmeter.model.interner import SeriesList
 from jobmeter.model.log import LogLine
+from jobmeter.model.log_batch import LogBatch
 from jobmeter.model.retention import Retention
-from jobmeter.model.roster import SeriesList
+from jobmeter.model.span import Span
 from jobmeter.store.base import Store
 
 _LOG = logging.getLogger(__name__)
@@ -23,6 +30,7 @@ _SERIES_BYTES = 600
 _NUMBER_BYTES = 24
 """Of a series that is known by its number, and its keys; the series itself is shared by all batches."""
 _LINE_BYTES = 250
+_SPAN_BYTES = 4_000
 _RETRY_AFTER_MS = 1_000
 _IDLE_SECONDS = 1.0
 _GATHER_SECONDS = 0.002
@@ -32,7 +40,7 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True, eq=False)
-class _Member(Generic[T]):
+class _Waiting(Generic[T]):
     content: T
     retention: Retention
     cost: int
@@ -41,17 +49,18 @@ class _Member(Generic[T]):
 
 
 class GroupCommit(Generic[T]):
-    """One thread that keeps whatever has gathered, in the order of arrival.
+    """One thread that commits whatever has gathered, in the order of arrival.
 
-    ``keep`` is called in that thread with what arrived; when it fails, all its senders fail. ``measure`` gives the
-    memory (bytes) and the rows of something. ``queue_bytes`` bounds what may wait (a request that finds the queue empty
-    is always taken), ``group_rows`` what one call may hold. ``idle`` is called when nothing came for a second, and at
-    the end, and again while it says that there is more to do. ``what`` names it in messages.
+    ``commit`` is called in that thread with what arrived, and returns when it is durable; when it fails, the futures of
+    all of it fail. ``measure`` gives the memory (bytes) and the rows of something. ``queue_bytes`` bounds what may wait
+    (a request that finds the queue empty is always taken), ``group_rows`` what one call may hold. ``idle`` is called
+    when nothing came for a second, and at the end, and again while it says that there is more to do. ``what`` names it
+    in messages.
     """
 
     def __init__(
         self,
-        keep: Callable[[Sequence[T], Retention], None],
+        commit: Callable[[Sequence[T], Retention], None],
         measure: Callable[[T], tuple[int, int]],
         idle: Callable[[], bool],
         *,
@@ -59,13 +68,13 @@ class GroupCommit(Generic[T]):
         queue_bytes: int,
         group_rows: int,
     ) -> None:
-        self._keep = keep
+        self._commit = commit
         self._measure = measure
         self._idle = idle
         self._what = what
         self._queue_bytes = queue_bytes
         self._group_rows = group_rows
-        self._waiting: deque[_Member[T]] = deque()
+        self._waiting: deque[_Waiting[T]] = deque()
         self._waiting_bytes = 0
         self._awaited = 1
         self._closed = False
@@ -75,45 +84,37 @@ class GroupCommit(Generic[T]):
 
     @property
     def waiting_bytes(self) -> int:
-        """About how much memory the requests take that wait to be kept."""
+        """About how much memory the requests take that wait to be committed."""
         return self._waiting_bytes
 
-    def admit(self, content: T) -> None:
+    def check_room(self, content: T) -> None:
         """Raise ThrottledError when the queue has no room for it now, UnavailableError after ``close``."""
         with self._changed:
             self._check(self._measure(content)[0])
 
-    def append(self, content: T, retention: Retention) -> None:
-        """Keep something; returns when it is durable.
+    def append(self, content: T, retention: Retention) -> Future[None]:
+        """A future that is done when the content is durable, or has what the store raised.
 
-        Raises ThrottledError when the queue is full, and what the store raised when it failed: then nothing of it may
-        be taken as kept.
-        """
-        self.submit(content, retention).result()
-
-    def submit(self, content: T, retention: Retention) -> Future[None]:
-        """As ``append``, without waiting: what is given is done when it is durable, or has what the store raised.
-
-        Raises ThrottledError when the queue is full.
+        Where it failed nothing of the content may be taken as durable. Raises as ``check_room``.
         """
         done = Future[None]()
-        self._put(_Member(content, retention, *self._measure(content), done))
+        self._put(_Waiting(content, retention, *self._measure(content), done))
         return done
 
-    def begin(self, content: T, retention: Retention) -> "asyncio.Future[None]":
-        """As ``submit``, for the event loop that runs. Raises ThrottledError when the queue is full."""
+    def append_from_loop(self, content: T, retention: Retention) -> "asyncio.Future[None]":
+        """As ``append``, on the thread of an event loop and for it: it is woken once for all of a group."""
         done = asyncio.get_running_loop().create_future()
-        self._put(_Member(content, retention, *self._measure(content), done))
+        self._put(_Waiting(content, retention, *self._measure(content), done))
         return done
 
     def close(self) -> None:
-        """Refuse what comes from now on, keep what waits, and end the thread."""
+        """Refuse what comes from now on, commit what waits, and end the thread."""
         with self._changed:
             self._closed = True
             self._changed.notify()
         self._thread.join()
 
-    def _put(self, member: _Member[T]) -> None:
+    def _put(self, member: _Waiting[T]) -> None:
         with self._changed:
             self._check(member.cost)
             self._waiting.append(member)
@@ -136,7 +137,7 @@ class GroupCommit(Generic[T]):
                 group = self._take()
                 ended = self._closed and not group
             if group:
-                self._commit(group)
+                self._commit_group(group)
                 self._awaited = len(group) + len(self._waiting)
             else:
                 self._rest()
@@ -144,15 +145,15 @@ class GroupCommit(Generic[T]):
                 return
 
     def _gather(self) -> None:
-        """Wait a moment for as many as there were the last time, in the group and behind it.
+        """Wait briefly for as many requests as the last group and its queue had.
 
-        Who was told is likely to send again: groups that take turns become one that costs half as much.
+        Senders that were acknowledged are likely to send again: two alternating groups become one that costs half.
         """
         if 0 < len(self._waiting) < self._awaited and not self._closed:
             self._changed.wait(_GATHER_SECONDS)
 
-    def _take(self) -> list[_Member[T]]:
-        group: list[_Member[T]] = []
+    def _take(self) -> list[_Waiting[T]]:
+        group: list[_Waiting[T]] = []
         rows = 0
         while self._waiting:
             head = self._waiting[0]
@@ -163,13 +164,13 @@ class GroupCommit(Generic[T]):
             rows += head.rows
         return group
 
-    def _commit(self, group: list[_Member[T]]) -> None:
+    def _commit_group(self, group: list[_Waiting[T]]) -> None:
         try:
-            self._keep([member.content for member in group], group[0].retention)
+            self._commit([member.content for member in group], group[0].retention)
         except Exception as error:  # noqa: BLE001  # every member waits for an answer, whatever went wrong
-            _tell([member.done for member in group], error)
+            _resolve([member.done for member in group], error)
         else:
-            _tell([member.done for member in group], None)
+            _resolve([member.done for member in group], None)
 
     def _rest(self) -> None:
         try:
@@ -179,72 +180,101 @@ class GroupCommit(Generic[T]):
             _LOG.warning("what the registry was to hear waits: %s", error.message)
 
 
-def _tell(waiting: Sequence["Future[None] | asyncio.Future[None]"], error: Exception | None) -> None:
-    """Let those who wait go on. An event loop is woken once for all of its own: each time costs more than the rest."""
+def _resolve(waiting: Sequence["Future[None] | asyncio.Future[None]"], error: Exception | None) -> None:
+    """Resolve futures. An event loop is woken once for all of its own: each time costs more than the rest."""
     loops: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
     for one in waiting:
         if isinstance(one, Future):
-            _settle(one, error)
+            _set(one, error)
         else:
             loops.setdefault(one.get_loop(), []).append(one)
     for loop, own in loops.items():
-        # A loop that is closed has nobody left who waits.
+        # No caller waits on a closed loop.
         with suppress(RuntimeError):
-            loop.call_soon_threadsafe(_settle_all, own, error)
+            loop.call_soon_threadsafe(_set_all, own, error)
 
 
-def _settle_all(waiting: Sequence["asyncio.Future[None]"], error: Exception | None) -> None:
+def _set_all(waiting: Sequence["asyncio.Future[None]"], error: Exception | None) -> None:
     for one in waiting:
         if not one.done():
-            _settle(one, error)
+            _set(one, error)
 
 
-def _settle(one: "Future[None] | asyncio.Future[None]", error: Exception | None) -> None:
+def _set(one: "Future[None] | asyncio.Future[None]", error: Exception | None) -> None:
     if error is None:
         one.set_result(None)
     else:
         one.set_exception(error)
 
 
-class Committer(GroupCommit[SampleBatch]):
+class SampleCommitter(GroupCommit[SampleBatch]):
     """Appends batches, in each of which a series is listed once.
 
-    ``kept`` is called with the batches that the store has kept, before their senders are told; they fail when it fails.
+    ``observe`` is called with the batches that are durable before their futures are resolved; these fail when it fails.
     """
 
     def __init__(
         self,
         store: Store,
-        kept: Callable[[Sequence[SampleBatch]], None],
+        observe: Callable[[Sequence[SampleBatch]], None],
         idle: Callable[[], bool],
         *,
         queue_bytes: int = 256 * 2**20,
         group_rows: int = 2_000_000,
     ) -> None:
-        def keep(batches: Sequence[SampleBatch], retention: Retention) -> None:
+        def commit(batches: Sequence[SampleBatch], retention: Retention) -> None:
             store.append_all(batches, retention)
-            kept(batches)
+            observe(batches)
 
-        super().__init__(keep, _of_batch, idle, what="samples", queue_bytes=queue_bytes, group_rows=group_rows)
+        super().__init__(commit, _of_batch, idle, what="samples", queue_bytes=queue_bytes, group_rows=group_rows)
 
 
 class LogCommitter(GroupCommit[Sequence[LogLine]]):
-    """Appends log lines; ``kept`` as for ``Committer``."""
+    """Appends log lines; ``observe`` as for ``SampleCommitter``.
+
+    ``forward`` has the lines before they are acknowledged, in the order in which they came; they fail when it fails.
+    While a caller holds ``paused`` no line is written; those that come wait.
+    """
 
     def __init__(
         self,
         store: Store,
-        kept: Callable[[Sequence[LogLine]], None],
+        observe: Callable[[Sequence[LogLine]], None],
+        forward: Callable[[Sequence[LogLine], Retention], None] | None = None,
         *,
         queue_bytes: int = 128 * 2**20,
         group_rows: int = 200_000,
     ) -> None:
-        def keep(parts: Sequence[Sequence[LogLine]], retention: Retention) -> None:
-            lines = [line for part in parts for line in part]
-            store.append_logs(lines, retention)
-            kept(lines)
+        self.paused = threading.Lock()
 
-        super().__init__(keep, _of_lines, _nothing, what="log lines", queue_bytes=queue_bytes, group_rows=group_rows)
+        def commit(parts: Sequence[Sequence[LogLine]], retention: Retention) -> None:
+            lines = LogBatch.joined([LogBatch.of(part) for part in parts])
+            with self.paused:
+                if forward is not None:
+                    forward(lines, retention)
+                store.append_logs(lines, retention)
+                observe(lines)
+
+        super().__init__(commit, _of_lines, _nothing, what="log lines", queue_bytes=queue_bytes, group_rows=group_rows)
+
+
+class SpanCommitter(GroupCommit[Sequence[Span]]):
+    """Appends spans; ``stored`` as for ``Committer``."""
+
+    def __init__(
+        self,
+        store: Store,
+        observe: Callable[[Sequence[Span]], None],
+        *,
+        queue_bytes: int = 128 * 2**20,
+        group_rows: int = 100_000,
+    ) -> None:
+        def keep(parts: Sequence[Sequence[Span]], retention: Retention) -> None:
+            spans = [span for part in parts for span in part]
+            store.append_spans(spans, retention)
+            observe(spans)
+
+        super().__init__(keep, _of_spans, _nothing, what="spans", queue_bytes=queue_bytes, group_rows=group_rows)
 
 
 def _of_batch(batch: SampleBatch) -> tuple[int, int]:
@@ -253,7 +283,13 @@ def _of_batch(batch: SampleBatch) -> tuple[int, int]:
 
 
 def _of_lines(lines: Sequence[LogLine]) -> tuple[int, int]:
-    return sum(len(line.text) + _LINE_BYTES for line in lines), len(lines)
+    batch = LogBatch.of(lines)
+    return batch.characters + _LINE_BYTES * len(batch), len(batch)
+
+
+def _of_spans(spans: Sequence[Span]) -> tuple[int, int]:
+    # Their texts are those of the bodies that they came in, which their requests account for.
+    return _SPAN_BYTES * len(spans), len(spans)
 
 
 def _nothing() -> bool:

@@ -7,38 +7,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jobmeter.model.batch import Float64s, Int64s, SampleBatch, Uint32s
-from jobmeter.model.roster import Roster, SeriesList, current, listed
+from jobmeter.model.interner import SeriesInterner, SeriesList, current, listed
 from jobmeter.model.series import Series
 
 T = TypeVar("T", bound=np.generic)
 
 
 def numbered(batch: SampleBatch) -> SampleBatch:
-    """The same rows, each series listed once, by the numbers of the current roster."""
-    roster = current()
+    """The same rows, each series listed once, by the numbers of the current interner."""
+    interner = current()
     series = batch.series
-    if isinstance(series, SeriesList) and series.roster is roster:
+    if isinstance(series, SeriesList) and series.interner is interner:
         return batch
-    return merged(roster, roster.numbers(series), batch.index, batch.time, batch.value)
-
-
-def series_of(batch: SampleBatch) -> SeriesList:
-    """The series of a numbered batch."""
-    series = batch.series
-    if not isinstance(series, SeriesList):
-        raise TypeError("the batch is not numbered")
-    return series
+    return merged(interner, interner.numbers(series), batch.index, batch.time, batch.value)
 
 
 def join(batches: Sequence[SampleBatch]) -> SampleBatch:
     """One batch with every row, in order, in which each series is listed once. See ``numbered``."""
     if len(batches) == 1:
         return numbered(batches[0])
-    roster = current()
-    parts = [_numbers(batch.series, roster) for batch in batches]
+    interner = current()
+    parts = [_numbers(batch.series, interner) for batch in batches]
     offsets = np.cumsum([0, *map(len, parts)], dtype=np.uint32)
     return merged(
-        roster,
+        interner,
         _concatenated(parts, np.int64),
         _concatenated([batch.index + offset for batch, offset in zip(batches, offsets[:-1], strict=True)], np.uint32),
         _concatenated([batch.time for batch in batches], np.int64),
@@ -46,24 +38,24 @@ def join(batches: Sequence[SampleBatch]) -> SampleBatch:
     )
 
 
-def merged(roster: Roster, numbers: Int64s, index: Uint32s, time: Int64s, value: Float64s) -> SampleBatch:
+def merged(interner: SeriesInterner, numbers: Int64s, index: Uint32s, time: Int64s, value: Float64s) -> SampleBatch:
     """A batch of rows whose series have these numbers (``numbers[index]``); a number may be there several times."""
-    series, places = distinct(roster, numbers)
+    series, places = distinct(interner, numbers)
     return listed(series, index if places is None else places[index], time, value)
 
 
-def distinct(roster: Roster, numbers: Int64s) -> tuple[SeriesList, Uint32s | None]:
+def distinct(interner: SeriesInterner, numbers: Int64s) -> tuple[SeriesList, Uint32s | None]:
     """The series of these numbers, each once, and the place of each number among them; None: its own."""
     order = np.arange(len(numbers))
     # Written backwards, so that the first place of a number stays. What no number leads to is never read.
-    first_of = np.empty(len(roster), np.int64)
+    first_of = np.empty(len(interner), np.int64)
     first_of[numbers[::-1]] = order[::-1]
     first = first_of[numbers]
     once = first == order
     if once.all():
-        return SeriesList(roster, numbers), None
+        return SeriesList(interner, numbers), None
     place = (np.cumsum(once) - 1).astype(np.uint32)
-    return SeriesList(roster, numbers[once]), place[first]
+    return SeriesList(interner, numbers[once]), place[first]
 
 
 def used(batch: SampleBatch) -> SampleBatch:
@@ -104,10 +96,10 @@ def extremes(batch: SampleBatch) -> tuple[Int64s, Int64s, Int64s]:
     )
 
 
-def _numbers(series: Sequence[Series], roster: Roster) -> Int64s:
-    if isinstance(series, SeriesList) and series.roster is roster:
+def _numbers(series: Sequence[Series], interner: SeriesInterner) -> Int64s:
+    if isinstance(series, SeriesList) and series.interner is interner:
         return series.numbers
-    return roster.numbers(series)
+    return interner.numbers(series)
 
 
 def _concatenated(parts: Sequence[NDArray[T]], kind: type[T]) -> NDArray[T]:

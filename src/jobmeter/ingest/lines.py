@@ -1,60 +1,99 @@
-"""What log lines may be: refused as a whole, by the name of what is wrong, before anything of a request is kept."""
+"""What log lines may be: refused as a whole, by the name of what is wrong, before anything of a request is stored."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
+from collections.abc import Iterable
 
-import msgspec
+import numpy as np
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
-from jobmeter.model.log import LogLine, cut_text
+from jobmeter.model.log import MAX_SYSTEM_NAME, MAX_TEXT_BYTES, LogLine, cut_text
+from jobmeter.model.log_batch import LogBatch, time_error
 from jobmeter.model.series import check_job_id, check_name, check_project
+from jobmeter.model.syslog import FACILITIES, SEVERITIES
 from jobmeter.model.time import MAX_TIME_MS
 
 _MAX_TIME_NS = MAX_TIME_MS * 1_000_000
+_SURELY_FITS = MAX_TEXT_BYTES // 4
+"""Characters of a text that is short enough whatever they are."""
 
 
-def prepared(lines: Iterable[LogLine], most: int) -> list[LogLine]:
-    """The lines as they are kept, in their order.
+def prepared(lines: Iterable[LogLine], most: int) -> LogBatch:
+    """The lines as they are stored, in their order.
 
     A text of several lines becomes several lines, each a nanosecond after the one before; a text that is too long is
     cut. Raises InvalidRequestError naming the field, LimitExceededError (field ``lines``) for more than ``most``.
     """
-    kept: list[LogLine] = []
-    for line in lines:
-        kept.extend(_plain(line))
-        if len(kept) > most:
-            raise LimitExceededError(f"a request may bring {most} log lines", "lines")
-    _check(kept)
-    return kept
+    batch = LogBatch.of(lines)
+    odd = {
+        place
+        for place, text in enumerate(batch.texts)
+        if "\n" in text or len(text) > _SURELY_FITS or text.endswith("\r")
+    }
+    count = len(batch) + sum(_breaks(batch.texts[place]) for place in odd)
+    if count > most:
+        raise LimitExceededError(f"a request may bring {most} log lines", "lines")
+    plain = _split(batch, odd) if odd else batch
+    _check(plain)
+    return plain
 
 
-def _plain(line: LogLine) -> Iterator[LogLine]:
-    text = line.text
-    if "\n" not in text and len(text) * 4 <= 2**16:
-        yield msgspec.structs.replace(line, text=text.rstrip("\r")) if text.endswith("\r") else line
-        return
-    parts = text.removesuffix("\n").split("\n")
-    for place, part in enumerate(parts):
-        yield msgspec.structs.replace(line, time_ns=line.time_ns + place, text=cut_text(part.rstrip("\r")))
+def _breaks(text: str) -> int:
+    """How many lines it makes more than one."""
+    return text.count("\n") - text.endswith("\n")
 
 
-def _check(lines: Sequence[LogLine]) -> None:
-    for project, job, replica, attempt, node, stream in {_names(line) for line in lines}:
+def _split(batch: LogBatch, odd: set[int]) -> LogBatch:
+    """The same with each text as the lines that it makes."""
+    counts = np.ones(len(batch), np.int64)
+    texts: list[str] = []
+    for place, text in enumerate(batch.texts):
+        if place not in odd:
+            texts.append(text)
+            continue
+        parts = text.removesuffix("\n").split("\n")
+        counts[place] = len(parts)
+        texts.extend(cut_text(part.rstrip("\r")) for part in parts)
+    within = np.arange(len(texts)) - np.repeat(np.cumsum(counts) - counts, counts)
+    source, level = np.repeat(batch.source, counts), np.repeat(batch.level, counts)
+    return LogBatch(batch.sources, source, np.repeat(batch.time_ns, counts) + within, level, texts)
+
+
+def _check(batch: LogBatch) -> None:
+    for project, job, replica, attempt, node, stream, facility, severity, tag in batch.sources:
         check_project(project)
-        check_job_id(job, "job")
         for field, name in (("replica", replica), ("node", node)):
             if name:
                 check_name(name, field)
-        check_name(stream, "stream")
         if not 0 <= attempt < 2**31:
             raise InvalidRequestError(f"attempt {attempt} is not between 0 and 2^31", "attempt")
-    for line in lines:
-        if not 0 <= line.time_ns <= _MAX_TIME_NS:
-            raise InvalidRequestError(
-                f"time {line.time_ns} is not between 1970 and 2100 in nanoseconds since the epoch", "time"
-            )
-        if not line.text.isascii():
-            _check_text(line.text)
+        _check_severity(severity)
+        if job or not facility:
+            check_job_id(job, "job")
+        if facility:
+            _check_system(facility, node, stream, tag)
+        else:
+            check_name(stream, "stream")
+    wrong = (batch.time_ns < 0) | (batch.time_ns > _MAX_TIME_NS)
+    if wrong.any():
+        raise time_error(int(batch.time_ns[int(wrong.argmax())]))
+    for text in batch.texts:
+        if not text.isascii():
+            _check_text(text)
+
+
+def _check_severity(severity: int | None) -> None:
+    if severity is not None and not 0 <= severity < len(SEVERITIES):
+        raise InvalidRequestError(f"severity {severity} is not between 0 and 7", "severity")
+
+
+def _check_system(facility: str, node: str, stream: str, tag: str) -> None:
+    if facility not in FACILITIES:
+        raise InvalidRequestError(f"facility {facility[:40]!r} is not one of {', '.join(FACILITIES)}", "facility")
+    if not node:
+        raise InvalidRequestError("a line of a system log names its node", "node")
+    if not 1 <= len(stream) <= MAX_SYSTEM_NAME or not stream.isprintable():
+        raise InvalidRequestError(f"stream is not a text of 1 to {MAX_SYSTEM_NAME} printable characters", "stream")
+    if len(tag) > MAX_SYSTEM_NAME or (tag and not tag.isprintable()):
+        raise InvalidRequestError(f"tag is not a text of up to {MAX_SYSTEM_NAME} printable characters", "tag")
 
 
 def _check_text(text: str) -> None:
@@ -64,11 +103,8 @@ def _check_text(text: str) -> None:
         raise InvalidRequestError("a text holds half of a surrogate pair: it is not Unicode", "text") from error
 
 
-def _names(line: LogLine) -> tuple[str, str, str, int, str, str]:
-    return line.project, line.job, line.replica, line.attempt, line.node, line.stream
-
-
-def by_project(lines: Sequence[LogLine]) -> list[tuple[str, list[LogLine]]]:
+def by_project(batch: LogBatch) -> list[tuple[str, LogBatch]]:
     """The lines of each project, in their order."""
-    ordered = sorted(lines, key=lambda line: line.project)
-    return [(project, list(own)) for project, own in groupby(ordered, lambda line: line.project)]
+    projects = sorted({source.project for source in batch.sources})
+    parts = [(name, batch.of_sources([source.project == name for source in batch.sources])) for name in projects]
+    return [(name, part) for name, part in parts if len(part)]

@@ -1,235 +1,261 @@
-"""What the registry must hear of samples: what is new at once, what merely goes on now and then."""
+"""Reports jobs, replicas, nodes and devices of samples to the registry: new ones immediately, the others in batches."""
 
 import logging
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
 import numpy as np
 
 from jobmeter.errors import UnavailableError
-from jobmeter.ingest.things import NEVER, NOTHING, Seen, Spans, Thing, Things, merged
+from jobmeter.ingest.entities import NEVER, NOTHING, Entities, Entity, Sighting, Spans, merged
 from jobmeter.model.batch import Int64s, SampleBatch
 from jobmeter.model.log import LogLine
+from jobmeter.model.log_batch import LogBatch, LogSource
+from jobmeter.model.span import Span
 from jobmeter.model.time import MINUTE, SECOND, Clock
 from jobmeter.registry.base import Registry
 
 _LOG = logging.getLogger(__name__)
 NOTICEABLE_MS = 10 * SECOND
-"""A live thing that went on for less than this waits for a quiet moment; where very many are live, for up to a minute.
-"""
+"""An entity whose last time grew by less than this waits for ``flush``; with very many entities, for up to a minute,
+and so long after its last report too: who catches up sends hours within seconds."""
 _MANY = 1_000
 _SOME, _LATELY_SECONDS = 8, 0.25
-"""So many things that go on are told together, so many seconds after the ones before: requests that follow each other
-quickly would pay for a transaction each."""
+"""From so many entities on, an update within so many seconds of the last report waits: otherwise requests that follow
+each other quickly would pay for a transaction each."""
 _TOGETHER = 2_000
-"""So many that waited are told in one transaction, some 50 ms: samples that arrive meanwhile wait for its end."""
+"""Most waiting entities in one transaction, which takes about 50 ms: samples that arrive meanwhile wait for its end."""
 _ALONG = 500
-"""So many that waited longest are told along with one that has to be told: a transaction for each of very many things
-would cost ten times as much, and what is kept of a job is read again after each."""
+"""Most waiting entities that are reported together with an urgent one, the oldest first: a transaction for each of very
+many entities would cost ten times as much, and the stored rows of a job are read again after each."""
 _RETRY_SECONDS = 1.0
-"""How often the registry is tried again that could not be reached."""
-_UNREACHABLE = "the registry does not work now: what it was never told of is refused"
+"""Time between two attempts while the registry cannot be reached."""
+_UNREACHABLE = "the registry cannot be reached: samples of new jobs, replicas, nodes and devices are refused"
 _LIVE_MS = MINUTE
+_NS = 1_000_000
 _MOST = 1_000_000
 
 
-class _Known:
-    """Things, what the registry was told of them, and what it has yet to hear."""
+def _seen(lines: Iterable[LogLine | Span]) -> Iterator[tuple[LogLine | Span | LogSource, int, int]]:
+    """Whose lines they are, from when to when."""
+    if isinstance(lines, LogBatch):
+        yield from lines.spans()
+        return
+    for line in lines:
+        yield line, line.time_ns, line.time_ns
+
+
+class _ReportedSpans:
+    """Entities, the times of them that were reported to the registry, and the times that wait to be reported."""
 
     def __init__(self) -> None:
-        self.things = Things()
-        self.told = Spans()
+        self.entities = Entities()
+        self.reported = Spans()
         self.waiting = Spans()
-        self._told_things = 0
+        self._reported_ms: Int64s = np.empty(0, np.int64)  # by the clock, when the last report was
+        self._reported_entities = 0
 
-    def urgent(self, seen: Seen, now_ms: int, *, lately: bool = False) -> tuple[Seen, Seen]:
-        """What of this is to be told now, and what is told along with it; the rest waits, as far as it is news.
+    def urgent(self, sighting: Sighting, now_ms: int, *, lately: bool = False) -> tuple[Sighting, Sighting]:
+        """The part to report now, and the waiting entities to report with it. The rest waits, as far as it is new.
 
-        ``lately``: the registry was told of something a moment ago, and hears of many that go on a moment later.
+        ``lately``: the last report is less than ``_LATELY_SECONDS`` ago, so an update of many known entities waits.
         """
         self._fit()
-        gone_on = seen.last - self.told.last[seen.thing]
-        many = self._told_things // _MANY
-        urgent = gone_on >= (min(NOTICEABLE_MS * (1 + many), MINUTE) if many else NOTICEABLE_MS)
-        if not many:
-            urgent |= (gone_on > 0) & (seen.last < now_ms - _LIVE_MS)
+        gone_on = sighting.last - self.reported.last[sighting.entity]
+        many = self._reported_entities // _MANY
+        noticeable_ms = min(NOTICEABLE_MS * (1 + many), MINUTE)
+        urgent = gone_on >= noticeable_ms
+        if many:
+            urgent &= np.abs(now_ms - self._reported_ms[sighting.entity]) >= noticeable_ms
+        else:
+            urgent |= (gone_on > 0) & (sighting.last < now_ms - _LIVE_MS)
         if lately and np.count_nonzero(urgent) >= _SOME:
             urgent[:] = False
         due = bool(many and urgent.any())
-        # True of what was never seen, too.
-        urgent |= seen.first < self.told.first[seen.thing]
-        self.waiting.widen(seen.where(~urgent & (gone_on > 0)))
-        return seen.where(urgent), self._longest_waiting() if due else NOTHING
+        # Also true of an entity that was never reported.
+        urgent |= sighting.first < self.reported.first[sighting.entity]
+        self.waiting.widen(sighting.where(~urgent & (gone_on > 0)))
+        return sighting.where(urgent), self._longest_waiting() if due else NOTHING
 
-    def _longest_waiting(self) -> Seen:
-        """Those of which the registry heard longest ago, as many as are told along; they wait no longer."""
+    def _longest_waiting(self) -> Sighting:
+        """The ``_ALONG`` waiting entities whose last report is oldest; they are removed from the waiting ones."""
         waiting = self.waiting.all()
-        if len(waiting.thing) > _ALONG:
-            heard = self.told.last[waiting.thing]
+        if len(waiting.entity) > _ALONG:
+            heard = self.reported.last[waiting.entity]
             longest = np.zeros(len(heard), bool)
             longest[np.argpartition(heard, _ALONG)[:_ALONG]] = True
             waiting = waiting.where(longest)
-        self.waiting.forget(waiting.thing)
+        self.waiting.forget(waiting.entity)
         return waiting
 
-    def all_told(self, seen: Seen) -> bool:
-        """Whether the registry was told of every one of these before."""
+    def all_reported(self, sighting: Sighting) -> bool:
+        """Whether each of these was reported before."""
         self._fit()
-        return bool((self.told.first[seen.thing] != NEVER).all())
+        return bool((self.reported.first[sighting.entity] != NEVER).all())
 
-    def tell(self, seen: Seen) -> None:
-        """Take it that the registry knows this."""
-        self._told_things += int(np.count_nonzero(self.told.first[seen.thing] == NEVER))
-        self.told.widen(seen)
+    def report(self, sighting: Sighting, now_ms: int) -> None:
+        """Record that these times were reported."""
+        self._reported_entities += int(np.count_nonzero(self.reported.first[sighting.entity] == NEVER))
+        self.reported.widen(sighting)
+        self._reported_ms[sighting.entity] = now_ms
 
-    def wait(self, of: "_Known", seen: Seen) -> None:
-        """Take it that the registry does not know this; its numbers are those of ``of``."""
-        numbers = [self.things.number(thing) for thing in of.things.of(seen)]
+    def wait(self, of: "_ReportedSpans", sighting: Sighting) -> None:
+        """Add these times, whose numbers are those of ``of``, to the ones that wait."""
+        numbers = [self.entities.number(entity) for entity in of.entities.of(sighting)]
         self._fit()
-        self.waiting.widen(seen._replace(thing=np.array(numbers, np.int64)))
+        self.waiting.widen(sighting._replace(entity=np.array(numbers, np.int64)))
 
-    def forget(self, things: Int64s) -> None:
-        """Take it that the registry does not know these any more."""
+    def forget(self, entities: Int64s) -> None:
+        """Treat these entities as never reported."""
         self._fit()
-        self._told_things -= int(np.count_nonzero(self.told.first[things] != NEVER))
-        self.told.forget(things)
-        self.waiting.forget(things)
+        self._reported_entities -= int(np.count_nonzero(self.reported.first[entities] != NEVER))
+        self.reported.forget(entities)
+        self.waiting.forget(entities)
 
     def _fit(self) -> None:
-        self.told.fit(len(self.things))
-        self.waiting.fit(len(self.things))
+        self.reported.fit(len(self.entities))
+        self.waiting.fit(len(self.entities))
+        more = len(self.reported.first) - len(self._reported_ms)
+        if more:
+            self._reported_ms = np.concatenate((self._reported_ms, np.zeros(more, np.int64)))
 
 
 class Observer:
-    """Tells the registry of batches that are kept. Safe for several threads.
+    """Reports the entities of stored batches to the registry. Safe for several threads.
 
-    A thing (job, replica, node, device) that is new, began earlier than known, or went on noticeably is told before
-    ``observe`` returns; so is everything that lies in the past, where no later batch will tell. The rest is told by
-    ``flush``, and so are several things that go on a moment after others were told. Where more than a
-    thousand things are known, up to a minute of what goes on waits for that, past or not:
-    a sender that catches up would otherwise pay a row of the registry for each sample.
+    ``observe`` reports an entity (job, replica, node, device) before it returns when the entity is new, when its first
+    time is earlier than reported, when its last time grew by ``NOTICEABLE_MS``, or when its samples are older than a
+    minute, as no later batch may follow. ``flush`` reports the rest. With more than a thousand entities up to a minute
+    of progress waits for ``flush``, old samples included: a sender that catches up would otherwise cost a row of the
+    registry for each sample.
 
-    While the registry cannot be reached, what it was told of before goes on: its times wait in memory, a row for each
-    thing, and are told when it can be reached again. What it was never told of is refused.
+    While the registry cannot be reached, entities that were reported before wait in memory, one row each, until it
+    can. New entities are refused.
     """
 
     def __init__(self, registry: Registry, clock: Clock) -> None:
         self._registry = registry
         self._clock = clock
         self._lock = threading.Lock()
-        self._known = _Known()
-        self._told_at = -_LATELY_SECONDS
+        self._state = _ReportedSpans()
+        self._reported_at = -_LATELY_SECONDS
         self._unreachable = False
         self._retry_at = 0.0
         self._behind = False
 
     def admit(self, batch: SampleBatch) -> None:
-        """Raise UnavailableError where the registry would have to be told of the batch and cannot be reached.
+        """Raise UnavailableError for a batch with new entities while the registry cannot be reached.
 
-        So a sender of something new is refused alone, before its samples share a commit with those of others.
+        Only this sender is refused, before its samples share a group commit with those of others.
         """
         if self._resting:
             with self._lock:
-                known = self._current()
-                told = known.all_told(known.things.seen(batch))
-            if not told:
+                state = self._current()
+                reported = state.all_reported(state.entities.sighting(batch))
+            if not reported:
                 raise UnavailableError(_UNREACHABLE)
 
     def observe(self, batch: SampleBatch) -> None:
-        """Tell of one batch. A failure of the registry passes through, and all of it is told again the next time."""
+        """Report one batch. Raises the registry's error; the next call then reports the same entities again."""
         self.observe_all((batch,))
 
     def observe_all(self, batches: Sequence[SampleBatch]) -> None:
         """The same for several batches."""
         with self._lock:
-            known = self._current()
-            lately = self._clock.monotonic() - self._told_at < _LATELY_SECONDS
-            seen = merged([known.things.seen(batch) for batch in batches])
-            urgent, along = known.urgent(seen, self._clock.now_ms(), lately=lately)
-        self._tell_or_wait(known, urgent, along)
+            state = self._current()
+            lately = self._clock.monotonic() - self._reported_at < _LATELY_SECONDS
+            sighting = merged([state.entities.sighting(batch) for batch in batches])
+            urgent, along = state.urgent(sighting, self._clock.now_ms(), lately=lately)
+        self._report_or_defer(state, urgent, along)
 
-    def observe_lines(self, lines: Iterable[LogLine]) -> None:
-        """The same for log lines: they tell of jobs and replicas alone, since they do not name a node's cluster."""
-        spans: dict[Thing, tuple[int, int]] = {}
-        for line in lines:
-            thing = Thing(line.project, line.job, line.replica, line.attempt, "", "", "")
-            time_ms = line.time_ns // 1_000_000
-            first, last = spans.get(thing, (time_ms, time_ms))
-            spans[thing] = min(first, time_ms), max(last, time_ms)
+    def observe_lines(self, lines: Iterable[LogLine | Span]) -> None:
+        """The same for log lines and spans. They report jobs and replicas only, as they name no cluster.
+
+        Lines of system logs report nothing.
+        """
+        spans: dict[Entity, tuple[int, int]] = {}
+        for source, earliest, latest in _seen(lines):
+            if not source.job or (not isinstance(source, Span) and source.facility):
+                continue
+            entity = Entity(source.project, source.job, source.replica, source.attempt, "", "", "")
+            first, last = spans.get(entity, (NEVER, -NEVER))
+            spans[entity] = min(first, earliest // _NS), max(last, latest // _NS)
+        if not spans:
+            return
         times = np.array(list(spans.values()), np.int64).reshape(-1, 2)
         with self._lock:
-            known = self._current()
-            numbers = np.array([known.things.number(thing) for thing in spans], np.int64)
-            urgent, along = known.urgent(Seen(numbers, times[:, 0], times[:, 1]), self._clock.now_ms())
-        self._tell_or_wait(known, urgent, along)
+            state = self._current()
+            numbers = np.array([state.entities.number(entity) for entity in spans], np.int64)
+            urgent, along = state.urgent(Sighting(numbers, times[:, 0], times[:, 1]), self._clock.now_ms())
+        self._report_or_defer(state, urgent, along)
 
     def flush(self) -> bool:
-        """Tell what waits, as much of it as takes a moment; True while more of it does."""
+        """Report up to ``_TOGETHER`` waiting entities. True when more of them wait."""
         with self._lock:
-            known = self._known
-            everything = known.waiting.all()
+            state = self._state
+            everything = state.waiting.all()
             waiting = everything.part(_TOGETHER)
-            known.waiting.forget(waiting.thing)
-        self._tell(known, NOTHING, waiting)
-        return len(waiting.thing) < len(everything.thing)
+            state.waiting.forget(waiting.entity)
+        self._tell(state, NOTHING, waiting)
+        return len(waiting.entity) < len(everything.entity)
 
     def forget(self, project: str, job: str) -> None:
-        """Take it that the registry no longer knows a job: the next sample of it makes it known again."""
+        """Treat a job as never reported: its next sample creates it in the registry again."""
         with self._lock:
-            self._known.forget(self._known.things.of_job(project, job))
+            self._state.forget(self._state.entities.of_job(project, job))
 
-    def _tell_or_wait(self, known: _Known, urgent: Seen, along: Seen) -> None:
-        """Tell of both; where the registry cannot be reached they wait. Raises where it was never told of one."""
+    def _report_or_defer(self, state: _ReportedSpans, urgent: Sighting, along: Sighting) -> None:
+        """Report both; while the registry cannot be reached they wait. Raises UnavailableError when one is new."""
         if self._resting:
-            self._postpone(known, along)
-            self._postpone(known, urgent, UnavailableError(_UNREACHABLE))
+            self._postpone(state, along)
+            self._postpone(state, urgent, UnavailableError(_UNREACHABLE))
             return
         before = self._unreachable
         try:
-            self._tell(known, urgent, along)
+            self._tell(state, urgent, along)
         except UnavailableError as error:
-            self._postpone(known, urgent, error)
+            self._postpone(state, urgent, error)
             if not before:
-                _LOG.warning("what samples tell waits for the registry: %s", error.message)
+                _LOG.warning("times of jobs, replicas and nodes wait for the registry: %s", error.message)
             return
         if self._behind:
-            with suppress(UnavailableError):  # it waits on
+            with suppress(UnavailableError):  # the entities go on waiting
                 self._behind = self.flush()
 
-    def _postpone(self, known: _Known, seen: Seen, error: UnavailableError | None = None) -> None:
-        """Let it wait. Raises the error, if one is given, where the registry was never told of one of these."""
+    def _postpone(self, state: _ReportedSpans, sighting: Sighting, error: UnavailableError | None = None) -> None:
+        """Let these entities wait. Raises the error, if one is given, when one of them was never reported."""
         with self._lock:
-            if error is not None and not known.all_told(seen):
+            if error is not None and not state.all_reported(sighting):
                 raise error
-            self._known.wait(known, seen)
+            self._state.wait(state, sighting)
 
     @property
     def _resting(self) -> bool:
-        """True for a moment after the registry could not be reached."""
+        """True for ``_RETRY_SECONDS`` after the registry could not be reached."""
         return self._unreachable and self._clock.monotonic() < self._retry_at
 
-    def _tell(self, known: _Known, urgent: Seen, waited: Seen) -> None:
-        """Tell of both; what waited before waits on where that fails."""
-        seen = merged([part for part in (urgent, waited) if len(part.thing)])
-        if not len(seen.thing):
+    def _tell(self, state: _ReportedSpans, urgent: Sighting, waited: Sighting) -> None:
+        """Report both. After a failure the entities that had waited wait again."""
+        sighting = merged([part for part in (urgent, waited) if len(part.entity)])
+        if not len(sighting.entity):
             return
         try:
-            self._registry.observe(known.things.observations(seen), self._clock.now_ms())
+            self._registry.observe(state.entities.observations(sighting), self._clock.now_ms())
         except BaseException as error:
-            self._postpone(known, waited)
+            self._postpone(state, waited)
             if isinstance(error, UnavailableError):
                 self._unreachable = self._behind = True
                 self._retry_at = self._clock.monotonic() + _RETRY_SECONDS
             raise
         self._unreachable = False
-        self._told_at = self._clock.monotonic()
+        self._reported_at = self._clock.monotonic()
         with self._lock:
-            known.tell(seen)
+            state.report(sighting, self._clock.now_ms())
 
-    def _current(self) -> _Known:
-        if len(self._known.things) > _MOST:
-            known = _Known()
-            known.wait(self._known, self._known.waiting.all())
-            self._known = known
-        return self._known
+    def _current(self) -> _ReportedSpans:
+        if len(self._state.entities) > _MOST:
+            state = _ReportedSpans()
+            state.wait(self._state, self._state.waiting.all())
+            self._state = state
+        return self._state

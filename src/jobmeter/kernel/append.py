@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jobmeter.kernel.bind import PLACE, SIZE, bind
-from jobmeter.kernel.library import pointer
 
 Int64s = NDArray[np.int64]
 Places = ctypes.Array[ctypes.c_void_p]
@@ -41,8 +40,5 @@ def append(
     if len(index) and int(index.max()) >= len(rows):
         raise IndexError(f"a sample of series {int(index.max())}, and there are {len(rows)}")
     left = np.empty(len(time), np.int64)
-    count = _APPEND(
-        places, pointer(stock), pointer(rows), pointer(index), pointer(time), pointer(value), len(time), keep_from,
-        pointer(left),
-    )  # fmt: skip
-    return left[:count]
+    arrays = (one.ctypes.data for one in (stock, rows, index, time, value))
+    return left[: _APPEND(places, *arrays, len(time), keep_from, left.ctypes.data)]

@@ -7,7 +7,7 @@ import orjson
 from numpy.typing import NDArray
 
 from jobmeter.kernel.bind import DATA, PLACE, SIZE, bind
-from jobmeter.kernel.library import pointer
+from jobmeter.kernel.library import place
 
 _POINTS = bind("jobmeter_points", [DATA, SIZE, PLACE, PLACE, SIZE, PLACE, SIZE, PLACE], SIZE)
 AVAILABLE = _POINTS is not None
@@ -15,20 +15,26 @@ _OF_A_POINT = 26
 """Characters around a value: a comma, brackets, a time of at most 20 digits, and what ends a line."""
 
 
-def encode(times: Sequence[NDArray[np.int64]], values: Sequence[NDArray[np.float64]]) -> list[memoryview]:
-    """For each line the JSON list of its pairs ``[time, value]``; what is not finite becomes null."""
+def encode(ends: Sequence[int], time: NDArray[np.int64], value: NDArray[np.float64]) -> list[bytes]:
+    """For each line the JSON list of its pairs ``[time, value]``; what is not finite becomes null.
+
+    ``ends`` is where each line ends in the other two, which are contiguous. Raises ValueError where it ends elsewhere
+    than they do.
+    """
     assert _POINTS is not None  # noqa: S101 - callers look at AVAILABLE
-    if not times:
-        return []
-    time, value = np.concatenate(times), np.concatenate(values)
-    bounds = np.zeros(len(times) + 1, np.int64)
-    np.cumsum([len(one) for one in times], out=bounds[1:])
     text = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
-    room = len(text) + _OF_A_POINT * len(time) + 2 * len(times)
-    out, ends = np.empty(room, np.uint8), np.empty(len(times), np.int64)
-    size = _POINTS(text, len(text), pointer(time), pointer(bounds), len(times), pointer(out), room, pointer(ends))
+    lines = len(ends)
+    room = len(text) + _OF_A_POINT * len(time) + 2 * lines
+    bounds, stops, out = np.array((0, *ends), np.int64), np.empty(lines, np.int64), bytearray(room)
+    fits = len(time) == len(value) == (ends[-1] if lines else 0)
+    size = -1
+    if fits:
+        size = _POINTS(text, len(text), place(time), place(bounds), lines, place(out), room, place(stops))
     if size < 0:
-        raise ValueError("there are not as many values as times")
-    whole = out.data
-    stops = ends.tolist()
-    return [whole[start:end] for start, end in zip([0, *stops], stops, strict=False)]
+        raise ValueError("the lines do not end where times and values do")
+    whole, last = bytes(out), 0
+    found: list[bytes] = []
+    for end in stops.tolist():
+        found.append(whole[last:end])
+        last = end
+    return found

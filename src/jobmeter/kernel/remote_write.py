@@ -78,21 +78,21 @@ def _scan(data: bytes, most: int, least: int, scan: Function, *, second: bool) -
     samples = (pointer(index), pointer(time), pointer(value), rows, pointer(counts))
     between = (pointer(edges), parts, pointer(refs), 2 * rows) if second else ()
     result = int(scan(*names, *between, *samples))
-    told = counts.tolist()
-    named, kept = told[_SYMBOLS if second else _SERIES], told[_ROWS]
+    numbers = counts.tolist()
+    named, rows = numbers[_SYMBOLS if second else _SERIES], numbers[_ROWS]
     # Copies: the room is used again.
     scanned = Scanned(
-        series=told[_SERIES],
+        series=numbers[_SERIES],
         begin=begin[:named].copy(),
         end=end[:named].copy(),
-        index=index[:kept].copy(),
-        time=time[:kept].copy(),
-        value=value[:kept].copy(),
-        stale=told[_STALE],
-        not_finite=told[_NOT_FINITE],
-        histograms=told[_HISTOGRAMS],
-        exemplars=told[_EXEMPLARS],
-        edges=edges[: told[_SERIES] + 1].copy(),
-        refs=refs[: told[_REFERENCES]].copy(),
+        index=index[:rows].copy(),
+        time=time[:rows].copy(),
+        value=value[:rows].copy(),
+        stale=numbers[_STALE],
+        not_finite=numbers[_NOT_FINITE],
+        histograms=numbers[_HISTOGRAMS],
+        exemplars=numbers[_EXEMPLARS],
+        edges=edges[: numbers[_SERIES] + 1].copy(),
+        refs=refs[: numbers[_REFERENCES]].copy(),
     )
     return result, scanned

@@ -22,7 +22,7 @@ class Lines:
     """Lines of samples, a piece after the other.
 
     ``texts``: for each index of a sample what stands before its time, between time and value, and after the value. A
-    value is told in the fewest digits that read as the same number. Not safe for several threads.
+    value has the fewest digits that read as the same number. Not safe for several threads.
     """
 
     def __init__(self, texts: Sequence[tuple[str, str, str]]) -> None:

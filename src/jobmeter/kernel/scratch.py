@@ -13,13 +13,13 @@ _LOCAL = threading.local()
 
 
 def scratch(name: str, kind: type[T], count: int) -> NDArray[T]:
-    """At least ``count`` numbers of any values, which are the caller's until its thread asks for ``name`` again.
+    """At least ``count`` numbers of any values, which are the caller's until its thread requests ``name`` again.
 
-    More than 2 MiB are not held on to.
+    Buffers over 2 MiB are not reused.
     """
-    held: NDArray[T] | None = getattr(_LOCAL, name, None)
-    if held is None or len(held) < count:
-        held = np.empty(count, kind)
-        if held.nbytes <= _MOST_BYTES:
-            setattr(_LOCAL, name, held)
-    return held
+    buffer: NDArray[T] | None = getattr(_LOCAL, name, None)
+    if buffer is None or len(buffer) < count:
+        buffer = np.empty(count, kind)
+        if buffer.nbytes <= _MOST_BYTES:
+            setattr(_LOCAL, name, buffer)
+    return buffer

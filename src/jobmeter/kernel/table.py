@@ -25,7 +25,7 @@ _SPARSE = 2
 
 
 class Texts(Sequence[bytes]):
-    """Pieces of one text, as a sequence of bytes that are cut out when they are asked for.
+    """Pieces of one text, as a sequence of bytes that are cut out on access.
 
     ``begin`` and ``end``: int64[n], within ``data``.
     """
@@ -120,15 +120,15 @@ class CompiledTable:
         self._hashes = np.empty(_FIRST_TEXTS, np.uint64)
         self._edges = np.zeros(_FIRST_TEXTS + 1, np.int64)
         self._memory = np.empty(_FIRST_BYTES, np.uint8)
-        self._known = 0
+        self._count = 0
 
     def __len__(self) -> int:
-        return self._known
+        return self._count
 
     @property
     def size(self) -> int:
         """See ``Table.size``."""
-        return int(self._edges[self._known])
+        return int(self._edges[self._count])
 
     def find(self, texts: Texts) -> Int64s:
         """See ``Table.find``."""
@@ -137,8 +137,8 @@ class CompiledTable:
     def add(self, texts: Texts) -> Int64s:
         """See ``Table.add``."""
         self._reserve(len(texts), int((texts.end - texts.begin).sum()))
-        numbers, known = self._call(self._functions[1], texts)
-        self._known = int(known)
+        numbers, count = self._call(self._functions[1], texts)
+        self._count = int(count)
         return numbers
 
     def _call(self, function: Function, texts: Texts) -> tuple[Int64s, int]:
@@ -147,22 +147,22 @@ class CompiledTable:
         if not inside or int(texts.end.max(initial=0)) > len(texts.data):
             raise ValueError("a text lies outside of its data")
         numbers = np.empty(count, np.int64)
-        wanted = (texts.data, pointer(texts.begin), pointer(texts.end), count, pointer(self._key))
+        inputs = (texts.data, pointer(texts.begin), pointer(texts.end), count, pointer(self._key))
         slots = (pointer(self._slots), len(self._slots))
-        held = (pointer(self._hashes), pointer(self._edges), pointer(self._memory), self._known)
-        return numbers, function(*wanted, *slots, *held, pointer(numbers))
+        memory = (pointer(self._hashes), pointer(self._edges), pointer(self._memory), self._count)
+        return numbers, function(*inputs, *slots, *memory, pointer(numbers))
 
     def _reserve(self, texts: int, size: int) -> None:
-        known, used = self._known, self.size
-        if known + texts > len(self._hashes):
-            room = max(2 * len(self._hashes), known + texts)
-            self._hashes = _grown(self._hashes, known, room)
-            self._edges = _grown(self._edges, known + 1, room + 1)
+        count, used = self._count, self.size
+        if count + texts > len(self._hashes):
+            room = max(2 * len(self._hashes), count + texts)
+            self._hashes = _grown(self._hashes, count, room)
+            self._edges = _grown(self._edges, count + 1, room + 1)
         if used + size > len(self._memory):
             self._memory = _grown(self._memory, used, max(2 * len(self._memory), used + size))
-        if _SPARSE * (known + texts) > len(self._slots):
-            self._slots = np.zeros(1 << (_SPARSE * (known + texts) - 1).bit_length(), np.uint32)
-            self._functions[2](pointer(self._slots), len(self._slots), pointer(self._hashes), known)
+        if _SPARSE * (count + texts) > len(self._slots):
+            self._slots = np.zeros(1 << (_SPARSE * (count + texts) - 1).bit_length(), np.uint32)
+            self._functions[2](pointer(self._slots), len(self._slots), pointer(self._hashes), count)
 
 
 def _grown(array: NDArray[T], used: int, room: int) -> NDArray[T]:

@@ -1,4 +1,7 @@
 /* Reading samples that lie in pages: what jobmeter.store.window.pages keeps. */
+#include <math.h>
+#include <string.h>
+
 #include "common.h"
 
 #define PAGE 64
@@ -15,6 +18,7 @@ struct Pages {
     const int32_t *next;
     const int32_t *filled;
     const int32_t *first_page;
+    const int64_t *since; /* by row: every sample at or after that time is there */
 };
 
 struct Place {
@@ -150,34 +154,54 @@ EXPORTED int64_t jobmeter_window_bucket(
     return at + 1;
 }
 
+/* The sum of the samples from a place on that are before a time, whose number is added to *number; the place moves on. */
+static double sum_until(const struct Pages *pages, struct Place *place, int64_t until, int64_t *number) {
+    double sum = 0;
+    while (place->page >= 0) {
+        const int32_t *distance = pages->distance + (int64_t)place->page * PAGE;
+        const double *value = pages->value + (int64_t)place->page * PAGE;
+        int64_t limit = until - pages->base[place->page];
+        int32_t at = place->at;
+        for (; at < place->filled && distance[at] < limit; at++) sum += value[at];
+        *number += at - place->at;
+        place->at = at;
+        if (at < place->filled) break;
+        place->page = pages->next[place->page];
+        place->at = 0;
+        if (place->page >= 0) place->filled = pages->filled[place->page];
+    }
+    return sum;
+}
+
 /* The means of the rows' samples in buckets of a step, joined by line: line[i] is the line of rows[i], how[line] joins
    its rows (MEAN, SUM, MIN or MAX of their means, in the order of rows). The grid has lines times width cells, width
-   being the buckets that meet [start, end); total and members are its cells, zeroed by the caller. index, time and value
-   get the cells that hold something, by line, then by time. Gives how many these are, and in samples how many samples
-   were read; -1 where these are more than most. */
+   being the buckets that meet [start, end). block has room for four numbers a cell, one a line, and one more: cells of
+   working memory (two numbers each); then the times and the values of the cells that hold something finite, by line and
+   time; then where each line ends among them; then how many samples were read. Gives how many such cells there are;
+   -1 where more than most samples would be read, -2 where a row is none or does not hold everything since start. */
 EXPORTED int64_t jobmeter_window_lines(
     const struct Pages *pages, int64_t count, const int64_t *rows, const int64_t *line, const uint8_t *how,
-    int64_t lines, int64_t start, int64_t end, int64_t step, int64_t most, double *total, int64_t *members,
-    int64_t *index, int64_t *time, double *value, int64_t *samples) {
+    int64_t lines, int64_t start, int64_t end, int64_t step, int64_t most, int64_t *block) {
     int64_t first = floor_divide(start, step), width = floor_divide(end - 1, step) - first + 1, at = 0, read = 0;
+    int64_t cells = lines * width, *members = block + cells, *time = block + 2 * cells, *ends = block + 4 * cells;
+    double *total = (double *)block, *value = (double *)(block + 3 * cells);
+    memset(members, 0, (size_t)cells * sizeof *members);
     for (int64_t series = 0; series < count; series++) {
-        double *cells = total + line[series] * width;
+        if (rows[series] < 0 || pages->since[rows[series]] > start) return -2;
+    }
+    for (int64_t series = 0; series < count; series++) {
+        double *own = total + line[series] * width;
         int64_t *joined = members + line[series] * width;
         uint8_t way = how[line[series]];
         struct Place place = seek(pages, rows[series], start);
-        int64_t when = place.page < 0 ? end : time_at(pages, place.page, place.at);
-        while (when < end) {
-            int64_t bucket = floor_divide(when, step), until = (bucket + 1) * step, number = 0;
-            double sum = 0;
-            do {
-                sum += pages->value[(int64_t)place.page * PAGE + place.at];
-                number++;
-                step_on(pages, &place);
-                when = place.page < 0 ? end : time_at(pages, place.page, place.at);
-            } while (when < until && when < end);
+        while (place.page >= 0) {
+            int64_t when = time_at(pages, place.page, place.at), number = 0;
+            if (when >= end) break;
+            int64_t bucket = floor_divide(when, step), until = (bucket + 1) * step;
+            double sum = sum_until(pages, &place, until < end ? until : end, &number);
             read += number;
             if (read > most) return -1;
-            double mean = sum / (double)number, *cell = cells + (bucket - first);
+            double mean = sum / (double)number, *cell = own + (bucket - first);
             if (joined[bucket - first]++ == 0) *cell = mean;
             else if (way == MIN) *cell = mean < *cell ? mean : *cell;
             else if (way == MAX) *cell = mean > *cell ? mean : *cell;
@@ -188,12 +212,14 @@ EXPORTED int64_t jobmeter_window_lines(
         for (int64_t bucket = 0; bucket < width; bucket++) {
             int64_t cell = one * width + bucket;
             if (members[cell] == 0) continue;
-            index[at] = one;
+            double joined = how[one] == MEAN ? total[cell] / (double)members[cell] : total[cell];
+            if (!isfinite(joined)) continue;
             time[at] = (first + bucket) * step;
-            value[at++] = how[one] == MEAN ? total[cell] / (double)members[cell] : total[cell];
+            value[at++] = joined;
         }
+        ends[one] = at;
     }
-    *samples = read;
+    ends[lines] = read;
     return at;
 }
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jobmeter.kernel.bind import PLACE, SIZE, bind
-from jobmeter.kernel.library import pointer
+from jobmeter.kernel.library import place, pointer
 
 PAGE = 64
 """Samples in a page."""
@@ -33,9 +33,10 @@ def pages_of(
     following: NDArray[np.int32],
     filled: NDArray[np.int32],
     first_page: NDArray[np.int32],
+    since: Int64s,
 ) -> Pages:
     """The arrays as the library takes them. They must outlive it, and none of them may be moved."""
-    arrays = (distance, value, base, following, filled, first_page)
+    arrays = (distance, value, base, following, filled, first_page, since)
     return (ctypes.c_void_p * len(arrays))(*(array.ctypes.data for array in arrays))
 
 
@@ -44,7 +45,7 @@ _MEASURE = bind("jobmeter_window_measure", [*_ROWS, *[SIZE] * 3, *[PLACE] * 2])
 _READ = bind("jobmeter_window_read", [*_ROWS, *[SIZE] * 3, *[PLACE] * 3])
 _BUCKET = bind("jobmeter_window_bucket", [*_ROWS, *[SIZE] * 3, *[PLACE] * 3, *[SIZE] * 2, *[PLACE] * 3], SIZE)
 _PREVIOUS = bind("jobmeter_window_previous", [*_ROWS, SIZE, *[PLACE] * 2])
-_LINES = bind("jobmeter_window_lines", [*_ROWS, PLACE, PLACE, SIZE, *[SIZE] * 4, *[PLACE] * 6], SIZE)
+_LINES = bind("jobmeter_window_lines", [*_ROWS, PLACE, PLACE, SIZE, *[SIZE] * 4, PLACE], SIZE)
 AVAILABLE = None not in (_MEASURE, _READ, _BUCKET, _PREVIOUS, _LINES)
 MEAN, SUM, MIN, MAX = range(4)
 """How the rows of a line are joined."""
@@ -96,26 +97,44 @@ def bucket(
     )  # fmt: skip
 
 
-def lines(
-    pages: Pages, rows: Int64s, line: Int64s, how: NDArray[np.uint8], span: tuple[int, int], step: int, most: int
-) -> tuple[Int64s, Int64s, Float64s, int] | None:
-    """The means of the rows' samples in buckets of ``step``, joined by line.
+class Grid:
+    """Rows joined to lines: ``line`` int64[rows] is the line of each row, ``how`` uint8[lines] how its rows are joined.
 
-    ``line`` int64[rows] is the line of each row; ``how`` uint8[lines] says how its rows are joined. Gives the line, the
-    bucket's start (ms) and the value of each bucket that holds something, by line and time, and how many samples were
-    read; None where these are more than ``most``. ``span`` must not be empty.
+    Reuse one for repeated calls: looking up the address of an array takes longer than reading it.
+    """
+
+    __slots__ = ("_arrays", "how", "line", "lines")
+
+    def __init__(self, line: Int64s, how: NDArray[np.uint8]) -> None:
+        self._arrays = np.ascontiguousarray(line, np.int64), np.ascontiguousarray(how, np.uint8)
+        if len(line) and not 0 <= int(self._arrays[0].min()) <= int(self._arrays[0].max()) < len(how):
+            raise ValueError("a row is of a line that there is not")
+        self.line, self.how = (array.ctypes.data for array in self._arrays)
+        self.lines = len(how)
+
+    def __len__(self) -> int:
+        return len(self._arrays[0])
+
+
+def lines(
+    pages: Pages, rows: int, grid: Grid, span: tuple[int, int], step: int, most: int
+) -> tuple[Int64s, Int64s, Float64s, int] | None:
+    """The means of rows' samples in buckets of ``step``, joined by line.
+
+    ``rows`` is where the numbers of the rows lie, int64, as many as the grid has. Gives where each line ends, the
+    bucket's start (ms) and the value of each bucket that is not empty, by line and time, and how many samples were
+    read; None where these are more than ``most``, where a row is -1, or lacks samples of the span. ``span``
+    must not be empty.
     """
     assert _LINES is not None  # noqa: S101 - callers look at AVAILABLE
     start, end = span
-    room = len(how) * ((end - 1) // step - start // step + 1)
-    whole, real = np.zeros((3, room), np.int64), np.zeros((2, room))
-    samples = ctypes.c_int64()
-    size = _LINES(
-        pages, len(rows), rows.ctypes.data, line.ctypes.data, how.ctypes.data, len(how), start, end, step, most,
-        real[0].ctypes.data, whole[0].ctypes.data, whole[1].ctypes.data, whole[2].ctypes.data, real[1].ctypes.data,
-        ctypes.byref(samples),
-    )  # fmt: skip
-    return None if size < 0 else (whole[1, :size], whole[2, :size], real[1, :size], samples.value)
+    cells = grid.lines * ((end - 1) // step - start // step + 1)
+    block = np.empty(4 * cells + grid.lines + 1, np.int64)
+    size = _LINES(pages, len(grid), rows, grid.line, grid.how, grid.lines, start, end, step, most, place(block))
+    if size < 0:
+        return None
+    value = block[3 * cells : 3 * cells + size].view(np.float64)
+    return block[4 * cells : -1], block[2 * cells : 2 * cells + size], value, int(block[-1])
 
 
 def previous(pages: Pages, rows: Int64s, before: int) -> tuple[Int64s, Float64s]:

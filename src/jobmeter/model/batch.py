@@ -24,7 +24,7 @@ class SeriesKeys:
     """Which series to read: ``job`` and ``series`` are uint64[k], pair by pair, each pair once.
 
     Whoever asks for or writes the same series again and again has the very same object for it: what follows from it may
-    be kept by it.
+    be cached by it.
     """
 
     job: Uint64s
@@ -48,33 +48,45 @@ class SampleBatch:
 
     ``index``: uint32[n], which of ``series`` a row belongs to. ``time``: int64[n], milliseconds since the epoch.
     ``value``: float64[n], in the catalogue's unit, finite. The arrays are not changed after construction.
-    ``known_keys`` are the keys of ``series`` where whoever makes the batch knows them already; see ``keys``.
+    ``existing_keys`` are the keys of ``series`` where whoever makes the batch knows them already; see ``keys``. So are
+    ``existing_span`` and ``existing_single``.
     """
 
     series: Sequence[Series]
     index: Uint32s
     time: Int64s
     value: Float64s
-    known_keys: SeriesKeys | None = field(default=None, repr=False)
+    existing_keys: SeriesKeys | None = field(default=None, repr=False)
+    existing_span: tuple[int, int] | None = field(default=None, repr=False)
+    existing_single: bool | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return len(self.time)
 
     @property
+    def span(self) -> tuple[int, int]:
+        """The first and the last time of a batch that has samples, worked out once."""
+        if self.existing_span is None:
+            object.__setattr__(self, "existing_span", (int(self.time.min()), int(self.time.max())))
+        assert self.existing_span is not None  # noqa: S101 - set above
+        return self.existing_span
+
+    @property
+    def single(self) -> bool:
+        """Whether it has one sample of each series, in their order, as nearly all requests; worked out once."""
+        if self.existing_single is None:
+            index = self.index
+            ordered = len(index) == len(self.series) > 0 and not int(index[0]) and bool((index[1:] > index[:-1]).all())
+            object.__setattr__(self, "existing_single", ordered)
+        return bool(self.existing_single)
+
+    @property
     def keys(self) -> SeriesKeys:
         """The keys of ``series``, worked out once."""
-        if self.known_keys is None:
-            object.__setattr__(self, "known_keys", SeriesKeys.of(self.series))
-        assert self.known_keys is not None  # noqa: S101 - set above
-        return self.known_keys
-
-    def job_keys(self) -> Uint64s:
-        """uint64[n]: the job key of each row."""
-        return self.keys.job[self.index]
-
-    def series_ids(self) -> Uint64s:
-        """uint64[n]: the series id of each row."""
-        return self.keys.series[self.index]
+        if self.existing_keys is None:
+            object.__setattr__(self, "existing_keys", SeriesKeys.of(self.series))
+        assert self.existing_keys is not None  # noqa: S101 - set above
+        return self.existing_keys
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,12 +152,13 @@ class BucketColumns:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LineColumns:
-    """Values of lines in buckets: ``line`` int64[n], ``time`` int64[n] bucket starts in ms, ``value`` float64[n].
+    """Values of lines in buckets: ``time`` int64[n] bucket starts in ms, ascending in a line; ``value`` float64[n].
 
-    Sorted by (line, time), each pair once. ``samples`` is how many samples they were made from.
+    Line after line; ``ends`` int64[lines] is where each of them ends. ``samples`` is how many samples they were made
+    from.
     """
 
-    line: Int64s
+    ends: Int64s
     time: Int64s
     value: Float64s
     samples: int

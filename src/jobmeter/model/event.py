@@ -1,10 +1,20 @@
-"""What happened to a job, a replica or a node: rare, worded, kept with the job's record."""
+"""What happened to a job, a replica or a node: rare, worded, stored with the job's record."""
 
+from collections.abc import Mapping
 from enum import StrEnum
+from hashlib import blake2b
+from types import MappingProxyType
 
 import msgspec
 
+from jobmeter.model.finding import Severity, Subject
+from jobmeter.model.job import JobState
 from jobmeter.model.question import Asks
+
+ALLOCATION_MISMATCH = "AllocationMismatch"
+"""The reason of an agent's event about a replica that computes on a device that was not given to it."""
+WHOLE_SERVER = ""
+"""The project of events that belong to none: who sees every project sees them."""
 
 
 class Level(StrEnum):
@@ -16,6 +26,12 @@ class Level(StrEnum):
     ERROR = "error"
 
 
+LEVEL_OF: Mapping[Severity, Level] = MappingProxyType(
+    {Severity.INFO: Level.INFO, Severity.WARNING: Level.WARNING, Severity.CRITICAL: Level.ERROR}
+)
+"""The level of an event that tells of a finding."""
+
+
 class EventSource(StrEnum):
     """Who tells of an event."""
 
@@ -24,13 +40,84 @@ class EventSource(StrEnum):
     JOB = "job"
     REPLICA = "replica"
     NODE = "node"
+    SERVER = "server"
+    """The server, of what it does itself: nodes that it hears of no longer, keys, shippers. No record may name it."""
+
+
+class EventType(StrEnum):
+    """What kind of thing happened; it follows from the event's source and reason."""
+
+    JOB_STATE = "job_state"
+    REPLICA_STATE = "replica_state"
+    REPLICA_START = "replica_start"
+    REPLICA_END = "replica_end"
+    OOM = "oom"
+    DEVICE_FAULT = "device_fault"
+    THROTTLING = "throttling"
+    NODE_UP = "node_up"
+    NODE_DOWN = "node_down"
+    NODE_REBOOTED = "node_rebooted"
+    FINDING = "finding"
+    SHIPPER = "shipper"
+    KEY = "key"
+    OTHER = "other"
+
+
+REASONS: Mapping[EventType, frozenset[str]] = MappingProxyType(
+    {
+        EventType.OOM: frozenset({"OOMKilled", "OOMKilling", "SystemOOM"}),
+        EventType.DEVICE_FAULT: frozenset(
+            {
+                "Xid",
+                "EccUncorrected",
+                "RemapFailed",
+                "DeviceLost",
+                "HardwareError",
+                "DiskError",
+                "FilesystemError",
+                "LinkDown",
+            }
+        ),
+        EventType.THROTTLING: frozenset(
+            {"CpuThrottled", "CpuThrottlingEnded", "DeviceThrottled", "DeviceThrottlingEnded"}
+        ),
+        EventType.FINDING: frozenset({"Finding", "FindingEnded"}),
+    }
+)
+"""The reasons that say what an event is about, whoever tells of it."""
+SERVER_REASONS: Mapping[EventType, frozenset[str]] = MappingProxyType(
+    {
+        EventType.NODE_UP: frozenset({"NodeUp"}),
+        EventType.NODE_DOWN: frozenset({"NodeDown"}),
+        EventType.NODE_REBOOTED: frozenset({"NodeRebooted"}),
+        EventType.SHIPPER: frozenset(
+            {
+                "ShipperCreated",
+                "ShipperChanged",
+                "ShipperDeleted",
+                "ShipperFailed",
+                "ShipperRecovered",
+                "ShipperDropped",
+                "ShipperRejected",
+            }
+        ),
+        EventType.KEY: frozenset({"KeyCreated", "KeyRevoked", "KeyPoliciesChanged"}),
+    }
+)
+"""The reasons that only the server itself gives."""
+ENDS = frozenset(state.value for state in JobState if state.finished)
+"""The reasons of ``state`` events that tell of an end."""
+_BY_REASON = {reason: kind for kind, reasons in REASONS.items() for reason in reasons}
+_BY_SERVER_REASON = {reason: kind for kind, reasons in SERVER_REASONS.items() for reason in reasons}
+_IDENTITY = ("project", "job", "replica", "attempt", "cluster", "node", "source", "reason", "message", "time")
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One thing that happened, at ``time`` (epoch ms). Names that do not apply are empty.
 
     An event is known by everything but its level: sent again, it counts once. ``reason`` is one word (``OOMKilled``),
-    ``message`` a sentence.
+    ``message`` a sentence. ``subject`` names what it is about where that is neither a job, a replica nor a node: a kind
+    and a name, ``device gpu0``.
     """
 
     time: int
@@ -44,6 +131,41 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     level: Level = Level.INFO
     reason: str = ""
     message: str = ""
+    subject: str = ""
+
+    @property
+    def digest(self) -> bytes:
+        """16 bytes that follow from everything that the event is known by."""
+        values = [getattr(self, name) for name in _IDENTITY]
+        # One without a subject has the digest that it had before there were subjects.
+        return blake2b(msgspec.json.encode([*values, *filter(None, [self.subject])]), digest_size=16).digest()
+
+    @property
+    def id(self) -> str:
+        """Its id: 32 hexadecimal digits, the same wherever and whenever it is asked for."""
+        return self.digest.hex()
+
+    @property
+    def type(self) -> EventType:
+        """What kind of thing happened."""
+        if self.source is EventSource.STATE:
+            if not self.replica:
+                return EventType.JOB_STATE
+            if self.reason == JobState.RUNNING:
+                return EventType.REPLICA_START
+            return EventType.REPLICA_END if self.reason in ENDS else EventType.REPLICA_STATE
+        if self.source is EventSource.SERVER and self.reason in _BY_SERVER_REASON:
+            return _BY_SERVER_REASON[self.reason]
+        return _BY_REASON.get(self.reason, EventType.OTHER)
+
+    @property
+    def object(self) -> Subject:
+        """What it happened to: ``subject``, else the replica, the job or the node."""
+        if self.subject:
+            kind, _, name = self.subject.partition(" ")
+            return Subject(kind, name)
+        named = (("replica", self.replica), ("job", self.job), ("node", self.node))
+        return next((Subject(kind, name) for kind, name in named if name), Subject("server", ""))
 
 
 class EventPage(msgspec.Struct, frozen=True):
@@ -57,7 +179,9 @@ class EventFilter(msgspec.Struct, Asks[EventPage], frozen=True, kw_only=True):
     """Which events to list, by time and then in the order in which they arrived. Empty parts match everything.
 
     ``projects`` None means all that the asker may see. ``start`` is inclusive, ``end`` exclusive, both epoch ms.
-    ``contains`` looks in reason and message, without regard to case.
+    ``contains`` looks in reason and message, without regard to case. ``without`` are types that are left out. ``after``
+    is the id of an event: those behind it in the order of the list. ``total`` counts whatever ``after`` and ``offset``
+    say.
     """
 
     projects: frozenset[str] | None = None
@@ -67,9 +191,13 @@ class EventFilter(msgspec.Struct, Asks[EventPage], frozen=True, kw_only=True):
     clusters: frozenset[str] = frozenset()
     sources: frozenset[EventSource] = frozenset()
     levels: frozenset[Level] = frozenset()
+    types: frozenset[EventType] = frozenset()
+    without: frozenset[EventType] = frozenset()
+    ids: tuple[str, ...] = ()
     contains: str = ""
     start: int | None = None
     end: int | None = None
     descending: bool = False
+    after: str = ""
     offset: int = 0
     limit: int = 100

@@ -64,5 +64,5 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def sentence(self) -> str:
         """The finding in one line: its rule, whom it is about, and the first thing that it rests on."""
-        told = f": {self.evidence[0].text}" if self.evidence else ""
-        return f"{self.rule} ({self.subject.kind} {self.subject.name}){told}"
+        evidence = f": {self.evidence[0].text}" if self.evidence else ""
+        return f"{self.rule} ({self.subject.kind} {self.subject.name}){evidence}"

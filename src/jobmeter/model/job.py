@@ -17,7 +17,7 @@ class JobState(StrEnum):
     FAILED = "Failed"
     STOPPED = "Stopped"
     UNKNOWN = "Unknown"
-    """It is not known to run, and nobody saw how it ended."""
+    """It is unknown to run, and nobody saw how it ended."""
 
     @property
     def finished(self) -> bool:
@@ -71,6 +71,9 @@ class AllocationSource(StrEnum):
 
     PROCESS = "process"
     SCHEDULER = "scheduler"
+    KUBELET = "kubelet"
+    PROLOG = "prolog"
+    CGROUP = "cgroup"
     ENVIRONMENT = "environment"
     RECORD = "record"
     IMPORT = "import"

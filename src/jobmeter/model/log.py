@@ -1,13 +1,17 @@
-"""Log lines: what the processes of a job wrote."""
+"""Log lines: what the processes of a job wrote, and what the system of a node did."""
 
 import re
 
 import msgspec
 
 from jobmeter.model.event import Level
+from jobmeter.model.series import job_key, node_key
 
 MAX_TEXT_BYTES = 65_536
 """Most bytes of one line's text in UTF-8; a longer one is cut, and says so."""
+
+MAX_SYSTEM_NAME = 256
+"""Longest name of a stream or a tag of a system log, in characters."""
 
 
 class LogLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -15,21 +19,35 @@ class LogLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     A line is known by (project, job, replica, attempt, stream, time, text): sent again, it counts once. A sender gives
     lines of one stream strictly growing times, so that their order stays. ``level`` None: the line does not say.
+
+    A line with a ``facility`` is one of the system log of its node: it is known by (project, node, stream, time, text),
+    and ``job`` and ``replica`` say whom it is about, where that is known. ``severity`` is one of syslog's, from 0, the
+    worst, to 7; ``tag`` is the program that wrote it.
     """
 
     time_ns: int
     text: str
-    job: str
+    job: str = ""
     project: str = "default"
     replica: str = ""
     attempt: int = 0
     node: str = ""
     stream: str = "stdout"
     level: Level | None = None
+    facility: str = ""
+    severity: int | None = None
+    tag: str = ""
+
+    @property
+    def key(self) -> int:
+        """The 64-bit key under which the line lies: its job's, or that of its node's system log."""
+        return node_key(self.project, self.node) if self.facility else job_key(self.project, self.job)
 
     @property
     def order(self) -> tuple[int, str, int, str, bytes]:
-        """What the lines of one job are sorted by; two lines that have it in common are the same line."""
+        """What the lines of one job, or node, are sorted by; two lines that have it in common are the same line."""
+        if self.facility:
+            return (self.time_ns, "", 0, self.stream, self.text.encode())
         return (self.time_ns, self.replica, self.attempt, self.stream, self.text.encode())
 
 
@@ -77,8 +95,8 @@ def cut_text(text: str) -> str:
 
 def cut_bytes(beginning: bytes, length: int) -> str:
     """The text of a line of ``length`` bytes, more than a line may have, of which the beginning is known."""
-    kept = beginning[: MAX_TEXT_BYTES - len(f" [{length} bytes cut]")].decode(errors="ignore")
-    return f"{kept} [{length - len(kept.encode())} bytes cut]"
+    text = beginning[: MAX_TEXT_BYTES - len(f" [{length} bytes cut]")].decode(errors="ignore")
+    return f"{text} [{length - len(text.encode())} bytes cut]"
 
 
 def is_cut(text: str) -> bool:

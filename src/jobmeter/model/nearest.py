@@ -10,14 +10,14 @@ _LONGEST = 200
 
 def nearest(text: str, names: Iterable[str], most: int = MOST) -> list[str]:
     """At most so many of the names, the nearest first: those that hold the text, then those that look like it."""
-    wanted = text.strip().lower()
-    if not wanted or len(wanted) > _LONGEST:
+    needle = text.strip().lower()
+    if not needle or len(needle) > _LONGEST:
         return []
-    known = list(dict.fromkeys(name for name in names if name))
-    holding = sorted((name for name in known if wanted in name.lower()), key=len)
-    folded = {name.lower(): name for name in known}
-    alike = [folded[name] for name in get_close_matches(wanted, folded, n=most)]
-    return list(dict.fromkeys((*holding, *alike)))[:most]
+    distinct = list(dict.fromkeys(name for name in names if name))
+    containing = sorted((name for name in distinct if needle in name.lower()), key=len)
+    folded = {name.lower(): name for name in distinct}
+    alike = [folded[name] for name in get_close_matches(needle, folded, n=most)]
+    return list(dict.fromkeys((*containing, *alike)))[:most]
 
 
 def did_you_mean(text: str, names: Iterable[str]) -> str:

@@ -86,6 +86,7 @@ class EventRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     level: Level = Level.INFO
     reason: str = ""
     message: str = ""
+    subject: str = ""
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -231,9 +232,11 @@ def check_event(event: EventRecord) -> EventRecord:
     for field in ("replica", "cluster", "node"):
         if getattr(event, field):
             check_name(getattr(event, field), f"events.{field}")
+    if event.source is EventSource.SERVER:
+        raise InvalidRequestError("only the server itself is the source of such events", "events.source")
     if not 0 <= event.attempt < 2**31:
         raise InvalidRequestError(f"attempt {event.attempt} is not between 0 and 2^31", "events.attempt")
-    for field, most in (("reason", MAX_REASON), ("message", MAX_TEXT)):
+    for field, most in (("reason", MAX_REASON), ("message", MAX_TEXT), ("subject", MAX_REASON)):
         if len(getattr(event, field)) > most:
             raise LimitExceededError(f"{field} may have {most} characters", f"events.{field}")
     return event
@@ -326,8 +329,8 @@ def _check_allocation(allocation: AllocationRecord) -> None:
     if end is not None and end < start:
         raise InvalidRequestError(f"an allocation of {allocation.device} ends before it starts", "allocations.end")
     if allocation.source not in set(AllocationSource):
-        known = ", ".join(AllocationSource)
-        raise InvalidRequestError(f"source {allocation.source[:MAX_NAME]!r} is none of {known}", "allocations.source")
+        allowed = ", ".join(AllocationSource)
+        raise InvalidRequestError(f"source {allocation.source[:MAX_NAME]!r} is none of {allowed}", "allocations.source")
 
 
 def _check_names(names: Sequence[str], field: str) -> None:

@@ -40,7 +40,7 @@ class NamePart(StrEnum):
     LABEL_VALUE = "label-value"
 
 
-class _Kept:
+class _Cached:
     """Room for what is worked out once: a series is looked up and written again and again."""
 
     __slots__ = ("_checked", "_hash", "_id")
@@ -51,7 +51,7 @@ class _Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Series(_Kept):
+class Series(_Cached):
     """One thing that is measured over time.
 
     A name that the sampler did not know, or that does not apply, is empty. A device metric of a whole device names node
@@ -103,6 +103,12 @@ def _digest(*parts: str) -> int:
 def job_key(project: str, job: str) -> int:
     """The 64-bit key of a job; never ``NOBODY``. Two projects may use the same job id and stay apart."""
     return _digest("job", project, job) or 1
+
+
+@lru_cache(maxsize=65_536)
+def node_key(project: str, node: str) -> int:
+    """The 64-bit key under which the system log of a node lies; never ``NOBODY``, and no job's."""
+    return _digest("node", project, node) or 1
 
 
 def series_id(series: Series) -> int:

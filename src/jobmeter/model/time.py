@@ -53,6 +53,8 @@ class TimeRange:
     end_ms: int
 
     def __post_init__(self) -> None:
+        if 0 <= self.start_ms <= self.end_ms <= MAX_TIME_MS:
+            return
         for field, value in (("start", self.start_ms), ("end", self.end_ms)):
             if not 0 <= value <= MAX_TIME_MS:
                 raise InvalidRequestError(f"{field} {value} is not a time between 1970 and 2100 in milliseconds", field)
@@ -125,7 +127,7 @@ def parse_time(text: str | int, field: str = "time") -> int:
     Raises InvalidRequestError naming ``field``.
     """
     value = str(text).strip()
-    if re.fullmatch(r"-?\d+", value):
+    if value.isdecimal() or re.fullmatch(r"-?\d+", value):
         moment = int(value)
     else:
         try:

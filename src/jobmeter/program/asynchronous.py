@@ -14,7 +14,7 @@ from jobmeter.program.metrics import Metrics
 
 
 class AsyncJob:
-    """As ``Job``: what is known of it at once, and what is asked for awaited."""
+    """As ``Job``; its queries are awaited."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -22,7 +22,7 @@ class AsyncJob:
 
     @property
     def record(self) -> model.Job:
-        """Every field that is kept of it."""
+        """Every field that is stored of it."""
         return self.job.record
 
     @property

@@ -27,7 +27,7 @@ class Jobs(list[model.Job]):
     total: int = 0
 
     def columns(self) -> dict[str, list[Any]]:
-        """The fields that most are asked for, column by column; times are epoch milliseconds."""
+        """The columns of a table of jobs; times are epoch milliseconds."""
         columns = {name: [getattr(job, name) for job in self] for name in _FIELDS}
         return {**columns, "state": [str(job.state) for job in self]}
 
@@ -67,7 +67,7 @@ class Client:
         retries: int = 3,
         clock: Clock | None = None,
     ) -> None:
-        """``project``: ask about this project only. ``retries``: how often a question is asked again."""
+        """``project``: of this project only. ``retries``: how often a query is retried."""
         found = connect(server, key, None if data is None else Path(data), start)
         found.close()
         self.project = project
@@ -88,7 +88,7 @@ class Client:
         """The jobs that match, newest first, however many.
 
         ``name`` is a part of the name or the id, ``since`` how long ago they were created at most (``7d``).
-        ``progress`` is told how many have come and how many match, page by page.
+        ``progress`` is called with the number received and the number of matches, page by page.
         """
         created_from = self._clock.now_ms() - parse_duration(since, "since") if since else None
         found = Jobs()

@@ -24,7 +24,7 @@ from jobmeter.program.metrics import Metrics
 
 
 class Job:
-    """A job as it was when it was asked for; ``refresh`` asks again. Times are epoch milliseconds."""
+    """A job as of its query; ``refresh`` reads it again. Times are epoch milliseconds."""
 
     def __init__(self, api: Api, detail: JobDetail) -> None:
         self._api = api
@@ -32,7 +32,7 @@ class Job:
 
     @property
     def record(self) -> model.Job:
-        """Every field that is kept of it."""
+        """Every field that is stored of it."""
         return self.detail.job
 
     @property
@@ -81,10 +81,10 @@ class Job:
         ``since``, ``step`` (``5m``), ``by`` (``replica``, ``device`` or ``job``), ``aggregate``, ``statistic``,
         ``replicas``, ``devices``. Raises InvalidRequestError for what there is not.
         """
-        wanted = names or tuple(metric.metric for metric in self.summary.metrics)
-        if not wanted:
+        metric_names = names or tuple(metric.metric for metric in self.summary.metrics)
+        if not metric_names:
             raise InvalidRequestError(f"nothing was measured of {self.id} yet: name a metric", "metric")
-        return Metrics(self._api.metrics(self.id, MetricSearch(metrics=wanted, project=self.project, **how)))
+        return Metrics(self._api.metrics(self.id, MetricSearch(metrics=metric_names, project=self.project, **how)))
 
     def latest(self, *names: str, by: str = "replica") -> list[LatestValue]:
         """The newest value of each replica, device or of the job; without names those of the core set."""
@@ -108,9 +108,9 @@ class Job:
         rows = []
         for one in summary.metrics:
             points = [(summary.start_ms + at * summary.step_ms, value) for at, value in enumerate(one.points)]
-            known = [(at, value) for at, value in points if value is not None]
+            present = [(at, value) for at, value in points if value is not None]
             mean, peak = (html.text(quantity(figure, one.unit)) for figure in (one.job_mean, one.job_max))
-            rows.append([html.text(one.metric), mean, peak, html.curve(known, summary.start_ms, end)])
+            rows.append([html.text(one.metric), mean, peak, html.curve(present, summary.start_ms, end)])
         facts = " · ".join(html.text(fact) for fact in self._facts() if fact)
         shown = html.table(("metric", "mean", "peak", "over its life"), rows) if rows else "<p>nothing was measured</p>"
         return f"<p><b>{html.text(self.id)}</b> {html.text(self.state)}<br>{facts}</p>{shown}"

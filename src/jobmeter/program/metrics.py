@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Point(NamedTuple):
-    """One value: ``time`` is the start of its step in epoch milliseconds, ``rank`` None where nobody knows it."""
+    """One value: ``time`` is the start of its step in epoch milliseconds, ``rank`` None where unknown."""
 
     metric: str
     time: int
@@ -98,9 +98,9 @@ _SHOWN = 64
 def _row(line: MetricLine, answer: MetricAnswer) -> list[str]:
     values = [value for _, value in line.points]
     figures = (sum(values) / len(values), min(values), max(values), values[-1])
-    told = [html.text(quantity(figure, line.unit)) for figure in figures]
+    cells = [html.text(quantity(figure, line.unit)) for figure in figures]
     drawn = html.curve(line.points, answer.start, answer.end)
-    return [html.text(line.metric), html.text(_name(line)), *told, drawn]
+    return [html.text(line.metric), html.text(_name(line)), *cells, drawn]
 
 
 def _name(line: MetricLine) -> str:

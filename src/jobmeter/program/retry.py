@@ -1,4 +1,4 @@
-"""A transport that asks again where nobody answered or where it was too much at once."""
+"""A transport that retries where the server did not answer or throttled."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ LONGEST_WAIT_SECONDS = 30.0
 
 
 class RetryingTransport(Transport):
-    """As ``Transport``; a question (GET) is asked again up to ``retries`` times, later each time.
+    """As ``Transport``; a GET is retried up to ``retries`` times, later each time.
 
     It waits as long as the server says, at most ``LONGEST_WAIT_SECONDS``. What changes something is sent once.
     """
@@ -32,7 +32,7 @@ class RetryingTransport(Transport):
             try:
                 return super().request(method, path, body, headers)
             except (UnavailableError, ThrottledError) as error:
-                told = error.retry_after_ms
-                self._wait(min(pause if told is None else told / 1000, LONGEST_WAIT_SECONDS))
+                retry_after_ms = error.retry_after_ms
+                self._wait(min(pause if retry_after_ms is None else retry_after_ms / 1000, LONGEST_WAIT_SECONDS))
                 pause *= 2
         return super().request(method, path, body, headers)

@@ -1,8 +1,8 @@
-"""What a question means that leaves something out."""
+"""Defaults of a question's parameters."""
 
 from jobmeter.model.job import Job
 from jobmeter.model.steps import STEPS
-from jobmeter.model.time import HOUR, MAX_TIME_MS, TimeRange, ceil_to, floor_to
+from jobmeter.model.time import HOUR, MAX_TIME_MS, MINUTE, TimeRange, ceil_to, floor_to
 
 DEFAULT_BUCKETS = 240
 
@@ -21,16 +21,20 @@ CORE_METRICS: tuple[str, ...] = (
         for name in ("utilization", "memory.usage", "memory.utilization", "power", "energy", "temperature")
     ),
 )
-"""What is told of a job when nobody says which metrics."""
+"""The metrics of a job that are reported by default."""
 
 SUMMARY_METRICS = tuple(
     name for core in CORE_METRICS for name in ((core, "memory.peak") if core == "memory.usage" else (core,))
 )
-"""What a job's summary tells of."""
+"""The metrics of a job's summary."""
 
 
 _LATE_MS = 30_000
-"""How long after a job's end a sample still tells of the job."""
+"""How long after a job's end a sample still belongs to the job."""
+
+
+_UNREPORTED_MS = MINUTE
+"""How long a sample may be stored before ``last_sample`` has its time: see ``jobmeter.ingest.observe``."""
 
 
 def default_step(span: TimeRange, buckets: int = DEFAULT_BUCKETS) -> int:
@@ -42,17 +46,19 @@ def default_step(span: TimeRange, buckets: int = DEFAULT_BUCKETS) -> int:
 def life(job: Job, now_ms: int) -> TimeRange:
     """From a job's start to just after its end (now, while it runs): what is not recorded is taken from its samples."""
     start, end = job_start(job), job_end(job)
-    if end is not None and job.last_sample is not None and end < job.last_sample <= end + _LATE_MS:
-        # The last reading comes after the end, which a scheduler tells in whole seconds.
+    # The last reading comes after the end, which a scheduler gives in whole seconds.
+    if end is not None and now_ms < end + _LATE_MS + _UNREPORTED_MS:
+        end = max(end, min(now_ms, end + _LATE_MS))
+    elif end is not None and job.last_sample is not None and end < job.last_sample <= end + _LATE_MS:
         end = job.last_sample
     end = min((now_ms if end is None else end) + 1, MAX_TIME_MS)
     return TimeRange(min(end if start is None else start, end), end)
 
 
 def job_created(job: Job) -> int | None:
-    """When a job was created, in epoch milliseconds, as listings sort by it; None where nobody knows.
+    """When a job was created, in epoch milliseconds, as listings sort by it; None where unknown.
 
-    What is not recorded is its start, else its first sample.
+    Without a recorded creation: its start, else its first sample.
     """
     return next((time for time in (job.created, job.start, job.first_sample) if time is not None), None)
 
@@ -63,7 +69,7 @@ def job_start(job: Job) -> int | None:
 
 
 def job_end(job: Job) -> int | None:
-    """When a finished job ended: its recorded end, else its last sample. None while it runs or when nobody knows."""
+    """When a finished job ended: its recorded end, else its last sample. None while it runs or when unknown."""
     if not job.state.finished:
         return None
     return job.end if job.end is not None else job.last_sample
@@ -80,8 +86,8 @@ def default_range(
 ) -> TimeRange:
     """The range of a question that names some or none of ``start``, ``end`` (epoch ms), ``since`` (ms before the end).
 
-    A finished job is told whole, its end rounded up to the step so that the last bucket is complete; of a running one
-    the last hour. Raises InvalidRequestError when the range would end before it starts.
+    The default of a finished job is its whole life, its end rounded up to the step so that the last bucket is
+    complete; of a running one the last hour. Raises InvalidRequestError when the range would end before it starts.
     """
     if end is None:
         end = _default_end(job, now_ms, start, step_ms)

@@ -7,24 +7,33 @@ from typing import Any, TypeVar
 import msgspec
 
 from jobmeter.access.scope import Scope
+from jobmeter.errors import ForbiddenError
 from jobmeter.model.catalog import METRICS
 from jobmeter.model.event import EventFilter, EventPage
 from jobmeter.model.job import Job, JobFilter, JobPage, JobSize, JobView, Node, Project, ProjectsQuestion, SizesQuestion
 from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.order import natural
+from jobmeter.model.quality import JobQuality
 from jobmeter.model.question import Asks
 from jobmeter.model.series import NamePart, job_key
+from jobmeter.model.span import Span, TracePage
 from jobmeter.model.steps import SUMMARY_BUCKETS
 from jobmeter.model.time import MAX_TIME_MS, SECOND, Clock, TimeRange
-from jobmeter.query import gather, series
+from jobmeter.model.trace_filter import SpanFilter, TraceFilter
+from jobmeter.query import gather, series, traces
 from jobmeter.query.defaults import CORE_METRICS, SUMMARY_METRICS, default_step, job_end, life
+from jobmeter.query.fleet import FleetQuestion, fleet
 from jobmeter.query.frame import Frame, read
 from jobmeter.query.group import CapacityQuestion, GroupNodesQuestion, GroupQuestion, RequestsQuestion
 from jobmeter.query.groups import Groups
+from jobmeter.query.idle import IdleQuestion, IdleTime, idle_time
+from jobmeter.query.inventory import Inventory
 from jobmeter.query.latest import WINDOW_MS, LatestValue, newest, values
 from jobmeter.query.logs import pages, selector_of
 from jobmeter.query.measure import Measurements
+from jobmeter.query.permitted import check_named, permitted_jobs
 from jobmeter.query.plan import check_by, metrics_of, sources, with_derived
+from jobmeter.query.quality import Qualities, QualityQuestion
 from jobmeter.query.readings import Readings, ReadingsQuestion, readings
 from jobmeter.query.reported import ReportedQuestion, reported
 from jobmeter.query.request import (
@@ -86,8 +95,15 @@ class Executor:
             SizesQuestion: self._sizes,
             EventFilter: self._events,
             LogQuestion: self._lines,
+            TraceFilter: self._traces,
+            SpanFilter: self._spans,
             ReportedQuestion: self._reported,
             ReadingsQuestion: self._readings,
+            FleetQuestion: lambda question, scope: fleet(
+                self._store, self._registry, self._clock, self._limits, self._source, question, scope
+            ),
+            QualityQuestion: self._quality,
+            IdleQuestion: self._idle,
             **dict.fromkeys(
                 (GroupQuestion, CapacityQuestion, RequestsQuestion, GroupNodesQuestion), self._groups.answer
             ),
@@ -130,13 +146,24 @@ class Executor:
         asked = self._measurements.of_job(view, question.names, question.range, By.DEVICE, narrowing)
         return readings(self._store, self._clock, self._limits, question, asked.layout.shape)
 
+    def _quality(self, question: QualityQuestion, scope: Scope) -> JobQuality:
+        view = self._subjects.view(question.ref, scope)
+        qualities = Qualities(self._store, self._source, self._limits)
+        return qualities.of_job(view, scope, self._clock.now_ms(), Meter(self._clock, self._limits))
+
+    def _idle(self, question: IdleQuestion, scope: Scope) -> IdleTime:
+        view = self._subjects.view(question.ref, scope)
+        names = frozenset(one.node for one in view.allocations if one.node)
+        types = Inventory(self._subjects.nodes_of(view.job.project, names) if names else ())
+        return idle_time(view, self._clock.now_ms(), lambda query: self.run(query, scope).lines, types)
+
     def _job(self, question: JobQuestion, scope: Scope) -> JobView:
         view = self._subjects.view(question.ref, scope)
-        return view if scope.job is None else shared_view(view)
+        return view if scope.job is None or scope.record else shared_view(view)
 
     def _cached_job(self, question: JobQuestion, scope: Scope) -> JobView | None:
         view = self._subjects.cached_view(question.ref, scope)
-        return view if view is None or scope.job is None else shared_view(view)
+        return view if view is None or scope.job is None or scope.record else shared_view(view)
 
     def head(self, ref: JobRef, scope: Scope) -> Job:
         """The job itself, without its replicas and allocations. Raises as the class says."""
@@ -194,14 +221,23 @@ class Executor:
 
         Raises as the class says, before the first list.
         """
-        selector = selector_of(replace(question, limit=0), self.head(question.ref, scope))
+        selector = selector_of(replace(question, limit=0), self._logged(question.ref, scope))
         meter = Meter(self._clock, replace(self._limits, query_rows=self._limits.export_rows))
         return pages(lambda page: self._page(page, self._budget(), meter), selector, limit)
 
     def _lines(self, question: LogQuestion, scope: Scope) -> LogPage:
-        selector = selector_of(question, self.head(question.ref, scope))
+        selector = selector_of(question, self._logged(question.ref, scope))
         meter = Meter(self._clock, self._limits)
         return self._page(selector, meter.budget(), meter)
+
+    def _logged(self, ref: JobRef | NodeRef, scope: Scope) -> Job | list[Node]:
+        return self.head(ref, scope) if isinstance(ref, JobRef) else self.nodes(ref, scope)
+
+    def _traces(self, question: TraceFilter, scope: Scope) -> TracePage:
+        return traces.traces(self._store, question, scope, Meter(self._clock, self._limits))
+
+    def _spans(self, question: SpanFilter, scope: Scope) -> list[Span]:
+        return traces.spans(self._store, question, scope, Meter(self._clock, self._limits))
 
     def _page(self, selector: LogSelector, budget: ReadBudget, meter: Meter) -> LogPage:
         page = self._store.read_logs(selector, budget)
@@ -212,6 +248,8 @@ class Executor:
         return ReadBudget(rows=self._limits.query_rows, seconds=self._limits.query_seconds)
 
     def _series(self, question: Asks[Any], scope: Scope) -> Any:  # noqa: ANN401 - each question has its own result
+        if scope.grant is not None:
+            raise ForbiddenError("the key's policies allow some resources only, and series are not asked for by them")
         meter = Meter(self._clock, self._limits)
         match question:
             case SeriesQuestion():
@@ -230,11 +268,14 @@ class Executor:
     def _list(self, question: JobFilter, scope: Scope) -> JobPage:
         if scope.job is not None:  # a filter would tell what the record of the shared job holds
             return JobPage([], 0)
-        seen = _narrowed(question.projects, question.ids, scope)
-        if seen is None:
+        visible = _narrowed(question.projects, question.ids, scope)
+        if visible is None:
             return JobPage([], 0)
-        projects, ids = seen
-        return self._registry.jobs(msgspec.structs.replace(question, projects=projects, ids=ids), self._clock.now_ms())
+        projects, ids = visible
+        narrowed = msgspec.structs.replace(question, projects=projects, ids=ids)
+        if scope.grant is not None:
+            return permitted_jobs(self._registry, narrowed, scope, self._clock.now_ms())
+        return self._registry.jobs(narrowed, self._clock.now_ms())
 
     def _sizes(self, question: SizesQuestion, scope: Scope) -> list[JobSize]:
         found = self._registry.sizes([job for job in question.jobs if scope.allows(*job)])
@@ -246,13 +287,16 @@ class Executor:
             names = scope.projects if names is None else names & scope.projects
         if scope.job is not None or (names is not None and not names):
             return []
-        return self._registry.projects(names, self._clock.now_ms())
+        found = self._registry.projects(names, self._clock.now_ms())
+        return found if scope.grant is None else [one for one in found if scope.grant.shows(one.name)]
 
     def _events(self, question: EventFilter, scope: Scope) -> EventPage:
-        seen = _narrowed(question.projects, question.jobs, scope)
-        if seen is None:
+        visible = _narrowed(question.projects, question.jobs, scope)
+        if visible is None:
             return EventPage([], 0)
-        projects, jobs = seen
+        projects, jobs = visible
+        if scope.grant is not None:
+            check_named(self._registry, projects, jobs, scope, self._clock.now_ms())
         return self._registry.events(msgspec.structs.replace(question, projects=projects, jobs=jobs))
 
     def _newest_of_job(self, job: Job) -> TimeRange:
@@ -267,8 +311,8 @@ class Executor:
 
     def _newest_of_nodes(self, nodes: Sequence[Node]) -> TimeRange:
         now_ms = self._clock.now_ms()
-        seen = [node.last_seen for node in nodes if node.last_seen is not None]
-        last = min(max(seen, default=now_ms), now_ms)
+        visible = [node.last_seen for node in nodes if node.last_seen is not None]
+        last = min(max(visible, default=now_ms), now_ms)
         return TimeRange(max(last - WINDOW_MS, 0), min(now_ms + self._limits.future_seconds * SECOND, MAX_TIME_MS))
 
 

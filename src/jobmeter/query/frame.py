@@ -42,7 +42,7 @@ def read(shape: Shape, source: Source, span: TimeRange, step_ms: int, meter: Met
 
 
 def in_order(columns: BucketColumns, group: Read) -> BucketColumns:
-    """The buckets of a read, told of the shape's entries and in their order."""
+    """The buckets of a read, by the shape's entries and in their order."""
     if group.in_order:
         return columns
     columns = replace(columns, index=group.positions[columns.index])

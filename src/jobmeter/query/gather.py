@@ -2,42 +2,44 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
+from typing import NamedTuple
 
 from jobmeter.model.catalog import Scope, find
 from jobmeter.model.job import Job, JobView, Node
 from jobmeter.model.series import NOBODY, Series, job_key
-from jobmeter.model.time import MAX_TIME_MS, SECOND, TimeRange
+from jobmeter.model.time import DAY, MAX_TIME_MS, SECOND, TimeRange, floor_to
 from jobmeter.query.shape import Entry, Member, is_counter
 from jobmeter.settings import Limits
 from jobmeter.store.base import Selector, Store
 
 EVER = TimeRange(0, MAX_TIME_MS)
 
+NodesNamed = Callable[[frozenset[str]], Sequence[Node]]
+"""Gives the nodes of some names."""
 _Missing = Mapping[tuple[str, Member], Sequence[TimeRange]]
 """The (metric, device of a replica) that a job has no series of its own for, and when it had the device."""
-_Lent = Mapping[tuple[str, str, str, str], Sequence[Series]]
-"""What was measured for nobody, by (project, metric, node, device)."""
+_AllocatedSeries = Mapping[tuple[str, str, str, str], Sequence[Series]]
+"""Series of devices that belong to no job, by (project, metric, node, device)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Narrowing:
+class Narrowing(NamedTuple):
     """Which of the entries are meant; empty parts mean all."""
 
     replicas: frozenset[str] = frozenset()
     devices: frozenset[str] = frozenset()
     labels: tuple[tuple[str, str], ...] = ()
 
-    def keep(self, entries: Iterable[Entry]) -> list[Entry]:
+    def filter(self, entries: Iterable[Entry]) -> list[Entry]:
         """The entries that it leaves."""
-        wanted = set(self.labels)
+        required = set(self.labels)
         return [
             entry
             for entry in entries
             if (not self.replicas or entry.replica in self.replicas)
             and (not self.devices or entry.series.device in self.devices)
-            and wanted <= set(entry.series.labels)
+            and required <= set(entry.series.labels)
         ]
 
 
@@ -62,11 +64,11 @@ def of_job(
     names: frozenset[str],
     span: TimeRange,
     limits: Limits,
-    nodes: Callable[[], Sequence[Node]],
+    nodes: NodesNamed,
 ) -> tuple[list[Entry], bool]:
     """The entries of some metrics of a job, and whether they are the same for every range.
 
-    ``own`` are the job's series; ``nodes`` gives the nodes of its project when they are needed.
+    ``own`` are the job's series; ``nodes`` gives the nodes of its project that have some names.
     """
     entries = [Entry(series, member_of(series), series.replica) for series in own]
     devices, measured = of_devices(names), _measured(own)
@@ -82,12 +84,12 @@ def of_jobs(
     names: frozenset[str],
     span: TimeRange,
     limits: Limits,
-    nodes: Callable[[], Sequence[Node]],
+    nodes: NodesNamed,
     most: int,
 ) -> list[Entry]:
     """The entries of some metrics of many jobs, the members of each under ``owner_of``: two questions of the store.
 
-    ``nodes`` gives the nodes of their projects when they are needed; ``most`` is how many series there may be.
+    ``nodes`` gives the nodes of their projects that have some names; ``most`` is how many series there may be.
     """
     keys = {job_key(view.job.project, view.job.id): view for view in views}
     own: dict[int, list[Series]] = {key: [] for key in keys}
@@ -98,11 +100,11 @@ def of_jobs(
     devices = of_devices(names)
     missing = {key: _missing(view, own[key], devices, span) for key, view in keys.items()}
     projects = {view.job.project for view in views}
-    found = _found_lent(store, projects, missing.values(), devices, span, limits, nodes)
+    found = _matched_allocations(store, projects, missing.values(), devices, span, limits, nodes)
     entries: list[Entry] = []
     for key, view in keys.items():
         entries.extend(Entry(one, _owned(member_of(one), view.job), one.replica) for one in own[key])
-        entries.extend(_lent_throughout(view, missing[key], found, span))
+        entries.extend(_allocated_throughout(view, missing[key], found, span))
     return entries
 
 
@@ -133,7 +135,7 @@ def of_devices(names: frozenset[str]) -> frozenset[str]:
 
 
 def devices_of(view: JobView) -> AbstractSet[Member]:
-    """The devices that replicas of a job had at any time: what may have been measured for nobody is of these."""
+    """The devices that replicas of a job had at any time; series without a job may be theirs."""
     latest = _latest(view, EVER)
     return {
         Member("", one.replica, one.cluster, one.node, one.device)
@@ -143,12 +145,12 @@ def devices_of(view: JobView) -> AbstractSet[Member]:
 
 
 def owner_of(job: Job) -> str:
-    """What a member of a job is told by where several jobs meet in one question."""
+    """The name of a member of a job in a query over several jobs."""
     return f"{job.project}/{job.id}"
 
 
 def member_of(series: Series) -> Member:
-    """What a series of a job is told of. A replica that moved to another node stays the same member."""
+    """The member that a series of a job belongs to. A replica that moved to another node stays the same member."""
     if series.device:
         return Member("", series.replica, series.cluster, series.node, series.device)
     if series.replica:
@@ -157,7 +159,7 @@ def member_of(series: Series) -> Member:
 
 
 def _member_of_node(series: Series) -> Member:
-    """As ``member_of``, for a question that meets several jobs: a device is one, whoever had it."""
+    """As ``member_of``, for a question about several jobs: a device is one member, whichever job had it."""
     if series.device:
         return Member("", "", series.cluster, series.node, series.device)
     if series.replica:
@@ -166,35 +168,41 @@ def _member_of_node(series: Series) -> Member:
 
 
 def _since(span: TimeRange, limits: Limits) -> int:
-    # A sample may be dated after it was written by as much as the funnel lets through.
-    return max(span.start_ms - limits.future_seconds * SECOND, 0)
+    # A sample may be dated after it was written by as much as the pipeline lets through. Whole days: what is found
+    # is valid for other ranges too.
+    return max(floor_to(span.start_ms - limits.future_seconds * SECOND, DAY), 0)
+
+
+def day_of(span: TimeRange, limits: Limits) -> int:
+    """The same for all ranges for which ``selector_of_job`` selects the same series."""
+    return (span.start_ms - limits.future_seconds * SECOND) // DAY
 
 
 def _lent(
     store: Store,
     view: JobView,
     own: Sequence[Series],
-    wanted: frozenset[str],
+    metrics: frozenset[str],
     span: TimeRange,
     limits: Limits,
-    nodes: Callable[[], Sequence[Node]],
+    nodes: NodesNamed,
 ) -> Iterator[Entry]:
-    """Entries for devices that were measured for nobody while the job had them."""
-    missing = _missing(view, own, wanted, span)
-    found = _found_lent(store, {view.job.project}, (missing,), wanted, span, limits, nodes)
-    yield from _entries_lent(view, missing, found)
+    """Entries of devices' series without a job, for the time that the job had the devices."""
+    missing = _missing(view, own, metrics, span)
+    found = _matched_allocations(store, {view.job.project}, (missing,), metrics, span, limits, nodes)
+    yield from _entries_allocated(view, missing, found)
 
 
-def _found_lent(
+def _matched_allocations(
     store: Store,
     projects: Iterable[str],
     missing: Iterable[_Missing],
-    wanted: frozenset[str],
+    metrics: frozenset[str],
     span: TimeRange,
     limits: Limits,
-    nodes: Callable[[], Sequence[Node]],
-) -> _Lent:
-    """What was measured for nobody of the devices of several jobs."""
+    nodes: NodesNamed,
+) -> _AllocatedSeries:
+    """Entries of devices' series without a job, for the devices of several jobs."""
     members = {who for one in missing for _, who in one}
     if not members:
         return {}
@@ -202,7 +210,7 @@ def _found_lent(
         projects=frozenset(projects),
         jobs=(NOBODY,),
         nodes=_places(members, nodes),
-        metrics=wanted,
+        metrics=metrics,
         since=_since(span, limits),
         limit=limits.query_series,
     )
@@ -212,7 +220,7 @@ def _found_lent(
     return found
 
 
-def _entries_lent(view: JobView, missing: _Missing, found: _Lent) -> Iterator[Entry]:
+def _entries_allocated(view: JobView, missing: _Missing, found: _AllocatedSeries) -> Iterator[Entry]:
     for (name, who), clips in missing.items():
         for series in found.get((view.job.project, name, who.node, who.device), ()):
             if who.cluster in ("", series.cluster):
@@ -220,35 +228,37 @@ def _entries_lent(view: JobView, missing: _Missing, found: _Lent) -> Iterator[En
                 yield from (Entry(series, member, who.replica, clip) for clip in clips)
 
 
-def _lent_throughout(view: JobView, missing: _Missing, found: _Lent, span: TimeRange) -> Iterator[Entry]:
-    """As ``_entries_lent`` for one of many jobs: gauges of a device that was the job's all the time need no clip.
+def _allocated_throughout(
+    view: JobView, missing: _Missing, found: _AllocatedSeries, span: TimeRange
+) -> Iterator[Entry]:
+    """As ``_entries_allocated`` for one of many jobs: gauges of a device that was the job's all the time need no clip.
 
     So all of them are read together.
     """
-    for entry in _entries_lent(view, missing, found):
+    for entry in _entries_allocated(view, missing, found):
         clip = entry.clip
         whole = clip is not None and clip.start_ms <= span.start_ms and clip.end_ms >= span.end_ms
-        kept = None if whole and not is_counter(entry.series.metric) else clip
-        yield replace(entry, member=_owned(entry.member, view.job), clip=kept)
+        clipped = None if whole and not is_counter(entry.series.metric) else clip
+        yield replace(entry, member=_owned(entry.member, view.job), clip=clipped)
 
 
 def _owned(member: Member, job: Job) -> Member:
     return Member(owner_of(job), *member[1:])
 
 
-def _missing(view: JobView, own: Sequence[Series], wanted: frozenset[str], span: TimeRange) -> _Missing:
+def _missing(view: JobView, own: Sequence[Series], metrics: frozenset[str], span: TimeRange) -> _Missing:
     """The (metric, device of a replica) that the job has no series of its own for, and when it had the device."""
     measured = _measured(own)
     return {
         (name, who): clips
         for who, clips in _times(view, span).items()
-        for name in sorted(wanted)
+        for name in sorted(metrics)
         if not measured(name, who)
     }
 
 
 def _measured(own: Sequence[Series]) -> Callable[[str, Member], bool]:
-    """Tells whether a job has series of its own of a metric of a device."""
+    """Returns whether a job has its own series of a metric of a device."""
     by_node = {(series.metric, series.node, series.device) for series in own}
     # An import may name a replica's device without its node.
     by_replica = {(series.metric, series.replica, series.device) for series in own if not series.node}
@@ -272,16 +282,16 @@ def _times(view: JobView, span: TimeRange) -> dict[Member, list[TimeRange]]:
 
 
 def _latest(view: JobView, span: TimeRange) -> int:
-    """Until when a device is the job's of which nobody says that it was given back."""
+    """The end of an allocation without a recorded end."""
     if view.job.state.finished and view.job.end is not None:
         return min(span.end_ms, view.job.end + 1)
     return span.end_ms
 
 
-def _places(members: Iterable[Member], nodes: Callable[[], Sequence[Node]]) -> tuple[tuple[str, str], ...]:
+def _places(members: Iterable[Member], nodes: NodesNamed) -> tuple[tuple[str, str], ...]:
     """(cluster, node) of each; an allocation that names no cluster means that node in whichever cluster it is."""
     places = {(who.cluster, who.node) for who in members}
     unsaid = {node for cluster, node in places if not cluster}
     if unsaid:
-        places |= {(node.cluster, node.name) for node in nodes() if node.name in unsaid}
+        places |= {(node.cluster, node.name) for node in nodes(frozenset(unsaid))}
     return tuple(sorted(places))

@@ -36,13 +36,15 @@ class GroupNode:
 class Usage:
     """What one user, or all together, had in a range and used of it.
 
-    ``requested`` is what the replicas that were there were allowed, as far as it is known. ``cpu`` and ``memory`` are
+    ``requested`` is what the replicas in it requested, None where unknown. ``cpu`` and ``memory`` are
     the mean usage over what those replicas may use that were measured, ``device`` the mean utilization of the devices
-    that were; rates are bytes a second. None: not measured. ``*_jobs`` are job ids, a job with devices being a device
+    that were; rates are bytes a second. None: not measured. ``jobs`` is their number, each once however many attempts
+    its replicas made; ``*_jobs`` are job ids, which several projects may share, a job with devices being a device
     job; ``*_nodes`` names of nodes, without and with devices.
     """
 
     user: str = ""
+    jobs: int = 0
     types: tuple[str, ...] = ()
     requested: Amounts = Amounts()
     cpu: float | None = None
@@ -81,7 +83,7 @@ class GroupQuestion(Asks[GroupUsage]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapacityQuestion(Asks[Amounts]):
-    """How much there is in a resource group, as seen in a range. Raises as ``GroupQuestion``."""
+    """The resources of a group over a range. Raises as ``GroupQuestion``."""
 
     group: GroupRef
     range: TimeRange

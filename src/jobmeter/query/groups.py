@@ -1,6 +1,7 @@
 """Answers questions about resource groups: one question of the registry, two of the store, whatever their size."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from jobmeter.query.reduce import bucket
 from jobmeter.query.request import GroupRef
 from jobmeter.query.shape import Shape
 from jobmeter.query.source import Meter, Source
-from jobmeter.query.usage import LIMITS, METRICS, Held, Parts, Place, Readings, by_user, held, was_there
+from jobmeter.query.usage import LIMITS, METRICS, Allocated, Parts, Place, Readings, allocated, by_user, was_there
 from jobmeter.registry.base import Registry
 from jobmeter.settings import Limits
 from jobmeter.store.base import Selector, Store
@@ -36,14 +37,14 @@ MOST_JOBS = 100_000
 """Jobs of one group that a question may meet."""
 _LOOK_BACK_MS = DAY
 _WHOLE_MS = ceil_to(MAX_TIME_MS + 1, HOUR)
-"""A step that holds any range in one bucket, and that every roll-up fills."""
+"""A step of one bucket for any range, which every roll-up can fill."""
 _SERIES = 10
 """A question about a group reads a few samples of each series: it may read so many times more of them than another."""
 _SIZES = ("node.cpu.count", "node.memory.total")
 
 
 class Groups:
-    """See ``jobmeter.query.group``. Holds no state of its own: every method may be called from any thread."""
+    """See ``jobmeter.query.group``. Stateless: every method may be called from any thread."""
 
     def __init__(self, store: Store, registry: Registry, clock: Clock, limits: Limits, source: Source) -> None:
         self._store = store
@@ -75,7 +76,7 @@ class Groups:
         views = self._views(question.group, projects, question.range)
         nodes = self._members(question.group, projects, views)
         present = [view for view in views if was_there(view.job, question.range)]
-        jobs = [held(view, question.range) for view in present]
+        jobs = [allocated(view, question.range) for view in present]
         parts, readings = self._parts(present, jobs, question.range, METRICS, projects)
         capacity = self._capacity(nodes, parts, projects, question.range)
         devices = frozenset(node.name for node in nodes if node.info.get("devices"))
@@ -90,7 +91,7 @@ class Groups:
         views = self._views(question.group, projects, question.range)
         nodes = self._members(question.group, projects, views)
         present = [view for view in views if was_there(view.job, question.range)]
-        jobs = [held(view, question.range) for view in present]
+        jobs = [allocated(view, question.range) for view in present]
         parts, _ = self._parts(present, jobs, question.range, LIMITS, projects)
         return self._capacity(nodes, parts, projects, question.range)
 
@@ -99,15 +100,15 @@ class Groups:
         projects = self._projects(question.group, scope)
         self._check(question.group, projects)
         views = self._registry.group_jobs(projects, question.group.id, question.range, self._clock.now_ms())
-        jobs = [held(view, question.range, question.states) for view in views]
-        kept = [
+        jobs = [allocated(view, question.range, question.states) for view in views]
+        present_jobs = [
             (view, one)
             for view, one in zip(views, jobs, strict=True)
             if one.replicas or (not view.replicas and view.job.state in question.states)
         ]
-        members = [view for view, _ in kept], [one for _, one in kept]
+        members = [view for view, _ in present_jobs], [one for _, one in present_jobs]
         parts, _ = self._parts(*members, question.range, LIMITS, projects, closed=True)
-        return parts.amounts(range(len(kept)))
+        return parts.amounts(range(len(present_jobs)))
 
     def nodes(self, question: GroupNodesQuestion, scope: Scope) -> Sequence[GroupNode]:
         """See ``GroupNodesQuestion``."""
@@ -127,21 +128,27 @@ class Groups:
 
     def _projects(self, group: GroupRef, scope: Scope) -> frozenset[str] | None:
         if scope.job is not None:
-            raise _unknown(group)
+            raise _group_not_found(group)
         if group.project is None:
-            return scope.projects
-        named = frozenset({group.project})
-        return named if scope.projects is None else scope.projects & named
+            projects = scope.projects
+        else:
+            named = frozenset({group.project})
+            projects = named if scope.projects is None else scope.projects & named
+        if scope.grant is None:
+            return projects
+        if projects is None:
+            projects = frozenset(one.name for one in self._registry.projects(None, self._clock.now_ms()))
+        return frozenset(project for project in projects if scope.shows_group(project, group.id))
 
     def _check(self, group: GroupRef, projects: frozenset[str] | None) -> None:
-        wanted = JobFilter(projects=projects, resource_groups=frozenset({group.id}), limit=0)
-        told = any(node.resource_group == group.id for node in self._registry.nodes(projects))
-        if not told and not self._registry.jobs(wanted, self._clock.now_ms()).total:
-            raise _unknown(group)
+        job_filter = JobFilter(projects=projects, resource_groups=frozenset({group.id}), limit=0)
+        named = any(node.resource_group == group.id for node in self._registry.nodes(projects))
+        if not named and not self._registry.jobs(job_filter, self._clock.now_ms()).total:
+            raise _group_not_found(group)
 
     def _check_workspace(self, workspace: str, projects: frozenset[str] | None) -> None:
-        wanted = JobFilter(projects=projects, workspaces=frozenset({workspace}), limit=0)
-        if not self._registry.jobs(wanted, self._clock.now_ms()).total:
+        job_filter = JobFilter(projects=projects, workspaces=frozenset({workspace}), limit=0)
+        if not self._registry.jobs(job_filter, self._clock.now_ms()).total:
             raise NotFoundError(f"there is no workspace {workspace!r}", "workspace", workspace)
 
     def _views(self, group: GroupRef, projects: frozenset[str] | None, span: TimeRange) -> list[JobView]:
@@ -160,15 +167,15 @@ class Groups:
         used = {(one.cluster, one.node) for view in views for one in view.replicas if one.node}
         used |= {(one.cluster, one.node) for view in views for one in view.allocations}
         names = {node for cluster, node in used if not cluster}
-        known = [node for node in nodes if (node.cluster, node.name) in used or node.name in names]
-        there = {(node.cluster, node.name) for node in known} | {("", node.name) for node in known}
+        listed = [node for node in nodes if (node.cluster, node.name) in used or node.name in names]
+        there = {(node.cluster, node.name) for node in listed} | {("", node.name) for node in listed}
         unknown = [Node(name=name, cluster=cluster) for cluster, name in sorted(used - there)]
-        return [node for node in known if not node.resource_group] + unknown
+        return [node for node in listed if not node.resource_group] + unknown
 
     def _parts(
         self,
         views: Sequence[JobView],
-        jobs: Sequence[Held],
+        jobs: Sequence[Allocated],
         span: TimeRange,
         names: Sequence[str],
         projects: frozenset[str] | None,
@@ -202,10 +209,9 @@ class Groups:
         self, views: Sequence[JobView], span: TimeRange, names: Sequence[str], projects: frozenset[str] | None
     ) -> Shape:
         most = _SERIES * self._limits.query_series
-        wanted = sources(metrics_of(names))
-        return Shape(
-            gather.of_jobs(self._store, views, wanted, span, self._limits, lambda: self._registry.nodes(projects), most)
-        )
+        metrics = sources(metrics_of(names))
+        nodes = partial(self._registry.nodes, projects)
+        return Shape(gather.of_jobs(self._store, views, metrics, span, self._limits, nodes, most))
 
     def _capacity(
         self, nodes: Sequence[Node], parts: Parts, projects: frozenset[str] | None, span: TimeRange
@@ -270,7 +276,7 @@ class _Left:
         return self._amounts(rows, devices.values())
 
     def nowhere(self) -> Amounts:
-        """What the replicas of which nobody knows the node are allowed."""
+        """The requests of the replicas whose node is unknown."""
         return self._amounts(self._rows.pop("", []), self._devices.pop("", {}).values())
 
     def _amounts(self, rows: Sequence[int], devices: Iterable[str]) -> Amounts:
@@ -304,7 +310,7 @@ def _devices(info: Mapping[str, Any], allowed: Amounts) -> dict[str, int]:
     return types
 
 
-def _first(*values: Any) -> float:  # noqa: ANN401 - what a stranger wrote may be anything
+def _first(*values: Any) -> float:  # noqa: ANN401 - a client may have written anything
     """The first that is a number above zero; 0 where none is."""
     for value in values:
         if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf"):
@@ -312,5 +318,5 @@ def _first(*values: Any) -> float:  # noqa: ANN401 - what a stranger wrote may b
     return 0.0
 
 
-def _unknown(group: GroupRef) -> NotFoundError:
+def _group_not_found(group: GroupRef) -> NotFoundError:
     return NotFoundError(f"there is no resource group {group.id!r}", "resource_group", group.id)

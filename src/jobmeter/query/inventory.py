@@ -1,4 +1,4 @@
-"""The devices that nodes say they have. What a stranger wrote there may be anything."""
+"""The devices in nodes' records. The field is unchecked: a client may have written anything."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -12,6 +12,11 @@ UNKNOWN = ""
 def device_types(info: Mapping[str, Any]) -> list[str]:
     """The type of each device of a node."""
     return [name for _, name in _devices(info)]
+
+
+def named_devices(info: Mapping[str, Any]) -> list[str]:
+    """The names of the devices of a node, as far as it names them."""
+    return [device for device, _ in _devices(info) if device]
 
 
 class Inventory:

@@ -20,7 +20,7 @@ from jobmeter.query.source import Meter, Source
 from jobmeter.query.table import lines_of
 
 WINDOW_MS = 5 * MINUTE
-"""What was measured longer ago than this, seen from the newest sample, is not a latest value."""
+"""A value older than the newest sample by more than this is not a latest value."""
 _FINEST_MS = 1
 
 
@@ -50,7 +50,7 @@ def _last(source: Source, keys: SeriesKeys, counters: Bools, span: TimeRange, me
     last = merge([])
     for piece in source.pieces(keys, span, _FINEST_MS, meter):
         if isinstance(piece.columns, SampleColumns):
-            # A bucket of a millisecond holds one sample.
+            # A bucket of a millisecond has one sample.
             last = _ends(merge([last, bucket(piece.columns, _FINEST_MS, counters, references)]))
     return last
 

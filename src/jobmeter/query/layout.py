@@ -1,17 +1,18 @@
-"""How a question's series are told in lines; cached for the next asking."""
+"""How series are laid out in the lines of an answer; cached for the next query."""
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import numpy as np
 
+from jobmeter.kernel import window as kernel
 from jobmeter.model.batch import Int64s, SeriesKeys
+from jobmeter.model.catalog import Aggregate, Metric, find
 from jobmeter.model.job import JobView
-from jobmeter.model.series import Series
 from jobmeter.query.gather import devices_of
-from jobmeter.query.lines import Head, Ranks, assign, sort_key
-from jobmeter.query.request import By
+from jobmeter.query.lines import Head, Ranks, assign, joined_by, sort_key
+from jobmeter.query.request import By, LineName
 from jobmeter.query.shape import Member, Shape
 from jobmeter.store.cache import Cache
 
@@ -21,7 +22,7 @@ _ENTRY_BYTES = 500
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
-    """A shape and the lines that it is told in.
+    """A shape and the lines of its answer.
 
     ``line`` int64[members] is the line of each member, ``heads`` the lines' names, ``order`` the lines as they are
     listed. ``lasting`` is True when it answers any range: nothing in it is clipped to a part of one. ``apart`` are the
@@ -37,17 +38,50 @@ class Layout:
     grid: "Grid | None" = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Grid:
     """Series that the window can join by itself: gauges, each of them the only one of its member.
 
-    ``keys`` are those of the shape's entries in their order. Cell ``metric * lines + line`` stands for a line of a
-    metric: ``cell`` int64[k] is that of each series, ``metrics`` are in the order of their names.
+    ``keys`` are those of the shape's entries in their order; ``names`` the lines of each metric, the metrics in the
+    order of their names and the lines as they are listed.
     """
 
-    keys: SeriesKeys
-    cell: Int64s
-    metrics: Sequence[str]
+    __slots__ = ("_cell", "_joins", "_metrics", "keys", "names")
+
+    def __init__(self, keys: SeriesKeys, cell: Int64s, metrics: Sequence[Metric], heads: Sequence[Head]) -> None:
+        """``cell`` int64[k] is the position in ``names`` of the line of each series; ``heads`` are as listed."""
+        self.keys = keys
+        self.names = [
+            LineName(one.name, one.answer_unit, head.replica, head.node, head.device, head.rank)
+            for one in metrics
+            for head in heads
+        ]
+        self._cell = cell
+        self._metrics = metrics
+        self._joins: dict[tuple[Aggregate | None, By], kernel.Grid] = {}
+
+    def joined(self, how: Aggregate | None, by: By) -> kernel.Grid:
+        """How the series become lines; ``how`` None joins them as the catalogue says."""
+        found = self._joins.get((how, by))
+        if found is None:
+            ways = [_JOINS[_way(metric, how, by)] for metric in self._metrics]
+            lines = len(self.names) // len(ways)
+            found = self._joins[how, by] = kernel.Grid(self._cell, np.repeat(np.array(ways, np.uint8), lines))
+        return found
+
+
+def _way(metric: Metric, how: Aggregate | None, by: By) -> Aggregate:
+    """As ``jobmeter.query.table.lines_of`` joins the members of a line."""
+    how = how or joined_by(metric, by)
+    return (metric.on_node if how is Aggregate.WHOLE else how) or metric.over
+
+
+_JOINS = {
+    Aggregate.MEAN: kernel.MEAN,
+    Aggregate.RATIO: kernel.MEAN,
+    Aggregate.SUM: kernel.SUM,
+    Aggregate.MIN: kernel.MIN,
+    Aggregate.MAX: kernel.MAX,
+}
 
 
 def lay_out(shape: Shape, by: By, ranks: Ranks, *, lasting: bool) -> Layout:
@@ -55,18 +89,22 @@ def lay_out(shape: Shape, by: By, ranks: Ranks, *, lasting: bool) -> Layout:
     line, heads = assign(shape, by, ranks)
     order = sorted(range(len(heads)), key=lambda at: sort_key(heads[at]))
     apart = frozenset(name for name in shape.metrics if _is_apart(shape, name, line))
-    return Layout(shape, line, heads, order, lasting, apart, _grid(shape, line, len(heads)) if lasting else None)
+    return Layout(shape, line, heads, order, lasting, apart, _grid(shape, line, heads, order) if lasting else None)
 
 
-def _grid(shape: Shape, line: Int64s, lines: int) -> Grid | None:
-    metrics = sorted(shape.metrics)
-    if shape.keys is None or not all(map(shape.alone, metrics)) or not (shape.of_job.all() or not shape.of_job.any()):
+def _grid(shape: Shape, line: Int64s, heads: Sequence[Head], order: Sequence[int]) -> Grid | None:
+    names = sorted(shape.metrics)
+    metrics = [metric for name in names if (metric := find(name)) is not None]
+    whole = bool(shape.of_job.all() or not shape.of_job.any())
+    if shape.keys is None or not all(map(shape.alone, names)) or not whole or not 0 < len(metrics) == len(names):
         return None
-    cell = line[shape.member]
-    for number, metric in enumerate(metrics):
-        first, end = shape.range_of(metric)
-        cell[first:end] += number * lines
-    return Grid(SeriesKeys.of([entry.series for entry in shape.entries]), cell, metrics)
+    place = np.argsort(np.array(order, np.int64))
+    cell: Int64s = place[line[shape.member]]
+    for number, name in enumerate(names):
+        first, end = shape.range_of(name)
+        cell[first:end] += number * len(heads)
+    keys = SeriesKeys.of([entry.series for entry in shape.entries])
+    return Grid(keys, cell, metrics, [heads[at] for at in order])
 
 
 def _is_apart(shape: Shape, metric: str, line: Int64s) -> bool:
@@ -85,30 +123,18 @@ class _Entry:
 
 
 class Layouts:
-    """The layouts of jobs by what was asked, in the cache. Safe to use from any thread.
+    """Cached layouts by job and query. Thread safe.
 
-    One that lasts holds for the same list of the job's series and while the registry tells of the same devices and
-    ranks, whatever it says of times.
+    One that lasts holds while the job's series are the same (``validator`` says so), and while the registry tells of
+    the same devices and ranks, whatever it says of times.
     """
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
 
-    def get(self, key: Hashable, view: JobView, own: Sequence[Series], make: Callable[[Ranks], Layout]) -> Layout:
-        """The layout of that job's series for what ``key`` stands for, made by ``make`` where it is not cached."""
-        found = self.cached(key, view, own)
-        if found is not None:
-            return found
-        ranks = Ranks.of(view)
-        layout = make(ranks)
-        if layout.lasting:
-            entry = _Entry(view, ranks, devices_of(view), layout)
-            self._cache.put((Layouts, key), own, entry, _ENTRY_BYTES * len(layout.shape.entries))
-        return layout
-
-    def cached(self, key: Hashable, view: JobView, own: Sequence[Series]) -> Layout | None:
-        """As ``get``; None where it has to be made."""
-        found: _Entry | None = self._cache.get((Layouts, key), own)
+    def get(self, key: Hashable, view: JobView, validator: object) -> Layout | None:
+        """The layout of a job's series for what ``key`` stands for; None where it has to be made."""
+        found: _Entry | None = self._cache.get((Layouts, key), validator)
         if found is None:
             return None
         if found.view is not view:
@@ -116,3 +142,9 @@ class Layouts:
                 return None
             found.view = view  # the next comparison is one of identity
         return found.layout
+
+    def put(self, key: Hashable, view: JobView, validator: object, layout: Layout, ranks: Ranks) -> None:
+        """Cache a layout that lasts, made with these ranks. ``validator`` was taken before."""
+        if layout.lasting:
+            entry = _Entry(view, ranks, devices_of(view), layout)
+            self._cache.put((Layouts, key), validator, entry, _ENTRY_BYTES * len(layout.shape.entries))

@@ -1,10 +1,10 @@
-"""Questions about log lines: what they may ask, and whole selections page by page."""
+"""Queries for log lines: their bounds, and whole selections page by page."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
-from jobmeter.model.job import Job
+from jobmeter.model.job import Job, Node
 from jobmeter.model.log import LogLine, LogPage
 from jobmeter.query.request import LogQuestion
 from jobmeter.store.base import LogSelector
@@ -16,16 +16,21 @@ _BYTES = 8 * 2**20
 """About how much text one page of a whole selection has."""
 
 
-def selector_of(question: LogQuestion, job: Job) -> LogSelector:
-    """What the store is asked. Raises LimitExceededError (field ``limit``), InvalidRequestError naming the field."""
+def selector_of(question: LogQuestion, subject: Job | Sequence[Node]) -> LogSelector:
+    """The query for the store. Raises LimitExceededError (field ``limit``), InvalidRequestError naming the field."""
     if question.limit > MAX_LINES:
-        raise LimitExceededError(f"a page may have {MAX_LINES} lines, {question.limit} are asked for", "limit")
+        raise LimitExceededError(f"a page may have {MAX_LINES} lines, not {question.limit}", "limit")
     for field in ("limit", "offset", "attempt"):
         if (getattr(question, field) or 0) < 0:
             raise InvalidRequestError(f"{field} must not be below 0", field)
-    return LogSelector(
-        project=job.project,
-        job=job.id,
+    if isinstance(subject, Job):
+        place = LogSelector(project=subject.project, job=subject.id, node=question.node)
+    else:
+        place = LogSelector(node=subject[0].name, projects=frozenset(node.project for node in subject))
+    return replace(
+        place,
+        query=question.query,
+        max_severity=question.max_severity,
         replicas=question.replicas,
         attempt=question.attempt,
         stream=question.stream,
@@ -47,11 +52,11 @@ def pages(read: Callable[[LogSelector], LogPage], selector: LogSelector, limit: 
     """
     size = _FIRST
     while limit is None or limit > 0:
-        wanted = size if limit is None else min(size, limit)
-        lines = read(replace(selector, limit=wanted, count=False)).lines
+        most = size if limit is None else min(size, limit)
+        lines = read(replace(selector, limit=most, count=False)).lines
         if lines:
             yield lines
-        if len(lines) < wanted:
+        if len(lines) < most:
             return
         limit = None if limit is None else limit - len(lines)
         selector = _behind(selector, lines)

@@ -1,11 +1,12 @@
 """Measures: reads the samples that a question is about and reduces them to lines.
 
-What was found out about a question's series, and what was made of hours that are over, is cached for the next asking
+Layouts of series, and results of hours that are over, are cached for the next query
 (``jobmeter.store.cache``).
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -14,16 +15,17 @@ from jobmeter.errors import LimitExceededError
 from jobmeter.model.batch import Float64s, Int64s
 from jobmeter.model.catalog import Metric
 from jobmeter.model.job import JobView, Node
+from jobmeter.model.series import job_key
 from jobmeter.model.time import HOUR, Clock, TimeRange
 from jobmeter.query import gather, memory
-from jobmeter.query.answers import Answers, Validator
-from jobmeter.query.closed_lines import ClosedLines, Part, Tables, ends, is_own, middle, woven
 from jobmeter.query.frame import Frame, read
 from jobmeter.query.groups import Groups
 from jobmeter.query.layout import Layout, Layouts, lay_out
 from jobmeter.query.lines import Head, Ranks, joined_by, unit_of
-from jobmeter.query.plan import bucket_count, check, hours_around, sources
-from jobmeter.query.request import By, GroupRef, JobRef, Line, MetricQuery, MetricResult, NodeRef
+from jobmeter.query.plan import MetricSelection, bucket_count, check, hours_around, is_own
+from jobmeter.query.request import By, GroupRef, JobRef, Line, LinesInColumns, MetricQuery, MetricResult, NodeRef
+from jobmeter.query.response_cache import ResponseCache, Validator
+from jobmeter.query.result_cache import Part, ResultCache, Tables, ends, middle, woven
 from jobmeter.query.shape import Shape
 from jobmeter.query.source import RAW_IS_QUICK, Meter, Source
 from jobmeter.query.subjects import Subjects, projects_of
@@ -37,7 +39,7 @@ _SPARSE = 1.5
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ResolvedQuery:
     """What answers a question: the series in their lines, and what the registry says of their owner."""
 
     project: str
@@ -64,7 +66,7 @@ class Measurements:
         self._source = source
         self._subjects = subjects
         self._groups = groups
-        self._layouts, self._closed_lines, self._answers = Layouts(cache), ClosedLines(cache), Answers(cache)
+        self._layouts, self._closed_lines, self._answers = Layouts(cache), ResultCache(cache), ResponseCache(cache)
 
     def lines(self, query: MetricQuery, scope: Scope) -> MetricResult:
         """The answer to a question.
@@ -73,28 +75,28 @@ class Measurements:
         UnavailableError.
         """
         meter = Meter(self._clock, self._limits)
-        metrics = check(query, self._limits)
-        asked = self._ask(query, scope, sources(metrics))
-        return self._result(query, metrics, asked, self._tables(query, metrics, asked, meter), meter)
+        metrics, names, _ = check(query, self._limits)
+        resolved = self._resolve(query, scope, names)
+        return self._result(query, metrics, resolved, self._tables(query, metrics, resolved, meter), meter)
 
     def from_memory(self, query: MetricQuery, scope: Scope) -> MetricResult | None:
         """As ``lines``, without waiting; None where not everything is in memory, or where it takes longer."""
-        metrics = check(query, self._limits)
-        asked = self._ask_cached(query, scope, sources(metrics))
-        return None if asked is None else self._result_from_memory(query, metrics, asked)
+        selection = check(query, self._limits)
+        resolved = self._resolve_cached(query, scope, selection.sources)
+        return None if resolved is None else self._result_from_memory(query, selection, resolved)
 
     def encoded(self, query: MetricQuery, scope: Scope, encode: Callable[[MetricResult], bytes]) -> bytes:
-        """The answer as ``encode`` writes it, always in the same way; that of an earlier question where it still holds.
+        """The answer as ``encode`` writes it; a cached one where it is still valid.
 
         Such a one spends what it cost when it was made. Raises as ``lines``.
         """
         meter = Meter(self._clock, self._limits)
-        metrics = check(query, self._limits)
-        asked = self._ask(query, scope, sources(metrics))
-        validator = self._validator(query, asked)
+        metrics, names, _ = check(query, self._limits)
+        resolved = self._resolve(query, scope, names)
+        validator = self._validator(query, resolved)
         answer = self._cached_answer(query, validator, meter)
         if answer is None:
-            result = self._result(query, metrics, asked, self._tables(query, metrics, asked, meter), meter)
+            result = self._result(query, metrics, resolved, self._tables(query, metrics, resolved, meter), meter)
             answer = encode(result)
             if validator is not None:
                 self._answers.put(query, validator, answer, result.samples)
@@ -104,13 +106,13 @@ class Measurements:
         self, query: MetricQuery, scope: Scope, encode: Callable[[MetricResult], bytes]
     ) -> bytes | None:
         """As ``encoded``, without waiting; None where not everything is in memory, or where it takes longer."""
-        metrics = check(query, self._limits)
-        asked = self._ask_cached(query, scope, sources(metrics))
-        if asked is None:
+        selection = check(query, self._limits)
+        resolved = self._resolve_cached(query, scope, selection.sources)
+        if resolved is None:
             return None
         if query.range.length_ms > RAW_IS_QUICK:
-            return self._cached_answer(query, self._validator(query, asked), Meter(self._clock, self._limits))
-        result = self._result_from_memory(query, metrics, asked)
+            return self._cached_answer(query, self._validator(query, resolved), Meter(self._clock, self._limits))
+        result = self._result_from_memory(query, selection, resolved)
         return None if result is None else encode(result)
 
     def of_job(
@@ -120,25 +122,24 @@ class Measurements:
         span: TimeRange,
         by: By,
         narrowing: gather.Narrowing = gather.EVERYTHING,
-    ) -> Asked:
+    ) -> ResolvedQuery:
         """The series of some metrics of a job, in lines."""
         job = view.job
+        key = (job.project, job.id, names, by, narrowing, gather.day_of(span, self._limits))
+        revision = self._store.revision((job_key(job.project, job.id),))
+        layout = None if revision is None else self._layouts.get(key, view, revision)
+        if layout is not None:
+            return ResolvedQuery(job.project, layout, job.limits)
         own = self._store.find(gather.selector_of_job(job, names, span, self._limits))
-
-        def make(ranks: Ranks) -> Layout:
-            entries, lasting = gather.of_job(
-                self._store,
-                view,
-                own,
-                names,
-                span,
-                self._limits,
-                lambda: self._subjects.nodes_of(job.project),
-            )
-            return lay_out(Shape(narrowing.keep(entries)), by, ranks, lasting=lasting)
-
-        layout = self._layouts.get((job.project, job.id, names, by, narrowing), view, own, make)
-        return Asked(job.project, layout, job.limits)
+        validator = own if revision is None else revision
+        layout = None if revision is not None else self._layouts.get(key, view, own)
+        if layout is None:
+            nodes = partial(self._subjects.nodes_of, job.project)
+            entries, lasting = gather.of_job(self._store, view, own, names, span, self._limits, nodes)
+            ranks = Ranks.of(view)
+            layout = lay_out(Shape(narrowing.filter(entries)), by, ranks, lasting=lasting)
+            self._layouts.put(key, view, validator, layout, ranks)
+        return ResolvedQuery(job.project, layout, job.limits)
 
     def of_nodes(
         self,
@@ -149,86 +150,90 @@ class Measurements:
         span: TimeRange,
         by: By,
         narrowing: gather.Narrowing = gather.EVERYTHING,
-    ) -> Asked:
+    ) -> ResolvedQuery:
         """The series of some metrics of nodes, in lines."""
-        projects = projects_of(ref.project, scope)
+        # Of nodes that some resources alone make visible, another project's of the same name is none.
+        own = scope.grant is not None
+        projects = frozenset(node.project for node in nodes) if own else projects_of(ref.project, scope)
         entries = gather.of_nodes(self._store, nodes, projects, names, span, self._limits)
-        layout = lay_out(Shape(narrowing.keep(entries)), by, Ranks.of(None), lasting=False)
-        return Asked(ref.project or "", layout, {})
+        layout = lay_out(Shape(narrowing.filter(entries)), by, Ranks.of(None), lasting=False)
+        return ResolvedQuery(ref.project or "", layout, {})
 
-    def _result_from_memory(self, query: MetricQuery, metrics: Sequence[Metric], asked: Asked) -> MetricResult | None:
-        layout, meter = asked.layout, Meter(self._clock, self._limits)
+    def _result_from_memory(
+        self, query: MetricQuery, selection: MetricSelection, resolved: ResolvedQuery
+    ) -> MetricResult | None:
+        layout, in_memory = resolved.layout, self._store.memory
         points = len(layout.heads) * len(query.metrics) * bucket_count(query.range, query.step_ms)
-        if points > _SPARSE * memory.MOST_POINTS or query.range.length_ms > RAW_IS_QUICK:
+        if in_memory is None or points > _SPARSE * memory.MOST_POINTS or query.range.length_ms > RAW_IS_QUICK:
             return None
-        own = all(map(is_own, metrics))
-        found = memory.lines(query, metrics, layout, self._store.memory) if own else None
+        found = memory.lines(query, layout, in_memory) if selection.own else None
+        meter = Meter(self._clock, self._limits)
         if found is not None and layout.grid is not None:
             meter.count(found.samples, None)
-            at = {name: number for number, name in enumerate(layout.grid.metrics)}
-            tables = {
-                metric.name: memory.table_of(found, at.get(metric.name, len(at)), len(layout.heads))
-                for metric in metrics
-            }
-            return self._result(query, metrics, asked, tables, meter)
-        columns = memory.read(layout.shape, self._store.memory, query.range, query.step_ms)
+            self._check_points(len(found.time))
+            lines = LinesInColumns(layout.grid.names, found)
+            return MetricResult(query, lines, found.samples, tuple(meter.tiers), resolved.project)
+        columns = memory.read(layout.shape, in_memory, query.range, query.step_ms)
         if columns is None:
             return None
         meter.count(int(columns.count.sum()), None)
-        frame = Frame(layout.shape, columns, asked.limits, query.step_ms)
-        tables = {metric.name: self._table(frame, metric, query, layout) for metric in metrics}
-        return self._result(query, metrics, asked, tables, meter)
+        frame = Frame(layout.shape, columns, resolved.limits, query.step_ms)
+        tables = {metric.name: self._table(frame, metric, query, layout) for metric in selection.metrics}
+        return self._result(query, selection.metrics, resolved, tables, meter)
 
     def _result(
-        self, query: MetricQuery, metrics: Sequence[Metric], asked: Asked, tables: Tables, meter: Meter
+        self, query: MetricQuery, metrics: Sequence[Metric], resolved: ResolvedQuery, tables: Tables, meter: Meter
     ) -> MetricResult:
         lines = [
             one
             for metric in sorted(metrics, key=lambda metric: metric.name)
-            for one in _lines(metric, query, tables[metric.name], asked.layout)
+            for one in _lines(metric, query, tables[metric.name], resolved.layout)
         ]
-        points = sum(len(one.time) for one in lines)
+        self._check_points(sum(len(one.time) for one in lines))
+        tiers = tuple(sorted(meter.tiers))
+        return MetricResult(query=query, lines=lines, samples=meter.rows, tiers=tiers, project=resolved.project)
+
+    def _check_points(self, points: int) -> None:
         if points > self._limits.query_points:
             raise LimitExceededError(
                 f"an answer may have {self._limits.query_points} points, this one has {points}: take a longer step",
                 "step",
             )
-        tiers = tuple(sorted(meter.tiers))
-        return MetricResult(query=query, lines=lines, samples=meter.rows, tiers=tiers, project=asked.project)
 
     def _cached_answer(self, query: MetricQuery, validator: Validator | None, meter: Meter) -> bytes | None:
-        known = None if validator is None else self._answers.get(query, validator)
-        if known is None:
+        cached = None if validator is None else self._answers.get(query, validator)
+        if cached is None:
             return None
-        answer, rows = known
+        answer, rows = cached
         meter.count(rows, None)
         return answer
 
-    def _validator(self, query: MetricQuery, asked: Asked) -> Validator | None:
-        """What tells whether an answer still holds; None where that cannot be told. Taken before the answer is made.
+    def _validator(self, query: MetricQuery, resolved: ResolvedQuery) -> Validator | None:
+        """What an answer is made from, taken before it is made; None where that cannot be determined.
 
         A short range is answered from the window: that takes no longer than looking for an earlier answer.
         """
         if query.range.length_ms <= RAW_IS_QUICK or not isinstance(query.subject, JobRef):
             return None
-        keys = asked.layout.shape.keys if asked.layout.lasting else None
-        written = None if keys is None else self._store.memory.written(keys)
+        keys = resolved.layout.shape.keys if resolved.layout.lasting else None
+        in_memory = self._store.memory
+        written = None if keys is None or in_memory is None else in_memory.written(keys)
         if written is None:
             return None
-        revision = self._store.revision(asked.layout.shape.jobs)
-        return Validator(asked.layout, asked.limits, written, self._clock.now_ms() // HOUR, revision)
+        revision = self._store.revision(resolved.layout.shape.jobs)
+        return Validator(resolved.layout, resolved.limits, written, self._clock.now_ms() // HOUR, revision)
 
-    def _tables(self, query: MetricQuery, metrics: Sequence[Metric], asked: Asked, meter: Meter) -> Tables:
+    def _tables(self, query: MetricQuery, metrics: Sequence[Metric], resolved: ResolvedQuery, meter: Meter) -> Tables:
         """The values of each metric by line; those of hours that are over are cached."""
 
         def of(span: TimeRange) -> Tables:
-            columns = read(asked.layout.shape, self._source, span, query.step_ms, meter)
-            frame = Frame(asked.layout.shape, columns, asked.limits, query.step_ms)
-            return {metric.name: self._table(frame, metric, query, asked.layout) for metric in metrics}
+            columns = read(resolved.layout.shape, self._source, span, query.step_ms, meter)
+            frame = Frame(resolved.layout.shape, columns, resolved.limits, query.step_ms)
+            return {metric.name: self._table(frame, metric, query, resolved.layout) for metric in metrics}
 
-        layout, span = asked.layout, query.range
-        keeps = layout.lasting and span.length_ms > RAW_IS_QUICK and all(map(is_own, metrics))
-        revision = self._store.revision(layout.shape.jobs) if keeps else None
+        layout, span = resolved.layout, query.range
+        is_cached = layout.lasting and span.length_ms > RAW_IS_QUICK and all(map(is_own, metrics))
+        revision = self._store.revision(layout.shape.jobs) if is_cached else None
         rolled = [] if revision is None else self._store.rolled(layout.shape.jobs, hours_around(span))
         inside = middle(span, query.step_ms, rolled)
         if inside is None:
@@ -238,7 +243,7 @@ class Measurements:
             layout, name, inside, revision, lambda: Part(inside, of(inside), frozenset(meter.tiers))
         )
         if not part.fresh:
-            meter.count_kept(part.rows, part.tiers)
+            meter.count_cached(part.rows, part.tiers)
         before, after = (of(end) if end.length_ms else None for end in ends(span, inside))
         parts = [tables for tables in (before, part.tables, after) if tables is not None]
         return {metric.name: woven([tables[metric.name] for tables in parts]) for metric in metrics}
@@ -249,7 +254,7 @@ class Measurements:
         how = query.aggregate or joined_by(metric, query.by)
         return lines_of(frame, metric, query.statistic, how, layout.line, apart=apart)
 
-    def _ask(self, query: MetricQuery, scope: Scope, names: frozenset[str]) -> Asked:
+    def _resolve(self, query: MetricQuery, scope: Scope, names: frozenset[str]) -> ResolvedQuery:
         narrowing = gather.Narrowing(query.replicas, query.devices, query.labels)
         if not isinstance(query.subject, JobRef):
             if isinstance(query.subject, NodeRef):
@@ -263,8 +268,8 @@ class Measurements:
             view = self._subjects.view(query.subject, scope)
         return self.of_job(view, names, query.range, query.by, narrowing)
 
-    def _ask_cached(self, query: MetricQuery, scope: Scope, names: frozenset[str]) -> Asked | None:
-        """As ``_ask``, without waiting: None where the job, its series or their layout are not in memory."""
+    def _resolve_cached(self, query: MetricQuery, scope: Scope, names: frozenset[str]) -> ResolvedQuery | None:
+        """As ``_resolve``, without waiting: None where the job, its series or their layout are not in memory."""
         if not isinstance(query.subject, JobRef):
             return None
         if _needs_head_alone(query, names):
@@ -274,13 +279,14 @@ class Measurements:
             view = self._subjects.cached_view(query.subject, scope)
         if view is None:
             return None
-        own = self._store.memory.series(gather.selector_of_job(view.job, names, query.range, self._limits))
-        if own is None:
+        job = view.job
+        revision = self._store.revision((job_key(job.project, job.id),))
+        if revision is None:
             return None
         narrowing = gather.Narrowing(query.replicas, query.devices, query.labels)
-        key = (view.job.project, view.job.id, names, query.by, narrowing)
-        layout = self._layouts.cached(key, view, own)
-        return None if layout is None else Asked(view.job.project, layout, view.job.limits)
+        key = (job.project, job.id, names, query.by, narrowing, gather.day_of(query.range, self._limits))
+        layout = self._layouts.get(key, view, revision)
+        return None if layout is None else ResolvedQuery(job.project, layout, job.limits)
 
 
 def _needs_head_alone(query: MetricQuery, names: frozenset[str]) -> bool:

@@ -1,7 +1,9 @@
-"""From a question to the reads that answer it: what is legal, what is too large, which source holds which part."""
+"""From a query to the reads that answer it: checks, limits, and the source of each part."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.catalog import METRICS, Aggregate, Kind, Metric, find
@@ -22,12 +24,23 @@ class Segment:
     tier: Tier | None
 
 
-def check(query: MetricQuery, limits: Limits) -> tuple[Metric, ...]:
-    """The catalogue's rows of the metrics asked for, each once.
+class MetricSelection(NamedTuple):
+    """The catalogue's rows of the requested metrics, each once, and the names of their ``sources``.
 
-    Raises InvalidRequestError naming the field that is wrong, LimitExceededError where too many buckets are asked for.
+    ``own``: each is computed from its own samples alone.
     """
-    metrics = metrics_of(query.metrics)
+
+    metrics: tuple[Metric, ...]
+    sources: frozenset[str]
+    own: bool
+
+
+def check(query: MetricQuery, limits: Limits) -> MetricSelection:
+    """The metrics of a query, from the catalogue.
+
+    Raises InvalidRequestError naming the field that is wrong, LimitExceededError for too many buckets.
+    """
+    selection = _selection(query.metrics)
     check_by(query.subject, query.by)
     if query.step_ms < 1:
         raise InvalidRequestError(f"step {query.step_ms} ms must be at least 1 ms", "step")
@@ -35,19 +48,35 @@ def check(query: MetricQuery, limits: Limits) -> tuple[Metric, ...]:
         raise InvalidRequestError(
             "aggregate must be mean, sum, min or max: ratio is the catalogue's choice", "aggregate"
         )
-    gauges = [metric.name for metric in metrics if metric.kind is not Kind.COUNTER]
-    if query.statistic is Statistic.INCREASE and gauges:
-        raise InvalidRequestError(f"statistic increase needs a counter, {gauges[0]} is a gauge", "statistic")
+    if query.statistic is Statistic.INCREASE:
+        _check_counters(selection.metrics)
     buckets = bucket_count(query.range, query.step_ms)
     if buckets > limits.query_buckets:
         raise LimitExceededError(
             f"a line may have {limits.query_buckets} buckets, this range has {buckets}: take a longer step", "step"
         )
-    return metrics
+    return selection
+
+
+@lru_cache(1_000)
+def _selection(names: tuple[str, ...]) -> MetricSelection:
+    metrics = metrics_of(names)
+    return MetricSelection(metrics, sources(metrics), all(map(is_own, metrics)))
+
+
+def is_own(metric: Metric) -> bool:
+    """True for a metric that is computed from its own samples alone."""
+    return not (metric.ratio or metric.rate_of or metric.difference)
+
+
+def _check_counters(metrics: Sequence[Metric]) -> None:
+    for metric in metrics:
+        if metric.kind is not Kind.COUNTER:
+            raise InvalidRequestError(f"statistic increase needs a counter, {metric.name} is a gauge", "statistic")
 
 
 def check_by(subject: JobRef | NodeRef | GroupRef, by: By) -> None:
-    """Refuse lines that the samples of nodes cannot be told in (field ``by``)."""
+    """Refuse lines that the samples of nodes cannot be determined in (field ``by``)."""
     if not isinstance(subject, JobRef) and by not in {By.NODE, By.DEVICE}:
         raise InvalidRequestError(f"by {by} does not apply to a node: use node or device", "by")
 
@@ -64,9 +93,9 @@ def metrics_of(names: Sequence[str]) -> tuple[Metric, ...]:
 
 def bucket_count(span: TimeRange, step_ms: int) -> int:
     """How many buckets meet the range."""
-    if span.length_ms == 0:
+    if span.start_ms == span.end_ms:
         return 0
-    return (ceil_to(span.end_ms, step_ms) - floor_to(span.start_ms, step_ms)) // step_ms
+    return -(-span.end_ms // step_ms) - span.start_ms // step_ms
 
 
 def sources(metrics: Sequence[Metric]) -> frozenset[str]:
@@ -90,7 +119,7 @@ def with_derived(stored: Iterable[str]) -> frozenset[str]:
 
 
 def hours_around(span: TimeRange) -> TimeRange:
-    """The whole hours that hold the range: asked of ``Store.rolled``, so that an hour that the range cuts counts."""
+    """The range widened to whole hours, for ``Store.rolled``: an hour that the range cuts counts."""
     return TimeRange(floor_to(span.start_ms, HOUR), ceil_to(span.end_ms, HOUR))
 
 

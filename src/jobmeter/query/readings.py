@@ -1,4 +1,4 @@
-"""Every stored reading of a job, block by block: what a raw export holds.
+"""Every stored reading of a job, block by block, for raw exports.
 
 Nothing is bucketed, joined or converted; a counter is what was read. The series are those that a question about the
 job's metrics is answered from, the counter behind a rate and the two sides of a ratio among them, and of a device that
@@ -19,12 +19,12 @@ from jobmeter.settings import Limits
 from jobmeter.store.base import Store
 
 _TOGETHER = 256
-"""Series that are read at one time: what is in memory is given as one block."""
+"""Series read at a time. Samples in memory are one block."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Readings:
-    """``entries`` are the series and whom their samples are told of.
+    """``entries`` are the series and the owners of their samples.
 
     ``blocks`` gives their samples: ``index`` is a position in ``entries``; the samples of an entry follow one another
     in order of time, and go on in the next block. It can be gone through once, raises LimitExceededError or
@@ -41,7 +41,7 @@ class Readings:
 class ReadingsQuestion(Asks[Readings]):
     """The readings of some metrics of a job inside the range, of some replicas and devices; empty means all.
 
-    It may read ``Limits.export_rows`` and take ``Limits.export_seconds``, whoever takes the blocks included.
+    It may read ``Limits.export_rows`` and take ``Limits.export_seconds``, the consumer of the blocks included.
     """
 
     ref: JobRef
@@ -57,7 +57,7 @@ class ReadingsQuestion(Asks[Readings]):
 
 
 def readings(store: Store, clock: Clock, limits: Limits, question: ReadingsQuestion, shape: Shape) -> Readings:
-    """The readings of a shape's entries; nothing is read before the first block is asked for."""
+    """The readings of a shape's entries; nothing is read before the first block is requested."""
     own = replace(limits, query_rows=limits.export_rows, query_seconds=limits.export_seconds)
     return Readings(question.names, shape.entries, _blocks(store, shape, question.range, Meter(clock, own)))
 
@@ -77,6 +77,6 @@ def _blocks(store: Store, shape: Shape, span: TimeRange, meter: Meter) -> Genera
 
 
 def _close(found: Iterator[SampleColumns]) -> None:
-    """Let the store stop now, not when somebody gets round to collecting what nobody holds."""
+    """Stop the store now rather than when the generator is garbage collected."""
     if isinstance(found, Generator):
         found.close()

@@ -62,16 +62,16 @@ def _growth(
     index, time, value = columns.index, columns.time, columns.value
     first = np.flatnonzero(_changes(index))
     series = index[first]
-    # A series without a reference is its own: nothing is known to have grown before its first sample.
-    known = references.time[series] != NEVER
+    # A series without a reference is its own: no increase before its first sample is known.
+    present = references.time[series] != NEVER
     grown = np.empty(len(value))
     np.subtract(value[1:], value[:-1], out=grown[1:])
-    grown[first] = np.where(known, value[first] - references.value[series], 0.0)
+    grown[first] = np.where(present, value[first] - references.value[series], 0.0)
     reset = grown < 0
     grown[reset] = value[reset]
     before = time[np.maximum(starts - 1, 0)]
     at_first = np.searchsorted(starts, first)  # every series begins a bucket
-    before[at_first] = np.where(known, references.time[series], time[first])
+    before[at_first] = np.where(present, references.time[series], time[first])
     counted = counters[index[starts]]
     return np.where(counted, np.add.reduceat(grown, starts), 0.0), np.where(counted, time[ends] - before, 0)
 

@@ -65,7 +65,7 @@ def reported(store: Store, limits: Limits, clock: Clock, job: Job, question: Rep
     if question.latest:
         columns = store.previous(keys, question.range.end_ms, meter.budget())
     else:
-        # All of it is held at once.
+        # All of it is in memory together.
         budget = replace(meter.budget(), rows=limits.query_points)
         columns = _joined(list(store.read(keys, question.range, budget)))
     meter.count(len(columns), None)
@@ -102,8 +102,8 @@ def _newest(names: Sequence[str], index: Int64s, time: Int64s, value: Float64s) 
     """Of each name the row with the highest time; of several, the first replica's."""
     best: dict[str, int] = {}
     for row, (at, moment) in enumerate(zip(index.tolist(), time.tolist(), strict=True)):
-        known = best.get(names[at])
-        if known is None or moment > time[known]:
+        at_best = best.get(names[at])
+        if at_best is None or moment > time[at_best]:
             best[names[at]] = row
     rows = np.array(sorted(best.values()), np.int64)
     return index[rows], time[rows], value[rows]

@@ -1,16 +1,18 @@
-"""The one question about measurements, and the shape of its answer. Nothing behind it knows who asked."""
+"""The query for measurements and its result, the same for every dialect."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple, overload
 
 import msgspec
 
-from jobmeter.model.batch import Float64s, Int64s
+from jobmeter.model.batch import Float64s, Int64s, LineColumns
 from jobmeter.model.catalog import Aggregate
 from jobmeter.model.event import Level
 from jobmeter.model.job import Job, JobView
 from jobmeter.model.log import LogPage
+from jobmeter.model.log_query import LogQuery
 from jobmeter.model.question import Asks
 from jobmeter.model.time import TimeRange
 
@@ -54,7 +56,7 @@ class By(StrEnum):
 
 
 class Statistic(StrEnum):
-    """What is told of the samples in one bucket of one series.
+    """What is reported for the samples in one bucket of one series.
 
     ``mean`` of a counter is its rate per second, ``increase`` demands a counter; ``min max first last sum count`` of a
     counter speak of the raw readings.
@@ -74,11 +76,11 @@ class Statistic(StrEnum):
 class MetricQuery(Asks["MetricResult"]):
     """Which metrics of which job, node or resource group, over which range, in steps of ``step_ms``, joined how.
 
-    Of a resource group the nodes are told (``jobmeter.query.group`` says which they are).
+    Of a resource group the result has its nodes (see ``jobmeter.query.group``).
 
     ``aggregate`` None takes the catalogue's way of joining members (``Metric.over``, of a node ``Metric.on_node``).
     ``replicas``, ``devices`` and ``labels`` (name, value) narrow the members down; empty means all. Buckets are
-    epoch-aligned, half open, named by their start, and hold only samples inside ``[start, end)``.
+    epoch-aligned, half open, named by their start, and have only samples inside ``[start, end)``.
     """
 
     subject: JobRef | NodeRef | GroupRef
@@ -107,6 +109,54 @@ class Line(msgspec.Struct, frozen=True, eq=False):
     time: Int64s
     value: Float64s
     rank: int | None = None
+
+
+class LineName(NamedTuple):
+    """What a line is called; see ``Line``."""
+
+    metric: str
+    unit: str
+    replica: str
+    node: str
+    device: str
+    rank: int | None
+
+
+class LinesInColumns(Sequence[Line]):
+    """Lines whose points lie together: ``time`` and ``value`` as ``Line`` has them, one line after the other.
+
+    ``names`` are those of the lines, ``ends`` where each ends. Empty lines are left out.
+    """
+
+    __slots__ = ("ends", "names", "time", "value")
+
+    def __init__(self, names: Sequence[LineName], columns: LineColumns) -> None:
+        """``names`` are those of all the lines of the columns."""
+        self.time, self.value = columns.time, columns.value
+        self.names: list[LineName] = []
+        self.ends: list[int] = []
+        last = 0
+        for name, end in zip(names, columns.ends.tolist(), strict=True):
+            if end > last:
+                self.names.append(name)
+                self.ends.append(end)
+                last = end
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @overload
+    def __getitem__(self, at: int) -> Line: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Line]: ...
+    def __getitem__(self, at: int | slice) -> Line | list[Line]:
+        """One line, or a list of some."""
+        if isinstance(at, slice):
+            return [self[place] for place in range(*at.indices(len(self)))]
+        name, end = self.names[at], self.ends[at]
+        first = self.ends[at - 1] if at % len(self) else 0
+        metric, unit, replica, node, device, rank = name
+        return Line(metric, unit, replica, node, device, self.time[first:end], self.value[first:end], rank)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -148,14 +198,21 @@ class JobQuestion(Asks[JobView]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogQuestion(Asks[LogPage]):
-    """Log lines of one job with ``start_ns <= time < end_ns`` (epoch nanoseconds; None: no bound).
+    """Log lines of one job, or of the system log of one node, with ``start_ns <= time < end_ns``.
+
+    Times are epoch nanoseconds, None for no bound. ``node`` leaves out a job's lines of other nodes. ``query`` is in
+    the language of ``jobmeter.model.log_query``. ``max_severity`` leaves out what is less severe, and lines that say
+    neither a severity nor a level.
 
     Empty parts match everything. ``min_level`` leaves out lines below it and lines without a level. ``contains`` is
     looked for without regard to case. ``descending`` gives the newest first. ``offset`` skips lines. ``count`` asks for
     the totals too.
     """
 
-    ref: JobRef
+    ref: JobRef | NodeRef
+    node: str = ""
+    query: LogQuery | None = None
+    max_severity: int | None = None
     replicas: frozenset[str] = frozenset()
     attempt: int | None = None
     stream: str = ""

@@ -20,11 +20,11 @@ from jobmeter.settings import Limits
 from jobmeter.store.base import Selector, Store
 
 _SAMPLES_A_POINT = 4
-"""Raw samples that one question may hold at a time, for each point that an answer may have."""
+"""Raw samples that one query may have in memory, for each point that an answer may have."""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundSeries:
     """Series, in no order, and the milliseconds that it took to find them."""
 
     series: Sequence[Series]
@@ -32,10 +32,10 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SeriesQuestion(Asks[Found]):
+class SeriesQuestion(Asks[FoundSeries]):
     """The series of some metrics (None: of all) and, where they are given, of some job keys and (cluster, node) pairs.
 
-    ``since_ms`` leaves out those that were last written before, as far as that is known.
+    ``since_ms`` leaves out those last written before, where that time is known.
     """
 
     metrics: frozenset[str] | None = None
@@ -55,7 +55,7 @@ class NamesQuestion(Asks[list[str]]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Samples:
-    """Raw readings; ``columns.index`` is a position among the series that were asked for."""
+    """Raw readings; ``columns.index`` is a position among the series of the query."""
 
     columns: SampleColumns
     milliseconds: int = 0
@@ -71,7 +71,7 @@ class SamplesQuestion(Asks[Samples]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Buckets:
-    """What is known of the readings in each step, from whatever source answers exactly; see ``Samples``.
+    """The readings reduced to steps, from any source that answers exactly; see ``Samples``.
 
     ``samples`` is how many stored rows were read for it.
     """
@@ -98,7 +98,7 @@ class LastQuestion(Asks[Samples]):
     since_ms: int = 0
 
 
-def find(store: Store, question: SeriesQuestion, scope: Scope, limits: Limits, meter: Meter) -> Found:
+def find(store: Store, question: SeriesQuestion, scope: Scope, limits: Limits, meter: Meter) -> FoundSeries:
     """See ``SeriesQuestion``. Raises LimitExceededError where more match than one question may read."""
     jobs = question.jobs
     if scope.job is not None:
@@ -113,7 +113,7 @@ def find(store: Store, question: SeriesQuestion, scope: Scope, limits: Limits, m
         since=since,
         limit=limits.query_series,
     )
-    return Found(tuple(store.find(selector)), _milliseconds(meter))
+    return FoundSeries(tuple(store.find(selector)), _milliseconds(meter))
 
 
 def names(store: Store, question: NamesQuestion, scope: Scope) -> list[str]:
@@ -135,7 +135,7 @@ def samples(store: Store, question: SamplesQuestion, scope: Scope, meter: Meter)
         parts.append(block)
         if meter.rows > most:
             raise LimitExceededError(
-                f"a question may hold {most} samples at a time: narrow its range, or ask for longer steps", "range"
+                f"a query may read {most} samples at a time: narrow its range, or use longer steps", "range"
             )
     return Samples(SampleColumns.joined(parts), _milliseconds(meter))
 
@@ -157,8 +157,8 @@ def last(store: Store, question: LastQuestion, scope: Scope, meter: Meter) -> Sa
         return Samples(SampleColumns.empty())
     before = meter.clock.now_ms() + meter.limits.future_seconds * SECOND + 1
     found = store.previous(SeriesKeys.of(question.series), before, meter.budget())
-    keep = found.time >= question.since_ms
-    columns = SampleColumns(found.index[keep], found.time[keep], found.value[keep])
+    newer = found.time >= question.since_ms
+    columns = SampleColumns(found.index[newer], found.time[newer], found.value[newer])
     return Samples(columns, _milliseconds(meter))
 
 

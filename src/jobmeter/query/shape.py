@@ -1,7 +1,7 @@
 """What a question is about, apart from its range: the series that answer it, and what each of them stands for.
 
-A shape is the same from one asking to the next, so that it is kept (``jobmeter.query.shapes``) while neither the job's
-record nor its series change; a request then costs array operations alone.
+A shape is the same from one query to the next, so that it is cached (``jobmeter.query.shapes``) while neither the
+job's record nor its series change; a request then costs array operations alone.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,7 +18,7 @@ from jobmeter.model.time import TimeRange
 
 
 class Member(NamedTuple):
-    """The finest thing that a metric is told of: a device of a replica, a replica, a node, a job.
+    """The smallest subject of a metric: a device of a replica, a replica, a node, a job.
 
     ``job`` is empty unless several jobs meet in one question (that of a node).
     """
@@ -34,8 +34,8 @@ class Member(NamedTuple):
 class Entry:
     """One stored series in its part for the question.
 
-    ``replica`` is whom its samples are told of, which for a device's own series is who had the device then. ``clip`` is
-    when that was: samples outside are somebody else's; None for a series of the subject itself.
+    ``replica`` is the replica of its samples; for a device's own series the one that the device was allocated to.
+    ``clip`` is the time of that allocation: samples outside belong to others. None for a series of the subject itself.
     """
 
     series: Series
@@ -61,12 +61,12 @@ class Read:
 
 
 class Shape:
-    """Entries, sorted by metric, and whom they stand for.
+    """Entries, sorted by metric, and their members.
 
-    ``members`` are the members of all entries, ``nodes`` the node that each was seen on last; ``member`` int64[k] is
+    ``members`` are the members of all entries, ``nodes`` the last node of each; ``member`` int64[k] is
     the position of each entry's; ``part`` int64[k] numbers the (metric, member, labels) that an entry belongs to, so
     that attempts of one replica share a number, and ``part_member`` gives the member of each such number. ``of_job``
-    bool[k] is False for what was measured for nobody; ``jobs`` are the job keys of all entries. ``keys`` are the keys
+    bool[k] is False for series of no job; ``jobs`` are the job keys of all entries. ``keys`` are the keys
     of all entries, where they can be read together and are gauges; else None. Nothing of it changes after construction.
     """
 
@@ -115,7 +115,7 @@ class Shape:
         self.of_job: NDArray[np.bool_] = np.array([bool(entry.series.job) for entry in self.entries], np.bool_)
         self._alone = {metric for metric, (at, end) in self._ranges.items() if len(set(member[at:end])) == end - at}
         self.jobs = sorted({entry.series.job_key for entry in self.entries})
-        self._whole = self._readable_at_once()
+        self._whole = self._readable_together()
         self.keys = None if self._whole is None or self._whole[2].any() else self._whole[1]
         self._in_order = self._whole is not None and bool(np.all(self._whole[0] == np.arange(len(self.entries))))
 
@@ -129,7 +129,7 @@ class Shape:
         return self._ranges.get(metric, (0, 0))
 
     def alone(self, metric: str) -> bool:
-        """True when no two entries of the metric tell of one member: there is nothing to join below members."""
+        """True when each member has one entry of the metric at most, so that none have to be joined."""
         return metric in self._alone
 
     def reads(self, span: TimeRange) -> Iterator[Read]:
@@ -152,7 +152,7 @@ class Shape:
         elif entry.series.node and attempt >= self._attempts[place]:
             self.nodes[place], self._attempts[place] = entry.series.node, attempt
 
-    def _readable_at_once(self) -> tuple[Uint32s, SeriesKeys, NDArray[np.bool_]] | None:
+    def _readable_together(self) -> tuple[Uint32s, SeriesKeys, NDArray[np.bool_]] | None:
         groups = list(self._groups())
         if len(groups) != 1 or groups[0][0] is not None:
             return None
@@ -161,10 +161,10 @@ class Shape:
     def _groups(self) -> Iterator[tuple[TimeRange | None, list[int]]]:
         """Within a group each stored series occurs once, and all are clipped alike."""
         found: dict[tuple[TimeRange | None, int], list[int]] = {}
-        seen: dict[tuple[TimeRange | None, Series], int] = {}
+        repeats: dict[tuple[TimeRange | None, Series], int] = {}
         for at, entry in enumerate(self.entries):
-            times = seen.get((entry.clip, entry.series), 0)
-            seen[entry.clip, entry.series] = times + 1
+            times = repeats.get((entry.clip, entry.series), 0)
+            repeats[entry.clip, entry.series] = times + 1
             found.setdefault((entry.clip, times), []).append(at)
         for (clip, _), positions in found.items():
             yield clip, positions
@@ -182,7 +182,7 @@ class Shape:
 
 
 def _sorted(entries: Sequence[Entry]) -> list[Entry]:
-    """By metric and part, a part's attempts in order, the parts as an engine keeps them: little is sorted later."""
+    """By metric and part, a part's attempts in order, the parts in the engine's order, to save sorting."""
     first: dict[tuple[str, Member, tuple[tuple[str, str], ...]], int] = {}
     keyed = [((one.series.metric, one.member, one.series.labels), one) for one in entries]
     for key, one in keyed:

@@ -1,4 +1,4 @@
-"""Where columns come from: the seam between a question and what holds the samples."""
+"""The interface between a query and the sources of its samples."""
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,9 +9,9 @@ import numpy as np
 from jobmeter.errors import LimitExceededError, LongQuestionError, QueryTimeoutError
 from jobmeter.model.batch import NEVER, Bools, BucketColumns, References, SampleColumns, SeriesKeys
 from jobmeter.model.time import HOUR, SECOND, Clock, TimeRange
-from jobmeter.query.closed import ClosedBuckets, Trusted, stretch
 from jobmeter.query.plan import Segment, hours_around, segments
 from jobmeter.query.reduce import bucket, coarsen, growth, merge
+from jobmeter.query.rollup_cache import RollupCache, Trusted, stretch
 from jobmeter.query.spent import ACCOUNT, Spent
 from jobmeter.settings import Limits
 from jobmeter.store.base import ReadBudget, Store, Tier
@@ -21,12 +21,12 @@ _NAMES = {None: "raw", Tier.MINUTE: "minute", Tier.HOUR: "hour"}
 _BUCKETS_A_POINT = 4
 _INTERVAL_MS = 10 * SECOND
 RAW_IS_QUICK = 2 * HOUR
-"""Up to here the raw samples answer sooner than it takes to ask which hours are rolled up."""
+"""Up to this length reading raw samples is faster than looking up which hours are rolled up."""
 
 
 @dataclass(slots=True, eq=False)
 class Meter:
-    """What one question has cost so far, and what the request that asks it may still spend."""
+    """What one query has cost so far, and the rest of its request's budget."""
 
     clock: Clock
     limits: Limits
@@ -62,8 +62,8 @@ class Meter:
             self.tiers.add(_NAMES[tier])
         self._check()
 
-    def count_kept(self, rows: int, tiers: frozenset[str]) -> None:
-        """Note values that were kept from an earlier question, and what they were made from. Raises as ``count``."""
+    def count_cached(self, rows: int, tiers: frozenset[str]) -> None:
+        """Note values that were cached from an earlier question, and what they were made from. Raises as ``count``."""
         self.count(rows, None)
         self.tiers = (self.tiers - {_NAMES[None]}) | tiers
 
@@ -74,9 +74,9 @@ class Meter:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of what a source holds: raw samples, or roll-up rows of a tier (with increases of their own).
+    """A part of a source: raw samples, or roll-up rows of a tier (with their own increases).
 
-    Without a tier, buckets are those of raw samples in the asked step, counted from the references that were given.
+    Without a tier, buckets are those of raw samples in the query's step, counted from the given references.
     """
 
     span: TimeRange
@@ -90,7 +90,7 @@ def expected(keys: SeriesKeys, span: TimeRange, every_ms: int = _INTERVAL_MS) ->
 
 
 class Source(Protocol):
-    """Something that holds samples of a span: the store, and whatever is put before it."""
+    """A source of samples of a span: the store, or a layer in front of it."""
 
     def pieces(
         self,
@@ -105,7 +105,7 @@ class Source(Protocol):
 
         Roll-up rows come only where their buckets fill those of ``step_ms``. Where ``counters`` and ``references`` are
         given, raw samples may come in buckets already; the references are then moved on, and the caller moves them on
-        over every other piece before it asks for the next.
+        over every other piece before it takes the next.
         """
         ...
 
@@ -117,12 +117,12 @@ class Source(Protocol):
 class StoreSource:
     """The store alone: roll-ups where they answer exactly, raw samples elsewhere.
 
-    What roll-ups said is cached while the store can tell that it is still so.
+    Rows of roll-ups are cached while the store's revision is the same.
     """
 
     def __init__(self, store: Store, cache: Cache) -> None:
         self._store = store
-        self._closed = ClosedBuckets(cache)
+        self._closed = RollupCache(cache)
 
     def pieces(
         self,
@@ -165,12 +165,13 @@ class StoreSource:
     def _recent(
         self, keys: SeriesKeys, span: TimeRange, step_ms: int, last: tuple[Bools, References] | None
     ) -> BucketColumns | None:
-        return None if last is None else self._store.memory.buckets(keys, span, step_ms, *last)
+        memory = self._store.memory
+        return None if last is None or memory is None else memory.buckets(keys, span, step_ms, *last)
 
     def _raw(
         self, keys: SeriesKeys, span: TimeRange, rolled: Sequence[TimeRange], revision: Hashable | None, meter: Meter
     ) -> Iterator[SampleColumns]:
-        """Raw samples; those of hours that are rolled up change with the revision alone, and are kept."""
+        """Raw samples; those of hours that are rolled up change with the revision alone, and are cached."""
         whole = stretch(keys, span)
         over = span.end_ms <= whole.end_ms and any(
             part.start_ms <= whole.start_ms and whole.end_ms <= part.end_ms for part in rolled
@@ -214,10 +215,10 @@ def buckets(
         return merge([])
     references = References.none(len(keys))
     if counters.any() and owned_ms < span.start_ms:
-        asked = np.flatnonzero(counters)
-        before = source.previous(SeriesKeys(keys.job[asked], keys.series[asked]), span.start_ms, meter)
+        counter_rows = np.flatnonzero(counters)
+        before = source.previous(SeriesKeys(keys.job[counter_rows], keys.series[counter_rows]), span.start_ms, meter)
         own = before.time >= owned_ms
-        references.update(asked[before.index[own]].astype(np.uint32), before.time[own], before.value[own])
+        references.update(counter_rows[before.index[own]].astype(np.uint32), before.time[own], before.value[own])
     parts: list[BucketColumns] = []
     size = 0
     for piece in source.pieces(keys, span, step_ms, meter, counters, references):
@@ -257,11 +258,11 @@ def _own(
     reference = np.full(len(rows), np.nan)
     reference[before.index] = before.value
     rest = columns.increase[rows] - growth(reference, columns.first[rows])
-    # Where the sample before has expired, its share cannot be told apart: the bucket then has no rate at all.
-    known = np.isfinite(rest)
+    # Where the sample before has expired, its share cannot be distinguished: the bucket then has no rate at all.
+    finite = np.isfinite(rest)
     increase, elapsed = columns.increase.copy(), columns.elapsed.copy()
-    increase[rows] = np.where(known, np.maximum(rest, 0.0), 0.0)
-    elapsed[rows] = np.where(known, columns.last_time[rows] - columns.first_time[rows], 0)
+    increase[rows] = np.where(finite, np.maximum(rest, 0.0), 0.0)
+    elapsed[rows] = np.where(finite, columns.last_time[rows] - columns.first_time[rows], 0)
     return replace(columns, increase=increase, elapsed=elapsed)
 
 

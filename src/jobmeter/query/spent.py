@@ -1,7 +1,7 @@
-"""What one request has spent, over all the questions that it asks.
+"""What one request has spent, over all its queries.
 
-An operation may ask many questions. Whoever serves a request opens its account in the context of the thread that
-answers it; every question asked there then spends from the same budget. Without an account each question has its own.
+An operation may run many queries. The server of a request opens its account in the context of the thread that
+answers it; every query there spends from the same budget. Without an account each query has its own.
 """
 
 from contextvars import ContextVar

@@ -23,21 +23,25 @@ class Subjects:
 
     def head(self, ref: JobRef, scope: Scope) -> Job:
         """The job itself, without its replicas and allocations. Raises as the class says."""
-        projects = projects_of(ref.project, scope)
-        found = self._registry.job_head(projects, ref.id, self._clock.now_ms())
-        return _only([job for job in found if scope.allows(job.project, job.id)], ref)
+        if scope.grant is not None and scope.grant.clusters:
+            return self.view(ref, scope).job
+        found = self._registry.job_head(projects_of(ref.project, scope), ref.id, self._clock.now_ms())
+        return _only([job for job in found if scope.shows(job)], ref)
 
     def view(self, ref: JobRef, scope: Scope) -> JobView:
         """The job with its replicas and allocations. Raises as the class says."""
         return _only_view(self._registry.job(projects_of(ref.project, scope), ref.id, self._clock.now_ms()), ref, scope)
 
     def cached_head(self, ref: JobRef, scope: Scope) -> Job | None:
-        """As ``head``, without waiting; None where the registry has to be asked."""
+        """As ``head``, non-blocking; None where it is not in memory."""
+        if scope.grant is not None and scope.grant.clusters:
+            view = self.cached_view(ref, scope)
+            return None if view is None else view.job
         found = self._registry.cached_head(projects_of(ref.project, scope), ref.id, self._clock.now_ms())
-        return None if found is None else _only([job for job in found if scope.allows(job.project, job.id)], ref)
+        return None if found is None else _only([job for job in found if scope.shows(job)], ref)
 
     def cached_view(self, ref: JobRef, scope: Scope) -> JobView | None:
-        """As ``view``, without waiting; None where the registry has to be asked."""
+        """As ``view``, non-blocking; None where it is not in memory."""
         found = self._registry.cached_job(projects_of(ref.project, scope), ref.id, self._clock.now_ms())
         return None if found is None else _only_view(found, ref, scope)
 
@@ -45,30 +49,38 @@ class Subjects:
         """Every node of that name that the asker may see. Raises NotFoundError when there is none."""
         if scope.job is not None:
             raise NotFoundError(f"there is no node {ref.name!r}", "node", ref.name)
+        names = frozenset({ref.name}) if ref.name else None
         nodes = [
             node
-            for node in self._registry.nodes(projects_of(ref.project, scope))
-            if ref.cluster in (None, node.cluster) and (node.name == ref.name or (not ref.name and ref.cluster))
+            for node in self._registry.nodes(projects_of(ref.project, scope), names)
+            if scope.shows_node(node)
+            and ref.cluster in (None, node.cluster)
+            and (node.name == ref.name or (not ref.name and ref.cluster))
         ]
         if not nodes:
             what = f"node {ref.name!r}" if ref.name else f"cluster {ref.cluster!r}"
             raise NotFoundError(f"there is no {what}", "node", ref.name)
         return nodes
 
-    def nodes_of(self, project: str) -> Sequence[Node]:
-        """Every node of a project, whoever asks: those that a job there was on are told with the job."""
-        return self._registry.nodes(frozenset({project}))
+    def nodes_of(self, project: str, names: frozenset[str]) -> Sequence[Node]:
+        """The nodes of those names in a project, for any scope: a caller who sees a job sees its nodes."""
+        return self._registry.nodes(frozenset({project}), names)
+
+
+def shown(view: JobView, scope: Scope) -> bool:
+    """True when the job lies inside of the scope."""
+    return scope.shows(view.job, () if scope.grant is None else {replica.cluster for replica in view.replicas})
 
 
 def projects_of(named: str | None, scope: Scope) -> frozenset[str] | None:
-    """The projects to look in: the named one, as far as the scope holds it, else all of the scope."""
+    """The projects to search: the named one where the scope includes it, else all of the scope."""
     if named is None:
         return scope.projects
     return frozenset({named}) if scope.projects is None else scope.projects & {named}
 
 
 def _only_view(found: Sequence[JobView], ref: JobRef, scope: Scope) -> JobView:
-    inside = {view.job.project: view for view in found if scope.allows(view.job.project, view.job.id)}
+    inside = {view.job.project: view for view in found if shown(view, scope)}
     return inside[_only([view.job for view in inside.values()], ref).project]
 
 

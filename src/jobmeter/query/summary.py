@@ -45,7 +45,7 @@ class MetricSummary(msgspec.Struct, frozen=True, kw_only=True):
 class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
     """What a job used. Times in epoch milliseconds; ``duration_ms`` None where its start is unknown.
 
-    ``metrics`` holds those of the core set that were measured. ``gpu_energy_joules`` is the energy of all its GPUs,
+    ``metrics`` are those of the core set that were measured. ``gpu_energy_joules`` is the energy of all its GPUs,
     None where nobody measured it.
     """
 
@@ -66,7 +66,7 @@ def summarize(
     """The summary of a job, from a frame with its buckets of ``step_ms`` over ``span``."""
     whole = replace(frame, columns=coarsen(frame.columns, ALL_TIME_MS))
     found = [_metric(frame, whole, metric, span, step_ms) for metric in metrics]
-    told = [one for one in found if one is not None]
+    present = [one for one in found if one is not None]
     start = job_start(view.job)
     end = job_end(view.job)
     until = now_ms if end is None else end
@@ -78,8 +78,8 @@ def summarize(
         replicas=len(({one.name for one in view.replicas} | {entry.replica for entry in frame.shape.entries}) - {""}),
         nodes=len(({one.node for one in view.replicas} | {entry.series.node for entry in frame.shape.entries}) - {""}),
         devices=len(_devices(view, frame)),
-        metrics=told,
-        gpu_energy_joules=next((one.total for one in told if one.metric == "gpu.energy"), None),
+        metrics=present,
+        gpu_energy_joules=next((one.total for one in present if one.metric == "gpu.energy"), None),
     )
 
 

@@ -76,7 +76,7 @@ def lines_of(
 def join(table: Table, how: Aggregate, step_ms: int = 0) -> Table:
     """Rows of one (owner, time), in any order, as one row.
 
-    ``step_ms``: every time is a multiple of it, where that is known.
+    ``step_ms``: every time is a multiple of it; None where unknown.
     """
     if not len(table):
         return table
@@ -132,7 +132,7 @@ def _measured(frame: Frame, metric: Metric, statistic: Statistic) -> Table:
     """The metric by member, without a limit's help: its own samples, else a counter's rate, else a difference."""
     own = _direct(frame, metric, statistic)
     if metric.rate_of:
-        derived = _rate(frame, _known(metric.rate_of), statistic, metric.rate_but)
+        derived = _rate(frame, _existing(metric.rate_of), statistic, metric.rate_but)
     elif metric.difference:
         derived = _difference(frame, metric.difference, statistic)
     else:
@@ -155,7 +155,7 @@ def _rate(frame: Frame, counter: Metric, statistic: Statistic, but: Labels) -> T
 
 def _difference(frame: Frame, pair: tuple[str, str], statistic: Statistic) -> Table:
     """The whole less the rest: least where the rest is most. The whole is the mean of its bucket, but for a sum."""
-    whole_metric, rest_metric = (_known(name) for name in pair)
+    whole_metric, rest_metric = (_existing(name) for name in pair)
     rest = _direct(frame, rest_metric, _OPPOSITE.get(statistic, statistic))
     if statistic is Statistic.COUNT:
         return rest
@@ -174,34 +174,34 @@ def _direct(frame: Frame, metric: Metric, statistic: Statistic, but: Labels = ()
     """
     rows = frame.rows(metric.name)
     if but and len(rows):
-        kept = np.array([not set(but) & set(entry.series.labels) for entry in frame.shape.entries])
-        rows = take(rows, kept[rows.index])
+        selected = np.array([not set(but) & set(entry.series.labels) for entry in frame.shape.entries])
+        rows = take(rows, selected[rows.index])
     if metric.scope is Scope.DEVICE:
         rows = _undisputed(frame, rows)
     if not len(rows):
         return _nothing()
     shape, alone = frame.shape, frame.shape.alone(metric.name)
     columns = rows if alone else relabel(rows, shape.part[rows.index].astype(np.uint32))
-    value, known = statistic_of(columns, metric.kind, statistic)
+    value, valid = statistic_of(columns, metric.kind, statistic)
     table = Table(shape.member[rows.index] if alone else shape.part_member[columns.index], columns.time, value)
-    if not known.all():
-        table = Table(table.owner[known], table.time[known], value[known])
+    if not valid.all():
+        table = Table(table.owner[valid], table.time[valid], value[valid])
     return table if alone else join(table, metric.parts)
 
 
 def statistic_of(columns: BucketColumns, kind: Kind, statistic: Statistic) -> tuple[Float64s, Bools]:
     """The statistic of each bucket, and where there is one (a counter's first sample ever has no rate)."""
-    known = np.ones(len(columns), np.bool_)
+    valid = np.ones(len(columns), np.bool_)
     if statistic is Statistic.INCREASE or (statistic is Statistic.MEAN and kind is Kind.COUNTER):
-        known = columns.elapsed > 0
+        valid = columns.elapsed > 0
         increase = columns.increase
         return (
-            increase if statistic is Statistic.INCREASE else increase * 1000.0 / np.where(known, columns.elapsed, 1)
-        ), known
+            increase if statistic is Statistic.INCREASE else increase * 1000.0 / np.where(valid, columns.elapsed, 1)
+        ), valid
     if statistic is Statistic.MEAN:
-        return columns.sum / columns.count, known
+        return columns.sum / columns.count, valid
     column: NDArray[np.generic] = getattr(columns, _COLUMN[statistic])
-    return column.astype(np.float64), known
+    return column.astype(np.float64), valid
 
 
 _COLUMN = {
@@ -229,7 +229,7 @@ def _pairs(frame: Frame, metric: Metric, statistic: Statistic, measured: Table) 
     if metric.ratio is None:
         none = _nothing()
         return _Pairs(none.owner, none.time, none.value, none.value)
-    usage_metric, limit_metric = (_known(name) for name in metric.ratio)
+    usage_metric, limit_metric = (_existing(name) for name in metric.ratio)
     usage = _measured(frame, usage_metric, statistic)
     others = ~np.isin(usage.owner, measured.owner)
     usage = Table(usage.owner[others], usage.time[others], usage.value[others])
@@ -239,8 +239,8 @@ def _pairs(frame: Frame, metric: Metric, statistic: Statistic, measured: Table) 
     lower = np.full(len(usage), frame.limits.get(limit_metric.name, 0.0))
     mine, theirs = _meet(usage, limit)
     lower[mine] = limit.value[theirs]
-    known = lower > 0
-    return _Pairs(usage.owner[known], usage.time[known], usage.value[known], lower[known])
+    valid = lower > 0
+    return _Pairs(usage.owner[valid], usage.time[valid], usage.value[valid], lower[valid])
 
 
 def _meet(one: Table, other: Table) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -265,10 +265,10 @@ def _both(one: Table, other: Table) -> Table:
     return Table(np.r_[one.owner, other.owner], np.r_[one.time, other.time], np.r_[one.value, other.value])
 
 
-def _known(name: str) -> Metric:
+def _existing(name: str) -> Metric:
     metric = find(name)
     if metric is None:
-        message = f"the catalogue derives a metric from {name!r}, which it does not hold"
+        message = f"the catalogue derives a metric from {name!r}, which it does not have"
         raise LookupError(message)
     return metric
 

@@ -1,8 +1,7 @@
-"""Who had what, and what was used of it: from the jobs of a group and their samples to amounts and rates by user.
+"""What users were allocated and what they used: amounts and rates by user, from the jobs of a group and their samples.
 
-The range is one bucket. A replica counts with its mean over the range, as far as it was measured; a rate of use is the
-sum of usage over the sum of what is allowed, over the replicas of which both are known. What nobody measured has no
-rate.
+The range is one bucket. A replica counts with the mean of its samples in the range. A rate of use is the sum of usage
+over the sum of limits, over the replicas that have both. Without samples there is no rate.
 """
 
 from collections import Counter
@@ -41,14 +40,14 @@ METRICS = (
 LIMITS = ("cpu.limit", "memory.limit")
 DEVICES = ("gpu.utilization", "npu.utilization")
 _LATE_MS = 5 * MINUTE
-"""What only samples tell of lives on for so long after the last one that the registry heard of."""
+"""A job without a record lives for so long after its last sample."""
 
 Place = tuple[str, str]
 """A node (cluster, name), or a device (node, name)."""
 
 
 @dataclass(slots=True)
-class Held:
+class Allocated:
     """What one job had in a range: its replicas with the node of each, and the devices, as (node, device)."""
 
     job: Job
@@ -58,7 +57,7 @@ class Held:
 
     @property
     def promised_devices(self) -> int | None:
-        """Devices that each replica was promised; None where nobody said."""
+        """Devices requested for each replica; None where not recorded."""
         limits, kind = self.job.limits, self.job.instance_type
         for name in ("gpu.limit", "npu.limit"):
             if name in limits:
@@ -67,12 +66,12 @@ class Held:
 
     @property
     def requested_devices(self) -> int:
-        """Devices promised to its replicas, else those that it had."""
+        """Devices requested for its replicas, else those allocated to it."""
         promised = self.promised_devices
         return len(self.devices) if promised is None else promised * len(self.places)
 
     def allowed(self, limit: str) -> float:
-        """What the record allows one replica; NaN where it does not say."""
+        """The limits of one replica in the record; NaN where it has none."""
         kind = self.job.instance_type
         stated = self.job.limits.get(limit)
         if stated is None and kind is not None:
@@ -80,9 +79,9 @@ class Held:
         return float(stated) if stated else np.nan
 
 
-def held(view: JobView, span: TimeRange, states: frozenset[JobState] | None = None) -> Held:
-    """What the registry says that a job had in the span; with ``states``, of replicas in one of these alone."""
-    found = Held(view.job)
+def allocated(view: JobView, span: TimeRange, states: frozenset[JobState] | None = None) -> Allocated:
+    """A job's allocations in the span by the registry; with ``states``, only of replicas in one of these."""
+    found = Allocated(view.job)
     for replica in sorted(view.replicas, key=lambda one: one.attempt):
         if replica.start is None or replica.start < span.end_ms:
             found.replicas[replica.name] = replica
@@ -95,8 +94,8 @@ def held(view: JobView, span: TimeRange, states: frozenset[JobState] | None = No
     for one in view.allocations:
         meets = one.start < span.end_ms and (one.end is None or one.end >= span.start_ms)
         node = found.places.get(one.replica, ("", one.node))[1]
-        known = one.replica in found.places or not view.replicas
-        if meets and known and node in ("", one.node):
+        valid = one.replica in found.places or not view.replicas
+        if meets and valid and node in ("", one.node):
             found.devices.add((one.node, one.device))
             found.places[one.replica] = (one.cluster, one.node)
     return found
@@ -132,21 +131,21 @@ class Readings:
 
 
 class Parts:
-    """The replicas of all jobs: what each was allowed, and to whom it belongs."""
+    """The replicas of all jobs: the limits of each, and its job."""
 
     def __init__(
         self,
-        jobs: Sequence[Held],
+        jobs: Sequence[Allocated],
         readings: Readings,
         inventory: Inventory,
         earlier: Callable[[Sequence[int], Sequence[str]], Readings],
         *,
         closed: bool = False,
     ) -> None:
-        """Takes over what samples tell of replicas and devices that the registry does not know, unless ``closed``.
+        """Adds replicas and devices that have samples but are not in the registry, unless ``closed``.
 
         ``earlier`` gives the last readings of some metrics of some jobs before the end of the range: of limits, for
-        replicas that ``readings`` says nothing of, and of devices, for unfinished jobs that seem to have none.
+        replicas without any in ``readings``, and of devices, for unfinished jobs without devices.
         """
         self.jobs = jobs
         self._readings = readings
@@ -158,7 +157,7 @@ class Parts:
             self._notice(jobs[int(self.member_job[at])], at)
         self._notice_devices(earlier)
         for one in jobs:
-            if not one.places:  # a job that is there has a replica, whatever its name
+            if not one.places:  # every job has a replica, possibly without a name
                 one.places[""] = ("", "")
         self.places: list[Place] = [place for one in jobs for place in one.places.values()]
         self.job: Int64s = np.repeat(np.arange(len(jobs)), [len(one.places) for one in jobs])
@@ -170,7 +169,7 @@ class Parts:
             np.bincount(self.job, np.nan_to_num(allowed), len(jobs)) for allowed in (self.cpu, self.memory)
         )
 
-    def _notice(self, one: Held, at: int) -> None:
+    def _notice(self, one: Allocated, at: int) -> None:
         member, node = self._readings.frame.shape.members[at], self._readings.frame.shape.nodes[at]
         if member.replica or not one.places:
             one.places.setdefault(member.replica, (member.cluster, node))
@@ -180,7 +179,7 @@ class Parts:
             one.devices.add((member.node, member.device))
 
     def _notice_devices(self, earlier: Callable[[Sequence[int], Sequence[str]], Readings]) -> None:
-        """Takes over the devices that an unfinished job had when devices of it were measured last."""
+        """Adds the devices of an unfinished job at the time of their last samples."""
         without = [
             at
             for at, one in enumerate(self.jobs)
@@ -206,7 +205,7 @@ class Parts:
     def _allowed(self, earlier: Callable[[Sequence[int], Sequence[str]], Readings]) -> tuple[Float64s, ...]:
         """By part, of each of ``LIMITS``: the mean of the measured limit, else its last reading, else the record's.
 
-        NaN where nobody knows.
+        NaN where there is none.
         """
         found = [self._measured(self._readings, limit, Statistic.MEAN) for limit in LIMITS]
         missing = np.unique(self.job[np.isnan(found).any(axis=0)]).tolist()
@@ -226,27 +225,27 @@ class Parts:
         return allowed
 
     def amounts(self, jobs: Iterable[int]) -> Amounts:
-        """What the replicas of some of the jobs were allowed."""
-        wanted = list(jobs)
+        """The limits of the replicas of some of the jobs."""
+        chosen = list(jobs)
         types: Counter[str] = Counter()
-        for at in wanted:
+        for at in chosen:
             types.update(self._device_types(self.jobs[at]))
         return Amounts(
-            cpu=float(self._job_cpu[wanted].sum()),
-            memory=float(self._job_memory[wanted].sum()),
+            cpu=float(self._job_cpu[chosen].sum()),
+            memory=float(self._job_memory[chosen].sum()),
             devices=types.total(),
             device_types=dict(types),
         )
 
-    def _device_types(self, one: Held) -> Iterable[str]:
+    def _device_types(self, one: Allocated) -> Iterable[str]:
         """The type of each device that a job requested: as its record says, else as the nodes say."""
         count, kind = one.requested_devices, one.job.instance_type
         if kind is not None and kind.gpu_type:
             return repeat(kind.gpu_type, count)
-        seen = [self._inventory.type_of(node, device) for node, device in sorted(one.devices)][:count]
-        # What was promised and never seen can be of one type alone where the nodes have no other.
+        types = [self._inventory.type_of(node, device) for node, device in sorted(one.devices)][:count]
+        # The type of a requested device without samples is certain only when the nodes have one type.
         other = self._inventory.only_type(*{node for _, node in one.places.values()})
-        return chain(seen, repeat(other, count - len(seen)))
+        return chain(types, repeat(other, count - len(types)))
 
 
 def _fill(values: Float64s, others: Float64s) -> None:
@@ -290,18 +289,19 @@ def _usage(
     having = {one.job.id for one in own if one.devices or one.requested_devices}
     return Usage(
         user=user,
+        jobs=len(own),
         types=tuple(sorted({one.job.type for one in own if one.job.type})),
         requested=parts.amounts(jobs),
         cpu_jobs=_sorted({one.job.id for one in own} - having),
         device_jobs=_sorted(having),
         cpu_nodes=_sorted(nodes - with_devices),
         device_nodes=_sorted(nodes & with_devices),
-        **{name: _known(values[number]) for name, values in rates.items()},
+        **{name: _number(values[number]) for name, values in rates.items()},
     )
 
 
 def _rates(parts: Parts, readings: Readings, job_user: Int64s, users: int) -> dict[str, Float64s]:
-    """By user (below 0: of nobody) each rate of use; NaN where nothing was measured."""
+    """By user (below 0: none) each rate of use; NaN without samples."""
     user = job_user[parts.member_job] if len(parts.member_job) else parts.member_job
     devices = np.column_stack([readings.of(name) for name in DEVICES])
     device = np.where(np.isfinite(devices[:, 0]), devices[:, 0], devices[:, 1])
@@ -312,37 +312,37 @@ def _rates(parts: Parts, readings: Readings, job_user: Int64s, users: int) -> di
     }
     for name in ("network.receive", "network.transmit", "disk.read", "disk.write"):
         values = readings.of(name)
-        known = np.isfinite(values) & (user >= 0)
-        total = np.bincount(user[known], values[known], users)
-        rates[name.replace(".", "_")] = np.where(np.bincount(user[known], minlength=users) > 0, total, np.nan)
+        valid = np.isfinite(values) & (user >= 0)
+        total = np.bincount(user[valid], values[valid], users)
+        rates[name.replace(".", "_")] = np.where(np.bincount(user[valid], minlength=users) > 0, total, np.nan)
     return rates
 
 
 def _of_allowed(allowed: Float64s, parts: Parts, readings: Readings, name: str, user: Int64s, users: int) -> Float64s:
-    """Usage over what is allowed. A utilization that was measured is used as it is, weighed by what is allowed.
+    """Usage over limits. A measured utilization is used as it is, weighted by the limit.
 
-    A user of whose measured replicas nobody knows what they are allowed has the mean of their measured utilizations.
+    A user whose measured replicas have no limits has the mean of their measured utilizations.
     """
     utilization, used = readings.of(f"{name}.utilization"), readings.of(f"{name}.usage")
     mine = np.full(len(user), np.nan)
     there = parts.member_part >= 0
     mine[there] = allowed[parts.member_part[there]]
     used = np.where(np.isfinite(utilization), utilization * mine, used)
-    known = np.isfinite(used) & (mine > 0) & (user >= 0)
-    upper = np.bincount(user[known], used[known], users)
-    lower = np.bincount(user[known], mine[known], users)
+    valid = np.isfinite(used) & (mine > 0) & (user >= 0)
+    upper = np.bincount(user[valid], used[valid], users)
+    lower = np.bincount(user[valid], mine[valid], users)
     plain = _mean(utilization, user, users)
     return np.where(lower > 0, upper / np.where(lower > 0, lower, 1.0), plain)
 
 
 def _mean(values: Float64s, user: Int64s, users: int) -> Float64s:
-    known = np.isfinite(values) & (user >= 0)
-    count = np.bincount(user[known], minlength=users)
-    total = np.bincount(user[known], values[known], users)
+    valid = np.isfinite(values) & (user >= 0)
+    count = np.bincount(user[valid], minlength=users)
+    total = np.bincount(user[valid], values[valid], users)
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
-def _known(value: float) -> float | None:
+def _number(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 

@@ -18,7 +18,7 @@ def merge_allocations(
 
     Gives what changed.
 
-    The caller has written the rows of the jobs in the same transaction: their locks keep others from the same keys.
+    The caller has written the rows of the jobs in the same transaction: their locks exclude other writers.
     """
     if not fresh:
         return []
@@ -55,10 +55,10 @@ def _stored(connection: sa.Connection, keys: Sequence[DeviceKey]) -> Mapping[Dev
                 allocations.c.job.in_(sorted({key.job for key in some})),
                 allocations.c.replica.in_(sorted({key.replica for key in some})),
             )
-            wanted = set(some)
+            chunk = set(some)
             for row in connection.execute(question):
                 key = DeviceKey(row.project, row.job, row.replica, row.node, row.device, row.source)
-                if key in wanted:
+                if key in chunk:
                     found[key].append(Interval(row.start, row.end, row.cluster, row.rank, row.id))
     return found
 

@@ -23,7 +23,7 @@ import sqlalchemy as sa
 from jobmeter.errors import ConflictError, InvalidRequestError, UnavailableError
 from jobmeter.registry import changes
 from jobmeter.registry.database import SQLITE, Database
-from jobmeter.registry.migrate import HEAD, KNOWN, migrate
+from jobmeter.registry.migrate import HEAD, REVISIONS, migrate
 from jobmeter.registry.schema import TABLES, allocations, events, jobs, keys, nodes
 
 _log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class _Line(msgspec.Struct, omit_defaults=True):
 def backup(database: Database, directory: Path) -> None:
     """Write a copy into a directory, complete and on disk when this returns.
 
-    Raises ConflictError when the directory holds a copy already, UnavailableError when the disk or the database fails.
+    Raises ConflictError when the directory has a copy already, UnavailableError when the disk or the database fails.
     """
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -65,7 +65,7 @@ def backup(database: Database, directory: Path) -> None:
             _copy(database.path, part)
         else:
             _dump(database, part)
-        _settle(part, target)
+        _publish(part, target)
     except (OSError, sqlite3.Error) as error:
         _log.warning("the registry's backup into %s failed: %s", directory, error)
         raise UnavailableError("the registry's backup failed: see the server's log") from error
@@ -74,7 +74,7 @@ def backup(database: Database, directory: Path) -> None:
 def restore(database: Database, directory: Path) -> None:
     """Fill an empty registry from a directory. All or nothing.
 
-    Raises ConflictError when the registry holds jobs, nodes or keys, InvalidRequestError (field ``directory``) when
+    Raises ConflictError when the registry has jobs, nodes or keys, InvalidRequestError (field ``directory``) when
     there is no copy there, or a damaged one.
     """
     copy, rows = directory / SQLITE_FILE, directory / ROWS_FILE
@@ -91,7 +91,7 @@ def restore(database: Database, directory: Path) -> None:
         elif rows.is_file():
             _fill(database, _read(rows))
         else:
-            raise InvalidRequestError(f"{directory} holds no backup of a registry", "directory")
+            raise InvalidRequestError(f"{directory} has no backup of a registry", "directory")
     except OSError as error:
         raise UnavailableError(f"the registry's backup in {directory} cannot be read: {error}") from error
 
@@ -102,7 +102,7 @@ def _copy(source: Path, target: Path) -> None:
         reader.backup(writer, pages=-1)
 
 
-def _settle(part: Path, target: Path) -> None:
+def _publish(part: Path, target: Path) -> None:
     # On disk under its final name, or not there at all.
     for path in (part, target.parent):
         if path is not part:
@@ -151,7 +151,7 @@ def _read(path: Path) -> Iterator[_Row]:
     with path.open("rb") as file:
         try:
             header = msgspec.json.decode(file.readline(), type=_Header)
-            if header.format != FORMAT or header.version != 1 or header.migration not in KNOWN:
+            if header.format != FORMAT or header.version != 1 or header.migration not in REVISIONS:
                 raise InvalidRequestError(f"{path} was made by another version of jobmeter", "directory")
             for text in file:
                 line = decoder.decode(text)
@@ -171,14 +171,14 @@ def _fill(database: Database, rows: Iterator[_Row]) -> None:
     with database.write() as connection:
         for table in (jobs, nodes, keys):
             if connection.execute(sa.select(sa.literal(1)).select_from(table).limit(1)).first():
-                raise ConflictError(f"the registry is not empty: it holds {table.name}")
+                raise ConflictError(f"the registry is not empty: it has rows in {table.name}")
         for table in reversed(TABLES):
             connection.execute(sa.delete(table))
         for name, group in groupby(rows, key=lambda entry: entry[0]):
             if name not in tables:
                 raise InvalidRequestError(f"the backup has a table {name[:64]!r} that there is not", "directory")
             _insert(connection, tables[name], (row for _, row in group))
-        changes.tell(connection, everything=True)
+        changes.notify(connection, everything=True)
         if database.kind != SQLITE:
             for table in (allocations, events):
                 highest = sa.select(sa.func.coalesce(sa.func.max(table.c.id), 0) + 1).scalar_subquery()
@@ -189,7 +189,8 @@ def _fill(database: Database, rows: Iterator[_Row]) -> None:
 def _insert(connection: sa.Connection, table: sa.Table, rows: Iterator[dict[str, Any]]) -> None:
     batch: list[dict[str, Any]] = []
     for row in rows:
-        batch.append({name: _stored(value) for name, value in row.items()})
+        # A copy of an older version may have columns that are gone.
+        batch.append({name: _stored(value) for name, value in row.items() if name in table.c})
         if len(batch) == _BATCH:
             connection.execute(sa.insert(table), batch)
             batch = []

@@ -1,22 +1,28 @@
-"""What the registry offers. One implementation over SQLAlchemy Core serves SQLite and PostgreSQL."""
+"""The registry's interface. One implementation over SQLAlchemy Core serves SQLite and PostgreSQL."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from jobmeter.model.event import EventFilter, EventPage
+from jobmeter.model.event import Event, EventFilter, EventPage
 from jobmeter.model.job import Allocation, Job, JobFilter, JobPage, JobSize, JobView, Node, Project
 from jobmeter.model.record import Records
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import TimeRange
+from jobmeter.model.usage import Usage
+from jobmeter.registry.shippers import Shippers
+
+if TYPE_CHECKING:
+    from jobmeter.registry.pods import PodTable
+    from jobmeter.registry.tasks import TaskTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """What a batch of samples says of the registry's things: this replica was here from ``first_ms`` to ``last_ms``.
+    """The first and the last time, in epoch ms, at which a batch has samples of one replica, device or node.
 
-    Names that the samples did not carry are empty; ``job`` empty means a node alone was seen.
+    Names that the samples do not have are empty. An empty ``job`` means samples of a node itself.
     """
 
     project: str
@@ -32,7 +38,7 @@ class Observation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredKey:
-    """A key as the registry keeps it: the token as a SHA-256 digest, the secret sealed. Times in epoch ms."""
+    """A key as the registry stores it: the token as a SHA-256 digest, the secret sealed. Times in epoch ms."""
 
     id: str
     name: str
@@ -44,6 +50,12 @@ class StoredKey:
     created: int
     revoked: int | None = None
     last_used: int | None = None
+    policies: str = ""
+    """The policies attached to it, as JSON; empty for none."""
+    job: str = ""
+    """Of a link: the one job that it opens; empty for every other key."""
+    expires: int | None = None
+    """When it ends by itself; None: never."""
 
 
 class Registry(Protocol):
@@ -52,59 +64,76 @@ class Registry(Protocol):
     Every method may be called from any thread and is one transaction; a failure of the database is UnavailableError.
     """
 
+    tasks: "TaskTable"
+    """The diagnostic tasks."""
+    pods: "PodTable"
+    """Which replicas pods are."""
+
     def record(self, project: str, records: Records, now_ms: int) -> int:
         """Merge job and node records into ``project``; what a record leaves out stays. Gives the number of records.
 
-        A record that names its own project must name this one, unless the caller settled otherwise. Events are kept
-        once each, and where a record changes a state, an event tells of it. Many records are several transactions,
-        between which others write. Raises InvalidRequestError naming the field: of what was sent nothing was kept
-        where it is wrong in itself; where it does not fit what is known (another run's lease, an attempt that has
-        ended, too many checkpoints), what came before it may have been kept. To send all of it again does no harm.
+        A record that names its own project must name this one, unless the caller decided otherwise. Events are stored
+        once each, and a record that changes a state adds an event. Many records are several transactions,
+        between which others write. Raises InvalidRequestError naming the field: of what was sent nothing was stored
+        where it is wrong in itself; where it does not fit what is stored (another run's lease, an attempt that has
+        ended, too many checkpoints), what came before it may have been stored. To send all of it again does no harm.
         """
         ...
 
     def lease(self, project: str, job: str) -> tuple[int, str] | None:
-        """Until when the lease of a job lasts and who holds it, empty until it was renewed; None: it has none."""
+        """The end of a job's lease and its owner, who is empty until the first renewal; None without a lease."""
         ...
 
     def mark_lost(self, now_ms: int, heard_since_ms: int, least_ms: int) -> int:
         """Mark the running jobs lost whose leases have ended: Failed with the error ``lost``. Gives their number.
 
-        A lease lasts ``least_ms`` at least, and is not counted from before ``heard_since_ms``: until then nobody could
-        have been heard. An event tells of each.
+        A lease lasts ``least_ms`` at least. It is not counted from before ``heard_since_ms``, when no renewal could be
+        received. Each adds an event.
         """
         ...
 
     def observe(self, observations: Sequence[Observation], now_ms: int) -> None:
-        """Make sure that what samples speak of exists, and widen its times.
+        """Create the jobs, replicas, nodes and allocations that samples name, where missing, and extend their times.
 
-        That is jobs, replicas, nodes, and allocations (source ``import``) for the devices of replicas. An event tells
-        of a job or replica that is now known to run; that one which nobody recorded has ended, no event tells.
+        Allocations (source ``import``) are those of the devices of replicas. A job or replica that begins to run adds
+        an event; the end of one that no record describes does not.
         """
         ...
 
+    def mark_nodes(self, now_ms: int, heard_since_ms: int, least_ms: int) -> int:
+        """Mark nodes down that sent nothing for ``least_ms``, and those up that send again. Gives the number of events.
+
+        Only nodes that described themselves are watched; one with a long interval may be silent for five of them.
+        Silence is not counted from before ``heard_since_ms``. Each change adds an event.
+        """
+        ...
+
+    def add_events(self, happened: Sequence[Event]) -> None:
+        """Store events of the program itself, each once. Their project may be ``WHOLE_SERVER``."""
+        ...
+
     def events(self, question: EventFilter) -> EventPage:
-        """One page of events. A job has its newest 100,000; those of nodes are kept as long as hours of samples are."""
+        """One page of events. A job has its newest 100,000; those of nodes are stored as long as hours."""
         ...
 
     @property
     def events_dropped(self) -> int:
-        """How many events of jobs that have too many had to go, since this process began."""
+        """Events deleted from jobs that had too many, since this process began."""
         ...
 
     def prune(self, now_ms: int) -> int:
-        """Delete what is kept no longer: old events of nodes, and of jobs that there are not. Gives their number."""
+        """Delete old events of nodes, and events of jobs that do not exist. Gives their number."""
         ...
 
     def jobs(self, question: JobFilter, now_ms: int) -> JobPage:
-        """One page of jobs, and exactly how many there are: both as they are when asked, whoever wrote last.
+        """One page of jobs, and the exact number of all that match, with every write of any process that has ended.
 
-        The state of a job that nobody recorded is derived: Running if sampled in the last 5 minutes, else Unknown.
+        The state of a job without a record is derived: Running if sampled in the last 5 minutes, else Unknown.
         """
         ...
 
     def projects(self, names: frozenset[str] | None, now_ms: int) -> list[Project]:
-        """The projects of those names (None: all) that something was ever written to, by name."""
+        """The projects of those names (None: all) that were ever written to, sorted."""
         ...
 
     def sizes(self, jobs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], JobSize]:
@@ -120,24 +149,28 @@ class Registry(Protocol):
     ) -> list[JobView]:
         """The jobs of a resource group whose life meets the span, those that wait to begin included, by project and id.
 
-        With their replicas, and the allocations that meet the span. A job of which only samples tell is taken to live
-        on for 5 minutes after its last one.
+        With their replicas, and the allocations that meet the span. A job without a record lives until 5 minutes after
+        its last sample.
         """
         ...
 
-    def job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job]:
-        """As ``job``, but without replicas and allocations: what the hot path asks.
+    def job_views(self, jobs: Iterable[tuple[str, str]], span: TimeRange, now_ms: int) -> list[JobView]:
+        """Those jobs, (project, id), with their replicas, and the allocations that meet the span, by project and id."""
+        ...
 
-        What another process wrote may be seen a second late.
+    def job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job]:
+        """As ``job``, but without replicas and allocations, for the hot path.
+
+        Writes of another process may appear a second late.
         """
         ...
 
     def cached_job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView] | None:
-        """As ``job``, without waiting; None where the database has to be asked."""
+        """As ``job``, non-blocking; None where it is not in memory."""
         ...
 
     def cached_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job] | None:
-        """As ``job_head``, without waiting; None where the database has to be asked."""
+        """As ``job_head``, non-blocking; None where it is not in memory."""
         ...
 
     def allocations(self, project: str, job: str) -> list[Allocation]:
@@ -148,43 +181,51 @@ class Registry(Protocol):
         """Forget a job's record and its events; False when there was no record."""
         ...
 
-    def nodes(self, projects: frozenset[str] | None) -> list[Node]:
-        """The nodes, by cluster and name."""
+    def nodes(self, projects: frozenset[str] | None, names: frozenset[str] | None = None) -> list[Node]:
+        """The nodes, by cluster and name; ``names`` None: all of them, else those of that name."""
         ...
 
     def retention(self, project: str) -> Retention:
-        """How long a project's samples are kept: its own setting, else the server's.
+        """How long a project's samples are stored: its own setting, else the server's.
 
-        What another process set may be seen a second late.
+        A setting of another process may take a second.
         """
         ...
 
     def set_retention(self, project: str, retention: Retention | None) -> None:
-        """Give a project a setting of its own, or take it back."""
+        """Set the retention of a project; None removes its setting."""
         ...
 
     def recorded_since(self, mark: tuple[int, int] | None) -> tuple[list[tuple[str, str]] | None, tuple[int, int]]:
         """The (project, id) of jobs that were recorded or deleted since a mark, and the next mark.
 
-        None instead of jobs where that cannot be told any more; for no mark those of the last ten minutes or more. Some
-        may be told twice.
+        None instead of jobs when the mark is older than the records of changes. Without a mark, those of the last ten
+        minutes or more. Some may be given twice.
         """
         ...
 
     def take_lease(self, name: str, owner: str, now_ms: int, until_ms: int) -> bool:
-        """Take a lease until a time, or keep it for longer; False while another owner has it."""
+        """Acquire or extend a lease until a time; False while another owner has it."""
         ...
 
     def give_back_lease(self, name: str, owner: str) -> None:
-        """Let go of a lease; nothing happens where another owner has it."""
+        """Release a lease; a no-op when another owner has it."""
         ...
 
     def add_key(self, key: StoredKey) -> None:
-        """Keep a new key."""
+        """Store a new key."""
         ...
 
     def keys(self, projects: frozenset[str] | None = None) -> list[StoredKey]:
         """Keys, revoked ones included, by creation."""
+        ...
+
+    def links(self, project: str, job: str) -> list[StoredKey]:
+        """The keys that open that one job, ended ones included, by creation."""
+        ...
+
+    def delete_keys(self, key_ids: Sequence[str]) -> None:
+        """Forget keys; nothing happens for those that there are not."""
         ...
 
     def key_by_token(self, token_hash: bytes) -> StoredKey | None:
@@ -196,12 +237,31 @@ class Registry(Protocol):
         ...
 
     def revoke_key(self, key_id: str, now_ms: int) -> bool:
-        """End a key; False when there is none of that id that still holds."""
+        """Revoke a key; False when there is no valid one of that id."""
+        ...
+
+    def set_policies(self, key_id: str, policies: str) -> bool:
+        """Replace the policies of a key, as ``StoredKey`` has them; False when there is no valid one."""
+        ...
+
+    def add_usage(self, writer: str, batch: int, rows: Sequence[Usage], now_ms: int) -> None:
+        """Add counts of calls.
+
+        ``writer`` names the process that counted, ``batch`` grows with each of its batches. A batch that was added
+        before adds nothing, so it may be sent again after an unclear failure.
+        """
+        ...
+
+    def usage(self, month: str, accounts: frozenset[str] | None = None) -> list[Usage]:
+        """The calls of a month by account, API and operation, sorted; ``accounts`` None: of every account."""
         ...
 
     def key_used(self, key_id: str, now_ms: int) -> None:
-        """Remember when a key was last used; nothing happens for one that there is not."""
+        """Store when a key was last used; a no-op for a key that does not exist."""
         ...
+
+    shippers: Shippers
+    """The log shippers."""
 
     def backup(self, directory: Path) -> None:
         """Write a consistent copy of the database into a directory, while others use it."""
@@ -211,6 +271,10 @@ class Registry(Protocol):
         """Replace an empty registry with a copy made by ``backup``."""
         ...
 
+    def prepare(self) -> None:
+        """Begin to read what listings need, on a thread: a server that starts calls it."""
+        ...
+
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         ...

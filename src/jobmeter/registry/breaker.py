@@ -2,7 +2,7 @@
 
 A server that is stopped, frozen or cut off by the network takes connections and answers nothing. So what is sent has to
 be answered within a patience. The first that is not, or a lost connection, opens the breaker: every call fails without
-waiting, and one thread asks every second whether the server answers again.
+waiting, and one thread checks every second whether the server answers again.
 """
 
 import logging
@@ -10,10 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
 
-import psycopg
-from psycopg import errors
 from sqlalchemy import exc
 
 from jobmeter.errors import UnavailableError
@@ -24,11 +21,16 @@ PATIENCE_SECONDS = 60.0
 SHORT_SECONDS = 3.0
 """The same for those on the way of every request."""
 OBSERVE_SECONDS = 10.0
-"""The same for what samples tell, for which their senders wait."""
+"""The same for sightings from samples, for which their senders wait."""
 SLOW_SECONDS = 3_600.0
 """The same for what may change a whole table."""
 PROBE_SECONDS = 1.0
 _patience: ContextVar[float] = ContextVar("patience", default=PATIENCE_SECONDS)
+
+
+def patience_seconds() -> float:
+    """How long the answer to a statement may take here."""
+    return _patience.get()
 
 
 @contextmanager
@@ -41,26 +43,11 @@ def patience(seconds: float) -> Iterator[None]:
         _patience.reset(token)
 
 
-class Connection(psycopg.Connection[Any]):
-    """One that is given up when an answer does not come in time: OperationalError."""
-
-    def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:  # noqa: ANN401 - psycopg's own
-        """See ``psycopg.Connection.wait``."""
-        if timeout is not None:
-            return super().wait(gen, interval, timeout)
-        seconds = _patience.get()
-        try:
-            return super().wait(gen, interval, seconds)
-        except errors._WaitTimeout as error:  # noqa: SLF001 - what the method is documented to raise
-            self.pgconn.finish()
-            raise psycopg.OperationalError(f"no answer within {seconds:g} s") from error
-
-
 class Breaker:
-    """See the module. ``ask`` asks the server for anything, on a connection of its own. Safe for any thread."""
+    """See the module. ``ask`` runs any query on a connection of its own. Thread safe."""
 
     def __init__(self, ask: Callable[[], None]) -> None:
-        self._ask = ask
+        self._check = ask
         self._lock = threading.Lock()
         self._open = False
         self._closed = threading.Event()
@@ -81,14 +68,14 @@ class Breaker:
         threading.Thread(target=self._probe, name="jobmeter-registry-probe", daemon=True).start()
 
     def close(self) -> None:
-        """Stop asking."""
+        """Stop checking."""
         self._closed.set()
 
     def _probe(self) -> None:
         while True:
             try:
                 with patience(SHORT_SECONDS):
-                    self._ask()
+                    self._check()
             except exc.SQLAlchemyError as error:
                 _log.debug("the registry's database does not answer: %s", error)
             else:

@@ -1,7 +1,7 @@
-"""Which jobs were written lately: what every process that keeps something of all jobs reads to stay true.
+"""Which jobs were written lately. A process that caches all jobs reads this to invalidate its cache.
 
-Each transaction that writes jobs leaves one row. Rows older than ten minutes go, but for the last ones: who finds the
-row that it has read last knows that it has missed none.
+Each transaction that writes jobs adds one row. Rows older than ten minutes are deleted, except for the last ones: a
+reader that still finds the row that it read last has missed none.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from jobmeter.registry.schema import job_changes
 
 KEEP_SECONDS = 600
 _EVERY = 32
-"""Old rows are looked for at one transaction of so many."""
+"""One transaction of so many deletes old rows."""
 
 Keys = Iterable[tuple[str, str]]
 _column = job_changes.c
@@ -22,21 +22,21 @@ _SECONDS = {
     POSTGRESQL: "CAST(extract(epoch FROM clock_timestamp()) AS bigint)",
     "sqlite": "CAST(strftime('%s', 'now') AS integer)",
 }
-# Transactions of PostgreSQL may end in another order than that in which they wrote: their numbers tell what is open.
+# Transactions of PostgreSQL may end in another order than that in which they wrote: their numbers say which are open.
 _TRANSACTION = {POSTGRESQL: "CAST(CAST(pg_current_xact_id() AS text) AS bigint)", "sqlite": "0"}
 _OPEN = {POSTGRESQL: "CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS text) AS bigint)", "sqlite": "1"}
 
 
 class Changed(msgspec.Struct, omit_defaults=True):
-    """Ids by project: jobs that were recorded or deleted, and those of which only samples told."""
+    """Ids by project: jobs that were recorded or deleted, and jobs that samples alone created."""
 
     recorded: dict[str, list[str]] = {}
-    seen: dict[str, list[str]] = {}
+    sampled: dict[str, list[str]] = {}
     everything: bool = False
 
 
-class Mark(msgspec.Struct, frozen=True):
-    """How far somebody has read: the last row, and the first transaction that may still write one before it."""
+class ChangePosition(msgspec.Struct, frozen=True):
+    """A reader's position: the last row, and the first transaction that may still write one before it."""
 
     last: int
     open: int
@@ -45,55 +45,57 @@ class Mark(msgspec.Struct, frozen=True):
 _DECODER = msgspec.json.Decoder(Changed)
 
 
-def tell(connection: sa.Connection, recorded: Keys = (), seen: Keys = (), *, everything: bool = False) -> None:
+def notify(connection: sa.Connection, recorded: Keys = (), sampled: Keys = (), *, everything: bool = False) -> None:
     """Leave word of what this transaction writes."""
-    changed = Changed(_by_project(recorded), _by_project(seen), everything)
-    if not (changed.recorded or changed.seen or everything):
+    changed = Changed(_by_project(recorded), _by_project(sampled), everything)
+    if not (changed.recorded or changed.sampled or everything):
         return
     kind = connection.dialect.name
     seconds: sa.ColumnElement[int] = sa.literal_column(_SECONDS[kind])
     values = {"transaction": sa.literal_column(_TRANSACTION[kind]), "written": seconds}
-    told = msgspec.json.encode(changed).decode()
-    [row] = connection.execute(sa.insert(job_changes).values(told=told, **values).returning(_column.id)).one()
+    payload = msgspec.json.encode(changed).decode()
+    [row] = connection.execute(sa.insert(job_changes).values(payload=payload, **values).returning(_column.id)).one()
     if row % _EVERY == 0:
         old = _column.written < seconds - KEEP_SECONDS
         connection.execute(sa.delete(job_changes).where(_column.id < row, old))
 
 
-def now(connection: sa.Connection) -> Mark:
-    """The mark of one who knows everything that this transaction sees."""
+def now(connection: sa.Connection) -> ChangePosition:
+    """The position after everything that is visible to this transaction."""
     last = connection.scalar(sa.select(sa.func.coalesce(sa.func.max(_column.id), 0)))
-    return Mark(last or 0, _open(connection))
+    return ChangePosition(last or 0, _open(connection))
 
 
 def recorded(connection: sa.Connection) -> list[tuple[str, str]]:
-    """The jobs, (project, id), that were recorded lately: ten minutes are told, more may be."""
-    rows = connection.scalars(sa.select(_column.told).order_by(_column.id))
-    return [(project, job) for told in rows for project, ids in _DECODER.decode(told).recorded.items() for job in ids]
+    """The jobs, (project, id), that were recorded in the last ten minutes, possibly some more."""
+    rows = connection.scalars(sa.select(_column.payload).order_by(_column.id))
+    return [
+        (project, job) for payload in rows for project, ids in _DECODER.decode(payload).recorded.items() for job in ids
+    ]
 
 
-def since(connection: sa.Connection, mark: Mark) -> tuple[Changed | None, Mark]:
-    """What was written since the mark, and the next one; None where that cannot be told any more.
+def since(connection: sa.Connection, mark: ChangePosition) -> tuple[Changed | None, ChangePosition]:
+    """What was written since the mark, and the next one; None where that is no longer recorded.
 
-    Some of it may have been told before.
+    Some of it may have been reported before.
     """
     later = _column.id >= mark.last
     if connection.dialect.name == POSTGRESQL:
         later = sa.or_(later, _column.transaction >= mark.open)
-    rows = connection.execute(sa.select(_column.id, _column.told).where(later).order_by(_column.id)).all()
+    rows = connection.execute(sa.select(_column.id, _column.payload).where(later).order_by(_column.id)).all()
     if mark.last not in {row.id for row in rows}:
         return None, mark
     found = Changed()
     for row in rows:
         if row.id == mark.last:
             continue
-        one = _DECODER.decode(row.told)
+        one = _DECODER.decode(row.payload)
         if one.everything:
             return None, mark
-        for kind, held in ((one.recorded, found.recorded), (one.seen, found.seen)):
+        for kind, keys in ((one.recorded, found.recorded), (one.sampled, found.sampled)):
             for project, ids in kind.items():
-                held.setdefault(project, []).extend(ids)
-    return found, Mark(rows[-1].id, _open(connection))
+                keys.setdefault(project, []).extend(ids)
+    return found, ChangePosition(rows[-1].id, _open(connection))
 
 
 def _open(connection: sa.Connection) -> int:

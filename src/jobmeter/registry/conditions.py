@@ -1,161 +1,156 @@
-"""The further demands of a listing as SQL: always with bound parameters, whatever the texts are."""
+"""What a listing demands of jobs, checked: the one definition of every condition, wherever its values are read from."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import msgspec
-import sqlalchemy as sa
-from msgspec.structs import replace
 
 from jobmeter.errors import InvalidRequestError
-from jobmeter.model.job import Condition, Operator
-from jobmeter.registry.functions import Part, clean, contains, contains_folded
-from jobmeter.registry.schema import jobs, replicas
+from jobmeter.model.finding import Severity
+from jobmeter.model.job import Condition, JobFilter, Operator
+from jobmeter.registry.statements import NUL, clean
 
 MAX_CONDITIONS = 50
 MAX_VALUES = 1_000
+TEXTS = frozenset({"id", "name", "type", "user", "project", "resource_group", "workspace", "command", "error"})
+TIMES = {"created": "created_sort", "start": "start_sort", "end": "end_sort"}
+"""Fields that are times, and the column of each."""
+FINDING = "finding"
+RELATED = frozenset({"node", FINDING})
+"""Fields that a job has any number of, in tables of their own."""
+SORTS = (
+    *("created", "start", "end", "id", "name", "project", "type", "user", "resource_group", "workspace", "updated"),
+    *("duration", "state"),
+)
+"""What a listing may be sorted by."""
+
+Field = tuple[str, ...]
+"""``(NAME,)``, ``("labels", NAME)`` or ``("extra", DIALECT, KEY)``, then the keys of objects inside."""
 
 _INT64 = 2**63 - 1
-_column = jobs.c
-_TEXTS = {
-    name: _column[name]
-    for name in ("id", "name", "type", "user", "project", "resource_group", "workspace", "command", "error")
-}
-_Found = sa.ColumnElement[bool]
+_PARTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-def conditions(given: Sequence[Condition], now_ms: int) -> list[_Found]:
-    """What all of them demand.
+@dataclass(frozen=True, slots=True)
+class Predicate:
+    """A condition whose field there is and whose values suit it.
 
-    Raises InvalidRequestError (field ``conditions``) for a field that there is not, or values that do not suit it.
+    ``operator`` is not ``not in``: ``negated`` turns the whole, ``otherwise`` included. Texts are as they are stored,
+    and folded for ``contains``; numbers are within 64 bits.
     """
-    if len(given) > MAX_CONDITIONS:
-        raise _wrong(f"a listing may have {MAX_CONDITIONS} conditions, this one has {len(given)}")
-    return [_condition(one, now_ms) if not one.otherwise else _either(one, now_ms) for one in given]
+
+    field: Field
+    operator: Operator
+    texts: Sequence[str] = ()
+    numbers: Sequence[int | None] = ()
+    negated: bool = False
+    otherwise: "Predicate | None" = None
+
+    @property
+    def presence(self) -> "Predicate":
+        """That a job has the field: an empty text is none, and neither is what is not a text inside of ``extra``."""
+        if self.field[0] in TEXTS:
+            return Predicate(self.field, Operator.IN, ("",), negated=True)
+        return Predicate(self.field, Operator.CONTAINS, ("",))
+
+    def fits(self, value: Any, written: str) -> bool:  # noqa: ANN401 - whatever JSON has
+        """Whether a value meets it, before ``negated``; ``written`` is its JSON. One text of a list has to fit."""
+        if self.operator is Operator.BETWEEN:
+            low, high = self.numbers
+            return _is_number(value) and (low is None or value >= low) and (high is None or value <= high)
+        return any(map(self.fits_text, _texts(value, written)))
+
+    def fits_text(self, text: str) -> bool:
+        """Whether a text meets it, before ``negated``."""
+        if self.operator is Operator.CONTAINS:
+            folded = text.casefold()
+            return any(part in folded for part in self.texts)
+        return text in self.texts
+
+    def fits_json(self, document: bytes, path: Field) -> bool:
+        """Whether what stands at that path of a JSON document meets it, before ``negated``."""
+        for name in path:
+            part = _PARTS.decode(document).get(name) if document[:1] == b"{" else None
+            if part is None:
+                return False
+            document = bytes(part)
+        return self.fits(msgspec.json.decode(document), document.decode())
 
 
-def both(one: Condition) -> tuple[Condition, Condition, Condition]:
-    """A condition with two fields as three: the first field fits, the first field is there, the other field fits.
+def check(question: JobFilter) -> list[Predicate]:
+    """The conditions of a question that can be answered.
 
-    That of ``not in`` is as that of ``in``: the caller negates what the three give together. Raises InvalidRequestError
-    (field ``conditions``) for a field that is neither a text nor ``extra``.
+    Raises InvalidRequestError for a sort that is none of ``SORTS``, a negative page, or (field ``conditions``) a field
+    that there is not or values that do not suit it.
     """
-    for name in (one.field, one.otherwise):
-        if name not in _TEXTS and not name.startswith("extra."):
-            raise _wrong(f"{name[:100]!r} cannot stand for another field")
-    operator = Operator.IN if one.operator is Operator.NOT_IN else one.operator
-    fits = Condition(one.field, operator, one.values)
-    # Every text holds the empty one; a text of a job that is empty is not there.
-    there = Condition(one.field, Operator.NOT_IN if one.field in _TEXTS else Operator.CONTAINS, ("",))
-    return fits, there, replace(fits, field=one.otherwise)
+    if question.sort not in SORTS:
+        raise InvalidRequestError(f"sort {question.sort[:64]!r} is none of {', '.join(SORTS)}", "sort")
+    for field in ("offset", "limit"):
+        if not 0 <= getattr(question, field) < 2**31:
+            raise InvalidRequestError(f"{field} must be from 0 to 2147483647", field)
+    if len(question.conditions) > MAX_CONDITIONS:
+        raise _wrong(f"a listing may have {MAX_CONDITIONS} conditions, this one has {len(question.conditions)}")
+    return [_predicate(one) for one in question.conditions]
 
 
-def _either(one: Condition, now_ms: int) -> _Found:
-    fits, there, other = (_condition(part, now_ms) for part in both(one))
-    found = sa.or_(sa.and_(there, fits), sa.and_(sa.not_(there), other))
-    return sa.not_(found) if one.operator is Operator.NOT_IN else found
-
-
-def duration(now_ms: int) -> sa.ColumnElement[int]:
-    """How long a job took, or has taken until now, in milliseconds; -1 for one that has not started."""
-    end = sa.case((_column.end_sort < 0, sa.literal(now_ms, sa.BigInteger)), else_=_column.end_sort)
-    length = end - _column.start_sort
-    return sa.case(
-        (_column.start_sort < 0, sa.literal_column("-1")), (length < 0, sa.literal_column("0")), else_=length
-    )
-
-
-def _condition(one: Condition, now_ms: int) -> _Found:
+def _predicate(one: Condition) -> Predicate:
     if len(one.values) > MAX_VALUES:
         raise _wrong(f"a condition may have {MAX_VALUES} values, that on {_shown(one)} has {len(one.values)}")
     if one.operator is Operator.BETWEEN and len(one.values) != 2:
         raise _wrong(f"between on {_shown(one)} takes two values, not {len(one.values)}")
-    if one.field in _TEXTS:
-        return _of_text(one, _TEXTS[one.field])
-    numbers = {
-        "created": _column.created_sort,
-        "start": _column.start_sort,
-        "end": _column.end_sort,
-        "duration": duration(now_ms),
-    }
-    if one.field in numbers:
-        return _of_number(one, numbers[one.field])
-    if one.field == "node":
-        return _of_node(one)
+    negated = one.operator is Operator.NOT_IN
+    operator = Operator.IN if negated else one.operator
+    otherwise = None
+    if one.otherwise:
+        for name in (one.field, one.otherwise):
+            if name not in TEXTS and not name.startswith("extra."):
+                raise _wrong(f"{name[:100]!r} cannot stand for another field")
+        otherwise = _predicate(Condition(one.otherwise, operator, one.values))
+    field = _field(one)
+    if one.field in TIMES or one.field == "duration":
+        return Predicate(field, operator, numbers=_times(one), negated=negated)
+    if one.operator is Operator.BETWEEN and field[0] == "extra":
+        return Predicate(field, operator, numbers=_numbers(one), otherwise=otherwise)
+    texts = _names(one) if one.field in RELATED else _texts_of(one)
+    if one.operator is Operator.CONTAINS:
+        texts = [text.casefold() for text in texts]
+    return Predicate(field, operator, texts, negated=negated, otherwise=otherwise)
+
+
+def _field(one: Condition) -> Field:
+    if one.field in TEXTS or one.field in TIMES or one.field in RELATED or one.field == "duration":
+        return (one.field,)
     kind, _, name = one.field.partition(".")
     if kind == "labels" and name:
-        return _of_label(one, clean(name))
+        return kind, clean(name)
     dialect, _, key = name.partition(".")
     if kind == "extra" and dialect and key:
-        return _of_extra(one, [clean(dialect), *map(clean, key.split("/"))])
+        return kind, clean(dialect), *map(clean, key.split("/"))
     raise _wrong(f"there is no field {_shown(one)} to list jobs by")
 
 
-def _of_text(one: Condition, text: sa.ColumnElement[str]) -> _Found:
-    values = text_values(one)
-    if one.operator is Operator.CONTAINS:
-        return sa.or_(sa.false(), *(contains_folded(text, value) for value in values))
-    return text.not_in(values) if one.operator is Operator.NOT_IN else text.in_(values)
-
-
-def _of_node(one: Condition) -> _Found:
-    if one.operator is Operator.CONTAINS:
-        raise _wrong("a node is compared by its whole name")
-    same_job = sa.and_(replicas.c.project == _column.project, replicas.c.job == _column.id)
-    there = sa.exists().where(same_job, replicas.c.node.in_(text_values(one)))
-    return sa.not_(there) if one.operator is Operator.NOT_IN else there
-
-
-def _of_label(one: Condition, name: str) -> _Found:
-    label = sa.func.jobmeter_label(_column.labels, name, type_=sa.Text())
-    if one.operator is Operator.NOT_IN:
-        return sa.or_(label.is_(None), _of_text(one, label))
-    # Most jobs do not have the label at all, which their text shows sooner than reading it.
-    return sa.and_(contains(sa.func.coalesce(_column.labels, ""), _key(name)), _of_text(one, label))
-
-
-def extra_values(one: Condition) -> Sequence[str | int | None]:
-    """What a field of a vendor is compared with: bounds, else texts, folded where they are looked for inside of it."""
-    if one.operator is Operator.BETWEEN:
-        return number_values(one)
-    values = text_values(one)
-    return [value.casefold() for value in values] if one.operator is Operator.CONTAINS else values
-
-
-def _of_extra(one: Condition, path: Sequence[str]) -> _Found:
-    values = extra_values(one)
-    operator = "in" if one.operator is Operator.NOT_IN else one.operator.value
-    inside: sa.ColumnElement[str] = _column.extra
-    for name in path[:-2]:
-        inside = Part(inside, sa.literal(name))
-    given = msgspec.json.encode(values).decode()
-    fits = sa.func.jobmeter_meets(inside, *path[-2:], operator, given, type_=sa.Boolean())
-    has = contains(sa.func.coalesce(_column.extra, ""), _key(path[-1]))
-    return sa.not_(sa.and_(has, fits)) if one.operator is Operator.NOT_IN else sa.and_(has, fits)
-
-
-def _of_number(one: Condition, number: sa.ColumnElement[int]) -> _Found:
-    # A time that is not known is -1.
-    known = number >= 0
-    if one.operator is Operator.BETWEEN:
-        low, high = number_values(one)
-        bounds = [known]
-        if low is not None:
-            bounds.append(number >= low)
-        if high is not None:
-            bounds.append(number <= high)
-        return sa.and_(*bounds)
+def _times(one: Condition) -> list[int | None]:
     if one.operator is Operator.CONTAINS:
         raise _wrong(f"{_shown(one)} is a number: it contains nothing")
-    values = number_values(one)
-    if None in values:
+    values = _numbers(one)
+    if one.operator is not Operator.BETWEEN and None in values:
         raise _wrong(f"{_shown(one)} is compared with whole numbers")
-    if one.operator is Operator.NOT_IN:
-        return sa.or_(number < 0, number.not_in(values))
-    return sa.and_(known, number.in_(values))
+    return values
 
 
-def text_values(one: Condition) -> list[str]:
-    """The texts that a condition names, as they are stored. Raises InvalidRequestError for what is none."""
+def _names(one: Condition) -> list[str]:
+    if one.operator is Operator.CONTAINS:
+        how = "its whole name" if one.field != FINDING else "its severity and rule"
+        raise _wrong(f"a {one.field} is compared by {how}")
+    names = _texts_of(one)
+    for severity in [name.partition("/")[0] for name in names] if one.field == FINDING else []:
+        if severity and severity not in set(Severity):
+            raise _wrong(f"{severity[:64]!r} is none of {', '.join(Severity)}")
+    return names
+
+
+def _texts_of(one: Condition) -> list[str]:
     if one.operator is Operator.BETWEEN:
         raise _wrong(f"{_shown(one)} is a text: it lies between nothing")
     if None in one.values:
@@ -163,16 +158,22 @@ def text_values(one: Condition) -> list[str]:
     return [clean(str(value)) for value in one.values]
 
 
-def number_values(one: Condition) -> list[int | None]:
-    """The numbers that a condition names, within 64 bits. Raises InvalidRequestError for what is none."""
+def _numbers(one: Condition) -> list[int | None]:
     if any(isinstance(value, str) for value in one.values):
         raise _wrong(f"{_shown(one)} is compared with whole numbers")
     return [max(-_INT64, min(value, _INT64)) if isinstance(value, int) else None for value in one.values]
 
 
-def _key(name: str) -> str:
-    """How a key of that name is written in the stored JSON."""
-    return f"{msgspec.json.encode(name).decode()}:"
+def _texts(value: object, written: str) -> list[str]:
+    """What of a value is compared with texts: a text, a number as it is written, the texts of a list."""
+    if _is_number(value):
+        return [written]
+    found = value if isinstance(value, list) else [value]
+    return [one.replace("\0", NUL) for one in found if isinstance(one, str)]
+
+
+def _is_number(value: Any) -> bool:  # noqa: ANN401 - whatever JSON has
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _shown(one: Condition) -> str:

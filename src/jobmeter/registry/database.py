@@ -6,14 +6,12 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import event, exc
 
 from jobmeter.errors import ConfigurationError, ConflictError, UnavailableError
-from jobmeter.registry.breaker import PATIENCE_SECONDS, Breaker, Connection, patience
-from jobmeter.registry.functions import install
+from jobmeter.registry.breaker import PATIENCE_SECONDS, Breaker, patience
 from jobmeter.registry.writers import WriterQueue
 
 _log = logging.getLogger(__name__)
@@ -64,7 +62,7 @@ class Database:
         self.writers = WriterQueue()
         with failures():
             self.engine = _sqlite(self.url) if self.kind == SQLITE else _postgresql(self.url)
-        self._breaker = None if self.kind == SQLITE else Breaker(self._ask)
+        self._breaker = None if self.kind == SQLITE else Breaker(self._check)
         self._writing = self.engine.execution_options(jobmeter_writes=True)
 
     @property
@@ -109,7 +107,7 @@ class Database:
             self._breaker.note(error)
             raise
 
-    def _ask(self) -> None:
+    def _check(self) -> None:
         with self.engine.connect() as connection:
             connection.execute(sa.select(1))
 
@@ -120,7 +118,7 @@ def failures() -> Iterator[None]:
     try:
         yield
     except exc.IntegrityError as error:
-        raise ConflictError("the registry holds such an entry already") from error
+        raise ConflictError("the registry has such an entry already") from error
     except _FAILURES as error:
         raise _unavailable(error) from error
     except exc.DBAPIError as error:
@@ -131,11 +129,11 @@ def failures() -> Iterator[None]:
 
 
 def _unavailable(error: BaseException) -> UnavailableError:
-    """Says why in words that name no file and no address: strangers may read it. The log has the driver's own."""
+    """The reason without files or addresses, as any client may read it. The driver's message is in the log."""
     reason = _reason(error)
     _log.warning("the registry does not work now: %s", reason)
-    known = next((words for mark, words in _WORDS if mark in reason.lower()), "see the server's log")
-    return UnavailableError(f"the registry does not work now: {known}")
+    reason_text = next((words for mark, words in _WORDS if mark in reason.lower()), "see the server's log")
+    return UnavailableError(f"the registry does not work now: {reason_text}")
 
 
 def _reason(error: BaseException) -> str:
@@ -160,6 +158,8 @@ def _parse(text: str) -> sa.URL:
 
 
 def _postgresql(url: sa.URL) -> sa.Engine:
+    from jobmeter.registry.postgresql import connect  # noqa: PLC0415 - its driver is a twentieth of a start
+
     arguments = {"connect_timeout": 5, "application_name": "jobmeter", **url.query}
     engine = sa.create_engine(
         url.set(query={}),
@@ -169,12 +169,8 @@ def _postgresql(url: sa.URL) -> sa.Engine:
         pool_pre_ping=True,
         pool_timeout=BUSY_MS / 1000,
     )
-    event.listen(engine, "do_connect", _connect)
+    event.listen(engine, "do_connect", connect)
     return engine
-
-
-def _connect(dialect: object, record: object, arguments: list[Any], options: dict[str, Any]) -> Connection:  # noqa: ARG001 - a listener's shape
-    return Connection.connect(*arguments, **options)
 
 
 def _sqlite(url: sa.URL) -> sa.Engine:
@@ -192,7 +188,7 @@ def _sqlite(url: sa.URL) -> sa.Engine:
 
 
 def _make_file(path: Path) -> None:
-    # Only its owner may read it: it holds sealed secrets. SQLite gives its side files the same mode.
+    # Only its owner may read it: it contains sealed secrets. SQLite gives its side files the same mode.
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not path.exists():
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
@@ -201,10 +197,9 @@ def _make_file(path: Path) -> None:
 def _prepare(connection: sqlite3.Connection, _record: object) -> None:
     for pragma in _PRAGMAS:
         connection.execute(f"PRAGMA {pragma}")
-    install(connection)
 
 
 def _begin(connection: sa.Connection) -> None:
-    # The driver's own transactions start late and cannot be upgraded under contention: a writer says so at once.
+    # The driver's own transactions start late and cannot be upgraded under contention: a writer locks at its start.
     writes = connection.get_execution_options().get("jobmeter_writes", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

@@ -1,8 +1,8 @@
-"""Events in the database: kept once each, bounded by job, listed by time."""
+"""Events in the database: stored once each, bounded by job, listed by time."""
 
 import logging
+import re
 from collections.abc import Iterable, Sequence
-from hashlib import blake2b
 from typing import Any
 
 import msgspec
@@ -13,54 +13,44 @@ from jobmeter.model.event import Event, EventFilter, EventPage, EventSource, Lev
 from jobmeter.model.job import JobState
 from jobmeter.model.record import EventRecord
 from jobmeter.model.time import parse_time
-from jobmeter.registry.functions import clean, contains_folded
+from jobmeter.registry.event_types import of_type
 from jobmeter.registry.schema import events, jobs
-from jobmeter.registry.statements import chunks, insert
+from jobmeter.registry.statements import chunks, clean, insert
 
 MAX_EVENTS = 100_000
 """Most events of a job; the oldest give way."""
 
+_CHUNK = 2000
 _log = logging.getLogger("jobmeter.registry")
 _column = events.c
-_NAMES = ("project", "job", "replica", "attempt", "cluster", "node", "source", "reason", "message", "time")
+_ID = re.compile(r"[0-9a-f]{32}")
 _LEVELS = {JobState.FAILED: Level.ERROR, JobState.STOPPED: Level.WARNING}
 
 
 def event_row(project: str, record: EventRecord) -> dict[str, Any]:
     """The row that a checked event means."""
-    return _row(
-        project=project,
-        job=record.job,
-        replica=record.replica,
-        attempt=record.attempt,
-        cluster=record.cluster,
-        node=record.node,
-        source=record.source.value,
-        level=record.level.value,
-        reason=clean(record.reason),
-        message=clean(record.message),
-        time=parse_time(record.time, "events.time"),
-    )
+    fields = {name: getattr(record, name) for name in record.__struct_fields__}
+    return row_of(Event(**{**fields, "project": project, "time": parse_time(record.time, "events.time")}))
+
+
+def row_of(event: Event) -> dict[str, Any]:
+    """The row of an event."""
+    words = {name: clean(getattr(event, name)) for name in ("reason", "message", "subject")}
+    cleaned = msgspec.structs.replace(event, **words)
+    values = msgspec.structs.asdict(cleaned)
+    return {**values, "source": event.source.value, "level": event.level.value, "digest": cleaned.digest}
 
 
 def state_row(
     project: str, job: str, state: JobState, time_ms: int, message: str = "", **replica: object
 ) -> dict[str, Any]:
     """The row of an event of source ``state``; ``replica`` names the replica, its attempt, cluster and node, if any."""
-    return _row(
-        **{"replica": "", "attempt": 0, "cluster": "", "node": "", **replica},
-        project=project,
-        job=job,
-        source=EventSource.STATE.value,
-        level=_LEVELS.get(state, Level.INFO).value,
-        reason=state.value,
-        message=message,
-        time=time_ms,
-    )
+    common: dict[str, Any] = {"project": project, "job": job, "time": time_ms, "message": message, **replica}
+    return row_of(Event(source=EventSource.STATE, level=_LEVELS.get(state, Level.INFO), reason=state.value, **common))
 
 
 def add_events(connection: sa.Connection, rows: Sequence[dict[str, Any]]) -> int:
-    """Keep the events that are not there yet; gives how many old ones had to go from jobs that have too many."""
+    """Store events, each once; returns how many old ones were deleted from jobs that had too many."""
     if not rows:
         return 0
     connection.execute(insert(connection, events).on_conflict_do_nothing(index_elements=["digest"]), list(rows))
@@ -74,13 +64,42 @@ def list_events(connection: sa.Connection, question: EventFilter) -> EventPage:
     for field in ("offset", "limit"):
         if not 0 <= getattr(question, field) < 2**31:
             raise InvalidRequestError(f"{field} must be from 0 to 2147483647", field)
-    wanted = list(_wanted(question))
-    total = connection.scalar(sa.select(sa.func.count()).select_from(events).where(*wanted)) or 0
+    conditions = list(_conditions(question))
+    if question.contains:
+        return _search(connection, question, conditions)
+    total = connection.scalar(sa.select(sa.func.count()).select_from(events).where(*conditions)) or 0
     if question.offset >= total or not question.limit:
         return EventPage([], total)
-    order = (_column.time.desc(), _column.id.desc()) if question.descending else (_column.time, _column.id)
-    page = sa.select(events).where(*wanted).order_by(*order).limit(question.limit).offset(question.offset)
-    return EventPage([_event(row) for row in connection.execute(page)], total)
+    if question.after:
+        conditions.append(_behind(connection, question))
+    page = sa.select(events).where(*conditions).order_by(*_order(question))
+    rows = connection.execute(page.limit(question.limit).offset(question.offset))
+    return EventPage([_event(row) for row in rows], total)
+
+
+def _search(
+    connection: sa.Connection, question: EventFilter, conditions: Sequence[sa.ColumnElement[bool]]
+) -> EventPage:
+    """The page of those that hold the text: databases fold letters differently, so they are read and searched here."""
+    part = clean(question.contains).casefold()
+    behind = _behind(connection, question) if question.after else sa.true()
+    columns = (_column.id, _column.reason, _column.message, behind.label("behind"))
+    everything = sa.select(*columns).where(*conditions).order_by(*_order(question))
+    total, found = 0, []
+    for one, reason, message, after in connection.execute(everything, execution_options={"yield_per": _CHUNK}):
+        if part in f"{reason}\n{message}".casefold():
+            total += 1
+            if after:
+                found.append(one)
+    ids = found[question.offset : question.offset + question.limit]
+    rows = {
+        row.id: row for some in chunks(ids) for row in connection.execute(sa.select(events).where(_column.id.in_(some)))
+    }
+    return EventPage([_event(rows[one]) for one in ids if one in rows], total)
+
+
+def _order(question: EventFilter) -> Sequence[sa.ColumnElement[Any]]:
+    return (_column.time.desc(), _column.id.desc()) if question.descending else (_column.time, _column.id)
 
 
 def forget_events(connection: sa.Connection, project: str, job: str) -> None:
@@ -89,33 +108,28 @@ def forget_events(connection: sa.Connection, project: str, job: str) -> None:
 
 
 def outlived(connection: sa.Connection, project: str, before_ms: int) -> list[str]:
-    """Whose events from before that time nothing keeps: the empty name for nodes', and jobs that there are not."""
-    known = sa.exists().where(jobs.c.project == _column.project, jobs.c.id == _column.job)
-    question = sa.select(_column.job).distinct().where(_column.project == project, _column.time < before_ms, ~known)
+    """Owners whose events before that time may be deleted: the empty name for nodes, and jobs that do not exist."""
+    has_job = sa.exists().where(jobs.c.project == _column.project, jobs.c.id == _column.job)
+    question = sa.select(_column.job).distinct().where(_column.project == project, _column.time < before_ms, ~has_job)
     return list(connection.scalars(question))
 
 
 def delete_outlived(connection: sa.Connection, project: str, names: Sequence[str], before_ms: int) -> int:
     """Delete what ``outlived`` found; gives the number of events."""
     deleted = 0
-    known = sa.exists().where(jobs.c.project == project, jobs.c.id == _column.job)
+    has_job = sa.exists().where(jobs.c.project == project, jobs.c.id == _column.job)
     for some in chunks(names):
-        statement = sa.delete(events).where(_column.job.in_(some), _column.project == project, ~known)
+        statement = sa.delete(events).where(_column.job.in_(some), _column.project == project, ~has_job)
         deleted += connection.execute(statement.where(_column.time < before_ms)).rowcount
     return deleted
-
-
-def _row(**values: object) -> dict[str, Any]:
-    known = msgspec.json.encode([values[name] for name in _NAMES])
-    return {**values, "digest": blake2b(known, digest_size=16).digest()}
 
 
 def _overfull(connection: sa.Connection, names: Sequence[str]) -> set[str]:
     """Those of the jobs that may have too many events: the projects of one id are counted together."""
     found: set[str] = set()
     for some in chunks(names):
-        held = sa.select(_column.job).where(_column.job.in_(some)).group_by(_column.job)
-        found.update(connection.scalars(held.having(sa.func.count() > MAX_EVENTS)))
+        crowded = sa.select(_column.job).where(_column.job.in_(some)).group_by(_column.job)
+        found.update(connection.scalars(crowded.having(sa.func.count() > MAX_EVENTS)))
     return found
 
 
@@ -131,7 +145,7 @@ def _trim(connection: sa.Connection, project: str, job: str) -> int:
     return dropped
 
 
-def _wanted(question: EventFilter) -> Iterable[sa.ColumnElement[bool]]:
+def _conditions(question: EventFilter) -> Iterable[sa.ColumnElement[bool]]:
     for column, values in (
         (_column.project, question.projects),
         (_column.job, question.jobs or None),
@@ -143,12 +157,34 @@ def _wanted(question: EventFilter) -> Iterable[sa.ColumnElement[bool]]:
     ):
         if values is not None:
             yield column.in_([clean(value) for value in sorted(values)])
+    if question.types:
+        yield sa.or_(*(of_type(kind) for kind in sorted(question.types)))
+    if question.without:
+        yield sa.not_(sa.or_(*(of_type(kind) for kind in sorted(question.without))))
+    if question.ids:
+        yield _column.digest.in_([_digest(one, "ids") for one in question.ids])
     if question.start is not None:
         yield _column.time >= _within(question.start)
     if question.end is not None:
         yield _column.time < _within(question.end)
-    if question.contains:
-        yield contains_folded(_column.reason + "\n" + _column.message, question.contains)
+
+
+def _behind(connection: sa.Connection, question: EventFilter) -> sa.ColumnElement[bool]:
+    """The events behind the one that ``after`` names. Raises InvalidRequestError where there is none."""
+    place = sa.select(_column.time, _column.id).where(_column.digest == _digest(question.after, "after"))
+    if question.projects is not None:
+        place = place.where(_column.project.in_(sorted(question.projects)))
+    row = connection.execute(place).one_or_none()
+    if row is None:
+        raise InvalidRequestError("there is no event of that id any more", "after")
+    last, one = sa.tuple_(_column.time, _column.id), sa.tuple_(sa.literal(row.time), sa.literal(row.id))
+    return last < one if question.descending else last > one
+
+
+def _digest(event_id: str, field: str) -> bytes:
+    if not _ID.fullmatch(event_id):
+        raise InvalidRequestError(f"{event_id[:64]!r} is not the id of an event", field)
+    return bytes.fromhex(event_id)
 
 
 def _within(time_ms: int) -> int:
@@ -168,4 +204,5 @@ def _event(row: sa.Row[Any]) -> Event:
         level=Level(row.level),
         reason=row.reason,
         message=row.message,
+        subject=row.subject,
     )

@@ -1,4 +1,4 @@
-"""Every job of a resource group that was there in a range, whole: three questions, however many jobs."""
+"""Jobs with all that belongs to them: three questions for some hundred jobs."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -9,22 +9,15 @@ import sqlalchemy as sa
 from jobmeter.model.job import JobView
 from jobmeter.model.order import natural
 from jobmeter.model.time import TimeRange
-from jobmeter.registry.rows import ALIVE_MS, allocation_of, job_of, replica_of
-from jobmeter.registry.schema import SAMPLED, allocations, jobs, projects, replicas
+from jobmeter.registry.rows import allocation_of, job_of, replica_of
+from jobmeter.registry.schema import allocations, jobs, replicas
 from jobmeter.registry.statements import chunks
 
 _Key = tuple[str, str]
 
 
-def group_views(
-    connection: sa.Connection, names: frozenset[str] | None, group: str, span: TimeRange, now_ms: int
-) -> list[JobView]:
-    """See ``Registry.group_jobs``."""
-    return _views(connection, _conditions(names, group, span), span, now_ms)
-
-
 def views_of(connection: sa.Connection, keys: Iterable[_Key], span: TimeRange, now_ms: int) -> list[JobView]:
-    """As ``group_views``, for the jobs of those keys."""
+    """See ``Registry.job_views``."""
     ids: dict[str, list[str]] = defaultdict(list)
     for project, job in keys:
         ids[project].append(job)
@@ -46,7 +39,7 @@ def _views(
         allocations.c.start < span.end_ms,
         sa.or_(allocations.c.end.is_(None), allocations.c.end >= span.start_ms),
     )
-    held = _by_job(connection.execute(_parts(allocations, (*conditions, *met)).order_by(allocations.c.start)))
+    allocated = _by_job(connection.execute(_parts(allocations, (*conditions, *met)).order_by(allocations.c.start)))
     return [
         JobView(
             job=head,
@@ -54,23 +47,10 @@ def _views(
                 (replica_of(row, head, now_ms) for row in members[key]),
                 key=lambda member: (natural(member.name), member.attempt),
             ),
-            allocations=[allocation_of(row, head) for row in held[key]],
+            allocations=[allocation_of(row, head) for row in allocated[key]],
         )
         for key, head in sorted(places.items())
     ]
-
-
-def _conditions(names: frozenset[str] | None, group: str, span: TimeRange) -> Sequence[sa.ColumnElement[bool]]:
-    # The index begins with the project, so that one is always named.
-    inside = sa.select(projects.c.name) if names is None else sorted(names)
-    # Between two samples a job lives on.
-    sampled = sa.and_(jobs.c.status == SAMPLED, jobs.c.end_sort >= span.start_ms - ALIVE_MS)
-    return (
-        jobs.c.project.in_(inside),
-        jobs.c.resource_group == group,
-        jobs.c.start_sort < span.end_ms,
-        sa.or_(jobs.c.end_sort == -1, jobs.c.end_sort >= span.start_ms, sampled),
-    )
 
 
 def _parts(table: sa.Table, conditions: Iterable[sa.ColumnElement[bool]]) -> sa.Select[Any]:

@@ -9,7 +9,7 @@ GAP_MS = 5 * 60_000
 
 @dataclass(frozen=True, slots=True, order=True)
 class DeviceKey:
-    """What may be joined with each other: the same device of the same replica, known in the same way."""
+    """What may be joined with each other: the same device of the same replica, from the same kind of source."""
 
     project: str
     job: str
@@ -55,14 +55,14 @@ def join(
     changed: dict[DeviceKey, set[int]] = {}
     for key, interval in fresh:
         intervals = current.setdefault(key, [])
-        joined = [held for held in intervals if _meet(held, interval, gap_ms)]
+        joined = [interval_of for interval_of in intervals if _meet(interval_of, interval, gap_ms)]
         result = interval
-        for held in joined:
-            result = _union(held, result)
+        for interval_of in joined:
+            result = _union(interval_of, result)
         if joined == [result]:
             continue
-        current[key] = [held for held in intervals if held not in joined] + [result]
-        changed.setdefault(key, set()).update(held.row for held in joined if held.row is not None)
+        current[key] = [interval_of for interval_of in intervals if interval_of not in joined] + [result]
+        changed.setdefault(key, set()).update(interval_of.row for interval_of in joined if interval_of.row is not None)
     return [
         change for key, rows in changed.items() for change in _changes(key, current[key], stored.get(key, ()), rows)
     ]
@@ -71,11 +71,11 @@ def join(
 def _changes(
     key: DeviceKey, current: Iterable[Interval], stored: Iterable[Interval], touched: set[int]
 ) -> Iterable[Change]:
-    before, last = set(stored), max((held.start for held in current), default=0)
-    drop = touched - {held.row for held in current if held.row is not None}
-    fresh = [held for held in current if held not in before]
-    for number, held in enumerate(fresh):
-        yield Change(key, held, tuple(sorted(drop)) if number == 0 else (), held.start == last)
+    before, last = set(stored), max((interval_of.start for interval_of in current), default=0)
+    drop = touched - {interval_of.row for interval_of in current if interval_of.row is not None}
+    fresh = [interval_of for interval_of in current if interval_of not in before]
+    for number, interval_of in enumerate(fresh):
+        yield Change(key, interval_of, tuple(sorted(drop)) if number == 0 else (), interval_of.start == last)
 
 
 def _meet(one: Interval, other: Interval, gap_ms: int) -> bool:
@@ -86,22 +86,22 @@ def _reaches(interval: Interval, time_ms: int, gap_ms: int) -> bool:
     return interval.end is None or interval.end + gap_ms >= time_ms
 
 
-def _union(held: Interval, fresh: Interval) -> Interval:
+def _union(interval_of: Interval, fresh: Interval) -> Interval:
     return Interval(
-        start=min(held.start, fresh.start),
-        end=_end(held, fresh),
-        cluster=fresh.cluster or held.cluster,
-        rank=held.rank if fresh.rank is None else fresh.rank,
-        row=fresh.row if held.row is None else held.row,
+        start=min(interval_of.start, fresh.start),
+        end=_end(interval_of, fresh),
+        cluster=fresh.cluster or interval_of.cluster,
+        rank=interval_of.rank if fresh.rank is None else fresh.rank,
+        row=fresh.row if interval_of.row is None else interval_of.row,
     )
 
 
-def _end(held: Interval, fresh: Interval) -> int | None:
-    if held.end is None:
+def _end(interval_of: Interval, fresh: Interval) -> int | None:
+    if interval_of.end is None:
         # A fresh end closes what was open, unless it lies before the opening (they only touch).
-        closes = fresh.end is not None and (fresh.end > held.start or fresh.start >= held.start)
+        closes = fresh.end is not None and (fresh.end > interval_of.start or fresh.start >= interval_of.start)
         return fresh.end if closes else None
     if fresh.end is None:
         # An opening that begins no later than what has ended is an old message, delivered again.
-        return held.end if fresh.start <= held.start else None
-    return max(held.end, fresh.end)
+        return interval_of.end if fresh.start <= interval_of.start else None
+    return max(interval_of.end, fresh.end)

@@ -9,9 +9,9 @@ from jobmeter.model.job import Allocation, Job, JobView
 from jobmeter.model.order import natural
 from jobmeter.model.time import MAX_TIME_MS
 from jobmeter.registry.events import forget_events
-from jobmeter.registry.recent import Told
-from jobmeter.registry.rows import allocation_of, job_of, replica_of, told_until
+from jobmeter.registry.rows import allocation_of, job_of, replica_of, valid_until
 from jobmeter.registry.schema import SAMPLED, allocations, jobs, replicas
+from jobmeter.registry.ttl_cache import Expiring
 
 
 def job_rows(connection: sa.Connection, names: frozenset[str] | None, job: str) -> Sequence[sa.Row[Any]]:
@@ -22,19 +22,23 @@ def job_rows(connection: sa.Connection, names: frozenset[str] | None, job: str) 
     return connection.execute(question.order_by(jobs.c.project)).all()
 
 
-def job_heads(connection: sa.Connection, names: frozenset[str] | None, job: str, now_ms: int) -> Told[list[Job]]:
+def job_heads(connection: sa.Connection, names: frozenset[str] | None, job: str, now_ms: int) -> Expiring[list[Job]]:
     """See ``Registry.job_head``."""
     rows = job_rows(connection, names, job)
-    until = min((told_until(row.status, row.last_sample, now_ms) for row in rows), default=MAX_TIME_MS)
-    return Told([job_of(row, now_ms) for row in rows], now_ms, until, len(rows) + 1)
+    until = min((valid_until(row.status, row.last_sample, now_ms) for row in rows), default=MAX_TIME_MS)
+    return Expiring([job_of(row, now_ms) for row in rows], now_ms, until, len(rows) + 1)
 
 
-def job_views(connection: sa.Connection, names: frozenset[str] | None, job: str, now_ms: int) -> Told[list[JobView]]:
+def job_views(
+    connection: sa.Connection, names: frozenset[str] | None, job: str, now_ms: int
+) -> Expiring[list[JobView]]:
     """See ``Registry.job``."""
     heads = job_heads(connection, names, job, now_ms)
-    told = [_view(connection, head, now_ms) for head in heads.answer]
-    parts = heads.parts + sum(len(one.answer.replicas) + len(one.answer.allocations) for one in told)
-    return Told([one.answer for one in told], now_ms, min([heads.until_ms, *(one.until_ms for one in told)]), parts)
+    views = [_view(connection, head, now_ms) for head in heads.answer]
+    parts = heads.parts + sum(len(one.answer.replicas) + len(one.answer.allocations) for one in views)
+    return Expiring(
+        [one.answer for one in views], now_ms, min([heads.until_ms, *(one.until_ms for one in views)]), parts
+    )
 
 
 def job_allocations(connection: sa.Connection, head: Job) -> list[Allocation]:
@@ -53,13 +57,13 @@ def forget_job(connection: sa.Connection, project: str, job: str) -> bool:
     return connection.execute(sa.delete(jobs).where(jobs.c.project == project, jobs.c.id == job)).rowcount > 0
 
 
-def _view(connection: sa.Connection, head: Job, now_ms: int) -> Told[JobView]:
+def _view(connection: sa.Connection, head: Job, now_ms: int) -> Expiring[JobView]:
     rows = connection.execute(_parts(replicas, head)).all()
     members = [replica_of(row, head, now_ms) for row in rows]
     members.sort(key=lambda member: (natural(member.name), member.attempt))
-    until = min((told_until(SAMPLED, row.last_sample, now_ms) for row in rows), default=MAX_TIME_MS)
+    until = min((valid_until(SAMPLED, row.last_sample, now_ms) for row in rows), default=MAX_TIME_MS)
     view = JobView(job=head, replicas=members, allocations=job_allocations(connection, head))
-    return Told(view, now_ms, MAX_TIME_MS if head.recorded else until)
+    return Expiring(view, now_ms, MAX_TIME_MS if head.recorded else until)
 
 
 def _parts(table: sa.Table, head: Job) -> sa.Select[Any]:

@@ -1,5 +1,6 @@
 """Keys in the database. What they mean is ``jobmeter.access``'s part."""
 
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -7,6 +8,7 @@ import sqlalchemy as sa
 
 from jobmeter.registry.base import StoredKey
 from jobmeter.registry.schema import keys
+from jobmeter.registry.statements import chunks
 
 _FIELDS = tuple(field.name for field in fields(StoredKey))
 
@@ -17,7 +19,7 @@ def add(connection: sa.Connection, key: StoredKey) -> None:
 
 
 def find(connection: sa.Connection, column: sa.Column[Any], value: object) -> StoredKey | None:
-    """The key whose (unique) column holds that value."""
+    """The key whose (unique) column has that value."""
     row = connection.execute(sa.select(keys).where(column == value)).one_or_none()
     return None if row is None else _key(row)
 
@@ -30,9 +32,27 @@ def every(connection: sa.Connection, projects: frozenset[str] | None) -> list[St
     return [_key(row) for row in connection.execute(question)]
 
 
+def of_job(connection: sa.Connection, project: str, job: str) -> list[StoredKey]:
+    """See ``Registry.links``."""
+    own = (keys.c.project == project, keys.c.job == job, keys.c.job != "")
+    return [_key(row) for row in connection.execute(sa.select(keys).where(*own).order_by(keys.c.created, keys.c.id))]
+
+
+def delete(connection: sa.Connection, key_ids: Sequence[str]) -> None:
+    """See ``Registry.delete_keys``."""
+    for some in chunks(key_ids):
+        connection.execute(sa.delete(keys).where(keys.c.id.in_(some)))
+
+
 def revoke(connection: sa.Connection, key_id: str, now_ms: int) -> bool:
     """See ``Registry.revoke_key``."""
     statement = sa.update(keys).where(keys.c.id == key_id, keys.c.revoked.is_(None)).values(revoked=now_ms)
+    return connection.execute(statement).rowcount > 0
+
+
+def set_policies(connection: sa.Connection, key_id: str, policies: str) -> bool:
+    """See ``Registry.set_policies``."""
+    statement = sa.update(keys).where(keys.c.id == key_id, keys.c.revoked.is_(None)).values(policies=policies)
     return connection.execute(statement).rowcount > 0
 
 

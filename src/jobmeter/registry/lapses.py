@@ -1,6 +1,6 @@
 """Leases of runs: what a renewal does, and what becomes of jobs whose leases have ended.
 
-A run that was cut off and comes back goes on as if it had not been taken for lost; both are told as events.
+A run that was cut off and comes back continues as if it had not been lost; both are events.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ _RUNNING, _FAILED = JobState.RUNNING.value, JobState.FAILED.value
 
 @dataclass(slots=True)
 class ChangedLives:
-    """The jobs, (project, id), whose state a transaction changed, and the events that tell of it."""
+    """The jobs, (project, id), whose state a transaction changed, and the events of those changes."""
 
     jobs: list[tuple[str, str]] = field(default_factory=list)
     events: list[dict[str, Any]] = field(default_factory=list)
@@ -38,7 +38,7 @@ def lease(connection: sa.Connection, project: str, job: str) -> tuple[int, str] 
 
 
 def renew(connection: sa.Connection, project: str, renewals: Iterable[LeaseRecord], now_ms: int) -> ChangedLives:
-    """Renew leases; a lost job runs again. Nothing happens where another run holds the lease, or the job has ended."""
+    """Renew leases; a lost job runs again. A no-op where another run has the lease, or the job has ended."""
     found = ChangedLives()
     for renewal in sorted(renewals, key=lambda one: one.job_id):
         lease = renewal.lease
@@ -99,9 +99,9 @@ def _resume(connection: sa.Connection, project: str, job: str, now_ms: int, foun
 
 
 def _members(
-    connection: sa.Connection, project: str, job: str, wanted: sa.ColumnElement[bool]
+    connection: sa.Connection, project: str, job: str, condition: sa.ColumnElement[bool]
 ) -> Sequence[sa.Row[Any]]:
-    question = sa.select(replicas).where(_replica.project == project, _replica.job == job, wanted)
+    question = sa.select(replicas).where(_replica.project == project, _replica.job == job, condition)
     return connection.execute(question.order_by(_replica.name, _replica.attempt)).all()
 
 
@@ -117,5 +117,5 @@ def _event(row: sa.Row[Any], state: JobState, now_ms: int, message: str) -> dict
 
 
 def _last_heard(start: int | None, last_sample: int | None, renewed: int) -> int:
-    """When it is known to have run: at its last sample, else when its lease was renewed last; not before its start."""
+    """When it last ran: at its last sample, else when its lease was renewed last; not before its start."""
     return max(renewed if last_sample is None else last_sample, 0 if start is None else start)

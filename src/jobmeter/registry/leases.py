@@ -7,9 +7,9 @@ from jobmeter.registry.statements import insert
 
 
 def take(connection: sa.Connection, name: str, owner: str, now_ms: int, until_ms: int) -> bool:
-    """See ``Registry.take_lease``. One statement: of two that come at once the later one sees what the first wrote."""
-    wanted = insert(connection, leases).values(name=name, owner=owner, until=until_ms)
-    taken = wanted.on_conflict_do_update(
+    """See ``Registry.take_lease``. One statement, so that of two callers the second sees what the first wrote."""
+    statement = insert(connection, leases).values(name=name, owner=owner, until=until_ms)
+    taken = statement.on_conflict_do_update(
         index_elements=[leases.c.name],
         set_={"owner": owner, "until": until_ms},
         where=sa.or_(leases.c.owner == owner, leases.c.until <= now_ms),

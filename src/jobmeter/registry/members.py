@@ -1,4 +1,4 @@
-"""Merge what records say of replicas into the table, field by field, and tell of the states that changed."""
+"""Merge records of replicas into the table, field by field, and add events of the states that changed."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -33,28 +33,28 @@ def merge_replicas(
     names = dict.fromkeys((job, replica.name, replica.attempt) for job, replica, _ in members)
     keys = {name: dict(zip(_KEY, (project, *name), strict=True)) for name in names}
     add_missing(connection, replicas, list(keys.values()))
-    known = _known(connection, project, sorted({(job, name) for job, name, _ in names}))
+    stored = _stored(connection, project, sorted({(job, name) for job, name, _ in names}))
     changes: dict[_Name, dict[str, Any]] = {}
     happened = []
     for job, replica, values in members:
         name = (job, replica.name, replica.attempt)
-        before = known[name]
+        before = stored[name]
         life = merge.replica_life(before, values)
         if life is None:
             raise _ended(name, before)
         change = renamed(keys[name], _KEY, "key_") | renamed({**values, **life}, _COLUMNS, "new_")
         changes[name] = merge.joined(changes.get(name), change, _UPDATE.plain)
-        if life["state"] is not None and life["state"] != before["told"]:
+        if life["state"] is not None and life["state"] != before["reported"]:
             happened.append(_event(project, job, replica, {**values, **life}, now_ms))
-        known[name] = {**before, **life, "told": life["state"] or before["told"]}
+        stored[name] = {**before, **life, "reported": life["state"] or before["reported"]}
     _UPDATE.run(connection, changes.values())
     return happened
 
 
-def _ended(name: _Name, known: Mapping[str, Any]) -> InvalidRequestError:
+def _ended(name: _Name, stored: Mapping[str, Any]) -> InvalidRequestError:
     job, replica, attempt = name
     return InvalidRequestError(
-        f"attempt {attempt} of replica {replica} of job {job!r} ended at {iso(known['end'])}: "
+        f"attempt {attempt} of replica {replica} of job {job!r} ended at {iso(stored['end'])}: "
         "a replica that starts again is its next attempt",
         "replicas.attempt",
     )
@@ -68,7 +68,7 @@ def _event(project: str, job: str, replica: ReplicaRecord, values: Mapping[str, 
         job,
         state,
         now_ms if time_ms is None else time_ms,
-        (values["reason"] or "") if state.finished else "",
+        _ended_how(values) if state.finished else "",
         replica=replica.name,
         attempt=replica.attempt,
         cluster=values["cluster"] or "",
@@ -76,8 +76,14 @@ def _event(project: str, job: str, replica: ReplicaRecord, values: Mapping[str, 
     )
 
 
-def _known(connection: sa.Connection, project: str, names: Sequence[tuple[str, str]]) -> dict[_Name, dict[str, Any]]:
-    """What is recorded of each replica, and as ``told`` the state that the last event told of."""
+def _ended_how(values: Mapping[str, Any]) -> str:
+    """The exit status and the reason of an end, where recorded."""
+    code = values["exit_code"]
+    return "; ".join(filter(None, ("" if code is None else f"exit status {code}", values["reason"] or "")))
+
+
+def _stored(connection: sa.Connection, project: str, names: Sequence[tuple[str, str]]) -> dict[_Name, dict[str, Any]]:
+    """The row of each replica; ``reported`` is the state in its last event."""
     found: dict[_Name, dict[str, Any]] = {}
     column = replicas.c
     columns = (column.job, column.name, column.attempt, *(column[name] for name in _PLAIN), column.last_sample)
@@ -91,7 +97,7 @@ def _known(connection: sa.Connection, project: str, names: Sequence[tuple[str, s
             state, start, end, code, reason, last = row[3:]
             sampled = None if last is None else JobState.RUNNING.value
             life = {"state": state, "start": start, "end": end, "exit_code": code, "reason": reason}
-            found[row[0], row[1], row[2]] = {**life, "told": state or sampled}
+            found[row[0], row[1], row[2]] = {**life, "reported": state or sampled}
     return found
 
 

@@ -1,4 +1,4 @@
-"""What a record changes of what is known, as pure functions over the values of rows."""
+"""Merging a record into stored rows, as pure functions over their values."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -18,77 +18,77 @@ LIFE = ("state", "start", "end", "exit_code")
 LEASE = ("lease_owner", "lease_ms", "lease_renewed")
 
 
-def life(known: Mapping[str, Any], given: Mapping[str, Any], *, restart: bool = False) -> dict[str, Any]:
+def life(stored: Mapping[str, Any], given: Mapping[str, Any], *, restart: bool = False) -> dict[str, Any]:
     """State, start, end, exit code, creation, error and loss of a job after a record; an error of None stays.
 
-    A job that is said to run after it has ended was either started again, later than its end, or an old message was
-    delivered once more; then what is known stands. A job that was started again keeps its first start and creation;
-    ``restart`` says that the record tells of such a later attempt. A job that was taken for lost, or whose end nobody
-    saw, becomes what a record says.
+    A record that a finished job runs either describes a later attempt, with a start after the end, or is an old message
+    that was delivered again; an old message changes nothing. A restarted job has its first start and creation;
+    ``restart`` says that the record describes such an attempt. A job that was marked lost, or whose end was only
+    derived, takes the state of the record.
     """
-    if known["lost"] is not None and (given["state"] is not None or given["end"] is not None):
-        found = {**known, "state": JobState.RUNNING.value, "end": None, "exit_code": None, "lost": None}
+    if stored["lost"] is not None and (given["state"] is not None or given["end"] is not None):
+        found = {**stored, "state": JobState.RUNNING.value, "end": None, "exit_code": None, "lost": None}
         return life(found, {**given, "error": given["error"] or ""}, restart=restart)
-    after = {name: known[name] if given[name] is None else given[name] for name in LIFE}
-    after |= {"created": given["created"], "error": given["error"], "lost": known["lost"]}
-    if known["state"] in _OUTCOMES and given["state"] in {*_LIVE, JobState.UNKNOWN.value}:
-        if given["state"] in _LIVE and _later(given["start"], known):
+    after = {name: stored[name] if given[name] is None else given[name] for name in LIFE}
+    after |= {"created": given["created"], "error": given["error"], "lost": stored["lost"]}
+    if stored["state"] in _OUTCOMES and given["state"] in {*_LIVE, JobState.UNKNOWN.value}:
+        if given["state"] in _LIVE and _later(given["start"], stored):
             after |= {"state": given["state"], "end": None, "exit_code": None, "error": given["error"] or ""}
             restart = True
         else:
-            after |= {name: known[name] for name in ("state", *_ENDS)}
-            after["start"] = given["start"] if known["start"] is None else known["start"]
-    elif known["state"] == JobState.UNKNOWN.value and given["state"] in _LIVE:
+            after |= {name: stored[name] for name in ("state", *_ENDS)}
+            after["start"] = given["start"] if stored["start"] is None else stored["start"]
+    elif stored["state"] == JobState.UNKNOWN.value and given["state"] in _LIVE:
         after |= {"end": given["end"], "exit_code": given["exit_code"]}
         restart = True
-    if restart and known["start"] is not None:
-        after |= {"start": known["start"], "created": None}
+    if restart and stored["start"] is not None:
+        after |= {"start": stored["start"], "created": None}
     after["state"] = _implied(after, given)
     return after
 
 
-def replica_life(known: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any] | None:
+def replica_life(stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any] | None:
     """State, start, end, exit code and reason of a replica after a record.
 
-    One that has ended is not revived by a late message, and a replica that starts again after an end that somebody saw
-    is its next attempt: None. One that was taken for lost, or whose end nobody saw, goes on with its first start.
+    A late message does not restart an ended replica. A replica that starts again after a recorded end is its next
+    attempt: None. One that was marked lost, or whose end was only derived, continues with its first start.
     """
-    if known["reason"] == LOST and known["state"] == JobState.FAILED and (given["state"] or given["end"] is not None):
-        known = {**known, "state": JobState.RUNNING.value, "end": None, "exit_code": None, "reason": ""}
-    after = {name: known[name] if given[name] is None else given[name] for name in (*LIFE, "reason")}
-    began = given["start"] is not None and known["end"] is not None and given["start"] > known["end"]
+    if stored["reason"] == LOST and stored["state"] == JobState.FAILED and (given["state"] or given["end"] is not None):
+        stored = {**stored, "state": JobState.RUNNING.value, "end": None, "exit_code": None, "reason": ""}
+    after = {name: stored[name] if given[name] is None else given[name] for name in (*LIFE, "reason")}
+    began = given["start"] is not None and stored["end"] is not None and given["start"] > stored["end"]
     goes_on = given["end"] is None and (began or given["state"] in _LIVE)
-    if known["state"] in _OUTCOMES:
+    if stored["state"] in _OUTCOMES:
         if began and given["state"] in _LIVE:
             return None
         if given["state"] is None or given["state"] not in _OUTCOMES:
-            after["state"] = known["state"]
+            after["state"] = stored["state"]
             if began:
-                after["start"] = known["start"]
-    elif goes_on and known["end"] is not None:
-        start = given["start"] if known["start"] is None else known["start"]
+                after["start"] = stored["start"]
+    elif goes_on and stored["end"] is not None:
+        start = given["start"] if stored["start"] is None else stored["start"]
         after |= {"state": given["state"], "start": start, "end": None, "exit_code": None, "reason": ""}
     return after
 
 
-def lease(known: Mapping[str, Any], state: str | None, given: Lease | None, now_ms: int) -> dict[str, Any] | None:
-    """The lease of a job after a record that leaves it in ``state``; None where another run holds it.
+def lease(stored: Mapping[str, Any], state: str | None, given: Lease | None, now_ms: int) -> dict[str, Any] | None:
+    """The lease of a job after a record that leaves it in ``state``; None where another run has it.
 
-    A lease that a record brings is its owner's once that renews it: a record may be delivered long after it was made.
+    A lease in a record belongs to its owner from the first renewal on: a record may be delivered late.
     """
     if state != JobState.RUNNING:
         return {"lease_owner": "", "lease_ms": None, "lease_renewed": None}
     if given is None:
-        return {name: known[name] for name in LEASE}
-    if holds(known, now_ms) and known["lease_owner"] not in {"", given.owner}:
+        return {name: stored[name] for name in LEASE}
+    if is_leased(stored, now_ms) and stored["lease_owner"] not in {"", given.owner}:
         return None
-    owner = given.owner if known["lease_owner"] == given.owner else ""
+    owner = given.owner if stored["lease_owner"] == given.owner else ""
     return {"lease_owner": owner, "lease_ms": given.seconds * SECOND, "lease_renewed": now_ms}
 
 
-def holds(known: Mapping[str, Any], now_ms: int) -> bool:
+def is_leased(stored: Mapping[str, Any], now_ms: int) -> bool:
     """Whether the lease of a job has not ended."""
-    return known["lease_renewed"] is not None and now_ms < int(known["lease_renewed"] + known["lease_ms"])
+    return stored["lease_renewed"] is not None and now_ms < int(stored["lease_renewed"] + stored["lease_ms"])
 
 
 def joined(first: dict[str, Any] | None, then: dict[str, Any], plain: frozenset[str]) -> dict[str, Any]:
@@ -99,14 +99,14 @@ def joined(first: dict[str, Any] | None, then: dict[str, Any], plain: frozenset[
 
 
 def job_state(row: Mapping[str, Any]) -> JobState:
-    """The state that a job's values mean; one that only samples tell of is running as far as records go."""
+    """The state of a job's values; a job without a record counts as running."""
     if row["state"] is not None:
         return JobState(row["state"])
     return JobState.QUEUED if row["last_sample"] is None and row["start"] is None else JobState.RUNNING
 
 
 def _implied(after: Mapping[str, Any], given: Mapping[str, Any]) -> str | None:
-    """The state, where a record gives an end or an exit status and nobody a state."""
+    """The state of a record that has an end or an exit status, but no state."""
     state: str | None = after["state"]
     if given["state"] is not None or after["end"] is None or state not in {None, JobState.UNKNOWN.value}:
         return state
@@ -114,37 +114,37 @@ def _implied(after: Mapping[str, Any], given: Mapping[str, Any]) -> str | None:
     return (JobState.UNKNOWN if code is None else JobState.FAILED if code else JobState.SUCCEEDED).value
 
 
-def merged_extra(known: str | None, given: Iterable[Extra]) -> str:
-    """``extra`` as JSON with each key of each dialect set as it was given last, or taken back by None.
+def merged_extra(stored: str | None, given: Iterable[Extra]) -> str:
+    """``extra`` as JSON with each key of each dialect set as given last, or removed by None.
 
     Raises LimitExceededError when it gets too long.
     """
-    merged: Extra = msgspec.json.decode(known) if known else {}
+    merged: Extra = msgspec.json.decode(stored) if stored else {}
     for one in given:
         for dialect, values in one.items():
             merged.setdefault(dialect, {}).update(values)
-    kept = {
-        dialect: told
+    bounded_values = {
+        dialect: values_given
         for dialect, values in merged.items()
-        if (told := {name: value for name, value in values.items() if value is not None})
+        if (values_given := {name: value for name, value in values.items() if value is not None})
     }
-    return _bounded(kept, "extra", MAX_EXTRA_BYTES)
+    return _bounded(bounded_values, "extra", MAX_EXTRA_BYTES)
 
 
-def merged_checkpoints(known: str | None, given: Iterable[Checkpoint]) -> str:
+def merged_checkpoints(stored: str | None, given: Iterable[Checkpoint]) -> str:
     """The checkpoints as JSON, given ones in the place of those of the same id.
 
     Raises LimitExceededError when they are too many or too long.
     """
-    merged = {one.id: one for one in (msgspec.json.decode(known, type=list[Checkpoint]) if known else ())}
+    merged = {one.id: one for one in (msgspec.json.decode(stored, type=list[Checkpoint]) if stored else ())}
     merged.update({one.id: one for one in given})
     if len(merged) > MAX_CHECKPOINTS:
         raise LimitExceededError(f"a job may have {MAX_CHECKPOINTS} checkpoints", "checkpoints")
     return _bounded(list(merged.values()), "checkpoints", MAX_CHECKPOINT_BYTES)
 
 
-def _later(start: int | None, known: Mapping[str, Any]) -> bool:
-    ends = (known[name] for name in ("end", "last_sample", "start"))
+def _later(start: int | None, stored: Mapping[str, Any]) -> bool:
+    ends = (stored[name] for name in ("end", "last_sample", "start"))
     last = next((time for time in ends if time is not None), None)
     return start is not None and last is not None and start > last
 

@@ -6,12 +6,12 @@ from jobmeter.errors import ConfigurationError
 from jobmeter.registry.breaker import SLOW_SECONDS
 from jobmeter.registry.database import POSTGRESQL, Database
 
-HEAD = "0005"
+HEAD = "0013"
 """The newest migration."""
-KNOWN = frozenset({"0001", "0002", "0003", "0004", HEAD})
+REVISIONS = frozenset(f"{number:04}" for number in range(1, 14))
 """Every migration of this program."""
 _LOCK = 0x6A6F626D
-"""The number of PostgreSQL's advisory lock that migrations hold."""
+"""The number of PostgreSQL's advisory lock of migrations."""
 
 
 def migrate(database: Database) -> None:
@@ -27,9 +27,9 @@ def migrate(database: Database) -> None:
         if database.kind == POSTGRESQL:
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
         revision = _revision(connection)
-        if revision is not None and revision not in KNOWN:
+        if revision is not None and revision not in REVISIONS:
             raise ConfigurationError(
-                f"the registry was migrated to {revision!r} by a newer version of jobmeter; this one knows {HEAD!r}"
+                f"the registry was migrated to {revision!r} by a newer version of jobmeter; this one has {HEAD!r}"
             )
         _upgrade(connection)
 

@@ -1,4 +1,4 @@
-"""Nodes, and how long the samples of a project are kept."""
+"""Nodes, and how long the samples of a project are stored."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,17 +8,20 @@ import sqlalchemy as sa
 from jobmeter.model.job import Node
 from jobmeter.model.record import NodeRecord
 from jobmeter.model.retention import Retention
+from jobmeter.registry.node_lives import described
 from jobmeter.registry.rows import node_of, node_values
 from jobmeter.registry.schema import nodes, projects
-from jobmeter.registry.statements import add_missing, insert, kept, renamed, widen
+from jobmeter.registry.statements import add_missing, coalesce_to_stored, insert, renamed, widen
 
 _KEY = ("project", "cluster", "name")
-_TOLD = ("resource_group", "info")
+_DESCRIBED = ("resource_group", "info")
+_MOST_NAMED = 500
+"""Names that a question has: of more nodes all of a project are read."""
 _DAYS = ("raw_days", "minute_days", "hour_days")
 
 
 def prepare_nodes(project: str, records: Sequence[NodeRecord], now_ms: int) -> list[dict[str, Any]]:
-    """The rows that node records mean: a node that speaks of itself is seen now. Raises as ``rows.node_values``."""
+    """The rows of node records; the node's last-seen time is now. Raises as ``rows.node_values``."""
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     for record in records:
         key = {"project": project, "cluster": record.cluster, "name": record.name}
@@ -30,25 +33,32 @@ def prepare_nodes(project: str, records: Sequence[NodeRecord], now_ms: int) -> l
     return [rows[key] for key in sorted(rows)]
 
 
-def merge_nodes(connection: sa.Connection, rows: Sequence[dict[str, Any]]) -> None:
-    """Bring checked rows in: times widen, what the record says replaces what is there."""
-    seen = [{name: row[name] for name in (*_KEY, "first_seen", "last_seen")} for row in rows]
-    widen(connection, nodes, seen, ("first_seen", "last_seen"))
-    told = [
-        renamed(row, _KEY, "key_") | renamed(row, _TOLD, "new_")
+def merge_nodes(connection: sa.Connection, rows: Sequence[dict[str, Any]], now_ms: int) -> list[dict[str, Any]]:
+    """Store checked rows: times widen, other fields are replaced. Returns the events of it."""
+    happened = described(connection, rows, now_ms)
+    spans = [{name: row[name] for name in (*_KEY, "first_seen", "last_seen")} for row in rows]
+    widen(connection, nodes, spans, ("first_seen", "last_seen"))
+    changes = [
+        renamed(row, _KEY, "key_") | renamed(row, _DESCRIBED, "new_")
         for row in rows
-        if any(row[name] is not None for name in _TOLD)
+        if any(row[name] is not None for name in _DESCRIBED)
     ]
-    if told:
-        connection.execute(_TELL, told)
+    if changes:
+        connection.execute(_DESCRIBE, changes)
+    return happened
 
 
-def list_nodes(connection: sa.Connection, names: frozenset[str] | None) -> list[Node]:
+def list_nodes(
+    connection: sa.Connection, projects: frozenset[str] | None, names: frozenset[str] | None = None
+) -> list[Node]:
     """See ``Registry.nodes``."""
     question = sa.select(nodes).order_by(nodes.c.cluster, nodes.c.name, nodes.c.project)
-    if names is not None:
-        question = question.where(nodes.c.project.in_(sorted(names)))
-    return [node_of(row) for row in connection.execute(question)]
+    if projects is not None:
+        question = question.where(nodes.c.project.in_(sorted(projects)))
+    if names is None or len(names) > _MOST_NAMED:
+        rows = connection.execute(question)
+        return [node_of(row) for row in rows if names is None or row.name in names]
+    return [node_of(row) for row in connection.execute(question.where(nodes.c.name.in_(sorted(names))))]
 
 
 def every_project(connection: sa.Connection) -> Sequence[str]:
@@ -77,8 +87,8 @@ def add_projects(connection: sa.Connection, names: Sequence[str]) -> None:
     add_missing(connection, projects, [{"name": name} for name in sorted(set(names))])
 
 
-_TELL = (
+_DESCRIBE = (
     sa.update(nodes)
     .where(*(nodes.c[name] == sa.bindparam(f"key_{name}") for name in _KEY))
-    .values({name: kept(nodes.c[name]) for name in _TOLD})
+    .values({name: coalesce_to_stored(nodes.c[name]) for name in _DESCRIBED})
 )

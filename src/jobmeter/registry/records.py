@@ -16,16 +16,16 @@ from jobmeter.registry.allocations import merge_allocations
 from jobmeter.registry.events import state_row
 from jobmeter.registry.intervals import DeviceKey, Interval
 from jobmeter.registry.members import merge_replicas
-from jobmeter.registry.rows import checkpoint_of, job_values, replica_values, search_text
+from jobmeter.registry.rows import checkpoint_of, job_values, replica_values
 from jobmeter.registry.schema import jobs, replicas
 from jobmeter.registry.statements import add_missing, chunks, renamed, update_each
 
 _MERGED = ("checkpoints", "extra")
 _PLAIN = (*merge.LIFE, *merge.LEASE, "lost")
-_KNOWN = ("id", *_PLAIN, "last_sample", "updated")
+_STORED = ("id", *_PLAIN, "last_sample", "updated")
 _JOB_COLUMNS = (
     *("name", "type", "state", "user", "resource_group", "workspace", "created", "start", "end", "error", "exit_code"),
-    *("command", "instance_type", "limits", "labels", "search", *_MERGED, "updated", *merge.LEASE, "lost"),
+    *("command", "instance_type", "limits", "labels", *_MERGED, "updated", *merge.LEASE, "lost"),
 )
 
 
@@ -69,18 +69,18 @@ def merge_jobs(
     entries = sorted(prepared, key=lambda entry: entry.record.job_id)
     names = dict.fromkeys(entry.record.job_id for entry in entries)
     add_missing(connection, jobs, [_new_job(project, name, now_ms) for name in names])
-    known = _known_jobs(connection, project, entries)
+    stored = _stored_jobs(connection, project, entries)
     changes: dict[str, dict[str, Any]] = {}
     happened = []
     for entry in entries:
         job = entry.record.job_id
-        before = known[job]
+        before = stored[job]
         state = _state_before(before)
         change = _job_change(project, entry, before, now_ms)
         changes[job] = merge.joined(changes.get(job), change, _UPDATE_JOB.plain)
         if _is_news(entry, merge.job_state(before), state):
             happened.append(_job_event(project, entry, merge.job_state(before), state, now_ms))
-    _merge_documents(entries, known, changes)
+    _merge_documents(entries, stored, changes)
     _UPDATE_JOB.run(connection, changes.values())
     members = [(entry.record.job_id, replica, values) for entry in entries for replica, values in entry.replicas]
     if members:
@@ -90,7 +90,7 @@ def merge_jobs(
 
 
 def _merge_documents(
-    entries: Iterable[PreparedJob], known: Mapping[str, Mapping[str, Any]], changes: Mapping[str, dict[str, Any]]
+    entries: Iterable[PreparedJob], stored: Mapping[str, Mapping[str, Any]], changes: Mapping[str, dict[str, Any]]
 ) -> None:
     """Put checkpoints and ``extra`` into the changes: each job's are read and written once, however many records."""
     checkpoints: defaultdict[str, list[Checkpoint]] = defaultdict(list)
@@ -101,27 +101,26 @@ def _merge_documents(
         if entry.extra is not None:
             extra[entry.record.job_id].append(entry.extra)
     for job, fresh in checkpoints.items():
-        changes[job]["new_checkpoints"] = merge.merged_checkpoints(known[job]["checkpoints"], fresh)
+        changes[job]["new_checkpoints"] = merge.merged_checkpoints(stored[job]["checkpoints"], fresh)
     for job, given in extra.items():
-        changes[job]["new_extra"] = merge.merged_extra(known[job]["extra"], given)
+        changes[job]["new_extra"] = merge.merged_extra(stored[job]["extra"], given)
 
 
 def _is_news(entry: PreparedJob, state: JobState, before: JobState | None) -> bool:
-    """Whether a state is to be told of: a job is not said to wait where nobody said so."""
+    """Whether a state adds an event: a job has none for waiting unless a record said so."""
     waits = entry.values["state"] is not None or entry.values["created"] is not None
     return state is not before and (state is not JobState.QUEUED or waits)
 
 
 def _new_job(project: str, job: str, now_ms: int) -> dict[str, Any]:
-    search = search_text(job, "")
-    return {"project": project, "id": job, "recorded": True, "noticed": now_ms, "search": search}
+    return {"project": project, "id": job, "recorded": True, "noticed": now_ms}
 
 
-def _state_before(known: Mapping[str, Any]) -> JobState | None:
-    """The state that the last event told of; None for a job that nobody has heard of."""
-    if known["updated"] < 0 and known["last_sample"] is None:
+def _state_before(stored: Mapping[str, Any]) -> JobState | None:
+    """The state in the last event; None for a job that does not exist."""
+    if stored["updated"] < 0 and stored["last_sample"] is None:
         return None
-    return merge.job_state(known)
+    return merge.job_state(stored)
 
 
 def _job_event(
@@ -137,12 +136,12 @@ def _job_event(
     return state_row(project, entry.record.job_id, state, now_ms if time_ms is None else time_ms, message or "")
 
 
-def _known_jobs(connection: sa.Connection, project: str, entries: Sequence[PreparedJob]) -> dict[str, dict[str, Any]]:
+def _stored_jobs(connection: sa.Connection, project: str, entries: Sequence[PreparedJob]) -> dict[str, dict[str, Any]]:
     """What the records build on, locked until the transaction ends; large texts only where a record adds to them."""
     found: dict[str, dict[str, Any]] = {}
     wide = {entry.record.job_id for entry in entries if entry.checkpoints is not None or entry.extra is not None}
     for ids, columns in (
-        (sorted({entry.record.job_id for entry in entries}), _KNOWN),
+        (sorted({entry.record.job_id for entry in entries}), _STORED),
         (sorted(wide), ("id", *_MERGED)),
     ):
         for some in chunks(ids):
@@ -153,17 +152,17 @@ def _known_jobs(connection: sa.Connection, project: str, entries: Sequence[Prepa
     return found
 
 
-def _job_change(project: str, entry: PreparedJob, known: dict[str, Any], now_ms: int) -> dict[str, Any]:
-    """The parameters of ``_UPDATE_JOB`` for one record; ``known`` is brought up to it."""
-    life = merge.life(known, entry.values, restart=any(replica.attempt for replica, _ in entry.replicas))
-    held = merge.lease(known, life["state"], entry.record.lease, now_ms)
-    if held is None:
-        until = iso(known["lease_renewed"] + known["lease_ms"])
+def _job_change(project: str, entry: PreparedJob, stored: dict[str, Any], now_ms: int) -> dict[str, Any]:
+    """The parameters of ``_UPDATE_JOB`` for one record; ``stored`` is brought up to it."""
+    life = merge.life(stored, entry.values, restart=any(replica.attempt for replica, _ in entry.replicas))
+    lease = merge.lease(stored, life["state"], entry.record.lease, now_ms)
+    if lease is None:
+        until = iso(stored["lease_renewed"] + stored["lease_ms"])
         raise InvalidRequestError(
-            f"job {entry.record.job_id!r} is running: another run holds its lease until {until}", "lease"
+            f"job {entry.record.job_id!r} is running: another run has its lease until {until}", "lease"
         )
-    values = {**entry.values, **life, **held, "updated": now_ms, "checkpoints": None, "extra": None}
-    known.update({name: values[name] for name in (*_PLAIN, "updated")})
+    values = {**entry.values, **life, **lease, "updated": now_ms, "checkpoints": None, "extra": None}
+    stored.update({name: values[name] for name in (*_PLAIN, "updated")})
     return {"key_project": project, "key_id": entry.record.job_id, **renamed(values, _JOB_COLUMNS, "new_")}
 
 
@@ -185,7 +184,7 @@ def _allocations(record: JobRecord) -> Iterable[tuple[str, str, str, str, Interv
 
 def _merge_devices(connection: sa.Connection, project: str, entries: Sequence[PreparedJob], now_ms: int) -> None:
     holders = sorted({entry.record.job_id for entry in entries if any(r.devices for r, _ in entry.replicas)})
-    known = _known_replicas(connection, project, holders)
+    stored = _stored_replicas(connection, project, holders)
     fresh = [
         (DeviceKey(project, entry.record.job_id, replica, node, device, source), interval)
         for entry in entries
@@ -195,13 +194,15 @@ def _merge_devices(connection: sa.Connection, project: str, entries: Sequence[Pr
         for replica, _ in entry.replicas:
             if replica.devices:
                 fresh.extend(
-                    _held(project, replica, known[(entry.record.job_id, replica.name, replica.attempt)], now_ms)
+                    _allocated(project, replica, stored[(entry.record.job_id, replica.name, replica.attempt)], now_ms)
                 )
     merge_allocations(connection, fresh, gap_ms=0)
 
 
-def _held(project: str, replica: ReplicaRecord, row: sa.Row[Any], now_ms: int) -> Iterable[tuple[DeviceKey, Interval]]:
-    # A record that names devices but no start: they were held since the replica, or else its job, is known to run.
+def _allocated(
+    project: str, replica: ReplicaRecord, row: sa.Row[Any], now_ms: int
+) -> Iterable[tuple[DeviceKey, Interval]]:
+    # A record with devices but no start: they are allocated since the start of the replica, else of its job.
     start = next(time for time in (row.start, row.job_start, row.first_sample, now_ms) if time is not None)
     end = None if row.end is None else max(row.end, start)
     for device in replica.devices:
@@ -209,7 +210,7 @@ def _held(project: str, replica: ReplicaRecord, row: sa.Row[Any], now_ms: int) -
         yield key, Interval(start, end, row.cluster, row.rank)
 
 
-def _known_replicas(
+def _stored_replicas(
     connection: sa.Connection, project: str, ids: Sequence[str]
 ) -> dict[tuple[str, str, int], sa.Row[Any]]:
     rows: dict[tuple[str, str, int], sa.Row[Any]] = {}

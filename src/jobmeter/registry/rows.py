@@ -22,18 +22,13 @@ from jobmeter.model.time import MAX_TIME_MS, MINUTE, iso
 from jobmeter.registry.schema import SAMPLED
 
 ALIVE_MS = 5 * MINUTE
-"""A job or replica that nobody recorded runs while its last sample is younger than this; then its state is unknown."""
+"""A job or replica without a record runs while its last sample is younger than this; then its state is unknown."""
 MAX_SHORT_TEXT = 256
 """Longest text, in characters, of a field that listings sort or filter by."""
 
 _SHORT = ("name", "type", "user", "resource_group", "workspace")
 _LONG = ("error", "command")
 _INT64 = 2**63
-
-
-def search_text(job: str, name: str) -> str:
-    """What ``JobFilter.name_contains`` looks in."""
-    return f"{name}\n{job}".casefold()
 
 
 def job_values(record: JobRecord) -> dict[str, Any]:
@@ -45,7 +40,6 @@ def job_values(record: JobRecord) -> dict[str, Any]:
     values.update({name: _bounded(getattr(record, name), name, MAX_TEXT) for name in _LONG})
     values.update({name: record_time(getattr(record, name), name) for name in ("created", "start", "end")})
     _check_order(values["start"], values["end"], "end")
-    values["search"] = None if values["name"] is None else search_text(record.job_id, values["name"])
     values["state"] = record.state.value if record.state else None
     values["exit_code"] = _integer(record.exit_code, "exit_code")
     values["instance_type"] = _json(record.instance_type, "instance_type")
@@ -95,7 +89,7 @@ def node_values(record: NodeRecord) -> dict[str, Any]:
 
 
 def job_of(row: sa.Row[Any], now_ms: int) -> Job:
-    """The job that a row of ``jobs`` means at that moment: what nobody recorded is taken from its samples."""
+    """The job of a row of ``jobs`` at that time; fields without a record are derived from its samples."""
     kind = row.instance_type
     return Job(
         id=row.id,
@@ -107,8 +101,8 @@ def job_of(row: sa.Row[Any], now_ms: int) -> Job:
         resource_group=row.resource_group,
         workspace=row.workspace,
         created=row.created,
-        start=_known(row.start_sort),
-        end=_known(row.end_sort),
+        start=_time(row.start_sort),
+        end=_time(row.end_sort),
         error=row.error,
         exit_code=row.exit_code,
         command=row.command,
@@ -117,7 +111,7 @@ def job_of(row: sa.Row[Any], now_ms: int) -> Job:
         labels=msgspec.json.decode(row.labels) if row.labels else {},
         checkpoints=_checkpoints(row.checkpoints) if row.checkpoints else [],
         extra=msgspec.json.decode(row.extra) if row.extra else {},
-        updated=_known(row.updated),
+        updated=_time(row.updated),
         recorded=row.recorded,
         first_sample=row.first_sample,
         last_sample=row.last_sample,
@@ -125,9 +119,9 @@ def job_of(row: sa.Row[Any], now_ms: int) -> Job:
 
 
 def replica_of(row: sa.Row[Any], job: Job, now_ms: int) -> Replica:
-    """The replica that a row of ``replicas`` means at that moment, as part of its job.
+    """The replica of a row of ``replicas`` at that time, as part of its job.
 
-    One without a recorded end ends with its last sample where its job has ended or was recorded by nobody.
+    Without a recorded end it ends with its last sample when its job has ended or has no record.
     """
     state = JobState(row.state) if row.state else None
     ended = job.state.finished or not job.recorded or (state is not None and state.finished)
@@ -149,7 +143,7 @@ def replica_of(row: sa.Row[Any], job: Job, now_ms: int) -> Replica:
 
 
 def allocation_of(row: sa.Row[Any], job: Job) -> Allocation:
-    """The allocation that a row of ``allocations`` means. One that nobody ended ends with its job."""
+    """The allocation of a row of ``allocations``. One without an end ends with its job."""
     end = row.end
     if end is None and job.state.finished and job.end is not None:
         end = max(job.end, row.start)
@@ -180,12 +174,12 @@ def node_of(row: sa.Row[Any]) -> Node:
 
 @lru_cache(maxsize=64)
 def _checkpoints(text: str) -> list[Checkpoint]:
-    # A job is asked for again and again, and thousands of checkpoints take milliseconds to read.
+    # A job is queried often, and thousands of checkpoints take milliseconds to read.
     return msgspec.json.decode(text, type=list[Checkpoint])
 
 
-def told_until(status: str, last_sample: int | None, now_ms: int) -> int:
-    """The moment from which on the state that is told by samples may be another one."""
+def valid_until(status: str, last_sample: int | None, now_ms: int) -> int:
+    """The time from which on the state that is derived from samples may change."""
     if _state(status, last_sample, now_ms) is not JobState.RUNNING or status != SAMPLED or last_sample is None:
         return MAX_TIME_MS
     return last_sample + ALIVE_MS
@@ -197,7 +191,7 @@ def _state(status: str, last_sample: int | None, now_ms: int) -> JobState:
     return JobState.RUNNING if last_sample is not None and now_ms - last_sample < ALIVE_MS else JobState.UNKNOWN
 
 
-def _known(time_ms: int) -> int | None:
+def _time(time_ms: int) -> int | None:
     return None if time_ms < 0 else time_ms
 
 
@@ -211,7 +205,7 @@ def _bounded(value: str | None, field: str, most: int) -> str | None:
         return None
     if len(value) > most:
         raise LimitExceededError(f"{field} may have {most} characters, it has {len(value)}", field)
-    # PostgreSQL keeps no NUL in a text.
+    # PostgreSQL stores no NUL in a text.
     return value.replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
@@ -230,10 +224,10 @@ def _json(value: Mapping[str, Any] | None, field: str) -> str | None:
 
 def _instance_type(value: Mapping[str, Any]) -> InstanceType:
     """The instance type of a record; names that it does not define go into ``extra``."""
-    known = {name: value[name] for name in InstanceType.__struct_fields__ if name in value and name != "extra"}
+    fields = {name: value[name] for name in InstanceType.__struct_fields__ if name in value and name != "extra"}
     extra = {name: part for name, part in value.items() if name not in InstanceType.__struct_fields__}
     inner = value.get("extra", {})
     try:
-        return msgspec.convert({**known, "extra": {**inner, **extra}}, InstanceType)
+        return msgspec.convert({**fields, "extra": {**inner, **extra}}, InstanceType)
     except (msgspec.ValidationError, TypeError) as error:
         raise InvalidRequestError(f"instance_type is not one: {error}", "instance_type") from error

@@ -2,13 +2,15 @@
 
 Times are epoch milliseconds. A NULL means unknown; of a text, the empty one does. Structured values are JSON text,
 since only functions of ours look into them. Texts that are sorted use byte order in both databases. The generated
-columns hold what listings filter and sort by, so that each has an index:
+columns hold what listings filter and sort by:
 
 - ``created_sort``: created, else start, else first sample, else when the job was first heard of.
 - ``start_sort`` and ``end_sort``: the effective start and end, -1 where there is none.
 - ``status``: the recorded state or what a recorded end implies; ``Sampled`` where only the age of the last sample
   tells whether the job runs.
-- ``search``: the folded name and id, written by the program since databases fold letters differently.
+
+Indexes of a part of a table have the same WHERE in PostgreSQL: the migrations say so. Here it stands for SQLite alone,
+as SQLAlchemy loads the dialect of each that is named.
 """
 
 from sqlalchemy import (
@@ -25,6 +27,7 @@ from sqlalchemy import (
     Table,
     Text,
 )
+from sqlalchemy import text as sa_text
 
 SAMPLED = "Sampled"
 """The ``status`` of a job whose state follows from the age of its last sample.
@@ -90,8 +93,7 @@ jobs = Table(
     Column("first_sample", BigInteger),
     Column("last_sample", BigInteger),
     Column("noticed", BigInteger, nullable=False),
-    _text("search"),
-    # The lease of a run: who holds it, for how long from when it was renewed; and when the job was found lost.
+    # The lease of a run: its owner, its length from when it was renewed; and when the job was found lost.
     _text("lease_owner"),
     Column("lease_ms", BigInteger),
     Column("lease_renewed", BigInteger),
@@ -103,33 +105,12 @@ jobs = Table(
 )
 
 Index("jobs_id", jobs.c.id)
-Index("jobs_created", jobs.c.created_sort, jobs.c.id)
-# Equality on the project and on one filter, then the default order: each page is read from one index, sorted.
-# The first of them holds the searched text as well: a search reads this index and no row.
-Index("jobs_project_created", jobs.c.project, jobs.c.created_sort, jobs.c.id, jobs.c.search)
-Index("jobs_project_status", jobs.c.project, jobs.c.status, jobs.c.created_sort, jobs.c.id)
-Index("jobs_project_type", jobs.c.project, jobs.c.type, jobs.c.created_sort, jobs.c.id)
-Index("jobs_project_user", jobs.c.project, jobs.c.user, jobs.c.created_sort, jobs.c.id)
-Index("jobs_project_resource_group", jobs.c.project, jobs.c.resource_group, jobs.c.created_sort, jobs.c.id)
-Index("jobs_project_workspace", jobs.c.project, jobs.c.workspace, jobs.c.created_sort, jobs.c.id)
-Index("jobs_project_start", jobs.c.project, jobs.c.start_sort, jobs.c.id)
-Index("jobs_project_end", jobs.c.project, jobs.c.end_sort, jobs.c.id)
-Index("jobs_project_name", jobs.c.project, jobs.c.name, jobs.c.id)
-Index("jobs_project_updated", jobs.c.project, jobs.c.updated, jobs.c.id)
-# The few that are alive among those whose state only samples tell.
-Index(
-    "jobs_sampled",
-    jobs.c.project,
-    jobs.c.last_sample,
-    sqlite_where=jobs.c.status == SAMPLED,
-    postgresql_where=jobs.c.status == SAMPLED,
-)
-
+# A project's oldest and newest job; listings are answered from columns in memory.
+Index("jobs_project_created", jobs.c.project, jobs.c.created_sort, jobs.c.id)
 Index(
     "jobs_leased",
     jobs.c.lease_renewed,
     sqlite_where=jobs.c.lease_renewed.is_not(None),
-    postgresql_where=jobs.c.lease_renewed.is_not(None),
 )
 
 replicas = Table(
@@ -153,6 +134,11 @@ replicas = Table(
     ForeignKeyConstraint(["project", "job"], ["jobs.project", "jobs.id"], ondelete="CASCADE"),
 )
 Index("replicas_node", replicas.c.node, replicas.c.project, replicas.c.job)
+Index(
+    "replicas_pod",
+    replicas.c.pod_id,
+    sqlite_where=replicas.c.pod_id != "",
+)
 
 allocations = Table(
     "allocations",
@@ -191,6 +177,8 @@ nodes = Table(
     Column("first_seen", BigInteger),
     Column("last_seen", BigInteger),
     Column("info", text),
+    # When an event said that it fell silent; NULL while it sends.
+    Column("down", BigInteger),
 )
 
 events = Table(
@@ -205,6 +193,7 @@ events = Table(
     Column("level", text, nullable=False),
     *(_text(name) for name in ("reason", "message")),
     Column("time", BigInteger, nullable=False),
+    _text("subject"),
     Column("digest", LargeBinary, nullable=False),
 )
 Index("events_digest", events.c.digest, unique=True)
@@ -212,6 +201,14 @@ Index("events_digest", events.c.digest, unique=True)
 Index("events_job", events.c.job, events.c.time, events.c.id, events.c.project)
 Index("events_node", events.c.node, events.c.time, events.c.id, events.c.project)
 Index("events_project", events.c.project, events.c.time, events.c.id)
+FINDING = "Finding"
+"""The reason of events of findings; they are few, and listings filter by them."""
+Index(
+    "events_findings",
+    events.c.project,
+    events.c.job,
+    sqlite_where=events.c.reason == sa_text(f"'{FINDING}'"),
+)
 
 # One row a transaction that wrote jobs, see ``changes``: never empty, and in no backup.
 job_changes = Table(
@@ -220,7 +217,7 @@ job_changes = Table(
     Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
     Column("transaction", BigInteger, nullable=False),
     Column("written", BigInteger, nullable=False),
-    Column("told", text, nullable=False),
+    Column("payload", text, nullable=False),
     sqlite_autoincrement=True,
 )
 
@@ -237,6 +234,10 @@ keys = Table(
     Column("created", BigInteger, nullable=False),
     Column("revoked", BigInteger),
     Column("last_used", BigInteger),
+    _text("policies"),
+    # Of a link: the one job that it opens, and until when.
+    _text("job"),
+    Column("expires", BigInteger),
 )
 Index("keys_token", keys.c.token_hash, unique=True)
 Index("keys_access_key", keys.c.access_key_id, unique=True)
@@ -250,5 +251,75 @@ leases = Table(
     Column("until", BigInteger, nullable=False),
 )
 
-TABLES = (projects, jobs, replicas, allocations, nodes, events, keys)
-"""Every table that a backup holds, those that others point at first."""
+# Calls by account and operation, in months of the zone that the settings name.
+usage = Table(
+    "usage",
+    metadata,
+    *(Column(name, text, primary_key=True) for name in ("month", "account", "api", "operation")),
+    Column("calls", BigInteger, nullable=False),
+    Column("failed", BigInteger, nullable=False),
+)
+
+# The last batch of counts that each server's process added, so that one sent again adds nothing; in no backup.
+usage_writers = Table(
+    "usage_writers",
+    metadata,
+    Column("writer", text, primary_key=True),
+    Column("batch", BigInteger, nullable=False),
+    Column("written", BigInteger, nullable=False),
+)
+
+diagnostic_tasks = Table(
+    "diagnostic_tasks",
+    metadata,
+    Column("id", text, primary_key=True),
+    *(_text(name) for name in ("project", "type", "label", "state", "resource_group")),
+    Column("created", BigInteger, nullable=False),
+    Column("body", text, nullable=False),
+)
+Index("diagnostic_tasks_state", diagnostic_tasks.c.state, diagnostic_tasks.c.created, diagnostic_tasks.c.id)
+Index("diagnostic_tasks_project", diagnostic_tasks.c.project, diagnostic_tasks.c.created, diagnostic_tasks.c.id)
+
+# A task's request to the agent of each of its nodes; the answer is NULL until it came.
+diagnostic_answers = Table(
+    "diagnostic_answers",
+    metadata,
+    Column("task", text, primary_key=True),
+    Column("node", text, primary_key=True),
+    *(_text(name) for name in ("project", "cluster")),
+    Column("deadline", BigInteger, nullable=False),
+    Column("answer", text),
+)
+Index("diagnostic_answers_node", diagnostic_answers.c.node, diagnostic_answers.c.deadline, diagnostic_answers.c.task)
+
+# What goes where of the log lines of resource groups, and how far it has come.
+shippers = Table(
+    "shippers",
+    metadata,
+    Column("id", text, primary_key=True),
+    *(_text(name) for name in ("project", "resource_group", "sink_project", "logstore")),
+    Column("created", BigInteger, nullable=False),
+    *(
+        Column(name, BigInteger, nullable=False, server_default="0")
+        for name in ("reserved", "cursor", "shipped", "dropped", "rejected", "failures")
+    ),
+    _text("error"),
+    Column("oldest", BigInteger),
+    Column("updated", BigInteger),
+)
+Index("shippers_group", shippers.c.project, shippers.c.resource_group, unique=True)
+
+TABLES = (
+    projects,
+    jobs,
+    replicas,
+    allocations,
+    nodes,
+    events,
+    keys,
+    usage,
+    diagnostic_tasks,
+    diagnostic_answers,
+    shippers,
+)
+"""Every table of a backup, referenced ones first."""

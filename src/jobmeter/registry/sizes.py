@@ -1,4 +1,4 @@
-"""How large jobs are, for many at once: counted by the database, since a listing needs no replica by its name."""
+"""The sizes of many jobs, counted by the database, as a listing needs no names of replicas."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

@@ -4,35 +4,42 @@ import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from jobmeter.model.event import EventFilter, EventPage
+from jobmeter.model.event import WHOLE_SERVER, Event, EventFilter, EventPage
 from jobmeter.model.job import Allocation, Job, JobFilter, JobPage, JobSize, JobView, Node, Project
 from jobmeter.model.record import LeaseRecord, Records
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import DAY, TimeRange
+from jobmeter.model.usage import Usage
 from jobmeter.registry import (
     backup,
     changes,
     events,
+    groups,
     jobs,
     keys,
     lapses,
     leases,
+    node_lives,
     nodes,
     observe,
     projects,
     schema,
     sizes,
     slices,
+    usage,
 )
 from jobmeter.registry import records as recording
 from jobmeter.registry import rows as rows_
 from jobmeter.registry.base import Observation, Registry, StoredKey
 from jobmeter.registry.breaker import OBSERVE_SECONDS, SHORT_SECONDS, SLOW_SECONDS
+from jobmeter.registry.columns.column_store import ColumnStore
 from jobmeter.registry.database import SQLITE, Database
-from jobmeter.registry.held import Held
-from jobmeter.registry.listings import Listings
+from jobmeter.registry.interval_cache import IntervalCache
 from jobmeter.registry.migrate import migrate
-from jobmeter.registry.recent import ALONE_SECONDS, SHARED_SECONDS, Recent, Told
+from jobmeter.registry.pods import PodTable
+from jobmeter.registry.shippers import SqlShippers
+from jobmeter.registry.tasks import TaskTable
+from jobmeter.registry.ttl_cache import ALONE_SECONDS, SHARED_SECONDS, Expiring, TtlCache
 
 
 class SqlRegistry(Registry):
@@ -42,29 +49,33 @@ class SqlRegistry(Registry):
         """Take over a database and bring its tables up to date. ``retention`` serves projects without their own."""
         self._database = database
         self._retention = retention
-        self._listings = Listings(database)
+        self.shippers = SqlShippers(database)
+        self._columns = ColumnStore(database)
         # One process serves a SQLite database: nobody else writes its jobs.
         alone = database.kind == SQLITE
-        self._heads: Recent[list[Job]] = Recent(ALONE_SECONDS if alone else SHARED_SECONDS)
-        self._retentions: Recent[Retention] = Recent()
-        self._views: Recent[list[JobView]] = Recent(ALONE_SECONDS if alone else SHARED_SECONDS)
-        self._held = Held(alone=alone)
+        self._heads: TtlCache[list[Job]] = TtlCache(ALONE_SECONDS if alone else SHARED_SECONDS)
+        self._retentions: TtlCache[Retention] = TtlCache()
+        self._views: TtlCache[list[JobView]] = TtlCache(ALONE_SECONDS if alone else SHARED_SECONDS)
+        self._intervals = IntervalCache(alone=alone)
         self._counting = threading.Lock()
         self._events_dropped = 0
+        self.tasks = TaskTable(database)
+        self.pods = PodTable(database)
         migrate(database)
 
     def record(self, project: str, records: Records, now_ms: int) -> int:
         """See ``Registry.record``."""
         prepared = [recording.prepare(project, record) for record in slices.without_repeats(records.jobs)]
         rows = nodes.prepare_nodes(project, records.nodes, now_ms)
-        told = [events.event_row(project, record) for record in records.events]
+        written = [events.event_row(project, record) for record in records.events]
         for some in slices.slices(prepared):
             self._record_jobs(project, some, now_ms)
         for described in slices.pieces(rows):
             with self._database.write(key=project) as connection:
                 nodes.add_projects(connection, [project])
-                nodes.merge_nodes(connection, described)
-        for happened in slices.pieces(told):
+                dropped = events.add_events(connection, nodes.merge_nodes(connection, described, now_ms))
+            self._drop(dropped)
+        for happened in slices.pieces(written):
             with self._database.write(key=project) as connection:
                 dropped = events.add_events(connection, happened)
             self._drop(dropped)
@@ -78,15 +89,15 @@ class SqlRegistry(Registry):
             nodes.add_projects(connection, [project])
             happened = recording.merge_jobs(connection, project, prepared, now_ms)
             dropped = events.add_events(connection, happened)
-            changes.tell(connection, recorded=((project, name) for name in names))
-        self._held.forget((project, name) for name in names)
+            changes.notify(connection, recorded=((project, name) for name in names))
+        self._intervals.forget((project, name) for name in names)
         self._written(names, dropped)
 
     def _renew(self, project: str, renewals: Sequence[LeaseRecord], now_ms: int) -> None:
         with self._database.write(key=project) as connection:
             found = lapses.renew(connection, project, renewals, now_ms)
             dropped = events.add_events(connection, found.events)
-            changes.tell(connection, recorded=found.jobs)
+            changes.notify(connection, recorded=found.jobs)
         self._changed_lives(found, dropped)
 
     def lease(self, project: str, job: str) -> tuple[int, str] | None:
@@ -101,7 +112,7 @@ class SqlRegistry(Registry):
             with self._database.write() as connection:
                 lost = lapses.mark_lost(connection, now_ms, heard_since_ms, least_ms)
                 dropped = events.add_events(connection, lost.events)
-                changes.tell(connection, recorded=lost.jobs)
+                changes.notify(connection, recorded=lost.jobs)
             self._changed_lives(lost, dropped)
             marked += len(lost.jobs)
             if len(lost.jobs) < lapses.MOST:
@@ -109,18 +120,35 @@ class SqlRegistry(Registry):
 
     def _changed_lives(self, changed: lapses.ChangedLives, dropped: int) -> None:
         if changed.jobs:
-            self._held.forget(changed.jobs)
+            self._intervals.forget(changed.jobs)
             self._written({job for _, job in changed.jobs}, dropped)
 
     def observe(self, observations: Sequence[Observation], now_ms: int) -> None:
         """See ``Registry.observe``."""
         if observations:
             with self._database.write(OBSERVE_SECONDS) as connection:
-                happened, learned = observe.observe(connection, observations, now_ms, self._held)
+                happened, observed = observe.observe(connection, observations, now_ms, self._intervals)
                 dropped = events.add_events(connection, happened)
-                changes.tell(connection, seen=((seen.project, seen.job) for seen in observations if seen.job))
-            self._held.commit(learned)
-            self._written({seen.job for seen in observations}, dropped)
+                changes.notify(
+                    connection, sampled=((sampled.project, sampled.job) for sampled in observations if sampled.job)
+                )
+            self._intervals.commit(observed)
+            self._written({sampled.job for sampled in observations}, dropped)
+
+    def mark_nodes(self, now_ms: int, heard_since_ms: int, least_ms: int) -> int:
+        """See ``Registry.mark_nodes``."""
+        marked, more = 0, True
+        while more:
+            with self._database.write() as connection:
+                happened, more = node_lives.mark(connection, now_ms, heard_since_ms, least_ms)
+                self._drop(events.add_events(connection, happened))
+            marked += len(happened)
+        return marked
+
+    def add_events(self, happened: Sequence[Event]) -> None:
+        """See ``Registry.add_events``."""
+        with self._database.write() as connection:
+            self._drop(events.add_events(connection, [events.row_of(one) for one in happened]))
 
     def events(self, question: EventFilter) -> EventPage:
         """See ``Registry.events``."""
@@ -134,10 +162,10 @@ class SqlRegistry(Registry):
 
     def prune(self, now_ms: int) -> int:
         """See ``Registry.prune``."""
-        # What to delete is sought while others write: only the deletion itself holds them up.
+        # What to delete is sought while others write: only the deletion itself blocks them.
         with self._database.read(SLOW_SECONDS) as connection:
             found = []
-            for project in nodes.every_project(connection):
+            for project in (WHOLE_SERVER, *nodes.every_project(connection)):
                 own = nodes.project_retention(connection, project) or self._retention
                 before_ms = now_ms - own.hour_days * DAY
                 found.append((project, events.outlived(connection, project, before_ms), before_ms))
@@ -150,12 +178,7 @@ class SqlRegistry(Registry):
 
     def jobs(self, question: JobFilter, now_ms: int) -> JobPage:
         """See ``Registry.jobs``."""
-        return self._listings.jobs(question, now_ms)
-
-    @property
-    def ready(self) -> bool:
-        """Whether listings are answered from memory now."""
-        return self._listings.ready
+        return self._columns.jobs(question, now_ms)
 
     def projects(self, names: frozenset[str] | None, now_ms: int) -> list[Project]:
         """See ``Registry.projects``."""
@@ -172,25 +195,30 @@ class SqlRegistry(Registry):
         views, generation = self._views.get(job, projects, now_ms)
         if views is None:
             with self._database.read() as connection:
-                told = jobs.job_views(connection, projects, job, now_ms)
-            self._views.put(job, projects, told, generation)
-            views = told.answer
+                written = jobs.job_views(connection, projects, job, now_ms)
+            self._views.put(job, projects, written, generation)
+            views = written.answer
         return list(views)
 
     def group_jobs(
         self, projects: frozenset[str] | None, resource_group: str, span: TimeRange, now_ms: int
     ) -> list[JobView]:
         """See ``Registry.group_jobs``."""
-        return self._listings.group_jobs(projects, resource_group, span, now_ms)
+        return self._columns.group_jobs(projects, resource_group, span, now_ms)
+
+    def job_views(self, jobs: Iterable[tuple[str, str]], span: TimeRange, now_ms: int) -> list[JobView]:
+        """See ``Registry.job_views``."""
+        with self._database.read() as connection:
+            return groups.views_of(connection, jobs, span, now_ms)
 
     def job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job]:
         """See ``Registry.job_head``."""
         heads, generation = self._heads.get(job, projects, now_ms)
         if heads is None:
             with self._database.read(SHORT_SECONDS) as connection:
-                told = jobs.job_heads(connection, projects, job, now_ms)
-            self._heads.put(job, projects, told, generation)
-            heads = told.answer
+                written = jobs.job_heads(connection, projects, job, now_ms)
+            self._heads.put(job, projects, written, generation)
+            heads = written.answer
         return list(heads)
 
     def cached_job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView] | None:
@@ -207,14 +235,14 @@ class SqlRegistry(Registry):
 
     def _written(self, changed: set[str], dropped: int = 0) -> None:
         self._drop(dropped)
-        self._listings.written()
+        self._columns.written()
         self._heads.written(changed)
         self._views.written(changed)
 
     def allocations(self, project: str, job: str) -> list[Allocation]:
         """See ``Registry.allocations``."""
         with self._database.read() as connection:
-            # At a moment before everything: a job of which only samples tell has not ended as far as devices go.
+            # At a moment before everything: the devices of a job without records have not ended.
             heads = [rows_.job_of(row, 0) for row in jobs.job_rows(connection, frozenset({project}), job)]
             return [allocation for head in heads for allocation in jobs.job_allocations(connection, head)]
 
@@ -222,24 +250,24 @@ class SqlRegistry(Registry):
         """See ``Registry.delete_job``."""
         with self._database.write() as connection:
             found = jobs.forget_job(connection, project, job)
-            changes.tell(connection, recorded=[(project, job)])
-        self._held.forget([(project, job)])
+            changes.notify(connection, recorded=[(project, job)])
+        self._intervals.forget([(project, job)])
         self._written({job})
         return found
 
-    def nodes(self, projects: frozenset[str] | None) -> list[Node]:
+    def nodes(self, projects: frozenset[str] | None, names: frozenset[str] | None = None) -> list[Node]:
         """See ``Registry.nodes``."""
         with self._database.read() as connection:
-            return nodes.list_nodes(connection, projects)
+            return nodes.list_nodes(connection, projects, names)
 
     def retention(self, project: str) -> Retention:
         """See ``Registry.retention``."""
-        kept, generation = self._retentions.get(project, None, 0)
-        if kept is None:
+        retention, generation = self._retentions.get(project, None, 0)
+        if retention is None:
             with self._database.read(SHORT_SECONDS) as connection:
-                kept = nodes.project_retention(connection, project) or self._retention
-            self._retentions.put(project, None, Told(kept), generation)
-        return kept
+                retention = nodes.project_retention(connection, project) or self._retention
+            self._retentions.put(project, None, Expiring(retention), generation)
+        return retention
 
     def set_retention(self, project: str, retention: Retention | None) -> None:
         """See ``Registry.set_retention``."""
@@ -253,11 +281,11 @@ class SqlRegistry(Registry):
             if mark is None:
                 now = changes.now(connection)
                 return changes.recorded(connection), (now.last, now.open)
-            changed, after = changes.since(connection, changes.Mark(*mark))
+            changed, after = changes.since(connection, changes.ChangePosition(*mark))
         if changed is None:
             return None, mark
-        told = changed.recorded.items()
-        return [(project, job) for project, ids in told for job in ids], (after.last, after.open)
+        written = changed.recorded.items()
+        return [(project, job) for project, ids in written for job in ids], (after.last, after.open)
 
     def take_lease(self, name: str, owner: str, now_ms: int, until_ms: int) -> bool:
         """See ``Registry.take_lease``."""
@@ -279,6 +307,16 @@ class SqlRegistry(Registry):
         with self._database.read() as connection:
             return keys.every(connection, projects)
 
+    def links(self, project: str, job: str) -> list[StoredKey]:
+        """See ``Registry.links``."""
+        with self._database.read() as connection:
+            return keys.of_job(connection, project, job)
+
+    def delete_keys(self, key_ids: Sequence[str]) -> None:
+        """See ``Registry.delete_keys``."""
+        with self._database.write() as connection:
+            keys.delete(connection, key_ids)
+
     def key_by_token(self, token_hash: bytes) -> StoredKey | None:
         """See ``Registry.key_by_token``."""
         with self._database.read(SHORT_SECONDS) as connection:
@@ -294,10 +332,25 @@ class SqlRegistry(Registry):
         with self._database.write() as connection:
             return keys.revoke(connection, key_id, now_ms)
 
+    def set_policies(self, key_id: str, policies: str) -> bool:
+        """See ``Registry.set_policies``."""
+        with self._database.write() as connection:
+            return keys.set_policies(connection, key_id, policies)
+
     def key_used(self, key_id: str, now_ms: int) -> None:
         """See ``Registry.key_used``."""
         with self._database.write(SHORT_SECONDS) as connection:
             keys.used(connection, key_id, now_ms)
+
+    def add_usage(self, writer: str, batch: int, rows: Sequence[Usage], now_ms: int) -> None:
+        """See ``Registry.add_usage``."""
+        with self._database.write(SHORT_SECONDS) as connection:
+            usage.add(connection, writer, batch, rows, now_ms)
+
+    def usage(self, month: str, accounts: frozenset[str] | None = None) -> list[Usage]:
+        """See ``Registry.usage``."""
+        with self._database.read() as connection:
+            return usage.of_month(connection, month, accounts)
 
     def backup(self, directory: Path) -> None:
         """See ``Registry.backup``."""
@@ -306,12 +359,16 @@ class SqlRegistry(Registry):
     def restore(self, directory: Path) -> None:
         """See ``Registry.restore``."""
         backup.restore(self._database, directory)
-        self._held.clear()
+        self._intervals.clear()
         self._heads.clear()
         self._views.clear()
         self._retentions.clear()
 
+    def prepare(self) -> None:
+        """See ``Registry.prepare``."""
+        self._columns.prepare()
+
     def close(self) -> None:
         """See ``Registry.close``."""
-        self._listings.close()
+        self._columns.close()
         self._database.close()

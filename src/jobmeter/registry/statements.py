@@ -2,22 +2,31 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import sqlite
 
 from jobmeter.registry.database import POSTGRESQL
 
+if TYPE_CHECKING:
+    from sqlalchemy.dialects import postgresql
+
 CHUNK = 400
 """Most members of one IN list."""
+NUL = "\N{REPLACEMENT CHARACTER}"
+"""What a NUL in a text is stored as: PostgreSQL has none."""
 
-Insert = sqlite.Insert | postgresql.Insert
+Insert: TypeAlias = "sqlite.Insert | postgresql.Insert"
 
 
 def insert(connection: sa.Connection, table: sa.Table) -> Insert:
-    """An INSERT that knows ON CONFLICT, which SQLAlchemy keeps with the dialects."""
-    return postgresql.insert(table) if connection.dialect.name == POSTGRESQL else sqlite.insert(table)
+    """An INSERT with ON CONFLICT, which SQLAlchemy has in its dialects."""
+    if connection.dialect.name == POSTGRESQL:
+        from sqlalchemy.dialects import postgresql  # noqa: PLC0415 - a tenth of a start, which SQLite does not need
+
+        return postgresql.insert(table)
+    return sqlite.insert(table)
 
 
 def add_missing(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -63,7 +72,7 @@ def given(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
     return sa.bindparam(f"new_{column.name}", type_=column.type)
 
 
-def kept(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
+def coalesce_to_stored(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
     """What is handed over, or what stands there when that is None."""
     return sa.func.coalesce(given(column), column)
 
@@ -89,7 +98,7 @@ def update_each(
     **fixed: sa.ColumnElement[Any],
 ) -> RowUpdates:
     """``plain`` columns become what is handed over, the others where it is not None, ``fixed`` ones as said."""
-    changes = {name: given(table.c[name]) if name in plain else kept(table.c[name]) for name in columns}
+    changes = {name: given(table.c[name]) if name in plain else coalesce_to_stored(table.c[name]) for name in columns}
     named = (table.c[name] == sa.bindparam(f"key_{name}") for name in keys)
     return RowUpdates(
         sa.update(table).where(*named).values({**changes, **fixed}), frozenset(f"new_{name}" for name in plain)
@@ -97,7 +106,7 @@ def update_each(
 
 
 def one_of(element: sa.ColumnElement[Any], values: Iterable[str]) -> sa.ColumnElement[bool]:
-    """IN with fixed words, in the form that a statement run for many rows may hold."""
+    """IN with literal words, in the form that executemany takes."""
     return sa.or_(*(element == sa.literal_column(f"'{value}'") for value in values))
 
 
@@ -105,6 +114,13 @@ def chunks(items: Sequence[Any], size: int = CHUNK) -> Iterator[Sequence[Any]]:
     """The items in runs of at most ``size``."""
     for start in range(0, len(items), size):
         yield items[start : start + size]
+
+
+def clean(text: str) -> str:
+    """The text as it is stored: without what a database cannot keep."""
+    if text.isascii() and "\0" not in text:
+        return text
+    return text.replace("\0", NUL).encode("utf-8", "replace").decode()
 
 
 def renamed(values: Mapping[str, Any], names: Iterable[str], prefix: str) -> dict[str, Any]:

@@ -40,7 +40,7 @@ class WriterQueue:
             ticket = threading.Lock()
             ticket.acquire()
             self._waiting.setdefault(key, deque()).append(ticket)
-        # Given by whoever has its turn now, which stays taken meanwhile.
+        # Handed over by the current owner; the lock stays taken meanwhile.
         ticket.acquire()
 
     def _release(self) -> None:

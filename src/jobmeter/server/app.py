@@ -1,7 +1,7 @@
 """The composition root: settings in, a running application out."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -11,34 +11,46 @@ from jobmeter.access.authenticate import Authenticator
 from jobmeter.access.budget import parse_budget
 from jobmeter.access.limit import RateLimiter, parse_rates
 from jobmeter.access.memory import MemoryBudget
+from jobmeter.access.months import Calendar
 from jobmeter.access.nonces import NonceMemory
+from jobmeter.access.prices import load_prices
 from jobmeter.access.session import LIFE_MS, MOST_ENDED, Sessions
+from jobmeter.access.usage import UsageMeter
 from jobmeter.access.vault import Vault
 from jobmeter.diagnose.thresholds import load as load_thresholds
 from jobmeter.dialects.registry import dialects
 from jobmeter.errors import JobmeterError
-from jobmeter.ingest.funnel import Funnel
+from jobmeter.ingest.pipeline import IngestPipeline
+from jobmeter.ingest.sender_cache import SenderCache
 from jobmeter.kernel.library import KERNEL
 from jobmeter.model.time import SECOND, Clock, SystemClock
 from jobmeter.query.execute import Executor
 from jobmeter.registry.base import Registry
 from jobmeter.registry.open import open_registry
-from jobmeter.server.background import Background, Filling, Leased, Losses, Pruning, RollUps, Work
+from jobmeter.server.admission import Admission, ConcurrencyLimiter
+from jobmeter.server.background import Background, Filling, Leased, Pruning, RollUps, Work
 from jobmeter.server.diagnosing import Diagnosing
-from jobmeter.server.dialect_door import DialectDoor
-from jobmeter.server.edge import Door, Edge
+from jobmeter.server.dialect_router import DialectRouter
+from jobmeter.server.edge import Edge
 from jobmeter.server.exchange import AsgiScope, Receive, Send
 from jobmeter.server.live import Hub
 from jobmeter.server.memory import Tidying
 from jobmeter.server.missing import Anew, check_complete
-from jobmeter.server.native.door import NativeDoor
-from jobmeter.server.pages import PageDoor
-from jobmeter.server.root import HealthDoor, RootDoor
+from jobmeter.server.native.router import NativeRouter
+from jobmeter.server.pages import PageRouter
+from jobmeter.server.pipeline import Router
+from jobmeter.server.root import HealthRouter, RootRouter
+from jobmeter.server.running import FindingFigures, RunningJobs
 from jobmeter.server.services import Lanes, Services
+from jobmeter.server.silence import Losses, NodeWatch
+from jobmeter.server.tasks import Tasks
 from jobmeter.server.telemetry import Telemetry
-from jobmeter.server.turns import Seats, Turns
 from jobmeter.server.work import Lane
 from jobmeter.settings import Settings
+from jobmeter.ship.late import LateGroups
+from jobmeter.ship.outbox import Outbox
+from jobmeter.ship.settings import load as load_sinks
+from jobmeter.ship.shipping import Shipping
 from jobmeter.store.base import Store, StoreStatistics
 from jobmeter.store.cache import Cache
 from jobmeter.store.registry import is_shared, open_store
@@ -47,12 +59,14 @@ from jobmeter.store.window.store import WindowedStore
 _log = logging.getLogger("jobmeter.server")
 
 READ_THREADS, WRITE_THREADS, CONTROL_THREADS = 24, 16, 4
-"""For reading more than all questions under way, so that who comes is let in or told to wait."""
+"""Registry readers beyond the running queries, so that a new caller can always be authenticated."""
 WAITING = 512
 NONCES, ENDED_SESSIONS, AUDIT = "nonces", "ended-sessions", "audit.log"
 WINDOW_SECONDS = 7_200
 CACHE_SHARE = 6
-"""The part of ``window_bytes`` that the cache of questions has; the window has the rest."""
+"""The part of ``window_bytes`` that the cache of questions has."""
+SENDER_SHARE = 6
+"""The part of it that the cache of what senders send again has; the window has the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,19 +77,22 @@ class Application:
     services: Services
     background: Sequence[Background]
 
-    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> Awaitable[None]:
         """Answer a request."""
-        await self.edge(scope, receive, send)
+        return self.edge(scope, receive, send)
 
     def start(self) -> None:
-        """Begin the work that nobody asks for."""
+        """Start the background work."""
+        self.services.registry.prepare()
         for work in self.background:
             work.start()
+        self.services.shipping.start()
 
     def close(self) -> None:
         """Finish what was taken in, then let go of everything. Nothing that was acknowledged depends on it."""
         for work in self.background:
             work.stop()
+        self.services.shipping.stop()
         for lane in self.services.lanes.all():
             lane.close()
         with ExitStack() as stack:
@@ -83,7 +100,14 @@ class Application:
             stack.callback(self.services.nonces.close)
             stack.callback(self.services.sessions.close)
             stack.callback(self.services.store.close)
-            stack.callback(self.services.funnel.close)
+            stack.callback(self.services.pipeline.close)
+            stack.callback(self._count_the_last)
+
+    def _count_the_last(self) -> None:
+        try:
+            self.services.usage.flush()
+        except JobmeterError as error:
+            _log.warning("the calls of the last second were not counted: %s", error.message)
 
 
 def build(settings: Settings, clock: Clock | None = None, anew: Anew = Anew()) -> Application:  # noqa: B008 - frozen
@@ -122,8 +146,11 @@ def assemble(
     ``shared``: other servers may work on the same ones.
     """
     budget = parse_budget(settings.query_budgets)
+    calendar = Calendar(settings.usage_zone)
     vault = Vault.load(settings)
     telemetry = Telemetry(clock)
+    outbox = Outbox(store, registry, clock)
+    shipping = Shipping(store, registry, clock, load_sinks(settings.sinks), outbox)
     nonces = NonceMemory(clock, settings.data / NONCES)
     sessions = _sessions(settings, clock, vault, nonces)
     lanes = _lanes()
@@ -138,39 +165,73 @@ def assemble(
         sessions=sessions,
         authenticator=Authenticator(registry, vault, clock, nonces, sessions),
         limiter=RateLimiter(clock, parse_rates(settings.rate_limits)),
+        usage=UsageMeter(registry, clock, calendar),
+        calendar=calendar,
+        prices=load_prices(settings.prices),
         audit=Audit(clock, settings.data / AUDIT),
-        funnel=Funnel(store, registry, clock, settings.limits),
+        pipeline=IngestPipeline(
+            store,
+            registry,
+            clock,
+            settings.limits,
+            SenderCache(settings.window_bytes // SENDER_SHARE),
+            outbox.put,
+            LateGroups(store, registry, clock, outbox),
+        ),
         executor=Executor(store, registry, clock, settings.limits, cache),
         telemetry=telemetry,
         lanes=lanes,
-        turns=Turns(clock, budget, telemetry.asked),
-        exports=Seats(budget.exports),
+        admission=Admission(clock, budget, telemetry.question_answered),
+        exports=ConcurrencyLimiter(budget.exports),
         hub=Hub(lanes.read),
         memory=MemoryBudget(settings.request_bytes),
         thresholds=load_thresholds(settings.rules),
+        shipping=shipping,
     )
     _watch(services)
-    doors: list[Door] = [
-        HealthDoor(services),
-        NativeDoor(services),
-        *(DialectDoor(dialect, services) for dialect in dialects()),
-        PageDoor(),  # behind the dialects: calls of CloudMonitor come to the page's path
-        RootDoor(services, dialects()),
-    ]
-    rolling = RollUps(store, clock, telemetry)
+    background = [Background(work, telemetry) for work in _works(services, shared=shared)]
+    return Application(
+        Edge(_routers(services), telemetry, services.memory, settings.limits.body_bytes, services.usage),
+        services,
+        background,
+    )
+
+
+def _works(services: Services, *, shared: bool) -> list[Work]:
+    """The background work; where it matters, on one of several servers at a time."""
+    registry, store, clock, settings = services.registry, services.store, services.clock, services.settings
+    rolling = RollUps(store, clock, services.telemetry)
     losses = Losses(registry, clock, settings.lease_seconds)
     diagnosing = Diagnosing(services.executor, registry, services.thresholds, clock)
+    running = RunningJobs(services.executor, registry, services.thresholds, clock, registry if shared else None)
+    services.telemetry.watch_findings(FindingFigures(running))
+    tasks = Tasks(services.executor, registry, services.thresholds, clock)
+    watching = NodeWatch(registry, clock, settings.node_seconds)
     works: list[Work] = [
         Leased(rolling, registry, clock) if shared else rolling,
         Leased(losses, registry, clock) if shared else losses,
         Leased(diagnosing, registry, clock) if shared else diagnosing,
+        running,
+        Leased(tasks, registry, clock) if shared else tasks,
+        Leased(watching, registry, clock) if shared else watching,
         Pruning(registry, clock),
         Tidying(),
+        services.usage,
     ]
     if isinstance(store, WindowedStore):
         works.append(Filling(store, clock))
-    background = [Background(work, telemetry) for work in works]
-    return Application(Edge(doors, telemetry, services.memory, settings.limits.body_bytes), services, background)
+    return works
+
+
+def _routers(services: Services) -> Sequence[Router]:
+    """The routers, in the order in which they are matched."""
+    return [
+        NativeRouter(services),
+        HealthRouter(services),
+        *(DialectRouter(dialect, services) for dialect in dialects()),
+        PageRouter(),  # behind the dialects: calls of CloudMonitor come to the page's path
+        RootRouter(services, dialects()),
+    ]
 
 
 def _lanes() -> Lanes:
@@ -199,12 +260,12 @@ def _windowed(engine: Store, settings: Settings, clock: Clock) -> Store:
             )
     elif seconds and shared:
         _log.warning(
-            "the newest samples are kept in memory: answers lack what another server writes to the same engine"
+            "the newest samples are held in memory: answers lack what another server writes to the same engine"
         )
     if not seconds:
         return engine
     cache = Cache(settings.window_bytes // CACHE_SHARE)
-    bound = settings.window_bytes - settings.window_bytes // CACHE_SHARE
+    bound = settings.window_bytes - settings.window_bytes // CACHE_SHARE - settings.window_bytes // SENDER_SHARE
     return WindowedStore(engine, clock, length_ms=seconds * SECOND, bound=bound, cache=cache)
 
 
@@ -220,10 +281,11 @@ def _watch(services: Services) -> None:
         return {lane.name: lane.busy for lane in services.lanes.all()}
 
     services.telemetry.watch_cache(services.executor.cache)
+    services.telemetry.watch_shipping(services.shipping, services.clock)
     services.telemetry.watch(
         work,
         statistics,
-        lambda: services.funnel.queue_bytes,
+        lambda: services.pipeline.queue_bytes,
         lambda: services.registry.events_dropped,
         services.memory,
     )

@@ -1,4 +1,4 @@
-"""What a server does without being asked: roll-ups, filling its memory, and deleting events that nothing keeps."""
+"""Background work of a server: roll-ups, filling the window, and deleting expired events."""
 
 import logging
 import secrets
@@ -17,12 +17,11 @@ _log = logging.getLogger("jobmeter.server")
 
 INTERVAL_SECONDS = 60.0
 PRUNE_SECONDS = 6 * 3600.0
-FILLED_AT_ONCE = 256
+FILL_BATCH = 256
 """Series that are read while writers wait."""
 _FILL_SECONDS, _RETRY_SECONDS, _FILLED_SECONDS = 0.01, 10.0, 3_600.0
-_LOSSES_SECONDS = 10.0
 LEASE_MS = 5 * MINUTE
-"""How long a server that died keeps others from its work: longer than clocks of servers differ."""
+"""Length of a lease: longer than clocks of servers differ."""
 SETTLE_MS = 15 * MINUTE
 """An hour is rolled up when it has been over for this long: most late samples have come by then."""
 
@@ -95,7 +94,7 @@ class RollUps:
 
 
 class Leases(Protocol):
-    """Where servers on one registry tell each other who is at it; see ``Registry``."""
+    """The leases of a shared registry; see ``Registry``."""
 
     def take_lease(self, name: str, owner: str, now_ms: int, until_ms: int) -> bool:
         """See ``Registry.take_lease``."""
@@ -109,7 +108,7 @@ class Leases(Protocol):
 class Leased:
     """See ``Work``: one that of several servers on one registry only one does at a time.
 
-    Whoever begins a round takes a lease, which it renews until the round is over. A server that dies holds it for
+    A round takes a lease, which it renews until the round is over. A server that dies holds it for
     ``LEASE_MS`` at most, by the clocks of the others. A server that cannot reach the registry for as long as that may
     still be at work while another one begins.
     """
@@ -149,11 +148,11 @@ class Leased:
     def _renew(self, over: threading.Event) -> None:
         while not over.wait(self._length_ms / SECOND / 4):
             try:
-                held = self._take()
+                leased = self._take()
             except JobmeterError as error:
                 _log.warning("the lease of %s was not renewed: %s", self.name, error.message)
                 continue
-            if not held:
+            if not leased:
                 _log.error("another server began with %s while this one is at it", self.name)
 
 
@@ -174,43 +173,6 @@ class Pruning:
             _log.info("%d old events deleted", deleted)
 
 
-class Lives(Protocol):
-    """Where lost jobs are marked; see ``Registry``."""
-
-    def mark_lost(self, now_ms: int, heard_since_ms: int, least_ms: int) -> int:
-        """See ``Registry.mark_lost``."""
-        ...
-
-
-class Losses:
-    """See ``Work``. Marks the jobs lost whose runs stopped renewing their leases.
-
-    Leases are counted from when this server could hear of them: not from before its start, from a round that failed,
-    or from a time in which it did not run (a machine that slept, a clock that jumped).
-    """
-
-    name = "losses"
-
-    def __init__(self, registry: Lives, clock: Clock, least_seconds: int) -> None:
-        self.interval = min(least_seconds / 4, _LOSSES_SECONDS)
-        self._registry = registry
-        self._clock = clock
-        self._least_ms = least_seconds * SECOND
-        self._since_ms: int | None = None
-        self._last_ms = 0
-
-    def round(self) -> None:
-        """Mark what is due."""
-        now_ms = self._clock.now_ms()
-        since_ms, last_ms, self._since_ms, self._last_ms = self._since_ms, self._last_ms, None, now_ms
-        if since_ms is None or not last_ms <= now_ms < last_ms + self._least_ms:
-            since_ms = now_ms
-        marked = self._registry.mark_lost(now_ms, since_ms, self._least_ms)
-        self._since_ms = since_ms
-        if marked:
-            _log.warning("%d jobs are taken for lost: their runs stopped renewing their leases", marked)
-
-
 class Filling:
     """See ``Work``. After a start brings the newest samples from the engine into memory, some series at a time."""
 
@@ -228,7 +190,7 @@ class Filling:
         if self._filled:
             return
         self.interval = _RETRY_SECONDS
-        self._filled = not self._store.fill(FILLED_AT_ONCE)
+        self._filled = not self._store.fill(FILL_BATCH)
         self.interval = _FILLED_SECONDS if self._filled else _FILL_SECONDS
         series = len(self._store.window)
         if self._filled and series:

@@ -22,7 +22,7 @@ REGISTRY, TELEMETRY, SECRET = "registry", "telemetry", KEY_FILE
 def back_up(services: Services, directory: Path) -> None:
     """Write registry, telemetry and the key that seals secrets into a folder that is empty or not there yet.
 
-    The registry comes last, so that it knows every job whose samples were copied.
+    The registry comes last, so that every job whose samples were copied is in it.
     Raises InvalidRequestError (``directory``) for a folder that cannot be one of a backup, ConflictError for one that
     holds something, UnavailableError when writing fails.
     """
@@ -45,7 +45,7 @@ def back_up(services: Services, directory: Path) -> None:
 
 
 def _own_folders(settings: Settings) -> Sequence[Path]:
-    """The folders that a server keeps for itself."""
+    """The folders of a server's own files."""
     store = settings.store_dsn.removeprefix("chdb://").partition("?")[0]
     return [settings.data] if store == settings.store_dsn else [settings.data, Path(store)]
 
@@ -79,16 +79,16 @@ def secret_key_path(settings: Settings) -> Path:
 
 
 def bring_back(settings: Settings, directory: Path) -> None:
-    """Restore a backup into a data folder, a registry and a store that hold nothing yet.
+    """Restore a backup into a data folder, a registry and a store that are empty.
 
     Every file is compared with the manifest first. Raises ConflictError when one of them holds something,
-    ConfigurationError when a server uses the folder, the directory holds no backup, or a file of it is damaged. A
+    ConfigurationError when a server uses the folder, the directory has no backup, or a file of it is damaged. A
     failure in between leaves a part behind: empty the folder and try again.
     """
     if not (directory / SECRET).is_file():
-        raise ConfigurationError(f"{directory} holds no backup of a server ({SECRET} is missing)")
+        raise ConfigurationError(f"{directory} has no backup of a server ({SECRET} is missing)")
     if not manifest.verify(directory):
-        _log.warning("%s has no %s: damaged files of it cannot be told", directory, manifest.MANIFEST)
+        _log.warning("%s has no %s: damaged files of it cannot be detected", directory, manifest.MANIFEST)
     with claimed(settings.data), ExitStack() as opened:
         secret = secret_key_path(settings)
         content = (directory / SECRET).read_bytes()

@@ -1,14 +1,15 @@
-"""Diagnoses jobs that have ended, and keeps what it finds as events."""
+"""Diagnoses jobs that have ended, and stores the findings as events."""
 
 import logging
 from collections import OrderedDict
 
 from jobmeter.access.scope import Scope
 from jobmeter.diagnose.causes import FINDING
-from jobmeter.diagnose.report import LEVELS, diagnose
+from jobmeter.diagnose.finding_events import ending, reported_findings
+from jobmeter.diagnose.report import diagnose
 from jobmeter.diagnose.thresholds import Thresholds
 from jobmeter.errors import JobmeterError
-from jobmeter.model.event import EventFilter, EventSource
+from jobmeter.model.event import LEVEL_OF, EventFilter, EventSource, EventType
 from jobmeter.model.finding import Finding
 from jobmeter.model.job import Job
 from jobmeter.model.record import EventRecord, Records
@@ -22,18 +23,19 @@ _log = logging.getLogger("jobmeter.server")
 
 INTERVAL_SECONDS = 1.0
 SETTLE_MS = 2 * SECOND
-"""How long after the word of its end a job is looked at: its last lines and samples come by then."""
+"""How long after its end is reported a job is diagnosed: its last lines and samples arrive by then."""
 RECENT_MS = HOUR
-"""A job that ended longer ago was imported: it is diagnosed when somebody asks."""
-AT_ONCE, WAITING = 8, 10_000
+"""A job that ended longer ago was imported: it is diagnosed on request only."""
+JOBS_PER_ROUND, WAITING = 8, 10_000
 """Jobs diagnosed in one round, and jobs that may wait or are remembered as done; of more the oldest go."""
+_MOST = 1_000
 _EVERYTHING = Scope(projects=None)
 
 _Key = tuple[str, str]
 
 
 class Diagnosing:
-    """See ``Work``. What was recorded since the last round is looked through for jobs that have ended."""
+    """See ``Work``. Each round reads the events since the last one for jobs that have ended."""
 
     name = "diagnose"
     interval = INTERVAL_SECONDS
@@ -48,10 +50,10 @@ class Diagnosing:
         self._done: OrderedDict[_Key, int] = OrderedDict()
 
     def round(self) -> None:
-        """Diagnose what has ended and settled."""
+        """Diagnose the jobs that ended longer than the delay ago."""
         now_ms = self._clock.now_ms()
         self._look(now_ms)
-        due = [key for key, since in self._waiting.items() if now_ms - since >= SETTLE_MS][:AT_ONCE]
+        due = [key for key, since in self._waiting.items() if now_ms - since >= SETTLE_MS][:JOBS_PER_ROUND]
         for key in due:
             del self._waiting[key]
             try:
@@ -69,7 +71,7 @@ class Diagnosing:
             job = self._head(key)
             if job is None or not _ended_lately(job, now_ms) or self._done.get(key) == job.end:
                 continue
-            if not (first and self._told(key)):
+            if not (first and self._stored(key)):
                 self._waiting.setdefault(key, now_ms)
         while len(self._waiting) > WAITING:
             self._waiting.popitem(last=False)
@@ -78,12 +80,13 @@ class Diagnosing:
         heads = self._registry.job_head(frozenset({key[0]}), key[1], self._clock.now_ms())
         return heads[0] if heads else None
 
-    def _told(self, key: _Key) -> bool:
+    def _stored(self, key: _Key) -> bool:
         """Whether its findings are there from before this process began."""
         page = self._registry.events(
-            EventFilter(projects=frozenset({key[0]}), jobs=(key[1],), contains=FINDING, limit=1)
+            EventFilter(projects=frozenset({key[0]}), jobs=(key[1],), types=frozenset({EventType.FINDING}), limit=_MOST)
         )
-        return any(event.reason == FINDING for event in page.events)
+        # Those with a subject were reported while it ran.
+        return any(event.reason == FINDING and not event.subject for event in page.events)
 
     def _diagnose(self, key: _Key) -> None:
         job = self._head(key)
@@ -97,7 +100,14 @@ class Diagnosing:
             made = diagnose(self._executor, JobRef(key[1], key[0]), _EVERYTHING, self._clock, self._thresholds)
         finally:
             ACCOUNT.reset(account)
-        events = [_event(job, one) for one in made.findings]
+        reported = reported_findings(made.case.events)
+        already = {one.key for one in reported}
+        events = [_event(job, one) for one in made.findings if (one.rule, one.subject) not in already]
+        events += [
+            ending(job.project, job.id, one.key, job.end, one.opened.time, over=True)
+            for one in reported
+            if not one.ended
+        ]
         if events:
             self._registry.record(key[0], Records(events=events), self._clock.now_ms())
 
@@ -114,7 +124,7 @@ def _event(job: Job, one: Finding) -> EventRecord:
         job=job.id,
         replica=replica,
         source=EventSource.REPLICA if replica else EventSource.JOB,
-        level=LEVELS[one.severity],
+        level=LEVEL_OF[one.severity],
         reason=FINDING,
         message=one.sentence,
     )

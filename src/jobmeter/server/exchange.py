@@ -5,10 +5,11 @@ import io
 import logging
 import random
 import zlib
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Protocol, TypeVar
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 from jobmeter.access.call import Call
 from jobmeter.access.memory import MemoryAccount
@@ -30,11 +31,14 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 T = TypeVar("T")
 
-_WITHOUT_BODY = {204, 304}
+_RANDOM = random.Random()  # noqa: S311 - of its own: the shared one belongs to the program
+_WITHOUT_BODY = frozenset({204, 304})
+_NONE = frozenset({"", "0"})
+_NO_EXTENSIONS: Mapping[str, Any] = MappingProxyType({})
 _NOT_VERSION, _VERSION_4 = ~(0xF000 << 64 | 0xC000 << 48), 0x4000 << 64 | 0x8000 << 48
 """The bits of a UUID that say which kind it is (RFC 9562, sections 4.1 and 4.2), and what they are of a random one."""
-AT_ONCE_BYTES = 16 * 1024
-"""Body beyond which reading it takes longer than the event loop may be held."""
+MEMORY_BYTES = 16 * 1024
+"""Size of a body beyond which reading it blocks the event loop for too long."""
 STEP_BYTES = 256 * 1024
 """How much of a compressed body is read, and unpacked, at a time."""
 BODY_SECONDS = 30
@@ -44,16 +48,27 @@ DROP_SECONDS = 5.0
 
 
 class ClientGoneError(Exception):
-    """The client closed its connection before it had an answer: nobody is left to be answered."""
+    """The client closed its connection before it had an answer."""
 
 
-class Answered(Protocol):
-    """Something that is answered: ``status`` is known at the end."""
+class Reply:
+    """A whole answer. Awaited, it is sent as ASGI has it; a server of our own takes it as it is, without a task."""
 
-    @property
-    def status(self) -> int:
-        """As HTTP has it."""
-        ...
+    __slots__ = ("_send", "body", "headers", "status")
+
+    def __init__(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes, send: Send) -> None:
+        """``headers`` name the length of the body where there is one."""
+        self.status = status
+        self.headers = headers
+        self.body = body
+        self._send = send
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        return self._sent().__await__()
+
+    async def _sent(self) -> None:
+        await self._send({"type": "http.response.start", "status": self.status, "headers": self.headers})
+        await self._send({"type": "http.response.body", "body": self.body, "more_body": False})
 
 
 class Exchange:
@@ -77,9 +92,12 @@ class Exchange:
     @property
     def has_body(self) -> bool:
         """True where a body may come: with HTTP/1 it is announced, with HTTP/2 it may just come."""
-        if not self.scope.get("http_version", "2").startswith("1"):
-            return True
-        return self.call.header("content-length", "0") != "0" or bool(self.call.header("transfer-encoding"))
+        return self._announced or not self._one_at_a_time
+
+    @property
+    def _announced(self) -> bool:
+        """True when the headers announce a body."""
+        return self.call.header("content-length") not in _NONE or bool(self.call.header("transfer-encoding"))
 
     async def read_body(self, limit: int, memory: MemoryAccount) -> None:
         """Read the body into ``call``; ``memory`` accounts for it until ``close``.
@@ -128,9 +146,9 @@ class Exchange:
             self.call = replace(self.call, body=b"", memory=None)
 
     async def drop_rest(self, most: int) -> None:
-        """Read what is left of a body that was refused, at most so many bytes of it, and keep none.
+        """Read and discard the rest of a refused body, at most so many bytes.
 
-        A connection that is closed under a client that still sends is broken to it, and the refusal lost.
+        A client that is still sending would see a closed connection as broken, and lose the refusal.
         """
         if not self._sending:
             return
@@ -149,9 +167,8 @@ class Exchange:
 
     @property
     def _sending(self) -> bool:
-        """True while the client may still be sending a body that nobody will read."""
-        announced = self.call.header("content-length")
-        return self._unread and (announced not in {"", "0"} or bool(self.call.header("transfer-encoding")))
+        """True while the client may still be sending a body that will not be read."""
+        return self._unread and self._announced
 
     async def _next(self) -> Message:
         try:
@@ -168,15 +185,21 @@ class Exchange:
         while (await self.receive())["type"] != "http.disconnect":
             pass
 
-    async def reply(self, answer: Answer) -> None:
-        """Send a whole answer."""
+    def whole(self, answer: Answer) -> Reply:
+        """The whole answer, to be sent; a HEAD request gets the headers alone."""
         headers = _encoded(answer.content_type, answer.headers)
         if answer.status not in _WITHOUT_BODY:
             headers.append((b"content-length", b"%d" % len(answer.body)))
-        if self._sending and self._one_at_a_time:
+        if self._unread and self._sending and self._one_at_a_time:
             headers.append((b"connection", b"close"))
-        await self._start(answer.status, headers)
-        await self._pass(answer.body, more=False)
+        self.status = answer.status
+        if not any(name == b"x-request-id" for name, _ in headers):
+            headers.append((b"x-request-id", self.request_id.encode()))
+        return Reply(answer.status, headers, b"" if self.call.method == "HEAD" else answer.body, self._send)
+
+    async def reply(self, answer: Answer) -> None:
+        """Send a whole answer."""
+        await self.whole(answer)
 
     async def begin(self, content_type: str, headers: Sequence[tuple[str, str]]) -> None:
         """Begin an answer of unknown length; ``go_on`` and ``end`` follow."""
@@ -204,20 +227,20 @@ class Exchange:
 
 
 def new_request_id() -> str:
-    """A random UUID in capitals, as the vendors write theirs. It tells requests apart and keeps no secret."""
-    text = f"{random.getrandbits(128) & _NOT_VERSION | _VERSION_4:032X}"
+    """A random UUID in capitals, as the vendors write theirs. It identifies a request and is no secret."""
+    text = f"{_RANDOM.getrandbits(128) & _NOT_VERSION | _VERSION_4:032X}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def _encoded(content_type: str, headers: Sequence[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
-    return [
-        (b"content-type", content_type.encode("latin-1")),
-        *((name.lower().encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers),
-    ]
+    encoded = [(b"content-type", content_type.encode("latin-1"))]
+    for name, value in headers:
+        encoded.append((name.lower().encode("latin-1"), value.encode("latin-1", "replace")))
+    return encoded
 
 
 def report(request_id: str, error: JobmeterError) -> None:
-    """Log what the operator has to know of: a store that does not work, a set-up that is wrong."""
+    """Log an error that the operator has to mend: a store that does not work, a wrong set-up."""
     if isinstance(error, UnavailableError):
         _log.warning("request %s: %s", request_id, error.message)
     elif isinstance(error, ConfigurationError | DamagedDataError):
@@ -266,21 +289,22 @@ def _too_large(limit: int) -> LimitExceededError:
 
 def _call(scope: AsgiScope) -> Call:
     client = scope.get("client") or ("", 0)
+    headers = tuple([(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in scope["headers"]])
     return Call(
-        method=scope["method"],
-        raw_path=_path(scope["raw_path"].decode("latin-1")),
-        query=scope["query_string"].decode("latin-1"),
-        headers=tuple((name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in scope["headers"]),
+        scope["method"],
+        _path(scope["raw_path"].decode("latin-1")),
+        scope["query_string"].decode("latin-1"),
+        headers,
         scheme=scope.get("scheme", "http"),
         client=client[0],
-        **scope.get("extensions", {}).get("jobmeter.call", {}),
+        **scope.get("extensions", _NO_EXTENSIONS).get("jobmeter.call", _NO_EXTENSIONS),
     )
 
 
 def _path(target: str) -> str:
     # Some servers hand an absolute-form target over whole, and some leave the query in raw_path.
     target = target.partition("?")[0]
-    if target.lower().startswith(("http://", "https://")):
+    if not target.startswith("/") and target.lower().startswith(("http://", "https://")):
         _authority, slash, rest = target.partition("://")[2].partition("/")
         return slash + rest if slash else "/"
     return target

@@ -1,4 +1,4 @@
-"""Fair queueing over keys: the work of whoever has used least lately is next, however much of others waits."""
+"""Fair queueing over keys: the key with the least recent use is next."""
 
 import threading
 from collections import OrderedDict, deque
@@ -13,7 +13,7 @@ WAITING = 512
 HALF_LIFE_SECONDS = 10.0
 """What a key used counts half after so long: a key that rests gains no more than a fresh start."""
 KEYS = 10_000
-"""Keys without work of which it is known what they used; of more the one that was longest without is forgotten."""
+"""Idle keys whose use is remembered; beyond that the one idle for longest is dropped."""
 
 
 @dataclass(eq=False, slots=True)
@@ -84,7 +84,7 @@ class FairQueue:
         _call(admitted)
 
     def give_up(self, place: Place) -> None:
-        """Wait no longer; a slot that was given meanwhile is given back."""
+        """Stop waiting; a slot assigned meanwhile is released."""
         with self._lock:
             if not place.admitted:
                 account = self._backlog[place.key]

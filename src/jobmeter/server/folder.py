@@ -29,9 +29,9 @@ class Note(msgspec.Struct, frozen=True):
 
 @contextlib.contextmanager
 def claimed(data: Path) -> Iterator[None]:
-    """Make the folder if it is missing and hold it for this process alone.
+    """Make the folder if it is missing and lock it for this process.
 
-    Raises ConfigurationError when another server holds it, or when it cannot be written.
+    Raises ConfigurationError when another server has locked it, or when it cannot be written.
     """
     try:
         data.mkdir(mode=0o700, parents=True, exist_ok=True)

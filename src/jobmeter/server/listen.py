@@ -57,7 +57,7 @@ def url_of(bound: socket.socket, settings: Settings) -> str:
 
 
 class HttpServer:
-    """Serves an ASGI application on a bound socket until it is told to stop.
+    """Serves an ASGI application on a bound socket until it is stopped.
 
     The event loop has a thread of its own, so that the main thread is free for signals whatever the loop does.
     """
@@ -73,7 +73,7 @@ class HttpServer:
     def serve(
         self, settings: Settings, stopping: Stopping, listening: Callable[[], None], finished: Callable[[], bool]
     ) -> None:
-        """Serve until ``stopping`` has begun; it is begun when ``finished`` (asked once a second) says so.
+        """Serve until ``stopping`` has begun; ``finished``, polled once a second, begins it.
 
         ``listening`` is called when requests are taken. Then no connection is accepted any more, and requests under
         way are answered, as long as ``stopping`` leaves time. Raises ConfigurationError for a certificate that cannot
@@ -90,11 +90,11 @@ class HttpServer:
         self._bound.setblocking(False)
         loop.add_reader(self._bound, self._accept)
         listening()
-        told = asyncio.Event()
-        stopping.then(lambda: loop.call_soon_threadsafe(told.set))
-        while not told.is_set():
+        stop_event = asyncio.Event()
+        stopping.then(lambda: loop.call_soon_threadsafe(stop_event.set))
+        while not stop_event.is_set():
             with suppress(TimeoutError):
-                await asyncio.wait_for(told.wait(), 1.0)
+                await asyncio.wait_for(stop_event.wait(), 1.0)
             self._tick()
             if finished():
                 stopping.begin()
@@ -152,7 +152,7 @@ class HttpServer:
             connection.handshake = None
 
     def _rest(self, error: OSError) -> None:
-        """Accept nothing for a moment: no descriptor is left, though there should be."""
+        """Pause accepting: the process has no file descriptor left."""
         _log.error("no connection can be accepted: %s", error.strerror)
         loop = asyncio.get_running_loop()
         loop.remove_reader(self._bound)

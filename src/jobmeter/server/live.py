@@ -1,4 +1,4 @@
-"""What is looked at live: one question an interval, however many look (server-sent events).
+"""Live updates as server-sent events: one query an interval, whatever the number of viewers.
 
 https://html.spec.whatwg.org/multipage/server-sent-events.html
 """
@@ -7,24 +7,27 @@ import asyncio
 import logging
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 
 import msgspec
 
 from jobmeter.errors import JobmeterError, NotFoundError, QueryTimeoutError, ThrottledError
 from jobmeter.server.exchange import Exchange
+from jobmeter.server.shared_gzip import HEAD, Part, SharedGzip
 from jobmeter.server.work import Lane
 
 _log = logging.getLogger("jobmeter.server")
 
 INTERVAL_SECONDS = 2.0
 LEISURE = 5.0
-"""A question is asked at most once in so many times the seconds that it takes."""
+"""Least time between two queries, as a multiple of the time that one takes."""
 PATIENCE_SECONDS = 30.0
 """How long a viewer may take to read one update."""
 MOST_VIEWERS = 1_000
 MOST_TOPICS = 200
 CONTENT_TYPE = "text/event-stream; charset=utf-8"
-HEADERS = (("cache-control", "no-store"), ("x-accel-buffering", "no"))
+HEADERS = (("cache-control", "no-store"), ("x-accel-buffering", "no"), ("vary", "accept-encoding"))
+_GZIP = (("content-encoding", "gzip"),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,27 +40,51 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """What a viewer wants to see live, once let in.
+    """A live stream of one authorised viewer.
 
-    Viewers with the same ``topic`` see the same: the ``question`` of any of them is asked for all, on a thread.
-    ``holds`` raises JobmeterError once the viewer's credential does no longer hold.
+    Viewers of one ``topic`` share its updates: the ``question`` of one of them runs for all, on a thread.
+    ``check`` raises JobmeterError once the viewer's credential is no longer valid. ``seconds`` is the least time
+    between two queries; 0: the hub's.
     """
 
     topic: Hashable
     question: Callable[[], Update]
-    holds: Callable[[], object]
+    check: Callable[[], object]
+    seconds: float = 0.0
+
+
+class _Event:
+    """What is sent to the viewers of a topic; compressed once for all who take it so."""
+
+    def __init__(self, text: bytes) -> None:
+        self.text = text
+
+    def __bool__(self) -> bool:
+        return bool(self.text)
+
+    @cached_property
+    def part(self) -> Part:
+        """The text as a part of a gzip stream."""
+        return Part.of(self.text)
+
+
+_NOTHING = _Event(b"")
+_RETRY = _Event(b"retry: 2000\n\n")
+_END = _Event(b"event: end\ndata: {}\n\n")
+_REFUSED = _Event(b"event: refused\ndata: {}\n\n")
 
 
 @dataclass(eq=False, slots=True)
 class _Viewer:
-    """One that looks: the newest event that it did not get yet. One that is slow misses some, and never the end."""
+    """A viewer and the newest event not yet sent to it. A slow viewer misses events, never the last."""
 
     feed: Feed
-    event: bytes = b""
+    gzip: SharedGzip | None = None
+    event: _Event = _NOTHING
     over: bool = False
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def tell(self, event: bytes, *, over: bool = False) -> None:
+    def send(self, event: _Event, *, over: bool = False) -> None:
         if self.over:
             return
         self.event, self.over = event or self.event, self.over or over
@@ -67,7 +94,7 @@ class _Viewer:
 @dataclass(eq=False, slots=True)
 class _Topic:
     viewers: list[_Viewer] = field(default_factory=list)
-    newest: bytes = b""
+    newest: _Event = _NOTHING
     task: "asyncio.Task[None] | None" = None
 
 
@@ -95,18 +122,22 @@ class Hub:
             await exchange.begin(CONTENT_TYPE, HEADERS)
             await exchange.end()
             return
-        topic, viewer = self._join(feed)
+        topic, viewer = self._join(feed, SharedGzip() if _takes_gzip(exchange) else None)
         try:
-            await exchange.begin(CONTENT_TYPE, HEADERS)
-            await _pass_on(exchange, b"retry: 2000\n\n")
+            await exchange.begin(CONTENT_TYPE, HEADERS + _GZIP if viewer.gzip else HEADERS)
+            if viewer.gzip:
+                await _pass_on(exchange, HEAD)
+            await _pass_on(exchange, _bytes(_RETRY, viewer))
             while True:
                 await viewer.news.wait()
                 viewer.news.clear()
-                event, viewer.event = viewer.event, b""
+                event, viewer.event = viewer.event, _NOTHING
                 if event:
-                    await _pass_on(exchange, event)
+                    await _pass_on(exchange, _bytes(event, viewer))
                 if viewer.over:
                     break
+            if viewer.gzip:
+                await _pass_on(exchange, viewer.gzip.end())
             await exchange.end()
         finally:
             self._leave(topic, viewer)
@@ -116,18 +147,18 @@ class Hub:
         self._closed = True
         for topic in self._topics.values():
             for viewer in topic.viewers:
-                viewer.tell(b"", over=True)
+                viewer.send(_NOTHING, over=True)
 
-    def _join(self, feed: Feed) -> tuple[_Topic, _Viewer]:
+    def _join(self, feed: Feed, gzip: SharedGzip | None) -> tuple[_Topic, _Viewer]:
         if self._closed or self.viewers >= self._most or len(self._topics) >= MOST_TOPICS:
-            raise ThrottledError(f"{self.viewers} look at something live already, try again", 10_000)
+            raise ThrottledError(f"there are {self.viewers} live viewers already, try again", 10_000)
         topic = self._topics.setdefault(feed.topic, _Topic())
-        viewer = _Viewer(feed)
+        viewer = _Viewer(feed, gzip)
         topic.viewers.append(viewer)
         if topic.newest:
-            viewer.tell(topic.newest)
+            viewer.send(topic.newest)
         if topic.task is None:
-            topic.task = asyncio.create_task(self._keep_asking(topic))
+            topic.task = asyncio.create_task(self._poll(topic, max(feed.seconds, self._seconds)))
         return topic, viewer
 
     def _leave(self, topic: _Topic, viewer: _Viewer) -> None:
@@ -139,56 +170,68 @@ class Hub:
         if topic.task is not None:
             topic.task.cancel()
 
-    async def _keep_asking(self, topic: _Topic) -> None:
+    async def _poll(self, topic: _Topic, seconds: float) -> None:
         loop = asyncio.get_running_loop()
         try:
             over = False
             while not over:
                 began = loop.time()
-                event, over = await self._ask(topic)
+                event, over = await self._update(topic)
                 topic.newest = event
                 for viewer in topic.viewers:
-                    viewer.tell(event, over=over)
+                    viewer.send(event, over=over)
                 took = loop.time() - began
                 if not over:
-                    await asyncio.sleep(max(self._seconds - took, took * (LEISURE - 1)))
+                    await asyncio.sleep(max(seconds - took, took * (LEISURE - 1)))
         finally:
-            # Whoever comes now begins anew.
+            # A viewer who joins from now on starts a new task.
             self._topics = {name: one for name, one in self._topics.items() if one is not topic}
             for viewer in topic.viewers:
-                viewer.tell(b"", over=True)
+                viewer.send(_NOTHING, over=True)
 
-    async def _ask(self, topic: _Topic) -> tuple[bytes, bool]:
+    async def _update(self, topic: _Topic) -> tuple[_Event, bool]:
         """The next event, and whether it is the last."""
         viewers = list(topic.viewers)
         try:
-            gone, update = await self._lane.run(_asked, viewers)
+            gone, event, over = await self._lane.run(partial(_updated, viewers))
         except NotFoundError:
-            return b"event: end\ndata: {}\n\n", True
+            return _END, True
         except JobmeterError as error:
-            return b"event: problem\ndata: %s\n\n" % msgspec.json.encode({"message": error.message}), False
+            return _Event(b"event: problem\ndata: %s\n\n" % msgspec.json.encode({"message": error.message})), False
         for viewer in gone:
-            viewer.tell(b"event: refused\ndata: {}\n\n", over=True)
-        if update is None:
-            return b"", False
-        event = b"data: %s\n\n" % update.data
-        return (event + b"event: end\ndata: {}\n\n", True) if update.last else (event, False)
+            viewer.send(_REFUSED, over=True)
+        return event, over
 
 
-def _asked(viewers: list[_Viewer]) -> tuple[list[_Viewer], Update | None]:
-    """Those who may look no longer, and what the others see."""
-    gone = [viewer for viewer in viewers if not _holds(viewer)]
+def _updated(viewers: list[_Viewer]) -> tuple[list[_Viewer], _Event, bool]:
+    """The viewers whose credential is no longer valid, the event for the others, and whether it is the last."""
+    gone = [viewer for viewer in viewers if not _is_valid(viewer)]
     asker = next((viewer for viewer in viewers if viewer not in gone), None)
-    return gone, asker.feed.question() if asker else None
+    if asker is None:
+        return gone, _NOTHING, False
+    update = asker.feed.question()
+    event = _Event(b"data: %s\n\n%s" % (update.data, _END.text if update.last else b""))
+    if any(viewer.gzip for viewer in viewers):
+        _ = event.part  # here, and not on the event loop
+    return gone, event, update.last
 
 
-def _holds(viewer: _Viewer) -> bool:
+def _is_valid(viewer: _Viewer) -> bool:
     try:
-        viewer.feed.holds()
+        viewer.feed.check()
     except JobmeterError as error:
         _log.debug("a viewer is sent away: %s", error.message)
         return False
     return True
+
+
+def _takes_gzip(exchange: Exchange) -> bool:
+    parts = exchange.call.header("accept-encoding").lower().replace(" ", "").split(",")
+    return any(part == "gzip" or (part.startswith("gzip;q=") and part.strip(".0") != "gzip;q=") for part in parts)
+
+
+def _bytes(event: _Event, viewer: _Viewer) -> bytes:
+    return viewer.gzip.add(event.part) if viewer.gzip else event.text
 
 
 async def _pass_on(exchange: Exchange, event: bytes) -> None:

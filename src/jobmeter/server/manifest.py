@@ -1,4 +1,4 @@
-"""The manifest of a backup: size and SHA-256 of each of its files, so that a restore can tell damage before it begins.
+"""The manifest of a backup: size and SHA-256 of each of its files, so that a restore finds damage before it begins.
 
 ``manifest.json`` is written last: a backup without one was made by an earlier program, or was not finished.
 """

@@ -1,4 +1,4 @@
-"""Memory that the process holds without using it goes back to the system."""
+"""Returns unused memory of the C library to the system."""
 
 import ctypes
 
@@ -6,7 +6,7 @@ INTERVAL_SECONDS = 60.0
 
 
 class Tidying:
-    """See ``Work``. Once a minute: after an import or a burst of samples the C library keeps hundreds of MiB free.
+    """See ``Work``. Once a minute: after an import or a burst of samples the C library retains hundreds of MiB.
 
     A few milliseconds, without the interpreter's lock. Nothing where the C library is not glibc.
     """

@@ -29,7 +29,7 @@ class Anew:
 
 
 def check_complete(settings: Settings, registry: Registry, store: Store, anew: Anew) -> None:
-    """Raise ConfigurationError, saying how to go on, where the registry or the secret key was lost."""
+    """Raise ConfigurationError, naming the remedy, where the registry or the secret key was lost."""
     if registry.keys():
         _check_secret(settings, anew)
     else:
@@ -60,6 +60,6 @@ def _check_secret(settings: Settings, anew: Anew) -> None:
             f"{path} is missing, which sealed the secrets of the keys in the registry. Bring it back, from a backup of "
             "this server for instance, or name that of the other servers of the registry "
             "(JOBMETER_SECRET_KEY_FILE). To make a new one, with which signatures of the keys that there are, and "
-            "share links, hold no more (tokens do): jobmeter serve --new-secret-key"
+            "share links, are no longer valid (tokens are): jobmeter serve --new-secret-key"
         )
-    _log.warning("a new %s is made, as --new-secret-key says: signatures of older keys hold no more", path)
+    _log.warning("a new %s is made, as --new-secret-key says: signatures of older keys are no longer valid", path)

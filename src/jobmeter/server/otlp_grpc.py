@@ -1,15 +1,16 @@
-"""OpenTelemetry's metrics over gRPC, on a port of its own: the same operation as over HTTP, in another envelope.
+"""OpenTelemetry's protocol over gRPC, on a port of its own: the same operations as over HTTP, in another envelope.
 
-https://opentelemetry.io/docs/specs/otlp/#otlpgrpc. gRPC has threads of its own, in which a call waits until its data
-points are durable. A call that waits for a thread has not been read yet: what is too much stays with the sender.
+https://opentelemetry.io/docs/specs/otlp/#otlpgrpc. gRPC has threads of its own, in which a call waits until its data is
+durable. A call that waits for a thread has not been read yet: what is too much stays with the sender.
 
 On the wire a call with one message is a stream of one. It is served as a stream, because then the handler asks for the
-message: not before its credential holds, and its memory is left.
+message: not before its credential is verified and its memory reserved.
 """
 
 import logging
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -17,26 +18,32 @@ import grpc
 
 from jobmeter.access.call import Call
 from jobmeter.access.memory import MemoryAccount, drop_frames
-from jobmeter.dialects.base import Answer, Context, drive
+from jobmeter.dialects.base import Answer, Match, Operation, drive
 from jobmeter.dialects.otlp import OTLP
 from jobmeter.dialects.otlp.errors import kind_of, message_of, retry_ms_of
 from jobmeter.dialects.otlp.forms import PROTOBUF
 from jobmeter.dialects.otlp.operations.export import BODY_BYTES
 from jobmeter.errors import ConfigurationError, InvalidRequestError, JobmeterError
 from jobmeter.server.commands import perform
-from jobmeter.server.exchange import new_request_id, report
-from jobmeter.server.gate import allowed, authenticated
+from jobmeter.server.dialect_router import context_of
+from jobmeter.server.exchange import report
+from jobmeter.server.pipeline import NOTHING, AccessRule, Incoming, Request, enter, finish
 from jobmeter.server.services import Services
 from jobmeter.wire.otlp.answers import status
 
 _log = logging.getLogger("jobmeter.server")
-_access = logging.getLogger("jobmeter.access")
 
-SERVICE, METHOD = "opentelemetry.proto.collector.metrics.v1.MetricsService", "Export"
-DOOR = "otlp-grpc"
+_SERVICES = {
+    "opentelemetry.proto.collector.metrics.v1.MetricsService": "ExportMetrics",
+    "opentelemetry.proto.collector.trace.v1.TraceService": "ExportTraces",
+    "opentelemetry.proto.collector.logs.v1.LogsService": "ExportLogs",
+}
+"""Services by their names, and the operation of each."""
+METHOD = "Export"
+ROUTER = "otlp-grpc"
 """The name in logs and in the server's own metrics."""
 THREADS = 16
-"""Calls that are worked on at one time; each holds one message of at most ``BODY_BYTES``."""
+"""Concurrent calls; each has one message of at most ``BODY_BYTES`` in memory."""
 CALLS = 4_096
 """Calls at one time, those that wait for a thread included: that is many more senders than threads. A further one is
 RESOURCE_EXHAUSTED."""
@@ -44,7 +51,7 @@ CONNECTIONS = 4_096
 """Connections at one time; a further one is closed."""
 _METADATA_BYTES = 16 * 1024
 _LOOKAHEAD_BYTES = 64 * 1024
-"""How much of a message is read before it is asked for."""
+"""HTTP/2 flow-control window: bytes of a message read ahead of the handler."""
 _IDLE_MS, _HANDSHAKE_MS, _PING_MS, _PONG_MS = 120_000, 15_000, 60_000, 20_000
 """How long a connection may be without a call, how long it may take to be made, and how often and how long it is asked
 whether its client is there."""
@@ -68,7 +75,7 @@ class GrpcServer:
                 ("grpc.max_receive_message_length", BODY_BYTES),
                 ("grpc.max_metadata_size", _METADATA_BYTES),
                 ("grpc.max_allowed_incoming_connections", most),
-                # Else as much of a message that nobody asked for is read as the connection is fast.
+                # Without it a message is read ahead of the handler as far as the connection is fast.
                 ("grpc.http2.bdp_probe", 0),
                 ("grpc.http2.lookahead_bytes", _LOOKAHEAD_BYTES),
                 ("grpc.max_connection_idle_ms", _IDLE_MS),
@@ -98,76 +105,78 @@ class GrpcServer:
 
     def start(self, services: Services) -> None:
         """Begin to serve."""
-        export = grpc.stream_unary_rpc_method_handler(_Exports(services).export)
-        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {METHOD: export}),))
+        services.telemetry.grpc_port = self.port
+        for service, name in _SERVICES.items():
+            operation = next(one for one in OTLP.operations if one.name == name)
+            export = grpc.stream_unary_rpc_method_handler(_Exports(services, service, operation).export)
+            self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {METHOD: export}),))
         self._server.start()
 
     def stop(self, seconds: float = 30.0) -> None:
         """Take no more calls; those under way are answered first, if it takes no longer than so many seconds."""
         self._server.stop(seconds).wait()
-        self._pool.shutdown(wait=True, cancel_futures=True)
-
-
-class _Exchange:
-    """A call that is being answered. See ``jobmeter.server.exchange.Answered``."""
-
-    def __init__(self) -> None:
-        self.request_id = new_request_id()
-        self.status = 0
+        self._pool.shutdown(cancel_futures=True)
 
 
 class _Exports:
     """Answers calls; each comes in a thread of its own."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, service: str, operation: Operation) -> None:
         self._services = services
-        self._operation = OTLP.operations[0]
+        self._service = service
+        self._match = Match(operation, {})
+        self._rule = AccessRule(operation.name, operation.action, OTLP.schemes, operation.rate)
 
     def export(self, messages: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
-        """The bytes of an ``ExportMetricsServiceResponse`` for those of the one request among ``messages``."""
-        exchange = _Exchange()
-        with self._services.telemetry.request(DOOR, exchange):
+        """The bytes of the response for those of the one request among ``messages``."""
+        call, telemetry = _call(context, self._service), self._services.telemetry
+        request = Request(Incoming(call), OTLP.name, self._rule)
+        began = telemetry.began(ROUTER)
+        try:
             if context.is_active():
-                answer = self._answer(exchange, messages, context)
+                answer = self._answer(request, messages, context)
             else:  # nobody waits for it any more, and the sender will send it again
-                exchange.status, answer = _GONE, b""
-        _access.debug("%s %s %d %s", context.peer(), METHOD, exchange.status, DOOR)
+                request.source.status, answer = _GONE, b""
+        finally:
+            telemetry.ended(ROUTER, request.source.status, began)
+            finish(self._services.usage, request)
         return answer
 
-    def _answer(self, exchange: _Exchange, messages: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
-        memory = self._services.memory.account()
+    def _answer(self, request: Request, messages: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
+        memory, source = self._services.memory.account(), request.source
         try:
-            answer = self._answered(_call(context), messages, memory, exchange.request_id)
+            answer = self._answered(request, messages, memory)
         except JobmeterError as problem:
-            report(exchange.request_id, problem)
+            report(source.request_id, problem)
             drop_frames(problem)
-            exchange.status = _refuse(context, problem)
+            source.status, request.error = _refuse(context, problem), problem
         except Exception as bug:  # noqa: BLE001 - a bug must not reach the client
-            _log.exception("request %s failed: %s", exchange.request_id, METHOD)
+            _log.exception("request %s failed: %s", source.request_id, self._service)
             drop_frames(bug)
-            exchange.status = _refuse(context, JobmeterError("internal error"))
+            request.error = JobmeterError("internal error")
+            source.status = _refuse(context, request.error)
         else:
-            exchange.status = answer.status
+            source.status = answer.status
             return answer.body
         finally:
             memory.close()
+            source.call = replace(source.call, body=b"", memory=None)
         return b""
 
-    def _answered(self, call: Call, messages: Iterator[bytes], memory: MemoryAccount, request_id: str) -> Answer:
-        """As the door of a dialect has it. Raises any JobmeterError."""
-        services, operation = self._services, self._operation
-        principal = authenticated(services, call, request_id, OTLP.schemes, operation.name, operation.rate)
-        scope = allowed(services, call, request_id, principal, operation.action, None)
-        call = call.with_body(_message(messages, memory), memory)
+    def _answered(self, request: Request, messages: Iterator[bytes], memory: MemoryAccount) -> Answer:
+        """The steps of ``jobmeter.server.pipeline``, on the thread of the call. Raises any JobmeterError."""
+        services, operation = self._services, self._match.operation
+        enter(services, request, _any_project)
+        call = request.source.call = request.call.with_body(_message(messages, memory), memory)
         call.take(operation.read_bytes(call))
-        asked = Context(
-            services.clock.now_ms(),
-            request_id,
-            project=principal.project,
-            caller=principal.name,
-            limits=services.settings.limits,
-        )
-        return drive(operation.answer(call, asked), lambda question: perform(services, question, principal, scope))
+        inputs = context_of(services, request.source.request_id, request.principal, self._match)
+        principal, scope = request.principal, request.scope or NOTHING
+        return drive(operation.answer(call, inputs), lambda question: perform(services, question, principal, scope))
+
+
+def _any_project(_: Call) -> str | None:
+    """A call names no project: it is the key's own."""
+    return None
 
 
 def _message(messages: Iterator[bytes], memory: MemoryAccount) -> bytes:
@@ -184,7 +193,7 @@ def _message(messages: Iterator[bytes], memory: MemoryAccount) -> bytes:
 
 
 def _refuse(context: grpc.ServicerContext, error: JobmeterError) -> int:
-    """Tell the failure, with ``google.rpc.Status`` where there is more to say; gives its status of HTTP."""
+    """Send the failure, with ``google.rpc.Status`` where it has details; returns its HTTP status."""
     http, code = kind_of(error)
     message, retry_ms = message_of(error), retry_ms_of(error)
     context.set_code(_CODES[code])
@@ -194,13 +203,13 @@ def _refuse(context: grpc.ServicerContext, error: JobmeterError) -> int:
     return http
 
 
-def _call(context: grpc.ServicerContext) -> Call:
+def _call(context: grpc.ServicerContext, service: str) -> Call:
     """The call as HTTP would have it, its body not read; its credential is in the metadata."""
     sent = [(name.lower(), value) for name, value in context.invocation_metadata() if isinstance(value, str)]
-    # The envelope's own: what the message is and that it is not compressed (any more) is known here.
+    # The envelope's own: its type and that it is not compressed (any more) are fixed here.
     headers = [pair for pair in sent if pair[0] not in {"content-type", "content-encoding"}]
     return Call(
-        "POST", f"/{SERVICE}/{METHOD}", "", (*headers, ("content-type", PROTOBUF)), client=_client(context.peer())
+        "POST", f"/{service}/{METHOD}", "", (*headers, ("content-type", PROTOBUF)), client=_client(context.peer())
     )
 
 

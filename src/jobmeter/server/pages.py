@@ -1,6 +1,6 @@
-"""The door of the page: files that ``web/`` was built into, read once, and sent as the browser likes them.
+"""The router of the page: files that ``web/`` was built into, read once, and sent as the browser likes them.
 
-Without them (the page was not built) the door takes nothing, and the root answers with a plain page.
+Without them (the page was not built) it takes nothing, and the root answers with a plain page.
 """
 
 import hashlib
@@ -13,9 +13,9 @@ from pathlib import Path
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Answer
 from jobmeter.errors import JobmeterError, NotFoundError
-from jobmeter.server.dialect_door import PlainVisit
 from jobmeter.server.exchange import Exchange
 from jobmeter.server.native import problem
+from jobmeter.server.pipeline import PublicHandler
 
 FOLDER = Path(__file__).parent / "page"
 PREFIX = "/page/"
@@ -46,16 +46,16 @@ class File:
     forms: Mapping[str, bytes]
 
 
-class PageDoor:
-    """``/`` and ``/page/*``. See ``jobmeter.server.edge.Door``."""
+class PageRouter:
+    """``/`` and ``/page/*``. See ``jobmeter.server.pipeline.Router``."""
 
     name = "page"
 
     def __init__(self, folder: Path = FOLDER) -> None:
         self._files = read_files(folder)
 
-    def open(self, call: Call) -> PlainVisit | None:
-        """See ``Door.open``."""
+    def route(self, call: Call) -> PublicHandler | None:
+        """See ``Router.route``."""
         if call.raw_path != "/" and not call.raw_path.startswith(PREFIX):
             return None
         file = self._files.get("index.html" if call.raw_path == "/" else call.raw_path.removeprefix(PREFIX))
@@ -65,10 +65,10 @@ class PageDoor:
             raise NotFoundError(f"the page has no file {call.raw_path[:200]}", "path")
         if call.method not in {"GET", "HEAD"}:
             raise NotFoundError(f"{call.method} is not possible here, GET and HEAD are", "method", "GET, HEAD")
-        return PlainVisit(partial(_send, file))
+        return PublicHandler(partial(_send, file))
 
-    def refuse(self, call: Call, request_id: str, error: JobmeterError) -> Answer:  # noqa: ARG002 - a door's shape
-        """See ``Door.refuse``."""
+    def refuse(self, call: Call, request_id: str, error: JobmeterError) -> Answer:  # noqa: ARG002 - a router's shape
+        """See ``Router.refuse``."""
         return problem.render(request_id, error)
 
 
@@ -87,7 +87,7 @@ def _file(path: Path) -> File:
     forms = {name: other.read_bytes() for name, other in beside.items() if other.is_file()}
     kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
     text = kind.startswith("text/") or kind in {"image/svg+xml", "application/json"}
-    # A file whose name has a digest of its content never changes; the others are asked about each time.
+    # A file whose name has a digest of its content never changes; the others are revalidated each time.
     hashed = "-" in path.stem
     return File(
         content_type=f"{kind}; charset=utf-8" if text else kind,
@@ -99,8 +99,8 @@ def _file(path: Path) -> File:
 
 async def _send(file: File, exchange: Exchange) -> None:
     headers = (*SECURITY, ("etag", file.etag), ("cache-control", file.cache), ("vary", "accept-encoding"))
-    wanted = {tag.strip().removeprefix("W/") for tag in exchange.call.header("if-none-match").split(",")}
-    if file.etag in wanted or "*" in wanted:
+    etags = {tag.strip().removeprefix("W/") for tag in exchange.call.header("if-none-match").split(",")}
+    if file.etag in etags or "*" in etags:
         await exchange.reply(Answer(304, b"", headers, file.content_type))
         return
     encoding = _chosen(file, exchange.call.header("accept-encoding"))

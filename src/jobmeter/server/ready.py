@@ -1,7 +1,7 @@
 """Whether a server can do its work: what ``/readyz`` answers.
 
-The registry and the store are each asked by one thread at a time, however many probes come and however long a database
-takes to answer: probes that come meanwhile wait for the same answer, two seconds at most.
+The registry and the store are each checked by one thread at a time, however many probes come and however long
+a database takes: probes that come meanwhile wait for the same answer, two seconds at most.
 """
 
 import asyncio
@@ -56,13 +56,13 @@ class _Check:
 
     def __init__(self, name: str, ask: Callable[[], object]) -> None:
         self._name = name
-        self._ask = ask
+        self._check = ask
         self._running: Future[object] | None = None
 
     async def passed(self, lane: Lane) -> None:
         """Return when the question was answered. Raises UnavailableError after ``CHECK_SECONDS``, or what it raised."""
         if self._running is None or self._running.done():
-            self._running = lane.start(self._ask)
+            self._running = lane.submit(self._check)
         answer = asyncio.wrap_future(self._running)
         done, _ = await asyncio.wait((answer,), timeout=CHECK_SECONDS)
         if not done:

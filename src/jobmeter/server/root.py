@@ -1,4 +1,4 @@
-"""The doors at the root: health and metrics first, and last whatever nobody else took."""
+"""The routers at the root: health and metrics first, and last whatever nobody else took."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -8,9 +8,9 @@ from jobmeter.access.signatures import ACS3, ROA, RPC, SDK_HMAC, Scheme
 from jobmeter.dialects.base import Answer, Context, Dialect
 from jobmeter.errors import JobmeterError, NotFoundError, UnauthenticatedError
 from jobmeter.server import telemetry
-from jobmeter.server.dialect_door import PlainVisit
 from jobmeter.server.exchange import Exchange
 from jobmeter.server.native import problem
+from jobmeter.server.pipeline import PublicHandler
 from jobmeter.server.ready import Readiness
 from jobmeter.server.services import Services
 
@@ -31,7 +31,7 @@ _PAGE = b"""<!doctype html>
 """
 
 
-class HealthDoor:
+class HealthRouter:
     """``/healthz``, ``/readyz`` and ``/metrics``: no key, and no sign of life for an idle server."""
 
     name = "health"
@@ -45,16 +45,16 @@ class HealthDoor:
             "/metrics": self._metrics,
         }
 
-    def open(self, call: Call) -> PlainVisit | None:
-        """See ``Door.open``."""
+    def route(self, call: Call) -> PublicHandler | None:
+        """See ``Router.route``."""
         work = self._paths.get(call.raw_path)
         if work is None:
             return None
         _only_reading(call)
-        return PlainVisit(partial(self._serve, work))
+        return PublicHandler(partial(self._serve, work))
 
-    def refuse(self, call: Call, request_id: str, error: JobmeterError) -> Answer:  # noqa: ARG002 - a door's shape
-        """See ``Door.refuse``."""
+    def refuse(self, call: Call, request_id: str, error: JobmeterError) -> Answer:  # noqa: ARG002 - a router's shape
+        """See ``Router.refuse``."""
         return problem.render(request_id, error)
 
     async def _serve(self, work: Callable[[], Awaitable[Answer]], exchange: Exchange) -> None:
@@ -65,25 +65,25 @@ class HealthDoor:
         return Answer(200, text, content_type=telemetry.CONTENT_TYPE)
 
 
-class RootDoor:
-    """``/``, and the refusal of every path that no other door took."""
+class RootRouter:
+    """``/``, and the refusal of every path that no other router took."""
 
     name = "root"
 
     def __init__(self, services: Services, dialects: Sequence[Dialect] = ()) -> None:
-        """``dialects`` in the order in which they are asked whose a credential is."""
+        """``dialects`` in the order in which they are tried for a credential."""
         self._services = services
         self._dialects = dialects
 
-    def open(self, call: Call) -> PlainVisit | None:
-        """See ``Door.open``."""
+    def route(self, call: Call) -> PublicHandler | None:
+        """See ``Router.route``."""
         if call.raw_path != "/":
             raise NotFoundError(f"there is nothing at {call.raw_path[:200]}", "path")
         _only_reading(call)
-        return PlainVisit(_page)
+        return PublicHandler(_page)
 
     def refuse(self, call: Call, request_id: str, error: JobmeterError) -> Answer:
-        """See ``Door.refuse``: in the words of the vendor whose SDK signed the call, where one did."""
+        """See ``Router.refuse``: in the words of the vendor whose SDK signed the call, where one did."""
         dialect = next((one for one in self._dialects if _signed_for(one, call)), None)
         if dialect is None:
             return problem.render(request_id, error)

@@ -32,7 +32,7 @@ from jobmeter.server.telnet import TelnetServer
 from jobmeter.settings import Settings
 
 _COLLECTED = (20_000, 20, 20)
-"""New objects before the youngest are looked at, and how often the older ones are."""
+"""Thresholds of the garbage collector: new objects before a young collection, and collections of the older ones."""
 _log = logging.getLogger("jobmeter.server")
 
 
@@ -44,7 +44,7 @@ def run(
     *,
     with_link: bool = False,
 ) -> None:
-    """Serve until told to stop, or until nothing was asked for ``idle_exit`` seconds (0: for ever).
+    """Serve until stopped, or until no request came for ``idle_exit`` seconds (0: for ever).
 
     ``announce`` gets one line with the URL when the server listens, and with ``with_link`` one that signs in to the
     page once. ``anew``: see ``build``. Raises ConfigurationError
@@ -74,7 +74,7 @@ def run(
             announce(f"Jobmeter listens at {url} (administrator's key: {key})")
             if with_link:
                 announce(f"The page, signed in (once, within 15 minutes): {url}{_signed_in(services, key)}")
-            # What is looked at live would not end by itself.
+            # Live streams do not end by themselves.
             stopping.then(partial(asyncio.get_running_loop().call_soon_threadsafe, services.hub.close))
             if lines is not None:
                 announce(_telnet(services, lines, stack, share(descriptors, MOST_TELNET)))
@@ -90,7 +90,7 @@ def run(
             "http", share(descriptors, MOST_HTTP), telemetry.connection_closed, time.monotonic, RESERVED
         )
         telemetry.watch_connections(connections)
-        HttpServer(application, bound, connections, clock).serve(settings, stopping, listening, finished)
+        HttpServer(application.edge, bound, connections, clock).serve(settings, stopping, listening, finished)
         _log.info("stopping")
 
 
@@ -105,7 +105,7 @@ def _signed_in(services: Services, key: Path) -> str:
 
 
 def spare_collections() -> None:
-    """What was made until now stays: the collector of cycles need not look at it with every few hundred requests.
+    """Exempt the objects made until now from garbage collection: they live as long as the process.
 
     The little of it that is garbage stays too: to look for it takes longer than what a first request may wait.
     """
@@ -115,7 +115,7 @@ def spare_collections() -> None:
 
 
 def _telnet(services: Services, bound: socket.socket, stack: ExitStack, most: int) -> str:
-    """Start OpenTSDB's telnet protocol; it ends with the stack. Gives the line that tells of it."""
+    """Start OpenTSDB's telnet protocol; it ends with the stack. Returns the line to log."""
     server = TelnetServer(services, bound, most)
     server.start()
     stack.callback(server.stop)
@@ -125,9 +125,9 @@ def _telnet(services: Services, bound: socket.socket, stack: ExitStack, most: in
 
 
 def _grpc(settings: Settings, stack: ExitStack, stopping: Stopping, most: int) -> Callable[[Services], str] | None:
-    """What starts OTLP over gRPC on its port, which is bound at once, and gives the line that tells of it.
+    """A function that starts OTLP over gRPC on its port, which is bound here, and returns the line to log.
 
-    It ends with the stack. None where it is not asked for.
+    It ends with the stack. None where it is not configured.
     """
     if settings.otlp_grpc_port is None:
         return None

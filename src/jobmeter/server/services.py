@@ -1,4 +1,4 @@
-"""What the doors work with: made once by the composition root, shared by every request."""
+"""What the routers work with: made once by the composition root, shared by every request."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,25 +7,29 @@ from jobmeter.access.audit import Audit
 from jobmeter.access.authenticate import Authenticator
 from jobmeter.access.limit import RateLimiter
 from jobmeter.access.memory import MemoryBudget
+from jobmeter.access.months import Calendar
 from jobmeter.access.nonces import NonceMemory
+from jobmeter.access.prices import Prices
 from jobmeter.access.session import Sessions
+from jobmeter.access.usage import UsageMeter
 from jobmeter.access.vault import Vault
 from jobmeter.diagnose.thresholds import Thresholds
-from jobmeter.ingest.funnel import Funnel
+from jobmeter.ingest.pipeline import IngestPipeline
 from jobmeter.model.time import Clock
 from jobmeter.query.execute import Executor
 from jobmeter.registry.base import Registry
+from jobmeter.server.admission import Admission, ConcurrencyLimiter
 from jobmeter.server.live import Hub
 from jobmeter.server.telemetry import Telemetry
-from jobmeter.server.turns import Seats, Turns
 from jobmeter.server.work import Lane
 from jobmeter.settings import Settings
+from jobmeter.ship.shipping import Shipping
 from jobmeter.store.base import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lanes:
-    """Threads by kind of work, so that one kind does not hold up another."""
+    """Threads by kind of work, so that one kind does not block another."""
 
     read: Lane
     """Questions."""
@@ -52,14 +56,18 @@ class Services:
     sessions: Sessions
     authenticator: Authenticator
     limiter: RateLimiter
+    usage: UsageMeter
+    calendar: Calendar
+    prices: Prices
     audit: Audit
-    funnel: Funnel
+    pipeline: IngestPipeline
     executor: Executor
     telemetry: Telemetry
     lanes: Lanes
-    turns: Turns
-    exports: Seats
+    admission: Admission
+    exports: ConcurrencyLimiter
     hub: Hub
     memory: MemoryBudget
     """What the requests under way may take."""
     thresholds: Thresholds
+    shipping: Shipping

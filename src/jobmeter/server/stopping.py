@@ -1,7 +1,7 @@
-"""The end of the process: told by a signal, and not to be held up by anything.
+"""The end of the process: reported by a signal, and not to be blocked by anything.
 
 A thread may wait for an engine, a lock or a client that never comes back; joining it, here or at the interpreter's own
-exit, would wait as long. So the grace time is kept by a thread that waits for nothing else, and by the system's alarm
+exit, would wait as long. So the grace time is stored by a thread that waits for nothing else, and by the system's alarm
 clock should that thread not get its turn. What was acknowledged is durable before its answer: nothing of it is lost.
 """
 
@@ -34,7 +34,7 @@ class Stopping:
     def __init__(
         self, grace_seconds: float, under_way: Callable[[], str] = str, leave: Callable[[int], Any] = os._exit
     ) -> None:
-        """``under_way`` tells the log what the process still does when the time is over."""
+        """``under_way`` describes for the log what still runs when the time is over."""
         self.under_way = under_way
         self._grace_seconds = grace_seconds
         self._leave = leave
@@ -91,7 +91,7 @@ class Stopping:
     def _overdue(self) -> None:
         threads = sorted(one.name for one in threading.enumerate() if one is not threading.current_thread())
         _log.warning(
-            "not done %g seconds after it was told to stop, ending now: %s; threads %s. What was acknowledged is kept.",
+            "not done %g seconds after the signal to stop, ending now: %s; threads %s. Acknowledged data is durable.",
             self._grace_seconds,
             self.under_way() or "nothing under way",
             ", ".join(threads),

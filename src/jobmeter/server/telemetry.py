@@ -4,7 +4,7 @@ import threading
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -14,15 +14,16 @@ from jobmeter.dialects.base import Figure
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.kernel.library import KERNEL
 from jobmeter.model.time import Clock
-from jobmeter.server.exchange import Answered
+from jobmeter.server.figures import RequestFigures
 from jobmeter.server.http.limits import Connections
+from jobmeter.server.shipping import ShippingFigures
+from jobmeter.ship.shipping import Shipping
 from jobmeter.store.base import StoreStatistics
 from jobmeter.store.cache import Cache
 
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _TABLES = {
     "rows": "Rows stored.",
     "bytes": "Bytes on disk.",
@@ -43,11 +44,14 @@ _JOURNAL_COUNTS = {
     "failures": "Times that the telemetry engine did not take them; they wait on.",
 }
 QUIET_DOORS = frozenset({"health"})
-"""Doors whose requests do not keep an idle server alive."""
+"""Routers whose requests do not count as use for ``idle_exit``."""
 
 
 class Telemetry:
     """Counts of this process. Safe to use from several threads."""
+
+    grpc_port: int | None = None
+    """The address of OTLP over gRPC; None without it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -56,30 +60,27 @@ class Telemetry:
         self._last_request = self._started
         self._lock = threading.Lock()
         self._in_flight = 0
-        self._children: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
+        self._figures = RequestFigures()
+        self._registry.register(self._figures)
         self.rolled_until_ms: int | None = None
-        self._requests = Counter("jobmeter_requests", "Requests answered.", ("door", "status"), registry=self._registry)
-        self._durations = Histogram(
-            "jobmeter_request_duration_seconds", "Time to answer.", ("door",), buckets=_SECONDS, registry=self._registry
-        )
-        self._accepted = Counter("jobmeter_ingest_samples_accepted", "Samples kept.", registry=self._registry)
-        self._records = Counter("jobmeter_ingest_records", "Job and node records kept.", registry=self._registry)
+        self._accepted = Counter("jobmeter_ingest_samples_accepted", "Samples accepted.", registry=self._registry)
+        self._records = Counter("jobmeter_ingest_records", "Job and node records accepted.", registry=self._registry)
         self._rejected = Counter(
             "jobmeter_ingest_samples_rejected", "Samples refused.", ("reason",), registry=self._registry
         )
-        self._lines = Counter("jobmeter_ingest_lines_accepted", "Log lines kept.", registry=self._registry)
+        self._lines = Counter("jobmeter_ingest_lines_accepted", "Log lines accepted.", registry=self._registry)
         self._rejected_lines = Counter(
             "jobmeter_ingest_lines_rejected", "Log lines refused.", ("reason",), registry=self._registry
+        )
+        self._spans = Counter("jobmeter_ingest_spans_accepted", "Spans accepted.", registry=self._registry)
+        self._rejected_spans = Counter(
+            "jobmeter_ingest_spans_rejected", "Spans refused.", ("reason",), registry=self._registry
         )
         self._refused = Counter(
             "jobmeter_access_refused",
             "Calls without a valid credential, or beyond what it allows.",
             ("reason",),
             registry=self._registry,
-        )
-        self._rows = Counter("jobmeter_query_rows", "Stored rows that questions read.", registry=self._registry)
-        self._seconds = Counter(
-            "jobmeter_query_seconds", "Time that threads worked on questions.", registry=self._registry
         )
         self._roll_ups = Counter("jobmeter_roll_ups", "Hours of samples rolled up.", registry=self._registry)
         self._closed = Counter(
@@ -106,32 +107,21 @@ class Telemetry:
         in_flight = Gauge("jobmeter_requests_in_flight", "Requests under way.", registry=self._registry)
         in_flight.set_function(lambda: self._in_flight)
 
-    def request(self, door: str, exchange: Answered) -> "Request":
-        """A context that counts one request, by the status that it has at the end."""
-        return Request(self, door, exchange)
-
-    def began(self, door: str) -> float:
-        """A request is under way; gives the moment. ``ended`` is called once for each."""
-        if door not in QUIET_DOORS:
+    def began(self, router: str) -> float:
+        """Count a request that begins; returns the time. Call ``ended`` once for each."""
+        if router not in QUIET_DOORS:
             with self._lock:
                 self._in_flight += 1
         return self._clock.monotonic()
 
-    def ended(self, door: str, status: int, began: float) -> None:
-        """A request is over."""
+    def ended(self, router: str, status: int, began: float) -> None:
+        """Count a request that ended."""
         moment = self._clock.monotonic()
-        if door not in QUIET_DOORS:
+        if router not in QUIET_DOORS:
             with self._lock:
                 self._in_flight -= 1
             self._last_request = moment
-        # The families' own look-up takes longer than counting does.
-        known = self._children.get((door, status))
-        if known is None:
-            known = self._requests.labels(door, str(status)), self._durations.labels(door)
-            self._children[door, status] = known
-        requests, durations = known
-        requests.inc()
-        durations.observe(moment - began)
+        self._figures.answered(router, status, moment - began)
 
     def connection_closed(self, port: str, reason: str) -> None:
         """Count a connection that the server closed or refused."""
@@ -142,40 +132,53 @@ class Telemetry:
         self._connections.labels(connections.port).set_function(lambda: len(connections))
 
     def watch_cache(self, cache: Cache) -> None:
-        """Show how much the cache of questions holds, and of how much use it is."""
+        """Show the size and the hit rate of the cache of questions."""
         self._registry.register(_CacheFigures(cache))
+
+    def watch_findings(self, figures: Collector) -> None:
+        """Show what watching the jobs that run costs."""
+        self._registry.register(figures)
+
+    def watch_shipping(self, shipping: Shipping, clock: Clock) -> None:
+        """Show how far behind log shippers are."""
+        self._registry.register(ShippingFigures(shipping, clock))
 
     def under_way(self) -> str:
         """What the server is doing, for its log."""
         return f"{self._in_flight} requests" if self._in_flight else ""
 
     def note_activity(self) -> None:
-        """Something came that was no request: an idle server would not have got it."""
+        """Count activity that is no HTTP request, so that the server is not idle."""
         self._last_request = self._clock.monotonic()
 
     def idle_seconds(self) -> float:
-        """How long nothing was asked: 0 while a request is under way. Health checks do not count."""
+        """Seconds since the last request ended; 0 during a request. Health checks do not count."""
         return 0.0 if self._in_flight else self._clock.monotonic() - self._last_request
 
     def uptime_seconds(self) -> float:
-        """How long the server has run."""
+        """Seconds since the server started."""
         return self._clock.monotonic() - self._started
 
     def ingested(self, receipt: Receipt) -> None:
         """Count what an ingest request brought."""
-        self._accepted.inc(receipt.accepted)
-        self._records.inc(receipt.records)
+        counters = (self._accepted, self._records, self._lines, self._spans)
+        counts = (receipt.accepted, receipt.records, receipt.lines, receipt.spans)
+        for counter, count in zip(counters, counts, strict=True):
+            if count:
+                counter.inc(count)
         for reason, count in receipt.rejected.items():
             self._rejected.labels(reason).inc(count)
-        self._lines.inc(receipt.lines)
         for reason, count in receipt.rejected_lines.items():
             self._rejected_lines.labels(reason).inc(count)
+        for reason, count in receipt.rejected_spans.items():
+            self._rejected_spans.labels(reason).inc(count)
 
     def figures(self) -> list[Figure]:
         """The counts, under names like those of OpenTSDB's own."""
         found: list[Figure] = [("tsd.uptime", (), int(self.uptime_seconds()))]
-        for family in (self._requests, self._accepted, self._records, self._rejected, self._refused):
-            for metric in family.collect():
+        counters = (self._accepted, self._records, self._rejected, self._refused)
+        for families in ((self._figures.requests(),), *(counter.collect() for counter in counters)):
+            for metric in families:
                 found += [
                     (f"tsd.{one.name.removesuffix('_total')}", tuple(sorted(one.labels.items())), int(one.value))
                     for one in metric.samples
@@ -183,13 +186,12 @@ class Telemetry:
         return found
 
     def refused(self, reason: str) -> None:
-        """Count a call that was not let in."""
+        """Count a refused call."""
         self._refused.labels(reason).inc()
 
-    def asked(self, rows: int, seconds: float) -> None:
+    def question_answered(self, rows: int, seconds: float) -> None:
         """Count what the questions of one request cost."""
-        self._rows.inc(rows)
-        self._seconds.inc(max(0.0, seconds))
+        self._figures.question_answered(rows, seconds)
 
     def rolled(self, hours: int, until_ms: int) -> None:
         """Count a round of roll-ups."""
@@ -209,7 +211,7 @@ class Telemetry:
         events_dropped: Callable[[], int],
         memory: MemoryBudget,
     ) -> None:
-        """Show, when somebody looks: work under way by lane, the store's sizes (None: not known), what waits there.
+        """Read these values at each scrape: running work by lane, the store's sizes (None: unknown), what waits there.
 
         ``events_dropped`` counts those that had to go from jobs with too many; requests under way share ``memory``.
         """
@@ -220,26 +222,8 @@ class Telemetry:
         return generate_latest(self._registry)
 
 
-class Request:
-    """One request that is counted; see ``Telemetry.request``."""
-
-    __slots__ = ("_began", "_door", "_exchange", "_telemetry")
-
-    def __init__(self, telemetry: Telemetry, door: str, exchange: Answered) -> None:
-        self._telemetry = telemetry
-        self._door = door
-        self._exchange = exchange
-        self._began = 0.0
-
-    def __enter__(self) -> None:
-        self._began = self._telemetry.began(self._door)
-
-    def __exit__(self, *_: object) -> None:
-        self._telemetry.ended(self._door, self._exchange.status, self._began)
-
-
 class _CacheFigures(Collector):
-    """What ``Cache.statistics`` says at the moment."""
+    """The current ``Cache.statistics``."""
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
@@ -254,7 +238,7 @@ class _CacheFigures(Collector):
 
 
 class _Live(Collector):
-    """Values that are asked for at the moment they are shown."""
+    """Values that are read at each scrape."""
 
     def __init__(
         self,
@@ -271,7 +255,7 @@ class _Live(Collector):
         self._events_dropped = events_dropped
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing ahead of time: the values are not asked for at registration."""
+        """Empty: the values are not read at registration."""
         return ()
 
     def collect(self) -> Iterable[Metric]:
@@ -281,7 +265,7 @@ class _Live(Collector):
             work.add_metric((lane,), busy)
         yield work
         yield GaugeMetricFamily(
-            "jobmeter_ingest_queue_bytes", "Samples and log lines that wait to be kept.", self._queue_bytes()
+            "jobmeter_ingest_queue_bytes", "Samples, log lines and spans waiting to be committed.", self._queue_bytes()
         )
         yield CounterMetricFamily(
             "jobmeter_events_dropped", "Events that had to go from jobs with too many.", self._events_dropped()
@@ -301,7 +285,7 @@ class _Live(Collector):
 
 
 def _store_families(found: StoreStatistics) -> Iterator[Metric]:
-    """What a telemetry store tells of itself."""
+    """The statistics of a telemetry store."""
     for what, text in _TABLES.items():
         family = GaugeMetricFamily(f"jobmeter_store_{what}", text, labels=("table",))
         counts: Mapping[str, int] = getattr(found, what)

@@ -4,7 +4,7 @@ The protocol has no credentials, so a connection writes as the key of the settin
 that it names with a line ``auth TOKEN``; without either every data point is refused. There is no encryption: the port
 is for this machine, or for a network that is trusted.
 
-A connection is not read while its data points are being written. So a sender that is too fast is held back by TCP, and
+A connection is not read while its data points are being written. So a sender that is too fast is throttled by TCP, and
 what came meanwhile shares the next commit.
 """
 
@@ -33,8 +33,8 @@ from jobmeter.errors import (
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.model.batch import SampleBatch
 from jobmeter.server.exchange import new_request_id
-from jobmeter.server.gate import allowed, authenticated
 from jobmeter.server.http.limits import Connections, Reason
+from jobmeter.server.pipeline import AccessRule, Incoming, Request, authorise, enter, finish
 from jobmeter.server.services import Services
 from jobmeter.wire.opentsdb.line import Command, LineReader, Wrong
 from jobmeter.wire.opentsdb.point import Points, Writer
@@ -58,6 +58,10 @@ PATIENCE_SECONDS = 30.0
 """How long a batch waits for a store that is full or too busy, before it is given up."""
 THREADS = 8
 _BACKLOG = 128
+ROUTER = "telnet"
+API = "opentsdb"
+_PUT = AccessRule("put", "ingest:write", (BEARER,))
+_STATS = AccessRule("stats", "server:read", (BEARER,))
 _HELP = "available commands: auth exit help put stats version\n"
 _STRANGER = "put: not authorized: send `auth TOKEN' first\n"
 
@@ -101,7 +105,7 @@ class TelnetServer(threading.Thread):
                 with contextlib.suppress(RuntimeError):
                     self._loop.call_soon_threadsafe(self._stopping.set)
             self.join()
-        self._pool.shutdown(wait=True)
+        self._pool.shutdown()
 
     async def _serve(self) -> None:
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
@@ -203,7 +207,7 @@ class _Connection:
     async def _take_within_memory(self, data: bytes) -> None:
         """Wait until the memory for the data points of these lines is left, and take them; or give the sender up.
 
-        What waits is not read further, so that the sender is held back by TCP.
+        What waits is not read further, so that the sender is throttled by TCP.
         """
         reads = self._principal is not None or b"auth" in data
         size = _READ_FACTOR * len(data) if reads else 0
@@ -264,7 +268,7 @@ class _Connection:
         latest = loop.time() + PATIENCE_SECONDS
         while True:
             try:
-                receipt = await loop.run_in_executor(self._pool, self._keep, batch)
+                receipt = await loop.run_in_executor(self._pool, self._store, batch)
             except (ThrottledError, UnavailableError) as error:
                 if loop.time() >= latest:
                     self._refuse("unavailable", len(batch), f"put: storage error: {error.message}\n")
@@ -284,10 +288,20 @@ class _Connection:
                     self._say(f"put: illegal argument: {count} data points are too far in the {_WHEN[reason]}\n")
                 return
 
-    def _keep(self, batch: SampleBatch) -> Receipt:
-        """In a thread: the key is asked for each time, so that one that is revoked stops at once."""
-        principal = self._authenticate(self._token)
-        return self._services.funnel.samples(batch, principal)
+    def _store(self, batch: SampleBatch) -> Receipt:
+        """Runs on a thread. The key is looked up each time, so that a revoked one stops immediately."""
+        request = self._request(self._token)
+        try:
+            enter(self._services, request, _any_project)
+            receipt = self._services.pipeline.samples(batch, request.principal)
+            request.source.status = 200
+        except JobmeterError as error:
+            request.error = error
+            raise
+        else:
+            return receipt
+        finally:
+            finish(self._services.usage, request)
 
     def _refuse(self, reason: str, count: int, text: str) -> None:
         self._services.telemetry.ingested(Receipt(rejected={reason: count}))
@@ -326,18 +340,22 @@ class _Connection:
         self._principal, self._reader.points = None, None
 
     def _authenticate(self, token: str) -> Principal:
+        request = self._request(token)
+        enter(self._services, request, _any_project)
+        return request.principal
+
+    def _request(self, token: str) -> Request:
         call = Call("PUT", "/telnet", "", (("authorization", f"Bearer {token}"),), client=self._client)
-        principal = authenticated(self._services, call, self._id, (BEARER,), "put")
-        allowed(self._services, call, self._id, principal, "ingest:write", None)
-        return principal
+        return Request(Incoming(call, self._id), API, _PUT)
 
     async def _stats(self) -> None:
         if self._principal is None:
             self._say("stats: not authorized\n")
             return
         call = Call("GET", "/telnet", "", (), client=self._client)
+        request = Request(Incoming(call, self._id), API, _STATS, principal=self._principal)
         try:
-            allowed(self._services, call, self._id, self._principal, "server:read", None)
+            authorise(self._services, request, None)
         except JobmeterError as error:
             self._say(f"stats: {error.message}\n")
             return
@@ -353,6 +371,11 @@ class _Connection:
         with contextlib.suppress(ConnectionError, TimeoutError):
             async with asyncio.timeout(1.0):
                 await self._writer.drain()
+
+
+def _any_project(_: Call) -> str | None:
+    """A line names no project: it is the key's own."""
+    return None
 
 
 _WHEN = {"future": "future", "expired": "past"}

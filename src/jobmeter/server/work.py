@@ -4,12 +4,10 @@ import asyncio
 import contextvars
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
-from typing import ParamSpec, TypeVar
+from typing import TypeVar
 
 from jobmeter.errors import ThrottledError
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -28,43 +26,26 @@ class Lane:
         """Calls that run or wait."""
         return self._busy
 
-    async def run(self, function: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> T:
+    async def run(
+        self, function: Callable[[], T], drop: Callable[[T], None] | None = None, *, admitted: bool = False
+    ) -> T:
         """Call the function on a thread of the lane.
 
-        Cancelling takes a call that still waits out of the queue; one that runs ends by its own time budget. Raises
-        ThrottledError when too many wait already.
-        """
-        if self._busy >= self._most:
-            raise ThrottledError(f"the server has {self._busy} requests of this kind under way, try again", 1000)
-        return await self.go_on(function, *arguments, **named)
-
-    async def go_on(self, function: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> T:
-        """As ``run``, for what was let in already: it is never refused."""
-        return await asyncio.wrap_future(self._submit(partial(function, *arguments, **named)))
-
-    async def kept(self, function: Callable[[], T], unwanted: Callable[[T], None], *, admitted: bool = False) -> T:
-        """As ``run``; when the caller is cancelled while the function runs, ``unwanted`` gets what it gives.
-
-        ``admitted``: it was let in already, and is never refused.
+        Cancelling takes a call that still waits out of the queue; one that runs ends by its own time budget, and
+        ``drop`` gets what it gives. Raises ThrottledError when too many wait already, unless it was ``admitted``.
         """
         if not admitted and self._busy >= self._most:
             raise ThrottledError(f"the server has {self._busy} requests of this kind under way, try again", 1000)
-        future = self._submit(function)
+        future = self.submit(function)
         try:
             return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
-            future.add_done_callback(lambda done: _pass(done, unwanted))
+            if drop is not None:
+                future.add_done_callback(lambda done: _drop(done, drop))
             raise
 
-    def start(self, function: Callable[[], T]) -> "Future[T]":
-        """Call the function on a thread of the lane; any number may wait for what it gives."""
-        return self._submit(function)
-
-    def soon(self, function: Callable[[], None]) -> None:
-        """Call the function on a thread of the lane when one is free; nobody waits for it."""
-        self._submit(function)
-
-    def _submit(self, function: Callable[[], T]) -> "Future[T]":
+    def submit(self, function: Callable[[], T]) -> "Future[T]":
+        """Call the function on a thread of the lane when one is free; it is never refused."""
         context = contextvars.copy_context()
         future = self._pool.submit(context.run, function)
         self._busy += 1
@@ -75,12 +56,12 @@ class Lane:
 
     def close(self) -> None:
         """Let running calls end and drop those that wait."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._pool.shutdown(cancel_futures=True)
 
     def _done(self) -> None:
         self._busy -= 1
 
 
-def _pass(done: "Future[T]", unwanted: Callable[[T], None]) -> None:
+def _drop(done: "Future[T]", drop: Callable[[T], None]) -> None:
     if not done.cancelled() and done.exception() is None:
-        unwanted(done.result())
+        drop(done.result())

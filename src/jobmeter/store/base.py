@@ -1,4 +1,4 @@
-"""What a telemetry engine must do. ``jobmeter.testing.store.StoreTests`` is the same contract as tests."""
+"""The interface of a telemetry engine. ``jobmeter.testing.store.StoreTests`` is the same contract as tests."""
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -6,22 +6,25 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Protocol
 
+from jobmeter.kernel.window import Grid
 from jobmeter.model.batch import (
     Bools,
     BucketColumns,
-    Int64s,
     LineColumns,
     References,
     SampleBatch,
     SampleColumns,
     SeriesKeys,
-    Uint8s,
 )
 from jobmeter.model.event import Level
 from jobmeter.model.log import LogLine, LogPage
+from jobmeter.model.log_query import LogQuery
 from jobmeter.model.retention import Retention
-from jobmeter.model.series import NamePart, Series
+from jobmeter.model.series import NamePart, Series, job_key, node_key
+from jobmeter.model.shipper import OutboxRow
+from jobmeter.model.span import Span, TracePage
 from jobmeter.model.time import HOUR, MINUTE, TimeRange
+from jobmeter.model.trace_filter import SpanFilter, TraceFilter
 from jobmeter.store.damage import DamagedPart
 
 
@@ -36,10 +39,9 @@ class Tier(IntEnum):
 class Selector:
     """Which series. Every part that is given must match.
 
-    ``projects`` None means every project: whoever calls has settled what the asker may see (``jobmeter.access``).
-    ``jobs`` holds job keys (``NOBODY`` for node series); ``nodes`` holds (cluster, node) pairs. ``since`` leaves out
-    series that were last written before that time, in epoch milliseconds, as far as the engine knows (it may keep
-    more).
+    ``projects`` None means every project: the caller has checked access (``jobmeter.access``).
+    ``jobs`` are job keys (``NOBODY`` for node series); ``nodes`` are (cluster, node) pairs. ``since`` leaves out
+    series that were last written before that time, in epoch milliseconds; an engine may give more.
     """
 
     projects: frozenset[str] | None = None
@@ -56,10 +58,17 @@ PAGE_BYTES = 64 * 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSelector:
-    """Which lines of one job, and which part of them in which order: see ``jobmeter.query.request.LogQuestion``."""
+    """Which lines of one job, and which part of them in which order: see ``jobmeter.query.request.LogQuestion``.
 
-    project: str
-    job: str
+    With a ``node`` and no job: which lines of the system log of that node, of these ``projects``.
+    """
+
+    project: str = ""
+    job: str = ""
+    node: str = ""
+    projects: frozenset[str] = frozenset()
+    query: LogQuery | None = None
+    max_severity: int | None = None
     replicas: frozenset[str] = frozenset()
     attempt: int | None = None
     stream: str = ""
@@ -72,10 +81,17 @@ class LogSelector:
     limit: int = 100
     count: bool = False
 
+    @property
+    def keys(self) -> dict[int, str]:
+        """The keys under which the lines lie, each with its project."""
+        if self.job:
+            return {job_key(self.project, self.job): self.project}
+        return {node_key(project, self.node): project for project in sorted(self.projects)}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadBudget:
-    """How much one question may cost.
+    """The limits of one question.
 
     Past ``rows`` a read raises LimitExceededError, past ``seconds`` QueryTimeoutError.
     """
@@ -86,12 +102,15 @@ class ReadBudget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreStatistics:
-    """Sizes for operators: rows and bytes on disk by table (``samples``, ``minutes``, ``hours``, ``series``, ``logs``).
+    """Sizes for operators: rows and bytes on disk by table.
 
-    ``window`` tells of the samples in memory, empty where there are none: ``series``, ``bytes``, and the ``seconds``
+    Tables are ``samples``, ``minutes``, ``hours``, ``series``, ``logs``, ``spans``,
+    ``outbox``.
+
+    ``window`` describes the samples in memory, empty where there are none: ``series``, ``bytes``, and the ``seconds``
     that they reach back. ``parts`` and ``merges``, by table where the engine has such: parts on disk that questions
-    read, merges under way. ``journal`` tells of samples that are durable and on their way into the engine, empty where
-    there are none: ``rows`` and ``bytes`` that wait, ``flushes`` and ``failures`` since the start.
+    read, merges under way. ``journal`` describes samples that are durable and not yet in the engine, empty where there
+    are none: ``rows`` and ``bytes`` that wait, ``flushes`` and ``failures`` since the start.
     ``damaged``: see ``Store.damaged``.
     """
 
@@ -105,14 +124,10 @@ class StoreStatistics:
 
 
 class Memory(Protocol):
-    """What a store holds in memory. Nothing here waits; None is whatever memory cannot tell.
+    """A store's data in memory. No method waits; each gives None when memory lacks what it needs.
 
     Every method may be called from any thread.
     """
-
-    def series(self, selector: Selector) -> list[Series] | None:
-        """See ``Store.find``."""
-        ...
 
     def buckets(
         self,
@@ -130,74 +145,59 @@ class Memory(Protocol):
         """
         ...
 
-    def lines(
-        self, keys: SeriesKeys, line: Int64s, how: Uint8s, span: TimeRange, step_ms: int, most: int
-    ) -> LineColumns | None:
+    def lines(self, keys: SeriesKeys, grid: Grid, span: TimeRange, step_ms: int, most: int) -> LineColumns | None:
         """The means of gauges in buckets of ``step_ms``, joined by line; None too for more than ``most`` samples.
 
-        ``line`` int64[k] is the line of each series; ``how`` uint8[lines] says how its series are joined, by
-        ``jobmeter.kernel.window``.
+        ``grid`` says which line each series belongs to, and how those of a line are joined. What is not finite is left
+        out.
         """
         ...
 
     def previous(self, keys: SeriesKeys, before_ms: int) -> SampleColumns | None:
-        """See ``Store.previous``."""
+        """See ``Store.previous``; None too where one of the series has no sample before."""
         ...
 
     def written(self, keys: SeriesKeys) -> int | None:
         """A number that grows with every write to one of these series, of any time."""
         ...
 
-    def rolled(self, jobs: Sequence[int], span: TimeRange) -> list[TimeRange] | None:
-        """See ``Store.rolled``."""
+
+class Outbox(Protocol):
+    """Lines that wait for the sinks of log shippers, by a shipper's 64-bit number and the numbers of its lines."""
+
+    def append(self, shipper: int, rows: Sequence[OutboxRow]) -> None:
+        """Store rows. On return they are durable and ``read`` finds them. After an error some may be stored."""
         ...
 
+    def read(self, shipper: int, after: int, lines: int, size: int) -> list[OutboxRow]:
+        """The rows after a number, by number, each once: so many, and so many bytes or one row."""
+        ...
 
-class NoMemory:
-    """See ``Memory``: of an engine that holds nothing in memory."""
-
-    def series(self, selector: Selector) -> None:
-        """See ``Memory.series``."""
-
-    def buckets(
-        self,
-        keys: SeriesKeys,
-        span: TimeRange,
-        step_ms: int,
-        counters: Bools,
-        references: References,
-        most: int | None = None,
-    ) -> None:
-        """See ``Memory.buckets``."""
-
-    def lines(self, keys: SeriesKeys, line: Int64s, how: Uint8s, span: TimeRange, step_ms: int, most: int) -> None:
-        """See ``Memory.lines``."""
-
-    def previous(self, keys: SeriesKeys, before_ms: int) -> None:
-        """See ``Memory.previous``."""
-
-    def written(self, keys: SeriesKeys) -> None:
-        """See ``Memory.written``."""
-
-    def rolled(self, jobs: Sequence[int], span: TimeRange) -> None:
-        """See ``Memory.rolled``."""
+    def trim(self, shipper: int, until: int | None) -> None:
+        """Delete the rows up to a number, None: all of them."""
+        ...
 
 
 class Store(Protocol):
     """A telemetry engine. Every method may be called from any thread; reads do not wait for each other or for writes.
 
-    A sample is known by (job key, series id, time); written again, the last write wins, whatever the grouping. Failure
+    A sample's identity is (job key, series id, time); written again, the last write wins, in any grouping. Failure
     of the engine (disk full, read-only, connection lost) is UnavailableError, and then nothing of the call may be taken
-    as kept.
+    as stored.
     """
 
     @property
-    def memory(self) -> Memory:
-        """What of it is in memory."""
+    def memory(self) -> Memory | None:
+        """The part of it in memory; None for an engine without one."""
+        ...
+
+    @property
+    def outbox(self) -> Outbox:
+        """Log lines that wait for the sinks of shippers. They expire by themselves, and ``delete_job`` leaves them."""
         ...
 
     def append(self, batch: SampleBatch, retention: Retention = ...) -> None:
-        """Keep samples and the series they belong to. On return they are durable: they survive kill -9 and power loss.
+        """Store samples and the series they belong to. On return they are durable: they survive kill -9 and power loss.
 
         All rows or, after an error, possibly some: the caller repeats the call and each sample still counts once. Hours
         that are rolled up already and that the batch touches are marked before the samples become visible, so that no
@@ -206,11 +206,11 @@ class Store(Protocol):
         ...
 
     def append_all(self, batches: Sequence[SampleBatch], retention: Retention = ...) -> None:
-        """The same as ``append`` for each of them, in their order, and all of them durable at once."""
+        """The same as ``append`` for each of them, in their order, and all of them durable on return."""
         ...
 
     def unwritten(self, keys: SeriesKeys) -> Bools:
-        """bool[k]: the series that certainly have no samples, as far as that is known without looking for any."""
+        """bool[k]: the series that certainly have no samples, without a search for any."""
         ...
 
     def find(self, selector: Selector) -> list[Series]:
@@ -227,7 +227,7 @@ class Store(Protocol):
     def read(self, keys: SeriesKeys, span: TimeRange, budget: ReadBudget) -> Iterator[SampleColumns]:
         """Raw samples with ``span.start_ms <= time < span.end_ms``, in blocks.
 
-        Blocks are sorted by (index, time) and follow each other in that order: one series may go on in the next block.
+        Blocks are sorted by (index, time) and follow each other in that order: a series may continue in the next block.
         Duplicates are already gone. Memory stays bounded by the block size. Closing the iterator early stops the
         engine's work.
         """
@@ -242,14 +242,14 @@ class Store(Protocol):
         ...
 
     def rolled(self, jobs: Sequence[int], span: TimeRange) -> list[TimeRange]:
-        """The hour-aligned parts of ``span``, sorted, where roll-ups of all these jobs hold every sample there is."""
+        """The hour-aligned parts of ``span``, sorted, where roll-ups of all these jobs contain every stored sample."""
         ...
 
     def revision(self, jobs: Sequence[int]) -> Hashable | None:
-        """Something that differs once the series or the roll-ups of these jobs, or what ``rolled`` says, may differ.
+        """A value that changes once the series or the roll-ups of these jobs, or what ``rolled`` says, may differ.
 
-        None where the store cannot tell, because others write to the same engine. What was read after the revision
-        was taken holds until it changes.
+        None when others write to the same engine. Data that was read after the revision was taken stay valid until it
+        changes.
         """
         ...
 
@@ -266,34 +266,53 @@ class Store(Protocol):
         ...
 
     def append_logs(self, lines: Sequence[LogLine], retention: Retention = ...) -> None:
-        """Keep log lines, as long as raw samples are kept. On return they are durable.
+        """Store log lines, for as long as raw samples. On return they are durable.
 
         A line that is there already counts once; which node and which level it has is what was written last. After an
-        error possibly some are kept: the caller repeats the call.
+        error possibly some are stored: the caller repeats the call.
         """
         ...
 
     def read_logs(self, selector: LogSelector, budget: ReadBudget) -> LogPage:
-        """One page of the lines of a job; only the budget's seconds count.
+        """One page of the lines of a job or a node.
 
+        Only the budget's seconds count, and its rows where words are looked for: then LimitExceededError (``range``).
         Memory stays bounded by the page, whatever the offset. Raises LimitExceededError (field ``limit``) when its
         lines have more than ``PAGE_BYTES`` of text.
         """
         ...
 
+    def append_spans(self, spans: Sequence[Span], retention: Retention = ...) -> None:
+        """Store spans, for as long as raw samples. On return they are durable.
+
+        A span that is there already counts once. After an error possibly some are stored: the caller repeats the call.
+        """
+        ...
+
+    def read_traces(self, selector: TraceFilter, budget: ReadBudget) -> TracePage:
+        """One page of traces. Raises LimitExceededError past the budget's rows, QueryTimeoutError past its seconds."""
+        ...
+
+    def read_spans(self, selector: SpanFilter, budget: ReadBudget) -> list[Span]:
+        """One page of the spans of some traces, each once.
+
+        Raises LimitExceededError (field ``limit``) when they have more than about ``PAGE_BYTES``, or past the budget.
+        """
+        ...
+
     def delete_job(self, job: int) -> None:
-        """Forget every sample, roll-up, series and log line of a job key."""
+        """Delete every sample, roll-up, series, log line and span of a job key."""
         ...
 
     def damaged(self) -> Sequence[DamagedPart]:
         """The parts that could not be read when the engine was opened, or since: their rows are missing from answers.
 
-        From memory, so that every answer may ask; up to ten seconds late once there are some.
+        From memory, cheap enough for every answer; up to ten seconds old once there are some.
         """
         ...
 
     def statistics(self) -> StoreStatistics:
-        """How much there is."""
+        """The sizes of the stored data."""
         ...
 
     def backup(self, directory: Path) -> None:
@@ -305,5 +324,5 @@ class Store(Protocol):
         ...
 
     def close(self) -> None:
-        """Finish what is under way and let go of the engine. A no-op the second time."""
+        """Finish running work and close the engine. A no-op the second time."""
         ...

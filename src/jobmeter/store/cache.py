@@ -1,6 +1,6 @@
-"""The one cache of questions: what was worked out for one of them and holds for the next.
+"""The cache of queries: results of one that are valid for the next.
 
-An entry is known by its name and holds while its validator is the same: what it was made from, as the store and the
+An entry has a name and is valid while its validator is the same: what it was made from, as the store and the
 registry name it. In it lie lists of series and which hours are rolled up (``jobmeter.store.window``), and of
 ``jobmeter.query`` the layouts of jobs, roll-up rows, values of hours that are over, and encoded answers.
 """

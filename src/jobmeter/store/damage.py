@@ -9,9 +9,9 @@ from jobmeter.model.time import TimeRange, iso
 class DamagedPart:
     """A part of a table that cannot be read, wholly or in places: its rows are missing from answers.
 
-    ``table`` is ``journal`` for a file of samples that were not in the engine yet. ``span`` holds the times of the
+    ``table`` is ``journal`` for a file of samples that were not in the engine yet. ``span`` has the times of the
     part's rows, ``jobs`` the lowest and the highest of their job keys, ``rows`` their number; None where the damage
-    leaves it unknown. ``place`` is for the operator alone: the folder that holds what is left.
+    leaves it unknown. ``place`` is for the operator alone: the folder of what is left.
     """
 
     table: str
@@ -22,7 +22,7 @@ class DamagedPart:
     jobs: tuple[int, int] | None = None
     place: str = field(default="", repr=False)
 
-    def may_hold(self, job: int) -> bool:
+    def may_concern(self, job: int) -> bool:
         """Whether rows of that job key may have been in it."""
         return self.jobs is None or self.jobs[0] <= job <= self.jobs[1]
 

@@ -6,6 +6,7 @@ It is the oracle that the real engines are tested against, and what ``memory://`
 import threading
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
@@ -18,11 +19,16 @@ from jobmeter.model.batch import Bools, BucketColumns, SampleBatch, SampleColumn
 from jobmeter.model.catalog import Kind, find
 from jobmeter.model.event import Level
 from jobmeter.model.log import LogLine, LogPage
+from jobmeter.model.log_query import effective_severity, matches
 from jobmeter.model.retention import Retention
-from jobmeter.model.series import NamePart, Series, job_key
+from jobmeter.model.series import NamePart, Series
+from jobmeter.model.shipper import OutboxRow
+from jobmeter.model.span import Span, TracePage
 from jobmeter.model.time import HOUR, TimeRange, ceil_to, floor_to
-from jobmeter.store.base import PAGE_BYTES, LogSelector, Memory, NoMemory, ReadBudget, Selector, StoreStatistics, Tier
+from jobmeter.model.trace_filter import SpanFilter, TraceFilter
+from jobmeter.store.base import PAGE_BYTES, LogSelector, Memory, ReadBudget, Selector, StoreStatistics, Tier
 from jobmeter.store.damage import DamagedPart
+from jobmeter.store.memory_spans import MemorySpans
 
 _BLOCK = 65_536
 _FILE = "memory.json"
@@ -50,12 +56,45 @@ class _Saved(msgspec.Struct):
     stale: list[tuple[int, int]]
     until: int
     logs: list[LogLine] = []
+    spans: list[Span] = []
+
+
+class MemoryOutbox:
+    """See ``jobmeter.store.base.Outbox``."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._rows: dict[int, dict[int, OutboxRow]] = {}
+
+    def __len__(self) -> int:
+        """How many rows there are."""
+        with self._lock:
+            return sum(map(len, self._rows.values()))
+
+    def append(self, shipper: int, rows: Sequence[OutboxRow]) -> None:
+        """See ``Outbox.append``."""
+        with self._lock:
+            self._rows.setdefault(shipper, {}).update({row.number: row for row in rows})
+
+    def read(self, shipper: int, after: int, lines: int, size: int) -> list[OutboxRow]:
+        """See ``Outbox.read``."""
+        with self._lock:
+            own = self._rows.get(shipper, {})
+            found = [own[number] for number in sorted(own) if number > after][:lines]
+        taken = accumulate(len(row.line) for row in found)
+        return [row for place, (row, total) in enumerate(zip(found, taken, strict=True)) if not place or total <= size]
+
+    def trim(self, shipper: int, until: int | None) -> None:
+        """See ``Outbox.trim``."""
+        with self._lock:
+            own = self._rows.get(shipper, {})
+            self._rows[shipper] = {} if until is None else {at: row for at, row in own.items() if at > until}
 
 
 class MemoryStore:
     """See ``jobmeter.store.base.Store``. "Durable" means for as long as the process lives."""
 
-    memory: Memory = NoMemory()
+    memory: Memory | None = None
     """See ``Store.memory``."""
 
     def __init__(self) -> None:
@@ -66,6 +105,8 @@ class MemoryStore:
         self._rolled: dict[tuple[_Key, Tier], list[_Bucket]] = {}
         self._stale: set[tuple[int, int]] = set()  # (job key, start of an hour whose roll-up lacks samples)
         self._until = 0
+        self._spans = MemorySpans()
+        self.outbox = MemoryOutbox()
         self._logs: dict[int, dict[tuple[int, str, int, str, bytes], LogLine]] = {}
 
     def append(self, batch: SampleBatch, retention: Retention = _RETENTION) -> None:  # noqa: ARG002
@@ -120,13 +161,13 @@ class MemoryStore:
         return sorted(name for name in found if name and name.startswith(prefix))[: selector.limit]
 
     def _matches(self, key: _Key, series: Series, selector: Selector) -> bool:
-        wanted = (
+        criteria = (
             (selector.projects, series.project),
             (selector.jobs, key[0]),
             (selector.nodes, (series.cluster, series.node)),
             (selector.metrics, series.metric),
         )
-        if any(allowed is not None and name not in allowed for allowed, name in wanted):
+        if any(allowed is not None and name not in allowed for allowed, name in criteria):
             return False
         return selector.since is None or max(self._samples.get(key, ()), default=-1) >= selector.since
 
@@ -233,24 +274,37 @@ class MemoryStore:
         """See ``Store.append_logs``; nothing expires here."""
         with self._lock:
             for line in lines:
-                self._logs.setdefault(job_key(line.project, line.job), {})[line.order] = line
+                self._logs.setdefault(line.key, {})[line.order] = line
 
     def read_logs(self, selector: LogSelector, budget: ReadBudget) -> LogPage:  # noqa: ARG002
         """See ``Store.read_logs``."""
         with self._lock:
-            kept = list(self._logs.get(job_key(selector.project, selector.job), {}).values())
-        found = sorted((line for line in kept if _wanted(line, selector)), key=lambda line: line.order)
+            lines = [line for key in selector.keys for line in self._logs.get(key, {}).values()]
+        found = sorted((line for line in lines if _selects(line, selector)), key=lambda line: line.order)
         page = (found[::-1] if selector.descending else found)[selector.offset : selector.offset + selector.limit]
         if sum(len(line.text.encode()) for line in page) > PAGE_BYTES:
-            raise LimitExceededError(f"a page of lines may have {PAGE_BYTES} bytes: ask for fewer lines", "limit")
+            raise LimitExceededError(f"a page of lines may have {PAGE_BYTES} bytes: lower the limit", "limit")
         if not selector.count:
             return LogPage(page)
         return LogPage(page, len(found), sum(len(line.text.encode()) for line in found))
+
+    def append_spans(self, spans: Sequence[Span], retention: Retention = _RETENTION) -> None:  # noqa: ARG002
+        """See ``Store.append_spans``; nothing expires here."""
+        self._spans.append(spans)
+
+    def read_traces(self, selector: TraceFilter, budget: ReadBudget) -> TracePage:  # noqa: ARG002
+        """See ``Store.read_traces``."""
+        return self._spans.traces(selector)
+
+    def read_spans(self, selector: SpanFilter, budget: ReadBudget) -> list[Span]:  # noqa: ARG002
+        """See ``Store.read_spans``."""
+        return self._spans.spans(selector)
 
     def delete_job(self, job: int) -> None:
         """See ``Store.delete_job``."""
         with self._lock:
             self._logs.pop(job, None)
+            self._spans.delete(job)
             for key in [key for key in self._series if key[0] == job]:
                 del self._series[key]
                 self._samples.pop(key, None)
@@ -267,6 +321,8 @@ class MemoryStore:
             samples = sum(map(len, self._samples.values()))
             logs = sum(map(len, self._logs.values()))
             rows = {"samples": samples, "minutes": 0, "hours": 0, "series": len(self._series), "logs": logs}
+            rows["spans"] = len(self._spans.all())
+        rows["outbox"] = len(self.outbox)
         return StoreStatistics(rows=rows, bytes={name: 16 * count for name, count in rows.items()})
 
     def backup(self, directory: Path) -> None:
@@ -278,6 +334,7 @@ class MemoryStore:
                 stale=sorted(self._stale),
                 until=self._until,
                 logs=[line for lines in self._logs.values() for line in lines.values()],
+                spans=self._spans.all(),
             )
         directory.mkdir(parents=True, exist_ok=True)
         (directory / _FILE).write_bytes(msgspec.json.encode(saved))
@@ -286,8 +343,8 @@ class MemoryStore:
         """See ``Store.restore``."""
         saved = msgspec.json.decode((directory / _FILE).read_bytes(), type=_Saved)
         with self._lock:
-            if self._series or self._logs:
-                raise ConflictError("a backup is restored into an empty store only, this one holds something")
+            if self._series or self._logs or self._spans.all():
+                raise ConflictError("a backup is restored into an empty store only, this one is not")
             for series, samples in zip(saved.series, saved.samples, strict=True):
                 key = (series.job_key, series.id)
                 self._series[key] = series
@@ -295,6 +352,7 @@ class MemoryStore:
             self._stale = set(saved.stale)
             self._until = saved.until
         self.append_logs(saved.logs)
+        self.append_spans(saved.spans)
 
     def close(self) -> None:
         """See ``Store.close``; what there is stays readable."""
@@ -323,7 +381,7 @@ def _columns(rows: Sequence[tuple[int, int, float]]) -> SampleColumns:
     return SampleColumns(np.array(index, np.uint32), np.array(time, np.int64), np.array(value, np.float64))
 
 
-def _wanted(line: LogLine, selector: LogSelector) -> bool:
+def _selects(line: LogLine, selector: LogSelector) -> bool:
     names = (not selector.replicas or line.replica in selector.replicas) and selector.stream in {"", line.stream}
     times = (selector.start_ns is None or line.time_ns >= selector.start_ns) and (
         selector.end_ns is None or line.time_ns < selector.end_ns
@@ -336,6 +394,16 @@ def _wanted(line: LogLine, selector: LogSelector) -> bool:
         and level
         and selector.attempt in {None, line.attempt}
         and _contains(line.text, selector.contains)
+        and _of_system(line, selector)
+    )
+
+
+def _of_system(line: LogLine, selector: LogSelector) -> bool:
+    severity = effective_severity(line)
+    return (
+        selector.node in {"", line.node}
+        and (selector.max_severity is None or (severity is not None and severity <= selector.max_severity))
+        and (selector.query is None or matches(selector.query, line))
     )
 
 

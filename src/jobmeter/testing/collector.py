@@ -21,7 +21,7 @@ class CollectorContract:
     """``collector`` is a fixture that an heir overrides: a collector over a recorded tree or a fake."""
 
     turns: int = 3
-    """How often the collector is asked, ten seconds apart."""
+    """How often the collector is run, ten seconds apart."""
 
     @pytest.fixture
     def collector(self) -> Collector:

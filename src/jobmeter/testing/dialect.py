@@ -37,17 +37,24 @@ from jobmeter.access.call import Call
 from jobmeter.dialects.base import (
     Answer,
     Context,
+    CreateShipper,
     DeleteJob,
+    DeleteShipper,
     Dialect,
     MissingFieldError,
     RecordJobs,
     ShareQuestion,
     ShareToken,
+    ShipperQuestion,
     StopJob,
+    TraceToken,
+    TraceTokenQuestion,
+    WriteLines,
     WriteSamples,
+    WriteSpans,
     drive,
-    path_parameters,
 )
+from jobmeter.dialects.routes import path_parameters
 from jobmeter.errors import (
     ConflictError,
     DamagedDataError,
@@ -66,7 +73,10 @@ from jobmeter.model.event import EventFilter, EventPage
 from jobmeter.model.job import Job, JobFilter, JobPage, JobSize, JobView, Project, ProjectsQuestion, SizesQuestion
 from jobmeter.model.log import LogPage
 from jobmeter.model.question import Asks
+from jobmeter.model.shipper import Shipper
+from jobmeter.model.span import Span, TracePage
 from jobmeter.model.time import parse_time
+from jobmeter.model.trace_filter import SpanFilter, TraceFilter
 from jobmeter.query.request import (
     JobQuestion,
     JobRef,
@@ -131,15 +141,15 @@ class DialectTests:
         return result_of(given, question)
 
     def test_case(self, case: dict[str, Any]) -> None:
-        """A golden case: the questions that a request asks, and the answer that their results give."""
+        """A golden case: the queries of a request, and the answer for their results."""
         dialect, call = self.dialect(), call_of(case["request"])
         context = Context(parse_time(case["now"]), REQUEST_ID, **case.get("context", {}))
-        asked: list[dict[str, Any]] = []
+        requests: list[dict[str, Any]] = []
         results = list(case.get("results", ()))
 
-        def told(question: Asks[Any]) -> Any:  # noqa: ANN401
-            asked.append(describe(question))
-            given = results[len(asked) - 1] if len(asked) <= len(results) else None
+        def answer_of(question: Asks[Any]) -> Any:  # noqa: ANN401
+            requests.append(describe(question))
+            given = results[len(requests) - 1] if len(requests) <= len(results) else None
             if isinstance(given, dict) and "raises" in given:
                 raise getattr(errors, given["raises"])(*given["arguments"])
             return self.result_of(given, question)
@@ -148,7 +158,7 @@ class DialectTests:
             match = dialect.match(call)
             assert match is not None, "the call is not this dialect's"
             context = replace(context, path=match.path)
-            answer = drive(match.operation.answer(call, context), told)
+            answer = drive(match.operation.answer(call, context), answer_of)
         except JobmeterError as error:
             assert "error" in case, error.message
             _check(dialect.render_error(call, context, error), case["error"])
@@ -157,7 +167,7 @@ class DialectTests:
             if "answer" in case:
                 _check(answer, case["answer"])
         if "questions" in case or "error" not in case:
-            assert asked == case["questions"]
+            assert requests == case["questions"]
 
     def test_there_are_cases(self) -> None:
         """Every operation has a golden case with an answer."""
@@ -227,12 +237,12 @@ def call_of(request: Mapping[str, Any]) -> Call:
 
 def describe(question: Any) -> dict[str, Any]:  # noqa: ANN401 - any question
     """A question as plain JSON: its type and the fields that differ from their default."""
-    told = {
+    answer_of = {
         name: value
         for name, value in ((name, getattr(question, name)) for name in _names(question))
         if value not in (None, (), frozenset(), "") and value is not False
     }
-    return {"type": type(question).__name__, **{name: _plain(value) for name, value in told.items()}}
+    return {"type": type(question).__name__, **{name: _plain(value) for name, value in answer_of.items()}}
 
 
 def result_of(given: Any, question: Asks[Any]) -> Any:  # noqa: ANN401 - each question has its own result
@@ -250,10 +260,40 @@ def result_of(given: Any, question: Asks[Any]) -> Any:  # noqa: ANN401 - each qu
             return len(question.records.jobs) if given is None else given
         case StopJob() | DeleteJob():
             return msgspec.convert(given or {"id": question.ref.id}, Job)
-        case WriteSamples():
-            return Receipt(**given) if given else Receipt(accepted=len(question.batch))
+        case CreateShipper() | ShipperQuestion() | DeleteShipper():
+            return _shipper(given, question)
+        case WriteSamples() | WriteLines() | WriteSpans() | TraceTokenQuestion() | TraceFilter() | SpanFilter():
+            return _traced(given, question)
         case _:
             raise AssertionError(f"no result for {question!r}")
+
+
+def _receipt(question: WriteSamples | WriteLines | WriteSpans) -> Receipt:
+    """That all of it was stored."""
+    match question:
+        case WriteSamples():
+            return Receipt(accepted=len(question.batch))
+        case WriteLines():
+            return Receipt(lines=len(question.lines))
+        case WriteSpans():
+            return Receipt(spans=len(question.spans))
+
+
+def _shipper(given: Any, question: CreateShipper | ShipperQuestion | DeleteShipper) -> Shipper:  # noqa: ANN401
+    nobody = {"id": "ab", "project": "", "sink_project": "", "logstore": "", "created": 0}
+    return msgspec.convert({**nobody, "resource_group": question.resource_group, **(given or {})}, Shipper)
+
+
+def _traced(given: Any, question: Any) -> Any:  # noqa: ANN401
+    match question:
+        case WriteSamples() | WriteLines() | WriteSpans():
+            return Receipt(**given) if given else _receipt(question)
+        case TraceTokenQuestion():
+            return TraceToken(given["token"], given["expires_ms"], given["grpc_port"])
+        case TraceFilter():
+            return msgspec.convert(given or {"traces": [], "total": 0}, TracePage)
+        case _:
+            return msgspec.convert(given or [], list[Span])
 
 
 def _listing(given: Any, question: Any) -> Any:  # noqa: ANN401
@@ -316,11 +356,11 @@ def _plain(value: Any) -> Any:  # noqa: ANN401
     return msgspec.json.decode(msgspec.json.encode(value))
 
 
-def _check(answer: Answer, wanted: Mapping[str, Any]) -> None:
+def _check(answer: Answer, expected: Mapping[str, Any]) -> None:
     headers = {name.lower(): value for name, value in answer.headers}
-    found = {name: headers.get(name) for name in wanted.get("headers", {})}
-    assert found == wanted.get("headers", {})
-    body = base64.b64decode(wanted["base64"]) if "base64" in wanted else wanted["body"]
+    found = {name: headers.get(name) for name in expected.get("headers", {})}
+    assert found == expected.get("headers", {})
+    body = base64.b64decode(expected["base64"]) if "base64" in expected else expected["body"]
     assert answer.body or answer.status == 204 or body == b""  # an empty message is a message
     if isinstance(body, bytes):
         assert answer.body == body
@@ -329,7 +369,7 @@ def _check(answer: Answer, wanted: Mapping[str, Any]) -> None:
     else:
         _check_numbers(json.loads(answer.body, parse_constant=_refuse_constant))
         assert json.loads(answer.body) == body
-    assert answer.status == wanted["status"]
+    assert answer.status == expected["status"]
 
 
 def _refuse_constant(name: str) -> float:

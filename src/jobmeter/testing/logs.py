@@ -11,6 +11,7 @@ from jobmeter.errors import LimitExceededError
 from jobmeter.model.event import Level
 from jobmeter.model.log import MAX_TEXT_BYTES, LogLine, LogPage
 from jobmeter.model.series import job_key
+from jobmeter.model.shipper import OutboxRow
 from jobmeter.store.base import PAGE_BYTES, LogSelector, ReadBudget, Store
 from jobmeter.testing.samples import FOREVER
 from jobmeter.testing.slot import Slot
@@ -34,7 +35,7 @@ def read_lines(store: Store, slot: Slot, **parts: object) -> LogPage:
 
 
 def expected(lines: Iterable[LogLine], selector: LogSelector) -> LogPage:
-    """What a page should hold, found line by line."""
+    """The expected page, found line by line."""
     once = {
         (line.time_ns, line.replica, line.attempt, line.stream, line.text): line
         for line in lines
@@ -192,6 +193,24 @@ class LogTests:
         store.append_logs([line_of(slot, 0, "mine")], FOREVER)
         assert [line.text for line in read_lines(store, slot).lines] == ["mine"]
 
+    def test_the_outbox_gives_rows_by_number_each_once(self, store: Store, slot: Slot) -> None:
+        shipper, other = job_key("shipper", slot.job), job_key("other", slot.job)
+        now_ms = slot.start
+        rows = [OutboxRow(at, now_ms, 30_000, f'{{"text":"é \\u0000 {at}"}}'.encode()) for at in range(1, 301)]
+        store.outbox.append(shipper, rows[100:])
+        store.outbox.append(shipper, rows[:150])
+        store.outbox.append(other, rows[:1])
+        assert store.outbox.read(shipper, 0, 1_000, 2**20) == rows
+        assert store.outbox.read(shipper, 120, 7, 2**20) == rows[120:127]
+        assert store.outbox.read(shipper, 300, 7, 2**20) == []
+        assert store.outbox.read(shipper, 0, 1_000, len(rows[0].line) * 2) == rows[:2]
+        assert store.outbox.read(shipper, 0, 1_000, 1) == rows[:1]
+        store.outbox.trim(shipper, 299)
+        assert store.outbox.read(shipper, 0, 1_000, 2**20) == rows[299:]
+        store.outbox.trim(shipper, None)
+        assert store.outbox.read(shipper, 0, 1_000, 2**20) == []
+        assert store.outbox.read(other, 0, 1_000, 2**20) == rows[:1]
+
     def test_statistics_count_lines(self, store: Store, slot: Slot) -> None:
         store.append_logs([line_of(slot, at, str(at)) for at in range(300)], FOREVER)
         found = store.statistics()
@@ -216,12 +235,12 @@ class LogTests:
             st.sampled_from(_LEVELS),
             st.sampled_from(["", "n1"]),
         )
-        kept: list[LogLine] = []
+        stored: list[LogLine] = []
         for _ in range(data.draw(st.integers(1, 4), "appends")):
             some: Sequence[LogLine] = data.draw(st.lists(lines, max_size=40), "lines")
             store.append_logs(some, FOREVER)
             # Which of two copies in one call is the last is not said.
-            kept += list({line.order: line for line in some}.values())
+            stored += list({line.order: line for line in some}.values())
         begin = slot.start * 1_000_000
         bounds = st.one_of(st.none(), st.integers(0, 31).map(begin.__add__))
         for _ in range(4):
@@ -241,5 +260,5 @@ class LogTests:
                 count=data.draw(st.booleans()),
             )
             found = store.read_logs(selector, BUDGET)
-            assert found.total == expected(kept, selector).total
-            assert [line.order for line in found.lines] == [line.order for line in expected(kept, selector).lines]
+            assert found.total == expected(stored, selector).total
+            assert [line.order for line in found.lines] == [line.order for line in expected(stored, selector).lines]

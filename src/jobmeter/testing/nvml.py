@@ -31,9 +31,10 @@ _DEFAULTS: Mapping[str, Any] = {
 
 @dataclass
 class FakeDevice:
-    """See ``NvmlDevice``. ``values`` holds what each method gives, by its name; one that is missing is not supported.
+    """See ``NvmlDevice``. ``values`` has the result of each method, by its name; one that is missing is not supported.
 
-    ``energy`` grows by ``joules`` at every look. ``lost`` makes every call fail as for a device that fell off the bus.
+    ``minor`` is ``index`` unless a test says otherwise. ``energy`` grows by ``joules`` at every look. ``lost`` makes
+    every call fail as for a device that fell off the bus.
     """
 
     index: int = 0
@@ -43,6 +44,11 @@ class FakeDevice:
     joules: int = 500
     lost: bool = False
     profiled: bool = False
+    minor: int | None = None
+
+    def __post_init__(self) -> None:
+        """Number the device's file as the device."""
+        self.minor = self.index if self.minor is None else self.minor
 
     def _give(self, what: str) -> Any:  # noqa: ANN401 - each method has its own type
         if self.lost:
@@ -117,16 +123,16 @@ class FakeDevice:
         """See ``NvmlDevice``."""
         return int(self._give("pcie_replays"))
 
-    def fields(self, wanted: Sequence[Field]) -> Mapping[Field, float]:
+    def fields(self, requested: Sequence[Field]) -> Mapping[Field, float]:
         """See ``NvmlDevice``."""
         found = self._give("fields")
-        return {name: float(found[name]) for name in wanted if name in found}
+        return {name: float(found[name]) for name in requested if name in found}
 
-    def profile(self, wanted: Sequence[int]) -> Mapping[int, float]:
+    def profile(self, requested: Sequence[int]) -> Mapping[int, float]:
         """See ``NvmlDevice``."""
         found = self._give("profile")
         first, self.profiled = not self.profiled, True
-        return {} if first else {name: found[name] for name in wanted if name in found}
+        return {} if first else {name: found[name] for name in requested if name in found}
 
     def processes(self) -> Sequence[DeviceProcess]:
         """See ``NvmlDevice``."""

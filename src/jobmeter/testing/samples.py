@@ -81,12 +81,12 @@ def stored_buckets(
 
 
 def brute_buckets(
-    kept: Samples, series: Sequence[Series], span: TimeRange, tier: Tier
+    stored: Samples, series: Sequence[Series], span: TimeRange, tier: Tier
 ) -> dict[tuple[Series, int], Bucket]:
     """The roll-up rows that there should be, for the buckets that begin in ``span``."""
     found: dict[tuple[Series, int], Bucket] = {}
     for one in series:
-        samples = sorted((time, value) for (who, time), value in kept.items() if who == one)
+        samples = sorted((time, value) for (who, time), value in stored.items() if who == one)
         reference: tuple[int, float] | None = None
         for start, members in groupby(samples, key=lambda sample: floor_to(sample[0], tier)):
             bucket = list(members)

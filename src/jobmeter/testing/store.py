@@ -21,6 +21,8 @@ from jobmeter.store.base import ReadBudget, Selector, Store, Tier
 from jobmeter.testing.logs import LogTests
 from jobmeter.testing.samples import FOREVER, Sample, Samples, batch_of, brute_buckets, read_all, stored_buckets
 from jobmeter.testing.slot import Slot
+from jobmeter.testing.spans import SpanTests
+from jobmeter.testing.system_logs import SystemLogTests
 
 BUDGET = ReadBudget()
 
@@ -31,13 +33,13 @@ def slot() -> Slot:
     return Slot()
 
 
-class StoreTests(LogTests, ABC):
+class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
     """What every store does."""
 
     @pytest.fixture
     @abstractmethod
     def store(self) -> Store:
-        """An open store; it may hold what other tests wrote."""
+        """An open store; it may have rows of other tests."""
 
     @pytest.fixture
     def slot(self) -> Slot:
@@ -83,7 +85,7 @@ class StoreTests(LogTests, ABC):
         expected = {(one, int(time)): value for time, value in zip(times, values.tolist(), strict=True)}
         assert read_all(store, [one], slot.span) == expected
 
-    def test_new_series_of_several_batches_at_once_are_all_kept(self, store: Store, slot: Slot) -> None:
+    def test_new_series_of_several_batches_together_are_all_stored(self, store: Store, slot: Slot) -> None:
         one, two, three = (slot.gauge(f"worker-{n}") for n in range(3))
         rows = [
             {(one, slot.start): 1.0, (two, slot.start): 2.0},
@@ -98,8 +100,8 @@ class StoreTests(LogTests, ABC):
     def test_no_series_that_has_samples_is_called_unwritten(self, store: Store, slot: Slot) -> None:
         series = [slot.gauge(f"worker-{n}") for n in range(4)]
         for count in range(4):
-            told = store.unwritten(SeriesKeys.of(series))
-            assert not told[:count].any()
+            unwritten = store.unwritten(SeriesKeys.of(series))
+            assert not unwritten[:count].any()
             store.append(batch_of({(series[count], slot.start): 1.0}), FOREVER)
         store.delete_job(series[0].job_key)
         store.append(batch_of({(series[1], slot.start): 2.0}), FOREVER)
@@ -324,16 +326,16 @@ class StoreTests(LogTests, ABC):
 
     def test_a_deleted_job_is_gone_and_may_come_back(self, store: Store, slot: Slot) -> None:
         one, other = slot.gauge(), Slot()
-        kept = {(other.gauge(), slot.start): 5.0}
+        stored = {(other.gauge(), slot.start): 5.0}
         rows = {(one, slot.start + at * MINUTE): 1.0 for at in range(120)}
-        store.append(batch_of({**rows, **kept}), FOREVER)
+        store.append(batch_of({**rows, **stored}), FOREVER)
         store.roll_up(slot.start + 2 * HOUR)
         store.delete_job(slot.key)
         assert read_all(store, [one], slot.span) == {}
         assert store.find(Selector(jobs=(slot.key,))) == []
         assert store.last_times([slot.key]) == {}
         assert stored_buckets(store, [one], slot.span, Tier.HOUR) == {}
-        assert read_all(store, [other.gauge()], slot.span) == kept
+        assert read_all(store, [other.gauge()], slot.span) == stored
         again = {(one, slot.start + 5): 2.0}
         store.append(batch_of(again), FOREVER)
         assert read_all(store, [one], slot.span) == again
@@ -342,11 +344,12 @@ class StoreTests(LogTests, ABC):
     def test_statistics_count_rows(self, store: Store, slot: Slot) -> None:
         store.append(batch_of({(slot.gauge(), slot.start + at): 1.0 for at in range(1000)}), FOREVER)
         after = store.statistics()
-        assert set(after.rows) == set(after.bytes) == {"samples", "minutes", "hours", "series", "logs"}
+        tables = {"samples", "minutes", "hours", "series", "logs", "spans", "outbox"}
+        assert set(after.rows) == set(after.bytes) == tables
         assert after.rows["samples"] >= 1000
         assert after.bytes["samples"] > 0
 
-    def test_many_threads_append_and_read_at_once(self, store: Store, slot: Slot) -> None:
+    def test_many_threads_append_and_read_concurrently(self, store: Store, slot: Slot) -> None:
         series = [slot.gauge(f"worker-{number}") for number in range(8)]
         failures: list[BaseException] = []
 
@@ -403,7 +406,7 @@ class StoreTests(LogTests, ABC):
     def test_any_sequence_of_operations_equals_a_dictionary(self, store: Store, data: st.DataObject) -> None:
         slot = Slot()
         series = [slot.counter(), slot.counter("worker-1"), slot.gauge()]
-        kept: Samples = {}
+        stored: Samples = {}
         samples = st.lists(
             st.tuples(st.sampled_from(series), st.integers(0, 5 * 360), st.integers(0, 40)), min_size=1, max_size=40
         )
@@ -412,37 +415,37 @@ class StoreTests(LogTests, ABC):
                 Sample(one, slot.start + at * 10_000, value / 4) for one, at, value in data.draw(samples, "samples")
             ]
             store.append(_batch_in_order(batch), FOREVER)
-            kept.update({(sample.series, sample.time): sample.value for sample in batch})
+            stored.update({(sample.series, sample.time): sample.value for sample in batch})
             if data.draw(st.booleans(), "roll up"):
                 store.roll_up(slot.start + data.draw(st.integers(0, 5), "hours") * HOUR)
             low, high = sorted(data.draw(st.tuples(st.integers(0, 5 * HOUR), st.integers(0, 5 * HOUR)), "range"))
             span = TimeRange(slot.start + low, slot.start + high)
-            inside = {key: value for key, value in kept.items() if span.start_ms <= key[1] < span.end_ms}
+            inside = {key: value for key, value in stored.items() if span.start_ms <= key[1] < span.end_ms}
             order = data.draw(st.permutations(series), "order")
             assert read_all(store, order, span) == inside
-            self._check_previous(store, order, span.end_ms, kept)
-            self._check_trusted(store, slot, order, kept)
+            self._check_previous(store, order, span.end_ms, stored)
+            self._check_trusted(store, slot, order, stored)
 
     @staticmethod
-    def _check_previous(store: Store, series: Sequence[Series], before: int, kept: Samples) -> None:
+    def _check_previous(store: Store, series: Sequence[Series], before: int, stored: Samples) -> None:
         expected = []
         for index, one in enumerate(series):
-            times = [time for who, time in kept if who == one and time < before]
+            times = [time for who, time in stored if who == one and time < before]
             if times:
-                expected.append((index, max(times), kept[one, max(times)]))
+                expected.append((index, max(times), stored[one, max(times)]))
         assert _rows(store.previous(SeriesKeys.of(series), before, BUDGET)) == expected
 
     @staticmethod
-    def _check_trusted(store: Store, slot: Slot, series: Sequence[Series], kept: Samples) -> None:
+    def _check_trusted(store: Store, slot: Slot, series: Sequence[Series], stored: Samples) -> None:
         """What ``rolled`` vouches for is right."""
         for part in store.rolled([slot.key], slot.span):
             for tier in Tier:
-                assert stored_buckets(store, series, part, tier) == brute_buckets(kept, series, part, tier)
+                assert stored_buckets(store, series, part, tier) == brute_buckets(stored, series, part, tier)
 
     @staticmethod
-    def _check_buckets(store: Store, slot: Slot, series: Sequence[Series], kept: Samples) -> None:
+    def _check_buckets(store: Store, slot: Slot, series: Sequence[Series], stored: Samples) -> None:
         for tier in Tier:
-            assert stored_buckets(store, series, slot.span, tier) == brute_buckets(kept, series, slot.span, tier)
+            assert stored_buckets(store, series, slot.span, tier) == brute_buckets(stored, series, slot.span, tier)
 
 
 def _rows(columns: SampleColumns) -> list[tuple[int, int, float]]:
@@ -455,7 +458,7 @@ def _split(rows: Samples, size: int) -> Iterable[Samples]:
 
 
 def _batch_in_order(samples: Sequence[Sample]) -> SampleBatch:
-    """A batch that keeps repetitions and their order."""
+    """A batch with repetitions, in their order."""
     series = list(dict.fromkeys(sample.series for sample in samples))
     position = {one: index for index, one in enumerate(series)}
     return SampleBatch(

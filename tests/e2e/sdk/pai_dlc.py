@@ -1,10 +1,10 @@
 """Runs in the environment of the vendor's own SDKs: asks what stdin says (a JSON list), prints what came (another).
 
-One ask: {"config": {...}, "product": "dlc" | "cms", "call": "get_job_metrics", "args": ["dlc1"], "request": {...},
-"async": bool, "pages": bool, "anonymous": bool, "date": "...", "nonce": "..."}. ``call`` is the client's own method;
-``request``, in the vendor's field names, becomes its request object, where it takes one. ``date`` and ``nonce`` replace
-what the SDK would send. ``pages`` gives a list: the answers to all pages that NextToken leads to. Works with
-both generations of the vendor's core.
+One ask: {"config": {...}, "product": "dlc" | "cms" | "eflo", "call": "get_job_metrics", "args": ["dlc1"],
+"request": {...}, "async": bool, "pages": bool, "anonymous": bool, "date": "...", "nonce": "...", "retry": {...}}.
+``call`` is the client's own method; ``request``, in the vendor's field names, becomes its request object, where it
+takes one. ``date`` and ``nonce`` replace what the SDK would send; ``retry`` are its options for trying again.
+``pages`` gives a list: the answers to all pages that NextToken leads to. Works with both generations of the core.
 """
 
 import asyncio
@@ -23,6 +23,12 @@ try:
 except ImportError:
     cms = Cms = None
 
+try:
+    from alibabacloud_eflo_controller20221215 import models as eflo
+    from alibabacloud_eflo_controller20221215.client import Client as Eflo
+except ImportError:
+    eflo = Eflo = None
+
 try:  # from tea-openapi 0.4 on
     from alibabacloud_tea_openapi import utils_models as core
     from alibabacloud_tea_openapi.utils import Utils
@@ -40,7 +46,7 @@ except ImportError:
         "date": [(OpenApiUtil, "get_timestamp"), (Util, "get_date_utcstring")],
     }
 
-PRODUCTS = {"dlc": (Dlc, dlc), "cms": (Cms, cms)}
+PRODUCTS = {"dlc": (Dlc, dlc), "cms": (Cms, cms), "eflo": (Eflo, eflo)}
 _OWN = {(place, name): getattr(place, name) for places in PLACES.values() for place, name in places}
 
 
@@ -75,11 +81,19 @@ def _arguments(ask, models):
     return [*ask.get("args", ()), *([request().from_map(ask.get("request") or {})] if request else ())]
 
 
+def _retrying(ask):
+    if "retry" not in ask:
+        return {}
+    from darabonba.policy.retry import RetryOptions
+
+    return {"retry_options": RetryOptions(ask["retry"])}
+
+
 def _answer(ask):
     _fix(ask)
     client_type, models = PRODUCTS[ask.get("product", "dlc")]
     try:
-        client = client_type(core.Config(**ask["config"]))
+        client = client_type(core.Config(**ask["config"], **_retrying(ask)))
         if ask.get("anonymous"):
             return _anonymous(client, ask)
         if ask.get("async"):

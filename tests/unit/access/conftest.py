@@ -15,7 +15,7 @@ NOW_MS = 1_795_188_836_000
 """2026-11-20T15:33:56Z."""
 
 
-class HeldClock:
+class FixedClock:
     """A clock that moves when it is told to."""
 
     def __init__(self) -> None:
@@ -29,8 +29,8 @@ class HeldClock:
 
 
 @pytest.fixture
-def clock() -> HeldClock:
-    return HeldClock()
+def clock() -> FixedClock:
+    return FixedClock()
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def registry(tmp_path: Path) -> Iterator[Registry]:
 
 
 @pytest.fixture
-def authenticator(registry: Registry, vault: Vault, clock: HeldClock) -> Authenticator:
+def authenticator(registry: Registry, vault: Vault, clock: FixedClock) -> Authenticator:
     # The memory of nonces begins a day before, as that of a server that has run for a while.
     clock.ms -= 86_400_000
     made = Authenticator(registry, vault, clock)

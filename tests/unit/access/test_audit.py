@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.access.conftest import HeldClock
+from tests.unit.access.conftest import FixedClock
 
 from jobmeter.access.audit import MAX_FIELD, Audit
 from jobmeter.access.principal import Principal, Role
@@ -15,7 +15,7 @@ from jobmeter.errors import ForbiddenError, ThrottledError, UnauthenticatedError
 WHO = Principal(id="key-1", name="ci", role=Role.READER, project="p")
 
 
-def test_a_refusal_is_one_line(clock: HeldClock, tmp_path: Path) -> None:
+def test_a_refusal_is_one_line(clock: FixedClock, tmp_path: Path) -> None:
     audit = Audit(clock, tmp_path / "audit.log")
     audit.refused(
         UnauthenticatedError("x", "stale"), action="metrics:read", claimed="AK1", client="10.0.0.1", request_id="R"
@@ -37,7 +37,7 @@ def test_a_refusal_is_one_line(clock: HeldClock, tmp_path: Path) -> None:
 @given(text=st.text(max_size=400))
 def test_no_text_forges_a_line_or_steers_a_terminal(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     file = tmp_path_factory.mktemp("audit") / "audit.log"
-    Audit(HeldClock(), file).refused(
+    Audit(FixedClock(), file).refused(
         ForbiddenError(text), action=text, claimed=text, project=text, client=text, request_id=text
     )
     written = file.read_bytes()
@@ -48,7 +48,7 @@ def test_no_text_forges_a_line_or_steers_a_terminal(tmp_path_factory: pytest.Tem
     assert (line["action"], line["event"]) == (line["client"], "refused")
 
 
-def test_a_flood_is_counted(clock: HeldClock, tmp_path: Path) -> None:
+def test_a_flood_is_counted(clock: FixedClock, tmp_path: Path) -> None:
     file = tmp_path / "audit.log"
     audit = Audit(clock, file)
     for _ in range(250):
@@ -59,7 +59,7 @@ def test_a_flood_is_counted(clock: HeldClock, tmp_path: Path) -> None:
     assert json.loads(file.read_text().splitlines()[-1])["suppressed"] == "150"
 
 
-def test_a_large_file_is_put_aside(clock: HeldClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_file_is_put_aside(clock: FixedClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jobmeter.access.audit.MAX_FILE_BYTES", 1000)
     audit = Audit(clock, tmp_path / "audit.log")
     for _ in range(30):
@@ -69,13 +69,13 @@ def test_a_large_file_is_put_aside(clock: HeldClock, tmp_path: Path, monkeypatch
     assert all(size < 1500 for size in sizes.values())
 
 
-def test_without_a_file_it_goes_to_standard_error(clock: HeldClock, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_file_it_goes_to_standard_error(clock: FixedClock, capsys: pytest.CaptureFixture[str]) -> None:
     Audit(clock).refused(ForbiddenError("x"), action="a")
     assert json.loads(capsys.readouterr().err)["reason"] == "forbidden"
 
 
 def test_a_file_that_cannot_be_written_fails_nothing(
-    clock: HeldClock, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    clock: FixedClock, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Audit(clock, tmp_path / "none" / "audit.log").refused(ForbiddenError("x"), action="a")
     assert json.loads(capsys.readouterr().err)["reason"] == "forbidden"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from tests.unit.access.conftest import NOW_MS, HeldClock
+from tests.unit.access.conftest import NOW_MS, FixedClock
 
 from jobmeter.access.authenticate import OUTAGE_SECONDS, Authenticator
 from jobmeter.access.call import Call
@@ -24,7 +24,7 @@ WITH_SHARE = (*ALIBABA, SHARE)
 
 
 @pytest.fixture
-def key(registry: Registry, vault: Vault, clock: HeldClock) -> CreatedKey:
+def key(registry: Registry, vault: Vault, clock: FixedClock) -> CreatedKey:
     return create_key(registry, vault, clock, "ci", "writer", "team-a")
 
 
@@ -110,7 +110,7 @@ def test_the_date_must_be_near(authenticator: Authenticator, key: CreatedKey, ag
         assert reason(lambda: authenticator.authenticate(call, ALIBABA)) == "stale"
 
 
-def test_a_replayed_request(authenticator: Authenticator, key: CreatedKey, clock: HeldClock) -> None:
+def test_a_replayed_request(authenticator: Authenticator, key: CreatedKey, clock: FixedClock) -> None:
     call = signed(key)
     authenticator.authenticate(call, ALIBABA)
     assert reason(lambda: authenticator.authenticate(call, ALIBABA)) == "replayed"
@@ -121,14 +121,14 @@ def test_a_replayed_request(authenticator: Authenticator, key: CreatedKey, clock
     assert authenticator.authenticate(signed(key, date=clock.ms, nonce="n2"), ALIBABA).id == key.id
 
 
-def test_a_bare_token_needs_no_nonce(authenticator: Authenticator, key: CreatedKey, clock: HeldClock) -> None:
+def test_a_bare_token_needs_no_nonce(authenticator: Authenticator, key: CreatedKey, clock: FixedClock) -> None:
     for _ in range(3):
         assert authenticator.authenticate(bearer(key.token), TOKENS).id == key.id
         clock.ms += 10**10
 
 
 def test_a_revoked_key_is_refused(
-    authenticator: Authenticator, registry: Registry, key: CreatedKey, clock: HeldClock
+    authenticator: Authenticator, registry: Registry, key: CreatedKey, clock: FixedClock
 ) -> None:
     authenticator.authenticate(bearer(key.token), TOKENS)
     authenticator.authenticate(signed(key), ALIBABA)
@@ -139,7 +139,7 @@ def test_a_revoked_key_is_refused(
 
 
 def test_a_revocation_elsewhere_takes_effect_within_a_second(
-    authenticator: Authenticator, registry: Registry, key: CreatedKey, clock: HeldClock
+    authenticator: Authenticator, registry: Registry, key: CreatedKey, clock: FixedClock
 ) -> None:
     authenticator.authenticate(bearer(key.token), TOKENS)
     revoke_key(registry, clock, key.id)
@@ -148,7 +148,7 @@ def test_a_revocation_elsewhere_takes_effect_within_a_second(
 
 
 def test_a_share_token_counts_only_alone(
-    authenticator: Authenticator, vault: Vault, key: CreatedKey, clock: HeldClock
+    authenticator: Authenticator, vault: Vault, key: CreatedKey, clock: FixedClock
 ) -> None:
     token, _ = issue(vault, "team-a", "j", NOW_MS, 60)
     query = f"Token={token}"
@@ -176,7 +176,7 @@ def test_a_token_beside_a_broken_signature_holds(authenticator: Authenticator, k
     assert authenticator.authenticate(call, ALIBABA).id == key.id
 
 
-def test_only_a_claimed_key_id_is_told_to_the_audit(authenticator: Authenticator, key: CreatedKey) -> None:
+def test_only_a_claimed_key_id_is_reported_to_the_audit(authenticator: Authenticator, key: CreatedKey) -> None:
     authenticator.authenticate(signed(key), ALIBABA)
     assert authenticator.claimed(signed(key), ALIBABA) == key.access_key_id
     assert authenticator.claimed(bearer("jm_secret"), ALIBABA) == ""
@@ -186,18 +186,18 @@ def test_only_a_claimed_key_id_is_told_to_the_audit(authenticator: Authenticator
 def test_a_secret_in_place_of_the_key_id_is_not_told_to_the_audit(
     authenticator: Authenticator, key: CreatedKey
 ) -> None:
-    told = set()
+    reasons = set()
     for secret in (key.access_key_secret, key.token, "hunter2"):
         call = signed(replace(key, access_key_id=secret))
         assert reason(lambda call=call: authenticator.authenticate(call, ALIBABA)) == "unknown-key"  # type: ignore[misc]
-        told.add(authenticator.claimed(call, ALIBABA))
+        reasons.add(authenticator.claimed(call, ALIBABA))
         assert secret not in authenticator.claimed(call, ALIBABA)
-    assert len(told) == 3
-    assert all(re.fullmatch("unknown-[0-9a-f]{8}", text) for text in told)
+    assert len(reasons) == 3
+    assert all(re.fullmatch("unknown-[0-9a-f]{8}", text) for text in reasons)
 
 
 def test_the_last_use_is_written_down_now_and_then(
-    authenticator: Authenticator, registry: Registry, key: CreatedKey, clock: HeldClock
+    authenticator: Authenticator, registry: Registry, key: CreatedKey, clock: FixedClock
 ) -> None:
     used = []
     for _ in range(4):
@@ -228,7 +228,7 @@ class Failing:
 
 
 def test_a_registry_that_cannot_be_written_still_lets_readers_in(
-    registry: Registry, vault: Vault, clock: HeldClock, key: CreatedKey
+    registry: Registry, vault: Vault, clock: FixedClock, key: CreatedKey
 ) -> None:
     reading = Authenticator(Failing(registry, "key_used"), vault, clock)  # type: ignore[arg-type]
     assert reading.authenticate(bearer(key.token), TOKENS).id == key.id
@@ -237,7 +237,7 @@ def test_a_registry_that_cannot_be_written_still_lets_readers_in(
         broken.authenticate(bearer(key.token), TOKENS)
 
 
-def test_a_lost_key_file_is_said_to_be_lost(registry: Registry, clock: HeldClock, key: CreatedKey) -> None:
+def test_a_lost_key_file_is_said_to_be_lost(registry: Registry, clock: FixedClock, key: CreatedKey) -> None:
     other = Authenticator(registry, Vault(bytes(32)), clock)
     assert other.authenticate(bearer(key.token), TOKENS).id == key.id
     with pytest.raises(ConfigurationError, match="another key file"):
@@ -250,31 +250,31 @@ def test_strangers_tokens_are_not_remembered_without_bound(
     monkeypatch.setattr("jobmeter.access.authenticate.MOST_KEYS", 5)
     for number in range(20):
         assert reason(lambda n=number: authenticator.authenticate(bearer(f"jm_{n}"), TOKENS)) == "unknown-key"  # type: ignore[misc]
-    assert len(authenticator._known) == 5
+    assert len(authenticator._keys) == 5
 
 
 def test_keys_that_were_confirmed_lately_hold_while_the_registry_is_away(
-    registry: Registry, vault: Vault, clock: HeldClock, key: CreatedKey
+    registry: Registry, vault: Vault, clock: FixedClock, key: CreatedKey
 ) -> None:
     failing = Failing(registry)
-    held = Authenticator(failing, vault, clock)  # type: ignore[arg-type]
+    cached = Authenticator(failing, vault, clock)  # type: ignore[arg-type]
     other = create_key(registry, vault, clock, "other", "writer", "team-a")
     never = create_key(registry, vault, clock, "never", "writer", "team-a")
     for one in (key, other):
-        held.authenticate(bearer(one.token), TOKENS)
+        cached.authenticate(bearer(one.token), TOKENS)
     with pytest.raises(UnauthenticatedError):
-        held.authenticate(bearer("jm_nobody"), TOKENS)
+        cached.authenticate(bearer("jm_nobody"), TOKENS)
     failing.fail("key_by_token", "key_by_access_key", "key_used")
     for _ in range(int(OUTAGE_SECONDS)):
         clock.ms += 1000
-        assert held.authenticate(bearer(key.token), TOKENS).id == key.id
+        assert cached.authenticate(bearer(key.token), TOKENS).id == key.id
     # What was revoked here does not come back, and nobody is let in whom the registry did not confirm.
-    held.forget(other.id)
+    cached.forget(other.id)
     for token in (other.token, never.token, "jm_nobody"):
         with pytest.raises(UnavailableError):
-            held.authenticate(bearer(token), TOKENS)
+            cached.authenticate(bearer(token), TOKENS)
     clock.ms += 1000
     with pytest.raises(UnavailableError):
-        held.authenticate(bearer(key.token), TOKENS)
+        cached.authenticate(bearer(key.token), TOKENS)
     failing.fail()
-    assert held.authenticate(bearer(key.token), TOKENS).id == key.id
+    assert cached.authenticate(bearer(key.token), TOKENS).id == key.id

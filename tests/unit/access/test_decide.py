@@ -7,13 +7,13 @@ from jobmeter.access.principal import Principal, Role
 from jobmeter.access.scope import Scope
 from jobmeter.errors import ForbiddenError, InvalidRequestError
 
-READS = {"catalog:read", "metrics:read", "jobs:read", "nodes:read"}
+READS = {"catalog:read", "metrics:read", "jobs:read", "nodes:read", "usage:read", "traces:read"}
 ALLOWED = {
     Role.READER: READS,
-    Role.WRITER: READS | {"jobs:write", "ingest:write", "share:write"},
+    Role.WRITER: READS | {"jobs:write", "ingest:write", "traces:write", "share:write", "tasks:write"},
     Role.ADMIN: {
-        "catalog:read", "metrics:read", "jobs:read", "nodes:read", "jobs:write", "ingest:write", "share:write",
-        "jobs:delete", "keys:read", "keys:write", "server:read", "server:admin",
+        *READS, "jobs:write", "ingest:write", "traces:write", "share:write", "tasks:write", "jobs:delete", "keys:read",
+        "keys:write", "server:read", "server:admin", "shippers:read", "shippers:write",
     },
 }  # fmt: skip
 

@@ -4,7 +4,7 @@ import re
 from dataclasses import fields
 
 import pytest
-from tests.unit.access.conftest import NOW_MS, HeldClock
+from tests.unit.access.conftest import NOW_MS, FixedClock
 
 from jobmeter.access.keys import create_key, list_keys, revoke_key, token_hash
 from jobmeter.access.vault import Vault
@@ -12,7 +12,7 @@ from jobmeter.errors import InvalidRequestError, NotFoundError
 from jobmeter.registry.base import Registry
 
 
-def test_a_key_has_secrets_of_full_strength(registry: Registry, vault: Vault, clock: HeldClock) -> None:
+def test_a_key_has_secrets_of_full_strength(registry: Registry, vault: Vault, clock: FixedClock) -> None:
     key = create_key(registry, vault, clock, "ci", "writer", "team-a")
     assert re.fullmatch(r"jm_[A-Za-z0-9_-]{43}", key.token)
     assert re.fullmatch(r"JMAK[A-Z2-7]{16}", key.access_key_id)
@@ -22,12 +22,12 @@ def test_a_key_has_secrets_of_full_strength(registry: Registry, vault: Vault, cl
         assert len({getattr(one, name) for one in (key, *others)}) == 21
 
 
-def test_the_registry_holds_no_secret_in_the_clear(registry: Registry, vault: Vault, clock: HeldClock) -> None:
+def test_the_registry_holds_no_secret_in_the_clear(registry: Registry, vault: Vault, clock: FixedClock) -> None:
     key = create_key(registry, vault, clock, "ci", "admin")
     [stored] = registry.keys()
-    kept = b"".join(str(getattr(stored, f.name)).encode() for f in fields(stored)) + stored.sealed_secret
+    stored_bytes = b"".join(str(getattr(stored, f.name)).encode() for f in fields(stored)) + stored.sealed_secret
     for secret in (key.token, key.access_key_secret):
-        assert secret.encode() not in kept
+        assert secret.encode() not in stored_bytes
     assert stored.token_hash == token_hash(key.token)
     assert vault.open(stored.sealed_secret, key.access_key_id) == key.access_key_secret
     assert key.token not in repr(key)
@@ -49,7 +49,7 @@ def test_the_registry_holds_no_secret_in_the_clear(registry: Registry, vault: Va
     ],
 )
 def test_names_are_checked(
-    registry: Registry, vault: Vault, clock: HeldClock, name: str, role: str, project: str | None, field: str
+    registry: Registry, vault: Vault, clock: FixedClock, name: str, role: str, project: str | None, field: str
 ) -> None:
     with pytest.raises(InvalidRequestError) as refused:
         create_key(registry, vault, clock, name, role, project)
@@ -57,7 +57,7 @@ def test_names_are_checked(
     assert registry.keys() == []
 
 
-def test_keys_are_listed_without_secrets_and_ended_once(registry: Registry, vault: Vault, clock: HeldClock) -> None:
+def test_keys_are_listed_without_secrets_and_ended_once(registry: Registry, vault: Vault, clock: FixedClock) -> None:
     one = create_key(registry, vault, clock, "one", "reader")
     clock.ms += 1
     two = create_key(registry, vault, clock, "two", "admin", "p")

@@ -3,9 +3,9 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.access.conftest import HeldClock
+from tests.unit.access.conftest import FixedClock
 
-from jobmeter.access.limit import Rate, RateLimiter, parse_rates
+from jobmeter.access.limit import Per, Rate, RateLimiter, parse_rates
 from jobmeter.errors import ConfigurationError, ThrottledError
 
 
@@ -17,7 +17,7 @@ def admitted(limiter: RateLimiter, key: str = "k", operation: str = "GetJobMetri
     return True
 
 
-def test_a_burst_then_the_rate(clock: HeldClock) -> None:
+def test_a_burst_then_the_rate(clock: FixedClock) -> None:
     limiter = RateLimiter(clock, {"*": Rate(2, 5)})
     assert [admitted(limiter) for _ in range(7)] == [True] * 5 + [False] * 2
     clock.ms += 500
@@ -26,7 +26,7 @@ def test_a_burst_then_the_rate(clock: HeldClock) -> None:
     assert [admitted(limiter) for _ in range(6)] == [True] * 5 + [False]
 
 
-def test_keys_and_operations_are_counted_apart(clock: HeldClock) -> None:
+def test_keys_and_operations_are_counted_apart(clock: FixedClock) -> None:
     limiter = RateLimiter(clock, {"A": Rate(1, 1), "B": Rate(1, 2)})
     assert [admitted(limiter, "k", "A"), admitted(limiter, "k", "A")] == [True, False]
     assert admitted(limiter, "other", "A")
@@ -34,7 +34,7 @@ def test_keys_and_operations_are_counted_apart(clock: HeldClock) -> None:
     assert all(admitted(limiter, "k", "unlimited") for _ in range(1000))
 
 
-def test_the_refusal_says_how_long_to_wait(clock: HeldClock) -> None:
+def test_the_refusal_says_how_long_to_wait(clock: FixedClock) -> None:
     limiter = RateLimiter(clock, {"*": Rate(4, 1)})
     limiter.take("k", "A")
     with pytest.raises(ThrottledError) as refused:
@@ -50,7 +50,7 @@ def test_the_refusal_says_how_long_to_wait(clock: HeldClock) -> None:
     burst=st.integers(1, 5),
 )
 def test_never_more_than_the_burst_and_the_rate(steps: list[int], per_second: float, burst: int) -> None:
-    clock = HeldClock()
+    clock = FixedClock()
     limiter = RateLimiter(clock, {"*": Rate(per_second, burst)})
     times = []
     for step in steps:
@@ -63,7 +63,7 @@ def test_never_more_than_the_burst_and_the_rate(steps: list[int], per_second: fl
             assert last - first + 1 <= burst + window * per_second + 1e-6
 
 
-def test_memory_is_bounded(clock: HeldClock) -> None:
+def test_memory_is_bounded(clock: FixedClock) -> None:
     limiter = RateLimiter(clock, {"*": Rate(1, 1)}, most=10)
     for number in range(100):
         limiter.take(f"k{number}", "A")
@@ -83,3 +83,31 @@ def test_rates_are_read_from_text() -> None:
 def test_a_rate_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(ConfigurationError):
         parse_rates(text)
+
+
+def test_a_rate_of_an_account_counts_the_calls_of_all_its_keys(clock: FixedClock) -> None:
+    limiter = RateLimiter(clock)
+    documented = Rate(1, 2, Per.ACCOUNT)
+    limiter.take("k", "DeleteResourceLog", documented, "team-a")
+    limiter.take("other", "DeleteResourceLog", documented, "team-a")
+    with pytest.raises(ThrottledError, match="by one account"):
+        limiter.take("third", "DeleteResourceLog", documented, "team-a")
+    limiter.take("third", "DeleteResourceLog", documented, "team-b")
+
+
+def test_a_setting_changes_the_rate_and_says_whose_it_is_where_it_wants_to(clock: FixedClock) -> None:
+    documented = Rate(10, 10, Per.ACCOUNT)
+    still = RateLimiter(clock, parse_rates("A=1"))
+    still.take("k", "A", documented, "team-a")
+    with pytest.raises(ThrottledError):
+        still.take("other", "A", documented, "team-a")
+    each = RateLimiter(clock, parse_rates("A=1/key"))
+    each.take("k", "A", documented, "team-a")
+    each.take("other", "A", documented, "team-a")
+    assert parse_rates("A=20:30/account, B=2 / key") == {"A": Rate(20, 30, Per.ACCOUNT), "B": Rate(2, 2, Per.KEY)}
+
+
+def test_a_key_called_like_an_account_has_a_bucket_of_its_own(clock: FixedClock) -> None:
+    limiter = RateLimiter(clock)
+    limiter.take("team-a", "A", Rate(1, 1, Per.KEY), "x")
+    limiter.take("k", "A", Rate(1, 1, Per.ACCOUNT), "team-a")

@@ -4,13 +4,13 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.unit.access.conftest import NOW_MS, HeldClock
+from tests.unit.access.conftest import NOW_MS, FixedClock
 
 from jobmeter.access.nonces import WINDOW_MS, NonceMemory
 from jobmeter.errors import UnavailableError
 
 
-def test_a_request_counts_once(clock: HeldClock) -> None:
+def test_a_request_counts_once(clock: FixedClock) -> None:
     memory = NonceMemory(clock)
     assert memory.first("k", "n", NOW_MS)
     assert not memory.first("k", "n", NOW_MS)
@@ -22,13 +22,13 @@ def test_a_request_counts_once(clock: HeldClock) -> None:
     ("age", "fresh"),
     [(0, True), (WINDOW_MS, True), (WINDOW_MS + 1, False), (-WINDOW_MS, True), (-WINDOW_MS - 1, False)],
 )
-def test_only_the_window_is_fresh(clock: HeldClock, tmp_path: Path, age: int, *, fresh: bool) -> None:
+def test_only_the_window_is_fresh(clock: FixedClock, tmp_path: Path, age: int, *, fresh: bool) -> None:
     memory = NonceMemory(clock, tmp_path / "nonces")
     assert memory.fresh(NOW_MS - age) == fresh
     memory.close()
 
 
-def test_a_restart_forgets_nothing(clock: HeldClock, tmp_path: Path) -> None:
+def test_a_restart_forgets_nothing(clock: FixedClock, tmp_path: Path) -> None:
     for number in range(3):
         memory = NonceMemory(clock, tmp_path / "nonces")
         assert memory.fresh(NOW_MS - WINDOW_MS)
@@ -38,7 +38,7 @@ def test_a_restart_forgets_nothing(clock: HeldClock, tmp_path: Path) -> None:
     assert (tmp_path / "nonces").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_half_written_entry_hides_no_other(clock: HeldClock, tmp_path: Path) -> None:
+def test_a_half_written_entry_hides_no_other(clock: FixedClock, tmp_path: Path) -> None:
     file = tmp_path / "nonces"
     memory = NonceMemory(clock, file)
     memory.first("k", "n", NOW_MS)
@@ -54,7 +54,7 @@ def test_a_half_written_entry_hides_no_other(clock: HeldClock, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("content", [b"", b"something else entirely"])
-def test_a_file_that_tells_nothing_opens_no_hole(clock: HeldClock, tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_tells_nothing_opens_no_hole(clock: FixedClock, tmp_path: Path, content: bytes) -> None:
     (tmp_path / "nonces").write_bytes(content)
     memory = NonceMemory(clock, tmp_path / "nonces")
     assert not memory.fresh(NOW_MS - 1000)
@@ -62,14 +62,14 @@ def test_a_file_that_tells_nothing_opens_no_hole(clock: HeldClock, tmp_path: Pat
     memory.close()
 
 
-def test_without_a_file_what_came_before_is_refused(clock: HeldClock) -> None:
+def test_without_a_file_what_came_before_is_refused(clock: FixedClock) -> None:
     clock.ms += 900
     memory = NonceMemory(clock)
     assert memory.fresh(NOW_MS)
     assert not memory.fresh(NOW_MS - 1000)
 
 
-def test_memory_is_bounded_and_what_is_dropped_becomes_stale(clock: HeldClock, tmp_path: Path) -> None:
+def test_memory_is_bounded_and_what_is_dropped_becomes_stale(clock: FixedClock, tmp_path: Path) -> None:
     memory = NonceMemory(clock, tmp_path / "nonces", most=100)
     dates = [NOW_MS - 600_000 + 6_000 * number for number in range(150)]
     for number, date in enumerate(dates):
@@ -81,7 +81,7 @@ def test_memory_is_bounded_and_what_is_dropped_becomes_stale(clock: HeldClock, t
     memory.close()
 
 
-def test_the_file_stays_small(clock: HeldClock, tmp_path: Path) -> None:
+def test_the_file_stays_small(clock: FixedClock, tmp_path: Path) -> None:
     file = tmp_path / "nonces"
     memory = NonceMemory(clock, file, most=1000)
     for number in range(150_000):
@@ -92,7 +92,7 @@ def test_the_file_stays_small(clock: HeldClock, tmp_path: Path) -> None:
     memory.close()
 
 
-def test_a_file_that_cannot_be_written_stops_no_request(clock: HeldClock, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_stops_no_request(clock: FixedClock, tmp_path: Path) -> None:
     file = tmp_path / "nonces"
     memory = NonceMemory(clock, file)
     memory.first("k", "before", NOW_MS)
@@ -100,12 +100,12 @@ def test_a_file_that_cannot_be_written_stops_no_request(clock: HeldClock, tmp_pa
     memory._release(os.open("/dev/full", os.O_WRONLY))
     assert memory.first("k", "during", NOW_MS)
     assert not memory.first("k", "during", NOW_MS)
-    restarted = NonceMemory(HeldClock(), file)
+    restarted = NonceMemory(FixedClock(), file)
     assert not restarted.fresh(NOW_MS - 1000), "what the file has missed must not be accepted again"
     restarted.close()
 
 
-def test_the_file_is_taken_up_again(clock: HeldClock, tmp_path: Path) -> None:
+def test_the_file_is_taken_up_again(clock: FixedClock, tmp_path: Path) -> None:
     file = tmp_path / "nonces"
     memory = NonceMemory(clock, file)
     memory._release(os.open("/dev/full", os.O_WRONLY))
@@ -120,6 +120,6 @@ def test_the_file_is_taken_up_again(clock: HeldClock, tmp_path: Path) -> None:
     restarted.close()
 
 
-def test_a_folder_that_is_none_is_named(clock: HeldClock, tmp_path: Path) -> None:
+def test_a_folder_that_is_none_is_named(clock: FixedClock, tmp_path: Path) -> None:
     with pytest.raises(UnavailableError, match="nonces"):
         NonceMemory(clock, tmp_path / "none" / "nonces")

@@ -6,8 +6,8 @@ import sys
 
 PROGRAM = """
 import contextlib, signal
-from benchmarks.processes import leave_when_told
-leave_when_told()
+from benchmarks.processes import exit_on_sigterm
+exit_on_sigterm()
 with contextlib.ExitStack() as started:
     started.callback(print, "what was started has ended", flush=True)
     print("ready", flush=True)

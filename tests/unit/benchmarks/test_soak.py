@@ -42,7 +42,7 @@ class Server:
 
     def __init__(self) -> None:
         self.asked = 0
-        self.kept: dict[tuple[str, int], int] = {}
+        self.stored: dict[tuple[str, int], int] = {}
 
     async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while head := await reader.readline():
@@ -55,7 +55,7 @@ class Server:
                 continue
             batches = decode(body).batches
             for batch in batches:
-                self.kept[(batch.series[0].node, int(batch.time[0]))] = len(batch.value)
+                self.stored[(batch.series[0].node, int(batch.time[0]))] = len(batch.value)
             if self.asked % 5 == 0:
                 break
             answer = b'{"accepted": %d, "rejected": {}}' % sum(len(batch.value) for batch in batches)
@@ -78,22 +78,22 @@ def test_what_was_refused_or_broken_off_is_sent_again_and_measured_once(quickly)
         where = Post(listening.sockets[0].getsockname()[1], "/", {})
         fleet = Fleet(nodes=3, gpus=1, metrics=5, interval=0.4)
         begin = float(int(NOW / 1000))  # long ago: everything is due at once
-        told = Told()
+        reports = Reports()
         nodes = {number: Node(fleet, number) for number in range(3)}
-        await agents.deliver(where, fleet, nodes, (begin, begin + 2), told)
+        await agents.deliver(where, fleet, nodes, (begin, begin + 2), reports)
         listening.close()
-        return server, fleet, begin, told
+        return server, fleet, begin, reports
 
-    server, fleet, begin, told = asyncio.run(run())
+    server, fleet, begin, reports = asyncio.run(run())
     expected = measured(fleet, (int(begin * 1000), int(begin * 1000) + 2000))
     assert expected == 3 * 5 * 5
-    assert sum(server.kept.values()) == expected
-    assert sum(tally.accepted for tally in told.tallies) == expected
-    assert sum(tally.retries for tally in told.tallies) > 0
-    assert sum(tally.broken for tally in told.tallies) > 0
+    assert sum(server.stored.values()) == expected
+    assert sum(tally.accepted for tally in reports.tallies) == expected
+    assert sum(tally.retries for tally in reports.tallies) > 0
+    assert sum(tally.broken for tally in reports.tallies) > 0
 
 
-class Told:
+class Reports:
     def __init__(self) -> None:
         self.tallies: list[Tally] = []
 

@@ -21,7 +21,7 @@ FINDINGS = [
 ]  # fmt: skip
 
 
-def test_a_finding_is_told_with_its_evidence_and_advice(server, run):
+def test_a_finding_is_reported_with_its_evidence_and_advice(server, run):
     server.on("/jobs/b/findings", FINDINGS)
     text = run("diagnose", "b", "--project", "p").stdout
     assert server.asked[0].parameters == {"project": ["p"]}

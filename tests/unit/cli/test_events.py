@@ -28,10 +28,10 @@ def test_the_table_has_a_row_an_event_the_newest_last(server, run):
     server.on("/jobs/b/events", answer)
     text = run("events", "b").stdout
     lines = text.splitlines()
-    assert lines[0].split() == ["time", "replica", "source", "level", "reason", "message"]
-    assert [line.split()[2:6] for line in lines[2:4]] == [
-        ["replica", "error", "Reason0", "[bold]�[2J"],
-        ["worker-0", "state", "info", "Reason1"],
+    assert lines[0].split() == ["time", "replica", "type", "source", "level", "reason", "message"]
+    assert [line.split()[2:7] for line in lines[2:4]] == [
+        ["other", "replica", "error", "Reason0", "[bold]�[2J"],
+        ["worker-0", "replica_state", "state", "info", "Reason1"],
     ]
     assert "worker-0 (attempt 2)" in lines[6]
     assert "\x1b" not in text
@@ -49,7 +49,9 @@ def test_json_is_an_array_of_all_the_oldest_first(server, run):
     server.on("/jobs/b/events", answer)
     found = json.loads(run("events", "b", "--json").stdout)
     assert [event["reason"] for event in found] == [f"Reason{n}" for n in range(5)]
-    assert found[0] == EVENTS[0]
+    whole = {"subject": "", "type": "other", "object": {"kind": "job", "name": "b"}, "id": found[0]["id"]}
+    assert found[0] == {**EVENTS[0], **whole}
+    assert len({one["id"] for one in found}) == len(found)
 
 
 def test_options_become_parameters(server, run):
@@ -62,7 +64,7 @@ def test_options_become_parameters(server, run):
 
 def test_nothing_is_said_to_be_nothing(server, run):
     server.on("/jobs/b/events", {"job": "b", "project": "p", "events": [], "total": 0})
-    assert run("events", "b").stdout == "nothing was told of this job yet\n"
+    assert run("events", "b").stdout == "there are no events of this job yet\n"
     assert run("events", "b", "--level", "error").stdout == "no event matches\n"
     assert run("events", "b", "--json").stdout.strip() == "[]"
 

@@ -40,7 +40,7 @@ def taken(server):
     return found
 
 
-def test_rows_arrive_and_are_told(server, taken, run, tmp_path):
+def test_rows_arrive_and_are_reported(server, taken, run, tmp_path):
     file = tmp_path / "a.csv"
     file.write_text(HEADER + "".join(line(n) for n in range(1000)))
     result = run("import", str(file), "--batch-rows", "300")
@@ -55,8 +55,8 @@ def test_several_files_records_and_a_project(taken, run, tmp_path):
     (tmp_path / "a.csv").write_text(HEADER + line(0))
     (tmp_path / "b.jsonl").write_text('{"job_id": "k"}\n{"job_id": "l", "project": "own"}\n')
     result = run("import", str(tmp_path / "a.csv"), str(tmp_path / "b.jsonl"), "--project", "p", "--json")
-    told = json.loads(result.stdout)
-    assert (told["rows"], told["accepted"], told["records"], told["jobs"]) == (1, 1, 2, 3)
+    shown = json.loads(result.stdout)
+    assert (shown["rows"], shown["accepted"], shown["records"], shown["jobs"]) == (1, 1, 2, 3)
     # Two requests are under way at any time: which one arrives first is not told.
     assert sorted(one[:2] for one in taken if len(one) == 2) == [("k", "p"), ("l", "own")]
     assert [one[0] for one in taken if len(one) == 3] == ["j0"]
@@ -158,7 +158,7 @@ def test_it_gives_up_in_the_end(server, run, tmp_path, monkeypatch):
     assert "disk full" in str(run("import", str(tmp_path / "a.csv")).exception)
 
 
-def test_missing_files_and_folders_are_told(run, tmp_path):
+def test_missing_files_and_folders_are_reported(run, tmp_path):
     assert "there is no file" in str(run("import", str(tmp_path / "none.csv")).exception)
     assert "is a folder" in str(run("import", str(tmp_path)).exception)
     assert run("import").exit_code == 2

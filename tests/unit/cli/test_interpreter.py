@@ -4,7 +4,7 @@ from jobmeter.cli.interpreter import missing_interpreter
 
 
 @pytest.mark.parametrize(
-    ("first", "told"),
+    ("first", "message"),
     [
         (b"#!/none/python9 -u\n", "its interpreter /none/python9 is not there"),
         (b"#! /none/sh\r\n", "its interpreter /none/sh is not there (its first line ends with a carriage return)"),
@@ -14,10 +14,10 @@ from jobmeter.cli.interpreter import missing_interpreter
         (b"", ""),
     ],
 )
-def test_what_the_first_line_names(tmp_path, first, told):
+def test_what_the_first_line_names(tmp_path, first, message):
     program = tmp_path / "train"
     program.write_bytes(first)
-    assert missing_interpreter(str(program)) == told
+    assert missing_interpreter(str(program)) == message
 
 
 def test_a_program_that_is_not_there_is_another_matter():

@@ -85,7 +85,7 @@ def test_since_counts_back_from_now(listed, run, monkeypatch):
     assert listed.asked[0].parameters["created_from"] == [str(10_000_000 - 3_600_000)]
 
 
-def test_more_jobs_than_shown_are_told(server, run):
+def test_more_jobs_than_shown_are_reported(server, run):
     server.on("/jobs", {"jobs": JOBS[:1], "total": 55})
     server.on("/jobs/b", {"job": JOBS[0], "summary": SUMMARY})
     assert "1 of 55 jobs" in run("jobs", "--limit", "1").stdout

@@ -119,3 +119,41 @@ def test_help_names_every_flag() -> None:
         assert "--data" in shown
         assert "JOBMETER_REGISTRY" in shown
     assert "key" in runner.invoke(cli, ["--help"]).output
+
+
+def test_a_key_with_policies_is_made_shown_and_listed(tmp_path: Path) -> None:
+    document = {"Version": "1", "Statement": [{"Effect": "Allow", "Action": "paidlc:Get*", "Resource": "*"}]}
+    file = tmp_path / "own.json"
+    file.write_text(json.dumps(document))
+    made = jobmeter(
+        tmp_path, "create", "--name", "x", "--policy", "AliyunPAIFullAccess", "--policy", str(file), "--json"
+    )
+    assert made.returncode == 0, made.stderr
+    key_id = json.loads(made.stdout)["id"]
+    shown = json.loads(jobmeter(tmp_path, "show", key_id, "--json").stdout)
+    assert [policy["name"] for policy in shown["policies"]] == ["AliyunPAIFullAccess", "own"]
+    assert shown["policies"][1]["document"] == document
+    assert "token" not in shown
+    plain = jobmeter(tmp_path, "show", key_id).stdout
+    assert "paidlc:Get*" in plain
+    assert json.loads(jobmeter(tmp_path, "list", "--json").stdout)[-1]["policies"] == ["AliyunPAIFullAccess", "own"]
+
+
+def test_a_key_needs_a_role_or_a_policy_that_is_one(tmp_path: Path) -> None:
+    assert jobmeter(tmp_path, "create", "--name", "x").returncode == 2
+    assert jobmeter(tmp_path, "create", "--name", "x", "--policy", "Nobody").returncode == 1
+    wrong = tmp_path / "wrong.json"
+    wrong.write_text("{}")
+    assert jobmeter(tmp_path, "create", "--name", "x", "--policy", str(wrong)).returncode == 1
+    assert json.loads(jobmeter(tmp_path, "list", "--json").stdout) == []
+    assert jobmeter(tmp_path, "show", "key-none").returncode == 1
+
+
+def test_the_policies_of_a_key_are_replaced(tmp_path: Path) -> None:
+    made = json.loads(jobmeter(tmp_path, "create", "--name", "x", "--policy", "AliyunPAIFullAccess", "--json").stdout)
+    changed = jobmeter(tmp_path, "policies", made["id"], "--policy", "AliyunARMSFullAccess")
+    assert changed.stdout == f"{made['id']} has the policies AliyunARMSFullAccess\n"
+    shown = json.loads(jobmeter(tmp_path, "show", made["id"], "--json").stdout)
+    assert [policy["name"] for policy in shown["policies"]] == ["AliyunARMSFullAccess"]
+    assert jobmeter(tmp_path, "policies", made["id"]).returncode == 2
+    assert "there is no key" in jobmeter(tmp_path, "policies", "key-none", "--policy", "AliyunPAIFullAccess").stderr

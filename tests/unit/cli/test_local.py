@@ -159,14 +159,14 @@ def test_a_server_that_does_not_start_is_told_from_its_log(startable):
         local.connect(None, None, startable)
 
 
-def test_without_the_server_extra_the_remedy_is_told(data, monkeypatch):
+def test_without_the_server_extra_the_remedy_is_reported(data, monkeypatch):
     monkeypatch.setattr(local, "DEFAULT_SERVER", "http://127.0.0.1:9")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ConfigurationError, match=r"server extra, or name a server"):
         local.connect(None, None, data)
 
 
-def test_a_data_folder_that_cannot_be_made_is_told(tmp_path, monkeypatch):
+def test_a_data_folder_that_cannot_be_made_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(local, "DEFAULT_SERVER", "http://127.0.0.1:9")
     (tmp_path / "file").touch()
     with pytest.raises(ConfigurationError, match=r"the data folder .* cannot be used"):

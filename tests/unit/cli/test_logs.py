@@ -79,12 +79,13 @@ def test_the_tail_is_asked_for_backwards(stored, run):
 def test_json_is_an_array(stored, run):
     rows = json.loads(run("logs", "j", "--json").stdout)
     assert [row["text"] for row in rows] == ["one", "two é", "\x1b[2Jthree"]
-    assert rows[1] == entry(1, "two é", level="error")
+    system = {"facility": "", "severity": None, "tag": "", "job": ""}
+    assert rows[1] == {**entry(1, "two é", level="error"), **system}
     stored.on("/jobs/j/logs", b"")
     assert json.loads(run("logs", "j", "--json").stdout) == []
 
 
-def test_a_job_that_there_is_not_is_told(server, run):
+def test_a_job_that_there_is_not_is_reported(server, run):
     result = run("logs", "nothing")
     assert result.exit_code == 1
 
@@ -96,18 +97,18 @@ def test_follow_excludes_an_end(stored, run):
 @pytest.mark.parametrize("tail", [(), ("--tail", "2")])
 def test_follow_tells_each_line_once_until_the_job_has_ended(stored, run, monkeypatch, tail):
     monkeypatch.setattr("time.sleep", lambda _: None)
-    known = [entry(at, f"line {at}") for at in (0, 9_000, 9_001)]
+    stored_lines = [entry(at, f"line {at}") for at in (0, 9_000, 9_001)]
     looks = 0
 
     def read(asked):
         nonlocal looks
         looks += 1
         if looks > 1:
-            known.append(entry(9_001 + looks, f"line {9_001 + looks}"))
+            stored_lines.append(entry(9_001 + looks, f"line {9_001 + looks}"))
         if looks == 3:
             return 503, {"error": {"code": "unavailable", "message": "for a moment"}}, {}
         start = int(asked.parameters.get("start", ["0"])[0])
-        found = [one for one in known if one["time"] >= start]
+        found = [one for one in stored_lines if one["time"] >= start]
         if "limit" in asked.parameters:
             found = found[::-1][: int(asked.parameters["limit"][0])]
         return 200, answer(*found), {}
@@ -119,8 +120,8 @@ def test_follow_tells_each_line_once_until_the_job_has_ended(stored, run, monkey
     )
     result = run("logs", "j", "--follow", "--json", *tail)
     assert result.exit_code == 0, result.output
-    told = [json.loads(line)["text"] for line in result.stdout.splitlines()]
-    assert told == [one["text"] for one in known[1 if tail else 0 :]]
+    texts = [json.loads(line)["text"] for line in result.stdout.splitlines()]
+    assert texts == [one["text"] for one in stored_lines[1 if tail else 0 :]]
     starts = [one.parameters.get("start") for one in stored.asked if one.path.endswith("/logs")]
     assert starts[1] == [str(BASE + 9_001 - 10_000)]
 
@@ -146,7 +147,7 @@ def test_a_terminal_gets_colours_and_nothing_else_that_it_acts_on(monkeypatch, t
     assert form.line(LogEntry(text=text, level=level)) == shown
 
 
-def test_an_answer_that_breaks_off_is_told(stored, run):
+def test_an_answer_that_breaks_off_is_reported(stored, run):
     stored.on(
         "/jobs/j/logs", lambda _: (200, answer(entry(0, "one")), {"Content-Length": "5000", "Connection": "close"})
     )

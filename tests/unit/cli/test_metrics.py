@@ -124,7 +124,7 @@ def test_seconds_in_place_of_milliseconds_are_asked_about(server, run, option):
     assert not server.asked
 
 
-def test_a_replica_that_the_job_never_had_is_told_with_those_that_are_near(server, run):
+def test_a_replica_that_the_job_never_had_is_reported_with_those_that_are_near(server, run):
     server.on("/jobs/j/metrics", {**ANSWER, "lines": []})
     server.on("/jobs/j", {"job": {"id": "j"}, "replicas": [{"name": "worker-0"}], "devices": [{"device": "gpu0"}]})
     wrong = run("metrics", "j", "--metric", "cpu.usage", "--replica", "worker0")

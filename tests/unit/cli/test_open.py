@@ -38,6 +38,6 @@ def test_a_job_is_found_as_in_every_verb_and_its_project_is_in_the_link(server, 
 
 def test_with_a_display_the_browser_gets_the_link_and_no_log_does(server, run, link, opened, monkeypatch):
     monkeypatch.setenv("DISPLAY", ":0")
-    told = run("open")
+    result = run("open")
     assert opened == [f"{server.url}/#/open?code=c0de"]
-    assert "c0de" not in told.output
+    assert "c0de" not in result.output

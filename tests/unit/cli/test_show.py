@@ -57,10 +57,32 @@ def test_nothing_in_it_acts_on_the_terminal(server, run):
 def test_json_is_one_object_with_every_part(server, run):
     server.on("/jobs/b", DETAIL)
     found = json.loads(run("show", "b", "--json").stdout)
-    assert set(found) == {"job", "replicas", "allocations", "devices", "nodes", "summary"}
+    assert set(found) == {"job", "replicas", "allocations", "devices", "nodes", "summary", "quality"}
+    assert found["quality"] is None
     assert found["job"]["exit_code"] == 3
     assert found["replicas"][1]["state"] is None
     assert found["summary"]["metrics"][0]["points"] == [1.0, None, 2.0]
+
+
+def test_what_is_missing_of_its_data_is_said_in_three_lines_at_most(server, run):
+    server.on("/jobs/b", DETAIL)
+    assert "data quality" not in run("show", "b").stdout
+    quality = {"job": "b", "project": "p", "complete": False, "coverage": 0.5}
+    server.on("/jobs/b/quality", {**quality, "sentences": ["one \x1b[2Jgap", "two", "three", "four"]})
+    text = run("show", "b").stdout
+    assert "  data quality   one" in text
+    assert "                 three" in text
+    assert "four" not in text
+    assert "\x1b" not in text
+    found = json.loads(run("show", "b", "--json").stdout)["quality"]
+    assert (found["complete"], found["coverage"], len(found["sentences"])) == (False, 0.5, 4)
+
+
+def test_a_job_whose_data_takes_too_long_to_look_at_is_shown_all_the_same(server, run):
+    server.on("/jobs/b", DETAIL)
+    problem = {"error": {"code": "limit_exceeded", "message": "too much", "field": "range"}, "request_id": "X"}
+    server.on("/jobs/b/quality", lambda asked: (400, problem, {}))
+    assert "b  Failed" in run("show", "b").stdout
 
 
 def test_a_job_without_samples(server, run):
@@ -76,7 +98,7 @@ def test_thousands_of_replicas_are_counted(server, run):
     assert "5,000 replicas on 1 node" in run("show", "b").stdout
 
 
-def test_an_unknown_job_is_told(run):
+def test_an_unknown_job_is_reported(run):
     assert "there is no" in str(run("show", "zzz").exception)
 
 

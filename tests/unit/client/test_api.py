@@ -58,6 +58,6 @@ def test_points_keep_their_order_and_values():
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"jobs": 5}'])
-def test_an_answer_that_is_not_ours_is_told(body):
+def test_an_answer_that_is_not_ours_is_reported(body):
     with pytest.raises(JobmeterError, match="cannot be read"):
         Api(Recorded(body)).jobs(JobSearch())

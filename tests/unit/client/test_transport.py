@@ -100,7 +100,7 @@ def test_a_refusal_becomes_the_error_that_it_was(answering, status, code, kind):
 
 
 @pytest.mark.parametrize(("status", "body"), [(502, b"<html>bad gateway</html>"), (500, b""), (301, b"{}")])
-def test_an_answer_that_is_not_ours_is_told_with_its_status(answering, status, body):
+def test_an_answer_that_is_not_ours_is_reported_with_its_status(answering, status, body):
     answering.next = (status, body, {"Location": "/elsewhere"})
     with pytest.raises(JobmeterError, match=str(status)):
         ask(answering)
@@ -112,7 +112,7 @@ def test_a_body_that_is_too_large_for_a_proxy_may_be_split(answering):
         ask(answering)
 
 
-def test_nobody_there_is_told():
+def test_nobody_there_is_reported():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

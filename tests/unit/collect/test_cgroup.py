@@ -3,9 +3,11 @@
 import pytest
 from tests.unit.collect.trees import V1, V2, plant
 
+from jobmeter.collect.base import Owner
+from jobmeter.collect.cgroup.count import GroupCounters
 from jobmeter.collect.cgroup.paths import Hierarchies, parse_groups
 from jobmeter.collect.cgroup.reader import GroupReader
-from jobmeter.collect.cgroup.usage import Usage, climb, count_cpus
+from jobmeter.collect.cgroup.usage import Quota, Usage, climb, count_cpus
 
 POD = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod0a1b2c3d_0001_0002_0003_00000000abcd.slice"
 STEP = "/slurm_n1/uid_65534/job_21/step_0"
@@ -52,6 +54,31 @@ def test_quota_and_storage_of_version_1(v1):
     assert usage.memory is None
 
 
+def test_the_nearest_quota_above_a_group_counts_in_version_1(tmp_path, v1):
+    plant(
+        tmp_path,
+        {
+            "sys/fs/cgroup/cpu/batch/cpu.stat": "nr_periods 40\nnr_throttled 30\nthrottled_time 2500000000\n",
+            "sys/fs/cgroup/cpu/batch/inner/cpu.stat": "nr_periods 0\nnr_throttled 0\nthrottled_time 0\n",
+        },
+    )
+    assert v1.quota({"cpu": "/batch/inner", "": "/"}) == Quota("cpu", "/batch", 2.5)
+    assert v1.quota({"cpu": "/batch"}) == Quota("cpu", "/batch", 2.5)
+    assert v1.quota({"cpu": "/", "": "/"}) is None
+
+
+def test_the_nearest_quota_above_a_group_counts_in_version_2(tmp_path, v2):
+    above = "kubepods.slice/kubepods-burstable.slice"
+    plant(tmp_path, {f"sys/fs/cgroup/{above}/cpu.stat": "usage_usec 9\nthrottled_usec 4000000\n"})
+    assert v2.quota({"": POD}) == Quota("", f"/{above}", 4.0)
+    assert v2.quota({"": "/kubepods.slice"}) is None
+
+
+def test_pressure_of_version_2_counts_beside_version_1(tmp_path, v1):
+    plant(tmp_path, {"sys/fs/cgroup/unified/job/io.pressure": "some avg10=0.00 avg60=0 avg300=0 total=1500000\n"})
+    assert v1.read({"cpuacct": f"{STEP}/task_2", "": "/job"}) == Usage(cpu_seconds=12.5, stalled={"io": 1.5})
+
+
 def test_a_pod_of_version_2(v2):
     usage = v2.read({"": POD})
     assert usage == Usage(
@@ -86,11 +113,11 @@ def test_only_what_is_mounted_is_seen(tmp_path):
         tmp_path,
         {"proc/self/mountinfo": "31 23 0:28 /docker/abc /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"},
     )
-    seen = Hierarchies(f"{tmp_path}/proc", "")
-    assert seen.directory("", "/docker/abc/inner") == "/sys/fs/cgroup/inner"
-    assert seen.directory("", "/docker/abc") == "/sys/fs/cgroup"
-    assert seen.directory("", "/docker/abcd") is None
-    assert seen.directory("memory", "/docker/abc") is None
+    hierarchies = Hierarchies(f"{tmp_path}/proc", "")
+    assert hierarchies.directory("", "/docker/abc/inner") == "/sys/fs/cgroup/inner"
+    assert hierarchies.directory("", "/docker/abc") == "/sys/fs/cgroup"
+    assert hierarchies.directory("", "/docker/abcd") is None
+    assert hierarchies.directory("memory", "/docker/abc") is None
 
 
 @pytest.mark.parametrize(
@@ -104,3 +131,31 @@ def test_climbing_ends_at_the_top():
     assert climb("/top/a/b", "/top") == ["/top/a/b", "/top/a", "/top"]
     assert climb("/top", "/top") == ["/top"]
     assert climb("/elsewhere", "/top") == ["/elsewhere"]
+
+
+OWNER, KEY = Owner("j", "worker-0"), (("", "/a"),)
+
+
+def counted(*readings):
+    counters = GroupCounters()
+    for began, ended, seconds in readings:
+        counters.update({OWNER: {KEY: Usage(cpu_seconds=seconds, began=began, ended=ended)}})
+    return counters.totals()[OWNER]["cpu"]
+
+
+def test_a_reading_that_began_before_the_last_one_doubles_nothing():
+    assert counted((1, 2, 1.0), (5, 6, 2.5), (3, 4, 2.0), (7, 8, 3.0)) == 3.0
+
+
+def test_of_two_readings_at_a_time_the_higher_one_counts():
+    assert counted((1, 2, 1.0), (3, 6, 2.5), (4, 5, 2.0), (7, 8, 3.0)) == 3.0
+    assert counted((3, 6, 2.0), (4, 5, 2.5)) == 2.5
+
+
+def test_a_group_that_was_made_again_goes_on_from_what_the_one_before_had_used():
+    assert counted((1, 2, 1.0), (3, 4, 2.5), (5, 6, 0.5), (7, 8, 0.75)) == 3.25
+
+
+def test_readings_are_ordered_by_their_beginning(v1):
+    first, second = v1.read({"cpuset": STEP}), v1.read({})
+    assert 0 < first.began < first.ended < second.began < second.ended

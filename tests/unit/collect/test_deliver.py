@@ -202,10 +202,10 @@ def test_a_server_whose_clock_is_behind_destroys_nothing(box, caplog):
     assert sorted(server.taken) == [NOW + number * MINUTE for number in range(-30, -14)]
     assert box.size > 0
     assert "too far ahead" in delivery.last_error
-    told = [record.getMessage() for record in caplog.records if "too far ahead" in record.getMessage()]
-    assert len(told) == 1
-    assert "2026-11-21T00:49:08Z" in told[0]
-    assert "2026-11-21T00:29:08Z, 1200 s behind" in told[0]
+    warnings = [record.getMessage() for record in caplog.records if "too far ahead" in record.getMessage()]
+    assert len(warnings) == 1
+    assert "2026-11-21T00:49:08Z" in warnings[0]
+    assert "2026-11-21T00:29:08Z, 1200 s behind" in warnings[0]
     assert delivery.refused == {}
     server.behind_ms = 0
     delivery.stop()
@@ -218,7 +218,7 @@ def test_a_server_whose_clock_is_behind_destroys_nothing(box, caplog):
     assert delivery.acknowledged == 15
 
 
-def test_clocks_that_agree_again_are_told(box, caplog):
+def test_clocks_that_agree_again_are_reported(box, caplog):
     caplog.set_level("INFO")
     clocks = Clocks()
     server = Behind(clocks, 20 * MINUTE)
@@ -274,7 +274,7 @@ def test_a_project_at_its_limit_of_series_is_asked_again(box):
     assert box.dropped["refused"] == 0
 
 
-def test_unknown_metrics_are_told_once(box, caplog):
+def test_unknown_metrics_are_reported_once(box, caplog):
     class Older(Server):
         def request(self, *arguments, **more):
             super().request(*arguments, **more)

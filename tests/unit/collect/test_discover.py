@@ -5,6 +5,7 @@ from tests.unit.collect.trees import HOST, plant, plant_process
 
 from jobmeter.collect.base import Owner, Place
 from jobmeter.collect.discover.classify import NodeClassifier
+from jobmeter.collect.discover.containers import ContainerRuns
 from jobmeter.collect.discover.environ import NAMES, read_environment
 from jobmeter.collect.discover.groups import pod_place, slurm_place
 from jobmeter.collect.discover.member import Source
@@ -81,7 +82,6 @@ def test_what_is_not_slurm(path):
     [
         (f"/kubepods/pod{UID}/abc", f"/kubepods/pod{UID}"),
         (f"/kubepods/besteffort/pod{UID}", f"/kubepods/besteffort/pod{UID}"),
-        (SYSTEMD[3:].strip(), SYSTEMD[3:].strip().rpartition("/")[0]),
         (
             f"/docker/aaa/kubelet/kubepods/pod11111111-1111-1111-1111-111111111111/x/kubepods/pod{UID}/y",
             f"/docker/aaa/kubelet/kubepods/pod11111111-1111-1111-1111-111111111111/x/kubepods/pod{UID}",
@@ -95,6 +95,89 @@ def test_pods(path, own):
     assert place.groups == {"": own}
 
 
+ID = "dbd988cbf2f53da1be309e368028f59ad28577a3eb0a93623ada44092a93175e"
+_SLICE = f"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{UID.replace('-', '_')}.slice"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"/kubepods/pod{UID}/{ID}",  # recorded: kubelet 1.20 with cgroupfs and containerd 1.6, versions 1 and 2
+        f"/kubepods/burstable/pod{UID}/{ID}",
+        f"{_SLICE}/cri-containerd-{ID}.scope",
+        f"{_SLICE}/crio-{ID}.scope",
+        f"{_SLICE}/docker-{ID}.scope",
+        f"/kubepods-burstable-pod{UID.replace('-', '_')}.slice:cri-containerd:{ID}",
+        f"/system.slice/containerd.service/kubepods-burstable-pod{UID.replace('-', '_')}.slice:cri-containerd:{ID}",
+    ],
+)
+def test_containers_of_pods(path):
+    place = pod_place({"": f"{path}/init.scope", "memory": path})
+    assert place is not None
+    assert (place.uid, place.container) == (UID, ID)
+    assert place.groups == {"": path, "memory": path}
+
+
+def _layouts():
+    """Paths of containers as their makers write them: by driver, class of the pod, runtime, and nesting."""
+    uid, low = UID, UID.replace("-", "_")
+    for kind in ("", "burstable", "besteffort"):
+        between, dashed = (f"/{kind}" if kind else ""), (f"-{kind}" if kind else "")
+        yield f"/kubepods{between}/pod{uid}/{ID}"
+        folders = "/kubepods.slice" + (f"/kubepods-{kind}.slice" if kind else "")
+        pod = f"{folders}/kubepods{dashed}-pod{low}.slice"
+        for name in (f"cri-containerd-{ID}.scope", f"crio-{ID}.scope", f"docker-{ID}.scope"):
+            yield f"{pod}/{name}"
+        for above in ("", "/system.slice/containerd.service", "/system.slice/k3s.service"):
+            yield f"{above}/kubepods{dashed}-pod{low}.slice:cri-containerd:{ID}"
+        inside = "/kubelet.slice/kubelet-kubepods.slice" + (f"/kubelet-kubepods-{kind}.slice" if kind else "")
+        yield f"/docker/{ID[::-1]}{inside}/kubelet-kubepods{dashed}-pod{low}.slice/cri-containerd-{ID}.scope"
+        yield f"/docker/{ID[::-1]}/kubelet/kubepods{between}/pod{uid}/{ID}"
+    yield f"/kubepods/burstable/pod{UID.replace('-', '')}/{ID}"  # a static pod
+    yield f"/kubepods.slice/kubepods-pod{low}.slice/crio-{ID}.scope/container"  # crun's own
+    yield f"/k8s.io/kubepods/burstable/pod{uid}/{ID}"
+    yield f"/kubepods/burstable/pod{uid}/{ID}/init.scope"
+    yield f"/system.slice/rke2-agent.service/kubepods/besteffort/pod{uid}/{ID}"
+
+
+def test_every_layout_of_kubernetes_names_the_pod_and_the_container():
+    paths = list(_layouts())
+    places = [pod_place({"": path}) for path in paths]
+    places_of_pod = [place for place in places if place and place.uid.replace("-", "") == UID.replace("-", "")]
+    print(f"{len(places_of_pod)} of {len(paths)} layouts of pods")
+    assert [path for path, place in zip(paths, places, strict=True) if place is None or place.container != ID] == []
+    assert len(places_of_pod) == len(paths) == 32
+
+
+def test_what_watches_a_container_is_not_in_it():
+    assert pod_place({"": f"{_SLICE}/crio-conmon-{ID}.scope"}) is None
+
+
+def test_a_container_that_was_started_again_is_the_next_attempt_of_its_replica(tmp_path):
+    """The links are those that a kubelet 1.20 made, recorded beside the group of the path above."""
+    plant(tmp_path, HOST)
+    links = tmp_path / "containers"
+    links.mkdir()
+    classifier = NodeClassifier("n1", f"{tmp_path}/proc", ContainerRuns(str(links)))
+    table = ProcessTable(classifier, f"{tmp_path}/proc")
+    target = f"/var/log/pods/default_again-9nx2t_{UID}/main/2.log"
+    (links / f"again-9nx2t_default_main-{ID}.log").symlink_to(target)
+    plant_process(tmp_path, 100, groups=f"0::/kubepods/pod{UID}/{ID}\n", HOSTNAME="again-9nx2t")
+    plant_process(tmp_path, 101, groups=f"0::/kubepods/pod{UID}/{ID[::-1]}\n")  # the sandbox has no link
+    assert owners(table) == {100: Owner(f"pod-{UID}", "worker-0", 2)}
+    again = ID.replace("d", "e")
+    (links / f"again-9nx2t_default_main-{again}.log").symlink_to(target.replace("2.log", "3.log"))
+    plant_process(tmp_path, 102, groups=f"0::/kubepods/pod{UID}/{again}\n", HOSTNAME="again-9nx2t")
+    assert owners(table)[102] == Owner(f"pod-{UID}", "worker-0", 3)
+
+
+def test_links_that_lead_nowhere_are_passed_over(tmp_path):
+    (tmp_path / "x.log").write_text("")
+    (tmp_path / f"y-{ID}.log").symlink_to("/var/log/pods/p/main/current.log")
+    assert ContainerRuns(str(tmp_path)).number(UID, ID) == 0
+    assert ContainerRuns(str(tmp_path / "absent")).number(UID, ID) == 0
+
+
 @pytest.mark.parametrize("path", ["/", "/podman/abc", "/kubepods/podx/y", "/tripod0a1b2c3d"])
 def test_what_is_no_pod(path):
     assert pod_place({"": path}) is None
@@ -103,7 +186,7 @@ def test_what_is_no_pod(path):
 @pytest.fixture
 def table(tmp_path):
     plant(tmp_path, HOST)
-    classifier = NodeClassifier("n1", f"{tmp_path}/proc")
+    classifier = NodeClassifier("n1", f"{tmp_path}/proc", ContainerRuns(f"{tmp_path}/containers"))
     return ProcessTable(classifier, f"{tmp_path}/proc")
 
 
@@ -134,6 +217,13 @@ def test_a_slurm_task_by_its_path_and_its_environment(table, tmp_path):
         "memory": "/slurm_n1/uid_65534/job_21/step_0/task_0",
         "devices": "/slurm_n1/uid_65534/job_21/step_0/task_0",
     }
+
+
+@pytest.mark.parametrize(("tasks", "named"), [("1", True), ("1(x4)", True), ("2,1", False), ("11", False), ("", False)])
+def test_the_group_of_a_whole_job_is_named_where_a_node_has_one_task_of_it(table, tmp_path, tasks, named):
+    plant_process(tmp_path, 100, groups=V1_STEP, SLURM_JOB_ID="21", SLURM_PROCID="2", SLURM_TASKS_PER_NODE=tasks)
+    (process,) = table.refresh()
+    assert process.member.job_groups == ({"cpuacct": "/slurm_n1/uid_65534/job_21"} if named else {})
 
 
 def test_batch_and_steps_of_one_rank_are_one_replica_and_its_children_too(table, tmp_path):
@@ -172,15 +262,19 @@ def test_a_pod_of_a_training_job_by_its_host_name(table, tmp_path, groups):
     plant_process(tmp_path, 100, groups=groups, HOSTNAME="bert-worker-3", RANK="4")
     plant_process(tmp_path, 101, 100, groups=groups)
     (process, child) = table.refresh()
-    assert process.member.owner == child.member.owner == Owner("bert", "worker-3")
+    assert process.member.owner == child.member.owner == Owner(f"pod-{UID}", "worker-0")
+    assert process.member.guess == child.member.guess == Owner("bert", "worker-3")
     assert process.member.pod_id == UID
     assert process.member.process_rank == 4
 
 
-def test_other_pods_are_jobs_of_one_replica(table, tmp_path):
+def test_every_pod_is_a_job_of_one_replica_until_somebody_says_more(table, tmp_path):
     plant_process(tmp_path, 100, groups=CGROUPFS, HOSTNAME="web-7f9c")
     plant_process(tmp_path, 200, groups=CGROUPFS.replace("0a1b", "1111"), HOSTNAME="sum-2", JOB_COMPLETION_INDEX="2")
-    assert owners(table) == {100: Owner(f"pod-{UID}", "worker-0"), 200: Owner("sum", "worker-2")}
+    web, sum_2 = (process.member for process in table.refresh())
+    assert (web.owner, web.guess) == (Owner(f"pod-{UID}", "worker-0"), None)
+    other = UID.replace("0a1b", "1111")
+    assert (sum_2.owner, sum_2.guess) == (Owner(f"pod-{other}", "worker-0"), Owner("sum", "worker-2"))
 
 
 def test_torchrun_by_its_run_id(table, tmp_path):

@@ -1,6 +1,7 @@
 """What a group had used at the end of its last process: real processes, a reader that is told what to give."""
 
 import subprocess
+from dataclasses import replace
 
 import pytest
 from tests.unit.collect.test_jobs import SLURM, Recorded
@@ -8,7 +9,7 @@ from tests.unit.collect.trees import V1
 from tests.waiting import wait_until
 
 from jobmeter.collect.base import Owner
-from jobmeter.collect.cgroup.usage import Usage
+from jobmeter.collect.cgroup.usage import Usage, later
 from jobmeter.collect.discover.member import Member, Source
 from jobmeter.collect.discover.table import Process
 from jobmeter.collect.ends import EndWatch
@@ -67,8 +68,8 @@ def test_a_process_without_groups_of_its_own_and_one_that_is_no_longer_given_are
 
 def test_a_process_whose_number_is_anothers_by_now_is_not_watched(child):
     reader = Reader()
-    seen = process(child)
-    stale = Process(seen.stat._replace(key=seen.stat.key._replace(start=1)), seen.member)
+    watched = process(child)
+    stale = Process(watched.stat._replace(key=watched.stat.key._replace(start=1)), watched.member)
     watch = EndWatch(reader)
     watch.watch([stale])
     child.kill()
@@ -102,3 +103,20 @@ def test_a_job_of_the_same_number_that_began_later_does_not_go_on_from_the_old_o
     again = Recorded(tmp_path)
     again.process(200, ticks=50, start=2**40, JOBMETER_JOB_ID="1")
     assert again.look()["cpu.time", "1", "worker-0"] == 0.5
+
+
+def test_a_reading_that_came_too_late_takes_nothing_from_the_one_before():
+    before = Usage(cpu_seconds=3.1, memory_peak=200.0, oom_kills=1, stalled={"cpu": 0.5})
+    assert later(before, Usage()) == before
+    assert later(before, Usage(cpu_seconds=3.2)) == replace(before, cpu_seconds=3.2)
+    assert later(before, Usage(cpu_seconds=3.2, oom_kills=0)).oom_kills == 0
+
+
+def test_the_groups_that_a_process_was_put_into_later_are_read(child):
+    reader = Reader()
+    watch = EndWatch(reader)
+    watch.watch([process(child, groups={"memory": "/slurm/uid_0/job_21/step_0"})])
+    watch.watch([process(child)])
+    child.kill()
+    (final,) = wait_until(watch.drain, "the last reading")
+    assert dict(final.groups) == GROUPS

@@ -119,11 +119,54 @@ def test_figures_of_a_pod(tmp_path):
     recorded = Recorded(tmp_path, V2)
     recorded.process(100, groups=POD, io=None, HOSTNAME="bert-worker-0")
     values = recorded.look()
-    assert values["cpu.time", "bert", "worker-0"] == 7.25
-    assert values["cpu.limit", "bert", "worker-0"] == 2
-    assert values["cpu.throttled.time", "bert", "worker-0"] == 0.5
-    assert values["disk.write", "bert", "worker-0"] == 2000  # processes of others may not be looked at
-    assert values["pressure.cpu", "bert", "worker-0"] == 3.0
+    (job,) = {job for _, job, _ in values}
+    assert job == "pod-0a1b2c3d-0001-0002-0003-00000000abcd"  # its name in the agent, until the server is asked
+    assert values["cpu.time", job, "worker-0"] == 7.25
+    assert values["cpu.limit", job, "worker-0"] == 2
+    assert values["cpu.throttled.time", job, "worker-0"] == 0.5
+    assert values["disk.write", job, "worker-0"] == 2000  # processes of others may not be looked at
+    assert values["pressure.cpu", job, "worker-0"] == 3.0
+
+
+class TestQuotaAbove:
+    """The quota is a parent's, in version 1 of a hierarchy in which the replica has no group of its own."""
+
+    @staticmethod
+    def _throttle(root, seconds):
+        stat = f"nr_periods 40\nnr_throttled 30\nthrottled_time {int(seconds * 1e9)}\n"
+        plant(root, {"sys/fs/cgroup/cpu/batch/cpu.stat": stat})
+
+    @pytest.fixture
+    def recorded(self, tmp_path):
+        recorded = Recorded(tmp_path, V1)
+        groups = SLURM.replace("cpu:/\n", "cpu:/batch/inner\n")
+        recorded.process(100, groups=groups, SLURM_JOB_ID="21", SLURM_PROCID="2")
+        self._throttle(tmp_path, 80)
+        return recorded
+
+    def test_what_it_held_back_since_the_first_look_counts(self, recorded):
+        assert recorded.look()["cpu.throttled.time", "21", "worker-2"] == 0.0
+        self._throttle(recorded.root, 81.5)
+        assert recorded.look()["cpu.throttled.time", "21", "worker-2"] == 1.5
+
+    def test_it_goes_on_from_there_when_the_agent_is_restarted(self, recorded):
+        recorded.look()
+        self._throttle(recorded.root, 82)
+        recorded.look()
+        self._throttle(recorded.root, 99)
+        assert Recorded(recorded.root, V1).look()["cpu.throttled.time", "21", "worker-2"] == 2.0
+
+    def test_a_group_that_is_made_again_counts_from_its_start(self, recorded):
+        recorded.look()
+        self._throttle(recorded.root, 81)
+        recorded.look()
+        self._throttle(recorded.root, 0.5)
+        assert recorded.look()["cpu.throttled.time", "21", "worker-2"] == 1.5
+
+    def test_a_replica_under_no_quota_has_none(self, tmp_path):
+        recorded = Recorded(tmp_path, V1)
+        recorded.process(100, groups=SLURM, SLURM_JOB_ID="21", SLURM_PROCID="2")
+        assert ("cpu.throttled.time", "21", "worker-2") not in recorded.look()
 
 
 def test_a_step_that_ends_takes_nothing_away(tmp_path):
@@ -174,7 +217,7 @@ def test_a_child_that_ended_still_counts_and_its_memory_does_not(plain):
     assert values["memory.peak", "j", "worker-0"] == 100 * PAGE
 
 
-def test_a_replica_is_told_once_more_when_its_last_process_was_waited_for(plain):
+def test_a_replica_is_reported_once_more_when_its_last_process_was_waited_for(plain):
     plain.process(100, JOBMETER_JOB_ID="j", ticks=100)
     plain.look()
     plain.end(100)
@@ -285,3 +328,27 @@ def test_memory_of_a_real_process_is_seen():
         values = {s.series.metric: s.value for s in collector.collect(NOW_MS) if s.series.job == job}
         root.communicate(b"\n")
     assert 150e6 < values["memory.usage"] < 250e6
+
+
+def test_a_process_that_is_gone_by_now_has_no_limits(tmp_path):
+    recorded = Recorded(tmp_path, V1)
+    recorded.process(100, groups=SLURM, SLURM_JOB_ID="21", SLURM_PROCID="2")
+    before = recorded.look()["memory.limit", "21", "worker-2"]
+    recorded.process(101, 100, groups=SLURM, start=2000)
+    recorded.look()
+    (tmp_path / "proc/100/cgroup").unlink()
+    assert recorded.look()["memory.limit", "21", "worker-2"] == before, "of the process that is there"
+    (tmp_path / "proc/101/cgroup").unlink()
+    assert ("memory.limit", "21", "worker-2") not in recorded.look()
+
+
+def test_bytes_that_moved_between_the_last_look_and_the_end_are_the_groups(tmp_path):
+    recorded = Recorded(tmp_path, V1)
+    groups = SLURM + "5:blkio:/batch/inner\n"
+    step = "/slurm_n1/uid_65534/job_21/step_0/task_0"
+    recorded.process(100, groups=groups.replace("/batch/inner", step), io=(0, 7), SLURM_JOB_ID="21", SLURM_PROCID="2")
+    path = f"sys/fs/cgroup/blkio{step}/blkio.throttle.io_service_bytes_recursive"
+    plant(tmp_path, {path: "254:0 Write 5\n253:0 Write 5\n", "sys/dev/block/254:0/device/model": ""})
+    assert recorded.look()["disk.write", "21", "worker-2"] == 7
+    plant(tmp_path, {path: "254:0 Write 16\n253:0 Write 16\n"})
+    assert recorded.look()["disk.write", "21", "worker-2"] == 16

@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 from jobmeter.cli.run_summary import sparkline
@@ -181,6 +182,24 @@ def test_a_counter_counts_from_its_first_sample_unless_its_start_is_known():
         figures.watch([Sample(PLACE.of_node("node.network.receive"), time_ms, value)])
     assert figures.total("node.network.receive") == 500
     assert figures.by_name["node.network.receive"].peak == 500
+
+
+def test_a_mean_is_that_of_the_steps_of_the_servers_summary():
+    """What is sampled more often at the end, or held for long, weighs no more; pandas makes the same of the samples."""
+    moments = [0, 900, 1900, 2000, 2100, 2200, *range(3000, 28_000, 1000), 27_500, 27_900]
+    samples = [
+        replica("memory.usage", rank, time_ms, float(time_ms % 7000 + 100 * rank))
+        for time_ms in moments
+        for rank in ((0, 1) if time_ms > 1000 else (0,))
+    ]
+    figures = Figures()
+    for time_ms in moments:
+        figures.watch([one for one in samples if one.time_ms == time_ms])
+    frame = pd.DataFrame(
+        [(one.series.replica, one.time_ms // 1000, one.value) for one in samples], columns=["who", "step", "value"]
+    )
+    expected = frame.groupby(["step", "who"])["value"].mean().groupby("step").sum().mean()
+    assert figures.by_name["memory"].mean == pytest.approx(expected)
 
 
 def test_the_points_stay_few_however_long_the_job_runs():

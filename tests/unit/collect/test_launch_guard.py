@@ -10,15 +10,15 @@ from jobmeter.collect.text import valid_text
 
 
 def test_a_guard_gives_what_the_work_gives_and_tells_of_each_kind_of_failure_once():
-    told: list[str] = []
-    guard = Guard(told.append)
+    notices: list[str] = []
+    guard = Guard(notices.append)
 
     def fail() -> int:
         raise ValueError("broken")
 
     assert guard("counting", lambda: 1, 2) == 1
     assert [guard("counting", fail, 2), guard("counting", fail, 3), guard("adding", fail, 4)] == [2, 3, 4]
-    assert told == [
+    assert notices == [
         "counting failed (ValueError: broken), which does not affect the command",
         "adding failed (ValueError: broken), which does not affect the command",
     ]

@@ -37,7 +37,7 @@ def sent(delivery, outbox):
 def leased(interval_ms=1000):
     outbox, server, clock = Outbox(None), Server(), SetClock()
     delivery = Delivery(outbox, lambda: server, clock)
-    delivery._hurry.set()
+    delivery._flush_requested.set()
     delivery.renewal = RunLease("j", "p", "o", interval_ms, clock)
     return delivery, outbox, server, clock
 

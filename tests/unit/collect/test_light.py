@@ -10,9 +10,11 @@ import pytest
 from tests.programs import find
 
 from jobmeter.collect.base import Place
+from jobmeter.collect.clock import SampleClock
 from jobmeter.collect.discover.classify import NodeClassifier
 from jobmeter.collect.registry import host_collectors, job_collectors
 from jobmeter.model.catalog import CATALOG
+from jobmeter.model.time import SystemClock
 
 ROOT = Path(__file__).parents[3]
 HEAVY = {
@@ -48,7 +50,8 @@ def test_the_agent_itself_needs_no_rich():
 
 def test_every_described_metric_is_in_the_catalogue_and_every_collector_has_its_own_name():
     place = Place("n1")
-    planned = [*host_collectors(place), *job_collectors(place, NodeClassifier("n1"), alone=False).planned]
+    jobs = job_collectors(place, NodeClassifier("n1"), SampleClock(SystemClock()), alone=False)
+    planned = [*host_collectors(place), *jobs.planned]
     names = [entry.collector.name for entry in planned]
     assert len(set(names)) == len(names)
     described = [metric for entry in planned for metric in entry.collector.describe()]
@@ -74,8 +77,8 @@ def test_the_agent_starts_with_the_base_dependencies_alone(tmp_path):
         assert "jobmeter/kernel/_kernel.so" in zipfile.ZipFile(wheel).namelist()
     install = [uv, "pip", "install", "--quiet", "--python", python, "--no-deps", wheel]
     subprocess.run(install, check=True, capture_output=True, timeout=240)
-    told = subprocess.run([python.with_name("jobmeter"), "--version"], capture_output=True, text=True, check=True)
-    assert version("jobmeter") in told.stdout
+    result = subprocess.run([python.with_name("jobmeter"), "--version"], capture_output=True, text=True, check=True)
+    assert version("jobmeter") in result.stdout
     code = f"""
 import importlib.util, jobmeter.collect, jobmeter.collect.agent
 print([name for name in sorted({HEAVY!r}) if importlib.util.find_spec(name)])

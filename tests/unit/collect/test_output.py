@@ -92,7 +92,7 @@ def test_a_line_without_an_end_takes_no_memory():
     splitter = LineSplitter()
     for _ in range(100):
         splitter.feed(b"x" * 65_536, 0)
-    assert len(splitter._held) <= MAX_TEXT_BYTES + 1
+    assert len(splitter._partial) <= MAX_TEXT_BYTES + 1
     assert [text for _, text in splitter.end(1)] == [cut_text("x" * 6_553_600)]
 
 
@@ -164,7 +164,7 @@ PLAN = Plan(job="j", name="j", kind="", command=("x",), user="u", attempt=1)
 
 
 def sent(outbox):
-    found = []
+    found: list[LogLine] = []
     while batch := outbox.peek(2**30):
         found += decode(batch.body).lines
         outbox.release(batch.end)

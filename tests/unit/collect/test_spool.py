@@ -203,10 +203,10 @@ def test_what_is_refused_is_set_aside_counted_and_bounded(opened, tmp_path):
         spool.set_aside(batch, "value: wrong")
     assert spool.dropped["refused"] == 140
     assert spool.peek(2**20) is None
-    kept = sorted((tmp_path / "spool" / "rejected").glob("*.frames"))
-    assert len(kept) == 64
-    assert kept[-1].with_suffix(".txt").read_text() == "value: wrong\n"
-    assert read_body(kept[-1].read_bytes())[0][1][0].time_ms == 69
+    rejected = sorted((tmp_path / "spool" / "rejected").glob("*.frames"))
+    assert len(rejected) == 64
+    assert rejected[-1].with_suffix(".txt").read_text() == "value: wrong\n"
+    assert read_body(rejected[-1].read_bytes())[0][1][0].time_ms == 69
 
 
 def test_what_another_spool_left_comes_first(opened, tmp_path):
@@ -236,12 +236,12 @@ class FailingSpool:
     def __init__(self):
         self.dropped = {"spool.full": 0, "refused": 0}
         self.full = True
-        self.kept = []
+        self.rejected = []
 
     def append(self, written):
         if self.full:
             raise OSError(28, "No space left on device")
-        self.kept.append(written)
+        self.rejected.append(written)
 
     def peek(self, max_bytes, max_frames=1):
         return None

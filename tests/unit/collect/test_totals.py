@@ -53,7 +53,7 @@ STEPS = st.lists(
 
 
 def play(steps, *, waited_for, leaves_only=False):
-    kernel, seen = Kernel(), []
+    kernel, recorded_sums = Kernel(), []
     totals: Totals[int, str] = Totals(1)
     for action, number, amount in steps:
         alive = sorted(kernel.counted)
@@ -66,10 +66,10 @@ def play(steps, *, waited_for, leaves_only=False):
             kernel.end(process, waited_for=waited_for and kernel.parent[process] is not None)
         elif action == "look":
             totals.update(kernel.readings())
-            seen.append((totals.totals()["a"][0], kernel.used))
+            recorded_sums.append((totals.totals()["a"][0], kernel.used))
     totals.update(kernel.readings())
-    seen.append((totals.totals()["a"][0], kernel.used))
-    return seen
+    recorded_sums.append((totals.totals()["a"][0], kernel.used))
+    return recorded_sums
 
 
 @given(STEPS)
@@ -160,7 +160,7 @@ class Adopting:
         self.hidden: set[int] = set()
         self.was_hidden: set[int] = set()
         self.parents: set[int] = set()
-        self.seen: list[tuple[float, float]] = []
+        self.recorded_sums: list[tuple[float, float]] = []
 
     def spawn(self, parent):
         self.parents.add(parent)
@@ -198,7 +198,7 @@ class Adopting:
         self.late = [(late - 1, one, counted, own) for late, one, counted, own in self.late if late > 0]
         self.totals.update(live, due)
         self.was_hidden, self.hidden = self.hidden, set()
-        self.seen.append((self.totals.totals().get("a", (0.0,))[0], self.used))
+        self.recorded_sums.append((self.totals.totals().get("a", (0.0,))[0], self.used))
 
     def play(self, step):
         alive = sorted(self.own)
@@ -240,9 +240,9 @@ def test_no_history_makes_the_sum_fall_or_exceed_what_was_used(steps):
         family.play(step)
     for _ in range(6):
         family.look()
-    sums = [total for total, _ in family.seen]
+    sums = [total for total, _ in family.recorded_sums]
     assert sums == sorted(sums)
-    for total, used in family.seen:
+    for total, used in family.recorded_sums:
         assert total <= used + 1e-9
 
 
@@ -262,8 +262,8 @@ def test_orphans_whose_end_is_heard_of_late_count_once(count, late):
         family.end(one, ignored=False, late=late)
     for _ in range(late + 2):
         family.look()
-    assert family.seen[-1][0] == family.used == 2.0 * count
-    assert all(total <= used for total, used in family.seen)
+    assert family.recorded_sums[-1][0] == family.used == 2.0 * count
+    assert all(total <= used for total, used in family.recorded_sums)
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=10))
@@ -278,7 +278,7 @@ def test_children_that_their_parent_ignores_count_although_the_parent_works(amou
     family.burn(0, 1000.0)
     family.look()
     family.look()
-    assert family.seen[-1][0] == family.used
+    assert family.recorded_sums[-1][0] == family.used
 
 
 OWNER = Owner("j", "worker-0")
@@ -320,15 +320,15 @@ def test_a_group_that_was_made_again_goes_on():
     )
 )
 def test_groups_that_are_seen_now_and_then_sum_to_what_they_used(steps):
-    groups, used, seen = GroupCounters(), dict.fromkeys("abc", 0.0), dict.fromkeys("abc", 0.0)
+    groups, used, recorded_sums = GroupCounters(), dict.fromkeys("abc", 0.0), dict.fromkeys("abc", 0.0)
     last = 0.0
     for path, amount, action, empty in steps:
         if action == "use":
             used[path] += amount
             continue
         shown = {one: seconds for one, seconds in used.items() if one not in empty}
-        seen.update(shown)
+        recorded_sums.update(shown)
         groups.update({OWNER: {(("cpuacct", one),): Usage(cpu_seconds=seconds) for one, seconds in shown.items()}})
         total = groups.totals().get(OWNER, {}).get("cpu", 0.0)
-        assert last <= total == sum(seen.values())
+        assert last <= total == sum(recorded_sums.values())
         last = total

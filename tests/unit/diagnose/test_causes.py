@@ -96,7 +96,7 @@ def test_the_same_error_everywhere_is_one_root_and_confirmations():
     assert [one.role for one in findings] == [Role.ROOT, Role.CONFIRMATION, Role.CONFIRMATION]
 
 
-def test_many_of_one_kind_are_told_in_one():
+def test_many_of_one_kind_are_reported_in_one():
     job = made(replicas=40)
     for at, name in enumerate(job.names):
         job.fail(name, 1, "Connection closed by peer" if at else "CUDA out of memory", early=0 if at else 3_000)
@@ -104,6 +104,20 @@ def test_many_of_one_kind_are_told_in_one():
     assert [(one.rule, one.role) for one in findings] == [("cuda_oom", Role.ROOT), ("nccl_timeout", Role.CASCADE)]
     assert "39 replicas" in findings[1].evidence[0].text
     assert findings[1].subject.kind == "job"
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        ("Tried to allocate 2.5 GiB: CUDA out of memory (GPU 3)", False),
+        ("torch.OutOfMemoryError: out of memory", False),
+        ("worker-0: OOMKilled", True),
+    ],
+)
+def test_the_memory_of_a_device_is_not_the_hosts(error, expected):
+    job = made(replicas=1, error=error)
+    job.fail("worker-0", 1)
+    assert ("host_oom_kill" in {one.rule for one in found(job)}) is expected
 
 
 @pytest.mark.parametrize("state", [JobState.SUCCEEDED, JobState.QUEUED])

@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobmeter.diagnose.examine import examine
-from jobmeter.diagnose.signal import Signal, held, robust_z, together, trend
+from jobmeter.diagnose.signal import Signal, robust_z, together, trend
 from jobmeter.diagnose.thresholds import load
 from jobmeter.examples.faults.generated import FAULTS
 from jobmeter.model.time import TimeRange
+from jobmeter.query.stretches import sustained
 
 THRESHOLDS = load()
 _SERIES = (
@@ -56,7 +57,7 @@ def shifted(case, by):
     )
 
 
-def told(findings):
+def compared(findings):
     return [(one.rule, one.role, one.severity, one.subject, one.end - one.start) for one in findings]
 
 
@@ -67,7 +68,7 @@ def test_a_job_at_another_time_has_the_same_findings(rule, by, seed):
     case = FAULTS[rule][0](np.random.default_rng(seed)).case()
     before = examine(case, THRESHOLDS)
     after = examine(shifted(case, by), THRESHOLDS)
-    assert told(after) == told(before)
+    assert compared(after) == compared(before)
     assert [one.start for one in after] == [one.start + by for one in before]
 
 
@@ -87,7 +88,7 @@ def test_amounts_with_their_limits_may_be_of_any_size(rule, metrics, factor, see
         name: [replace(one, value=one.value * factor) for one in own] if name in metrics else own
         for name, own in case.means.items()
     }
-    assert told(examine(replace(case, means=scaled), THRESHOLDS)) == told(examine(case, THRESHOLDS))
+    assert compared(examine(replace(case, means=scaled), THRESHOLDS)) == compared(examine(case, THRESHOLDS))
 
 
 def points(seconds):
@@ -97,10 +98,10 @@ def points(seconds):
 def test_a_condition_holds_until_a_false_point_or_a_gap():
     time = points([0, 10, 20, 30, 40, 50, 100, 110, 120])
     true = np.array([1, 1, 1, 0, 1, 1, 1, 1, 1], np.bool_)
-    found = held(time, true, 20_000)
+    found = sustained(time, true, 20_000)
     assert [(one.start, one.end) for one in found] == [(0, 30_000), (40_000, 60_000), (100_000, 130_000)]
-    assert held(time, true, 31_000) == []
-    assert held(time[:1], true[:1], 0) == []
+    assert sustained(time, true, 31_000) == []
+    assert sustained(time[:1], true[:1], 0) == []
 
 
 @given(

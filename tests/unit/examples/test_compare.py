@@ -6,7 +6,7 @@ from jobmeter.examples import compare
 
 
 @pytest.mark.parametrize(
-    ("native", "pai", "agree", "told"),
+    ("native", "pai", "agree", "printed"),
     [
         ({("w", 0): 0.5, ("w", 1): 0.0}, {("w", 0): 50.0, ("w", 1): 0.0}, True, "all 2 values agree"),
         ({("w", 0): 0.5}, {("w", 0): 50.1}, False, "DIFFER"),
@@ -15,12 +15,12 @@ from jobmeter.examples import compare
         ({}, {}, False, "no values"),
     ],
 )
-def test_agreement(monkeypatch, capsys, native, pai, agree, told):
+def test_agreement(monkeypatch, capsys, native, pai, agree, printed):
     monkeypatch.setattr(compare, "_native", lambda *_: native)
     monkeypatch.setattr(compare, "_pai_dlc", lambda *_: pai)
     metric, metric_type, unit, factor = compare.CPU
     same = compare.Same(
         metric=metric, metric_type=metric_type, unit=unit, factor=factor, job="j", start_ms=0, end_ms=1000, step="1s"
     )
-    assert compare.ask_both(None, None, same, None) is agree  # type: ignore[arg-type]
-    assert told in capsys.readouterr().out
+    assert compare.compare_answers(None, None, same, None) is agree  # type: ignore[arg-type]
+    assert printed in capsys.readouterr().out

@@ -56,6 +56,6 @@ def test_rows_units_and_times(folder, tmp_path):
     pd.testing.assert_frame_equal(frame, expected, check_dtype=False, check_exact=True)
 
 
-def test_archives_that_are_not_there_are_told(tmp_path):
+def test_archives_that_are_not_there_are_reported(tmp_path):
     with pytest.raises(ConfigurationError, match=r"pod_gpu_duty_cycle_anon.tgz cannot be read .*--directory"):
         convert(tmp_path, tmp_path / "out.parquet", NOW)

@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobmeter.ingest.join import join, numbered, select, series_of, used
+from jobmeter.ingest.join import join, numbered, select, used
 from jobmeter.model.batch import SampleBatch, SeriesKeys
-from jobmeter.model.roster import Roster, SeriesList, listed
+from jobmeter.model.interner import SeriesInterner, SeriesList, listed, series_of
 from jobmeter.model.series import Series
 
 SERIES = [Series("cpu.usage", job=f"j{at}") for at in range(6)]
-OTHER = Roster()
+OTHER = SeriesInterner()
 OTHER.numbers(SERIES[::-1])
 
 rows = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 50)), max_size=8)
@@ -47,10 +47,10 @@ def test_every_row_is_there_in_its_order(parts):
 
 
 @given(batches(), st.sets(st.integers(0, 5)))
-def test_some_series_are_taken_out_with_their_rows(part, wanted):
+def test_some_series_are_taken_out_with_their_rows(part, expected):
     batch = numbered(part[1])
-    places = [at for at, series in enumerate(batch.series) if SERIES.index(series) in wanted]
-    assert rows_of(select(batch, places)) == [row for row in rows_of(batch) if SERIES.index(row[0]) in wanted]
+    places = [at for at, series in enumerate(batch.series) if SERIES.index(series) in expected]
+    assert rows_of(select(batch, places)) == [row for row in rows_of(batch) if SERIES.index(row[0]) in expected]
     assert rows_of(used(batch)) == rows_of(batch)
     assert set(used(batch).series) == {series for series, _ in rows_of(batch)}
 

@@ -18,7 +18,7 @@ from jobmeter.errors import (
     UnavailableError,
 )
 from jobmeter.ingest.commit import LogCommitter
-from jobmeter.ingest.funnel import Funnel
+from jobmeter.ingest.pipeline import IngestPipeline
 from jobmeter.model.log import MAX_TEXT_BYTES, LogLine, cut_text
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import Series
@@ -40,7 +40,7 @@ def line(text: str = "hello", time_ns: int = NOW * NS, **parts: Any) -> LogLine:
 class House:
     store: MemoryStore
     registry: FakeRegistry
-    funnel: Funnel
+    pipeline: IngestPipeline
 
     def lines(self, project: str = "default", job: str = "j1") -> list[LogLine]:
         return self.store.read_logs(LogSelector(project=project, job=job, limit=10_000), ReadBudget()).lines
@@ -52,30 +52,33 @@ class House:
 @pytest.fixture
 def house() -> Iterator[House]:
     store, registry = MemoryStore(), FakeRegistry()
-    funnel = Funnel(store, registry, SetClock(), Limits(request_lines=50))
-    yield House(store, registry, funnel)
-    funnel.close()
+    pipeline = IngestPipeline(store, registry, SetClock(), Limits(request_lines=50))
+    yield House(store, registry, pipeline)
+    pipeline.close()
 
 
 def test_lines_are_kept_and_make_their_job_known(house):
     lines = [line("a", NOW * NS + 1), line("b", NOW * NS - 5_000 * NS, replica="worker-1", attempt=1, node="n")]
-    receipt = house.funnel.logs(lines, WRITER)
+    receipt = house.pipeline.logs(lines, WRITER)
     assert (receipt.lines, receipt.rejected_lines, receipt.accepted) == (2, {}, 0)
     assert house.lines() == lines[::-1]
-    told = {(seen.job, seen.replica, seen.attempt, seen.node): seen.first_ms for seen in house.registry.observations}
-    assert told == {("j1", "worker-0", 0, ""): NOW, ("j1", "worker-1", 1, ""): NOW - 5_000}
+    first_times = {
+        (observation.job, observation.replica, observation.attempt, observation.node): observation.first_ms
+        for observation in house.registry.observations
+    }
+    assert first_times == {("j1", "worker-0", 0, ""): NOW, ("j1", "worker-1", 1, ""): NOW - 5_000}
 
 
 def test_a_body_may_mix_lines_with_samples_and_records(house):
     sample = write.frame(write.payload([(Series("cpu.usage", job="j1"), [(NOW, 1.0)])]))
     record = write.frame(b'{"jobs":[{"job_id":"j1"}]}', kind=2)
-    receipt = house.funnel.submit(sample + logs_frame([line("x")]) + record + logs_frame([line("y")]), WRITER).wait()
+    receipt = house.pipeline.submit(sample + logs_frame([line("x")]) + record + logs_frame([line("y")]), WRITER).wait()
     assert (receipt.accepted, receipt.records, receipt.lines) == (1, 1, 2)
     assert [one.text for one in house.lines()] == ["x", "y"]
 
 
 def test_lines_without_a_project_are_the_keys_own(house):
-    house.funnel.submit(logs_frame([line(project="")]), TEAM).wait()
+    house.pipeline.submit(logs_frame([line(project="")]), TEAM).wait()
     assert [one.project for one in house.lines("team")] == ["team"]
 
 
@@ -86,7 +89,7 @@ def test_lines_without_a_project_are_the_keys_own(house):
 )
 def test_who_may_not_write_leaves_nothing(house, principal):
     with pytest.raises(ForbiddenError):
-        house.funnel.logs([line()], principal)
+        house.pipeline.logs([line()], principal)
     assert house.is_empty()
 
 
@@ -94,7 +97,7 @@ def test_the_far_future_and_the_expired_past_are_counted_out(house):
     house.registry.retentions["default"] = Retention(raw_days=2)
     latest, earliest = (NOW + 300 * SECOND) * NS, (NOW - 2 * DAY) * NS
     lines = [line("", at) for at in (latest + 1, latest, NOW * NS, earliest, earliest - 1, 0)]
-    receipt = house.funnel.logs(lines, WRITER)
+    receipt = house.pipeline.logs(lines, WRITER)
     assert (receipt.lines, receipt.rejected_lines) == (3, {"future": 1, "expired": 2})
     assert len(house.lines()) == 3
 
@@ -119,19 +122,19 @@ def test_the_far_future_and_the_expired_past_are_counted_out(house):
 )
 def test_what_is_wrong_is_named_and_nothing_of_the_request_is_kept(house, wrong, field):
     with pytest.raises(InvalidRequestError) as caught:
-        house.funnel.logs([line("good"), line(**wrong)], WRITER)
+        house.pipeline.logs([line("good"), line(**wrong)], WRITER)
     assert caught.value.field == field
     assert house.is_empty()
 
 
 def test_a_damaged_frame_behind_good_ones_leaves_nothing(house):
     with pytest.raises(InvalidRequestError):
-        house.funnel.submit(logs_frame([line()]) + write.frame(b'{"streams":[{"job":"j1"}]}', kind=3), WRITER).wait()
+        house.pipeline.submit(logs_frame([line()]) + write.frame(b'{"streams":[{"job":"j1"}]}', kind=3), WRITER).wait()
     assert house.is_empty()
 
 
 def test_a_text_of_several_lines_becomes_several(house):
-    house.funnel.logs(
+    house.pipeline.logs(
         [line("one\r\ntwo\n\nthree\n"), line("four", NOW * NS + 10), line("five\r", NOW * NS + 11)], WRITER
     )
     assert [(one.text, one.time_ns - NOW * NS) for one in house.lines()] == [
@@ -146,14 +149,14 @@ def test_a_text_of_several_lines_becomes_several(house):
 
 def test_a_line_that_is_too_long_is_cut(house):
     long = "é" * MAX_TEXT_BYTES
-    house.funnel.logs([line(long), line("x" * MAX_TEXT_BYTES, NOW * NS + 1)], WRITER)
+    house.pipeline.logs([line(long), line("x" * MAX_TEXT_BYTES, NOW * NS + 1)], WRITER)
     assert [one.text for one in house.lines()] == [cut_text(long), "x" * MAX_TEXT_BYTES]
 
 
 def test_lines_are_limited_after_they_are_split(house):
-    house.funnel.logs([line("\n" * 50)], WRITER)
+    house.pipeline.logs([line("\n" * 50)], WRITER)
     with pytest.raises(LimitExceededError) as caught:
-        house.funnel.logs([line("\n" * 51)], WRITER)
+        house.pipeline.logs([line("\n" * 51)], WRITER)
     assert caught.value.field == "lines"
 
 
@@ -175,22 +178,16 @@ class GatedStore(MemoryStore):
 def test_requests_share_a_commit_and_a_full_queue_throttles():
     store = GatedStore()
     committer = LogCommitter(store, lambda _: None, queue_bytes=1_000)
-    threads = [threading.Thread(target=committer.append, args=([line("0")], Retention()))]
-    threads[0].start()
+    futures = [committer.append([line("0")], Retention())]
     assert store.entered.wait(30)
-    for text in ("1", "2", "3"):
-        before = committer.waiting_bytes
-        threads.append(threading.Thread(target=committer.append, args=([line(text)], Retention())))
-        threads[-1].start()
-        while committer.waiting_bytes == before:
-            threading.Event().wait(0.001)
-    for refused in (committer.admit, lambda lines: committer.append(lines, Retention())):
+    futures += [committer.append([line(text)], Retention()) for text in ("1", "2", "3")]
+    for refused in (committer.check_room, lambda lines: committer.append(lines, Retention())):
         with pytest.raises(ThrottledError) as caught:
             refused([line("y" * 500)])
         assert "log lines" in caught.value.message
     store.gate.set()
-    for thread in threads:
-        thread.join()
+    for future in futures:
+        future.result(30)
     committer.close()
     assert store.sizes == [1, 3]
     with pytest.raises(UnavailableError):
@@ -203,5 +200,5 @@ def test_a_store_that_fails_acknowledges_nothing(house):
 
     house.store.append_logs = fail
     with pytest.raises(UnavailableError):
-        house.funnel.logs([line()], WRITER)
+        house.pipeline.logs([line()], WRITER)
     assert house.is_empty()

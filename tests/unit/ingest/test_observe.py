@@ -11,8 +11,8 @@ from tests.fakes import NOW, FakeRegistry, SetClock
 from jobmeter.errors import UnavailableError
 from jobmeter.ingest.observe import NOTICEABLE_MS, Observer
 from jobmeter.model.batch import SampleBatch
+from jobmeter.model.interner import SeriesInterner
 from jobmeter.model.log import LogLine
-from jobmeter.model.roster import Roster
 from jobmeter.model.series import Series
 from jobmeter.model.time import MINUTE, SECOND
 from jobmeter.registry.base import Observation
@@ -45,29 +45,29 @@ class Model:
 
     def __init__(self, registry, clock, many=1_000):
         self.registry, self.clock, self.many = registry, clock, many
-        self.told, self.waiting = {}, {}
+        self.reported, self.waiting, self.reported_ms = {}, {}, {}
         self.retry_at, self.unreachable, self.behind = 0, False, False
 
     def see(self, rows):
-        seen: dict[tuple[object, ...], tuple[int, int]] = {}
-        for thing, time in rows:
-            first, last = seen.get(thing, (time, time))
-            seen[thing] = min(first, time), max(last, time)
-        urgent = {thing: times for thing, times in seen.items() if self.is_urgent(thing, times)}
-        for thing, times in seen.items():
-            if thing not in urgent and times[1] > self.told[thing][1]:
-                widen(self.waiting, thing, times)
+        sighting: dict[tuple[object, ...], tuple[int, int]] = {}
+        for entity, time in rows:
+            first, last = sighting.get(entity, (time, time))
+            sighting[entity] = min(first, time), max(last, time)
+        urgent = {entity: times for entity, times in sighting.items() if self.is_urgent(entity, times)}
+        for entity, times in sighting.items():
+            if entity not in urgent and times[1] > self.reported[entity][1]:
+                widen(self.waiting, entity, times)
         along = {}
-        if len(self.told) >= self.many and any(self.is_due(thing, times) for thing, times in urgent.items()):
+        if len(self.reported) >= self.many and any(self.is_due(entity, times) for entity, times in urgent.items()):
             along, self.waiting = self.waiting, {}
         if self.unreachable and self.clock.time_ms < self.retry_at:
             self.postpone(urgent, UnavailableError("away"), along)
             return
         together = dict(along)
-        for thing, times in urgent.items():
-            widen(together, thing, times)
+        for entity, times in urgent.items():
+            widen(together, entity, times)
         try:
-            self.tell(together)
+            self.report(together)
         except UnavailableError as error:
             self.postpone(urgent, error, along)
             return
@@ -78,33 +78,34 @@ class Model:
 
     def postpone(self, urgent, error, along):
         """What was told before waits for a registry that is away; anything else fails."""
-        known = all(thing in self.told for thing in urgent)
-        for things in (along, urgent if known else {}):
-            for thing, times in things.items():
-                widen(self.waiting, thing, times)
-        if not known:
+        state = all(entity in self.reported for entity in urgent)
+        for entities in (along, urgent if state else {}):
+            for entity, times in entities.items():
+                widen(self.waiting, entity, times)
+        if not state:
             raise error
 
-    def is_urgent(self, thing, times):
-        if thing not in self.told or times[0] < self.told[thing][0]:
+    def is_urgent(self, entity, times):
+        if entity not in self.reported or times[0] < self.reported[entity][0]:
             return True
-        return self.is_due(thing, times)
+        return self.is_due(entity, times)
 
-    def is_due(self, thing, times):
-        if thing not in self.told:
+    def is_due(self, entity, times):
+        if entity not in self.reported:
             return False
-        gone_on = times[1] - self.told[thing][1]
-        if len(self.told) >= self.many:
-            return gone_on >= min(NOTICEABLE_MS * (1 + len(self.told) // self.many), MINUTE)
+        gone_on = times[1] - self.reported[entity][1]
+        if len(self.reported) >= self.many:
+            noticeable_ms = min(NOTICEABLE_MS * (1 + len(self.reported) // self.many), MINUTE)
+            return gone_on >= noticeable_ms <= self.clock.time_ms - self.reported_ms[entity]
         return gone_on >= NOTICEABLE_MS or (gone_on > 0 and times[1] < self.clock.time_ms - MINUTE)
 
-    def tell(self, things):
-        if things:
+    def report(self, entities):
+        if entities:
             try:
                 self.registry.observe(
                     [
-                        Observation(**dict(zip(PLACES, thing, strict=True)), first_ms=first, last_ms=last)
-                        for thing, (first, last) in things.items()
+                        Observation(**dict(zip(PLACES, entity, strict=True)), first_ms=first, last_ms=last)
+                        for entity, (first, last) in entities.items()
                     ],
                     self.clock.time_ms,
                 )
@@ -113,26 +114,27 @@ class Model:
                 self.retry_at = self.clock.time_ms + SECOND
                 raise
             self.unreachable = False
-        for thing, times in things.items():
-            widen(self.told, thing, times)
+        for entity, times in entities.items():
+            widen(self.reported, entity, times)
+            self.reported_ms[entity] = self.clock.time_ms
 
     def flush(self):
         waiting, self.waiting = self.waiting, {}
         try:
-            self.tell(waiting)
+            self.report(waiting)
         except UnavailableError:
             self.waiting = waiting
             raise
 
     def forget(self, project, job):
-        for table in (self.told, self.waiting):
-            for thing in [thing for thing in table if thing[:2] == (project, job)]:
-                del table[thing]
+        for table in (self.reported, self.waiting):
+            for entity in [entity for entity in table if entity[:2] == (project, job)]:
+                del table[entity]
 
 
-def widen(table, thing, times):
-    first, last = table.get(thing, times)
-    table[thing] = min(first, times[0]), max(last, times[1])
+def widen(table, entity, times):
+    first, last = table.get(entity, times)
+    table[entity] = min(first, times[0]), max(last, times[1])
 
 
 def place(series):
@@ -157,9 +159,9 @@ def attempt(act, *arguments):
 
 
 def take(registry):
-    told = sorted(registry.observations, key=repr)
+    reported = sorted(registry.observations, key=repr)
     registry.observations.clear()
-    return told
+    return reported
 
 
 @settings(max_examples=200, deadline=None)
@@ -177,12 +179,12 @@ def follow(walk, many):
     for what, content in walk:
         if what == "batch":
             rows = [(at, NOW + moment) for at, moment in content]
-            things = [(place(SERIES[at]), time) for at, time in rows if SERIES[at].job or SERIES[at].node]
-            done = attempt(observer.observe, batch(rows)), attempt(model.see, things)
+            entities = [(place(SERIES[at]), time) for at, time in rows if SERIES[at].job or SERIES[at].node]
+            done = attempt(observer.observe, batch(rows)), attempt(model.see, entities)
         elif what == "lines":
             rows = [(job, NOW + moment) for job, moment in content]
-            things = [(("default", job, "worker-0", 0, "", "", ""), time) for job, time in rows]
-            done = attempt(observer.observe_lines, [line(*row) for row in rows]), attempt(model.see, things)
+            entities = [(("default", job, "worker-0", 0, "", "", ""), time) for job, time in rows]
+            done = attempt(observer.observe_lines, [line(*row) for row in rows]), attempt(model.see, entities)
         elif what == "flush":
             done = attempt(observer.flush), attempt(model.flush)
         elif what == "forget":
@@ -205,24 +207,27 @@ def test_very_many_things_are_forgotten_but_not_what_has_yet_to_be_told(monkeypa
     observer.observe(batch([(0, NOW + SECOND), (4, NOW)]))
     take(registry)
     observer.observe(batch([(4, NOW)]))
-    assert [told.node for told in take(registry)] == ["n1"]
+    assert [reported.node for reported in take(registry)] == ["n1"]
     observer.flush()
-    assert [(told.job, told.last_ms) for told in registry.observations] == [("a", NOW + SECOND)]
+    assert [(reported.job, reported.last_ms) for reported in registry.observations] == [("a", NOW + SECOND)]
 
 
 def test_another_roster_changes_nothing(monkeypatch):
     registry, clock = FakeRegistry(), SetClock()
     observer = Observer(registry, clock)
     observer.observe(batch([(0, NOW)]))
-    other = Roster()
+    other = SeriesInterner()
     other.numbers(SERIES[::-1])
     monkeypatch.setattr("jobmeter.ingest.join.current", lambda: other)
     observer.observe(batch([(at, NOW) for at in range(len(SERIES))]))
-    told = [(seen.project, seen.job, seen.replica, seen.node, seen.device) for seen in registry.observations]
-    assert len(told) == len(set(told)) == 6
+    reported = [
+        (sighting.project, sighting.job, sighting.replica, sighting.node, sighting.device)
+        for sighting in registry.observations
+    ]
+    assert len(reported) == len(set(reported)) == 6
 
 
-def test_of_many_things_those_told_longest_ago_are_told_along_with_one_that_has_to_be(monkeypatch):
+def test_of_many_things_those_told_longest_ago_are_reported_along_with_one_that_has_to_be(monkeypatch):
     monkeypatch.setattr("jobmeter.ingest.observe._MANY", 2)
     monkeypatch.setattr("jobmeter.ingest.observe._ALONG", 2)
     registry, clock = FakeRegistry(), SetClock()
@@ -230,12 +235,13 @@ def test_of_many_things_those_told_longest_ago_are_told_along_with_one_that_has_
     series = [Series("cpu.usage", job=f"j{n}", node="n1") for n in range(5)]
 
     def see(*rows):
+        clock.time_ms = NOW + max(second for _, second in rows) * SECOND
         index = np.array([job for job, _ in rows], np.uint32)
         time = np.array([NOW + second * SECOND for _, second in rows], np.int64)
         observer.observe(SampleBatch(series, index, time, np.ones(len(rows))))
-        told = {(int(one.job[1:]), (one.last_ms - NOW) // SECOND) for one in registry.observations if one.job}
+        reported = {(int(one.job[1:]), (one.last_ms - NOW) // SECOND) for one in registry.observations if one.job}
         registry.observations.clear()
-        return told
+        return reported
 
     # Two at the beginning: how many things there are is known by then.
     assert see((0, 0), (1, 3)) == {(0, 0), (1, 3)}
@@ -247,12 +253,27 @@ def test_of_many_things_those_told_longest_ago_are_told_along_with_one_that_has_
     assert see((4, 270)) == {(4, 270)}
 
 
+def test_of_many_things_one_that_catches_up_is_reported_as_seldom_as_one_that_is_live(monkeypatch):
+    monkeypatch.setattr("jobmeter.ingest.observe._MANY", 2)
+    registry, clock = FakeRegistry(), SetClock()
+    observer = Observer(registry, clock)
+    for second in range(0, 3_600, 10):
+        observer.observe(batch([(at, NOW + second * SECOND) for at in (0, 2)]))
+    assert [(one.replica, one.last_ms) for one in registry.observations] == [("worker-0", NOW), ("worker-1", NOW)]
+    clock.time_ms += MINUTE
+    observer.observe(batch([(0, NOW + 3_600 * SECOND)]))
+    assert {(one.replica, one.last_ms - NOW) for one in registry.observations[2:]} == {
+        ("worker-0", 3_600 * SECOND),
+        ("worker-1", 3_590 * SECOND),
+    }
+
+
 ROWS = st.lists(st.tuples(st.integers(0, len(SERIES) - 1), moments), min_size=1, max_size=8)
 
 
 @given(st.lists(ROWS, min_size=1, max_size=4))
-def test_several_batches_are_told_as_one_would_be(parts):
-    told = []
+def test_several_batches_are_reported_as_one_would_be(parts):
+    reported = []
     for split in (True, False):
         registry = FakeRegistry()
         observer = Observer(registry, SetClock())
@@ -260,22 +281,22 @@ def test_several_batches_are_told_as_one_would_be(parts):
         observer.observe_all(
             [batch(part) for part in rows] if split else [batch([row for part in rows for row in part])]
         )
-        told.append(take(registry))
-    assert told[0] == told[1]
+        reported.append(take(registry))
+    assert reported[0] == reported[1]
 
 
-def test_very_many_that_wait_are_told_in_parts():
+def test_very_many_that_wait_are_reported_in_parts():
     registry, clock = FakeRegistry(), SetClock()
     observer = Observer(registry, clock)
     series = [Series("cpu.usage", job=f"j{n}", node="n1") for n in range(5_000)]
     index = np.arange(len(series), dtype=np.uint32)
     for time in (NOW - 2_000, NOW - 1_000):
         observer.observe(SampleBatch(series, index, np.full(len(series), time), np.ones(len(series))))
-    told = len(registry.observations)
+    reported = len(registry.observations)
     parts = 1
     while observer.flush():
         parts += 1
     assert parts == 3
-    assert len(registry.observations) == told + len(series)
-    assert {one.last_ms for one in registry.observations[told:]} == {NOW - 1_000}
+    assert len(registry.observations) == reported + len(series)
+    assert {one.last_ms for one in registry.observations[reported:]} == {NOW - 1_000}
     assert not observer.flush()

@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
-from jobmeter.kernel import append, settle
+from jobmeter.kernel import append, sort_dedupe
 from jobmeter.model.batch import SampleColumns
-from jobmeter.store.window.pages import Pages
-from jobmeter.store.window.rows import Rows
-from jobmeter.store.window.write import Writer
+from jobmeter.store.window.pages import Pages, Rows
+from jobmeter.store.window.pages import PageWriter as Writer
 
 pytestmark = pytest.mark.skipif(not append.AVAILABLE, reason="the compiled library is off")
 
@@ -30,6 +29,6 @@ def test_a_sample_of_no_series_is_an_error() -> None:
     ],
 )
 def test_runs_that_do_not_fit_their_rows_are_an_error(slots, counts, error) -> None:
-    runs = settle.Runs(np.array(slots), np.array(counts), np.array([1, 2, 3]), np.array([1.0, 2.0, 3.0]))
+    runs = sort_dedupe.Runs(np.array(slots), np.array(counts), np.array([1, 2, 3]), np.array([1.0, 2.0, 3.0]))
     with pytest.raises(error):
-        settle.settle([runs], 2, origin=False)
+        sort_dedupe.sort_dedupe([runs], 2, origin=False)

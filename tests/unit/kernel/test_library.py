@@ -17,14 +17,14 @@ FOLDER = Path(kernel.__file__).parent
 
 def test_an_array_lives_for_as_long_as_its_pointer():
     array = np.arange(5)
-    place, known = pointer(array), weakref.ref(array)
+    place, reference = pointer(array), weakref.ref(array)
     assert place.value == array.ctypes.data
     del array
     gc.collect()
-    assert known() is not None
+    assert reference() is not None
     del place
     gc.collect()
-    assert known() is None
+    assert reference() is None
 
 
 @pytest.fixture
@@ -67,6 +67,6 @@ def test_why_there_is_no_library(tmp_path, choice, reason):
     assert reason in found.missing
 
 
-def test_a_file_that_is_no_library_is_told(tmp_path):
+def test_a_file_that_is_no_library_is_reported(tmp_path):
     (tmp_path / "_kernel.so").write_bytes(b"damaged")
     assert "cannot be loaded" in load(tmp_path, "").missing

@@ -6,6 +6,7 @@ import os
 import struct
 import subprocess
 import sys
+from functools import partial
 from typing import cast
 
 import numpy as np
@@ -18,6 +19,9 @@ from jobmeter.errors import JobmeterError
 from jobmeter.kernel import remote_write
 from jobmeter.kernel.library import LIBRARY
 from jobmeter.wire.remote_write import decode
+from jobmeter.wire.remote_write.symbols import Symbols
+
+SYMBOLS = Symbols()
 
 pytestmark = pytest.mark.skipif(LIBRARY is None, reason="the kernel is not built here")
 
@@ -70,9 +74,11 @@ def labels_of(written, at):
 @example(part(1, part(1, label("a", "b")) + part(2, sample(1.0, 2)) + part(1, label("c", "d"))))
 @example(part(4, b"") * 3 + part(5, part(1, b"\x00\x01") + part(1, b"\x01\x02")))
 @example(part(5, part(1, varint(2**32 - 1))) + part(4, b""))
-def test_the_scan_and_the_arrays_read_and_refuse_alike(data):
-    assert outcome(decode.decode_1, data) == outcome(decode.arrays_1, data)
-    assert outcome(decode.decode_2, data) == outcome(decode.arrays_2, data)
+def test_the_scan_and_plain_python_read_and_refuse_alike(data):
+    assert outcome(decode.decode_1, data) == outcome(decode.plain_1, data)
+    assert outcome(partial(decode.decode_2, symbol_cache=SYMBOLS), data) == outcome(
+        partial(decode.plain_2, symbol_cache=SYMBOLS), data
+    )
 
 
 @given(requests)

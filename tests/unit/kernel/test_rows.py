@@ -75,10 +75,11 @@ def test_pieces_are_of_bounded_size_and_the_whole_text():
     pieces = [*lines.add(index[:70_000], time[:70_000], value[:70_000])]
     pieces += [*lines.add(index[70_000:], time[70_000:], value[70_000:]), lines.rest()]
     assert max(map(len, pieces)) <= rows.PIECE + 100
-    wanted = "".join(
-        f"{at},{told}{texts[series][2]}" for at, told, series in zip(time, _arrow(value), index, strict=True)
+    expected = "".join(
+        f"{at},{value_text}{texts[series][2]}"
+        for at, value_text, series in zip(time, _arrow(value), index, strict=True)
     )
-    assert b"".join(pieces) == wanted.encode()
+    assert b"".join(pieces) == expected.encode()
     assert lines.rest() == b""
 
 

@@ -18,12 +18,15 @@ FOLDER = Path(kernel.__file__).parent
 TESTS = Path(__file__).parent
 FLAGS = ["-std=c11", "-O1", "-g", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-contract=off", "-Wall", "-Wextra"]
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
+ROUNDS = 2_000
 COVERED = (
     "kernel",
     "wire/test_remote_write.py",
     "wire/test_otlp.py",
+    "wire/test_json_shape.py",
     "store/test_pages.py",
     "store/test_window_write.py",
+    "store/test_rows.py",
 )
 
 
@@ -66,11 +69,19 @@ def sanitized(tmp_path_factory):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_no_test_reads_or_writes_where_it_may_not(sanitized):
     paths = [str(TESTS.parent / one) for one in COVERED]
-    done = run(sanitized, ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--ignore", __file__, *paths], 280)
+    done = run(sanitized, ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--ignore", __file__, *paths], 560)
     assert done.returncode == 0, (done.stdout + done.stderr)[-6_000:]
     assert " passed" in done.stdout
+
+
+@pytest.mark.slow
+def test_damaged_bodies_are_read_within_their_bounds(sanitized):
+    done = run(sanitized, ["-m", "tests.unit.kernel.fuzz", str(ROUNDS)], 120)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-6_000:]
+    assert int(done.stdout.split()[0]) >= 10 * ROUNDS
 
 
 def test_the_sanitizer_stops_at_a_bad_address(sanitized):

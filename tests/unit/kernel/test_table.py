@@ -16,19 +16,19 @@ lists = st.lists(st.lists(st.binary(max_size=40), max_size=30), max_size=6)
 @given(lists, st.lists(st.binary(max_size=40), max_size=10))
 def test_a_text_keeps_the_number_that_it_was_given(make, added, strange):
     table = make()
-    wanted: dict[bytes, int] = {}
+    expected: dict[bytes, int] = {}
     for texts in added:
-        before = [wanted.get(text, -1) for text in texts]
+        before = [expected.get(text, -1) for text in texts]
         assert table.find(Texts.of(texts)).tolist() == before
         numbers = table.add(Texts.of(texts)).tolist()
-        assert numbers == [wanted.setdefault(text, len(wanted)) for text in texts]
-        assert (len(table), table.size) == (len(wanted), sum(map(len, wanted)))
-    asked = [*wanted, *strange]
-    assert table.find(Texts.of(asked)).tolist() == [wanted.get(text, -1) for text in asked]
+        assert numbers == [expected.setdefault(text, len(expected)) for text in texts]
+        assert (len(table), table.size) == (len(expected), sum(map(len, expected)))
+    asked = [*expected, *strange]
+    assert table.find(Texts.of(asked)).tolist() == [expected.get(text, -1) for text in asked]
 
 
 @pytest.mark.parametrize("make", TABLES)
-def test_very_many_texts_are_told_apart_in_any_order(make):
+def test_very_many_texts_are_distinguished_in_any_order(make):
     texts = [f"{at % 7} {'x' * (at % 90)} {at}".encode() for at in range(20_000)]
     table = make()
     for part in range(0, len(texts), 3_000):

@@ -81,7 +81,8 @@ def test_lines_are_the_joined_means_of_the_slow_way(writes, start, length, step,
     span = TimeRange(start, start + length)
     columns = _columns(expected, span)
     made = bucket(columns, step, np.zeros(4, np.bool_), References.none(4))
-    found = window.lines(keys, np.array(line), np.array(how, np.uint8), span, step, 1_000)
+    grid = kernel.Grid(np.array(line), np.array(how, np.uint8))
+    found = window.lines(keys, grid, span, step, 1_000)
     assert found is not None
     assert found.samples == len(columns)
     owners = np.array(line)[made.index]
@@ -91,9 +92,10 @@ def test_lines_are_the_joined_means_of_the_slow_way(writes, start, length, step,
         own = Table(owners[chosen], made.time[chosen], (made.sum / made.count)[chosen])
         joined = join(own, _JOINS[way], step)
         wanted += zip(joined.owner.tolist(), joined.time.tolist(), joined.value.tolist(), strict=True)
-    assert list(zip(found.line.tolist(), found.time.tolist(), found.value.tolist(), strict=True)) == wanted
+    owner = np.repeat(np.arange(3), np.diff(found.ends, prepend=0))
+    assert list(zip(owner.tolist(), found.time.tolist(), found.value.tolist(), strict=True)) == wanted
     if found.samples:
-        assert window.lines(keys, np.array(line), np.array(how, np.uint8), span, step, found.samples - 1) is None
+        assert window.lines(keys, grid, span, step, found.samples - 1) is None
 
 
 @given(st.lists(SAMPLES, max_size=6), st.integers(0, 20_001))
@@ -105,8 +107,8 @@ def test_the_last_sample_before_a_time_is_that_of_the_slow_way(writes, before):
         assert found is None
     else:
         assert found is not None
-        assert found[0].tolist() == last
-        assert found[1].tolist() == [expected[series, time] for series, time in enumerate(last)]
+        assert found.time.tolist() == last
+        assert found.value.tolist() == [expected[series, time] for series, time in enumerate(last)]
 
 
 def test_more_samples_than_asked_for_are_no_answer():

@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from jobmeter.model.time import TimeRange
-from jobmeter.query.answers import Answers, Validator, size_of
 from jobmeter.query.layout import lay_out
 from jobmeter.query.lines import Ranks
 from jobmeter.query.request import By, JobRef, MetricQuery
+from jobmeter.query.response_cache import ResponseCache, Validator, size_of
 from jobmeter.query.shape import Shape
 from jobmeter.store.cache import Cache
 
@@ -22,7 +22,7 @@ ONE = size_of(_query(0), b"0123456789") + 500
 
 
 def test_the_answer_that_was_not_asked_for_longest_goes_first():
-    answers = Answers(Cache(3 * ONE))
+    answers = ResponseCache(Cache(3 * ONE))
     for start in range(3):
         answers.put(_query(start), VALIDATOR, b"0123456789", 1)
     assert answers.get(_query(0), VALIDATOR) == (b"0123456789", 1)
@@ -31,7 +31,7 @@ def test_the_answer_that_was_not_asked_for_longest_goes_first():
 
 
 def test_a_write_another_layout_another_limit_and_another_hour_each_end_an_answer():
-    answers = Answers(Cache())
+    answers = ResponseCache(Cache())
     answers.put(_query(0), VALIDATOR, b"x", 1)
     others = (
         replace(VALIDATOR, written=8),
@@ -44,7 +44,7 @@ def test_a_write_another_layout_another_limit_and_another_hour_each_end_an_answe
 
 
 def test_an_answer_that_is_put_again_counts_once():
-    answers = Answers(Cache(5 * ONE // 2))
+    answers = ResponseCache(Cache(5 * ONE // 2))
     for _ in range(5):
         answers.put(_query(0), VALIDATOR, b"0123456789", 1)
     answers.put(_query(1), VALIDATOR, b"0123456789", 1)
@@ -53,7 +53,7 @@ def test_an_answer_that_is_put_again_counts_once():
 
 def test_short_answers_to_long_questions_are_bounded_too():
     cache = Cache(1_000_000)
-    answers = Answers(cache)
+    answers = ResponseCache(cache)
     for start in range(2_000):
         names = frozenset(f"worker-{start}-{number}" for number in range(start % 100))
         answers.put(replace(_query(start % 100), replicas=names), VALIDATOR, b"{}", 1)

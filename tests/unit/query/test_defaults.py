@@ -9,7 +9,7 @@ from jobmeter.errors import InvalidRequestError
 from jobmeter.model.job import Job, JobState
 from jobmeter.model.steps import STEPS
 from jobmeter.model.time import DAY, HOUR, MINUTE, SECOND, TimeRange, ceil_to, floor_to
-from jobmeter.query.defaults import default_range, default_step
+from jobmeter.query.defaults import default_range, default_step, life
 
 RUNNING = Job(id="j", start=NOW - 5 * HOUR)
 DONE = Job(id="j", state=JobState.SUCCEEDED, start=NOW - DAY, end=NOW - DAY + 90 * MINUTE)
@@ -51,6 +51,25 @@ def test_ranges(job, given, start, end):
     else:
         assert span.end_ms % given["step_ms"] == 0
         assert 0 < span.end_ms - (job.end or 0) <= given["step_ms"]
+
+
+@pytest.mark.parametrize(
+    ("ago", "last_sample", "after"),
+    [
+        pytest.param(3 * SECOND, None, 3 * SECOND, id="its last samples may be stored and not yet reported: until now"),
+        pytest.param(3 * SECOND, -8 * SECOND, 3 * SECOND, id="reported until before its end"),
+        pytest.param(50 * SECOND, 2 * SECOND, 30 * SECOND, id="as late as a reading may be"),
+        pytest.param(2 * MINUTE, 2 * SECOND, 2 * SECOND, id="until its last sample"),
+        pytest.param(2 * MINUTE, 40 * SECOND, 0, id="a sample that is not its own any more"),
+        pytest.param(2 * MINUTE, None, 0, id="without samples"),
+        pytest.param(-5 * SECOND, None, 0, id="an end that the server's clock has yet to reach"),
+    ],
+)
+def test_the_life_of_a_job_holds_its_last_samples(ago, last_sample, after):
+    end = NOW - ago
+    last = None if last_sample is None else end + last_sample
+    job = Job(id="j", state=JobState.SUCCEEDED, start=NOW - HOUR, end=end, last_sample=last)
+    assert life(job, NOW) == TimeRange(NOW - HOUR, end + after + 1)
 
 
 def test_an_end_before_the_start_is_refused_by_name():

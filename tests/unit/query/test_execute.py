@@ -88,14 +88,14 @@ class TestScope:
     )
     def test_what_is_outside_does_not_exist(self, house, ref, scope):
         house.put(replica("cpu.usage"), (0, 1.0))
-        for asked in (
+        for visible_series in (
             lambda: house.ask("cpu.usage", scope, subject=ref),
             lambda: house.executor.run(JobQuestion(ref), scope),
             lambda: house.executor.latest(ref, (), By.JOB, scope),
             lambda: house.executor.summary(ref, scope),
         ):
             with pytest.raises(NotFoundError) as caught:
-                asked()
+                visible_series()
             assert caught.value.kind == "job"
 
     def test_an_id_of_several_projects_must_name_one(self, house):
@@ -114,25 +114,25 @@ class TestScope:
         assert house.value("cpu.usage", subject=JobRef("j1", "other")) == [5.0]
 
     def test_events_are_cut_to_the_scope(self, house):
-        def asked(scope: Scope, **parts: Any) -> list[tuple[Any, Any]]:
-            house.registry.asked_events.clear()
+        def visible_series(scope: Scope, **parts: Any) -> list[tuple[Any, Any]]:
+            house.registry.event_questions.clear()
             house.executor.run(EventFilter(**parts), scope)
-            return [(one.projects, one.jobs) for one in house.registry.asked_events]
+            return [(one.projects, one.jobs) for one in house.registry.event_questions]
 
         own, both = frozenset({"default"}), frozenset({"default", "other"})
-        assert asked(ALL) == [(None, ())]
-        assert asked(ALL, projects=both, jobs=("j1",)) == [(both, ("j1",))]
-        assert asked(Scope(own), projects=both) == [(own, ())]
-        assert asked(Scope(own), nodes=frozenset({"n"})) == [(own, ())]
-        assert asked(Scope(own), projects=frozenset({"other"})) == []
-        assert asked(Scope(own, "j1")) == [(own, ("j1",))]
-        assert asked(Scope(own, "j1"), jobs=("j1", "j2")) == [(own, ("j1",))]
-        assert asked(Scope(own, "j1"), jobs=("j2",)) == []
+        assert visible_series(ALL) == [(None, ())]
+        assert visible_series(ALL, projects=both, jobs=("j1",)) == [(both, ("j1",))]
+        assert visible_series(Scope(own), projects=both) == [(own, ())]
+        assert visible_series(Scope(own), nodes=frozenset({"n"})) == [(own, ())]
+        assert visible_series(Scope(own), projects=frozenset({"other"})) == []
+        assert visible_series(Scope(own, "j1")) == [(own, ("j1",))]
+        assert visible_series(Scope(own, "j1"), jobs=("j1", "j2")) == [(own, ("j1",))]
+        assert visible_series(Scope(own, "j1"), jobs=("j2",)) == []
 
     def test_listings_are_cut_to_the_scope(self, house):
         house.registry.add_job(running_job("j2", "other"))
-        list_ids = lambda scope, **asked: [  # noqa: E731
-            job.id for job in house.executor.run(JobFilter(**asked), scope).jobs
+        list_ids = lambda scope, **visible_series: [  # noqa: E731
+            job.id for job in house.executor.run(JobFilter(**visible_series), scope).jobs
         ]
         assert list_ids(ALL) == ["j1", "j2"]
         assert list_ids(Scope(frozenset({"other"}))) == ["j2"]
@@ -140,7 +140,7 @@ class TestScope:
         assert list_ids(Scope(frozenset({"default", "other"}), "j1")) == [], "a share token lists nothing"
 
     def test_a_share_token_shows_no_node(self, house):
-        house.registry.known_nodes.append(Node(name="n1"))
+        house.registry.stored_nodes.append(Node(name="n1"))
         with pytest.raises(NotFoundError) as caught:
             house.ask("gpu.utilization", Scope(None, "j1"), subject=NodeRef("n1"), by=By.NODE)
         assert caught.value.kind == "node"
@@ -320,7 +320,7 @@ class TestDevices:
         assert list(lent.ask("gpu.temperature").lines) == []
 
     def test_a_device_of_a_named_cluster_is_found(self, lent):
-        lent.registry.known_nodes.append(Node(name="n1", cluster="c1"))
+        lent.registry.stored_nodes.append(Node(name="n1", cluster="c1"))
         lent.put(Series("gpu.power", cluster="c1", node="n1", device="gpu0"), (1500, 300.0))
         assert lent.value("gpu.power") == [300.0]
 
@@ -335,7 +335,7 @@ class TestDevices:
 class TestNodes:
     @pytest.fixture
     def node(self, house: House) -> House:
-        house.registry.known_nodes.append(Node(name="n1", last_seen=NOW))
+        house.registry.stored_nodes.append(Node(name="n1", last_seen=NOW))
         house.put(Series("node.memory.available", node="n1"), (3590, 5.0))
         house.put(Series("gpu.utilization", node="n1", device="gpu0"), (3590, 0.5))
         house.put(replica("gpu.utilization", node="n1", device="gpu1"), (3590, 0.7))
@@ -384,11 +384,11 @@ class TestLimits:
             (Limits(query_series=1), "series"),
             (Limits(query_rows=119), "range"),
         ):
-            asked = House(
+            visible_series = House(
                 house.store, house.registry, house.clock, Executor(house.store, house.registry, house.clock, limits)
             )
             with pytest.raises(LimitExceededError) as caught:
-                asked.ask("memory.usage", by=By.REPLICA, step_ms=10 * SECOND)
+                visible_series.ask("memory.usage", by=By.REPLICA, step_ms=10 * SECOND)
             assert caught.value.field == field
 
     def test_a_question_has_its_time(self, house):

@@ -58,8 +58,14 @@ class House:
     executor: Executor
 
     def job(self, name: str, *replicas: Replica, allocations: tuple[Allocation, ...] = (), **fields: Any) -> None:
-        told: dict[str, Any] = {"resource_group": "rg", "user": "ann", "recorded": True, "start": NOW - HOUR, **fields}
-        self.registry.add_job(Job(id=name, **told), replicas, allocations)
+        record_fields: dict[str, Any] = {
+            "resource_group": "rg",
+            "user": "ann",
+            "recorded": True,
+            "start": NOW - HOUR,
+            **fields,
+        }
+        self.registry.add_job(Job(id=name, **record_fields), replicas, allocations)
 
     def put(self, metric: str, *points: tuple[float, float], **names: Any) -> None:
         """Store points given as (seconds before now, value)."""
@@ -97,7 +103,7 @@ def had(device: str, name: str = "worker-0", node: str = "n1", **fields: Any) ->
 
 
 class TestRates:
-    def test_usage_is_told_of_what_is_allowed(self, house):
+    def test_usage_is_reported_of_what_is_allowed(self, house):
         house.job("j1", replica(), replica("worker-1"), limits={"cpu.limit": 4.0, "memory.limit": 8 * GIB})
         house.put("cpu.usage", (200, 1.0), (100, 3.0), job="j1", replica="worker-0")
         house.put("cpu.usage", (100, 4.0), job="j1", replica="worker-1")
@@ -246,12 +252,12 @@ class TestWho:
         ],
     )
     def test_a_job_counts_while_it_runs(self, house, fields, there):
-        house.registry.known_nodes = [Node(name="n9", resource_group="rg")]
+        house.registry.stored_nodes = [Node(name="n9", resource_group="rg")]
         house.job("j1", replica(), **fields)
         assert [one.cpu_jobs for one in house.usage().users] == ([("j1",)] if there else [])
 
     def test_a_group_without_jobs_tells_nothing(self, house):
-        house.registry.known_nodes = [Node(name="n1", resource_group="rg", info={"cores": 8})]
+        house.registry.stored_nodes = [Node(name="n1", resource_group="rg", info={"cores": 8})]
         found = house.usage()
         assert (found.users, found.summary, found.capacity.cpu) == ([], Usage(), 8.0)
 
@@ -259,7 +265,7 @@ class TestWho:
 class TestCapacity:
     def test_nodes_say_what_they_have(self, house):
         devices = [{"name": "NVIDIA A100"}, {"name": "NVIDIA A100"}, {"name": "Tesla T4"}]
-        house.registry.known_nodes = [
+        house.registry.stored_nodes = [
             Node(name="n1", resource_group="rg", info={"cores": 64, "memory": 256, "devices": devices}),
             Node(name="n2", resource_group="rg", info={"cores": 32, "memory": 128}),
             Node(name="n3", resource_group="other", info={"cores": 999, "memory": 999}),
@@ -269,18 +275,18 @@ class TestCapacity:
         )
 
     def test_else_what_was_measured_of_them(self, house):
-        house.registry.known_nodes = [Node(name="n1", cluster="c", resource_group="rg", info={"memory": 5})]
+        house.registry.stored_nodes = [Node(name="n1", cluster="c", resource_group="rg", info={"memory": 5})]
         house.put("node.cpu.count", (100, 8.0), (50, 16.0), node="n1", cluster="c")
         house.put("node.memory.total", (50, 100.0), node="n1", cluster="c")
         assert house.capacity() == Amounts(cpu=16.0, memory=5.0)
 
     def test_else_what_replicas_are_allowed_there(self, house):
-        house.registry.known_nodes = [Node(name="n1", resource_group="rg"), Node(name="n2", resource_group="rg")]
+        house.registry.stored_nodes = [Node(name="n1", resource_group="rg"), Node(name="n2", resource_group="rg")]
         house.job("j1", replica(), replica("worker-1", "n2"), limits={"cpu.limit": 3.0}, allocations=(had("gpu0"),))
         assert house.capacity() == Amounts(cpu=6.0, devices=1, device_types={"": 1})
 
     def test_a_group_that_no_node_names_has_the_nodes_of_its_jobs(self, house):
-        house.registry.known_nodes = [
+        house.registry.stored_nodes = [
             Node(name="n1", info={"cores": 8}),
             Node(name="n2", info={"cores": 16}),
             Node(name="n3", info={"cores": 32}, resource_group="other"),
@@ -297,7 +303,7 @@ class TestCapacity:
 
     @pytest.mark.parametrize("info", [{"cores": "many"}, {"cores": True}, {"cores": float("inf")}, {"devices": "two"}])
     def test_what_a_node_says_may_be_anything(self, house, info):
-        house.registry.known_nodes = [Node(name="n1", resource_group="rg", info=info)]
+        house.registry.stored_nodes = [Node(name="n1", resource_group="rg", info=info)]
         assert house.capacity() == Amounts()
 
 
@@ -327,7 +333,7 @@ class TestRequests:
         assert house.requests(JobState.RUNNING).cpu == 16.0
 
     def test_devices_that_were_measured_long_ago_are_still_there(self, house):
-        house.registry.known_nodes = [Node(name="n1", info={"devices": [{"device": "gpu0", "name": "A100"}]})]
+        house.registry.stored_nodes = [Node(name="n1", info={"devices": [{"device": "gpu0", "name": "A100"}]})]
         house.job("j1", replica(), replica("worker-1", "n2", state=JobState.FAILED))
         for second in (4_000, 1_000):
             house.put("gpu.utilization", (second, 0.5), job="j1", replica="worker-0", node="n1", device="gpu0")
@@ -346,7 +352,7 @@ class TestRequests:
 
     def test_devices_have_the_types_that_their_nodes_name(self, house):
         listed = [{"device": "gpu0", "name": "A100"}, {"device": "gpu1", "name": "V100"}]
-        house.registry.known_nodes = [
+        house.registry.stored_nodes = [
             Node(name="n1", info={"devices": listed}),
             Node(name="n2", info={"devices": [{"name": "T4"}, {"name": "T4"}]}),
             Node(name="n3", info={"devices": "none of your business"}),
@@ -363,7 +369,7 @@ class TestRequests:
 
 class TestNodes:
     def test_one_metric_by_node(self, house):
-        house.registry.known_nodes = [Node(name=f"n{at}", resource_group="rg" if at < 2 else "") for at in range(3)]
+        house.registry.stored_nodes = [Node(name=f"n{at}", resource_group="rg" if at < 2 else "") for at in range(3)]
         for node in ("n0", "n1", "n2"):
             for mode, seconds in (("user", 30.0), ("idle", 60.0), ("iowait", 10.0)):
                 labels = (("mode", mode),)
@@ -390,7 +396,7 @@ class TestNodes:
         return {line.node: line.value.item() for line in lines}
 
     def test_what_flows_through_a_node_adds_up_and_shares_have_a_mean(self, house):
-        house.registry.known_nodes = [Node(name=name, resource_group="rg") for name in ("n1", "n2")]
+        house.registry.stored_nodes = [Node(name=name, resource_group="rg") for name in ("n1", "n2")]
         for job, name, node in (("j1", "worker-0", "n1"), ("j1", "worker-1", "n1"), ("j2", "worker-0", "n1")):
             house.put("network.receive", (200, 0.0), (100, 1e8), job=job, replica=name, node=node)
             house.put("cpu.time", (200, 0.0), (100, 50.0), job=job, replica=name, node=node)
@@ -414,7 +420,7 @@ class TestNodes:
 
     def test_their_types(self, house):
         devices = [{"name": "B"}, {"name": "A"}, {"name": "B"}, {}]
-        house.registry.known_nodes = [
+        house.registry.stored_nodes = [
             Node(name="n2", resource_group="rg"),
             Node(name="n1", resource_group="rg", info={"devices": devices}),
         ]
@@ -455,8 +461,8 @@ class TestScope:
             house.usage(Scope(frozenset({"a"})), workspace="w")
         assert caught.value.kind == "workspace"
 
-    def test_nothing_of_another_project_is_told(self, house):
-        house.registry.known_nodes = [
+    def test_nothing_of_another_project_is_reported(self, house):
+        house.registry.stored_nodes = [
             Node(name="n1", project="a", info={"cores": 8}),
             Node(name="n1", project="b", info={"cores": 99, "devices": [{"name": "X"}]}),
         ]
@@ -495,7 +501,7 @@ def test_the_rate_of_any_group_is_that_of_a_slow_count(jobs):
     """Each replica's usage is a list of tenths of a core, one every 10 seconds."""
     store, registry = MemoryStore(), Registry()
     house = House(store, registry, Executor(store, registry, SetClock(), Limits()))
-    registry.known_nodes = [Node(name="n", resource_group="rg")]
+    registry.stored_nodes = [Node(name="n", resource_group="rg")]
     used: dict[str, float] = {}
     allowed: dict[str, float] = {}
     requested: dict[str, float] = {}

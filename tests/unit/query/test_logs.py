@@ -90,5 +90,5 @@ def test_pages_hold_every_line_once_in_order(store, executor, monkeypatch, seed,
             question = replace(ASK, offset=offset, descending=descending)
             pages = list(executor.log_pages(question, scope, limit))
             assert all(len(page) <= 20 for page in pages)
-            wanted = lines[offset:] if limit is None else lines[offset : offset + limit]
-            assert [line for page in pages for line in page] == wanted
+            expected = lines[offset:] if limit is None else lines[offset : offset + limit]
+            assert [line for page in pages for line in page] == expected

@@ -32,7 +32,7 @@ KEY = StoredKey(
 
 
 def fill(registry: Registry) -> None:
-    held = AllocationRecord(replica="w", node="n", device="gpu0", start=NOW - 9, source="scheduler", rank=3)
+    allocation = AllocationRecord(replica="w", node="n", device="gpu0", start=NOW - 9, source="scheduler", rank=3)
     worker = ReplicaRecord(name="w", rank=1, node="n", state=JobState.RUNNING, devices=["gpu1"])
     jobs = [
         JobRecord(job_id="a\u2028b", name='größe\n"x"', labels={"k": "v"}, error="a\tb", instance_type={"cpu": 2}),
@@ -41,14 +41,14 @@ def fill(registry: Registry) -> None:
             state=JobState.RUNNING,
             start=NOW,
             replicas=[worker, "v"],
-            allocations=[held],
+            allocations=[allocation],
             checkpoints=[CheckpointRecord(id="c", files=["s3://b/k"])],
             extra={"pai_dlc": {"Priority": 1}},
         ),
     ]
     node = NodeRecord(name="n", resource_group="rg", info={"cores": 8})
-    told = EventRecord(time=NOW, job="j", reason="r", message="größe\n")
-    registry.record("p", Records(jobs=[jobs[1]], nodes=[node], events=[told]), NOW)
+    event_record = EventRecord(time=NOW, job="j", reason="r", message="größe\n")
+    registry.record("p", Records(jobs=[jobs[1]], nodes=[node], events=[event_record]), NOW)
     names = {"project": "default", "replica": "w", "attempt": 1, "cluster": "c", "node": "n", "device": "gpu0"}
     registry.observe([Observation(job=f"o{n}", first_ms=n, last_ms=n + 5, **names) for n in range(2500)], NOW)  # type: ignore[arg-type]
     registry.record("default", Records(jobs=[JobRecord(job_id="o7", name=jobs[0].name, error=jobs[0].error)]), NOW)
@@ -81,9 +81,9 @@ def test_a_copy_brings_everything_back_in_either_database(registry: Registry, em
     assert everything(empty) == everything(registry)
     # What is written next takes no number that is in use.
     for target in (empty, registry):
-        held = AllocationRecord(replica="z", node="n", device="gpu9", start=NOW)
-        told = EventRecord(time=NOW, job="j", reason="later")
-        target.record("p", Records(jobs=[JobRecord(job_id="j", allocations=[held])], events=[told]), NOW)
+        allocation = AllocationRecord(replica="z", node="n", device="gpu9", start=NOW)
+        event_record = EventRecord(time=NOW, job="j", reason="later")
+        target.record("p", Records(jobs=[JobRecord(job_id="j", allocations=[allocation])], events=[event_record]), NOW)
     assert everything(empty) == everything(registry)
 
 
@@ -175,7 +175,10 @@ def test_a_copy_made_before_the_last_migration_is_brought_back(registry: Registr
     lines = [
         {"format": "jobmeter-registry", "version": 1, "migration": "0001"},
         {"table": "projects", "row": {"name": "p", "raw_days": None, "minute_days": None, "hour_days": None}},
-        {"table": "jobs", "row": {"project": "p", "id": "old", "name": "n", "recorded": True, "noticed": 5}},
+        {
+            "table": "jobs",
+            "row": {"project": "p", "id": "old", "name": "n", "recorded": True, "noticed": 5, "search": "n\nold"},
+        },
         {"table": "nodes", "row": {"project": "p", "cluster": "", "name": "n", "info": None}},
         {"rows": 3},
     ]

@@ -2,25 +2,29 @@
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import sqlalchemy as sa
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from tests.registries import settle
+from tests.waiting import wait_until
 
+from jobmeter.errors import UnavailableError
 from jobmeter.model.job import Condition, JobFilter, JobState, Operator
 from jobmeter.model.record import JobRecord, Records, ReplicaRecord
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import TimeRange
-from jobmeter.registry import changes, listing, listings, schema
+from jobmeter.registry import changes, schema
 from jobmeter.registry.base import Observation
-from jobmeter.registry.columns import coded, fields, names, select, table
-from jobmeter.registry.columns.coded import Coded
-from jobmeter.registry.columns.heap import Heap
+from jobmeter.registry.columns import column_store, dictionary_column, fields, names, select, table
+from jobmeter.registry.columns.dictionary_column import DictionaryColumn
 from jobmeter.registry.columns.names import Names
+from jobmeter.registry.columns.text_arena import TextArena
 from jobmeter.registry.database import Database
 from jobmeter.registry.sql import SqlRegistry
 
@@ -29,68 +33,68 @@ texts = st.lists(st.one_of(st.text("ab-ßÄ1", max_size=6), st.text(max_size=4))
 parts = st.one_of(st.text("ab-ßÄ1", max_size=4), st.text(max_size=2).filter(str.isprintable))
 
 
-@given(held=texts, part=parts)
-@example(held=["ab", "c"], part="bc")
-@example(held=["aaa"] * 40, part="a")
-def test_a_heap_finds_the_texts_that_hold_a_part(held: list[str], part: str) -> None:
-    heap = Heap()
-    for text in held:
+@given(stored=texts, part=parts)
+@example(stored=["ab", "c"], part="bc")
+@example(stored=["aaa"] * 40, part="a")
+def test_a_heap_finds_the_texts_that_hold_a_part(stored: list[str], part: str) -> None:
+    heap = TextArena()
+    for text in stored:
         heap.append(text.encode())
-    assert heap.holding(part.encode()).tolist() == [part in text for text in held]
-    assert [heap[number].decode() for number in range(len(heap))] == held
+    assert heap.holding(part.encode()).tolist() == [part in text for text in stored]
+    assert [heap[number].decode() for number in range(len(heap))] == stored
 
 
 @settings(max_examples=60)
 @given(batches=st.lists(texts, max_size=6), part=parts)
 def test_names_stand_in_the_order_of_bytes_however_they_come(batches: list[list[str]], part: str) -> None:
-    held = Names()
+    stored = Names()
     rows: list[str] = []
     for number, batch in enumerate(batches):
         if number:
-            numbers = held.add(batch)
+            numbers = stored.add(batch)
         else:
-            numbers = {text: held.take(text) for text in sorted(batch)}
-            held.settle()
+            numbers = {text: stored.take(text) for text in batch}
+            stored.end_load()
         for text in batch:
-            held.set(len(rows), numbers[text])
+            stored.set(len(rows), numbers[text])
             rows.append(text)
     count = len(rows)
-    assert [held.of(row) for row in range(count)] == rows
+    assert [stored.of(row) for row in range(count)] == rows
     if count:
-        ranks = held.ranks()[held.numbers(count)].tolist()
+        ranks = stored.ranks()[stored.numbers(count)].tolist()
         places = {text: place for place, text in enumerate(sorted(set(rows)))}
         ordered = {rank: place for place, rank in enumerate(sorted(set(ranks)))}
         assert [ordered[rank] for rank in ranks] == [places[text] for text in rows]
         folded = part.casefold()
-        assert held.holding([folded], count).tolist() == [folded in text.casefold() for text in rows]
-        assert held.among([part], count).tolist() == [text == part for text in rows]
+        assert stored.holding([folded], count).tolist() == [folded in text.casefold() for text in rows]
+        assert stored.among([part], count).tolist() == [text == part for text in rows]
 
 
 def test_ids_that_count_up_between_two_others_find_room(monkeypatch: pytest.MonkeyPatch) -> None:
     # Room for hardly any: all are spread anew, again and again.
     monkeypatch.setattr(names, "_STEP", 8)
     monkeypatch.setattr(names, "_TOP", 2**12)
-    held = Names()
+    stored = Names()
     for text in ("a", "z"):
-        held.take(text)
-    held.settle()
+        stored.take(text)
+    stored.end_load()
     counted = [f"job-{number:05}" for number in range(300)]
     for start in range(0, 300, 7):
-        held.add(reversed(counted[start : start + 7]))
-    ranks = [int(held.ranks()[held.number(text) or 0]) for text in ("a", *counted, "z")]
+        stored.add(reversed(counted[start : start + 7]))
+    ranks = [int(stored.ranks()[stored.number(text) or 0]) for text in ("a", *counted, "z")]
     assert ranks == sorted(set(ranks))
 
 
-@given(held=st.lists(st.sampled_from(("", "Größe", "gross", "a", "B", "c")), max_size=30), part=parts)
-def test_few_texts_and_many_are_searched_alike(held: list[str], part: str) -> None:
+@given(stored=st.lists(st.sampled_from(("", "Größe", "gross", "a", "B", "c")), max_size=30), part=parts)
+def test_few_texts_and_many_are_searched_alike(stored: list[str], part: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         for few in (0, 5_000):
-            patch.setattr(coded, "_FEW", few)
-            column = Coded("")
-            for row, text in enumerate(held):
+            patch.setattr(dictionary_column, "_FEW", few)
+            column = DictionaryColumn("")
+            for row, text in enumerate(stored):
                 column.set(row, text)
-            found = column.among(column.holding([part.casefold()]), len(held))
-            assert found.tolist() == [part.casefold() in text.casefold() for text in held]
+            found = column.holding([part.casefold()], len(stored))
+            assert found.tolist() == [part.casefold() in text.casefold() for text in stored]
 
 
 @settings(max_examples=80, deadline=None)
@@ -102,7 +106,7 @@ def test_a_page_is_a_slice_of_what_is_sorted(data: st.DataObject, seed: int, spr
     rows = np.flatnonzero(draw.random(count) < 0.8).astype(np.int32)
     offset, limit = data.draw(st.integers(0, count + 2)), data.draw(st.integers(0, 200))
     keys = [lambda rows: first[rows], lambda rows: second[rows], lambda rows: rows.astype(np.int64)]
-    wanted = sorted(rows.tolist(), key=lambda row: (first[row], second[row], row), reverse=descending)
+    expected = sorted(rows.tolist(), key=lambda row: (first[row], second[row], row), reverse=descending)
     with pytest.MonkeyPatch.context() as patch:
         # As with many rows: by a sample, and without sorting all.
         patch.setattr(select, "_FEW", 8)
@@ -110,7 +114,7 @@ def test_a_page_is_a_slice_of_what_is_sorted(data: st.DataObject, seed: int, spr
         patch.setattr(select, "_SAMPLE", 50)
         patch.setattr(select, "_MARGIN", 3)
         found = select.page(rows, keys, descending=descending, offset=offset, limit=limit)
-    assert found.tolist() == wanted[offset : offset + limit]
+    assert found.tolist() == expected[offset : offset + limit]
 
 
 def observation(job: str, last_ms: int, project: str = "p", replica: str = "") -> Observation:
@@ -121,15 +125,12 @@ def observation(job: str, last_ms: int, project: str = "p", replica: str = "") -
 
 
 @pytest.fixture
-def two(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[SqlRegistry, SqlRegistry]]:
+def two(url: str) -> Iterator[tuple[SqlRegistry, SqlRegistry]]:
     """Two servers of one registry, both with columns of every job."""
-    monkeypatch.setattr(listings, "LARGE", 0)
-    first = SqlRegistry(Database(url), Retention())
-    first.record("p", Records(jobs=[JobRecord(job_id="first")]), NOW)
-    first.close()
     both = SqlRegistry(Database(url), Retention()), SqlRegistry(Database(url), Retention())
+    both[0].record("p", Records(jobs=[JobRecord(job_id="first")]), NOW)
     for registry in both:
-        settle(registry)
+        assert registry.jobs(JobFilter(), NOW).total == 1
     yield both
     for registry in both:
         registry.close()
@@ -179,9 +180,8 @@ QUESTIONS = (
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(st.tuples(st.booleans(), STEPS), max_size=12))
 def test_each_server_sees_what_both_write_at_once(
-    two: tuple[SqlRegistry, SqlRegistry], steps: list[tuple[bool, tuple[str, object]]]
+    two: tuple[SqlRegistry, SqlRegistry], url: str, steps: list[tuple[bool, tuple[str, object]]]
 ) -> None:
-    plain = two[0]._listings
     for number, (side, (_verb, what)) in enumerate(steps):
         registry = two[side]
         project = "pq"[number % 2]
@@ -192,11 +192,11 @@ def test_each_server_sees_what_both_write_at_once(
         else:
             registry.delete_job(project, str(what))
         if number % 3 == 2 or number == len(steps) - 1:
-            for question in QUESTIONS:
-                with plain._database.read() as connection:
-                    wanted = listing.list_jobs(connection, question, NOW)
-                assert [one.jobs(question, NOW) for one in two] == [wanted, wanted], question
-    assert all(one.ready for one in two)
+            # One that has just started reads every job as it is stored.
+            with closing(SqlRegistry(Database(url), Retention())) as fresh:
+                for question in QUESTIONS:
+                    expected = fresh.jobs(question, NOW)
+                    assert [one.jobs(question, NOW) for one in two] == [expected, expected], question
 
 
 def test_the_jobs_of_a_group_are_found_by_their_life(two: tuple[SqlRegistry, SqlRegistry]) -> None:
@@ -210,19 +210,17 @@ def test_the_jobs_of_a_group_are_found_by_their_life(two: tuple[SqlRegistry, Sql
         assert [view.job.id for view in views] == found
 
 
-def test_who_missed_what_is_told_no_more_reads_everything_again(two: tuple[SqlRegistry, SqlRegistry]) -> None:
+def test_who_missed_what_is_reported_no_more_reads_everything_again(two: tuple[SqlRegistry, SqlRegistry]) -> None:
     first = two[0]
     first.record("p", Records(jobs=[JobRecord(job_id="x")]), NOW)
     assert first.jobs(JobFilter(), NOW).total == 2
-    database = first._listings._database
+    database = first._database
     with database.write() as connection:
-        changes.tell(connection, recorded=[("p", "x")])
+        changes.notify(connection, recorded=[("p", "x")])
         newest = sa.select(sa.func.max(schema.job_changes.c.id)).scalar_subquery()
         connection.execute(sa.delete(schema.job_changes).where(schema.job_changes.c.id < newest))
         connection.execute(sa.delete(schema.jobs).where(schema.jobs.c.id == "x"))
     for registry in two:
-        assert registry.jobs(JobFilter(), NOW).total == 1
-        settle(registry)
         assert registry.jobs(JobFilter(), NOW).total == 1
 
 
@@ -240,13 +238,12 @@ def test_old_words_of_changes_go(registry: SqlRegistry, monkeypatch: pytest.Monk
     monkeypatch.setattr(changes, "KEEP_SECONDS", -10)
     for number in range(80):
         registry.record("p", Records(jobs=[JobRecord(job_id=f"j{number}")]), NOW)
-    with registry._listings._database.read() as connection:
+    with registry._database.read() as connection:
         left = connection.scalar(sa.select(sa.func.count()).select_from(schema.job_changes)) or 0
     assert 0 < left <= 33
 
 
-def test_what_is_too_much_to_keep_is_asked_of_the_database(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listings, "LARGE", 0)
+def test_what_columns_do_not_have_is_read_of_the_jobs_in_question(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fields, "MOST_FIELDS", 2)
     monkeypatch.setattr(fields, "MOST_BYTES", 12)
     monkeypatch.setattr(table, "MOST_LONG_BYTES", 20)
@@ -260,7 +257,6 @@ def test_what_is_too_much_to_keep_is_asked_of_the_database(url: str, monkeypatch
         for number in range(20)
     ]
     registry.record("p", Records(jobs=jobs), NOW)
-    settle(registry)
     for field, operator, value, count in (
         ("labels.few", Operator.IN, "1", 10),
         ("labels.long", Operator.IN, "x" * 19, 1),
@@ -269,76 +265,67 @@ def test_what_is_too_much_to_keep_is_asked_of_the_database(url: str, monkeypatch
         ("command", Operator.CONTAINS, "PYTHON 1", 11),
     ):
         assert registry.jobs(JobFilter(conditions=(Condition(field, operator, (value,)),)), NOW).total == count, field
-    assert registry.ready
     registry.close()
 
 
-def test_a_small_registry_keeps_no_columns(tmp_path: Path) -> None:
-    registry = SqlRegistry(Database(f"sqlite:///{tmp_path / 'registry.db'}"), Retention())
-    registry.record("p", Records(jobs=[JobRecord(job_id="x")]), NOW)
-    assert registry.jobs(JobFilter(), NOW).total == 1
-    assert not registry.ready
-    assert "registry-columns" not in {thread.name for thread in threading.enumerate()}
-    registry.close()
-
-
-def test_a_registry_that_grows_while_it_is_asked_for_little_gets_columns(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(listings, "LARGE", 10)
-    monkeypatch.setattr(listings, "LOOK_EVERY", 3)
-    registry = SqlRegistry(Database(url), Retention())
-    few = JobFilter(conditions=(Condition("user", Operator.IN, ("nobody",)),))
-    registry.jobs(few, NOW)
-    for number in range(12):
-        registry.record("p", Records(jobs=[JobRecord(job_id=f"j{number}")]), NOW)
-    assert registry.jobs(few, NOW).total == 0
-    pause = threading.Event()
-    for _ in range(1000):
-        if registry.ready:
-            break
-        registry.jobs(few, NOW)
-        pause.wait(0.01)
-    assert registry.ready
-    assert registry.jobs(JobFilter(), NOW).total == 12
-    registry.close()
+def test_a_part_of_a_name_may_have_a_line_break_and_goes_no_further(registry: SqlRegistry) -> None:
+    registry.record("p", Records(jobs=[JobRecord(job_id="j", name="two\nLINES"), JobRecord(job_id="k")]), NOW)
+    for part, total in (("O\nl", 1), ("lines\nj", 0), ("\nj", 0)):
+        assert registry.jobs(JobFilter(name_contains=part), NOW).total == total
 
 
 def test_texts_that_no_job_has_any_more_are_forgotten(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listings, "LARGE", 0)
     monkeypatch.setattr(table, "_SPARE", 5)
-    registry = SqlRegistry(Database(url), Retention())
-    registry.record("p", Records(jobs=[JobRecord(job_id="j")]), NOW)
-    settle(registry)
-    for number in range(60):
-        registry.record("p", Records(jobs=[JobRecord(job_id="j", user=f"user-{number}")]), NOW)
-        asked = JobFilter(users=frozenset({f"user-{number}"}))
-        assert registry.jobs(asked, NOW).total == 1
-    settle(registry)
-    assert registry._listings._keeper is not None
-    held = registry._listings._keeper._table
-    assert held is not None
-    assert len(held.texts["user"].values) < 30
-    registry.close()
+    with closing(SqlRegistry(Database(url), Retention())) as registry:
+        for number in range(60):
+            registry.record("p", Records(jobs=[JobRecord(job_id="j", user=f"user-{number}")]), NOW)
+            assert registry.jobs(JobFilter(users=frozenset({f"user-{number}"})), NOW).total == 1
+
+        def texts() -> int:
+            columns = registry._columns._table
+            return 99 if columns is None else len(columns.texts["user"].values)
+
+        wait_until(lambda: texts() < 30, "columns that were read anew")
+        assert registry.jobs(JobFilter(users=frozenset({"user-59"})), NOW).total == 1
 
 
-def test_a_bug_in_keeping_columns_is_told_and_the_database_answers(
-    url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_a_bug_in_bringing_columns_up_to_date_is_reported_and_leaves_none_that_are_half_true(
+    two: tuple[SqlRegistry, SqlRegistry], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(listings, "LARGE", 0)
-    registry = SqlRegistry(Database(url), Retention())
-    registry.record("p", Records(jobs=[JobRecord(job_id="j")]), NOW)
-    settle(registry)
-    keeper = registry._listings._keeper
-    assert keeper is not None
+    with monkeypatch.context() as broken:
+        broken.setattr(table.Table, "drop", lambda *_: 1 // 0)
+        two[0].record("p", Records(jobs=[JobRecord(job_id="second", user="u")]), NOW)
+        wait_until(lambda: "the columns of jobs are not up to date" in caplog.text, "a line in the log")
+    two[0].delete_job("p", "second")
+    assert [one.jobs(JobFilter(users=frozenset({"u"})), NOW).total for one in two] == [0, 0]
+    assert [one.jobs(JobFilter(), NOW).total for one in two] == [1, 1]
 
-    def broken(*_: object) -> None:
-        raise RuntimeError("a bug")
 
-    monkeypatch.setattr(changes, "since", broken)
-    keeper.written()
-    keeper._thread.join(60)
-    assert not keeper._thread.is_alive()
-    assert "listings are answered by the database from now on" in caplog.text
-    assert (registry.ready, registry.jobs(JobFilter(), NOW).total) == (False, 1)
-    registry.close()
+def test_a_listing_does_not_wait_for_ever_while_every_job_is_read(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, go_on = threading.Event(), threading.Event()
+    load = table.Table.load
+
+    def slow(*arguments: Any) -> None:
+        reading.set()
+        assert go_on.wait(60)
+        load(*arguments)
+
+    monkeypatch.setattr(table.Table, "load", slow)
+    monkeypatch.setattr(column_store, "WAIT_SECONDS", 0.01)
+    with closing(SqlRegistry(Database(url), Retention())) as registry, ThreadPoolExecutor(1) as pool:
+        registry.record("p", Records(jobs=[JobRecord(job_id="j")]), NOW)
+        first = pool.submit(registry.jobs, JobFilter(), NOW)
+        assert reading.wait(60)
+        with pytest.raises(UnavailableError, match="still being read"):
+            registry.jobs(JobFilter(), NOW)
+        go_on.set()
+        assert first.result(60).total == 1
+        assert registry.jobs(JobFilter(), NOW).total == 1
+
+
+def test_a_server_that_starts_has_every_job_read_before_a_listing(url: str) -> None:
+    with closing(SqlRegistry(Database(url), Retention())) as registry:
+        registry.record("p", Records(jobs=[JobRecord(job_id="j")]), NOW)
+        registry.prepare()
+        wait_until(lambda: registry._columns._table is not None, "columns")
+        assert registry.jobs(JobFilter(), NOW).total == 1

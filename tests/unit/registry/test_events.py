@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.registries import seen
+from tests.registries import observation
 
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.event import Event, EventFilter, EventSource, Level
@@ -20,15 +20,15 @@ from jobmeter.registry.base import Registry
 
 NOW = 1_790_000_000_000
 STATE = frozenset({EventSource.STATE})
-TOLD = EventRecord(time=NOW, job="j", reason="Pulled", message="Image größe pulled")
-SEEN = seen(NOW, NOW + 5)
+EVENT = EventRecord(time=NOW, job="j", reason="Pulled", message="Image größe pulled")
+OBSERVED = observation(NOW, NOW + 5)
 
 
 def put(registry: Registry, *records: JobRecord, now: int = NOW) -> None:
     registry.record("default", Records(jobs=list(records)), now)
 
 
-def tell(registry: Registry, *events: EventRecord, project: str = "default") -> None:
+def record_events(registry: Registry, *events: EventRecord, project: str = "default") -> None:
     assert registry.record(project, Records(events=list(events)), NOW) == len(events)
 
 
@@ -42,7 +42,7 @@ def test_an_event_comes_back_with_all_it_said(registry: Registry) -> None:
         time="2026-09-01T00:00:00Z", job="j", replica="w-0", attempt=2, cluster="c", node="n",
         source=EventSource.REPLICA, level=Level.ERROR, reason="OOMKilled", message="a\0b '\"%_;--",
     )  # fmt: skip
-    tell(registry, whole, project="p")
+    record_events(registry, whole, project="p")
     page = registry.events(EventFilter(jobs=("j",)))
     assert page.total == 1
     assert page.events == [
@@ -56,15 +56,15 @@ def test_an_event_comes_back_with_all_it_said(registry: Registry) -> None:
 
 def test_an_event_sent_again_counts_once(registry: Registry) -> None:
     others = [
-        msgspec.structs.replace(TOLD, **change)
+        msgspec.structs.replace(EVENT, **change)
         for change in (
             {"time": NOW + 1}, {"job": "k"}, {"replica": "w"}, {"attempt": 1}, {"cluster": "c"}, {"node": "n"},
             {"source": EventSource.REPLICA}, {"reason": "x"}, {"message": "x"}, {"reason": "", "message": "Pulled"},
         )
     ]  # fmt: skip
-    tell(registry, TOLD, *others, TOLD)
-    tell(registry, msgspec.structs.replace(TOLD, level=Level.WARNING), *others)
-    tell(registry, TOLD, project="p")
+    record_events(registry, EVENT, *others, EVENT)
+    record_events(registry, msgspec.structs.replace(EVENT, level=Level.WARNING), *others)
+    record_events(registry, EVENT, project="p")
     assert registry.events(EventFilter()).total == len(others) + 2
     assert registry.events(EventFilter(projects=frozenset({"p"}))).total == 1
 
@@ -111,7 +111,7 @@ questions = st.builds(
 def test_a_page_of_events_is_a_filter_an_order_and_a_slice(registry: Registry, question: EventFilter) -> None:
     if registry.events(EventFilter(limit=0)).total == 0:
         for number, event in enumerate(EVENTS):
-            tell(registry, event, project="ab"[number % 2])
+            record_events(registry, event, project="ab"[number % 2])
     stored = [
         Event(**{**msgspec.structs.asdict(event), "project": "ab"[number % 2]}) for number, event in enumerate(EVENTS)
     ]
@@ -145,7 +145,7 @@ def test_a_page_of_events_is_not_negative(registry: Registry, field: str) -> Non
     assert refused.value.field == field
 
 
-def test_the_life_of_a_job_is_told_by_its_states(registry: Registry) -> None:
+def test_the_life_of_a_job_is_reported_by_its_states(registry: Registry) -> None:
     put(registry, JobRecord(job_id="j", name="n", created=NOW - 100))
     put(registry, JobRecord(job_id="j", state=JobState.QUEUED, created=NOW - 100), now=NOW + 1)
     put(registry, JobRecord(job_id="j", state=JobState.RUNNING), now=NOW + 2)
@@ -188,15 +188,17 @@ def test_a_late_opening_tells_nothing(registry: Registry) -> None:
     assert [(event.message, event.node) for event in page.events] == [("OOMKilled", "n")]
 
 
-def test_a_state_that_a_record_implies_is_told_as_well(registry: Registry) -> None:
+def test_a_state_that_a_record_implies_is_reported_as_well(registry: Registry) -> None:
     put(registry, JobRecord(job_id="j", start=NOW - 9))
     put(registry, JobRecord(job_id="j", end=NOW - 1, exit_code=3))
     assert states(registry) == [("", "Running", NOW - 9), ("", "Failed", NOW - 1)]
 
 
 def test_samples_tell_that_a_job_runs_once(registry: Registry) -> None:
-    registry.observe([SEEN, replace(SEEN, replica="v", first_ms=NOW - 3)], NOW + 9)
-    registry.observe([replace(SEEN, last_ms=NOW + 99), replace(SEEN, replica="late", first_ms=NOW + 50)], NOW + 99)
+    registry.observe([OBSERVED, replace(OBSERVED, replica="v", first_ms=NOW - 3)], NOW + 9)
+    registry.observe(
+        [replace(OBSERVED, last_ms=NOW + 99), replace(OBSERVED, replica="late", first_ms=NOW + 50)], NOW + 99
+    )
     assert states(registry) == [
         ("", "Running", NOW - 3), ("v", "Running", NOW - 3), ("w", "Running", NOW), ("late", "Running", NOW + 50),
     ]  # fmt: skip
@@ -207,7 +209,7 @@ def test_samples_tell_that_a_job_runs_once(registry: Registry) -> None:
 
 def test_samples_of_a_recorded_job_tell_nothing_that_is_not_new(registry: Registry) -> None:
     put(registry, JobRecord(job_id="j", state=JobState.RUNNING, start=NOW), JobRecord(job_id="i", created=NOW))
-    registry.observe([replace(SEEN, replica=""), replace(SEEN, job="i", replica="")], NOW + 9)
+    registry.observe([replace(OBSERVED, replica=""), replace(OBSERVED, job="i", replica="")], NOW + 9)
     assert (states(registry), states(registry, "i")) == (
         [("", "Running", NOW)],
         [("", "Queued", NOW), ("", "Running", NOW)],
@@ -217,14 +219,14 @@ def test_samples_of_a_recorded_job_tell_nothing_that_is_not_new(registry: Regist
 def test_a_refused_record_leaves_no_event(registry: Registry) -> None:
     jobs = [JobRecord(job_id="ok", state=JobState.RUNNING), JobRecord(job_id="j", extra={"foas": {"k": "x" * 2**18}})]
     with pytest.raises(InvalidRequestError):
-        registry.record("default", Records(jobs=jobs, events=[TOLD]), NOW)
+        registry.record("default", Records(jobs=jobs, events=[EVENT]), NOW)
     assert registry.events(EventFilter()).total == 0
 
 
 def test_events_go_with_their_job(registry: Registry) -> None:
     put(registry, JobRecord(job_id="j", start=NOW), JobRecord(job_id="k", start=NOW))
-    tell(registry, TOLD)
-    tell(registry, TOLD, project="p")
+    record_events(registry, EVENT)
+    record_events(registry, EVENT, project="p")
     registry.delete_job("default", "j")
     left = registry.events(EventFilter()).events
     assert [(event.project, event.job) for event in left] == [("default", "k"), ("p", "j")]
@@ -236,12 +238,12 @@ def test_a_job_keeps_its_newest_events(
     monkeypatch.setattr(events_module, "MAX_EVENTS", 20)
     order = list(range(50))
     random.Random(5).shuffle(order)
-    tell(registry, *(msgspec.structs.replace(TOLD, job="other", time=NOW - n) for n in range(20)))
+    record_events(registry, *(msgspec.structs.replace(EVENT, job="other", time=NOW - n) for n in range(20)))
     assert registry.events_dropped == 0
     for first in range(0, 50, 10):
-        tell(
+        record_events(
             registry,
-            *(msgspec.structs.replace(TOLD, time=NOW + n // 2, message=str(n)) for n in order[first : first + 10]),
+            *(msgspec.structs.replace(EVENT, time=NOW + n // 2, message=str(n)) for n in order[first : first + 10]),
         )
     page = registry.events(EventFilter(jobs=("j",), limit=100))
     assert [event.time for event in page.events] == [NOW + n // 2 for n in range(30, 50)]
@@ -260,11 +262,11 @@ def test_old_events_of_nodes_and_of_nobody_are_pruned(registry: Registry) -> Non
                 EventRecord(time=NOW - days * DAY, job="gone", reason=str(days)),
                 EventRecord(time=NOW - days * DAY, job="j", reason=str(days)),
             ]
-            tell(registry, *events, project=project)
+            record_events(registry, *events, project=project)
     assert registry.prune(NOW) == 4 + 2
     assert registry.prune(NOW) == 0
-    kept = registry.events(EventFilter(limit=100)).events
-    assert sorted((e.project, e.job, e.reason) for e in kept if e.source is not EventSource.STATE) == [
+    stored_events = registry.events(EventFilter(limit=100)).events
+    assert sorted((e.project, e.job, e.reason) for e in stored_events if e.source is not EventSource.STATE) == [
         ("p", "", "5"), ("p", "gone", "5"), ("p", "j", "20"), ("p", "j", "5"), ("p", "j", "800"),
         ("q", "", "20"), ("q", "", "5"), ("q", "gone", "20"), ("q", "gone", "5"),
         ("q", "j", "20"), ("q", "j", "5"), ("q", "j", "800"),

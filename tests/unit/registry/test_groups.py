@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from tests.registries import seen
+from tests.registries import observation
 
 from jobmeter.model.job import JobState
 from jobmeter.model.record import AllocationRecord, JobRecord, Records, ReplicaRecord
@@ -29,7 +29,7 @@ def _ids(views):
         pytest.param({"start": 1, "state": JobState.RUNNING, "resource_group": "other"}, False, id="another group"),
     ],
 )
-def test_a_job_is_told_where_its_life_meets_the_range(registry, fields, there):
+def test_a_job_is_reported_where_its_life_meets_the_range(registry, fields, there):
     record = JobRecord(**{"job_id": "j1", "resource_group": "rg", **fields})
     registry.record("p", Records(jobs=[record]), NOW)
     assert _ids(registry.group_jobs(frozenset({"p"}), "rg", SPAN, NOW)) == ([("p", "j1")] if there else [])
@@ -39,8 +39,8 @@ def test_a_job_is_told_where_its_life_meets_the_range(registry, fields, there):
 def test_what_only_samples_tell_of_lives_on_for_five_minutes(registry, before_ms, there):
     registry.record("p", Records(jobs=[JobRecord(job_id="j1", resource_group="rg")]), NOW)
     last = SPAN.start_ms - before_ms
-    told = seen(last - MINUTE, last, project="p", job="j1", replica="a")
-    registry.observe([told], NOW)
+    observed = observation(last - MINUTE, last, project="p", job="j1", replica="a")
+    registry.observe([observed], NOW)
     assert bool(registry.group_jobs(None, "rg", SPAN, NOW)) is there
 
 

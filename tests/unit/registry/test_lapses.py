@@ -1,7 +1,7 @@
 """Leases of runs, jobs that are lost, and jobs that are started again. On both databases."""
 
 import pytest
-from tests.registries import seen
+from tests.registries import observation
 
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.event import EventFilter, EventSource
@@ -42,14 +42,14 @@ def view(registry: Registry, now: int = NOW) -> JobView:
     return found
 
 
-def told(registry: Registry, replica: str = "") -> list[tuple[str, int, str]]:
+def events_of(registry: Registry, replica: str = "") -> list[tuple[str, int, str]]:
     events = registry.events(EventFilter(jobs=("j",), sources=frozenset({EventSource.STATE}))).events
     return [(one.reason, one.time, one.message.partition(":")[0]) for one in events if one.replica == replica]
 
 
 def test_a_run_that_stopped_renewing_is_lost(registry: Registry) -> None:
     start(registry)
-    registry.observe([seen(NOW, NOW + 30 * SECOND, project="p", attempt=0)], NOW + 30 * SECOND)
+    registry.observe([observation(NOW, NOW + 30 * SECOND, project="p", attempt=0)], NOW + 30 * SECOND)
     renew(registry, MINE, NOW + 40 * SECOND)
     assert lose(registry, NOW + 99 * SECOND) == 0
     assert view(registry).job.state is RUNNING
@@ -58,7 +58,7 @@ def test_a_run_that_stopped_renewing_is_lost(registry: Registry) -> None:
     found = view(registry)
     assert (found.job.state, found.job.error, found.job.end) == (FAILED, "lost", NOW + 30 * SECOND)
     assert [(one.state, one.reason, one.end) for one in found.replicas] == [(FAILED, "lost", NOW + 30 * SECOND)]
-    assert told(registry) == [("Running", NOW, ""), ("Failed", NOW + 100 * SECOND, "lost")]
+    assert events_of(registry) == [("Running", NOW, ""), ("Failed", NOW + 100 * SECOND, "lost")]
     assert registry.jobs(JobFilter(states=frozenset({FAILED})), NOW).total == 1
 
 
@@ -75,8 +75,8 @@ def test_a_lost_run_that_comes_back_goes_on(registry: Registry) -> None:
     assert (found.job.state, found.job.error, found.job.end) == (RUNNING, "", None)
     assert [(one.state, one.reason, one.end) for one in found.replicas] == [(RUNNING, "", None)]
     assert found.allocations == [Allocation(replica="w", node="n", device="gpu0", start=NOW)]
-    assert [one[0] for one in told(registry)] == ["Running", "Failed", "Running"]
-    assert [one[0] for one in told(registry, "w")] == ["Running", "Failed", "Running"]
+    assert [one[0] for one in events_of(registry)] == ["Running", "Failed", "Running"]
+    assert [one[0] for one in events_of(registry, "w")] == ["Running", "Failed", "Running"]
     assert lose(registry, NOW + 5 * MINUTE) == 1
 
 
@@ -127,7 +127,7 @@ def test_more_jobs_than_one_transaction_marks_are_all_lost(registry: Registry) -
 def test_who_holds_the_lease_of_a_running_job_keeps_it(registry: Registry) -> None:
     start(registry, name="mine")
     assert registry.lease("p", "j") == (NOW + MINUTE, "mine")
-    with pytest.raises(InvalidRequestError, match="another run holds its lease") as refused:
+    with pytest.raises(InvalidRequestError, match="another run has its lease") as refused:
         start(registry, OTHER, NOW + 10 * SECOND, name="other")
     assert refused.value.field == "lease"
     assert (view(registry).job.name, view(registry).job.start) == ("mine", NOW)
@@ -159,7 +159,7 @@ def test_the_next_attempt_keeps_what_was_before_it(registry: Registry) -> None:
         (0, FAILED, NOW, NOW + 10, 3),
         (1, JobState.SUCCEEDED, NOW + 1000, NOW + 2000, 0),
     ]
-    assert [one[:2] for one in told(registry)] == [
+    assert [one[:2] for one in events_of(registry)] == [
         ("Running", NOW), ("Failed", NOW + 10), ("Running", NOW + 1000), ("Succeeded", NOW + 2000),
     ]  # fmt: skip
 
@@ -193,14 +193,14 @@ def put(registry: Registry, **more: object) -> Job:
 
 def test_a_job_that_an_agent_found_is_never_said_to_wait_nor_to_have_succeeded(registry: Registry) -> None:
     put(registry, start=NOW)
-    registry.observe([seen(NOW, NOW + 10, project="p")], NOW + 10)
+    registry.observe([observation(NOW, NOW + 10, project="p")], NOW + 10)
     assert view(registry, NOW + 10).job.state is RUNNING
     put(registry, start=NOW, end=NOW + 10, state=JobState.UNKNOWN)
     found = view(registry, NOW + 10 * MINUTE)
     assert (found.job.state, found.job.end) == (JobState.UNKNOWN, NOW + 10)
     assert [(one.state, one.end) for one in found.replicas] == [(JobState.UNKNOWN, NOW + 10)]
-    assert [one[0] for one in told(registry)] == ["Running"]
-    assert [one[0] for one in told(registry, "w")] == ["Running", "Unknown"]
+    assert [one[0] for one in events_of(registry)] == ["Running"]
+    assert [one[0] for one in events_of(registry, "w")] == ["Running", "Unknown"]
 
 
 def test_a_replica_that_goes_on_after_a_pause_keeps_its_first_start(registry: Registry) -> None:

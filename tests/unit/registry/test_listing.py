@@ -7,14 +7,13 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.registries import settle
 
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.job import Job, JobFilter, JobState
 from jobmeter.model.record import JobRecord, Records
 from jobmeter.model.retention import Retention
-from jobmeter.registry import listing, listings
 from jobmeter.registry.base import Observation, Registry
+from jobmeter.registry.conditions import SORTS
 from jobmeter.registry.open import open_registry
 
 NOW = 1_790_000_000_000
@@ -58,20 +57,15 @@ def fill(registry: Registry) -> None:
             registry.observe([Observation(**names, first_ms=last - 5000, last_ms=last)], NOW)  # type: ignore[arg-type]
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql", "sqlite-columns", "postgresql-columns"])
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
 def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
-    kind, _, columns = request.param.partition("-")
-    if kind == "sqlite":
+    if request.param == "sqlite":
         url = f"sqlite:///{tmp_path_factory.mktemp('listing') / 'registry.db'}"
     else:
-        url = request.getfixturevalue("other_module_postgresql_url" if columns else "module_postgresql_url")
+        url = request.getfixturevalue("module_postgresql_url")
     registry = open_registry(url, Retention())
     fill(registry)
-    with pytest.MonkeyPatch.context() as patch:
-        if columns:
-            patch.setattr(listings, "LARGE", 0)
-            settle(registry)
-        yield registry
+    yield registry
     registry.close()
 
 
@@ -132,7 +126,7 @@ questions = st.builds(
     workspaces=subsets(("w0", "w1", "w2", "w9")),
     created_from=st.one_of(st.none(), st.sampled_from(TIMES)),
     created_to=st.one_of(st.none(), st.sampled_from(TIMES)),
-    sort=st.sampled_from(listing.SORTS),
+    sort=st.sampled_from(SORTS),
     descending=st.booleans(),
     offset=st.integers(0, 40),
     limit=st.integers(0, 50),
@@ -143,16 +137,6 @@ questions = st.builds(
 @given(question=questions)
 def test_a_listing_is_a_filter_a_sort_and_a_page(filled: Registry, every: list[Job], question: JobFilter) -> None:
     check(filled, every, question)
-
-
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(question=questions)
-def test_it_is_so_in_one_piece_as_well(
-    filled: Registry, every: list[Job], question: JobFilter, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(listing, "MAX_BRANCHES", 0)
-        check(filled, every, question)
 
 
 def check(registry: Registry, every: list[Job], question: JobFilter) -> None:
@@ -168,7 +152,7 @@ def check(registry: Registry, every: list[Job], question: JobFilter) -> None:
     assert identities <= {(job.project, job.id) for job in expected}
 
 
-@pytest.mark.parametrize("sort", listing.SORTS)
+@pytest.mark.parametrize("sort", SORTS)
 def test_pages_laid_end_to_end_hold_every_job_once(filled: Registry, sort: str) -> None:
     total = filled.jobs(JobFilter(limit=0), NOW).total
     found = [

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.registries import seen
+from tests.registries import observation
 
 from jobmeter.model.event import EventFilter
 from jobmeter.model.job import AllocationSource, JobFilter, JobState
@@ -25,7 +25,12 @@ MINUTE = 60_000
 
 def test_samples_make_job_replica_node_and_allocation(registry: Registry) -> None:
     registry.observe(
-        [seen(NOW - 500, NOW - 100, device="gpu0"), seen(NOW - 900, NOW, device="gpu1"), seen(NOW - 50, NOW)], NOW
+        [
+            observation(NOW - 500, NOW - 100, device="gpu0"),
+            observation(NOW - 900, NOW, device="gpu1"),
+            observation(NOW - 50, NOW),
+        ],
+        NOW,
     )
     [found] = registry.job(None, "j", NOW)
     assert (found.job.state, found.job.start, found.job.end, found.job.recorded) == (
@@ -44,7 +49,7 @@ def test_samples_make_job_replica_node_and_allocation(registry: Registry) -> Non
 
 @pytest.mark.parametrize(("age", "state"), [(5 * MINUTE - 1, JobState.RUNNING), (5 * MINUTE, JobState.UNKNOWN)])
 def test_the_age_of_the_last_sample_tells_the_state(registry: Registry, age: int, state: JobState) -> None:
-    registry.observe([seen(NOW - 10 * MINUTE, NOW)], NOW)
+    registry.observe([observation(NOW - 10 * MINUTE, NOW)], NOW)
     later = NOW + age
     assert registry.job_head(None, "j", later)[0].state == state
     assert [job.id for job in registry.jobs(JobFilter(states=frozenset({state})), later).jobs] == ["j"]
@@ -54,21 +59,21 @@ def test_the_age_of_the_last_sample_tells_the_state(registry: Registry, age: int
 
 def test_any_order_of_batches_gives_the_same_intervals(registry: Registry) -> None:
     batches = [
-        seen(NOW, NOW + 60_000, device="gpu0"),
-        seen(NOW + 75_000, NOW + 135_000, device="gpu0"),
-        seen(NOW + 150_000, NOW + 160_000, device="gpu0"),
-        seen(NOW + 10_000_000, NOW + 10_060_000, device="gpu0"),
+        observation(NOW, NOW + 60_000, device="gpu0"),
+        observation(NOW + 75_000, NOW + 135_000, device="gpu0"),
+        observation(NOW + 150_000, NOW + 160_000, device="gpu0"),
+        observation(NOW + 10_000_000, NOW + 10_060_000, device="gpu0"),
     ]
     for number, order in enumerate(permutations(batches)):
         job = f"j{number}"
         for batch in order:
-            registry.observe([seen(batch.first_ms, batch.last_ms, device="gpu0", job=job)], NOW)
+            registry.observe([observation(batch.first_ms, batch.last_ms, device="gpu0", job=job)], NOW)
         intervals = [(a.start, a.end) for a in registry.allocations("default", job)]
         assert intervals == [(NOW, NOW + 160_000), (NOW + 10_000_000, NOW + 10_060_000)], order
 
 
 def test_saying_it_again_changes_nothing(registry: Registry) -> None:
-    batch = [seen(NOW - 1000, NOW, device=f"gpu{number}", replica=f"w{number}") for number in range(8)]
+    batch = [observation(NOW - 1000, NOW, device=f"gpu{number}", replica=f"w{number}") for number in range(8)]
     registry.observe(batch, NOW)
     before = registry.job(None, "j", NOW)
     registry.observe(batch, NOW + 1)
@@ -77,7 +82,7 @@ def test_saying_it_again_changes_nothing(registry: Registry) -> None:
 
 
 def test_samples_without_a_job_show_a_node_alone(registry: Registry) -> None:
-    registry.observe([seen(1000, 2000, job="", replica="", cluster="c")], NOW)
+    registry.observe([observation(1000, 2000, job="", replica="", cluster="c")], NOW)
     assert registry.jobs(JobFilter(), NOW).total == 0
     assert [(n.cluster, n.name) for n in registry.nodes(frozenset({"default"}))] == [("c", "n")]
     registry.observe([], NOW)
@@ -86,7 +91,7 @@ def test_samples_without_a_job_show_a_node_alone(registry: Registry) -> None:
 def test_a_recorded_job_keeps_what_was_recorded(registry: Registry) -> None:
     record = JobRecord(job_id="j", name="x", state=JobState.SUCCEEDED, start=NOW - 100, end=NOW, replicas=["w"])
     registry.record("default", Records(jobs=[record]), NOW)
-    registry.observe([seen(NOW - 5000, NOW + 5000, node="n2", cluster="c")], NOW)
+    registry.observe([observation(NOW - 5000, NOW + 5000, node="n2", cluster="c")], NOW)
     [found] = registry.job(None, "j", NOW)
     assert (found.job.name, found.job.state, found.job.start, found.job.end) == (
         "x", JobState.SUCCEEDED, NOW - 100, NOW,
@@ -96,7 +101,7 @@ def test_a_recorded_job_keeps_what_was_recorded(registry: Registry) -> None:
 
 
 def test_a_recorded_job_without_start_takes_its_first_sample(registry: Registry) -> None:
-    registry.observe([seen(NOW - 5000, NOW)], NOW)
+    registry.observe([observation(NOW - 5000, NOW)], NOW)
     registry.record("default", Records(jobs=[JobRecord(job_id="j", state=JobState.RUNNING)]), NOW)
     job = registry.job_head(None, "j", NOW)[0]
     assert (job.start, job.end, job.state, job.recorded) == (NOW - 5000, None, JobState.RUNNING, True)
@@ -105,14 +110,14 @@ def test_a_recorded_job_without_start_takes_its_first_sample(registry: Registry)
 
 
 def test_a_finished_job_without_end_takes_its_last_sample(registry: Registry) -> None:
-    registry.observe([seen(NOW - 5000, NOW - 10)], NOW)
+    registry.observe([observation(NOW - 5000, NOW - 10)], NOW)
     registry.record("default", Records(jobs=[JobRecord(job_id="j", state=JobState.FAILED)]), NOW)
     assert registry.job_head(None, "j", NOW)[0].end == NOW - 10
 
 
 def test_a_recorded_node_of_a_replica_stands(registry: Registry) -> None:
     registry.record("default", Records(jobs=[JobRecord(job_id="j", replicas=[ReplicaRecord(name="w", node="a")])]), NOW)
-    registry.observe([seen(1, 2, node="b")], NOW)
+    registry.observe([observation(1, 2, node="b")], NOW)
     assert registry.job(None, "j", NOW)[0].replicas[0].node == "a"
 
 
@@ -124,7 +129,7 @@ def test_two_writers_at_once_lose_nothing(url: str) -> None:
         try:
             for step in range(15):
                 time = NOW + (2 * step + offset) * 1000
-                batch = [seen(time, time + 500, job=f"j{job}", device="gpu0") for job in range(6)]
+                batch = [observation(time, time + 500, job=f"j{job}", device="gpu0") for job in range(6)]
                 registry.observe(batch if offset else batch[::-1], NOW)
         except BaseException as error:  # noqa: BLE001 - the main thread fails the test with it
             errors.append(error)
@@ -165,31 +170,33 @@ def test_what_is_remembered_of_devices_changes_nothing(
         for one in pair:
             one.delete_job("default", job)
     for batch in batches:
-        pair[1]._held.clear()
+        pair[1]._intervals.clear()
         for one in pair:
             if batch == "delete":
                 one.delete_job("default", "a")
             elif isinstance(batch, str):
-                held = AllocationRecord(replica="w", node="n", device="gpu0", start=NOW - 1000, source="import")
-                one.record("default", Records(jobs=[JobRecord(job_id="a", allocations=[held])]), NOW)
+                allocation = AllocationRecord(replica="w", node="n", device="gpu0", start=NOW - 1000, source="import")
+                one.record("default", Records(jobs=[JobRecord(job_id="a", allocations=[allocation])]), NOW)
             else:
                 one.observe(
                     [
-                        seen(NOW + minute * MINUTE, NOW + (minute + long) * MINUTE, job=job, device=name)
+                        observation(NOW + minute * MINUTE, NOW + (minute + long) * MINUTE, job=job, device=name)
                         for job, minute, long, name in batch
                     ],
                     NOW,
                 )
         for job in "ab":
-            wanted = EventFilter(jobs=(job,))
-            views, happened = zip(*((one.job(None, job, NOW), one.events(wanted)) for one in pair), strict=True)
+            expected = EventFilter(jobs=(job,))
+            views, happened = zip(*((one.job(None, job, NOW), one.events(expected)) for one in pair), strict=True)
             assert views[0] == views[1]
             assert happened[0] == happened[1]
 
 
 def test_an_earlier_interval_that_comes_to_reach_a_later_one_is_joined_with_it(registry: Registry) -> None:
     def see(*minutes: int) -> list[tuple[int, int]]:
-        registry.observe([seen(NOW + at * MINUTE, NOW + at * MINUTE, job="a", device="gpu0") for at in minutes], NOW)
+        registry.observe(
+            [observation(NOW + at * MINUTE, NOW + at * MINUTE, job="a", device="gpu0") for at in minutes], NOW
+        )
         found = [(one.start, one.end or 0) for one in registry.allocations("default", "a")]
         return [((start - NOW) // MINUTE, (end - NOW) // MINUTE) for start, end in found]
 
@@ -202,8 +209,8 @@ def test_an_earlier_interval_that_comes_to_reach_a_later_one_is_joined_with_it(r
 def test_a_row_that_went_behind_our_back_is_made_again(registry: Registry) -> None:
     assert isinstance(registry, SqlRegistry)
     for minute in range(3):
-        registry.observe([seen(NOW + minute * MINUTE, NOW + (minute + 1) * MINUTE, job="a", device="gpu0")], NOW)
+        registry.observe([observation(NOW + minute * MINUTE, NOW + (minute + 1) * MINUTE, job="a", device="gpu0")], NOW)
     with registry._database.write() as connection:
         connection.exec_driver_sql("DELETE FROM allocations")
-    registry.observe([seen(NOW + 200_000, NOW + 240_000, job="a", device="gpu0")], NOW)
+    registry.observe([observation(NOW + 200_000, NOW + 240_000, job="a", device="gpu0")], NOW)
     assert [(one.start, one.end) for one in registry.allocations("default", "a")] == [(NOW + 200_000, NOW + 240_000)]

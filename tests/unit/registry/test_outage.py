@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.postgresql import PostgreSQL, own_server
-from tests.registries import seen
+from tests.registries import observation
 
 from jobmeter.errors import UnavailableError
 from jobmeter.model.job import JobFilter
@@ -51,7 +51,7 @@ def answers_again(registry: Registry) -> None:
 
 
 def test_a_frozen_server_holds_nobody_up(server: PostgreSQL, registry: Registry) -> None:
-    registry.observe([seen(NOW, NOW)], NOW)
+    registry.observe([observation(NOW, NOW)], NOW)
     server.freeze()
     try:
         first = fails(registry)
@@ -70,7 +70,7 @@ def test_a_frozen_server_holds_nobody_up(server: PostgreSQL, registry: Registry)
 def test_a_killed_server_is_told_of_without_its_address(
     server: PostgreSQL, registry: Registry, caplog: pytest.LogCaptureFixture
 ) -> None:
-    registry.observe([seen(NOW, NOW)], NOW)
+    registry.observe([observation(NOW, NOW)], NOW)
     server.kill()
     said = {fails(registry) for _ in range(20)}
     assert not any("127.0.0.1" in text or "port" in text for text in said)

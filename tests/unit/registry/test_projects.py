@@ -1,6 +1,6 @@
 """Which projects there are, on both databases."""
 
-from tests.registries import seen
+from tests.registries import observation
 
 from jobmeter.model.job import JobSize
 from jobmeter.model.record import JobRecord, NodeRecord, Records, ReplicaRecord
@@ -34,8 +34,8 @@ def test_only_the_named_ones(registry):
 
 
 def test_samples_alone_make_a_project(registry):
-    told = seen(NOW - 9000, NOW - 4000, project="p-1", replica="", node="")
-    registry.observe([told], NOW)
+    observed = observation(NOW - 9000, NOW - 4000, project="p-1", replica="", node="")
+    registry.observe([observed], NOW)
     (found,) = registry.projects(None, NOW)
     assert (found.name, found.created, found.latest.id) == ("p-1", NOW - 9000, "j")
 

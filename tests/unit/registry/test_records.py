@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from tests.registries import seen
+from tests.registries import observation
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.job import AllocationSource, Checkpoint, Job, JobState, JobView
@@ -12,7 +12,7 @@ from jobmeter.model.record import AllocationRecord, CheckpointRecord, JobRecord,
 from jobmeter.registry.base import Registry
 
 NOW = 1_790_000_000_000
-HELD = AllocationRecord(replica="w", node="n", device="gpu0", start=NOW - 100, source="scheduler")
+ALLOCATION = AllocationRecord(replica="w", node="n", device="gpu0", start=NOW - 100, source="scheduler")
 
 
 def put(registry: Registry, *jobs: JobRecord, project: str = "default", now: int = NOW) -> None:
@@ -131,8 +131,8 @@ def test_a_record_of_another_project_is_refused_whole(registry: Registry) -> Non
         (JobRecord(job_id="j", instance_type={"cpu": "many"}), "instance_type"),
         (JobRecord(job_id="j", limits={"cpu": -1}), "limits.cpu"),
         (JobRecord(job_id="j", replicas=[ReplicaRecord(name="r", start=NOW, end=1)]), "replicas.end"),
-        (JobRecord(job_id="j", allocations=[msgspec.structs.replace(HELD, end=NOW - 101)]), "allocations.end"),
-        (JobRecord(job_id="j", allocations=[msgspec.structs.replace(HELD, source="x")]), "allocations.source"),
+        (JobRecord(job_id="j", allocations=[msgspec.structs.replace(ALLOCATION, end=NOW - 101)]), "allocations.end"),
+        (JobRecord(job_id="j", allocations=[msgspec.structs.replace(ALLOCATION, source="x")]), "allocations.source"),
     ],
 )
 def test_a_bad_field_is_named(registry: Registry, record: JobRecord, field: str) -> None:
@@ -236,7 +236,7 @@ def test_devices_take_the_start_of_the_job_when_the_replica_names_none(registry:
 
 
 def test_an_allocation_that_nobody_ended_ends_with_its_job(registry: Registry) -> None:
-    put(registry, JobRecord(job_id="j", state=JobState.RUNNING, allocations=[HELD]))
+    put(registry, JobRecord(job_id="j", state=JobState.RUNNING, allocations=[ALLOCATION]))
     assert view(registry).allocations[0].end is None
     put(registry, JobRecord(job_id="j", state=JobState.SUCCEEDED, end=NOW - 5))
     assert view(registry).allocations[0].end == NOW - 5
@@ -244,9 +244,9 @@ def test_an_allocation_that_nobody_ended_ends_with_its_job(registry: Registry) -
 
 
 def test_nodes_are_described_and_seen(registry: Registry) -> None:
-    told = Records(nodes=[NodeRecord(name="n1", info={"cores": 8}), NodeRecord(name="n1", cluster="c2")])
-    assert registry.record("default", told, NOW) == 2
-    alone = seen(5, NOW + 9, job="", replica="", node="n1")
+    records = Records(nodes=[NodeRecord(name="n1", info={"cores": 8}), NodeRecord(name="n1", cluster="c2")])
+    assert registry.record("default", records, NOW) == 2
+    alone = observation(5, NOW + 9, job="", replica="", node="n1")
     registry.observe([alone], NOW)
     registry.record("default", Records(nodes=[NodeRecord(name="n1")]), NOW)
     assert [(n.name, n.cluster, n.first_seen, n.last_seen, n.info) for n in registry.nodes(None)] == [
@@ -314,8 +314,8 @@ def test_what_a_job_holds_is_bounded_in_all_records_together(registry: Registry)
 def test_a_job_knows_when_its_record_was_last_written(registry: Registry) -> None:
     put(registry, JobRecord(job_id="j", name="a"), now=NOW)
     put(registry, JobRecord(job_id="j", name="a"), now=NOW + 5)
-    told = seen(NOW, NOW + 9, node="")
-    registry.observe([told, replace(told, job="i")], NOW + 9)
+    records = observation(NOW, NOW + 9, node="")
+    registry.observe([records, replace(records, job="i")], NOW + 9)
     assert [view(registry, job).job.updated for job in ("j", "i")] == [NOW + 5, None]
 
 

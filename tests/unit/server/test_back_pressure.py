@@ -18,7 +18,7 @@ from jobmeter.store.memory import MemoryStore
 DOORS = ("native", "remote write", "opentsdb")
 
 
-class HeldStore(MemoryStore):
+class BlockingStore(MemoryStore):
     """Lets an append end when it is told to."""
 
     def __init__(self):
@@ -32,12 +32,12 @@ class HeldStore(MemoryStore):
         super().append(batch, retention)
 
 
-def send(server, door):
+def send(server, path):
     now_ms = server.clock.now_ms()
     bearer = {"Authorization": f"Bearer {server.admin.token}"}
-    match door:
+    match path:
         case "native":
-            rows = [(Series("cpu.usage", job=door), [(now_ms, 1.0)])]
+            rows = [(Series("cpu.usage", job=path), [(now_ms, 1.0)])]
             return server.ingest(frame(payload(rows)))
         case "remote write":
             body = snappy(request_1([([("__name__", "up"), ("instance", "n")], [(1.0, now_ms)])]))
@@ -48,20 +48,20 @@ def send(server, door):
 
 
 @pytest.fixture
-def held(tmp_path):
+def blocked(tmp_path):
     """A server that is writing one request and has another waiting, with room for no more."""
-    store = HeldStore()
+    store = BlockingStore()
     server = serving(tmp_path / "data", store)
-    funnel = server.application.services.funnel
-    funnel._committer._queue_bytes = 1
+    pipeline = server.application.services.pipeline
+    pipeline._committer._queue_bytes = 1
     batch = SampleBatch(
         [Series("cpu.usage", job="first")], np.array([0], np.uint32), np.array([server.clock.now_ms()]), np.array([1.0])
     )
-    senders = [threading.Thread(target=funnel.samples, args=(batch, WRITER)) for _ in range(2)]
+    senders = [threading.Thread(target=pipeline.samples, args=(batch, WRITER)) for _ in range(2)]
     senders[0].start()
     assert store.entered.wait(30)
     senders[1].start()
-    while not funnel.queue_bytes:
+    while not pipeline.queue_bytes:
         threading.Event().wait(0.001)
     yield server
     store.gate.set()
@@ -70,31 +70,31 @@ def held(tmp_path):
     server.application.close()
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_a_full_queue_is_told_at_every_door(held, door):
-    reply = send(held, door)
+@pytest.mark.parametrize("path", DOORS)
+def test_a_full_queue_is_reported_at_every_door(blocked, path):
+    reply = send(blocked, path)
     assert reply.status == 429
     assert int(reply.headers["retry-after"]) >= 1
-    held.application.services.store.gate.set()
-    while held.application.services.funnel.queue_bytes:
+    blocked.application.services.store.gate.set()
+    while blocked.application.services.pipeline.queue_bytes:
         threading.Event().wait(0.001)
-    assert send(held, door).status in {200, 204}
+    assert send(blocked, path).status in {200, 204}
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_too_many_requests_at_one_time_are_told_at_every_door(tmp_path, door):
+@pytest.mark.parametrize("path", DOORS)
+def test_too_many_requests_at_one_time_are_reported_at_every_door(tmp_path, path):
     server = serving(tmp_path / "data")
     server.application.services.lanes.write._most = 0
-    reply = send(server, door)
+    reply = send(server, path)
     assert reply.status == 429
     assert int(reply.headers["retry-after"]) >= 1
     server.application.close()
 
 
-def test_a_request_for_several_projects_is_not_kept_in_part(held):
-    funnel = held.application.services.funnel
-    before = funnel.queue_bytes
-    now_ms = held.clock.now_ms()
+def test_a_request_for_several_projects_is_not_kept_in_part(blocked):
+    pipeline = blocked.application.services.pipeline
+    before = pipeline.queue_bytes
+    now_ms = blocked.clock.now_ms()
     rows = [(Series("cpu.usage", project=name, job="j"), [(now_ms, 1.0)]) for name in ("one", "two")]
-    assert held.ingest(frame(payload(rows))).status == 429
-    assert funnel.queue_bytes == before
+    assert blocked.ingest(frame(payload(rows))).status == 429
+    assert pipeline.queue_bytes == before

@@ -53,12 +53,12 @@ def test_a_new_connection_takes_the_place_of_the_stranger_that_waits_longest():
 
 def test_who_showed_a_key_stays_while_there_are_strangers():
     port = Port(bound=4)
-    known = [port.busy(keyed=True) for _ in range(2)]
-    for client in known:
+    keyed_connections = [port.busy(keyed=True) for _ in range(2)]
+    for client in keyed_connections:
         port.connections.waiting(client)
     for _ in range(1_000):
         assert port.connections.admit(Client())
-    assert all(client.open for client in known)
+    assert all(client.open for client in keyed_connections)
     assert len(port.connections) == 4
 
 

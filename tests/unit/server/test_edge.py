@@ -2,35 +2,38 @@ import asyncio
 import logging
 import threading
 import time
-from dataclasses import dataclass
+from functools import partial
+from types import SimpleNamespace
 
 import pytest
 from tests.asgi import call, send
 from tests.waiting import never, until
 
+from jobmeter.access.budget import Budget
 from jobmeter.access.memory import MemoryBudget
+from jobmeter.access.months import Calendar
+from jobmeter.access.usage import UsageMeter
 from jobmeter.dialects.base import Answer
-from jobmeter.errors import InvalidRequestError, JobmeterError, NotFoundError
+from jobmeter.errors import ForbiddenError, InvalidRequestError, JobmeterError, NotFoundError
 from jobmeter.model.time import SystemClock
-from jobmeter.server.edge import WATCH_AFTER_SECONDS, Edge
+from jobmeter.server.admission import Admission
+from jobmeter.server.edge import Edge
+from jobmeter.server.exchange import MEMORY_BYTES
+from jobmeter.server.pipeline import WATCH_AFTER_SECONDS, AccessRule, PublicHandler, Request
 from jobmeter.server.telemetry import Telemetry
 from jobmeter.server.work import Lane
 
 
-@dataclass
-class _Visit:
-    serve: object
-    body_bytes: int = 100
-    at_once_bytes: int = 16 * 1024
-
-    async def admit(self, exchange):
-        return None
-
-    def at_once(self, exchange):
-        return None
+class _Counts:
+    def add_usage(self, writer, batch, rows, now_ms):
+        pass
 
 
-class _Door:
+def _usage():
+    return UsageMeter(_Counts(), SystemClock(), Calendar("UTC"))
+
+
+class _Router:
     """Takes the paths below its prefix and does what it is told."""
 
     def __init__(self, name, prefix, work=None, opening=None):
@@ -39,12 +42,12 @@ class _Door:
         self._work = work
         self._opening = opening
 
-    def open(self, call):
+    def route(self, call):
         if not call.raw_path.startswith(self._prefix):
             return None
         if self._opening:
             raise self._opening
-        return _Visit(self._serve)
+        return PublicHandler(self._serve, body_bytes=100)
 
     def refuse(self, call, request_id, error):
         return Answer(499 if type(error) is JobmeterError else 400, f"{self.name}: {error.message}".encode())
@@ -56,17 +59,17 @@ class _Door:
 
 
 def _edge(*doors):
-    return Edge(doors, Telemetry(SystemClock()), MemoryBudget(8_000), 1000)
+    return Edge(doors, Telemetry(SystemClock()), MemoryBudget(8_000), 1000, _usage())
 
 
 def test_the_first_door_that_takes_a_path_answers():
-    edge = _edge(_Door("a", "/a"), _Door("all", "/"))
+    edge = _edge(_Router("a", "/a"), _Router("all", "/"))
     assert call(edge, "GET", "/a/b").body == b"a"
     assert call(edge, "GET", "/b").body == b"all"
 
 
 def test_every_answer_has_a_request_id_of_its_own():
-    edge = _edge(_Door("all", "/"))
+    edge = _edge(_Router("all", "/"))
     ids = {call(edge, "GET", "/").headers["x-request-id"] for _ in range(5)}
     assert len(ids) == 5
     assert all(one == one.upper() and len(one) == 36 for one in ids)
@@ -76,7 +79,9 @@ def test_a_refusal_has_the_form_of_the_door_that_refuses():
     async def work(exchange):
         raise InvalidRequestError("step is wrong", "step")
 
-    edge = _edge(_Door("a", "/a", work), _Door("b", "/b", opening=NotFoundError("none", "path")), _Door("all", "/"))
+    edge = _edge(
+        _Router("a", "/a", work), _Router("b", "/b", opening=NotFoundError("none", "path")), _Router("all", "/")
+    )
     assert call(edge, "GET", "/a").body == b"a: step is wrong"
     assert call(edge, "GET", "/b").body == b"b: none"
 
@@ -86,7 +91,7 @@ def test_a_bug_is_logged_and_told_nobody(caplog):
         raise KeyError("secret")
 
     with caplog.at_level(logging.ERROR):
-        reply = call(_edge(_Door("a", "/", work)), "GET", "/x")
+        reply = call(_edge(_Router("a", "/", work)), "GET", "/x")
     assert (reply.status, reply.body) == (499, b"a: internal error")
     assert "secret" in caplog.text
     assert reply.headers["x-request-id"] in caplog.text
@@ -98,16 +103,16 @@ def test_a_bug_after_the_answer_began_cuts_it_off():
         raise KeyError("half")
 
     with pytest.raises(JobmeterError):
-        call(_edge(_Door("a", "/", work)), "GET", "/x")
+        call(_edge(_Router("a", "/", work)), "GET", "/x")
 
 
 def test_a_body_that_is_too_large_is_refused_in_the_doors_form():
-    reply = call(_edge(_Door("a", "/")), "POST", "/", b"x" * 101)
+    reply = call(_edge(_Router("a", "/")), "POST", "/", b"x" * 101)
     assert reply.body == b"a: the body is larger than 100 bytes"
 
 
 def test_a_query_of_too_many_parameters_is_refused():
-    reply = call(_edge(_Door("a", "/")), "GET", "/?" + "&".join(f"a{n}=1" for n in range(1001)))
+    reply = call(_edge(_Router("a", "/")), "GET", "/?" + "&".join(f"a{n}=1" for n in range(1001)))
     assert reply.status == 400
 
 
@@ -122,7 +127,7 @@ def test_work_for_a_client_that_left_is_cancelled():
             raise
 
     began = time.monotonic()
-    reply = call(_edge(_Door("a", "/", work)), "GET", "/", gone_after=0.2)
+    reply = call(_edge(_Router("a", "/", work)), "GET", "/", gone_after=0.2)
     assert reply.status == 0
     assert ended == ["cancelled"]
     assert time.monotonic() - began < 30
@@ -132,13 +137,17 @@ def test_slow_work_is_answered_when_the_client_stays():
     async def work(exchange):
         await never(4 * WATCH_AFTER_SECONDS)
 
-    assert call(_edge(_Door("a", "/", work)), "GET", "/").body == b"a"
+    assert call(_edge(_Router("a", "/", work)), "GET", "/").body == b"a"
 
 
 def test_requests_are_counted_by_door_and_status():
     telemetry = Telemetry(SystemClock())
     edge = Edge(
-        [_Door("a", "/a"), _Door("b", "/", opening=NotFoundError("none"))], telemetry, MemoryBudget(8_000), 1000
+        [_Router("a", "/a"), _Router("b", "/", opening=NotFoundError("none"))],
+        telemetry,
+        MemoryBudget(8_000),
+        1000,
+        _usage(),
     )
     call(edge, "GET", "/a")
     call(edge, "GET", "/a")
@@ -154,12 +163,12 @@ def test_websockets_are_refused():
     async def take(message):
         sent.append(message)
 
-    asyncio.run(_edge(_Door("a", "/"))({"type": "websocket"}, None, take))
+    asyncio.run(_edge(_Router("a", "/"))({"type": "websocket"}, None, take))
     assert sent[0]["type"] == "websocket.close"
 
 
 def test_head_has_no_body():
-    reply = call(_edge(_Door("a", "/")), "HEAD", "/")
+    reply = call(_edge(_Router("a", "/")), "HEAD", "/")
     assert (reply.body, reply.headers["content-length"]) == (b"", "1")
 
 
@@ -174,17 +183,17 @@ def test_a_full_lane_refuses_and_a_cancelled_call_leaves_the_queue():
         ran.append(name)
 
     async def main():
-        first = asyncio.ensure_future(lane.run(slow, "first"))
-        second = asyncio.ensure_future(lane.run(slow, "second"))
+        first = asyncio.ensure_future(lane.run(partial(slow, "first")))
+        second = asyncio.ensure_future(lane.run(partial(slow, "second")))
         await until(began.is_set)
         with pytest.raises(JobmeterError):
-            await lane.run(slow, "third")
+            await lane.run(partial(slow, "third"))
         second.cancel()
         await asyncio.wait([second])
         go_on.set()
         await first
         await until(lambda: lane.busy == 0)
-        await lane.run(slow, "fourth")
+        await lane.run(partial(slow, "fourth"))
 
     asyncio.run(main())
     lane.close()
@@ -197,7 +206,7 @@ def test_send_is_concurrent():
     async def work(exchange):
         await everybody.wait()
 
-    edge = _edge(_Door("a", "/", work))
+    edge = _edge(_Router("a", "/", work))
 
     async def main():
         return await asyncio.gather(*(send(edge, "GET", "/") for _ in range(50)))
@@ -205,23 +214,74 @@ def test_send_is_concurrent():
     assert {reply.status for reply in asyncio.run(main())} == {200}
 
 
+class _Handler:
+    """See ``Handler``: for anybody; says where it was asked."""
+
+    rule = AccessRule("where", None, ())
+    body_bytes, memory_bytes = 100_000, MEMORY_BYTES
+
+    def __init__(self, work=None):
+        self._work = work
+        self.lane = Lane("test", 1, 1)
+        self.services = SimpleNamespace(admission=Admission(SystemClock(), Budget()))
+
+    def project(self, call):
+        return None
+
+    def from_memory(self, request):
+        return self._work() if self._work else Answer(200, b"memory")
+
+    def work(self, request):
+        return Answer(200, b"worker")
+
+    async def send(self, result, exchange):
+        await exchange.reply(result)
+
+    def drop(self, result):
+        pass
+
+
+class _Operations(_Router):
+    def __init__(self, handler):
+        super().__init__("operations", "/")
+        self._handler = handler
+
+    def route(self, call):
+        return self._handler
+
+
 @pytest.mark.parametrize(
-    ("body", "headers", "path"),
+    ("body", "headers", "where"),
     [
-        (b"", {}, b"at once"),
-        (b"x" * 16_384, {}, b"at once"),
-        (b"x" * 16_385, {}, b"a"),
-        (b"x", {"Content-Encoding": "gzip"}, b"a"),
+        (b"", {}, b"memory"),
+        (b"x" * 16_384, {}, b"memory"),
+        (b"x" * 16_385, {}, b"worker"),
+        (b"x", {"Content-Encoding": "gzip"}, b"worker"),
     ],
 )
-def test_only_what_is_read_in_a_moment_is_answered_on_the_event_loop(body, headers, path):
-    class QuickVisit(_Visit):
-        def at_once(self, exchange):
-            return Answer(200, b"at once")
+def test_only_small_bodies_are_answered_on_the_event_loop(body, headers, where):
+    handler = _Handler()
+    edge = Edge((_Operations(handler),), Telemetry(SystemClock()), MemoryBudget(800_000), 100_000, _usage())
+    assert call(edge, "POST", "/", body, headers).body == where
+    handler.lane.close()
 
-    class Quick(_Door):
-        def open(self, call):
-            return QuickVisit(self._serve, body_bytes=100_000)
 
-    edge = Edge((Quick("a", "/"),), Telemetry(SystemClock()), MemoryBudget(800_000), 100_000)
-    assert call(edge, "POST", "/", body, headers).body == path
+@pytest.mark.parametrize("error", [None, ForbiddenError("no"), KeyError("bug")])
+def test_every_request_is_finished_once_with_its_operation_and_outcome(monkeypatch, error):
+    finished: list[Request] = []
+    monkeypatch.setattr("jobmeter.server.edge.finish", lambda usage, request: finished.append(request))
+
+    def work():
+        if error is not None:
+            raise error
+        return Answer(200, b"done")
+
+    handler = _Handler(work)
+    reply = call(
+        Edge((_Operations(handler),), Telemetry(SystemClock()), MemoryBudget(8_000), 100, _usage()), "GET", "/"
+    )
+    (request,) = finished
+    assert request.rule is not None
+    assert (request.rule.name, request.source.status) == ("where", reply.status)
+    assert (request.error is None) == (error is None)
+    handler.lane.close()

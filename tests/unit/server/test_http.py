@@ -10,6 +10,7 @@ import pytest
 from tests.fakes import SetClock
 from tests.waiting import turn, until
 
+from jobmeter.server.exchange import Reply
 from jobmeter.server.http import limits
 from jobmeter.server.http.connection import HEAD_BYTES, PIPELINED, Connection
 from jobmeter.server.http.limits import Connections
@@ -437,5 +438,82 @@ def test_a_closed_connection_leaves_nothing_behind():
             await until(lambda: left() is None)
         finally:
             gc.enable()
+
+    run(main())
+
+
+class _Ready:
+    """Has every answer already: ``GET /n`` gives n, and the headers that it was made with."""
+
+    def __init__(self, *headers):
+        self.headers = headers
+        self.asked = 0
+
+    def __call__(self, scope, _receive, send):
+        self.asked += 1
+        body = scope["raw_path"][1:]
+        return Reply(200, [(b"content-length", b"%d" % len(body)), *self.headers], body, send)
+
+
+def test_answers_that_are_there_already_are_sent_in_order_and_too_many_are_not_taken():
+    application = _Ready()
+
+    async def main():
+        async with connected(application) as wire:
+            await wire.send(b"".join(b"GET /%d HTTP/1.1\r\n\r\n" % number for number in range(3)))
+            assert [(await wire.answer())[1] for _ in range(3)] == [b"0", b"1", b"2"]
+            await wire.send(b"".join(b"GET /%d HTTP/1.1\r\n\r\n" % number for number in range(PIPELINED + 9)))
+            got = await wire.rest()
+            assert got.count(b"HTTP/1.1 200") == PIPELINED + 1
+            assert b"HTTP/1.1 429" in got
+
+    run(main())
+    assert application.asked == 3 + PIPELINED + 1
+
+
+def test_an_answer_that_is_there_waits_for_the_whole_request_and_ends_the_connection_where_it_is_to_end():
+    application = _Ready()
+
+    async def main():
+        async with connected(application) as wire:
+            await wire.send(b"GET /a HTTP/1.1\r\nhos")
+            await turn()
+            assert application.asked == 0
+            await wire.send(b"t: x\r\nconnection: close\r\n\r\nGET /b HTTP/1.1\r\n\r\n")
+            got = await wire.rest()
+            assert (got.count(b"HTTP/1.1"), got[-1:]) == (1, b"a")
+
+    run(main())
+    assert application.asked == 1
+
+
+def test_a_body_of_length_0_is_no_body_and_the_connection_goes_on():
+    async def main():
+        async with connected(_Ready()) as wire:
+            for number in range(3):
+                await wire.send(b"POST /%d HTTP/1.1\r\ncontent-length: 0\r\n\r\n" % number)
+                assert (await wire.answer())[1] == b"%d" % number
+
+    run(main())
+
+
+def test_a_header_of_an_answer_that_is_there_keeps_to_its_line(caplog):
+    async def main():
+        async with connected(_Ready((b"x", b"a\r\nset-cookie: b"))) as wire:
+            await wire.send(GET + GET)
+            assert not await wire.rest()
+
+    run(main())
+    assert caplog.text.count("an answer failed") == 1
+
+
+def test_an_answer_that_is_there_awaited_is_sent_as_any_other():
+    async def application(scope, receive, send):
+        await _Ready()(scope, receive, send)
+
+    async def main():
+        async with connected(application) as wire:
+            await wire.send(GET)
+            assert (await wire.answer())[1] == b"x"
 
     run(main())

@@ -124,9 +124,9 @@ def test_a_server_that_does_not_renew_loses_its_lease_and_says_so(servers, caplo
         counting.asked_twice()
         work.free.set()
         thread.join()
-    told = {record.getMessage() for record in caplog.records}
-    assert "the lease of roll-up was not renewed: the registry is away" in told
-    assert "another server began with roll-up while this one is at it" in told
+    logged = {record.getMessage() for record in caplog.records}
+    assert "the lease of roll-up was not renewed: the registry is away" in logged
+    assert "another server began with roll-up while this one is at it" in logged
     assert not second.take_lease("roll-up", "b", clock.time_ms, clock.time_ms + 1)
 
 
@@ -144,7 +144,7 @@ def test_a_server_that_died_is_followed_when_its_time_is_over(servers) -> None:
 
 
 @pytest.mark.parametrize(
-    ("store", "told", "seconds", "said"),
+    ("store", "logged", "seconds", "said"),
     [
         ("", None, 7_200, ""),
         ("", "0", 0, ""),
@@ -155,16 +155,16 @@ def test_a_server_that_died_is_followed_when_its_time_is_over(servers) -> None:
     ],
 )
 def test_memory_is_trusted_where_nobody_else_writes_or_the_operator_says_so(
-    tmp_path: Path, monkeypatch, caplog, store: str, told: str | None, seconds: int, said: str
+    tmp_path: Path, monkeypatch, caplog, store: str, logged: str | None, seconds: int, said: str
 ) -> None:
     monkeypatch.setattr(app, "open_store", lambda dsn, clock: MemoryStore())
     environment = {"JOBMETER_DATA": str(tmp_path), "JOBMETER_STORE": store} | (
-        {} if told is None else {"JOBMETER_WINDOW_SECONDS": told}
+        {} if logged is None else {"JOBMETER_WINDOW_SECONDS": logged}
     )
     with caplog.at_level(logging.INFO, "jobmeter.server"):
         made = app.build(load(environment), SetClock())
-    kept = made.services.store
-    assert (kept.window.length_ms // 1_000 if isinstance(kept, WindowedStore) else 0) == seconds
+    window_store = made.services.store
+    assert (window_store.window.length_ms // 1_000 if isinstance(window_store, WindowedStore) else 0) == seconds
     about_memory = [record.getMessage() for record in caplog.records if "memory" in record.getMessage()]
     assert [said in one for one in about_memory] == ([True] if said else [])
     assert any(isinstance(one._work, Leased) for one in made.background) == bool(store)

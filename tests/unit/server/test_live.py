@@ -1,6 +1,7 @@
 """What is looked at live: asked once for all, ended for whom it has to end."""
 
 import asyncio
+import gzip
 import json
 
 import pytest
@@ -22,13 +23,15 @@ _GPU = {"metric": "gpu.utilization", "job": "j1", "replica": "worker-0", "node":
 class Sink(Exchange):
     """A viewer's exchange: what was sent to it."""
 
-    def __init__(self):
-        self.call = Call("GET", "/", "", ())
+    def __init__(self, *headers):
+        self.call = Call("GET", "/", "", headers)
         self.sent = b""
         self.over = False
+        self.headers = {}
 
     async def begin(self, content_type, headers):
         assert content_type.startswith("text/event-stream")
+        self.headers = dict(headers)
 
     async def go_on(self, chunk):
         self.sent += chunk
@@ -48,8 +51,8 @@ def lane():
     made.close()
 
 
-def feed(topic="job", question=lambda: Update(b"{}"), holds=lambda: None):
-    return Feed(topic, question, holds)
+def feed(topic="job", question=lambda: Update(b"{}"), is_valid=lambda: None):
+    return Feed(topic, question, is_valid)
 
 
 def test_a_hundred_viewers_cost_one_question_an_interval(lane):
@@ -72,22 +75,50 @@ def test_a_hundred_viewers_cost_one_question_an_interval(lane):
     assert hub.viewers == 0
 
 
-def test_whose_credential_ends_is_sent_away_and_the_others_stay(lane):
-    held = {"yes": True}
+def test_who_takes_gzip_gets_the_same_updates_smaller_and_whole(lane):
+    asked = []
 
-    def holds():
-        if not held["yes"]:
+    def question():
+        asked.append(1)
+        return Update(json.dumps({"values": [len(asked)] * 5_000}).encode(), last=len(asked) == 3)
+
+    async def look():
+        hub = Hub(lane, seconds=0.001)
+        sinks = [
+            Sink(),
+            *(Sink(("accept-encoding", "br, gzip")) for _ in range(3)),
+            Sink(("accept-encoding", "gzip;q=0")),
+        ]
+        await asyncio.gather(*(hub.send(feed(question=question), sink) for sink in sinks))
+        return sinks
+
+    plain, *packed, refusing = asyncio.run(look())
+    assert plain.updates[-1] == "{}"
+    assert "content-encoding" not in plain.headers | refusing.headers
+    assert refusing.sent == plain.sent
+    for sink in packed:
+        assert sink.over
+        assert sink.headers["content-encoding"] == "gzip"
+        assert gzip.decompress(sink.sent) == plain.sent
+        assert len(sink.sent) < len(plain.sent) / 20
+
+
+def test_whose_credential_ends_is_sent_away_and_the_others_stay(lane):
+    valid = {"yes": True}
+
+    def is_valid():
+        if not valid["yes"]:
             raise UnauthenticatedError("the key was revoked", "revoked")
 
     async def look():
         hub, stays, goes = Hub(lane, seconds=0.001), Sink(), Sink()
         staying = asyncio.create_task(hub.send(feed(), stays))
-        going = asyncio.create_task(hub.send(feed(holds=holds), goes))
+        going = asyncio.create_task(hub.send(feed(is_valid=is_valid), goes))
         await until(lambda: len(goes.updates) > 1)
-        held["yes"] = False
+        valid["yes"] = False
         await going
-        seen = len(stays.updates)
-        await until(lambda: len(stays.updates) > seen)
+        before = len(stays.updates)
+        await until(lambda: len(stays.updates) > before)
         hub.close()
         await staying
         return goes, stays
@@ -138,9 +169,9 @@ def test_nobody_looking_asks_nothing(lane):
         await until(lambda: len(sink.updates) > 1)
         looking.cancel()
         await asyncio.gather(looking, return_exceptions=True)
-        seen = len(asked)
+        before = len(asked)
         await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()}, return_exceptions=True)
-        return seen
+        return before
 
     assert len(asked) - asyncio.run(look()) <= 1
 
@@ -153,15 +184,15 @@ def events(reply):
     ]
 
 
-def test_a_finished_job_is_told_once_and_ends(server):
+def test_a_finished_job_is_reported_once_and_ends(server):
     now = server.clock.now_ms()
     server.ingest(samples([(_GPU, [(now - 2000, 0.5), (now - 1000, 0.7)])]))
     server.call("POST", "/jobs", {"job_id": "j1", "state": "Succeeded", "end": now})
     reply = server.call("GET", "/jobs/j1/live?metric=gpu.utilization&step=1s")
     assert (reply.status, reply.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
-    (told,) = events(reply)
-    assert told["job"]["state"] == "Succeeded"
-    (line,) = told["lines"]
+    (event,) = events(reply)
+    assert event["job"]["state"] == "Succeeded"
+    (line,) = event["lines"]
     assert (line["device"], [value for _, value in line["points"]]) == ("gpu0", [0.5, 0.7])
 
 
@@ -187,9 +218,9 @@ def test_the_list_tells_running_jobs_and_what_they_use(server):
         looking = send(server.application, "GET", f"{BASE}/live/jobs", headers={"Cookie": cookie}, gone_after=0.5)
         return await looking
 
-    (told, *_) = events(asyncio.run(look()))
-    assert {job["id"]: job["state"] for job in told["jobs"]} == {"j1": "Running", "j2": "Failed"}
-    assert told["running"] == 1
-    assert [(use["id"], use["values"][0]["metric"], use["values"][0]["value"]) for use in told["use"]] == [
+    (event, *_) = events(asyncio.run(look()))
+    assert {job["id"]: job["state"] for job in event["jobs"]} == {"j1": "Running", "j2": "Failed"}
+    assert event["running"] == 1
+    assert [(use["id"], use["values"][0]["metric"], use["values"][0]["value"]) for use in event["use"]] == [
         ("j1", "gpu.utilization", 0.25)
     ]

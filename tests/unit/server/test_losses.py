@@ -4,7 +4,7 @@ import pytest
 from tests.fakes import NOW, SetClock
 
 from jobmeter.errors import UnavailableError
-from jobmeter.server.background import Losses
+from jobmeter.server.silence import Losses
 
 
 class Asked:

@@ -13,10 +13,10 @@ def _resident():
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="the C library is not glibc")
 def test_what_is_free_between_what_is_used_goes_back():
-    held = [bytes(8_000) for _ in range(20_000)]
-    for first in range(0, len(held), 100):
-        held[first : first + 99] = [b""] * 99
+    blocks = [bytes(8_000) for _ in range(20_000)]
+    for first in range(0, len(blocks), 100):
+        blocks[first : first + 99] = [b""] * 99
     before = _resident()
     Tidying().round()
     assert _resident() < before - 80_000_000
-    assert {len(one) for one in held} == {0, 8_000}
+    assert {len(one) for one in blocks} == {0, 8_000}

@@ -18,13 +18,15 @@ _CPU = {"metric": "cpu.usage", "job": "j1", "replica": "worker-0"}
 
 def test_a_key_is_made_listed_used_and_revoked(server):
     made = server.call("POST", "/keys", {"name": "ci", "role": "writer", "project": "p1"}).json()
-    assert set(made) == {"id", "token", "access_key_id", "access_key_secret", "role", "project"}
+    assert set(made) == {"id", "token", "access_key_id", "access_key_secret", "role", "project", "policies"}
     headers = {"Authorization": f"Bearer {made['token']}"}
     assert server.raw("GET", f"{BASE}/whoami", headers=headers).json() == {
         "id": made["id"],
         "name": "ci",
         "role": "writer",
         "project": "p1",
+        "job": None,
+        "expires": None,
     }
     listed = {one["id"]: one for one in server.call("GET", "/keys").json()["keys"]}
     assert listed[made["id"]]["revoked"] is None
@@ -183,12 +185,12 @@ def test_status_tells_sizes_and_work(server):
 
 
 def test_retention_of_a_project(server):
-    wanted = {"raw_days": 3, "minute_days": 30, "hour_days": 300}
+    expected = {"raw_days": 3, "minute_days": 30, "hour_days": 300}
     before = server.call("GET", "/projects/p1/retention").json()
-    assert server.call("PUT", "/projects/p1/retention", wanted).json() == wanted
-    assert server.call("GET", "/projects/p1/retention").json() == wanted
+    assert server.call("PUT", "/projects/p1/retention", expected).json() == expected
+    assert server.call("GET", "/projects/p1/retention").json() == expected
     assert server.call("GET", "/projects/p2/retention").json() == before
-    reply = server.call("PUT", "/projects/p1/retention", {**wanted, "raw_days": 0})
+    reply = server.call("PUT", "/projects/p1/retention", {**expected, "raw_days": 0})
     assert (reply.status, reply.json()["error"]["field"]) == (400, "raw_days")
     assert server.call("DELETE", "/projects/p1/retention").status == 200
     assert server.call("GET", "/projects/p1/retention").json() == before

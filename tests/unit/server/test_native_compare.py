@@ -25,27 +25,27 @@ def stored(server):
 
 
 def test_jobs_come_in_the_order_in_which_they_were_named_with_what_they_used(stored):
-    told = stored.call("GET", "/compare?job=b,a").json()
-    assert [one["job"]["id"] for one in told["jobs"]] == ["b", "a"]
-    assert [one["summary"]["duration_ms"] for one in told["jobs"]] == [1_200_000, 600_000]
-    assert told["lines"] == []
-    (metric,) = told["jobs"][1]["summary"]["metrics"]
+    reply = stored.call("GET", "/compare?job=b,a").json()
+    assert [one["job"]["id"] for one in reply["jobs"]] == ["b", "a"]
+    assert [one["summary"]["duration_ms"] for one in reply["jobs"]] == [1_200_000, 600_000]
+    assert reply["lines"] == []
+    (metric,) = reply["jobs"][1]["summary"]["metrics"]
     assert metric["job_max"] == 49.0
 
 
 @pytest.mark.parametrize("step", [10, 60])
 def test_courses_begin_in_the_step_of_the_start(stored, step):
-    told = stored.call("GET", f"/compare?job=a&job=b&metric=cpu.usage&step={step}s").json()
-    assert told["step"] == step * 1000
-    for line in told["lines"]:
+    reply = stored.call("GET", f"/compare?job=a&job=b&metric=cpu.usage&step={step}s").json()
+    assert reply["step"] == step * 1000
+    for line in reply["lines"]:
         frame = pd.DataFrame(readings(line["job"]), columns=["time", "value"])
-        wanted = frame.groupby(frame["time"] // told["step"]).value.mean()
-        first = STARTS[line["job"]] // told["step"]
+        expected = frame.groupby(frame["time"] // reply["step"]).value.mean()
+        first = STARTS[line["job"]] // reply["step"]
         assert dict(map(tuple, line["points"])) == pytest.approx(
-            {(at - first) * told["step"]: value for at, value in wanted.items()}
+            {(at - first) * reply["step"]: value for at, value in expected.items()}
         )
         assert line["points"][0][0] == 0
-    assert {line["job"] for line in told["lines"]} == {"a", "b"}
+    assert {line["job"] for line in reply["lines"]} == {"a", "b"}
 
 
 def test_the_step_suits_the_longest(stored):

@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 from tests.fakes import NOW
 
@@ -32,13 +33,15 @@ def reasons(answer):
 
 
 def test_an_event_has_every_field(stored):
-    assert EventBody.__struct_fields__ == Event.__struct_fields__
+    assert EventBody.__struct_fields__ == ("id", "type", "object", *Event.__struct_fields__)
+    event = msgspec.convert(EVENTS[2], Event)
+    more = {"id": event.id, "type": event.type.value, "object": msgspec.to_builtins(event.object)}
     answer = stored.call("GET", "/jobs/j1/events?source=replica&order=desc&limit=1").json()
     assert answer == {
         "job": "j1",
         "project": "default",
         "total": 2,
-        "events": [{"project": "default", "attempt": 0, **EVENTS[2]}],
+        "events": [{"project": "default", "attempt": 0, "subject": "", **EVENTS[2], **more}],
     }
 
 

@@ -8,7 +8,7 @@ from tests.frames import samples
 
 from jobmeter.model.finding import Finding
 from jobmeter.model.time import HOUR
-from jobmeter.server.diagnosing import AT_ONCE, SETTLE_MS
+from jobmeter.server.diagnosing import JOBS_PER_ROUND, SETTLE_MS
 
 LINES = ["Traceback (most recent call last):", '  File "train.py", line 3, in <module>', "ValueError: empty batch"]
 
@@ -35,7 +35,7 @@ def diagnosing(server):
     return next(one._work for one in server.application.background if one._work.name == "diagnose")
 
 
-def kept(server, name="j1"):
+def stored_findings(server, name="j1"):
     events = server.call("GET", f"/jobs/{name}/events").json()["events"]
     return [event for event in events if event["reason"] == "Finding"]
 
@@ -98,10 +98,10 @@ def test_the_timeline_is_in_order_and_has_every_kind(failed):
 def test_a_finished_job_is_diagnosed_by_itself_once(failed):
     work = diagnosing(failed)
     work.round()
-    assert kept(failed) == []
+    assert stored_findings(failed) == []
     failed.clock.time_ms += SETTLE_MS
     work.round()
-    [event] = kept(failed)
+    [event] = stored_findings(failed)
     assert event["level"] == "error"
     assert event["message"] == "python_exception (replica worker-0): ValueError: empty batch"
     assert [moment["kind"] for moment in failed.call("GET", "/jobs/j1/timeline?kind=event").json()] == []
@@ -109,7 +109,7 @@ def test_a_finished_job_is_diagnosed_by_itself_once(failed):
     for _ in range(3):
         failed.clock.time_ms += SETTLE_MS
         work.round()
-    assert len(kept(failed)) == 1
+    assert len(stored_findings(failed)) == 1
 
 
 def test_another_server_does_not_tell_it_again(failed):
@@ -120,7 +120,7 @@ def test_another_server_does_not_tell_it_again(failed):
         work.round()
         failed.clock.time_ms += SETTLE_MS
         work.round()
-    assert len(kept(failed)) == 1
+    assert len(stored_findings(failed)) == 1
 
 
 def test_a_job_that_ended_long_ago_and_one_that_runs_are_left_alone(server):
@@ -130,18 +130,18 @@ def test_a_job_that_ended_long_ago_and_one_that_runs_are_left_alone(server):
     work.round()
     server.clock.time_ms += SETTLE_MS
     work.round()
-    assert kept(server, "old") == kept(server, "runs") == []
+    assert stored_findings(server, "old") == stored_findings(server, "runs") == []
 
 
 def test_a_round_is_bounded_and_the_next_ones_go_on(server):
-    server.call("POST", "/jobs", {"jobs": [job(f"b{at}") for at in range(AT_ONCE + 3)]})
+    server.call("POST", "/jobs", {"jobs": [job(f"b{at}") for at in range(JOBS_PER_ROUND + 3)]})
     work = diagnosing(server)
     work.round()
     server.clock.time_ms += SETTLE_MS
     work.round()
-    assert sum(len(kept(server, f"b{at}")) for at in range(AT_ONCE + 3)) == AT_ONCE
+    assert sum(len(stored_findings(server, f"b{at}")) for at in range(JOBS_PER_ROUND + 3)) == JOBS_PER_ROUND
     work.round()
-    assert sum(len(kept(server, f"b{at}")) for at in range(AT_ONCE + 3)) == AT_ONCE + 3
+    assert sum(len(stored_findings(server, f"b{at}")) for at in range(JOBS_PER_ROUND + 3)) == JOBS_PER_ROUND + 3
 
 
 def test_a_job_that_was_deleted_meanwhile_is_passed_over(failed):

@@ -34,9 +34,9 @@ def stored(server):
     cpu = ({"metric": "cpu.usage", "job": "j1", "replica": "worker-0", "node": "n1"}, [(NOW - 30_000, 2.0)])
     node = ({"metric": "node.load1", "node": "n1"}, [(NOW - 60_000, 1.5), (NOW - 30_000, 2.5)])
     receipt = server.ingest(records({"jobs": [JOB], "nodes": [{"name": "n1"}]}) + samples([*gpu, cpu, node]))
-    told = receipt.json()
-    assert told.pop("time") > 0
-    assert told == {"accepted": 123, "records": 2, "rejected": {}}
+    counts = receipt.json()
+    assert counts.pop("time") > 0
+    assert counts == {"accepted": 123, "records": 2, "rejected": {}}
     return server
 
 
@@ -210,7 +210,7 @@ def test_a_wrong_question_is_named(stored, query, field):
 def test_csv_and_parquet_hold_the_points_of_json(stored):
     path = "/jobs/j1/metrics?metric=gpu.utilization,cpu.usage&by=device&step=1m"
     lines = stored.call("GET", path).json()["lines"]
-    wanted = [
+    expected = [
         (line["metric"], time, line["replica"], line["device"], value)
         for line in lines
         for time, value in line["points"]
@@ -221,12 +221,12 @@ def test_csv_and_parquet_hold_the_points_of_json(stored):
     header, *rows = csv.body.decode().splitlines()
     assert header == "metric,time,replica,device,value"
     parts = [row.split(",") for row in rows]
-    assert [(one[0], int(one[1]), one[2], one[3], float(one[4])) for one in parts] == wanted
+    assert [(one[0], int(one[1]), one[2], one[3], float(one[4])) for one in parts] == expected
     parquet = stored.call("GET", f"{path}&format=parquet")
     table = pq.read_table(io.BytesIO(parquet.body))
     assert table.column_names == ["time", "metric", "replica", "node", "device", "value"]
     found = [(row["metric"], row["time"], row["replica"], row["device"], row["value"]) for row in table.to_pylist()]
-    assert found == wanted
+    assert found == expected
 
 
 def test_csv_of_one_metric_has_the_plain_columns(stored):

@@ -46,6 +46,10 @@ def test_lines_come_back_with_every_field(stored):
         "node": "",
         "stream": "stderr",
         "level": "warning",
+        "facility": "",
+        "severity": None,
+        "tag": "",
+        "job": "j1",
     }
     assert [line["level"] for line in body["lines"]] == [None, "warning", None, "error"]
     assert (body["lines"][2]["attempt"], body["lines"][2]["node"]) == (1, "n")
@@ -148,7 +152,8 @@ def test_a_whole_selection_is_streamed(stored):
         LogLine(time_ns=(NOW - 100_000) * 1_000_000 + at // 3, text=f"line {at:05} é", job="j1", replica="big")
         for at in range(count)
     ]
-    assert stored.ingest(logs_frame(lines)).json()["lines"] == count
+    answer = stored.ingest(logs_frame(lines)).json()
+    assert answer.get("lines") == count, answer
     reply = stored.call("GET", "/jobs/j1/logs?format=text&replica=big")
     assert reply.headers["content-type"] == "text/plain; charset=utf-8"
     assert reply.body.decode().splitlines() == [line.text for line in lines]
@@ -157,7 +162,13 @@ def test_a_whole_selection_is_streamed(stored):
     assert backwards.headers["content-type"] == "application/x-ndjson"
     found = [json.loads(line) for line in backwards.body.splitlines()]
     assert [line["text"] for line in found] == [line.text for line in lines[::-1][10:2510]]
-    assert set(found[0]) == {"time", "time_ns", "text", "replica", "attempt", "node", "stream", "level"}
+    named = {"time", "time_ns", "text", "replica", "attempt", "node", "stream", "level"}
+    assert set(found[0]) == named | {
+        "facility",
+        "severity",
+        "tag",
+        "job",
+    }
     assert stored.call("GET", "/jobs/j1/logs?format=text&replica=nobody").body == b""
 
 

@@ -42,24 +42,24 @@ def test_what_a_text_names(stored, text, job):
 
 
 def test_an_unclear_beginning_names_those_that_are_meant(stored):
-    told = resolve(stored, "resnet-")
-    assert told.status == 409
-    assert "2 jobs begin with 'resnet-': resnet-2-bb, resnet-1-aa" in told.json()["error"]["message"]
+    reply = resolve(stored, "resnet-")
+    assert reply.status == 409
+    assert "2 jobs begin with 'resnet-': resnet-2-bb, resnet-1-aa" in reply.json()["error"]["message"]
 
 
 def test_an_unknown_job_is_answered_with_those_that_are_near(stored):
-    told = resolve(stored, "brt-1")
-    assert told.status == 404
-    assert "did you mean bert-1" in told.json()["error"]["message"]
+    reply = resolve(stored, "brt-1")
+    assert reply.status == 404
+    assert "did you mean bert-1" in reply.json()["error"]["message"]
     assert "did you mean" not in resolve(stored, "zzzzzz").json()["error"]["message"]
 
 
 def test_a_key_of_a_project_hears_of_no_other_projects_jobs(stored):
     key = stored.key("reader", "other")
     for text in ("bert-1", "resnet", "last", "brt-1"):
-        told = stored.call("GET", f"/resolve?job={text}", key=key)
-        assert told.status == 404
-        assert "there are no jobs yet" in told.json()["error"]["message"]
+        reply = stored.call("GET", f"/resolve?job={text}", key=key)
+        assert reply.status == 404
+        assert "there are no jobs yet" in reply.json()["error"]["message"]
 
 
 def test_one_id_in_two_projects_needs_its_project(stored):

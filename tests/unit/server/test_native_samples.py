@@ -22,7 +22,7 @@ from jobmeter.model.batch import SampleColumns
 from jobmeter.model.series import Series
 from jobmeter.query.readings import Readings
 from jobmeter.query.shape import Entry, Member
-from jobmeter.server.native import raw
+from jobmeter.server.native import arrow, raw
 from jobmeter.settings import Limits
 from jobmeter.store.memory import MemoryStore
 
@@ -127,9 +127,9 @@ def test_range_replicas_and_devices_narrow(stored):
 
 
 def test_a_device_measured_for_nobody_counts_while_the_job_had_it(server):
-    held = {"replica": "worker-1", "node": "n1", "device": "gpu0", "start": GPU[5][0], "end": GPU[9][0]}
-    again = {**held, "start": GPU[20][0], "end": GPU[22][0]}
-    job = {"job_id": "j1", "start": GPU[0][0], "replicas": [{"name": "worker-1"}], "allocations": [held, again]}
+    allocation = {"replica": "worker-1", "node": "n1", "device": "gpu0", "start": GPU[5][0], "end": GPU[9][0]}
+    again = {**allocation, "start": GPU[20][0], "end": GPU[22][0]}
+    job = {"job_id": "j1", "start": GPU[0][0], "replicas": [{"name": "worker-1"}], "allocations": [allocation, again]}
     body = records({"jobs": [job], "nodes": [{"name": "n1"}]}) + samples(
         [row("gpu.utilization", GPU, job="", replica="", node="n1", device="gpu0")]
     )
@@ -302,8 +302,8 @@ def test_every_form_tells_times_and_values_exactly(points, data):
     found = [(_which(row), int(row["time"]), float(row["value"])) for row in _rows(text)]
     assert found == points
     lines = b"".join(raw.json(_readings(points, cuts), "j").chunks).splitlines()
-    told = [json.loads(line) for line in lines]
-    assert [(_which(one), one["time"], one["value"]) for one in told] == points
+    decoded_lines = [json.loads(line) for line in lines]
+    assert [(_which(one), one["time"], one["value"]) for one in decoded_lines] == points
     table = pq.read_table(io.BytesIO(b"".join(raw.parquet(_readings(points, cuts), "j").chunks)))
     assert [(_which(row), row["time"], row["value"]) for row in table.to_pylist()] == points
 
@@ -336,7 +336,7 @@ def test_batches_are_of_bounded_size_and_lose_nothing(sizes, rows):
         SampleColumns(np.arange(first, end, dtype=np.uint32), np.arange(first, end), np.arange(first, end) / 2)
         for first, end in pairwise(edges)
     ]
-    found = list(raw.batches(iter(blocks), rows))
+    found = list(arrow.batches(iter(blocks), rows))
     assert [at for block in found for at in block.index.tolist()] == list(range(edges[-1]))
     assert all(rows <= len(block) < 2 * rows for block in found[:-1])
     assert all(0 < len(block) < 2 * rows for block in found)

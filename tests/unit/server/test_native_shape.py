@@ -7,7 +7,7 @@ import pytest
 from tests.frames import FRAMES, samples
 from tests.serving import serving
 
-from jobmeter.server.native.door import BASE, ENDPOINTS
+from jobmeter.server.native.router import BASE, ENDPOINTS
 
 _BODIES = {
     "recordJobs": b'{"job_id": "j9"}',
@@ -34,7 +34,7 @@ def server(tmp_path_factory):
 def _path(endpoint, job="j1"):
     path = endpoint.path.replace("{job}", job).replace("{node}", "n1")
     path = path.replace("{key}", "key-1").replace("{project}", "default")
-    needed = {"metric": "cpu.usage", "job": job}
+    needed = {"metric": "cpu.usage", "job": job, "uid": "u1"}
     given = [f"{query.name}={needed[query.name]}" for query in endpoint.queries if query.required]
     return path + ("?" if given else "") + "&".join(given)
 
@@ -58,7 +58,7 @@ def _check_envelope(reply, status, code):
 
 @pytest.mark.parametrize("endpoint", [one for one in ENDPOINTS if one.action], ids=lambda one: one.name)
 @pytest.mark.parametrize("credential", [None, "Bearer nothing", "Basic YTpi", "Bearer", "jm_"])
-def test_without_a_key_nothing_is_told(server, endpoint, credential):
+def test_without_a_key_nothing_is_reported(server, endpoint, credential):
     headers = {"Authorization": credential} if credential else {}
     path = _path(endpoint)
     mark = "&" if "?" in path else "?"
@@ -203,7 +203,7 @@ def test_a_path_that_nobody_takes_is_refused_in_the_words_of_whoever_signed_it(s
     assert (reply.status, reply.json()[field]) == (404, code)
 
 
-def test_what_questions_cost_is_told(server):
+def test_what_questions_cost_is_reported(server):
     line = {"time": 1_767_225_590_000, "text": "epoch 1"}
     assert server.call("POST", "/jobs", {"job_id": "told"}).status == 200
     assert server.call("POST", "/jobs/told/logs", {"lines": [line, {**line, "text": "epoch 2"}]}).status == 200

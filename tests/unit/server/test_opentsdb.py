@@ -329,7 +329,7 @@ def test_every_way_to_send_a_token_opens(application, tsdb, headers):
     assert application.raw("GET", "/api/aggregators", headers=headers("jm_wrong")).status == 401
 
 
-def test_without_a_credential_nothing_is_told(application):
+def test_without_a_credential_nothing_is_reported(application):
     for path in ("/api/query?start=1h-ago&m=sum:m", "/api/suggest?type=metrics", "/api/aggregators", "/api/version"):
         reply = application.raw("GET", path)
         assert reply.status == 401

@@ -49,9 +49,9 @@ def test_without_a_key_or_with_a_readers_nothing_is_kept(server, headers):
 def test_what_is_too_far_ahead_is_counted_and_told(server):
     ahead, now = sent(server, PROTOBUF, offset=3_600_000), sent(server, PROTOBUF)
     reply = server.raw("POST", PATH, ahead + now, {**PROTOBUF, **bearer(server.admin)})
-    told = Response.FromString(reply.body).partial_success
-    assert (reply.status, told.rejected_data_points) == (200, 1)
-    assert told.error_message == "1 data points were refused: 1 for future"
+    partial = Response.FromString(reply.body).partial_success
+    assert (reply.status, partial.rejected_data_points) == (200, 1)
+    assert partial.error_message == "1 data points were refused: 1 for future"
     metrics = server.raw("GET", "/metrics", headers=bearer(server.admin)).body.decode()
     assert 'jobmeter_ingest_samples_rejected_total{reason="future"} 1.0' in metrics
     assert "jobmeter_ingest_samples_accepted_total 1.0" in metrics

@@ -12,6 +12,7 @@ from tests.fakes import NOW
 from tests.otlp import Request, add, metric, request
 from tests.serving import serving
 
+from jobmeter.dialects.otlp import OTLP
 from jobmeter.dialects.otlp.operations.export import BODY_BYTES
 from jobmeter.errors import ConfigurationError, ThrottledError, UnavailableError
 from jobmeter.model.series import Series
@@ -88,8 +89,8 @@ def test_what_is_exported_is_there_when_the_answer_comes(server, compression):
 
 def test_what_is_refused_is_counted_and_told(server):
     key = server.application.key("writer", "lab")
-    told = server.export(request(JOB, add(metric("d", "sum", temporality=1), NS, 1)), key).partial_success
-    assert (told.rejected_data_points, "delta" in told.error_message) == (1, True)
+    reply = server.export(request(JOB, add(metric("d", "sum", temporality=1), NS, 1)), key).partial_success
+    assert (reply.rejected_data_points, "delta" in reply.error_message) == (1, True)
     assert 'rejected_total{reason="delta"} 1.0' in server.metrics()
 
 
@@ -119,7 +120,9 @@ def test_what_is_no_message_is_refused(server):
 
 
 def test_other_services_are_not_there(server):
-    export = server.connect().unary_unary("/opentelemetry.proto.collector.trace.v1.TraceService/Export")
+    export = server.connect().unary_unary(
+        "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export"
+    )
     with pytest.raises(grpc.RpcError) as error:
         export(b"", timeout=60)
     assert error.value.code() is grpc.StatusCode.UNIMPLEMENTED
@@ -279,7 +282,7 @@ class Context:
 
 def test_a_message_is_not_read_before_its_credential_holds_and_its_memory_is_left(server):
     services = server.application.application.services
-    exports = _Exports(services)
+    exports = _Exports(services, "service", OTLP.operations[0])
     stranger, reader = Context(), Context(server.application.key("reader").token)
     writer = Context(server.application.key("writer", "lab").token)
     services.memory.take(services.memory.size)

@@ -4,16 +4,20 @@ import pytest
 from tests.asgi import call
 
 from jobmeter.dialects.registry import dialects
-from jobmeter.server.native.door import BASE, ENDPOINTS
+from jobmeter.server.native.router import BASE, ENDPOINTS
 
 MANY = "&".join(f"a{number}=1" for number in range(100_000))
+
+
+VERSIONS = {"cms": "2019-01-01", "eflo": "2022-12-15"}
+"""Of the dialects whose operations are at /."""
 
 
 def _operations():
     for dialect in dialects():
         for one in dialect.operations:
             # Operations at / are told apart by their names.
-            query = f"?Action={one.name}&Version=2019-01-01&" if one.path == "/" else "?"
+            query = f"?Action={one.name}&Version={VERSIONS[dialect.name]}&" if one.path == "/" else "?"
             yield pytest.param(dialect.name, one.method, _filled(one.path) + query, id=f"{dialect.name} {one.name}")
 
 

@@ -132,8 +132,8 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_refused_body_is_free_with_its_answer(small, uncollected, name):
-    path, body, headers, known, status = REFUSED[name]
-    headers = [*headers, _key(small)] if known else headers
+    path, body, headers, authenticated, status = REFUSED[name]
+    headers = [*headers, _key(small)] if authenticated else headers
 
     async def several(count):
         found = []

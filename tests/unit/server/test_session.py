@@ -34,8 +34,8 @@ def whoami(server, cookie, **headers):
 
 
 def test_a_key_signs_in_and_the_cookie_is_its_holder(server, cookie):
-    told = whoami(server, cookie)
-    assert (told.status, told.json()["id"]) == (200, server.admin.id)
+    identity = whoami(server, cookie)
+    assert (identity.status, identity.json()["id"]) == (200, server.admin.id)
 
 
 def test_the_cookie_is_out_of_reach_of_scripts_and_other_sites(server):
@@ -58,8 +58,8 @@ def test_a_link_signs_in_once(server):
 
 def test_a_link_is_that_of_its_key(server):
     reader = server.key("reader", "team-a")
-    told = whoami(server, cookie_of(sign_in(server, f"Link {code_of(server, reader)}"))).json()
-    assert (told["id"], told["role"], told["project"]) == (reader.id, "reader", "team-a")
+    identity = whoami(server, cookie_of(sign_in(server, f"Link {code_of(server, reader)}"))).json()
+    assert (identity["id"], identity["role"], identity["project"]) == (reader.id, "reader", "team-a")
 
 
 def test_links_and_sessions_end(server, cookie):
@@ -67,8 +67,8 @@ def test_links_and_sessions_end(server, cookie):
     server.clock.time_ms += LINK_MS
     assert "expired" in sign_in(server, f"Link {code}").json()["error"]["message"]
     server.clock.time_ms += LIFE_MS - LINK_MS
-    told = whoami(server, cookie)
-    assert (told.status, "expired" in told.json()["error"]["message"]) == (401, True)
+    identity = whoami(server, cookie)
+    assert (identity.status, "expired" in identity.json()["error"]["message"]) == (401, True)
 
 
 def test_a_revoked_key_ends_its_sessions_and_links(server):
@@ -149,8 +149,8 @@ def test_the_vendors_doors_know_no_cookie(server, cookie, target):
 
 def test_a_token_counts_before_the_cookie(server, cookie):
     reader = server.key("reader")
-    told = whoami(server, cookie, Authorization=f"Bearer {reader.token}")
-    assert told.json()["id"] == reader.id
+    identity = whoami(server, cookie, Authorization=f"Bearer {reader.token}")
+    assert identity.json()["id"] == reader.id
 
 
 def test_refused_links_are_in_the_audit_and_codes_are_not(server, tmp_path):

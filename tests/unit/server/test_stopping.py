@@ -43,7 +43,7 @@ def test_a_process_that_is_done_in_time_ends_as_it_likes():
 
 
 @pytest.mark.parametrize(
-    "held",
+    "blocked",
     [
         "ThreadPoolExecutor(1, 'pool').submit(threading.Event().wait)",
         "threading.Thread(target=threading.Event().wait, name='pool').start()",
@@ -52,16 +52,16 @@ def test_a_process_that_is_done_in_time_ends_as_it_likes():
     ],
     ids=["a pool that is joined at the exit", "a thread", "joining a thread", "a lock"],
 )
-def test_nothing_holds_a_process_up_beyond_its_grace_time(held):
+def test_nothing_holds_a_process_up_beyond_its_grace_time(blocked):
     status, said = ended(
         f"""
         with Stopping(0.2, lambda: "3 requests") as stopping:
-            {held}
+            {blocked}
             tell()
         """
     )
     assert status == 1
-    assert "not done 0.2 seconds after it was told to stop, ending now: 3 requests; threads " in said
+    assert "not done 0.2 seconds after the signal to stop, ending now: 3 requests; threads " in said
     assert "MainThread" in said
 
 

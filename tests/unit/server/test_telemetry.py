@@ -62,7 +62,7 @@ def test_a_store_without_a_journal_shows_none():
     assert "journal" not in text
 
 
-def test_whether_the_kernel_is_used_is_told(server):
+def test_whether_the_kernel_is_used_is_reported(server):
     loaded = KERNEL.library is not None
     shown = server.raw("GET", "/metrics", headers={"Authorization": f"Bearer {server.admin.token}"}).body.decode()
     assert f"jobmeter_kernel_loaded {float(loaded)}" in shown

@@ -176,7 +176,7 @@ def test_a_wrong_line_is_answered_and_the_others_are_kept(telnet):
     assert 'rejected_total{reason="project"} 1.0' in metrics
 
 
-def test_times_that_are_dropped_are_told(telnet):
+def test_times_that_are_dropped_are_reported(telnet):
     line, key = telnet.connect(), telnet.application.key("writer", "lab")
     line.send(f"auth {key.token}\n")
     assert line.ask(put(at=T + 3600)) == "put: illegal argument: 1 data points are too far in the future\n"
@@ -196,7 +196,7 @@ def test_commands_are_obeyed(telnet):
     assert "tsd." in line.file.read().decode()
 
 
-def test_a_line_that_is_too_long_is_told(telnet):
+def test_a_line_that_is_too_long_is_reported(telnet):
     line = telnet.connect()
     assert line.ask(b"put " + b"x" * 40_000 + b"\n") == "error: a line may have 16384 bytes\n"
     assert line.ask("version\n").startswith("Jobmeter ")
@@ -301,7 +301,9 @@ def test_lines_wait_for_memory_and_are_given_up_after_that(telnet, monkeypatch):
     line, key = telnet.connect(), telnet.application.key("writer", "lab")
     line.send(f"auth {key.token}\n")
     assert line.ask("version\n").startswith("Jobmeter ")
-    others = memory.size - memory.in_use
+    # What a line takes is given back only after its answer.
+    wait_until(lambda: memory.in_use == 0, "the end of the lines before")
+    others = memory.size
     memory.take(others)
     assert line.ask(put()).startswith("put: storage error: the requests under way take all the memory")
     assert line.rest() == ""

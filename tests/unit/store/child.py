@@ -80,27 +80,27 @@ def die(folder: str, step: str) -> None:
     store.append(batch_of({(one, START): 1.0 for one in SERIES}), FOREVER)
     store.roll_up(START + HOUR)
     store.append(batch_of({(one, START): 2.0 for one in SERIES}), FOREVER)
-    keeper = cast("Any", store._keeper)
+    log = cast("Any", store._commit_log)
     if step in {"write", "kept"}:
         _fall(os, "fdatasync", after=step == "kept")
         store.append(batch_of({(SERIES[0], START): 3.0}), FOREVER)
     elif step in {"insert", "inserted"}:
-        _fall(keeper, "_insert", after=step == "inserted")
+        _fall(log, "_insert", after=step == "inserted")
         store.statistics()
     else:
-        _fall(keeper._segments, "remove", after=step == "removed")
+        _fall(log._segments, "remove", after=step == "removed")
         store.statistics()
 
 
 def _fall(owner: Any, name: str, *, after: bool) -> None:
     """Kill this process when that is called: before or after it did what it does."""
-    known = getattr(owner, name)
+    original = getattr(owner, name)
 
     def fall(*arguments: Any) -> None:
         if name == "remove" and not arguments[0]:
             return
         if after:
-            known(*arguments)
+            original(*arguments)
         os.kill(os.getpid(), signal.SIGKILL)
 
     setattr(owner, name, fall)
@@ -163,12 +163,14 @@ def check(folder: str, until: str) -> None:
     found = read_all(store, SERIES, SPAN)
     missing = [key for key in expected if found.get(key) != expected[key]]
     extra = {time for key in found if key not in expected for time in (key[1],)}
-    known = set(store.find(Selector(jobs=JOBS)))
+    original = set(store.find(Selector(jobs=JOBS)))
     wrong = 0
     for part in store.rolled(JOBS, SPAN):
         for tier in Tier:
             wrong += stored_buckets(store, SERIES, part, tier) != brute_buckets(found, SERIES, part, tier)
-    say(missing=len(missing), extra_times=len(extra), unknown=len(set(SERIES) - known), wrong=wrong, found=len(found))
+    say(
+        missing=len(missing), extra_times=len(extra), unknown=len(set(SERIES) - original), wrong=wrong, found=len(found)
+    )
     store.close()
 
 
@@ -178,7 +180,7 @@ def fill(folder: str) -> None:
     ballast.write_bytes(os.urandom(24 << 20))
     store = open_folder(folder)
     generator = np.random.default_rng(1)
-    kept: dict[int, float] = {}
+    expected: dict[int, float] = {}
 
     def batch(number: int) -> SampleBatch:
         times = START + (np.arange(50_000, dtype=np.int64) + number * 50_000) * 10
@@ -189,17 +191,17 @@ def fill(folder: str) -> None:
         refused = batch(number)
         try:
             store.append(refused, FOREVER)
-            kept.update(zip(refused.time.tolist(), refused.value.tolist(), strict=True))
+            expected.update(zip(refused.time.tolist(), refused.value.tolist(), strict=True))
             number += 1
         except UnavailableError as error:
             message = error.message
-    still = {time: value for (_, time), value in read_all(store, SERIES[:1], SPAN).items() if time in kept}
+    still = {time: value for (_, time), value in read_all(store, SERIES[:1], SPAN).items() if time in expected}
     ballast.unlink()
     assert refused is not None
     store.append(refused, FOREVER)
-    kept.update(zip(refused.time.tolist(), refused.value.tolist(), strict=True))
+    expected.update(zip(refused.time.tolist(), refused.value.tolist(), strict=True))
     after = {time: value for (_, time), value in read_all(store, SERIES[:1], SPAN).items()}
-    say(batches=number, message=message, readable=len(still) == number * 50_000, whole=after == kept)
+    say(batches=number, message=message, readable=len(still) == number * 50_000, whole=after == expected)
     store.close()
 
 
@@ -253,16 +255,17 @@ def write_as_before(folder: str, target: str) -> None:
     key, days = (AS_BEFORE.job_key, AS_BEFORE.id), (36_500,) * len(DAYS)
     rows = [(*key, START + at * 15_000, value, *days) for at, value in enumerate(AS_BEFORE_VALUES)]
     client.insert("samples", rows, ["job", "series", "time", "value", *DAYS])
-    for table, step, kept in (("minutes", 60_000, DAYS[1:]), ("hours", HOUR, DAYS[2:])):
+    for table, step, day_columns in (("minutes", 60_000, DAYS[1:]), ("hours", HOUR, DAYS[2:])):
         client.command(
             f"INSERT INTO {table} (job, series, time, count, sum, minimum, maximum, first, first_time, last, last_time,"
-            f" {', '.join(kept)}) SELECT job, series, intDiv(time, {step}) * {step} AS at, count(), sum(value),"
+            f" {', '.join(day_columns)}) SELECT job, series, intDiv(time, {step}) * {step} AS at, count(), sum(value),"
             " min(value), max(value), argMin(value, time), min(time), argMax(value, time), max(time),"
-            f" {', '.join(f'max({name})' for name in kept)} FROM samples GROUP BY job, series, at"
+            f" {', '.join(f'max({name})' for name in day_columns)} FROM samples GROUP BY job, series, at"
         )
     client.command(f"INSERT INTO progress VALUES ('done', {START + 3 * HOUR}), ('intent', {START + 3 * HOUR})")
     for name, tables in maintenance._PARTS:
-        listed = ", ".join(f"TABLE {target_.database}.{table}" for table in tables)
+        old = [table for table in tables if table not in {"spans", "outbox"}]
+        listed = ", ".join(f"TABLE {target_.database}.{table}" for table in old)
         client.command(f"BACKUP {listed} TO File('{target}/{name}')")
     say()
     os._exit(0)
@@ -273,19 +276,19 @@ def read_as_before(folder: str, source: str) -> None:
     store = open_folder(folder)
     if source:
         store.restore(Path(source))
-    kept = {(AS_BEFORE, START + at * 15_000): value for at, value in enumerate(AS_BEFORE_VALUES)}
-    say(same=_same(store, kept), trusted=store.rolled((AS_BEFORE.job_key,), SPAN) != [])
+    expected = {(AS_BEFORE, START + at * 15_000): value for at, value in enumerate(AS_BEFORE_VALUES)}
+    say(same=_same(store, expected), trusted=store.rolled((AS_BEFORE.job_key,), SPAN) != [])
     late = {(AS_BEFORE, START + 7): 0.125, (AS_BEFORE, START + 15_000): 12.5}
     store.append(batch_of(late), FOREVER)
     store.roll_up(START + 3 * HOUR)
-    say(same=_same(store, kept | late))
+    say(same=_same(store, expected | late))
     store.close()
 
 
-def _same(store: Store, kept: dict[tuple[Series, int], float]) -> bool:
+def _same(store: Store, expected: dict[tuple[Series, int], float]) -> bool:
     one = [AS_BEFORE]
-    return read_all(store, one, SPAN) == kept and all(
-        stored_buckets(store, one, SPAN, tier) == brute_buckets(kept, one, SPAN, tier) for tier in Tier
+    return read_all(store, one, SPAN) == expected and all(
+        stored_buckets(store, one, SPAN, tier) == brute_buckets(expected, one, SPAN, tier) for tier in Tier
     )
 
 

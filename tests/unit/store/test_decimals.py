@@ -32,18 +32,21 @@ def test_buckets_are_those_of_the_samples(chdb_store, kind, data):
     series = [slot.gauge("worker-0"), slot.counter("worker-1")]
     times = data.draw(st.lists(st.integers(0, 2 * HOUR // 5_000), min_size=1, max_size=80, unique=True))
     values = data.draw(st.lists(KINDS[kind], min_size=len(times), max_size=len(times)))
-    kept = {
+    written = {
         (series[at % 2], slot.start + time * 5_000): value
         for at, (time, value) in enumerate(zip(sorted(times), values, strict=True))
     }
     span = TimeRange(slot.start, slot.start + 3 * HOUR)
-    chdb_store.append(batch_of(kept), FOREVER)
+    chdb_store.append(batch_of(written), FOREVER)
     chdb_store.roll_up(slot.start + 3 * HOUR)
-    assert read_all(chdb_store, series, span) == kept
+    assert read_all(chdb_store, series, span) == written
     for tier in Tier:
-        found, wanted = stored_buckets(chdb_store, series, span, tier), brute_buckets(kept, series, span, tier)
-        assert found.keys() == wanted.keys()
-        for key, bucket in wanted.items():
+        found, expected = (
+            stored_buckets(chdb_store, series, span, tier),
+            brute_buckets(written, series, span, tier),
+        )
+        assert found.keys() == expected.keys()
+        for key, bucket in expected.items():
             assert [getattr(found[key], name) for name in EXACT] == [getattr(bucket, name) for name in EXACT]
             most = max(abs(bucket.minimum), abs(bucket.maximum)) * bucket.count
             assert math.isclose(found[key].sum, bucket.sum, rel_tol=1e-12, abs_tol=most * 1e-13)
@@ -52,9 +55,9 @@ def test_buckets_are_those_of_the_samples(chdb_store, kind, data):
 
 def test_minutes_of_decimals_lie_as_numbers(empty_store):
     slot = Slot()
-    kept = {(slot.gauge(), slot.start + at * 15_000): 50 + at % 7 / 100 for at in range(40)}
-    kept |= {(slot.gauge("worker-1"), slot.start + at * MINUTE): math.pi for at in range(10)}
-    empty_store.append(batch_of(kept), FOREVER)
+    written = {(slot.gauge(), slot.start + at * 15_000): 50 + at % 7 / 100 for at in range(40)}
+    written |= {(slot.gauge("worker-1"), slot.start + at * MINUTE): math.pi for at in range(10)}
+    empty_store.append(batch_of(written), FOREVER)
     empty_store.roll_up(slot.start + HOUR)
     assert ask(empty_store, "SELECT scale, low, rise, sum FROM minutes ORDER BY scale, time LIMIT 1") == [
         (3, 5000, 3, 0.0)

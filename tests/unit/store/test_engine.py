@@ -37,7 +37,7 @@ def do(store, sql):
 def test_the_last_write_wins_before_and_after_merges(empty_store):
     slot = Slot()
     one, two = slot.gauge("worker-0"), slot.gauge("worker-1")
-    kept = {}
+    written = {}
     generator = np.random.default_rng(1)
     do(empty_store, "SYSTEM STOP MERGES samples")
     try:
@@ -45,23 +45,23 @@ def test_the_last_write_wins_before_and_after_merges(empty_store):
             at = generator.choice(200, int(generator.integers(1, 150)), replace=False)
             part = {((one, two)[x % 2], slot.start + int(x) * 1000): float(round_) for x in at}
             empty_store.append(batch_of(part), FOREVER)
-            empty_store._keeper.settle()
-            kept.update(part)
+            empty_store._commit_log.flush()
+            written.update(part)
         assert ask(empty_store, "SELECT count() FROM system.parts WHERE active AND rows > 0 AND table = 'samples'") == [
             (12,)
         ]
-        assert read_all(empty_store, [one, two], slot.span) == kept
+        assert read_all(empty_store, [one, two], slot.span) == written
     finally:
         do(empty_store, "SYSTEM START MERGES samples")
-    newer = dict.fromkeys(list(kept)[::3], 99.0)
+    newer = dict.fromkeys(list(written)[::3], 99.0)
     do(empty_store, "OPTIMIZE TABLE samples FINAL")
     empty_store.append(batch_of(newer), FOREVER)
-    kept.update(newer)
-    assert read_all(empty_store, [one, two], slot.span) == kept
-    empty_store._keeper.settle()
+    written.update(newer)
+    assert read_all(empty_store, [one, two], slot.span) == written
+    empty_store._commit_log.flush()
     do(empty_store, "OPTIMIZE TABLE samples FINAL")
-    assert read_all(empty_store, [one, two], slot.span) == kept
-    assert ask(empty_store, "SELECT count() FROM samples") == [(len(kept),)]
+    assert read_all(empty_store, [one, two], slot.span) == written
+    assert ask(empty_store, "SELECT count() FROM samples") == [(len(written),)]
 
 
 def test_a_large_batch_keeps_its_order_across_blocks(chdb_store):
@@ -70,7 +70,7 @@ def test_a_large_batch_keeps_its_order_across_blocks(chdb_store):
     rows = 2_300_000
     times = slot.start + (np.arange(rows, dtype=np.int64) % 1000) * 1000
     chdb_store.append(SampleBatch([one], np.zeros(rows, np.uint32), times, np.arange(rows, dtype=np.float64)), FOREVER)
-    chdb_store._keeper.settle()
+    chdb_store._commit_log.flush()
     read = read_all(chdb_store, [one], slot.span)
     assert list(read.values()) == [float(rows - 1000 + at) for at in range(1000)]
 
@@ -92,7 +92,7 @@ def test_samples_are_the_same_wherever_they_lie(chdb_store, data):
     """In the journal, in the engine, in both: every reader finds what was written last."""
     slot = Slot()
     series = [slot.counter(), slot.gauge(), slot.counter("worker-1")]
-    kept = {}
+    written = {}
     samples = st.dictionaries(
         st.tuples(st.sampled_from(series), st.integers(0, 40).map(lambda at: slot.start + at * HOUR // 8)),
         st.integers(0, 40).map(float),
@@ -101,27 +101,30 @@ def test_samples_are_the_same_wherever_they_lie(chdb_store, data):
     for _ in range(data.draw(st.integers(1, 6))):
         part = data.draw(samples)
         chdb_store.append(batch_of(part), FOREVER)
-        kept.update(part)
-        for step in data.draw(st.lists(st.sampled_from(["settle", "roll up"]), max_size=2)):
-            if step == "settle":
-                chdb_store._keeper.settle()
+        written.update(part)
+        for step in data.draw(st.lists(st.sampled_from(["flush", "roll up"]), max_size=2)):
+            if step == "flush":
+                chdb_store._commit_log.flush()
             else:
                 chdb_store.roll_up(slot.start + data.draw(st.integers(0, 6)) * HOUR)
         low, high = sorted(slot.start + data.draw(st.integers(0, 41)) * HOUR // 8 for _ in range(2))
         order = data.draw(st.permutations(series))
         span = TimeRange(low, high)
-        assert read_all(chdb_store, order, span) == {key: kept[key] for key in kept if low <= key[1] < high}
+        assert read_all(chdb_store, order, span) == {key: written[key] for key in written if low <= key[1] < high}
         before = {
-            index: max((t for one, t in kept if one == who and t < high), default=-1) for index, who in enumerate(order)
+            index: max((t for one, t in written if one == who and t < high), default=-1)
+            for index, who in enumerate(order)
         }
         found = chdb_store.previous(SeriesKeys.of(order), high, ReadBudget())
-        expected = [(index, at, kept[order[index], at]) for index, at in before.items() if at >= 0]
+        expected = [(index, at, written[order[index], at]) for index, at in before.items() if at >= 0]
         assert list(zip(found.index.tolist(), found.time.tolist(), found.value.tolist(), strict=True)) == expected
-        times = [time for _, time in kept]
+        times = [time for _, time in written]
         assert chdb_store.last_times([slot.key]) == {slot.key: (min(times), max(times))}
         for trusted in chdb_store.rolled([slot.key], slot.span):
             for tier in Tier:
-                assert stored_buckets(chdb_store, series, trusted, tier) == brute_buckets(kept, series, trusted, tier)
+                assert stored_buckets(chdb_store, series, trusted, tier) == brute_buckets(
+                    written, series, trusted, tier
+                )
 
 
 def test_while_the_engine_fails_no_hour_is_trusted_that_may_follow_a_late_one(chdb_store, monkeypatch):
@@ -134,7 +137,7 @@ def test_while_the_engine_fails_no_hour_is_trusted_that_may_follow_a_late_one(ch
     def refuse(group):
         raise UnavailableError("the disk is full")
 
-    monkeypatch.setattr(chdb_store._keeper, "_insert", refuse)
+    monkeypatch.setattr(chdb_store._commit_log, "_insert", refuse)
     assert chdb_store.rolled([slot.key], slot.span) == [TimeRange(slot.start, slot.start + HOUR)]
     assert read_all(chdb_store, [one], slot.span)[one, slot.start + HOUR + 1] == 2.0
     assert chdb_store.statistics().journal["rows"] == 1
@@ -264,7 +267,7 @@ def test_a_slow_question_does_not_hold_up_the_others(chdb_store):
     slow.join()
 
 
-def test_more_questions_than_connections_wait_and_then_are_told(chdb_store):
+def test_more_questions_than_connections_wait_and_then_are_reported(chdb_store):
     pool = pools.Pool(chdb_store._target, 1, wait_seconds=0.05)
     with pool.client(), pytest.raises(UnavailableError, match="busy"), pool.client():
         pass

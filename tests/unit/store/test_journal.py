@@ -20,7 +20,7 @@ from jobmeter.model.batch import SeriesKeys
 from jobmeter.model.time import TimeRange
 from jobmeter.store.clickhouse.journal import Journal, JournalLimits
 from jobmeter.store.clickhouse.rows import Rows
-from jobmeter.store.clickhouse.settled import settled
+from jobmeter.store.clickhouse.sort_dedupe import sort_dedupe
 
 LAZY = JournalLimits(flush_rows=10**9, flush_seconds=10**6, retry_seconds=0.01)
 SERIES = np.arange(1, 5, dtype=np.uint64)
@@ -32,18 +32,18 @@ class Engine:
     """Keeps rows as the engine would: the last insert wins."""
 
     def __init__(self):
-        self.kept = {}
+        self.stored = {}
         self.inserts = []
         self.fails = None
 
     def __call__(self, group):
-        rows = in_table(settled(group))
+        rows = in_table(sort_dedupe(group))
         if self.fails is not None:
             # Some of it may be there all the same.
-            self.kept.update({(series, time): value for _, series, time, value, _ in rows[: len(rows) // 2]})
+            self.stored.update({(series, time): value for _, series, time, value, _ in rows[: len(rows) // 2]})
             raise self.fails
         self.inserts.append(len(rows))
-        self.kept.update({(series, time): value for _, series, time, value, _ in rows})
+        self.stored.update({(series, time): value for _, series, time, value, _ in rows})
 
 
 def open_journal(folder, engine, limits=LAZY, prepare=lambda rows: None):
@@ -52,11 +52,11 @@ def open_journal(folder, engine, limits=LAZY, prepare=lambda rows: None):
     return journal
 
 
-def seen(journal, engine):
+def visible(journal, engine):
     """What a reader makes of both."""
     found = journal.pending().samples(KEYS, SPAN)
     waiting = zip(found.index.tolist(), found.time.tolist(), found.value.tolist(), strict=True)
-    return {**engine.kept, **{(int(SERIES[index]), time): value for index, time, value in waiting}}
+    return {**engine.stored, **{(int(SERIES[index]), time): value for index, time, value in waiting}}
 
 
 def die(journal):
@@ -79,26 +79,26 @@ def engine():
 
 def test_what_is_kept_waits_and_is_inserted_at_once(tmp_path, engine):
     journal = open_journal(tmp_path, engine)
-    journal.commit(rows_of([(1, 10, 1.0), (2, 10, 2.0)]))
-    journal.commit(rows_of([(1, 10, 3.0)]))
+    journal.append([rows_of([(1, 10, 1.0), (2, 10, 2.0)])])
+    journal.append([rows_of([(1, 10, 3.0)])])
     assert engine.inserts == []
-    assert seen(journal, engine) == {(1, 10): 3.0, (2, 10): 2.0}
+    assert visible(journal, engine) == {(1, 10): 3.0, (2, 10): 2.0}
     assert journal.statistics() == {"rows": 3, "bytes": 3 * 16 + 3 * 24, "flushes": 0, "failures": 0}
-    journal.settle(10)
+    journal.flush(10)
     assert engine.inserts == []
-    journal.settle(11)
+    journal.flush(11)
     assert engine.inserts == [2]
-    assert engine.kept == seen(journal, engine) == {(1, 10): 3.0, (2, 10): 2.0}
+    assert engine.stored == visible(journal, engine) == {(1, 10): 3.0, (2, 10): 2.0}
     assert files(tmp_path) == []
-    journal.settle()
+    journal.flush()
     assert journal.statistics() == {"rows": 0, "bytes": 0, "flushes": 1, "failures": 0}
-    journal.commit(rows_of([(3, 1, 1.0)]))
+    journal.append([rows_of([(3, 1, 1.0)])])
     journal.close()
-    assert engine.kept[3, 1] == 1.0
+    assert engine.stored[3, 1] == 1.0
     assert files(tmp_path) == []
     journal.close()
     with pytest.raises(UnavailableError, match="closed"):
-        journal.commit(rows_of([(3, 1, 1.0)]))
+        journal.append([rows_of([(3, 1, 1.0)])])
 
 
 @pytest.mark.parametrize("limits", [{"flush_rows": 2}, {"flush_seconds": 0.05}])
@@ -110,47 +110,32 @@ def test_rows_go_to_the_engine_by_themselves(tmp_path, engine, limits):
         arrived.set()
 
     journal = open_journal(tmp_path, insert, JournalLimits(**{"flush_rows": 10**9, "flush_seconds": 10**6} | limits))
-    journal.commit(rows_of([(1, 10, 1.0), (2, 10, 2.0)]))
+    journal.append([rows_of([(1, 10, 1.0), (2, 10, 2.0)])])
     assert arrived.wait(30)
     journal.close()
     assert engine.inserts == [2]
 
 
-def test_those_who_come_while_rows_are_written_share_one_sync(tmp_path, engine, monkeypatch):
+def test_a_group_is_one_record_and_one_sync(tmp_path, engine, monkeypatch):
     journal = open_journal(tmp_path, engine)
-    syncs, going_on, others_wait = [], threading.Event(), threading.Event()
-
-    def slow(file):
-        syncs.append(file)
-        going_on.set()
-        others_wait.wait(30)
-
-    monkeypatch.setattr(os, "fdatasync", slow)
-    threads = [threading.Thread(target=journal.commit, args=(rows_of([(1, at, 1.0)]),)) for at in range(9)]
-    threads[0].start()
-    assert going_on.wait(30)
-    for thread in threads[1:]:
-        thread.start()
-    while len(journal._shared._waiting) < 8:
-        pass
-    others_wait.set()
-    for thread in threads:
-        thread.join()
-    assert len(syncs) == 2
-    assert len(seen(journal, engine)) == 9
+    syncs: list[int] = []
+    monkeypatch.setattr(os, "fdatasync", syncs.append)
+    journal.append([rows_of([(1, at, 1.0)]) for at in range(9)])
+    assert len(syncs) == 1
+    assert len(visible(journal, engine)) == 9
     die(journal)
 
 
 def test_a_process_that_dies_loses_nothing(tmp_path, engine):
     journal = open_journal(tmp_path, engine)
-    journal.commit(rows_of([(1, 10, 1.0)]))
-    journal.commit(rows_of([(1, 10, 2.0), (2, 5, 1.0)]))
+    journal.append([rows_of([(1, 10, 1.0)])])
+    journal.append([rows_of([(1, 10, 2.0), (2, 5, 1.0)])])
     die(journal)
-    assert engine.kept == {}
+    assert engine.stored == {}
     prepared = []
     again = open_journal(tmp_path, engine, prepare=lambda rows: prepared.append(len(rows)))
     assert prepared == [1, 2]
-    assert engine.kept == {(1, 10): 2.0, (2, 5): 1.0}
+    assert engine.stored == {(1, 10): 2.0, (2, 5): 1.0}
     assert engine.inserts == [2]
     assert files(tmp_path) == []
     die(again)
@@ -159,7 +144,7 @@ def test_a_process_that_dies_loses_nothing(tmp_path, engine):
 def test_rows_that_are_inserted_again_replace_nothing_newer(tmp_path, engine):
     """The process dies between the insert and the end of its segment."""
     journal = open_journal(tmp_path, engine)
-    journal.commit(rows_of([(1, 10, 1.0)]))
+    journal.append([rows_of([(1, 10, 1.0)])])
     left = tmp_path / "left"
 
     def insert(group):
@@ -167,50 +152,50 @@ def test_rows_that_are_inserted_again_replace_nothing_newer(tmp_path, engine):
         shutil.copytree(tmp_path / "journal", left / "journal")
 
     journal._insert = insert
-    journal.settle()
-    journal.commit(rows_of([(1, 10, 2.0)]))
+    journal.flush()
+    journal.append([rows_of([(1, 10, 2.0)])])
     die(journal)
     (second,) = (tmp_path / "journal").iterdir()
     shutil.copy(second, left / "journal")
     again = open_journal(left, engine)
-    assert engine.kept == {(1, 10): 2.0}
+    assert engine.stored == {(1, 10): 2.0}
     die(again)
 
 
 def test_nothing_newer_is_inserted_while_a_segment_cannot_be_taken_away(tmp_path, engine, monkeypatch):
     journal = open_journal(tmp_path, engine)
-    journal.commit(rows_of([(1, 10, 1.0)]))
+    journal.append([rows_of([(1, 10, 1.0)])])
 
     def refuse(path, **_):
         raise OSError(errno.EROFS, "Read-only file system")
 
     monkeypatch.setattr(Path, "unlink", refuse)
-    journal.settle()
-    assert engine.kept == {(1, 10): 1.0}
+    journal.flush()
+    assert engine.stored == {(1, 10): 1.0}
     assert len(files(tmp_path)) == 1
-    journal.commit(rows_of([(1, 10, 2.0)]))
+    journal.append([rows_of([(1, 10, 2.0)])])
     with pytest.raises(UnavailableError, match="read-only"):
-        journal.settle()
-    assert engine.kept == {(1, 10): 1.0}
-    assert seen(journal, engine) == {(1, 10): 2.0}
+        journal.flush()
+    assert engine.stored == {(1, 10): 1.0}
+    assert visible(journal, engine) == {(1, 10): 2.0}
     monkeypatch.undo()
-    journal.settle()
-    assert engine.kept == {(1, 10): 2.0}
+    journal.flush()
+    assert engine.stored == {(1, 10): 2.0}
     assert files(tmp_path) == []
     die(journal)
 
 
 def test_a_torn_end_was_never_acknowledged(tmp_path, engine, caplog):
     journal = open_journal(tmp_path, engine)
-    journal.commit(rows_of([(1, 10, 1.0)]))
-    journal.commit(rows_of([(1, 11, 1.0)]))
+    journal.append([rows_of([(1, 10, 1.0)])])
+    journal.append([rows_of([(1, 11, 1.0)])])
     die(journal)
     (segment,) = (tmp_path / "journal").iterdir()
     segment.write_bytes(segment.read_bytes()[:-3])
     again = open_journal(tmp_path, engine)
-    assert engine.kept == {(1, 10): 1.0}
+    assert engine.stored == {(1, 10): 1.0}
     assert "cut off" in caplog.text
-    again.commit(rows_of([(2, 1, 1.0)]))
+    again.append([rows_of([(2, 1, 1.0)])])
     die(again)
     assert files(tmp_path) == [f"{2:016d}.journal"]
 
@@ -218,25 +203,25 @@ def test_a_torn_end_was_never_acknowledged(tmp_path, engine, caplog):
 def test_damage_is_said_and_the_file_is_kept(tmp_path, engine, caplog):
     journal = open_journal(tmp_path, engine)
     for at in (10, 11, 12):
-        journal.commit(rows_of([(1, at, 1.0)]))
+        journal.append([rows_of([(1, at, 1.0)])])
     die(journal)
     (segment,) = (tmp_path / "journal").iterdir()
     text = bytearray(segment.read_bytes())
     text[len(text) // 2] ^= 1
     segment.write_bytes(text)
     again = open_journal(tmp_path, engine)
-    assert engine.kept == {(1, 10): 1.0, (1, 12): 1.0}
+    assert engine.stored == {(1, 10): 1.0, (1, 12): 1.0}
     assert "damaged" in caplog.text
-    (kept,) = (tmp_path / "journal").iterdir()
-    assert kept.suffix == ".damaged"
-    assert kept.read_bytes() == bytes(text)
+    (stored,) = (tmp_path / "journal").iterdir()
+    assert stored.suffix == ".damaged"
+    assert stored.read_bytes() == bytes(text)
     die(again)
     die(open_journal(tmp_path, engine))
 
 
 def test_a_disk_that_fails_keeps_nothing_and_promises_nothing(tmp_path, engine, monkeypatch):
     journal = open_journal(tmp_path, engine)
-    journal.commit(rows_of([(1, 10, 1.0)]))
+    journal.append([rows_of([(1, 10, 1.0)])])
     write = os.write
 
     def half(file, text):
@@ -251,46 +236,46 @@ def test_a_disk_that_fails_keeps_nothing_and_promises_nothing(tmp_path, engine, 
         with monkeypatch.context() as patch:
             patch.setattr(os, name, failure)
             for _ in range(2):
-                with pytest.raises(UnavailableError, match="cannot keep samples now"):
-                    journal.commit(rows_of([(1, 10, 2.0)]))
-        assert seen(journal, engine)[1, 10] == 1.0
-        journal.commit(rows_of([(2, 10, 1.0)]))
+                with pytest.raises(UnavailableError, match="cannot store samples now"):
+                    journal.append([rows_of([(1, 10, 2.0)])])
+        assert visible(journal, engine)[1, 10] == 1.0
+        journal.append([rows_of([(2, 10, 1.0)])])
     die(journal)
     again = open_journal(tmp_path, engine)
-    assert engine.kept == {(1, 10): 1.0, (2, 10): 1.0}
+    assert engine.stored == {(1, 10): 1.0, (2, 10): 1.0}
     die(again)
 
 
 def test_an_engine_that_fails_is_tried_again(tmp_path, engine, caplog):
-    engine.fails = UnavailableError("the telemetry engine cannot keep samples now: the disk is full")
+    engine.fails = UnavailableError("the telemetry engine cannot store samples now: the disk is full")
     limits = JournalLimits(flush_rows=1, most_rows=3, retry_seconds=0.01, wait_seconds=60)
     journal = open_journal(tmp_path, engine, limits)
-    journal.commit(rows_of([(1, 10, 1.0), (1, 11, 1.0)]))
+    journal.append([rows_of([(1, 10, 1.0), (1, 11, 1.0)])])
     with pytest.raises(UnavailableError, match="the disk is full"):
-        journal.settle()
-    assert seen(journal, engine) == {(1, 10): 1.0, (1, 11): 1.0}
+        journal.flush()
+    assert visible(journal, engine) == {(1, 10): 1.0, (1, 11): 1.0}
     with pytest.raises(UnavailableError, match="the disk is full"):
-        journal.commit(rows_of([(2, 1, 1.0), (2, 2, 1.0)]))
+        journal.append([rows_of([(2, 1, 1.0), (2, 2, 1.0)])])
     assert journal.statistics()["rows"] == 2
     assert journal.statistics()["failures"] >= 1
     engine.fails = None
-    journal.settle()
-    journal.commit(rows_of([(2, 1, 1.0), (2, 2, 1.0)]))
+    journal.flush()
+    journal.append([rows_of([(2, 1, 1.0), (2, 2, 1.0)])])
     journal.close()
-    assert len(engine.kept) == 4
+    assert len(engine.stored) == 4
 
 
 def test_a_journal_begins_without_its_engine(tmp_path, engine):
     journal = open_journal(tmp_path, engine)
-    journal.commit(rows_of([(1, 10, 1.0)]))
+    journal.append([rows_of([(1, 10, 1.0)])])
     die(journal)
     engine.fails = UnavailableError("no")
     again = open_journal(tmp_path, engine)
-    assert seen(again, engine)[1, 10] == 1.0
-    again.commit(rows_of([(1, 10, 2.0)]))
+    assert visible(again, engine)[1, 10] == 1.0
+    again.append([rows_of([(1, 10, 2.0)])])
     engine.fails = None
     again.close()
-    assert engine.kept == {(1, 10): 2.0}
+    assert engine.stored == {(1, 10): 2.0}
 
 
 def test_a_slow_engine_makes_writers_wait_and_then_turns_them_away(tmp_path, engine):
@@ -302,18 +287,18 @@ def test_a_slow_engine_makes_writers_wait_and_then_turns_them_away(tmp_path, eng
         engine(group)
 
     journal = open_journal(tmp_path, slow, JournalLimits(flush_rows=1, most_rows=3, wait_seconds=0.05))
-    journal.commit(rows_of([(1, 10, 1.0), (1, 11, 1.0)]))
+    journal.append([rows_of([(1, 10, 1.0), (1, 11, 1.0)])])
     assert going_on.wait(30)
     with pytest.raises(ThrottledError) as refused:
-        journal.commit(rows_of([(2, 1, 1.0), (2, 2, 1.0)]))
+        journal.append([rows_of([(2, 1, 1.0), (2, 2, 1.0)])])
     assert refused.value.retry_after_ms > 0
     journal._limits = JournalLimits(flush_rows=1, most_rows=3, wait_seconds=60)
-    waiting = threading.Thread(target=journal.commit, args=(rows_of([(2, 1, 1.0), (2, 2, 1.0)]),))
+    waiting = threading.Thread(target=journal.append, args=([rows_of([(2, 1, 1.0), (2, 2, 1.0)])],))
     waiting.start()
     go.set()
     waiting.join(60)
     journal.close()
-    assert len(engine.kept) == 4
+    assert len(engine.stored) == 4
 
 
 class Lives(RuleBasedStateMachine):
@@ -323,18 +308,18 @@ class Lives(RuleBasedStateMachine):
         super().__init__()
         self.folder = Path(mkdtemp())
         self.engine = Engine()
-        self.kept = {}
+        self.stored = {}
         self.journal = open_journal(self.folder, self.engine)
 
     @rule(rows=st.lists(st.tuples(st.integers(1, 4), st.integers(0, 5), st.integers(0, 99).map(float)), min_size=1))
     def commit(self, rows):
-        self.journal.commit(rows_of(rows))
-        self.kept.update({(series, time): value for series, time, value in rows})
+        self.journal.append([rows_of(rows)])
+        self.stored.update({(series, time): value for series, time, value in rows})
 
     @rule(time=st.integers(0, 5), values=st.lists(st.integers(0, 99).map(float), min_size=4, max_size=4))
     def commit_the_same_series_again(self, time, values):
-        self.journal.commit(Rows(KEYS, np.ones(4, np.int64), np.full(4, time), np.array(values), LONG))
-        self.kept.update({(series, time): value for series, value in zip(SERIES.tolist(), values, strict=True)})
+        self.journal.append([Rows(KEYS, np.ones(4, np.int64), np.full(4, time), np.array(values), LONG)])
+        self.stored.update({(series, time): value for series, value in zip(SERIES.tolist(), values, strict=True)})
 
     @rule(rows=st.lists(st.tuples(st.integers(1, 4), st.integers(0, 5), st.just(-1.0)), min_size=1), sync=st.booleans())
     def commit_to_a_full_disk(self, rows, sync):
@@ -348,13 +333,13 @@ class Lives(RuleBasedStateMachine):
                 Rows(KEYS, np.ones(4, np.int64), np.zeros(4, np.int64), np.full(4, -1.0), LONG),
             ):
                 with pytest.raises(UnavailableError):
-                    self.journal.commit(group)
+                    self.journal.append([group])
 
     @rule()
     def flush(self):
         self.engine.fails = None
-        self.journal.settle()
-        assert self.engine.kept == self.kept
+        self.journal.flush()
+        assert self.engine.stored == self.stored
 
     @rule()
     def fail(self):
@@ -368,14 +353,14 @@ class Lives(RuleBasedStateMachine):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Path, "unlink", refuse)
             with suppress(UnavailableError):
-                self.journal.settle()
+                self.journal.flush()
 
     @precondition(lambda self: self.engine.fails is not None)
     @rule()
     def try_to_flush(self):
         if self.journal.statistics()["rows"]:
             with pytest.raises(UnavailableError):
-                self.journal.settle()
+                self.journal.flush()
 
     @rule(torn=st.binary(max_size=30))
     def die(self, torn):
@@ -387,13 +372,13 @@ class Lives(RuleBasedStateMachine):
         self.journal = open_journal(self.folder, self.engine)
 
     @invariant()
-    def what_was_acknowledged_is_seen(self):
-        assert seen(self.journal, self.engine) == self.kept
+    def acknowledged_samples_are_visible(self):
+        assert visible(self.journal, self.engine) == self.stored
 
     def teardown(self):
         self.engine.fails = None
         self.journal.close()
-        assert self.engine.kept == self.kept
+        assert self.engine.stored == self.stored
         assert files(self.folder) == []
         shutil.rmtree(self.folder)
 

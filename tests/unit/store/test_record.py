@@ -10,7 +10,7 @@ from tests.unit.store.rows import GROUPS, LONG, days_of, listed, rows_of
 
 from jobmeter.model.batch import SeriesKeys
 from jobmeter.model.retention import Retention
-from jobmeter.store.clickhouse.record import AGAIN_BYTES, HEAD_BYTES, Lists, encode, scan
+from jobmeter.store.clickhouse.record import AGAIN_BYTES, HEAD_BYTES, SeriesListTable, encode, scan
 
 RECORDS = st.lists(GROUPS, min_size=1, max_size=4)
 """Groups of one record share lists with those of the others wherever their runs are of the same series."""
@@ -42,11 +42,11 @@ MIXED = st.one_of(RECORDS, AGAIN.map(repeated))
 
 def segment_of(records):
     """The records of a segment, as its writer makes them."""
-    lists, known = Lists(), dict[tuple[bytes, bytes], SeriesKeys]()
+    lists, decoded_lists = SeriesListTable(), dict[tuple[bytes, bytes], SeriesKeys]()
     parts = list[bytes]()
     for groups in records:
         group = [
-            replace(rows, keys=known.setdefault((rows.job.tobytes(), rows.series.tobytes()), rows.keys))
+            replace(rows, keys=decoded_lists.setdefault((rows.job.tobytes(), rows.series.tobytes()), rows.keys))
             for rows in grouped(groups)
         ]
         parts.append(encoded(group, lists, len(b"".join(parts))))
@@ -68,7 +68,7 @@ def test_a_segment_gives_back_what_it_was_made_of(records):
 def test_records_are_laid_out_as_documented():
     first = rows_of([(7, 1000, 1.5), (7, 2000, 2.5), (3, 5, -1.0)], Retention(raw_days=1, minute_days=2, hour_days=3))
     second = replace(rows_of([(8, 9, 0.5), (4, 9, 0.25)], LONG), keys=first.keys)
-    lists = Lists()
+    lists = SeriesListTable()
     body = (
         struct.pack("<IIHHHHQ", 2, 3, 1, 2, 3, 1, 1)
         + struct.pack("<QQQQ", 2, 1, 7, 3)
@@ -90,7 +90,7 @@ def test_records_of_an_earlier_program_are_read():
         + struct.pack("<II", 2, 1)
     )
     new = rows_of([(7, 3000, 3.5)])
-    found = scan(record(b"JMJ1", old) + encoded([new], Lists()) + record(b"JMJ1", old)[:-1])
+    found = scan(record(b"JMJ1", old) + encoded([new], SeriesListTable()) + record(b"JMJ1", old)[:-1])
     samples = [(7, 1000, 1.5), (7, 2000, 2.5), (3, 5, -1.0), (7, 3000, 3.5)]
     assert listed(found.groups) == listed([rows_of(samples)])
     assert (found.damaged, found.torn) == (0, 24 + len(old) - 1)
@@ -114,10 +114,10 @@ def test_a_segment_that_was_cut_off_gives_its_whole_records(records, data):
         whole += 1
     found = scan(left)
     assert (found.damaged, found.torn) == (0, len(left) - end)
-    kept = [rows for groups in records[:whole] for rows in grouped(groups)]
-    assert len(found.groups) == len(kept)
-    if kept:
-        assert listed(found.groups) == listed(kept)
+    whole_rows = [rows for groups in records[:whole] for rows in grouped(groups)]
+    assert len(found.groups) == len(whole_rows)
+    if whole_rows:
+        assert listed(found.groups) == listed(whole_rows)
 
 
 @given(MIXED, st.data())
@@ -130,15 +130,15 @@ def test_a_damaged_record_is_told_of_and_costs_none_but_those_of_its_lists(recor
     found = scan(b"".join([*parts[:hurt], bytes(broken), *parts[hurt + 1 :]]))
     before = {names_of(rows) for groups in records[:hurt] for rows in grouped(groups)}
     lost = {names_of(rows) for rows in grouped(records[hurt])} - before
-    kept = [
+    whole_rows = [
         rows
         for at, groups in enumerate(records)
         for rows in grouped(groups)
         if at < hurt or (at > hurt and names_of(rows) not in lost)
     ]
-    assert len(found.groups) == len(kept)
-    if kept:
-        assert listed(found.groups) == listed(kept)
+    assert len(found.groups) == len(whole_rows)
+    if whole_rows:
+        assert listed(found.groups) == listed(whole_rows)
     if hurt == len(parts) - 1:
         # Nothing follows: only a whole length with another content tells damage from a write that was cut off.
         damaged = place >= HEAD_BYTES and not broken.endswith(bytes(8))
@@ -155,15 +155,15 @@ def names_of(rows):
 
 
 def test_a_list_is_written_again_before_damage_could_take_much_with_it():
-    rows, lists = rows_of([(1, 1, 1.0)]), Lists()
-    held = [len(encoded([rows], lists, at)) for at in (0, 100, AGAIN_BYTES - 1, AGAIN_BYTES, AGAIN_BYTES + 100)]
-    assert held == [80, 64, 64, 80, 64]
+    rows, lists = rows_of([(1, 1, 1.0)]), SeriesListTable()
+    sizes = [len(encoded([rows], lists, at)) for at in (0, 100, AGAIN_BYTES - 1, AGAIN_BYTES, AGAIN_BYTES + 100)]
+    assert sizes == [80, 64, 64, 80, 64]
 
 
 def test_values_that_look_like_a_record_are_not_taken_for_one():
-    inner = encoded([rows_of([(1, 1, 1.0)])], Lists())
+    inner = encoded([rows_of([(1, 1, 1.0)])], SeriesListTable())
     rows = rows_of([(2, at, 0.0) for at in range(len(inner) // 8)])
-    disguised = encoded([replace(rows, value=_values(inner))], Lists())
+    disguised = encoded([replace(rows, value=_values(inner))], SeriesListTable())
     for broken in (disguised[:-8], disguised[:HEAD_BYTES] + b"\xff" + disguised[HEAD_BYTES + 1 :]):
         assert scan(broken).groups == []
 

@@ -76,7 +76,7 @@ def test_the_replicated_tables_register_where_they_should(tmp_path, zookeeper):
     done = subprocess.run([sys.executable, "-c", CHILD, dsn], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     root = "/clickhouse/tables"
-    sharded = [f"{name}_local" for name in ("hours", "logs", "minutes", "samples", "series")]
+    sharded = [f"{name}_local" for name in ("hours", "logs", "minutes", "outbox", "samples", "series", "spans")]
     assert json.loads(done.stdout) == sorted(
         [[name, f"{root}/01/jobmeter/{name.removesuffix('_local')}", "r1"] for name in sharded]
         + [[name, f"{root}/jobmeter/{name}", "01-r1"] for name in ("marks", "progress")]

@@ -8,25 +8,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.store.rows import GROUPS, LONG, SHORT, days_of, in_table, rows_of
 
-from jobmeter.kernel import settle as kernel
+from jobmeter.kernel import sort_dedupe as kernel
 from jobmeter.model.batch import SampleBatch, SeriesKeys
 from jobmeter.model.series import Series
 from jobmeter.model.time import DAY, HOUR, TimeRange
-from jobmeter.store.clickhouse.known import Known
-from jobmeter.store.clickhouse.pending import Pending, Section, overlaid
-from jobmeter.store.clickhouse.rows import Rows, day_parts, joined
-from jobmeter.store.clickhouse.settled import settled
+from jobmeter.store.clickhouse.pending import Pending, overlaid
+from jobmeter.store.clickhouse.rows import Rows, Section, day_parts, joined
+from jobmeter.store.clickhouse.sort_dedupe import sort_dedupe
+from jobmeter.store.clickhouse.written_days import WrittenDays
 
 CLOSE = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 12), st.integers(0, 9).map(float)), min_size=1)
 CLOSE_GROUPS = st.lists(st.tuples(CLOSE, st.sampled_from([SHORT, LONG])), min_size=1, max_size=4)
 
 
 def last_written(groups):
-    kept = {}
+    day_columns = {}
     for samples, retention in groups:
         for number, time, value in samples:
-            kept[number // 3, number, time] = (value, days_of(retention))
-    return kept
+            day_columns[number // 3, number, time] = (value, days_of(retention))
+    return day_columns
 
 
 def sharing(group):
@@ -43,8 +43,8 @@ def test_settled_rows_are_sorted_and_of_each_sample_the_last(compiled, groups):
     with pytest.MonkeyPatch.context() as patch:
         if not compiled:
             patch.setattr(kernel, "AVAILABLE", False)
-        table = settled(sharing([rows_of(samples, retention) for samples, retention in groups]))
-    expected = [(*key, *kept) for key, kept in sorted(last_written(groups).items())]
+        table = sort_dedupe(sharing([rows_of(samples, retention) for samples, retention in groups]))
+    expected = [(*key, *day_columns) for key, day_columns in sorted(last_written(groups).items())]
     assert in_table(table) == expected
 
 
@@ -58,16 +58,16 @@ def test_the_same_series_again_and_again_are_put_in_order_by_counting(times, lon
     for turn, (moments, kept_longer) in enumerate(zip(times, longer, strict=False)):
         samples = [(number, 20 * turn + at, float(turn)) for number, at in zip((6, 2, 4), moments, strict=True)]
         groups.append((samples, LONG if kept_longer else SHORT))
-    table = settled(sharing([rows_of(samples, retention) for samples, retention in groups]))
-    assert in_table(table) == [(*key, *kept) for key, kept in sorted(last_written(groups).items())]
+    table = sort_dedupe(sharing([rows_of(samples, retention) for samples, retention in groups]))
+    assert in_table(table) == [(*key, *day_columns) for key, day_columns in sorted(last_written(groups).items())]
 
 
 def test_long_runs_are_put_in_order_as_wholes():
     first = [(number, at, float(number * at)) for number in (5, 1, 3) for at in range(0, 1000, 2)]
     second = [(number, at, 7.0) for number in (3, 5) for at in range(1000, 1500)]
-    table = settled([rows_of(first, SHORT), rows_of(second, LONG)])
+    table = sort_dedupe([rows_of(first, SHORT), rows_of(second, LONG)])
     assert in_table(table) == [
-        (*key, *kept) for key, kept in sorted(last_written([(first, SHORT), (second, LONG)]).items())
+        (*key, *day_columns) for key, day_columns in sorted(last_written([(first, SHORT), (second, LONG)]).items())
     ]
 
 
@@ -76,9 +76,9 @@ def test_many_rows_against_the_order_of_time_are_sorted():
     count = 200_000
     keys = SeriesKeys(np.array([1], np.uint64), np.array([4], np.uint64))
     time = np.arange(count, 0, -1, dtype=np.int64)
-    group = [Rows(keys, np.array([count]), time, time / 4, kept) for kept in (SHORT, LONG)]
+    group = [Rows(keys, np.array([count]), time, time / 4, day_columns) for day_columns in (SHORT, LONG)]
     group.append(Rows(keys, np.array([2]), np.array([7, 7]), np.array([0.5, 0.75]), SHORT))
-    table = settled(group)
+    table = sort_dedupe(group)
     assert table.time.tolist() == list(range(1, count + 1))
     assert [at for at, value in enumerate(table.value.tolist(), 1) if value != at / 4] == [7]
     assert table.value[6] == 0.75
@@ -121,21 +121,21 @@ KEYS = SeriesKeys(np.array([1, 0, 1, 0], np.uint64), np.array([4, 1, 3, 2], np.u
 def test_what_waits_is_found(groups, low, high):
     span = TimeRange(min(low, high), max(low, high))
     pending = Pending([Section(rows_of(samples, retention)) for samples, retention in groups])
-    kept = {(number, time): value for (_, number, time), (value, _) in last_written(groups).items()}
+    day_columns = {(number, time): value for (_, number, time), (value, _) in last_written(groups).items()}
     expected = [
-        (index, time, kept[number, time])
+        (index, time, day_columns[number, time])
         for index, number in enumerate(KEYS.series.tolist())
         for time in range(span.start_ms, span.end_ms)
-        if (number, time) in kept
+        if (number, time) in day_columns
     ]
     assert triples(pending.samples(KEYS, span)) == expected
     expected = triples(pending.samples(KEYS, TimeRange(0, high)))
     assert triples(pending.previous(KEYS, high)) == list({row[0]: row for row in expected}.values())
     found: dict[int, tuple[int, int]] = {}
     for job, first, last in pending.times([0, 5]):
-        known = found.get(job, (first, last))
-        found[job] = min(first, known[0]), max(last, known[1])
-    times = [time for number, time in kept if number // 3 == 0]
+        written = found.get(job, (first, last))
+        found[job] = min(first, written[0]), max(last, written[1])
+    times = [time for number, time in day_columns if number // 3 == 0]
     assert found == ({0: (min(times), max(times))} if times else {})
 
 
@@ -173,27 +173,27 @@ def triples(found):
     )
 )
 def test_known_series_are_those_that_were_put(rounds):
-    known = Known()
+    written = WrittenDays()
     truth: dict[int, int] = {}
     for asked in rounds:
         ids = np.array(list(asked), np.uint64)
         days = np.array(list(asked.values()), np.int64)
-        older = known.older(ids, days)
+        older = written.older(ids, days)
         assert older.tolist() == [at for at, (one, day) in enumerate(asked.items()) if truth.get(one, -1) < day]
-        known.put(ids[older], days[older])
+        written.put(ids[older], days[older])
         truth.update({int(ids[at]): int(days[at]) for at in older})
-        assert len(known) == len(truth)
+        assert len(written) == len(truth)
 
 
 def test_many_known_series_make_the_table_grow():
     generator = np.random.default_rng(1)
-    known = Known()
+    written = WrittenDays()
     ids = generator.integers(1, 2**64, 60_000, np.uint64)
     for part in np.split(ids, 12):
-        assert len(known.older(part, np.full(5_000, 9))) == 5_000
-        known.put(part, np.full(5_000, 9))
-    assert len(known) == 60_000
-    assert not len(known.older(ids, np.full(60_000, 9)))
-    assert len(known.older(ids, np.full(60_000, 10))) == 60_000
-    known.clear()
-    assert len(known.older(ids[:10], np.zeros(10, np.int64))) == 10
+        assert len(written.older(part, np.full(5_000, 9))) == 5_000
+        written.put(part, np.full(5_000, 9))
+    assert len(written) == 60_000
+    assert not len(written.older(ids, np.full(60_000, 9)))
+    assert len(written.older(ids, np.full(60_000, 10))) == 60_000
+    written.clear()
+    assert len(written.older(ids[:10], np.zeros(10, np.int64))) == 10

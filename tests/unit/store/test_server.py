@@ -1,14 +1,12 @@
-"""The store contract through ClickHouse's HTTP interface: a server for tests, or the one that a variable names."""
+"""The store contract on ClickHouse servers: one, two shards of a cluster, or the one that a variable names."""
 
 import os
 import secrets
-import subprocess
-import sys
 from contextlib import contextmanager
-from pathlib import Path
 from typing import cast
 
 import pytest
+from tests.clickhouse import CLUSTER, each_node, node, shards
 
 from jobmeter.errors import UnavailableError
 from jobmeter.model.time import SystemClock
@@ -23,30 +21,6 @@ REAL = os.environ.get("JOBMETER_TEST_CLICKHOUSE", "")
 """``clickhousedb://user:password@host:port`` of a ClickHouse that tests may make a database on."""
 
 
-CLUSTER = """<clickhouse>
-  <tcp_port>9000</tcp_port>
-  <macros><shard>01</shard><replica>r1</replica></macros>
-  <remote_servers><main><shard><internal_replication>true</internal_replication>
-    <replica><host>127.0.0.1</host><port>9000</port></replica>
-  </shard></main></remote_servers>
-</clickhouse>"""
-
-
-@contextmanager
-def serving(folder: Path, *config: str):
-    """A server for tests; gives the base of its DSN."""
-    with subprocess.Popen(
-        [sys.executable, str(Path(__file__).with_name("http_engine.py")), str(folder), *config],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        yield f"clickhousedb://127.0.0.1:{int(process.stdout.readline())}"
-        process.stdin.close()
-
-
 @contextmanager
 def opened(dsn: str):
     store = open_store(dsn, SystemClock())
@@ -55,11 +29,11 @@ def opened(dsn: str):
 
 
 @pytest.fixture(scope="module")
-def server_dsn(tmp_path_factory):
+def server_dsn():
     database = f"jobmeter_{secrets.token_hex(4)}"
     if not REAL:
-        with serving(tmp_path_factory.mktemp("server") / "data") as base:
-            yield f"{base}/{database}"
+        with node() as server:
+            yield f"{server.dsn}/{database}"
         return
     yield f"{REAL}/{database}"
     target = parse_dsn(REAL)
@@ -73,13 +47,14 @@ def server_store(server_dsn):
 
 
 @pytest.fixture(scope="module")
-def cluster_store(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("cluster")
-    (folder / "config.xml").write_text(CLUSTER)
-    with (
-        serving(folder / "data", str(folder / "config.xml")) as base,
-        opened(f"{base}/telemetry?cluster=main") as store,
-    ):
+def cluster():
+    with shards(2) as nodes, each_node(nodes):
+        yield nodes
+
+
+@pytest.fixture(scope="module")
+def cluster_store(cluster):
+    with opened(f"{cluster[0].dsn}/telemetry?cluster={CLUSTER}") as store:
         yield store
 
 
@@ -90,7 +65,7 @@ class TestServer(StoreTests):
 
 
 class TestCluster(StoreTests):
-    """Through Distributed tables, over the one node that there is."""
+    """Through Distributed tables, over two shards."""
 
     @pytest.fixture
     def store(self, cluster_store: Store) -> Store:

@@ -136,13 +136,12 @@ def test_a_series_that_is_looked_for_while_it_is_written_first_is_found_afterwar
                 raise UnavailableError("the connection was lost")
 
     store = WindowedStore(Asked(), HandClock(BEGIN), length_ms=HOUR, bound=2**30)
-    wanted = set()
+    expected = set()
     for number in range(3):
-        wanted.add(gauge(f"worker-{number}"))
+        expected.add(gauge(f"worker-{number}"))
         with pytest.raises(UnavailableError) if failing else contextlib.nullcontext():
             store.append(batch_of({(gauge(f"worker-{number}"), BEGIN): 1.0}), FOREVER)
-        assert set(store.find(selector)) == wanted
-        assert store.memory.series(selector) == store.find(selector)
+        assert set(store.find(selector)) == expected
 
 
 def test_a_list_of_series_that_is_as_old_as_a_new_series_is_not_kept() -> None:
@@ -159,7 +158,6 @@ def test_a_list_of_series_that_is_as_old_as_a_new_series_is_not_kept() -> None:
 
     store = WindowedStore(Slow(), HandClock(BEGIN), length_ms=HOUR, bound=2**30)
     assert store.find(selector) == []
-    assert store.memory.series(selector) is None
     assert store.find(selector) == [gauge("worker-0")]
 
 
@@ -184,7 +182,7 @@ def test_a_deleted_job_is_gone_from_the_window_too() -> None:
     assert store.find(Selector(jobs=(one.job_key,))) == []
 
 
-def test_its_size_is_told() -> None:
+def test_its_size_is_reported() -> None:
     store = WindowedStore(MemoryStore(), HandClock(BEGIN), length_ms=HOUR, bound=2**30)
     store.append(batch_of({(gauge("worker-0"), BEGIN): 1.0, (gauge("worker-1"), BEGIN): 1.0}), FOREVER)
     window = store.statistics().window
@@ -293,16 +291,16 @@ def test_what_is_known_of_the_roll_ups_of_many_jobs_takes_bounded_memory() -> No
     windowed = WindowedStore(MemoryStore(), HandClock(BEGIN), length_ms=HOUR, bound=2**20, cache=cache)
     for first in range(0, 1_000, 50):
         jobs, span = list(range(first, first + 100)), TimeRange(0, (first + 1) * HOUR)
-        assert windowed.rolled(jobs, span) == windowed.rolled(jobs, span) == windowed.memory.rolled(jobs, span)
+        assert windowed.rolled(jobs, span) == windowed.rolled(jobs, span)
         assert cache.statistics.bytes <= 50_000
     assert cache.statistics.entries
 
 
 def test_lists_of_keys_that_never_come_again_take_bounded_memory(monkeypatch) -> None:
-    monkeypatch.setattr("jobmeter.store.window.window._MOST_KNOWN", 100)
+    monkeypatch.setattr("jobmeter.store.window.window._MOST_CACHED", 100)
     window = Window(HOUR, 2**20)
     lists = [SeriesKeys(np.arange(10, dtype=np.uint64), np.arange(10, dtype=np.uint64)) for _ in range(50)]
     for keys in lists * 2:
         assert window.missing(keys).all()
     assert sum(len(one.keys) for one in window._found.values()) <= 100
-    assert window._known == sum(len(one.keys) for one in window._found.values())
+    assert window._cached_keys == sum(len(one.keys) for one in window._found.values())

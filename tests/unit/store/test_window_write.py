@@ -6,7 +6,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jobmeter.kernel import append as kernel
-from jobmeter.model.batch import SampleColumns, SeriesKeys
+from jobmeter.model.batch import SampleBatch, SampleColumns, SeriesKeys
+from jobmeter.model.series import Series
 from jobmeter.model.time import TimeRange
 from jobmeter.store.window.window import Window
 
@@ -52,6 +53,37 @@ def test_one_pass_and_arrays_keep_the_same(writes, bound, adopted):
         for start in (BEGIN - LENGTH, BEGIN - 7, BEGIN, BEGIN + 100):
             found, expected = (one.read(own, TimeRange(start, BEGIN + 2**34)) for one in (quick, slow))
             assert not roomy or (found is None) == (expected is None)
+            if found is not None and expected is not None:
+                assert found.time.tolist() == expected.time.tolist()
+                assert found.value.tolist() == expected.value.tolist()
+
+
+GROUPS = st.lists(st.lists(st.one_of(st.none(), TIMES), min_size=SERIES, max_size=SERIES), min_size=1, max_size=6)
+
+
+def batch(times, turn):
+    """One sample of each series that has a time."""
+    chosen = [at for at, time in enumerate(times) if time is not None]
+    keys = SeriesKeys(KEYS.job[chosen], KEYS.series[chosen])
+    time = np.array([BEGIN + times[at] for at in chosen], np.int64)
+    value = np.array(chosen, np.float64) + 10 * turn
+    series = [Series("cpu.usage", job=str(at)) for at in chosen]
+    return SampleBatch(series, np.arange(len(chosen), dtype=np.uint32), time, value, keys)
+
+
+@given(GROUPS, st.integers(0, SERIES))
+def test_a_group_is_written_as_its_batches_one_after_the_other_would_be(group, adopted):
+    batches = [batch(times, turn) for turn, times in enumerate(group)]
+    together, apart = window_after([], 2**20, adopted), window_after([], 2**20, adopted)
+    together.write_all(batches, BEGIN)
+    for one in batches:
+        apart.write(one.keys, SampleColumns(one.index, one.time, one.value), BEGIN)
+    assert together.missing(KEYS).tolist() == apart.missing(KEYS).tolist()
+    for at in range(adopted):
+        own = SeriesKeys(KEYS.job[at : at + 1], KEYS.series[at : at + 1])
+        for start in (BEGIN - LENGTH, BEGIN - 7, BEGIN, BEGIN + 100):
+            found, expected = (one.read(own, TimeRange(start, BEGIN + 2**34)) for one in (together, apart))
+            assert (found is None) == (expected is None)
             if found is not None and expected is not None:
                 assert found.time.tolist() == expected.time.tolist()
                 assert found.value.tolist() == expected.value.tolist()

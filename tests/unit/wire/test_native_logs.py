@@ -14,7 +14,8 @@ from jobmeter.model.log import LogLine
 from jobmeter.settings import Limits
 from jobmeter.wire.native.decode import decode
 from jobmeter.wire.native.frame import read_frame
-from jobmeter.wire.native.logs import count_lines, decode_lines, encode_lines, logs_frame
+from jobmeter.wire.native.log_columns import decode_lines
+from jobmeter.wire.native.logs import count_lines, encode_lines, logs_frame
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 lines = st.lists(
@@ -41,7 +42,7 @@ def body(streams, codec=1):
 @given(lines)
 @settings(max_examples=60, deadline=None)
 def test_what_is_sent_is_read(sent):
-    read = decode(logs_frame(sent)).lines
+    read = list(decode(logs_frame(sent)).lines)
     assert sorted(read, key=repr) == sorted(sent, key=repr)
     # The lines of one stream keep their order.
     for stream in {(line.job, line.replica, line.stream, line.attempt, line.node, line.project) for line in sent}:
@@ -69,10 +70,10 @@ def test_what_is_sent_has_the_documented_form(sent):
         for stream in json.loads(payload)["streams"]
         for time, text, level in stream["lines"]
     ]
-    wanted = [
+    expected = [
         (line.job, line.replica, line.stream, line.time_ns, line.text, line.level and line.level.value) for line in sent
     ]
-    assert sorted(found, key=repr) == sorted(wanted, key=repr)
+    assert sorted(found, key=repr) == sorted(expected, key=repr)
 
 
 @pytest.mark.parametrize("codec", [0, 1, 2])
@@ -90,7 +91,7 @@ def test_the_documented_form_is_read_in_any_codec(codec):
             "lines": [[1, ""]],
         },
     ]
-    assert decode(body(streams, codec), "mine").lines == [
+    assert list(decode(body(streams, codec), "mine").lines) == [
         LogLine(time_ns=5, text="x", job="a", project="mine"),
         LogLine(time_ns=6, text="y", job="a", project="mine", level=Level.ERROR),
         LogLine(time_ns=7, text="z", job="a", project="mine"),

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobmeter.model.record import JobRecord, Records
-from jobmeter.wire.native.newer import decode_known
+from jobmeter.wire.native.newer import decode_lenient
 
 NEWER = {
     "jobs": [
@@ -26,7 +26,7 @@ def encoded(value):
 
 
 def test_unknown_fields_and_words_are_left_out_and_named_once_each():
-    records, unknown = decode_known(encoded(NEWER), Records)
+    records, unknown = decode_lenient(encoded(NEWER), Records)
     assert [job.job_id for job in records.jobs] == ["a", "b", "c"]
     assert [job.state for job in records.jobs] == [None, "Running", None]
     assert records.jobs[1].labels == {"mood": "kept"}
@@ -46,12 +46,12 @@ def test_unknown_fields_and_words_are_left_out_and_named_once_each():
 )
 def test_what_is_wrong_is_refused_beside_what_is_unknown(wrong):
     with pytest.raises(msgspec.ValidationError):
-        decode_known(encoded(wrong), Records)
+        decode_lenient(encoded(wrong), Records)
 
 
 def test_names_that_are_left_out_are_few():
     with pytest.raises(msgspec.ValidationError):
-        decode_known(encoded({"jobs": [{"job_id": "a", **{f"f{n}": 1 for n in range(17)}}]}), Records)
+        decode_lenient(encoded({"jobs": [{"job_id": "a", **{f"f{n}": 1 for n in range(17)}}]}), Records)
 
 
 @given(st.text(max_size=300), st.text(max_size=300))
@@ -59,7 +59,7 @@ def test_any_unknown_name_or_word_is_left_out_or_refused(name, word):
     fields = set(JobRecord.__struct_fields__)
     value = {"jobs": [{**({name: 1} if name not in fields else {}), "job_id": "a", "state": word}]}
     try:
-        records, unknown = decode_known(encoded(value), Records)
+        records, unknown = decode_lenient(encoded(value), Records)
     except msgspec.ValidationError:
         return
     assert records.jobs[0].job_id == "a"

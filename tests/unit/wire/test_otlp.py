@@ -14,7 +14,7 @@ import pytest
 from google.protobuf.message import DecodeError
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.needs import needing
+from tests.needs import kernel_wanted, needing
 from tests.otlp import CUMULATIVE, DELTA, Request, add, as_json, fill, metric, points_of, request
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
@@ -29,17 +29,30 @@ T = 1_767_225_600_000
 NS = T * 1_000_000
 
 
+SHAPES = Shapes()
+
+
+def from_protobuf(data: bytes) -> Written:
+    """As a server reads them, one after the other."""
+    return protobuf.decode(data, SHAPES)
+
+
+def from_json(data: bytes) -> Written:
+    """The same in JSON."""
+    return json.decode(data, SHAPES)
+
+
 def in_python(data: bytes) -> Written:
     """Without the compiled scan."""
     with mock.patch.object(protobuf, "scan", return_value=None):
-        return protobuf.decode(data)
+        return from_protobuf(data)
 
 
 def by_shape(data: bytes) -> Written:
     """As a request that came before with other times and values."""
     with mock.patch.object(protobuf, "LEAST", 0):
-        protobuf.decode(others_alike(data))
-        return protobuf.decode(data)
+        from_protobuf(others_alike(data))
+        return from_protobuf(data)
 
 
 def others_alike(data: bytes) -> bytes:
@@ -59,10 +72,10 @@ def others_alike(data: bytes) -> bytes:
 
 
 DECODERS = [
-    (protobuf.decode, Request.SerializeToString),
+    (from_protobuf, Request.SerializeToString),
     (by_shape, Request.SerializeToString),
     (in_python, Request.SerializeToString),
-    (json.decode, as_json),
+    (from_json, as_json),
 ]
 both = pytest.mark.parametrize(("decode", "encode"), DECODERS, ids=["protobuf", "shape", "python", "json"])
 
@@ -205,7 +218,7 @@ def further(one: Any, point: Any) -> list[Any]:
     return [*sums, *buckets, ("_bucket", point.count, ("le", "+Inf"))]
 
 
-def wanted(message: Any) -> tuple[list[Any], list[Any], Counter[str], int]:
+def decoded_by_the_library(message: Any) -> tuple[list[Any], list[Any], Counter[str], int]:
     """(samples that stand for data points, further ones, refused by reason, stale), straight from the schema."""
     heads: list[Any] = []
     rest: list[Any] = []
@@ -260,7 +273,7 @@ def finite(value: Any) -> Any:
 @given(message=requests())
 def test_a_request_is_read_as_the_schema_says(decode, encode, message):
     written = decode(encode(message))
-    heads, rest, refused, stale = wanted(message)
+    heads, rest, refused, stale = decoded_by_the_library(message)
     assert same(rows(written, written.heads), heads)
     assert same(rows(written, written.rest), rest)
     assert (written.refused, written.stale) == (refused, stale)
@@ -277,13 +290,13 @@ def keys_of(written: Written) -> list[bytes]:
 @example(message=request({}, add(add(metric("m"), NS, math.inf, a="b"), NS, 1.0)))
 @example(message=request({"a": math.nan}, add(metric("m"), NS, 1.0, b=math.nan)))
 def test_a_series_has_one_key_in_either_encoding_and_in_every_request(message):
-    first, again = protobuf.decode(message.SerializeToString()), protobuf.decode(message.SerializeToString())
-    alone, text = in_python(message.SerializeToString()), json.decode(as_json(message))
+    first, again = from_protobuf(message.SerializeToString()), from_protobuf(message.SerializeToString())
+    alone, text = in_python(message.SerializeToString()), from_json(as_json(message))
     assert first.keys == again.keys == alone.keys
     assert keys_of(first) == keys_of(text)
-    known: dict[bytes, Any] = {}
+    described: dict[bytes, Any] = {}
     for place, key in enumerate(first.keys):
-        assert known.setdefault(key, first.describe(place)) == first.describe(place)
+        assert described.setdefault(key, first.describe(place)) == first.describe(place)
 
 
 @pytest.mark.parametrize("bits", [0x7FF8000000000001, 0xFFF8000000000000, 0x7FF0000000000001])
@@ -291,10 +304,10 @@ def test_a_nan_of_other_bits_is_the_same_attribute(bits):
     """JSON cannot say which NaN it is, protocol buffers can: it makes no other series."""
     (other,) = struct.unpack("<d", struct.pack("<Q", bits))
     one, another = (request({}, add(metric("m"), NS, 1.0, a=value)) for value in (math.nan, other))
-    wanted = protobuf.decode(one.SerializeToString()).describe(0)
-    assert wanted.attributes == {"a": "NaN"}
+    decoded_by_the_library = from_protobuf(one.SerializeToString()).describe(0)
+    assert decoded_by_the_library.attributes == {"a": "NaN"}
     for decode, encode in DECODERS:
-        assert decode(encode(another)).describe(0) == wanted
+        assert decode(encode(another)).describe(0) == decoded_by_the_library
 
 
 def outcome(decode: Any, body: bytes) -> Any:
@@ -322,16 +335,16 @@ def test_a_damaged_body_is_refused_or_read_but_never_a_failure(message, data):
         for _ in range(data.draw(st.integers(0, 4)) if body else 0):
             changed[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
         for damaged in (cut, bytes(changed)):
-            outcome(json.decode, damaged)
-            assert outcome(protobuf.decode, damaged) == outcome(in_python, damaged)
+            outcome(from_json, damaged)
+            assert outcome(from_protobuf, damaged) == outcome(in_python, damaged)
             with mock.patch.object(protobuf, "LEAST", 0):  # after many others, some of the same shape
-                assert outcome(protobuf.decode, damaged) == outcome(in_python, damaged)
+                assert outcome(from_protobuf, damaged) == outcome(in_python, damaged)
 
 
 @given(body=st.binary(max_size=200))
 def test_noise_is_refused_or_read_but_never_a_failure(body):
-    outcome(json.decode, body)
-    assert outcome(protobuf.decode, body) == outcome(in_python, body)
+    outcome(from_json, body)
+    assert outcome(from_protobuf, body) == outcome(in_python, body)
 
 
 def split_message(message: Any) -> bytes:
@@ -350,8 +363,8 @@ def split_message(message: Any) -> bytes:
 @settings(max_examples=40)
 @given(message=requests())
 def test_requests_that_are_joined_are_one(message):
-    written = protobuf.decode(split_message(message))
-    heads, rest, _, _ = wanted(message)
+    written = from_protobuf(split_message(message))
+    heads, rest, _, _ = decoded_by_the_library(message)
     assert same(rows(written, written.heads), heads)
     assert same(rows(written, written.rest), rest)
 
@@ -372,7 +385,7 @@ def test_the_later_of_two_samples_at_one_time_comes_later(decode, encode):
     assert decode(encode(request({}, made))).heads[2].tolist() == [1.0, 2.0, 3.0]
 
 
-@pytest.mark.parametrize("decode", [protobuf.decode, in_python])
+@pytest.mark.parametrize("decode", [from_protobuf, in_python])
 def test_what_is_encoded_in_an_unusual_way_is_read_alike(decode):
     body = gauge(1, a="b").SerializeToString()
     point = body[body.index(b"\x11") :]
@@ -384,7 +397,7 @@ def test_what_is_encoded_in_an_unusual_way_is_read_alike(decode):
     assert [column.tolist() for column in written.heads] == [column.tolist() for column in usual.heads]
 
 
-@pytest.mark.parametrize("decode", [protobuf.decode, in_python])
+@pytest.mark.parametrize("decode", [from_protobuf, in_python])
 def test_a_gauge_is_none_the_more_a_counter_for_a_field_that_it_does_not_have(decode):
     point = gauge(1).resource_metrics[0].scope_metrics[0].metrics[0].gauge.SerializeToString()
     body = b"".join(bytes((tag, len(inner))) + inner for tag, inner in ((0x0A, b"m"), (0x2A, point + b"\x18\x01")))
@@ -410,9 +423,9 @@ def test_attributes_without_end_are_refused_and_not_remembered(decode, encode):
 
 @pytest.mark.parametrize("resource", [{f"a{at}": "x" for at in range(129)}, {"a": [[[[[[[[[[1]]]]]]]]]]}])
 def test_a_resource_out_of_bounds_is_refused_by_its_series(resource):
-    written = protobuf.decode(request(resource, metric("m")).SerializeToString())
+    written = from_protobuf(request(resource, metric("m")).SerializeToString())
     assert written.points == 0
-    written = protobuf.decode(request(resource, add(metric("m"), NS, 1.0)).SerializeToString())
+    written = from_protobuf(request(resource, add(metric("m"), NS, 1.0)).SerializeToString())
     for _ in range(2):
         with pytest.raises(InvalidRequestError) as error:
             written.describe(0)
@@ -423,7 +436,7 @@ def test_an_attribute_that_is_there_twice_is_refused():
     message = gauge(1, a="b")
     fill(message.resource_metrics[0].scope_metrics[0].metrics[0].gauge.data_points[0].attributes, {"a": "c"})
     with pytest.raises(InvalidRequestError, match="twice"):
-        protobuf.decode(message.SerializeToString()).describe(0)
+        from_protobuf(message.SerializeToString()).describe(0)
 
 
 HUGE = "1" + "0" * 400
@@ -449,7 +462,7 @@ def test_a_number_of_json_that_no_field_can_hold_is_refused(kind, point):
     metrics = [{"name": "m", kind: whole}]
     body = plain_json.dumps({"resourceMetrics": [{"scopeMetrics": [{"metrics": metrics}]}]}).encode()
     with pytest.raises(InvalidRequestError, match="64 bits") as error:
-        json.decode(body)
+        from_json(body)
     assert error.value.field == "body"
 
 
@@ -463,12 +476,14 @@ def test_the_largest_numbers_are_read_alike(whole):
 needs_compiler = needing("cc")
 
 
+@kernel_wanted
 @needs_compiler
 def test_the_compiled_scan_is_there():
     """Otherwise the tests above compare Python with itself."""
     assert scan(gauge(1).SerializeToString(), 10, 10) is not None
 
 
+@kernel_wanted
 @needs_compiler
 def test_the_compiled_scan_finds_no_more_than_it_may():
     body = gauge(3, a="b").SerializeToString()
@@ -487,19 +502,19 @@ def test_a_body_of_very_many_data_points_is_refused():
     body = made.resource_metrics[0].scope_metrics[0].metrics[0].gauge.SerializeToString() * (MOST_PARTS + 1)
     made.resource_metrics[0].scope_metrics[0].metrics[0].gauge.ParseFromString(body)
     with pytest.raises(LimitExceededError):
-        protobuf.decode(made.SerializeToString())
+        from_protobuf(made.SerializeToString())
 
 
 @pytest.mark.parametrize("body", [b"{" * 3_000_000, b" " * (65 * 2**20)])
 def test_json_of_very_many_parts_is_refused(body):
     with pytest.raises(LimitExceededError):
-        json.decode(body)
+        from_json(body)
 
 
 @pytest.mark.parametrize("body", [b'{"a":' * 100_000, b"[" * 100_000, b"[]", b"", b'{"resourceMetrics": 1}', b'"\xff"'])
 def test_json_of_another_form_is_refused(body):
     with pytest.raises(InvalidRequestError):
-        json.decode(body)
+        from_json(body)
 
 
 def test_json_as_it_is_written_by_hand():
@@ -510,7 +525,7 @@ def test_json_as_it_is_written_by_hand():
             {"timeUnixNano": "1767225600000000000", "asInt": "8", "as_double": 1, "flags": null},
             {"timeUnixNano": "1767225600000000000", "asDouble": "9.5"},
             {"timeUnixNano": "1767225600000000000", "asDouble": "NaN"}]}}]}]}]}"""
-    written = json.decode(body)
+    written = from_json(body)
     assert [column.tolist() for column in written.heads[1:]] == [[T, T, T], [7.0, 8.0, 9.5]]
     assert written.describe(0).attributes == {"n": "5"}
     assert dict(written.refused) == {"not-a-number": 1}
@@ -537,9 +552,9 @@ def test_a_status_is_what_the_schema_reads():
 
     assert status(3, "no") == b"\x08\x03\x12\x02no"
     head, delay = b"\x08\x08\x12\x05later\x1a", Duration(seconds=1, nanos=500_000_000).SerializeToString()
-    told = status(8, "later", 1_500)
-    assert told.startswith(head)
-    detail = Detail.FromString(told[len(head) + 1 :])
+    status_of = status(8, "later", 1_500)
+    assert status_of.startswith(head)
+    detail = Detail.FromString(status_of[len(head) + 1 :])
     assert detail.type_url == "type.googleapis.com/google.rpc.RetryInfo"
     assert detail.value == b"\x0a" + bytes([len(delay)]) + delay
     assert plain_json.loads(status(8, "later", 1_500, json=True)) == {
@@ -549,14 +564,15 @@ def test_a_status_is_what_the_schema_reads():
     }
 
 
+@kernel_wanted
 @needs_compiler
 def test_the_next_request_of_a_sender_is_read_by_its_shape():
-    first, later = (protobuf.decode(gauge(LEAST, a="b").SerializeToString()) for _ in range(2))
+    first, later = (from_protobuf(gauge(LEAST, a="b").SerializeToString()) for _ in range(2))
     assert first.keys is later.keys
     made = gauge(LEAST, a="b")
     for place, point in enumerate(made.resource_metrics[0].scope_metrics[0].metrics[0].gauge.data_points):
         point.time_unix_nano, point.as_double = NS + place * 10**9, math.nan if place % 2 else float(place)
-    again = protobuf.decode(made.SerializeToString())
+    again = from_protobuf(made.SerializeToString())
     assert again.keys is first.keys
     assert again.heads[0].tolist() == list(range(0, LEAST, 2))
     assert again.heads[1].tolist() == [T + place * 1000 for place in range(0, LEAST, 2)]
@@ -564,7 +580,7 @@ def test_the_next_request_of_a_sender_is_read_by_its_shape():
     assert again.refused == {"not-a-number": LEAST // 2}
     whole = gauge(LEAST, a="b")
     whole.resource_metrics[0].scope_metrics[0].metrics[0].gauge.data_points[3].as_int = 4
-    assert protobuf.decode(whole.SerializeToString()).keys is not first.keys
+    assert from_protobuf(whole.SerializeToString()).keys is not first.keys
 
 
 def test_shapes_that_did_not_come_for_longest_are_forgotten(monkeypatch):

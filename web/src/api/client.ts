@@ -1,4 +1,5 @@
 // Calls of Jobmeter's own API, typed from its OpenAPI document. A refusal is a Refusal with the server's sentence.
+import { answered, goesOn, isAway, probe, standsStill, unanswered } from "./connection";
 import type { components, paths } from "./schema";
 
 export type Schemas = components["schemas"];
@@ -23,6 +24,8 @@ export class Refusal extends Error {
     readonly status: number,
     readonly code: string,
     message: string,
+    /** Seconds after which the server may be asked again, where it says so. */
+    readonly wait: number | null = null,
   ) {
     super(message);
   }
@@ -52,59 +55,124 @@ export async function read<T>(url: string, signal?: AbortSignal): Promise<T> {
 }
 
 /** A call that changes something: the header proves that it comes from this page. */
-export async function change<T>(method: "POST" | "DELETE", url: string, authorization?: string): Promise<T> {
+export async function change<T>(method: "POST" | "DELETE", url: string, authorization?: string, body?: unknown): Promise<T> {
   const headers: Record<string, string> = { "X-Jobmeter-Page": "1" };
   if (authorization) headers["Authorization"] = authorization;
-  return call<T>(url, { method, headers });
+  if (body === undefined) return call<T>(url, { method, headers });
+  headers["Content-Type"] = "application/json";
+  return call<T>(url, { method, headers, body: JSON.stringify(body) });
 }
 
-async function call<T>(url: string, options: RequestInit): Promise<T> {
+const begun = new Map<string, Promise<Response | null>>();
+
+/** Ask before anybody reads the answer, while the rest of the script is still on its way. Who reads it first takes it. */
+export function begin(url: string): void {
+  begun.set(
+    url,
+    fetch(url, { credentials: "same-origin" }).catch(() => null),
+  );
+}
+
+/** The answer to a question that was begun; null where there is none, or none that is of use. */
+async function taken(url: string, options: RequestInit): Promise<Response | null> {
+  const early = options.method ? undefined : begun.get(url);
+  begun.delete(url);
+  const response = early ? await early : null;
+  options.signal?.throwIfAborted();
+  return response?.ok ? response : null;
+}
+
+export async function call<T>(url: string, options: RequestInit): Promise<T> {
   let response: Response;
   try {
-    response = await fetch(url, { credentials: "same-origin", ...options });
+    response = (await taken(url, options)) ?? (await fetch(url, { credentials: "same-origin", ...options }));
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw new Refusal(0, "unreachable", "the server does not answer");
+    unanswered();
+    throw new Refusal(0, "unreachable", "The server does not answer");
   }
+  if (isAway(response.status)) {
+    unanswered();
+    throw new Refusal(0, "unreachable", `The server does not answer (${response.status})`);
+  }
+  answered();
   if (response.ok) return (await response.json()) as T;
   const body: unknown = await response.json().catch(() => null);
   const problem = (body as Schemas["ProblemBody"] | null)?.error;
-  if (response.status === 401) signedOut.forEach((tell) => tell());
-  throw new Refusal(response.status, problem?.code ?? "", problem?.message ?? `the server answered ${response.status}`);
+  if (response.status === 401) signedOut.forEach((listener) => listener());
+  throw new Refusal(response.status, problem?.code ?? "", problem?.message ?? `the server answered ${response.status}`, waitOf(response));
+}
+
+const LONGEST_WAIT = 60;
+
+function waitOf(response: Response): number | null {
+  const wait = Number(response.headers.get("Retry-After") ?? Number.NaN);
+  return Number.isFinite(wait) ? Math.min(Math.max(wait, 1), LONGEST_WAIT) : null;
 }
 
 const signedOut = new Set<() => void>();
 
-/** Be told when the session holds no longer. */
-export function onSignedOut(tell: () => void): () => void {
-  signedOut.add(tell);
-  return () => signedOut.delete(tell);
+/** Register a listener for the end of the session. Returns its removal. */
+export function onSignedOut(listener: () => void): () => void {
+  signedOut.add(listener);
+  return () => signedOut.delete(listener);
 }
 
+const FIRST_PAUSE = 2_000;
+const LONGEST_PAUSE = 30_000;
+
 /** Follow something live while the tab is looked at; gives what ends it. */
-export function follow<T>(url: string, take: (update: T) => void, told: (state: LiveState) => void): () => void {
+export function follow<T>(url: string, take: (update: T) => void, changed: (state: LiveState) => void): () => void {
   let source: EventSource | null = null;
   let over = false;
+  let pause = FIRST_PAUSE;
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const stream = {};
   const open = () => {
     if (source || over || document.hidden) return;
     source = new EventSource(url);
-    source.onopen = () => told("live");
-    source.onmessage = (event: MessageEvent<string>) => take(JSON.parse(event.data) as T);
-    source.onerror = () => told("lost");
+    source.onopen = () => {
+      pause = FIRST_PAUSE;
+      goesOn(stream);
+      changed("live");
+    };
+    source.onmessage = (event: MessageEvent<string>) => {
+      answered();
+      take(JSON.parse(event.data) as T);
+    };
+    source.onerror = () => {
+      standsStill(stream);
+      changed("lost");
+      if (source?.readyState === EventSource.CLOSED) later();
+      else void probe();
+    };
     source.addEventListener("end", () => {
       over = true;
       close();
-      told("over");
+      changed("over");
     });
     source.addEventListener("refused", () => {
       over = true;
       close();
-      signedOut.forEach((tell) => tell());
+      signedOut.forEach((listener) => listener());
     });
   };
   const close = () => {
+    clearTimeout(timer);
+    goesOn(stream);
     source?.close();
     source = null;
+  };
+  // What was refused is not opened again by the browser: too many at once, say. A session that is over is shown as such.
+  const later = () => {
+    source?.close();
+    source = null;
+    timer = setTimeout(() => {
+      read(`${BASE}/whoami`).then(open, (problem: unknown) => {
+        if (!(problem instanceof Refusal && problem.status === 401)) later();
+      });
+    }, pause);
+    pause = Math.min(2 * pause, LONGEST_PAUSE);
   };
   // A browser has few connections to one server: a tab that nobody sees holds none.
   const seen = () => (document.hidden ? close() : open());

@@ -8,11 +8,27 @@ export interface Range {
 export interface Mark extends Range {
   level: "info" | "warning" | "critical";
   text: string;
+  /** What tells it from others, where text and time do not. */
+  key?: string;
+}
+
+const MINUTE = 60_000;
+const STEPS = [1000, 5000, 15_000, MINUTE, 5 * MINUTE, 15 * MINUTE, 30 * MINUTE, 60 * MINUTE, 180 * MINUTE, 360 * MINUTE, 720 * MINUTE, 1440 * MINUTE, 10_080 * MINUTE];
+
+/** Round moments of a range in the zone that is shown, at most so many. */
+export function roundTimes(range: Range, most: number, utc: boolean): number[] {
+  const length = range.end - range.start;
+  const step = STEPS.find((one) => length / one <= most) ?? Math.ceil(length / most);
+  const shift = utc ? 0 : new Date(range.start).getTimezoneOffset() * MINUTE;
+  const first = Math.ceil((range.start - shift) / step) * step + shift;
+  const found: number[] = [];
+  for (let at = first; at <= range.end; at += step) found.push(at);
+  return found;
 }
 
 type Tell = (time: number | null, source: object | null) => void;
 
-/** The moment that the pointer is at, told to every chart without drawing the page again. */
+/** The moment that the pointer is at, sent to every chart without drawing the page again. */
 export class Cursor {
   private readonly listeners = new Set<Tell>();
   time: number | null = null;
@@ -20,11 +36,11 @@ export class Cursor {
   move(time: number | null, source: object | null): void {
     if (time === this.time) return;
     this.time = time;
-    this.listeners.forEach((tell) => tell(time, source));
+    this.listeners.forEach((listener) => listener(time, source));
   }
 
-  listen(tell: Tell): () => void {
-    this.listeners.add(tell);
-    return () => this.listeners.delete(tell);
+  listen(listener: Tell): () => void {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
   }
 }

@@ -1,17 +1,19 @@
 // A chart of one metric on the page's time axis: few lines each in a colour, many as their median and a cloud.
-import { useEffect, useMemo, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import uPlot from "uplot";
-import "uplot/dist/uPlot.min.css";
 import type { Line } from "../api/client";
-import { MISSING, parts, quantity } from "../format";
-import { useWidth } from "../parts/hooks";
+import { MISSING, duration, parts, quantity } from "../format";
+import { useNear, useWidth } from "../parts/hooks";
 import type { Cursor, Mark, Range } from "./axis";
-import { ink, palette } from "./colors";
+import { fontFamily, ink, palette } from "./colors";
 import { grid, medians, memberOf, names } from "./lines";
 
 export const FEW = 8;
 const HEIGHT = 150;
 const LEFT = 62;
+/** About how wide a letter of an axis is. */
+const DIGIT = 6;
+const SINCE = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800];
 const BYTES = Array.from({ length: 50 }, (_, power) => 2 ** power);
 
 export interface ChartGiven {
@@ -26,41 +28,51 @@ export interface ChartGiven {
   dark: boolean;
   utc: boolean;
   brush: (range: Range) => void;
+  /** Times are milliseconds since a beginning, not moments. */
+  relative?: boolean;
 }
 
 export function Chart(given: ChartGiven) {
-  const { lines, range, step, cursor, chosen, dark, utc } = given;
+  const { cursor, dark, utc } = given;
   const { element, width } = useWidth<HTMLDivElement>();
+  const near = useNear(element);
+  // What is out of sight stays as it was drawn last.
+  const seen = useRef(given);
+  if (near) seen.current = given;
+  const { lines, range, step, chosen } = near ? given : seen.current;
   const plot = useRef<uPlot | null>(null);
   const values = useRef<HTMLElement[]>([]);
   const when = useRef<HTMLElement>(null);
   const latest = useRef(given);
   latest.current = given;
   const unit = lines[0]?.unit ?? "";
-  const drawn = useMemo(() => arrange(lines, range, step, chosen, dark), [lines, range.start, range.end, step, chosen, dark]);
-  const shape = drawn.series.map((one) => `${one.label}${one.stroke}`).join("|");
+  const wanted = near || plot.current !== null;
+  const series = useMemo(() => seriesOf(lines, chosen, dark), [lines, chosen, dark]);
+  const data = useMemo(() => (wanted ? dataOf(lines, range, step, chosen) : NOTHING), [wanted, lines, range.start, range.end, step, chosen]);
+  const drawn: Drawn = { data, series, cloud: lines.length > FEW ? lines.length : 0 };
+  const shape = series.map((one) => `${one.label}${one.stroke}`).join("|");
   const limits = useRef<readonly [number, number]>([0, 1]);
-  limits.current = span(drawn.data, unit);
+  limits.current = useMemo(() => span(data, unit), [data, unit]);
 
-  useEffect(() => {
-    if (!element.current || !width) return;
+  useLayoutEffect(() => {
+    if (!element.current || !width || !wanted) return;
     const made = new uPlot(options(latest, limits, width, drawn.series, unit, values, when), drawn.data, element.current);
     plot.current = made;
     const off = cursor.listen((time, source) => {
       if (source !== made) made.setCursor({ left: time === null ? -10 : made.valToPos(time / 1000, "x"), top: -10 }, false);
-      tell(made, time, values.current, when.current, unit);
+      showValues(made, time, values.current, when.current, unit, given.relative);
     });
-    tell(made, null, values.current, when.current, unit);
+    showValues(made, null, values.current, when.current, unit, given.relative);
     return () => {
       off();
       made.destroy();
       plot.current = null;
     };
-  }, [width > 0, shape, dark, utc, unit]);
-  useEffect(() => {
+  }, [width > 0, wanted, shape, dark, utc, unit]);
+  useLayoutEffect(() => {
     if (plot.current && width && plot.current.width !== width) plot.current.setSize({ width, height: HEIGHT });
   }, [width]);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const made = plot.current;
     if (!made) return;
     made.setData(drawn.data, false);
@@ -68,9 +80,9 @@ export function Chart(given: ChartGiven) {
       made.setScale("x", { min: range.start / 1000, max: range.end / 1000 });
       made.setScale("y", { min: limits.current[0], max: limits.current[1] });
     });
-    tell(made, cursor.time, values.current, when.current, unit);
-  }, [drawn]);
-  useEffect(() => plot.current?.redraw(false), [given.marks]);
+    showValues(made, cursor.time, values.current, when.current, unit, given.relative);
+  }, [data, series]);
+  useEffect(() => plot.current?.redraw(false), [seen.current.marks]);
 
   values.current = [];
   return (
@@ -94,7 +106,7 @@ export function Chart(given: ChartGiven) {
             </li>
           ),
         )}
-        {drawn.cloud > 0 && <li class="hint">grey: {drawn.cloud} lines</li>}
+        {drawn.cloud > 0 && <li class="hint">grey: each of {drawn.cloud}</li>}
       </ul>
     </figure>
   );
@@ -114,32 +126,37 @@ interface Drawn {
   cloud: number;
 }
 
-function arrange(lines: readonly Line[], range: Range, step: number, chosen: string | null, dark: boolean): Drawn {
+const NOTHING: uPlot.AlignedData = [[]];
+const isChosen = (line: Line, chosen: string | null): boolean => chosen !== null && (line.replica || line.node) === chosen;
+
+/** The values of what `seriesOf` names, in its order. */
+function dataOf(lines: readonly Line[], range: Range, step: number, chosen: string | null): uPlot.AlignedData {
   const { times, values } = grid(lines, range.start, range.end, step);
   const seconds = times.map((time) => time / 1000);
+  if (lines.length <= FEW) return [seconds, ...values];
+  return [seconds, ...values, medians(values), ...values.filter((_, at) => isChosen(lines[at]!, chosen))];
+}
+
+function seriesOf(lines: readonly Line[], chosen: string | null, dark: boolean): Series[] {
   const colors = palette(dark);
   const called = names(lines);
-  const mine = (line: Line) => chosen !== null && (line.replica || line.node) === chosen;
+  const mine = (line: Line) => isChosen(line, chosen);
   if (lines.length <= FEW) {
-    const series = lines.map((line, at) => ({
+    return lines.map((line, at) => ({
       label: called[at]!,
       full: memberOf(line),
       stroke: colors[at % colors.length]!,
       width: mine(line) ? 2.5 : chosen === null ? 1.5 : 1,
       quiet: false,
     }));
-    return { data: [seconds, ...values], series, cloud: 0 };
   }
   const cloud = dark ? "rgb(160 170 180 / 0.22)" : "rgb(90 100 110 / 0.18)";
   const series: Series[] = lines.map((line, at) => ({ label: called[at]!, full: memberOf(line), stroke: cloud, width: 1, quiet: true }));
   series.push({ label: "median", full: "median of all lines", stroke: colors[0]!, width: 2, quiet: false });
-  const data: uPlot.AlignedData = [seconds, ...values, medians(values)];
   lines.forEach((line, at) => {
-    if (!mine(line)) return;
-    series.push({ label: called[at]!, full: memberOf(line), stroke: colors[1]!, width: 2, quiet: false });
-    data.push(values[at]!);
+    if (mine(line)) series.push({ label: called[at]!, full: memberOf(line), stroke: colors[1]!, width: 2, quiet: false });
   });
-  return { data, series, cloud: lines.length };
+  return series;
 }
 
 function span(data: uPlot.AlignedData, unit: string): readonly [number, number] {
@@ -165,30 +182,31 @@ function options(
   when: { current: HTMLElement | null },
 ): uPlot.Options {
   const faint = ink("--faint");
-  const font = `11px ${ink("--font")}`;
+  const font = `11px ${fontFamily()}`;
   const axis = { stroke: ink("--muted"), font, grid: { stroke: ink("--grid"), width: 1 }, ticks: { show: false } };
-  const range = given.current.range;
+  const { range, relative = false } = given.current;
   return {
     width,
     height: HEIGHT,
-    padding: [6, 8, 0, 0],
+    padding: [6, relative ? 24 : 8, 0, 0],
     legend: { show: false },
     cursor: {
       y: false,
-      points: { size: 5 },
+      // A point for each of many lines would be moved with every step of the pointer, on every chart.
+      points: { size: 5, one: series.length > FEW },
       drag: { x: true, y: false, setScale: false, dist: 4 },
       focus: { prox: 16 },
     },
     focus: { alpha: 1 },
     tzDate: (seconds) => (given.current.utc ? uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC") : new Date(seconds * 1000)),
     scales: {
-      x: { time: true, auto: false, range: (_, low, high) => [low, high], min: range.start / 1000, max: range.end / 1000 },
+      x: { time: !relative, auto: false, range: (_, low, high) => [low, high], min: range.start / 1000, max: range.end / 1000 },
       y: { auto: false, range: () => [...limits.current] as [number, number] },
     },
     series: [{}, ...series.map((one) => ({ label: one.label, stroke: one.stroke, width: one.width, points: { size: 3, fill: one.stroke }, spanGaps: false }))],
     axes: [
-      { ...axis, size: 24, space: 70, values: (_, splits) => labels(splits) },
-      { ...axis, size: LEFT, space: 34, incrs: unit.startsWith("By") ? BYTES : undefined, values: (_, splits) => splits.map((value) => quantity(value, unit, true)) },
+      { ...axis, size: 24, space: 70, incrs: relative ? SINCE : undefined, values: (_, splits) => (relative ? splits.map((seconds) => since(seconds)) : labels(splits)) },
+      { ...axis, size: (_, values) => Math.max(LEFT, 14 + DIGIT * Math.max(0, ...(values ?? []).map((text) => text.length))), space: 34, incrs: unit.startsWith("By") ? BYTES : undefined, values: (_, splits) => splits.map((value) => quantity(value, unit, true)) },
     ],
     hooks: {
       setCursor: [
@@ -211,7 +229,7 @@ function options(
           const one = at === null ? undefined : series[at - 1];
           if (one?.quiet && when.current) when.current.dataset["line"] = one.full;
           else if (when.current) delete when.current.dataset["line"];
-          tell(made, given.current.cursor.time, values.current, when.current, unit);
+          showValues(made, given.current.cursor.time, values.current, when.current, unit, given.current.relative);
         },
       ],
       drawClear: [(made) => marks(made, given.current.marks, faint)],
@@ -241,7 +259,11 @@ function marks(made: uPlot, all: readonly Mark[], faint: string): void {
   ctx.restore();
 }
 
-function labels(splits: readonly number[]): string[] {
+/** `+5 m` after a beginning. */
+const since = (seconds: number): string => (seconds ? `+${duration(seconds * 1000).replace(/ 00? [ms]$|\.0/, "")}` : "0");
+
+/** What stands below an axis at these seconds: the time, or the day where it changes. */
+export function labels(splits: readonly number[]): string[] {
   const gap = splits.length > 1 ? splits[1]! - splits[0]! : 0;
   return splits.map((seconds, at) => {
     const { day, time } = parts(seconds * 1000);
@@ -252,7 +274,7 @@ function labels(splits: readonly number[]): string[] {
 }
 
 /** Write the values at a moment, or the newest ones, beside the names. */
-function tell(made: uPlot, time: number | null, values: HTMLElement[], when: HTMLElement | null, unit: string): void {
+function showValues(made: uPlot, time: number | null, values: HTMLElement[], when: HTMLElement | null, unit: string, relative = false): void {
   const times = made.data[0];
   const at = time === null ? null : nearest(times, time / 1000);
   values.forEach((node, index) => {
@@ -261,7 +283,7 @@ function tell(made: uPlot, time: number | null, values: HTMLElement[], when: HTM
   });
   if (!when) return;
   const line = when.dataset["line"];
-  when.textContent = at === null || times[at] === undefined ? "" : `${line ? `${line}  ` : ""}${parts(times[at]! * 1000).time}`;
+  when.textContent = at === null || times[at] === undefined ? "" : `${line ? `${line}  ` : ""}${relative ? since(times[at]!) : parts(times[at]! * 1000).time}`;
 }
 
 function nearest(times: ArrayLike<number>, wanted: number): number {
@@ -278,8 +300,8 @@ function last(row: ArrayLike<number | null | undefined>): number | null {
 }
 
 function spoken(title: string, drawn: Drawn, unit: string): string {
-  const told = drawn.series
+  const parts = drawn.series
     .map((one, at) => (one.quiet ? "" : `${one.label} ${quantity(last(drawn.data[at + 1] ?? []), unit)}`))
     .filter(Boolean);
-  return `${title}: ${told.join(", ") || MISSING}`;
+  return `${title}: ${parts.join(", ") || MISSING}`;
 }

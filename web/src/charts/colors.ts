@@ -8,19 +8,37 @@ const AROUND_DARK = ["#6cb8f0", "#3f83bd", "#255478", "#2a3038", "#7a4a1e", "#c8
 
 export const palette = (dark: boolean): readonly string[] => (dark ? DARK : LIGHT);
 
-/** The colour of a share from 0 to 1. */
-export const heat = (share: number): string => between(CIVIDIS, share);
+const SHADES = 256;
 
-/** The colour of a difference from -1 to 1; 0 is the colour of the ground. */
-export const around = (share: number, dark: boolean): string => between(dark ? AROUND_DARK : AROUND, (share + 1) / 2);
-
-function between(colors: readonly string[], share: number): string {
-  const at = Math.min(Math.max(share, 0), 1) * (colors.length - 1);
-  const low = Math.floor(at);
-  const [a, b] = [parts(colors[low]!), parts(colors[Math.min(low + 1, colors.length - 1)]!)];
-  return `rgb(${a.map((value, part) => Math.round(value + (b[part]! - value) * (at - low))).join(" ")})`;
+/** A scale of colours as pixels of an `ImageData`, from the colour of 0 to that of 1. */
+function shades(colors: readonly string[]): Uint32Array {
+  const ends = colors.map((color) => [1, 3, 5].map((at) => Number.parseInt(color.slice(at, at + 2), 16)));
+  return Uint32Array.from({ length: SHADES }, (_, shade) => {
+    const at = (shade / (SHADES - 1)) * (ends.length - 1);
+    const low = Math.min(Math.floor(at), ends.length - 2);
+    const [red, green, blue] = ends[low]!.map((value, part) => Math.round(value + (ends[low + 1]![part]! - value) * (at - low)));
+    return ((255 << 24) | (blue! << 16) | (green! << 8) | red!) >>> 0;
+  });
 }
 
-const parts = (color: string): number[] => [1, 3, 5].map((at) => Number.parseInt(color.slice(at, at + 2), 16));
+const pixel = (scale: Uint32Array, share: number): number => scale[Math.round(Math.min(Math.max(share, 0), 1) * (SHADES - 1))]!;
+const HEAT = shades(CIVIDIS);
+const DIFFERENCE = shades(AROUND);
+const DIFFERENCE_DARK = shades(AROUND_DARK);
 
-export const ink = (name: string): string => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+/** The pixel of a share from 0 to 1. */
+export const heat = (share: number): number => pixel(HEAT, share);
+
+/** The pixel of a difference from -1 to 1; 0 is the colour of the ground. */
+export const around = (share: number, dark: boolean): number => pixel(dark ? DIFFERENCE_DARK : DIFFERENCE, (share + 1) / 2);
+
+let probe: HTMLElement | null = null;
+
+/** A colour of the theme by its name, as light and dark say it now: a canvas does not know the function that chooses. */
+export function ink(name: string): string {
+  if (!probe) probe = document.head.appendChild(document.createElement("i"));
+  probe.style.color = `var(${name})`;
+  return getComputedStyle(probe).color;
+}
+
+export const fontFamily = (): string => getComputedStyle(document.documentElement).getPropertyValue("--font").trim();

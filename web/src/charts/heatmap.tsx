@@ -1,10 +1,12 @@
 // Ranks over time: a row is a rank. What it shows at first sight is the rank that differs from the others.
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import type { Line } from "../api/client";
-import { MISSING, moment, quantity } from "../format";
+import { MISSING, isUtc, moment, quantity } from "../format";
 import { useWidth } from "../parts/hooks";
-import type { Cursor, Range } from "./axis";
-import { around, heat, ink } from "./colors";
+import { type Cursor, type Mark, type Range, roundTimes } from "./axis";
+import { labels } from "./chart";
+import { HeatRows } from "./heatrows";
+import { around, heat, fontFamily, ink } from "./colors";
 import { byReplica, grid, median, medians, ordered } from "./lines";
 
 export interface Outlier {
@@ -21,6 +23,10 @@ export interface Rows {
   means: (number | null)[];
   outliers: Outlier[];
 }
+
+/** How far a rank is from the others, in words: "50 points below the median". */
+export const distance = (one: Outlier, unit: string): string =>
+  `${unit === "1" ? `${(Math.abs(one.difference) * 100).toFixed(0)} points` : quantity(Math.abs(one.difference), unit)} ${one.difference < 0 ? "below" : "above"} the median`;
 
 const MOST_OUTLIERS = 4;
 /** How far from the median, in its own spread, a rank has to be to be named. */
@@ -59,6 +65,7 @@ export interface HeatGiven {
   unit: string;
   difference: boolean;
   cursor: Cursor;
+  marks: readonly Mark[];
   chosen: string | null;
   choose: (member: string | null) => void;
   brush: (range: Range) => void;
@@ -73,17 +80,19 @@ export function HeatMap(given: HeatGiven) {
   const { element, width } = useWidth<HTMLDivElement>();
   const canvas = useRef<HTMLCanvasElement>(null);
   const hair = useRef<HTMLDivElement>(null);
-  const told = useRef<HTMLParagraphElement>(null);
+  const caption = useRef<HTMLParagraphElement>(null);
   const height = Math.max(3, Math.min(22, Math.floor(420 / Math.max(rows.lines.length, 1))));
   const whole = height * rows.lines.length;
   const scale = useMemo(() => limits(rows, unit, difference), [rows, unit, difference]);
   const inner = Math.max(width - AXIS - MEANS - 8, 1);
   const x = (time: number) => AXIS + ((time - range.start) / (range.end - range.start)) * inner;
+  const ticks = roundTimes(range, Math.max(2, inner / 90), isUtc());
+  const texts = labels(ticks.map((time) => time / 1000));
   const pressed = useRef<number | null>(null);
 
   useEffect(() => {
     if (canvas.current && width) paint(canvas.current, given, width, whole, height, scale, x);
-  }, [rows, width, whole, scale, chosen, dark, range.start, range.end]);
+  }, [rows, width, whole, scale, chosen, dark, range.start, range.end, given.marks]);
   useEffect(
     () =>
       cursor.listen((time) => {
@@ -107,14 +116,14 @@ export function HeatMap(given: HeatGiven) {
     const line = rows.lines[row];
     const bucket = Math.floor((time - (rows.times[0] ?? 0)) / rows.step);
     const [value, middle] = [rows.values[row]?.[bucket] ?? null, rows.middle[bucket] ?? null];
-    if (told.current && line) {
+    if (caption.current && line) {
       const name = `${line.rank !== null && line.rank < 1e9 ? `rank ${line.rank}, ` : ""}${line.replica || line.node}`;
-      told.current.textContent = `${name}: ${quantity(value, unit)} at ${moment(time, true)} (median ${quantity(middle, unit)})`;
+      caption.current.textContent = `${name}: ${quantity(value, unit)} at ${moment(time, true)} (median ${quantity(middle, unit)})`;
     }
   };
   const leave = () => {
     cursor.move(null, null);
-    if (told.current) told.current.textContent = "";
+    if (caption.current) caption.current.textContent = "";
   };
   const up = (event: PointerEvent) => {
     const { row, time } = at(event);
@@ -141,15 +150,23 @@ export function HeatMap(given: HeatGiven) {
           onPointerDown={(event) => (pressed.current = at(event).time)}
           onPointerUp={up}
         />
+        <HeatRows rows={rows} unit={unit} height={height} chosen={chosen} choose={given.choose} tell={(text) => caption.current && (caption.current.textContent = text)} />
         <div class="hair" ref={hair} style={{ height: `${whole}px` }} />
+      </div>
+      <div class="ticks" aria-hidden="true">
+        {ticks.map((time, at) => (
+          <span key={time} style={{ left: `${x(time).toFixed(1)}px` }}>
+            {texts[at]}
+          </span>
+        ))}
       </div>
       <div class="scale">
         <span>{quantity(scale[0], unit)}</span>
         <i class={difference ? "around" : "from"} />
         <span>{quantity(scale[1], unit)}</span>
-        <span class="hint">{difference ? "difference from the median rank" : "value"}; at the right each rank’s mean</span>
+        <span class="hint">{difference ? "difference from the median rank" : "value"}; the strip at the right is each rank’s mean</span>
       </div>
-      <p class="told" ref={told} />
+      <p class="caption" ref={caption} />
     </div>
   );
 }
@@ -180,51 +197,99 @@ function paint(
   x: (time: number) => number,
 ): void {
   const { rows, difference, chosen, dark } = given;
-  const step = rows.step;
   const ratio = devicePixelRatio || 1;
   canvas.width = Math.round(width * ratio);
   canvas.height = Math.round(whole * ratio);
   const context = canvas.getContext("2d")!;
   context.scale(ratio, ratio);
-  const gap = height > 8 ? 1 : 0;
   const color = (value: number, middle: number) =>
     difference ? around((value - middle) / scale[1], dark) : heat((value - scale[0]) / (scale[1] - scale[0] || 1));
-  const every = Math.ceil(13 / height);
-  const taken = rows.lines.findIndex((line) => (line.replica || line.node) === chosen);
   const center = median(rows.means) ?? 0;
-  context.font = `${Math.min(11, Math.max(height - 2, 10))}px ${ink("--font")}`;
+  const [left, right] = [x(rows.times[0] ?? 0), x((rows.times[rows.times.length - 1] ?? 0) + rows.step)];
+  context.save();
+  context.beginPath();
+  context.rect(AXIS, 0, width - AXIS - MEANS - 8, whole);
+  context.clip();
+  context.imageSmoothingEnabled = false;
+  const cells = picture(rows.values, rows.times.length, (value, at) => color(value, rows.middle[at] ?? value));
+  if (cells) context.drawImage(cells, left, 0, right - left, whole);
+  context.restore();
+  context.imageSmoothingEnabled = false;
+  const means = picture(rows.means.map((mean) => [mean]), 1, (value) => color(value, center));
+  if (means) context.drawImage(means, width - MEANS, 0, MEANS, whole);
+  if (height > 8) rows.lines.forEach((_, row) => context.clearRect(AXIS, (row + 1) * height - 1, width - AXIS, 1));
+  named(context, rows, chosen, width, whole, height);
+  marked(context, given.marks, width, whole, x);
+}
+
+/** A pixel for each value, a row for each line; nothing where nothing was measured. */
+function picture(
+  rows: readonly (readonly (number | null)[])[],
+  columns: number,
+  color: (value: number, at: number) => number,
+): HTMLCanvasElement | null {
+  if (!columns || !rows.length) return null;
+  const made = document.createElement("canvas");
+  made.width = columns;
+  made.height = rows.length;
+  const image = new ImageData(columns, rows.length);
+  const pixels = new Uint32Array(image.data.buffer);
+  rows.forEach((row, place) =>
+    row.forEach((value, at) => {
+      if (value !== null) pixels[place * columns + at] = color(value, at);
+    }),
+  );
+  made.getContext("2d")!.putImageData(image, 0, 0);
+  return made;
+}
+
+/** The names at the left: at whole powers of two, so that of nodes with eight devices each it is the first rank. */
+function named(context: CanvasRenderingContext2D, rows: Rows, chosen: string | null, width: number, whole: number, height: number): void {
+  const members = rows.lines.map((line) => line.replica || line.node);
+  const every = 2 ** Math.ceil(Math.log2(13 / height));
+  const taken = members.findIndex((member) => member === chosen);
+  const far = new Set(rows.outliers.map((one) => members.indexOf(one.member)));
+  const inks = { chosen: ink("--accent"), far: ink("--warning"), other: ink("--muted") };
+  context.font = `${Math.min(11, Math.max(height - 2, 10))}px ${fontFamily()}`;
   context.textBaseline = "middle";
-  rows.lines.forEach((line, row) => {
+  context.textAlign = "right";
+  members.forEach((member, row) => {
     const top = row * height;
-    rows.values[row]!.forEach((value, at) => {
-      if (value === null) return;
-      context.fillStyle = color(value, rows.middle[at] ?? value);
-      const left = x(rows.times[at]!);
-      context.fillRect(left, top, x(rows.times[at]! + step) - left + 0.4, height - gap);
-    });
-    const own = rows.means[row];
-    if (own !== null && own !== undefined) {
-      context.fillStyle = color(own, center);
-      context.fillRect(width - MEANS, top, MEANS, height - gap);
-    }
-    const member = line.replica || line.node;
     const hidden = taken >= 0 && row !== taken && Math.abs(row - taken) < every;
-    if ((row % every === 0 && !hidden) || row === taken) {
-      context.fillStyle = member === chosen ? ink("--accent") : ink("--muted");
-      context.textAlign = "right";
+    const beside = [...far].some((other) => Math.abs(row - other) < every);
+    if (far.has(row) || (row % every === 0 && !hidden && !beside) || row === taken) {
+      context.fillStyle = row === taken ? inks.chosen : far.has(row) ? inks.far : inks.other;
       context.fillText(short(member), AXIS - 6, Math.min(Math.max(top + height / 2, 6), whole - 6));
     }
-    if (member === chosen) {
-      context.strokeStyle = ink("--accent");
+    if (row === taken) {
+      context.strokeStyle = inks.chosen;
       context.lineWidth = 1.5;
-      context.strokeRect(AXIS - 1, top - 1.5, width - AXIS, height + 3 - gap);
+      context.strokeRect(AXIS - 1, top - 1.5, width - AXIS, height + (height > 8 ? 2 : 3));
     }
   });
+}
+
+/** Spans and moments that are marked, as lines at both ends: a colour over the cells would tell another value. */
+function marked(context: CanvasRenderingContext2D, marks: readonly Mark[], width: number, whole: number, x: (time: number) => number): void {
+  context.save();
+  context.beginPath();
+  context.rect(AXIS, 0, width - AXIS - MEANS - 8, whole);
+  context.clip();
+  for (const mark of marks) {
+    const [left, right] = [x(mark.start), x(mark.end)];
+    for (const at of right - left > 2 ? [left, right] : [left]) {
+      context.fillStyle = "#fff";
+      context.fillRect(at - 1.5, 0, 3, whole);
+      context.fillStyle = ink(mark.level === "info" ? "--accent" : `--${mark.level}`);
+      context.fillRect(at - 0.5, 0, 1.5, whole);
+    }
+  }
+  context.restore();
 }
 
 const short = (name: string): string => (name.length > 10 ? `…${name.slice(-9)}` : name);
 
 function summary(rows: Rows, unit: string): string {
-  const told = rows.outliers.map((one) => `${one.member} is ${quantity(Math.abs(one.difference), unit)} ${one.difference < 0 ? "below" : "above"} the median`);
-  return `${rows.lines.length} ranks over time. ${told.join("; ") || (rows.lines.length > 2 ? "No rank is far from the median" : MISSING)}`;
+  const parts = rows.outliers.map((one) => `${one.member} is ${distance(one, unit)}`);
+  return `${rows.lines.length} ranks over time. ${parts.join("; ") || (rows.lines.length > 2 ? "No rank is far from the median" : MISSING)}`;
 }

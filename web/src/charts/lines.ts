@@ -86,6 +86,17 @@ export function byReplica(lines: readonly Line[]): Line[] {
   });
 }
 
+/** The place of the first point at or after a time. */
+function place(points: readonly Point[], time: number): number {
+  let [low, high] = [0, points.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (points[middle]![0] < time) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
 /** The lines with an update's points in place of their own from `start` on. */
 export function merged(lines: readonly Line[], update: readonly Line[], start: number, oldest: number): Line[] {
   const news = new Map(update.map((line) => [keyOf(line), line]));
@@ -94,7 +105,7 @@ export function merged(lines: readonly Line[], update: readonly Line[], start: n
     const fresh = news.get(key);
     news.delete(key);
     if (!fresh) return line;
-    return { ...line, rank: fresh.rank ?? line.rank, points: [...line.points.filter(([time]) => time < start && time >= oldest), ...fresh.points] };
+    return { ...line, rank: fresh.rank ?? line.rank, points: [...line.points.slice(place(line.points, oldest), place(line.points, start)), ...fresh.points] };
   });
   return news.size ? ordered([...grown, ...news.values()]) : grown;
 }

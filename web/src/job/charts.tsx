@@ -22,6 +22,7 @@ interface Given extends View {
   groups: readonly Group[];
   lines: ReadonlyMap<string, readonly Line[]>;
   busy: boolean;
+  refused: boolean;
   job: { id: string; project: string };
   by: string;
 }
@@ -31,7 +32,7 @@ export function Charts(given: Given) {
   const dark = useDark();
   useZone();
   const utc = isUtc();
-  const { groups, lines, busy, job, by, ...view } = given;
+  const { groups, lines, busy, refused, job, by, ...view } = given;
   return (
     <div class="groups" aria-busy={busy}>
       {groups.map((group) => (
@@ -39,7 +40,7 @@ export function Charts(given: Given) {
           <div class="grid">
             {group.main.map((metric) => {
               const mine = lines.get(metric);
-              return mine ? <Chart key={metric} metric={metric} title={title(metric)} lines={mine} {...view} dark={dark} utc={utc} /> : <Waiting key={metric} metric={metric} busy={busy} />;
+              return mine ? <Chart key={metric} metric={metric} title={title(metric)} lines={mine} {...view} dark={dark} utc={utc} /> : <Waiting key={metric} metric={metric} busy={busy} refused={refused} />;
             })}
           </div>
           {group.more.length > 0 && <More group={group} job={job} by={by} {...view} dark={dark} utc={utc} />}
@@ -49,13 +50,13 @@ export function Charts(given: Given) {
   );
 }
 
-function Waiting({ metric, busy }: { metric: string; busy: boolean }) {
+function Waiting({ metric, busy, refused = false }: { metric: string; busy: boolean; refused?: boolean }) {
   return (
     <figure class="chart waiting">
       <figcaption>
         <span class="title">{title(metric)}</span>
       </figcaption>
-      <div class="plot">{busy ? "" : "Nothing was measured in this range."}</div>
+      <div class="plot">{refused ? "The server did not answer this yet." : busy ? "" : "Nothing was measured in this range."}</div>
     </figure>
   );
 }

@@ -42,7 +42,7 @@ export interface Measured {
 }
 
 /** Lines of every metric of the groups over a range; old ones stay until new ones are there. */
-export function useMeasured(job: { id: string; project: string }, groups: readonly Group[], by: By | null, members: number, range: Range): Measured & {
+export function useMeasured(job: { id: string; project: string }, groups: readonly Group[], by: By | null, members: number, range: Range, turn = 0): Measured & {
   take: (update: LiveJob, oldest: number) => void;
 } {
   const span = step(range.start, range.end, members > MANY ? FEWER_BUCKETS : BUCKETS);
@@ -57,9 +57,9 @@ export function useMeasured(job: { id: string; project: string }, groups: readon
     let left = wanted.length;
     let fresh = new Map<string, readonly Line[]>();
     setState((last) => ({ ...last, busy: true, error: null }));
-    const take = (told: MetricLines) => {
+    const take = (answer: MetricLines) => {
       const found = new Map<string, Line[]>();
-      for (const line of told.lines) found.set(line.metric, [...(found.get(line.metric) ?? []), line]);
+      for (const line of answer.lines) found.set(line.metric, [...(found.get(line.metric) ?? []), line]);
       fresh = new Map([...fresh, ...[...found].map(([name, lines]) => [name, ordered(lines)] as const)]);
     };
     // What is looked at first does not wait for the others.
@@ -85,7 +85,7 @@ export function useMeasured(job: { id: string; project: string }, groups: readon
       }
     })();
     return () => gone.abort();
-  }, [job.id, job.project, names, by, Math.floor(range.start), Math.ceil(range.end), span]);
+  }, [job.id, job.project, names, by, Math.floor(range.start), Math.ceil(range.end), span, turn]);
   const take = (update: LiveJob, oldest: number) => {
     setState((last) => {
       if (last.step !== update.step) return last;

@@ -1,10 +1,13 @@
 import { useState } from "preact/hooks";
 import { type JobEvent, type Schemas, address } from "../api/client";
 import type { Cursor, Mark, Range } from "../charts/axis";
+import { natural } from "../format";
 import { useRead } from "../parts/hooks";
 import { Choice, Moment, Problem, Section } from "../parts/small";
 
 const PAGE = 100;
+/** From so many replicas on they share a row. */
+const FOLDED = 4;
 
 /** What happened, newest last; a click marks the moment on every chart. */
 export function Events(given: {
@@ -14,6 +17,7 @@ export function Events(given: {
   chosen: Mark | null;
   choose: (mark: Mark | null) => void;
   cursor: Cursor;
+  ready: boolean;
 }) {
   const { job, range, chosen, choose, cursor } = given;
   const [level, setLevel] = useState<"debug" | "warning">("debug");
@@ -28,7 +32,7 @@ export function Events(given: {
   };
   // The job's record changed: there may be news of it.
   const url = `${address("/api/jobmeter/v1/jobs/{job}/events", { job: job.id }, query)}`;
-  const asked = useRead<Schemas["JobEvents"]>(`${url}#${given.turn}`);
+  const asked = useRead<Schemas["JobEvents"]>(given.ready ? `${url}#${given.turn}` : null);
   const events = [...(asked.data?.events ?? [])].reverse();
   const total = asked.data?.total ?? 0;
   const aside = (
@@ -43,16 +47,16 @@ export function Events(given: {
     />
   );
   return (
-    <Section id="events" title={total ? `${total} events` : "Events"} aside={aside}>
+    <Section id="events" title={total ? `${total} ${total === 1 ? "event" : "events"}` : "Events"} aside={aside}>
       {asked.error && <Problem error={asked.error} again={asked.again} />}
-      {asked.data && !events.length && <p class="hint">{range ? "Nothing happened in this range." : "Nothing was told of this job yet."}</p>}
+      {asked.data && !events.length && <p class="hint">{range ? "Nothing happened in this range." : "Nothing happened yet that an agent, a scheduler or a rule reported."}</p>}
       {total > events.length && (
         <button type="button" onClick={() => setLimit(Math.min(limit + 400, 1000))} disabled={limit >= 1000}>
           Earlier ones ({total - events.length})
         </button>
       )}
       <ol class="events" tabIndex={0} aria-label="What happened">
-        {events.map((event, at) => {
+        {folded(events).map(([event, ...others], at) => {
           const mark = markOf(event);
           const same = chosen !== null && chosen.start === mark.start && chosen.text === mark.text;
           return (
@@ -62,13 +66,39 @@ export function Events(given: {
               </button>
               <span class="level">{event.level}</span>
               <b>{event.reason}</b>
-              <span class="where">{[event.replica, event.node].filter(Boolean).join(" on ")}</span>
+              {others.length ? <Where events={[event, ...others]} /> : <span class="where">{where(event)}</span>}
               <span class="text">{event.message}</span>
             </li>
           );
         })}
       </ol>
     </Section>
+  );
+}
+
+const where = (event: JobEvent): string => [event.replica, event.node].filter(Boolean).join(" on ");
+
+/** The same at the same moment of many replicas is one row. */
+function folded(events: readonly JobEvent[]): [JobEvent, ...JobEvent[]][] {
+  const groups: [JobEvent, ...JobEvent[]][] = [];
+  for (const event of events) {
+    const last = groups[groups.length - 1];
+    const same = last?.[0].replica && event.replica && (["time", "reason", "level", "message"] as const).every((field) => last[0][field] === event[field]);
+    if (last && same) last.push(event);
+    else groups.push([event]);
+  }
+  return groups.flatMap((group): [JobEvent, ...JobEvent[]][] => (group.length < FOLDED ? group.map((one): [JobEvent] => [one]) : [group]));
+}
+
+function Where({ events }: { events: readonly JobEvent[] }) {
+  const names = [...events].sort((a, b) => natural(a.replica, b.replica));
+  return (
+    <details class="where">
+      <summary>
+        {new Set(names.map((one) => one.replica)).size} replicas, {names[0]?.replica} to {names[names.length - 1]?.replica}
+      </summary>
+      {names.map(where).join(", ")}
+    </details>
   );
 }
 

@@ -1,35 +1,111 @@
-import { useState } from "preact/hooks";
-import { type Job, address } from "../api/client";
+import { useEffect, useState } from "preact/hooks";
+import { type Job, type Schemas, address } from "../api/client";
 import type { Range } from "../charts/axis";
 import { stepText } from "../charts/steps";
-import { ink } from "../charts/colors";
+import { fontFamily, ink } from "../charts/colors";
+import { title } from "../charts/groups";
 import { iso } from "../format";
+import { drawAll, useRead } from "../parts/hooks";
+import { Problem } from "../parts/small";
+
+interface Given {
+  job: Job;
+  metrics: readonly string[];
+  by: string;
+  range: Range;
+  step: number;
+  chosen: string | null;
+  zoomed: boolean;
+}
 
 /** What is seen, taken along: a picture, a table, or the command that asks for the same. */
-export function Export(given: { job: Job; metrics: readonly string[]; by: string; range: Range; step: number }) {
+export function Export(given: Given) {
   const { job, metrics, by, range, step } = given;
-  const [copied, setCopied] = useState(false);
-  const query = { metric: metrics.slice(0, 90), by, start: iso(Math.floor(range.start)), end: iso(Math.ceil(range.end)), step: stepText(step), project: job.project };
+  const [metric, setMetric] = useState(metrics[0] ?? "");
+  // What is followed live moves on: a command stays as it was when it was asked for.
+  const [opened] = useState(range);
+  const span = given.zoomed ? range : opened;
+  const query = { metric: metrics.slice(0, 90), by, start: iso(Math.floor(span.start)), end: iso(Math.ceil(span.end)), step: stepText(step), project: job.project };
   const path = "/api/jobmeter/v1/jobs/{job}/metrics";
   const csv = address(path, { job: job.id }, { ...query, format: "csv" });
-  const curl = `curl -H "Authorization: Bearer $JOBMETER_KEY" \\\n  '${location.origin}${address(path, { job: job.id }, query)}'`;
-  const copy = async () => {
-    await navigator.clipboard.writeText(curl).catch(() => null);
-    setCopied(true);
-  };
+  const own = { method: "GET", path: address(path, { job: job.id }, query), header: "Authorization: Bearer $JOBMETER_KEY", body: "" };
+  const wanted = { metric, start: Math.floor(span.start), end: Math.ceil(span.end), step: Math.max(step / 1000, 1), replica: given.chosen, project: job.project };
+  const asked = useRead<Schemas["CallList"]>(metric ? address("/api/jobmeter/v1/jobs/{job}/calls", { job: job.id }, wanted) : null);
   return (
-    <div class="export">
-      <a href={csv} download={`${job.id}.csv`} class="button">
-        CSV of all charts
-      </a>
-      <button type="button" onClick={() => picture(job)}>
-        PNG of all charts
-      </button>
-      <button type="button" onClick={() => void copy()}>
-        {copied ? "Copied" : "Copy curl"}
-      </button>
-      <pre tabIndex={0} aria-label="The command for exactly this view">{curl}</pre>
+    <div class="export panel">
+      <div class="line">
+        <a href={csv} download={`${job.id}.csv`} class="button">
+          CSV of all charts
+        </a>
+        <button type="button" onClick={() => void drawAll().then(() => picture(job))}>
+          PNG of all charts
+        </button>
+        <span class="hint">
+          The commands below take the key from <code>JOBMETER_KEY</code> of your shell.
+        </span>
+      </div>
+      <dl>
+        <Command api="Jobmeter" operation="all charts" call={own} note="" />
+        <dt class="line">
+          <label>
+            Other APIs, for
+            <select aria-label="Metric of the commands" value={metric} onChange={(event) => setMetric(event.currentTarget.value)}>
+              {metrics.map((name) => (
+                <option key={name} value={name}>
+                  {title(name)} ({name})
+                </option>
+              ))}
+            </select>
+          </label>
+          {asked.data?.calls.length === 0 && <small>No other API has a name for it.</small>}
+        </dt>
+        {asked.data?.calls.map((one) => (
+          <Command key={one.operation} api={one.api.split(",")[0] ?? one.api} operation={one.operation} call={one} note={one.note} />
+        ))}
+      </dl>
+      {asked.error && <Problem error={asked.error} again={asked.again} />}
     </div>
+  );
+}
+
+interface Call {
+  method: string;
+  path: string;
+  header: string;
+  body: string;
+}
+
+const quoted = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`;
+
+/** The command of a shell. Only the header is in double quotes: there the shell puts the key in its place. */
+function curlOf(call: Call): string {
+  const parts = [`curl -H "${call.header}"`];
+  if (call.method !== "GET") parts.push(`-X ${call.method}`);
+  if (call.body) parts.push(`-H 'Content-Type: application/json' -d ${quoted(call.body)}`);
+  return [...parts, quoted(`${location.origin}${call.path}`)].join(" \\\n  ");
+}
+
+function Command({ api, operation, call, note }: { api: string; operation: string; call: Call; note: string }) {
+  const [copied, setCopied] = useState(false);
+  const command = curlOf(call);
+  useEffect(() => setCopied(false), [command]);
+  const copy = () =>
+    navigator.clipboard.writeText(command).then(
+      () => setCopied(true),
+      () => setCopied(false),
+    );
+  return (
+    <>
+      <dt>
+        <b>{api}</b> {operation} <small>{note}</small>
+        <button type="button" aria-label={`${copied ? "Copied" : "Copy curl"}: ${api}, ${operation}`} onClick={() => void copy()}>
+          {copied ? "Copied" : "Copy curl"}
+        </button>
+      </dt>
+      <dd>
+        <pre tabIndex={0} aria-label={`The command of ${api} for exactly this view`}>{command}</pre>
+      </dd>
+    </>
   );
 }
 
@@ -37,8 +113,8 @@ export function Export(given: { job: Job; metrics: readonly string[]; by: string
 function picture(job: Job): void {
   const charts = [...document.querySelectorAll<HTMLElement>("figure.chart, .heat .cells")].flatMap((element) => {
     const canvas = element.querySelector("canvas");
-    const title = element.querySelector(".title")?.textContent ?? "Ranks over time";
-    return canvas && canvas.width ? [{ canvas, title }] : [];
+    const name = element.querySelector(".title")?.textContent ?? "Ranks over time";
+    return canvas && canvas.width ? [{ canvas, name }] : [];
   });
   if (!charts.length) return;
   const ratio = devicePixelRatio || 1;
@@ -51,12 +127,12 @@ function picture(job: Job): void {
   context.fillStyle = ink("--ground");
   context.fillRect(0, 0, sheet.width, sheet.height);
   context.fillStyle = ink("--ink");
-  context.font = `600 ${15 * ratio}px ${ink("--font")}`;
+  context.font = `600 ${15 * ratio}px ${fontFamily()}`;
   context.fillText(`${job.name || job.id}  ${job.id}`, 8 * ratio, head);
-  context.font = `${12 * ratio}px ${ink("--font")}`;
+  context.font = `${12 * ratio}px ${fontFamily()}`;
   let top = 1.6 * head;
-  for (const { canvas, title } of charts) {
-    context.fillText(title, 8 * ratio, top + 15 * ratio);
+  for (const { canvas, name } of charts) {
+    context.fillText(name, 8 * ratio, top + 15 * ratio);
     context.drawImage(canvas, 0, top + head);
     top += canvas.height + head;
   }

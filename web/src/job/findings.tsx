@@ -3,9 +3,16 @@ import { useEffect } from "preact/hooks";
 import type { Job } from "../api/client";
 import { BASE, queryText } from "../api/client";
 import type { Mark } from "../charts/axis";
-import { duration } from "../format";
+import { title } from "../charts/groups";
+import { duration, spoken } from "../format";
+import { Advice, useRules } from "./rules";
 import { useRead } from "../parts/hooks";
-import { Moment } from "../parts/small";
+import { Moment, Problem } from "../parts/small";
+import { distance } from "../charts/heatmap";
+import type { RankView } from "./ranks";
+
+/** So many subjects are named in the line that stands for them. */
+const FEW = 4;
 
 export interface Finding {
   rule: string;
@@ -23,51 +30,102 @@ export interface Finding {
 export const markOf = (one: Finding): Mark | null =>
   one.start === null ? null : { start: one.start, end: one.end ?? one.start, level: one.severity, text: one.rule };
 
-const spoken = (rule: string): string => {
-  const text = rule.replaceAll("_", " ");
-  return text.charAt(0).toUpperCase() + text.slice(1);
-};
-
-export function Findings(given: { job: { id: string; project: string }; state: Job["state"]; chosen: Finding | null; choose: (one: Finding | null) => void }) {
+export function Findings(given: { job: { id: string; project: string }; state: Job["state"]; chosen: Finding | null; choose: (one: Finding | null) => void; ranks: RankView | null; settled: boolean; guest: boolean; ready: boolean }) {
   const { job, chosen, choose } = given;
   const url = `${BASE}/jobs/${encodeURIComponent(job.id)}/findings?${queryText({ project: job.project })}`;
-  const asked = useRead<Finding[] | { findings: Finding[] }>(url);
+  const asked = useRead<Finding[] | { findings: Finding[] }>(given.ready ? url : null);
   useEffect(() => {
     if (asked.data) asked.again();
   }, [given.state]);
   const found = asked.data === null ? null : Array.isArray(asked.data) ? asked.data : asked.data.findings;
+  const rules = useRules((found ?? []).map((one) => one.advice));
+  const here = new Set((found ?? []).map((one) => one.rule));
   if (asked.error) {
-    const text = asked.error.status === 404 ? "This server does not look for findings: what it measured is below." : asked.error.message;
-    return <p class="findings none">{text}</p>;
+    if (asked.error.status !== 404) return <Problem error={asked.error} again={asked.again} />;
+    return <p class="findings none">This server does not look for findings: what it measured is below.</p>;
   }
   if (!found) return null;
-  if (!found.length) return <p class="findings well">No findings: nothing of what the rules look for was seen.</p>;
+  if (!found.length) return <Nothing ranks={given.ranks} settled={given.settled} state={given.state} guest={given.guest} />;
   return (
     <section class="findings" aria-label="Findings">
       <ol>
-        {found.map((one) => (
-          <li key={`${one.rule} ${one.subject.name} ${one.start}`} class={`finding ${one.severity} ${one.role}`}>
-            <button type="button" aria-pressed={chosen === one} onClick={() => choose(chosen === one ? null : one)}>
-              <b>{spoken(one.rule)}</b>
-              <span class="subject">{one.subject.name}</span>
-              <span class="severity">{one.severity}</span>
-              {one.start !== null && (
-                <span class="when">
-                  <Moment ms={one.start} short />
-                  {one.end !== null && one.end > one.start ? `, ${duration(one.end - one.start)}` : ""}
-                </span>
-              )}
-            </button>
-            <p>{one.advice}</p>
-            <ul>
-              {one.evidence.map((piece, at) => (
-                <li key={at}>{evidence(piece)}</li>
-              ))}
-            </ul>
+        {alike(found).map(([first, ...others]) => (
+          <li key={keyOf(first)} data-rule={first.rule} class={`finding ${first.severity} ${first.role}`}>
+            <Named one={first} chosen={chosen === first} choose={choose} />
+            <Advice text={first.advice} rules={rules} here={here} />
+            <Evidence one={first} />
+            {others.length > 0 && (
+              <details>
+                <summary>
+                  The same {others.length === 1 ? "once more" : `${others.length} times more`}: {others.slice(0, FEW).map((one) => one.subject.name).join(", ")}
+                  {others.length > FEW && " …"}
+                </summary>
+                {others.map((one) => (
+                  <div key={keyOf(one)}>
+                    <Named one={one} chosen={chosen === one} choose={choose} />
+                    <Evidence one={one} />
+                  </div>
+                ))}
+              </details>
+            )}
           </li>
         ))}
       </ol>
     </section>
+  );
+}
+
+const keyOf = (one: Finding): string => `${one.rule} ${one.subject.name} ${one.start}`;
+
+/** Findings of one rule with the same advice, where they follow each other, are read once. */
+function alike(found: readonly Finding[]): [Finding, ...Finding[]][] {
+  const groups: [Finding, ...Finding[]][] = [];
+  for (const one of found) {
+    const last = groups[groups.length - 1];
+    const same = last && (["rule", "role", "severity", "advice"] as const).every((field) => last[0][field] === one[field]);
+    if (same) last.push(one);
+    else groups.push([one]);
+  }
+  return groups;
+}
+
+function Named({ one, chosen, choose }: { one: Finding; chosen: boolean; choose: (one: Finding | null) => void }) {
+  return (
+    <button type="button" aria-pressed={chosen} onClick={() => choose(chosen ? null : one)} title="Mark it on every chart">
+      <b>{spoken(one.rule)}</b>
+      <span class="subject">{one.subject.name}</span>
+      <span class="severity">{one.severity}</span>
+      <code class="rule">{one.rule}</code>
+      {one.start !== null && (
+        <span class="when">
+          <Moment ms={one.start} short />
+          {one.end !== null && one.end > one.start ? `, for ${duration(one.end - one.start)}` : ""}
+        </span>
+      )}
+    </button>
+  );
+}
+
+const Evidence = ({ one }: { one: Finding }) => (
+  <ul>
+    {one.evidence.map((piece, at) => (
+      <li key={at}>{evidence(piece)}</li>
+    ))}
+  </ul>
+);
+
+/** That no rule fired is no promise that all is well: ranks that differ without being slow by a rule are named. */
+function Nothing({ ranks, settled, state, guest }: { ranks: RankView | null; settled: boolean; state: Job["state"]; guest: boolean }) {
+  if (state === "Queued") return <p class="findings none">Nothing to look at yet: the job has not started.</p>;
+  const bound = guest ? " What the logs of its nodes say is not shown by a link." : "";
+  // Without the figures nobody can say that no rank differs.
+  if (!settled) return <p class="findings none">No rule fired.{bound}</p>;
+  if (!ranks?.rows.outliers.length) return <p class={bound ? "findings none" : "findings well"}>No findings: nothing of what the rules look for was seen.{bound}</p>;
+  const apart = ranks.rows.outliers.map((one) => `${one.member} is ${distance(one, ranks.unit)}`).join(", ");
+  return (
+    <p class="findings none">
+      No rule fired. {title(ranks.metric)}, over the time that is shown: {apart}. See the ranks below.{bound}
+    </p>
   );
 }
 

@@ -2,20 +2,24 @@ import type { ComponentChildren } from "preact";
 import type { Job, JobDetail } from "../api/client";
 import { duration, quantity } from "../format";
 import { Moment, State } from "../parts/small";
+import { type Idle, describeIdle } from "./idle";
 import { href } from "../router";
 
 /** Who, when, where: what a job is, in one look. */
-export function Header({ job, detail }: { job: Job; detail: JobDetail }) {
+export function Header({ job, detail, idle, guest }: { job: Job; detail: JobDetail; idle: Idle | null; guest: boolean }) {
   const start = job.start ?? job.first_sample;
   const end = job.end ?? (job.state === "Running" ? Date.now() : job.last_sample);
   const replicas = new Set(detail.replicas.map((one) => one.name)).size;
   const devices = detail.devices.length;
   const nodes = detail.nodes;
+  const wasted = idle && describeIdle(idle);
   return (
     <header class="job">
-      <p class="crumbs">
-        <a href="#/">Jobs</a>
-      </p>
+      {!guest && (
+        <p class="crumbs">
+          <a href="#/">Jobs</a>
+        </p>
+      )}
       <div class="name">
         <h1>{job.name || job.id}</h1>
         <State state={job.state} />
@@ -33,13 +37,25 @@ export function Header({ job, detail }: { job: Job; detail: JobDetail }) {
           </Fact>
         )}
         {job.exit_code !== null && <Fact name="Exit status">{job.exit_code}</Fact>}
-        <Text name="Owner" value={job.user} to={href([], { user: job.user })} />
-        <Text name="Project" value={job.project} to={href([], { project: job.project })} />
+        <Text name="Owner" value={job.user} to={guest ? undefined : href([], { user: job.user })} />
+        <Text name="Project" value={job.project} to={guest ? undefined : href([], { project: job.project })} />
         <Text name="Type" value={job.type} />
-        <Text name="Resource group" value={job.resource_group} to={href([], { group: job.resource_group })} />
+        <Text name="Resource group" value={job.resource_group} to={guest ? undefined : href([], { group: job.resource_group })} />
         <Fact name="Replicas">{replicas || "–"}</Fact>
         {devices > 0 && <Fact name="Devices">{devices}</Fact>}
-        <Fact name={nodes.length === 1 ? "Node" : "Nodes"}>{nodes.length === 0 ? "–" : nodes.length <= 3 ? nodes.join(", ") : `${nodes.length}`}</Fact>
+        <Fact name={nodes.length === 1 ? "Node" : "Nodes"}>{nodes.length === 0 ? "–" : nodes.length > 3 ? <span title={nodes.join(", ")}>{nodes.length}</span> : guest ? nodes.join(", ") : nodes.map((node, at) => (
+            <>
+              {at > 0 && ", "}
+              <a href={href(["nodes", node])}>{node}</a>
+            </>
+          ))}</Fact>
+        {wasted && (
+          <Fact name="Idle devices">
+            <span class={wasted.wasted ? "wasted" : undefined} title={wasted.hint}>
+              {wasted.text}
+            </span>
+          </Fact>
+        )}
         {Object.entries(job.limits).map(([name, value]) => (
           <Fact name={`${name.replace(/\.limit$/, "")} limit`} key={name}>
             {quantity(value, name.startsWith("cpu") ? "{core}" : "By")}
@@ -72,7 +88,7 @@ function Fact({ name, children }: { name: string; children: ComponentChildren })
   );
 }
 
-function Text({ name, value, to }: { name: string; value: string; to?: string }) {
+function Text({ name, value, to }: { name: string; value: string; to?: string | undefined }) {
   if (!value) return null;
   return <Fact name={name}>{to ? <a href={to}>{value}</a> : value}</Fact>;
 }

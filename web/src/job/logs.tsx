@@ -1,9 +1,9 @@
 // What the processes wrote: newest at the end, followed while the job runs, searched by the server.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { type LogLine, type Schemas, Refusal, address, read } from "../api/client";
-import type { Cursor, Range } from "../charts/axis";
+import type { Cursor, Mark, Range } from "../charts/axis";
 import { parts } from "../format";
-import { useRested } from "../parts/hooks";
+import { useAgain, useRested } from "../parts/hooks";
 import { Problem, Section } from "../parts/small";
 
 const PAGE = 200;
@@ -11,14 +11,17 @@ const MOST = 5_000;
 const EVERY = 3_000;
 type LogList = Schemas["LogList"];
 
-export function Logs(given: { job: { id: string; project: string }; range: Range | null; running: boolean; replica: string | null; cursor: Cursor }) {
-  const { job, range, running, replica, cursor } = given;
+export function Logs(given: { job: { id: string; project: string }; range: Range | null; running: boolean; replica: string | null; cursor: Cursor; chosen: Mark | null; choose: (mark: Mark | null) => void; ready: boolean }) {
+  const { job, range, running, replica, cursor, chosen, choose, ready } = given;
   const [text, setText] = useState("");
   const [level, setLevel] = useState("");
   const [following, setFollowing] = useState(true);
   const [lines, setLines] = useState<LogLine[] | null>(null);
   const [more, setMore] = useState(false);
   const [error, setError] = useState<Refusal | null>(null);
+  const [turn, setTurn] = useState(0);
+  const again = () => setTurn((now) => now + 1);
+  useAgain(error, again);
   const contains = useRested(text.trim(), 200);
   const box = useRef<HTMLDivElement>(null);
   const held = useRef<LogLine[]>([]);
@@ -36,6 +39,7 @@ export function Logs(given: { job: { id: string; project: string }; range: Range
   };
 
   useEffect(() => {
+    if (!ready) return;
     const gone = new AbortController();
     const bounds = { start: range ? Math.floor(range.start) : null, end: range ? Math.ceil(range.end) : null };
     ask({ ...bounds, order: "desc" }, gone.signal).then(
@@ -44,13 +48,18 @@ export function Logs(given: { job: { id: string; project: string }; range: Range
         setMore(page.lines.length === PAGE);
         setError(null);
       },
-      (problem: unknown) => problem instanceof Refusal && setError(problem),
+      (problem: unknown) => {
+        if (!(problem instanceof Refusal)) return;
+        // Lines that another question found are none of this one.
+        setLines(null);
+        setError(problem);
+      },
     );
     return () => gone.abort();
-  }, [job.id, job.project, contains, level, replica, range?.start, range?.end]);
+  }, [ready, job.id, job.project, contains, level, replica, range?.start, range?.end, turn]);
 
   useEffect(() => {
-    if (!running || !following || range) return;
+    if (!ready || !running || !following || range) return;
     const gone = new AbortController();
     const timer = setInterval(() => {
       if (document.hidden) return;
@@ -68,7 +77,7 @@ export function Logs(given: { job: { id: string; project: string }; range: Range
       clearInterval(timer);
       gone.abort();
     };
-  }, [running, following, job.id, contains, level, replica, range?.start]);
+  }, [ready, running, following, job.id, contains, level, replica, range?.start]);
   useEffect(() => {
     if (following && box.current) box.current.scrollTop = box.current.scrollHeight;
   }, [lines, following]);
@@ -103,7 +112,7 @@ export function Logs(given: { job: { id: string; project: string }; range: Range
   );
   return (
     <Section id="logs" title={replica ? `Log of ${replica}` : "Log"} aside={aside}>
-      {error && <Problem error={error} />}
+      {error && <Problem error={error} again={again} />}
       {lines && !lines.length && <p class="hint">{narrowed ? "No line matches." : "No line was kept. jobmeter run keeps what its command writes; others push lines to the API."}</p>}
       {lines && lines.length > 0 && (
         <div class="log" ref={box} tabIndex={0} role="log" aria-label="Log lines" aria-live="off">
@@ -113,8 +122,18 @@ export function Logs(given: { job: { id: string; project: string }; range: Range
             </button>
           )}
           {lines.map((line) => (
-            <div key={keyOf(line)} class={`line ${line.level ?? ""} ${line.stream === "stderr" ? "stderr" : ""}`} onPointerEnter={() => cursor.move(line.time, null)}>
-              <time>{parts(line.time).time}</time>
+            <div key={keyOf(line)} class={`line ${line.level ?? ""} ${line.stream === "stderr" ? "stderr" : ""} ${chosen?.key === keyOf(line) ? "marked" : ""}`} onPointerEnter={() => cursor.move(line.time, null)}>
+              <time>
+                <button
+                  type="button"
+                  class="link"
+                  aria-pressed={chosen?.key === keyOf(line)}
+                  aria-label={`Mark ${parts(line.time).time} on every chart`}
+                  onClick={() => choose(chosen?.key === keyOf(line) ? null : markOf(line))}
+                >
+                  {parts(line.time).time}
+                </button>
+              </time>
               {several && <span class="where">{line.replica}</span>}
               <span class="text">{marked(line.text, contains)}</span>
             </div>
@@ -124,6 +143,14 @@ export function Logs(given: { job: { id: string; project: string }; range: Range
     </Section>
   );
 }
+
+const markOf = (line: LogLine): Mark => ({
+  start: line.time,
+  end: line.time,
+  level: line.level === "error" ? "critical" : line.level === "warning" ? "warning" : "info",
+  text: line.text,
+  key: keyOf(line),
+});
 
 const keyOf = (line: LogLine): string => `${line.time_ns} ${line.replica} ${line.attempt} ${line.stream} ${line.text}`;
 

@@ -27,20 +27,23 @@ export function Members(given: {
   const rows = rowsOf(detail, newest);
   if (!rows.length) return null;
   const columns = COLUMNS.filter(([metric]) => lines.has(metric));
+  const states = rows.some((row) => row.state);
   const shown = all ? rows : rows.slice(0, SHOWN);
   return (
-    <Section id="replicas" title={`${newest.size || rows.length} ${newest.size === 1 ? "replica" : "replicas"}, ${detail.devices.length} devices`}>
+    <Section id="replicas" title={`${newest.size || rows.length} ${newest.size === 1 ? "replica" : "replicas"}, ${detail.devices.length} ${detail.devices.length === 1 ? "device" : "devices"}`}>
       <div class="wide" tabIndex={0} role="region" aria-label="Replicas and devices">
         <table>
           <thead>
             <tr>
-              <th scope="col">Rank</th>
+              <th scope="col" class="number rank">
+                Rank
+              </th>
               <th scope="col">Replica</th>
               <th scope="col">Device</th>
               <th scope="col">Node</th>
-              <th scope="col">State</th>
+              {states && <th scope="col">State</th>}
               <th scope="col" class="number">
-                Took
+                {detail.job.state === "Running" ? "Running for" : "Took"}
               </th>
               {columns.map(([, text]) => (
                 <th scope="col" class="number" key={text}>
@@ -52,7 +55,7 @@ export function Members(given: {
           <tbody>
             {shown.map((row) => (
               <tr key={`${row.replica} ${row.node} ${row.device}`} class={row.replica === chosen ? "chosen" : ""}>
-                <td class="number">{row.rank ?? ""}</td>
+                <td class="number rank">{row.rank ?? ""}</td>
                 <th scope="row">
                   {row.device === "" || row.first ? (
                     <button type="button" class="link" aria-pressed={row.replica === chosen} onClick={() => choose(row.replica === chosen ? null : row.replica)}>
@@ -65,7 +68,7 @@ export function Members(given: {
                 </th>
                 <td>{row.device}</td>
                 <td>{row.node}</td>
-                <td>{row.state && row.first ? <State state={row.state} /> : ""}</td>
+                {states && <td>{row.state && row.first ? <State state={row.state} /> : ""}</td>}
                 <td class="number">{row.first && row.took !== null ? duration(row.took) : ""}</td>
                 {columns.map(([metric]) => (
                   <td class="number" key={metric}>

@@ -1,8 +1,8 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { type JobDetail, type LiveJob, type Schemas, address } from "../api/client";
+import { type JobDetail, type LiveJob, type Schemas } from "../api/client";
 import { Cursor, type Mark, type Range } from "../charts/axis";
 import { groups } from "../charts/groups";
-import { useRead, useRested, useZone } from "../parts/hooks";
+import { type Asked, useAgain, useOnce, useRead, useRested, useZone } from "../parts/hooks";
 import { Notice, Problem } from "../parts/small";
 import { changed, go, href } from "../router";
 import { Charts } from "./charts";
@@ -10,38 +10,54 @@ import { life, byOf, useLive, useMeasured } from "./data";
 import { Events } from "./events";
 import { type Finding, Findings, markOf } from "./findings";
 import { Header } from "./header";
+import { useIdle } from "./idle";
 import { Logs } from "./logs";
 import { Members } from "./members";
-import { Ranks } from "./ranks";
+import { jobQuestions } from "./questions";
+import { Marked } from "./marked";
+import { RankPanel } from "./rank";
+import { Ranks, useRanks } from "./ranks";
 import { TimeBar } from "./timebar";
 
 const HOUR = 3_600_000;
 
-export function JobPage({ id, query }: { id: string; query: URLSearchParams }) {
+export function JobPage({ id, query, guest = false }: { id: string; query: URLSearchParams; guest?: boolean }) {
   useZone();
   const project = query.get("project");
-  const asked = useRead<JobDetail>(address("/api/jobmeter/v1/jobs/{job}", { job: id }, { project, summary: "false" }));
+  const urls = jobQuestions(id, project);
+  const asked = useRead<JobDetail>(urls.record);
+  const names = useRead<Schemas["MetricNames"]>(urls.names);
   if (asked.error) return asked.error.status === 404 ? <Missing id={id} /> : <Problem error={asked.error} again={asked.again} />;
   if (!asked.data) return <p class="waiting">…</p>;
-  return <Shown detail={asked.data} query={query} again={asked.again} />;
+  return <Shown detail={asked.data} names={names} query={query} again={asked.again} guest={guest} />;
 }
 
 function Missing({ id }: { id: string }) {
   return (
-    <Notice title={`There is no job ${id} that this key may see.`}>
+    <Notice title={`There is no job ${id} that you may see.`}>
+      <p>It may have been deleted, be misspelt, or belong to a project that this key does not see: then a key of that project opens it.</p>
       <a href={href([], { q: id })}>Search for it among all jobs</a>
     </Notice>
   );
 }
 
-function Shown({ detail, query, again }: { detail: JobDetail; query: URLSearchParams; again: () => void }) {
-  const [told, setTold] = useState<LiveJob | null>(null);
-  const job = told?.job ?? detail.job;
+interface ShownGiven {
+  detail: JobDetail;
+  names: Asked<Schemas["MetricNames"]>;
+  query: URLSearchParams;
+  again: () => void;
+  guest: boolean;
+}
+
+function Shown({ detail, names, query, again, guest }: ShownGiven) {
+  const [latest, setLatest] = useState<LiveJob | null>(null);
+  const job = latest?.job ?? detail.job;
   const ref = { id: detail.job.id, project: detail.job.project };
   const running = job.state === "Running" || job.state === "Queued";
   const cursor = useMemo(() => new Cursor(), []);
   const [finding, setFinding] = useState<Finding | null>(null);
   const [event, setEvent] = useState<Mark | null>(null);
+  const [line, setLine] = useState<Mark | null>(null);
   const chosen = query.get("rank");
   const set = (values: Record<string, string | null>) => go(href(["jobs", ref.id], changed(query, values)), true);
 
@@ -54,29 +70,36 @@ function Shown({ detail, query, again }: { detail: JobDetail; query: URLSearchPa
   const [base, setBase] = useState<Range>(() => (running ? { start: Math.max(first.start, first.end - window), end: first.end } : first));
   const wanted: Range = zoomed ?? base;
 
-  const names = useRead<Schemas["MetricNames"]>(address("/api/jobmeter/v1/jobs/{job}/metrics/names", { job: ref.id }, { project: ref.project }));
   const found = useMemo(() => groups(names.data?.metrics ?? []), [names.data]);
   const by = names.data ? byOf(detail.devices.length) : null;
   const rested = useRested(wanted, 60);
-  const measured = useMeasured(ref, found, by, detail.devices.length || detail.replicas.length, rested);
+  const [turn, setTurn] = useState(0);
+  const measureAgain = () => setTurn((now) => now + 1);
+  const measured = useMeasured(ref, found, by, detail.devices.length || detail.replicas.length, rested, turn);
+  useAgain(measured.error, measureAgain);
+  const ranks = useRanks(measured.lines, shown, measured.step, query.get("heat"));
   const metrics = useMemo(() => found.flatMap((group) => group.main), [found]);
+  const settled = !measured.error && (metrics.length ? measured.lines.size > 0 : names.data !== null);
+  const idle = useIdle(ref, detail.devices.length > 0 && names.data !== null && !measured.busy, running);
   const take = (update: LiveJob) => {
-    setTold(update);
+    setLatest(update);
     measured.take(update, update.now - window);
   };
-  const live = useLive(ref, metrics, by, measured.step, running, take);
+  // What is read below the charts, and what costs the server much, waits until the first of them is there.
+  const begun = useOnce(measured.lines.size > 0 || names.error !== null || (names.data !== null && (!metrics.length || !measured.busy)));
+  const live = useLive(ref, metrics, by, measured.step, running && begun, take);
   useEffect(() => {
-    // A job that has ended is told whole; one that has grown out of its step is asked for anew.
-    if (!running && told) {
-      setBase(life(told.job));
+    // A job that has ended is shown whole; one that has grown out of its step is read anew.
+    if (!running && latest) {
+      setBase(life(latest.job));
       again();
     } else if (running && !zoomed && shown.end - shown.start > 1.5 * (base.end - base.start)) {
       setBase(shown);
     }
-  }, [running, told]);
+  }, [running, latest]);
   useEffect(() => {
-    if (told && !names.data?.metrics.length) names.again();
-  }, [told]);
+    if (latest && !names.data?.metrics.length) names.again();
+  }, [latest]);
   useEffect(() => {
     document.title = `${job.name || job.id} · ${job.state} · Jobmeter`;
     return () => {
@@ -85,13 +108,13 @@ function Shown({ detail, query, again }: { detail: JobDetail; query: URLSearchPa
   }, [job.name, job.state]);
 
   const brush = (range: Range) => set({ from: String(Math.round(range.start)), to: String(Math.round(range.end)) });
-  const marks = useMemo(() => [finding && markOf(finding), event].filter((one): one is Mark => one !== null), [finding, event]);
+  const marks = useMemo(() => [finding && markOf(finding), event, line].filter((one): one is Mark => one !== null), [finding, event, line]);
   const view = { range: shown, step: measured.step, cursor, marks, chosen, brush };
   const choose = (member: string | null) => set({ rank: member });
   return (
     <article class="job">
-      <Header job={job} detail={detail} />
-      <Findings job={ref} chosen={finding} choose={setFinding} state={job.state} />
+      <Header job={job} detail={detail} idle={idle} guest={guest} />
+      <Findings job={ref} chosen={finding} choose={setFinding} state={job.state} ranks={ranks} settled={settled} guest={guest} ready={begun} />
       <TimeBar
         range={shown}
         whole={whole}
@@ -112,16 +135,31 @@ function Shown({ detail, query, again }: { detail: JobDetail; query: URLSearchPa
         step={measured.step}
         chosen={chosen}
         choose={choose}
+        guest={guest}
       />
       {names.error && <Problem error={names.error} again={names.again} />}
-      {measured.error && <Problem error={measured.error} />}
+      {measured.error && <Problem error={measured.error} again={measureAgain} />}
       {names.data && !metrics.length && <Notice title="Nothing was measured yet.">Figures appear here by themselves once an agent sends them.</Notice>}
-      <Ranks lines={measured.lines} {...view} choose={choose} metric={query.get("heat")} setMetric={(metric) => set({ heat: metric })} />
-      <Charts groups={found} lines={measured.lines} {...view} busy={measured.busy} job={ref} by={by ?? "device"} />
+      {marks.length > 0 && (
+        <Marked
+          marks={marks}
+          range={shown}
+          whole={whole}
+          brush={brush}
+          clear={() => {
+            setFinding(null);
+            setEvent(null);
+            setLine(null);
+          }}
+        />
+      )}
+      {ranks && <Ranks ranks={ranks} {...view} choose={choose} setMetric={(metric) => set({ heat: metric })} />}
+      {chosen && <RankPanel member={chosen} detail={detail} lines={measured.lines} range={shown} choose={choose} order={ranks?.rows.lines} />}
+      <Charts groups={found} lines={measured.lines} {...view} busy={measured.busy} refused={measured.error !== null} job={ref} by={by ?? "device"} />
       <Members detail={detail} lines={measured.lines} chosen={chosen} choose={choose} />
       <div class="pair">
-      <Events job={ref} range={zoomed} turn={told?.job.updated ?? 0} chosen={event} choose={setEvent} cursor={cursor} />
-      <Logs job={ref} range={zoomed} running={running} replica={chosen} cursor={cursor} />
+      <Events job={ref} range={zoomed} turn={job.updated ?? 0} chosen={event} choose={setEvent} cursor={cursor} ready={begun} />
+      <Logs job={ref} range={zoomed} running={running} replica={chosen} cursor={cursor} chosen={line} choose={setLine} ready={begun} />
       </div>
     </article>
   );

@@ -1,33 +1,42 @@
 import { useMemo, useState } from "preact/hooks";
 import type { Line } from "../api/client";
-import type { Cursor, Range } from "../charts/axis";
+import type { Cursor, Mark, Range } from "../charts/axis";
 import { HEAT, title } from "../charts/groups";
-import { HeatMap, rowsOf } from "../charts/heatmap";
-import { quantity } from "../format";
+import { HeatMap, type Rows, distance, rowsOf } from "../charts/heatmap";
 import { useDark } from "../parts/hooks";
 import { Choice, Section } from "../parts/small";
 
-/** The ranks over time, and by name those that are far from the others. Nothing for a job of one replica. */
+/** What the ranks of a job say in one metric over the time that is shown. */
+export interface RankView {
+  offered: string[];
+  metric: string;
+  unit: string;
+  rows: Rows;
+}
+
+/** The ranks in the metric that was asked for, else in the first one that several of them have; null where none has. */
+export function useRanks(lines: ReadonlyMap<string, readonly Line[]>, range: Range, step: number, asked: string | null): RankView | null {
+  const offered = HEAT.filter((name) => new Set(lines.get(name)?.map((line) => line.replica || line.node)).size > 1);
+  const metric = asked && offered.includes(asked) ? asked : offered[0];
+  const mine = metric ? lines.get(metric) : undefined;
+  const rows = useMemo(() => rowsOf(mine ?? [], range, step), [mine, range.start, range.end, step]);
+  return metric && mine ? { offered, metric, unit: mine[0]?.unit ?? "", rows } : null;
+}
+
+/** The ranks over time, and by name those that are far from the others. */
 export function Ranks(given: {
-  lines: ReadonlyMap<string, readonly Line[]>;
+  ranks: RankView;
   range: Range;
-  step: number;
   cursor: Cursor;
+  marks: readonly Mark[];
   chosen: string | null;
   choose: (member: string | null) => void;
   brush: (range: Range) => void;
-  metric: string | null;
   setMetric: (metric: string) => void;
 }) {
   const dark = useDark();
   const [difference, setDifference] = useState(false);
-  const { lines, range, step } = given;
-  const offered = HEAT.filter((name) => new Set(lines.get(name)?.map((line) => line.replica || line.node)).size > 1);
-  const metric = given.metric && offered.includes(given.metric) ? given.metric : offered[0];
-  const mine = metric ? lines.get(metric) : undefined;
-  const rows = useMemo(() => rowsOf(mine ?? [], range, step), [mine, range.start, range.end, step]);
-  if (!metric || !mine) return null;
-  const unit = mine[0]?.unit ?? "";
+  const { offered, metric, unit, rows } = given.ranks;
   const aside = (
     <>
       <select aria-label="Metric of the heat map" value={metric} onChange={(event) => given.setMetric(event.currentTarget.value)}>
@@ -59,7 +68,7 @@ export function Ranks(given: {
             aria-pressed={given.chosen === one.member}
             onClick={() => given.choose(given.chosen === one.member ? null : one.member)}
           >
-            <b>{one.member}</b> {unit === "1" ? `${(Math.abs(one.difference) * 100).toFixed(0)} points` : quantity(Math.abs(one.difference), unit)} {one.difference < 0 ? "below" : "above"} the median
+            <b>{one.member}</b> {distance(one, unit)}
           </button>
         ))}
       </p>

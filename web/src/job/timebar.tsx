@@ -4,6 +4,7 @@ import type { Range } from "../charts/axis";
 import { duration, moment, zone } from "../format";
 import { Choice } from "../parts/small";
 import { Export } from "./export";
+import { Share } from "./share";
 
 const HOUR = 3_600_000;
 const WINDOWS = [
@@ -31,9 +32,12 @@ export function TimeBar(given: {
   step: number;
   chosen: string | null;
   choose: (member: string | null) => void;
+  /** Somebody who came by a link: it opens nothing else. */
+  guest: boolean;
 }) {
   const { range, whole, zoomed, live, running, brush } = given;
   const [exporting, setExporting] = useState(false);
+  const [sharing, setSharing] = useState(false);
   const length = range.end - range.start;
   const clip = (start: number, end: number) => brush({ start: Math.max(start, whole.start), end: Math.min(end, Math.max(whole.end, start + 1000)) });
   const state = live === "lost" ? "connection lost, trying again" : running && !zoomed ? "following live" : running ? "paused" : "";
@@ -73,7 +77,13 @@ export function TimeBar(given: {
       <button type="button" aria-expanded={exporting} onClick={() => setExporting(!exporting)}>
         Export
       </button>
-      {exporting && <Export job={given.job} metrics={given.metrics} by={given.by} range={range} step={given.step} />}
+      {!given.guest && (
+        <button type="button" aria-expanded={sharing} onClick={() => setSharing(!sharing)}>
+          Share
+        </button>
+      )}
+      {exporting && <Export key={zoomed ? "zoomed" : given.window} zoomed={zoomed} job={given.job} metrics={given.metrics} by={given.by} range={range} step={given.step} chosen={given.chosen} />}
+      {sharing && <Share job={given.job} close={() => setSharing(false)} />}
     </div>
   );
 }

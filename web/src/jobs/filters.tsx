@@ -1,7 +1,10 @@
+import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { Job } from "../api/client";
+import { type Job, type Schemas, address } from "../api/client";
+import { spoken } from "../format";
+import { useRead } from "../parts/hooks";
 
-export const FILTERS = ["q", "state", "type", "project", "user", "group", "node", "since", "from", "to"] as const;
+export const FILTERS = ["q", "state", "type", "project", "user", "group", "node", "finding", "severity", "since", "from", "to"] as const;
 const STATES = ["Running", "Queued", "Succeeded", "Failed", "Stopped", "Unknown"] as const;
 const TEXTS: readonly (readonly [string, string, keyof Job | null])[] = [
   ["type", "Type", "type"],
@@ -16,6 +19,7 @@ export function Filters(given: {
   query: URLSearchParams;
   set: (values: Record<string, string | null>) => void;
   loaded: readonly Job[];
+  children?: ComponentChildren;
 }) {
   const { query, set, loaded } = given;
   const search = useRef<HTMLInputElement>(null);
@@ -49,6 +53,7 @@ export function Filters(given: {
         <button type="button" aria-expanded={open} onClick={() => setOpen(!open)}>
           Filters{chosen ? ` (${chosen})` : ""}
         </button>
+        {given.children}
       </div>
       {open && (
         <div class="more">
@@ -61,6 +66,7 @@ export function Filters(given: {
               </datalist>
             </label>
           ))}
+          <Found query={query} set={set} />
           <label>
             Created
             <select value={query.get("since") ?? ""} onChange={(event) => set({ since: event.currentTarget.value })}>
@@ -79,6 +85,38 @@ export function Filters(given: {
         </div>
       )}
     </form>
+  );
+}
+
+/** What the rules found: which of them, and how severe. The server filters, so that pages stay whole. */
+function Found({ query, set }: { query: URLSearchParams; set: (values: Record<string, string | null>) => void }) {
+  const asked = useRead<Schemas["RuleList"]>(address("/api/jobmeter/v1/rules"));
+  const [rule, severity] = [query.get("finding") ?? "", query.get("severity") ?? ""];
+  return (
+    <>
+      <label>
+        Finding
+        <select value={rule} title="Findings of jobs that have ended while this server ran" onChange={(event) => set({ finding: event.currentTarget.value })}>
+          <option value="">with or without</option>
+          <option value="any">any finding</option>
+          {rule && rule !== "any" && !asked.data && <option value={rule}>{spoken(rule)}</option>}
+          {asked.data?.rules.map((one) => (
+            <option key={one.name} value={one.name}>
+              {spoken(one.name)}
+            </option>
+          ))}
+        </select>
+      </label>
+      <label>
+        Severity
+        <select value={severity} onChange={(event) => set({ severity: event.currentTarget.value })}>
+          <option value="">any</option>
+          <option value="critical">critical</option>
+          <option value="warning">warning</option>
+          <option value="info">info</option>
+        </select>
+      </label>
+    </>
   );
 }
 

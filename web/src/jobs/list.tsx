@@ -2,37 +2,42 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { type Job, type LiveState, address, follow } from "../api/client";
 import type { LiveJobs } from "../api/client";
-import { useZone } from "../parts/hooks";
+import { useAgain, useWindowWidth, useZone } from "../parts/hooks";
 import { Problem } from "../parts/small";
 import { changed, go, href } from "../router";
+import { ChooseColumns } from "./choose";
+import { chosenColumns, shownColumns } from "./columns";
 import { Empty } from "./empty";
 import { FILTERS, Filters } from "./filters";
 import { useJobs } from "./pages";
+import { Picked } from "./picked";
 import { Row } from "./row";
 
 const ROW = 46;
 const BEFORE = 6;
-const COLUMNS: readonly (readonly [string, string, string])[] = [
+const FIRST: readonly (readonly [string, string, string])[] = [
+  ["", "", "c-pick"],
   ["state", "State", "c-state"],
   ["name", "Job", "c-name"],
-  ["type", "Type", "c-type"],
-  ["project", "Project", "c-project"],
-  ["user", "User", "c-user"],
-  ["resource_group", "Group", "c-group"],
-  ["start", "Started", "c-start"],
-  ["duration", "Duration", "c-duration"],
-  ["", "CPU", "c-cpu"],
-  ["", "GPU", "c-gpu"],
 ];
 
 export function JobList({ query }: { query: URLSearchParams }) {
   useZone();
-  const asked = useMemo(() => question(query), [query.toString()]);
+  // What is picked to be compared narrows nothing.
+  const narrowing = changed(query, { pick: null, columns: null }).toString();
+  const asked = useMemo(() => question(query), [narrowing]);
+  const picked = useMemo(() => new Set(query.getAll("pick")), [query.toString()]);
   const jobs = useJobs(asked);
+  useAgain(jobs.error, jobs.again);
   const [live, setLive] = useState<LiveState | null>(null);
   const [running, setRunning] = useState<number | null>(null);
   const body = useRef<HTMLDivElement>(null);
   const [seen, setSeen] = useState<[number, number]>([0, 40]);
+  const width = useWindowWidth();
+  const chosen = chosenColumns(query);
+  const columns = useMemo(() => shownColumns(chosen, width), [chosen?.join(), width]);
+  const heads = [...FIRST, ...columns.map((one) => [one.sort, one.text, `c-${one.id}`] as const)];
+  const tracks = `20px ${width < 600 ? "24px" : "104px"} minmax(${width < 600 ? 0 : 150}px, 2.4fr) ${columns.map((one) => one.width).join(" ")}`;
   const narrowed = FILTERS.some((name) => query.has(name));
 
   useEffect(() => {
@@ -63,6 +68,11 @@ export function JobList({ query }: { query: URLSearchParams }) {
   useEffect(() => jobs.want(seen[0], seen[1]), [seen, asked]);
 
   const set = (values: Record<string, string | null>) => go(href([], changed(query, values)), true);
+  const pick = (key: string, on: boolean) => {
+    const next = changed(query, { pick: null });
+    for (const one of [...picked].filter((other) => other !== key).concat(on ? [key] : [])) next.append("pick", one);
+    go(href([], next), true);
+  };
   const sort = query.get("sort") ?? "created";
   const order = query.get("order") ?? "desc";
   const total = jobs.total ?? 0;
@@ -87,7 +97,10 @@ export function JobList({ query }: { query: URLSearchParams }) {
           <Live state={live} />
         </p>
       </div>
-      <Filters query={query} set={set} loaded={jobs.loaded} />
+      <Filters query={query} set={set} loaded={jobs.loaded}>
+        <ChooseColumns chosen={chosen} change={(text) => set({ columns: text })} />
+      </Filters>
+      {picked.size > 0 && <Picked keys={[...picked]} clear={() => set({ pick: null })} />}
       {jobs.fresh > 0 && (
         <button type="button" class="fresh" onClick={jobs.again}>
           {jobs.fresh === 1 ? "1 new job" : `${jobs.fresh} new jobs`}: show
@@ -96,13 +109,13 @@ export function JobList({ query }: { query: URLSearchParams }) {
       {jobs.error && <Problem error={jobs.error} again={jobs.again} />}
       {jobs.total === 0 ? (
         <Empty narrowed={narrowed} clear={() => go("#/", true)} />
-      ) : (
-        <div class="jobs" role="table" aria-label="Jobs" aria-rowcount={total + 1} aria-busy={jobs.busy}>
+      ) : jobs.error && jobs.total === null ? null : (
+        <div class="jobs" role="table" aria-label="Jobs" aria-rowcount={total + 1} aria-busy={jobs.busy} style={{ "--tracks": tracks }}>
           <div class="row head" role="row" aria-rowindex={1}>
-            {COLUMNS.map(([name, text, kind]) => (
+            {heads.map(([name, text, kind]) => (
               <div
                 role="columnheader"
-                key={text}
+                key={kind}
                 class={kind}
                 aria-sort={name && name === sort ? (order === "asc" ? "ascending" : "descending") : undefined}
               >
@@ -115,14 +128,14 @@ export function JobList({ query }: { query: URLSearchParams }) {
                     <span aria-hidden="true">{name === sort ? (order === "asc" ? " ↑" : " ↓") : ""}</span>
                   </button>
                 ) : (
-                  text
+                  text || <span class="hidden">Compare</span>
                 )}
               </div>
             ))}
           </div>
           <div class="rows" role="rowgroup" ref={body} style={{ height: `${total * ROW}px` }} onKeyDown={walk}>
             {rows.map((at) => (
-              <Row key={at} at={at} top={at * ROW} job={jobs.at(at)} use={jobs.use} />
+              <Row key={at} at={at} top={at * ROW} job={jobs.at(at)} use={jobs.use} picked={picked} pick={pick} columns={columns} />
             ))}
           </div>
         </div>
@@ -146,6 +159,8 @@ function question(query: URLSearchParams): Record<string, string | string[] | nu
     project: query.get("project"),
     resource_group: query.get("group"),
     node: query.get("node"),
+    finding: query.getAll("finding"),
+    severity: query.getAll("severity"),
     created_from: query.get("since") ? String(Date.now() - (SINCE[query.get("since")!] ?? 0)) : query.get("from"),
     created_to: query.get("to"),
     sort: query.get("sort"),

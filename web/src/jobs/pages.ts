@@ -71,7 +71,12 @@ export function useJobs(query: Query): Jobs {
           setTotal(list.total);
           setError(null);
         },
-        (problem: unknown) => problem instanceof Refusal && kept.current === mine && setError(problem),
+        (problem: unknown) => {
+          if (!(problem instanceof Refusal) || kept.current !== mine) return;
+          setError(problem);
+          // The number that another question gave is none of this one.
+          if (!mine.pages.size) setTotal(null);
+        },
       )
       .finally(() => {
         mine.asked.delete(page);
@@ -95,8 +100,8 @@ export function useJobs(query: Query): Jobs {
 
   const take = (update: LiveJobs) => {
     const mine = kept.current;
-    const told = new Map(update.jobs.map((job) => [keyOf(job), job]));
-    for (const page of mine.pages.values()) page.forEach((job, at) => (page[at] = told.get(keyOf(job)) ?? job));
+    const updated = new Map(update.jobs.map((job) => [keyOf(job), job]));
+    for (const page of mine.pages.values()) page.forEach((job, at) => (page[at] = updated.get(keyOf(job)) ?? job));
     mine.use.clear();
     for (const one of update.use) {
       const values = Object.fromEntries(one.values.map((value) => [value.metric, value.value]));

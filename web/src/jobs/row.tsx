@@ -5,16 +5,21 @@ import { Moment, State } from "../parts/small";
 import { Sparkline } from "../parts/sparkline";
 import { href } from "../router";
 import { type Use, keyOf } from "./pages";
-import { useSparks } from "./sparks";
+import { MOST_COMPARED } from "./picked";
+import type { Column } from "./columns";
+import { type Sparks, useSparks } from "./sparks";
 
 interface Given {
   at: number;
   top: number;
   job: Job | null;
   use: ReadonlyMap<string, Use>;
+  picked: ReadonlySet<string>;
+  pick: (key: string, on: boolean) => void;
+  columns: readonly Column[];
 }
 
-export function Row({ at, top, job, use }: Given) {
+export function Row({ at, top, job, use, picked, pick, columns }: Given) {
   if (!job) {
     return (
       <div class="row waiting" role="row" aria-rowindex={at + 2} style={{ transform: `translateY(${top}px)` }}>
@@ -24,15 +29,22 @@ export function Row({ at, top, job, use }: Given) {
   }
   return (
     <div class="row" role="row" aria-rowindex={at + 2} data-at={at} style={{ transform: `translateY(${top}px)` }}>
+      <div role="cell" class="c-pick">
+        <input
+          type="checkbox"
+          aria-label={`Compare ${job.name || job.id}`}
+          checked={picked.has(keyOf(job))}
+          disabled={!picked.has(keyOf(job)) && picked.size >= MOST_COMPARED}
+          onChange={(event) => pick(keyOf(job), event.currentTarget.checked)}
+        />
+      </div>
       <Facts job={job} now={job.state === "Running" ? Math.floor(Date.now() / 1000) : 0} />
-      <Sparks key={keyOf(job)} job={job} use={use.get(keyOf(job))} />
+      <Cells key={keyOf(job)} job={job} use={use.get(keyOf(job))} columns={columns} />
     </div>
   );
 }
 
 const Facts = memo(function Facts({ job }: { job: Job; now: number }) {
-  const start = job.start ?? job.first_sample;
-  const end = job.end ?? (job.state === "Running" ? Date.now() : job.last_sample);
   const query = { ...(job.project === "default" ? {} : { project: job.project }) };
   return (
     <>
@@ -45,31 +57,58 @@ const Facts = memo(function Facts({ job }: { job: Job; now: number }) {
           {job.name && job.name !== job.id && <small>{job.id}</small>}
         </a>
       </div>
-      <div role="cell" class="c-type">{job.type}</div>
-      <div role="cell" class="c-project">{job.project}</div>
-      <div role="cell" class="c-user">{job.user}</div>
-      <div role="cell" class="c-group">{job.resource_group}</div>
-      <div role="cell" class="c-start">
-        <Moment ms={start} short />
-      </div>
-      <div role="cell" class="c-duration">{start === null || end === null ? "–" : duration(end - start)}</div>
     </>
   );
 });
 
-function Sparks({ job, use }: { job: Job; use: Use | undefined }) {
-  const sparks = useSparks(job, use);
-  const device = sparks?.lines["gpu.utilization"] ? "gpu.utilization" : "npu.utilization";
-  const draw = (metric: string, kind: "cpu" | "gpu") => {
-    const points = sparks?.lines[metric];
-    if (!sparks || !points) return <span class="none">{sparks ? "–" : ""}</span>;
-    const unit = kind === "cpu" ? "{core}" : "1";
-    return <Sparkline points={points} start={sparks.start} end={sparks.end} step={sparks.step} top={kind === "gpu" ? 1 : 0} unit={unit} kind={kind} />;
-  };
+/** The cells of the columns that were chosen; curves are asked for where they are shown. */
+function Cells({ job, use, columns }: { job: Job; use: Use | undefined; columns: readonly Column[] }) {
+  const drawn = columns.some((one) => one.id === "cpu" || one.id === "gpu");
+  const sparks = useSparks(job, use, drawn);
   return (
     <>
-      <div role="cell" class="c-cpu">{draw("cpu.usage", "cpu")}</div>
-      <div role="cell" class="c-gpu">{draw(device, "gpu")}</div>
+      {columns.map((one) => (
+        <div role="cell" key={one.id} class={`c-${one.id}`}>
+          {cell(one.id, job, sparks)}
+        </div>
+      ))}
     </>
   );
+}
+
+function cell(id: string, job: Job, sparks: Sparks | null) {
+  const start = job.start ?? job.first_sample;
+  const end = job.end ?? (job.state === "Running" ? Date.now() : job.last_sample);
+  switch (id) {
+    case "group":
+      return job.resource_group;
+    case "type":
+    case "project":
+    case "user":
+    case "workspace":
+      return job[id];
+    case "error":
+      return <span title={job.error}>{job.error}</span>;
+    case "exit":
+      return job.exit_code ?? "";
+    case "created":
+      return <Moment ms={job.created} brief />;
+    case "start":
+      return <Moment ms={start} brief />;
+    case "end":
+      return <Moment ms={job.end} brief />;
+    case "duration":
+      return start === null || end === null ? "–" : duration(end - start);
+    case "cpu":
+      return curve(sparks, "cpu.usage", "cpu");
+    default:
+      return curve(sparks, sparks?.lines["gpu.utilization"] ? "gpu.utilization" : "npu.utilization", "gpu");
+  }
+}
+
+function curve(sparks: Sparks | null, metric: string, kind: "cpu" | "gpu") {
+  const points = sparks?.lines[metric];
+  if (!sparks || !points) return <span class="none">{sparks ? "–" : ""}</span>;
+  const unit = kind === "cpu" ? "{core}" : "1";
+  return <Sparkline points={points} start={sparks.start} end={sparks.end} step={sparks.step} top={kind === "gpu" ? 1 : 0} unit={unit} kind={kind} />;
 }

@@ -31,10 +31,11 @@ function next(): void {
 
 const name = (job: Job): string => `${keyOf(job)} ${job.state === "Running" ? "" : (job.end ?? job.last_sample)}`;
 
-export function useSparks(job: Job, use: Use | undefined): Sparks | null {
+export function useSparks(job: Job, use: Use | undefined, drawn: boolean): Sparks | null {
   const key = name(job);
   const [sparks, setSparks] = useState<Sparks | null>(kept.get(key) ?? null);
   useEffect(() => {
+    if (!drawn) return;
     const found = kept.get(key);
     if (found) {
       setSparks(found);
@@ -58,7 +59,7 @@ export function useSparks(job: Job, use: Use | undefined): Sparks | null {
       clearTimeout(timer);
       gone.abort();
     };
-  }, [key]);
+  }, [key, drawn]);
   useEffect(() => {
     if (!use || !sparks || job.state !== "Running") return;
     const grown = grow(sparks, use);
@@ -73,8 +74,8 @@ async function load(job: Job, signal: AbortSignal): Promise<Sparks> {
   const end = (job.state === "Running" ? null : (job.end ?? job.last_sample)) ?? Date.now();
   const span = step(start, end + 1, POINTS);
   const query = { metric: METRICS, by: "job", start, end: end + 1, step: stepText(span), project: job.project };
-  const told = await read<MetricLines>(address("/api/jobmeter/v1/jobs/{job}/metrics", { job: job.id }, query), signal);
-  return { start, end, step: span, lines: Object.fromEntries(told.lines.map((line) => [line.metric, line.points])) };
+  const answer = await read<MetricLines>(address("/api/jobmeter/v1/jobs/{job}/metrics", { job: job.id }, query), signal);
+  return { start, end, step: span, lines: Object.fromEntries(answer.lines.map((line) => [line.metric, line.points])) };
 }
 
 function grow(sparks: Sparks, use: Use): Sparks {

@@ -3,42 +3,76 @@ import { useEffect, useState } from "preact/hooks";
 import type { Schemas } from "../api/client";
 import { isUtc, setUtc, write, zone } from "../format";
 import type { Place } from "../router";
-import { isDark, useZone } from "./hooks";
+import { isLong } from "../api/connection";
+import { isDark, useConnection, useZone } from "./hooks";
+import { Moment } from "./small";
 
 /** What is around every view: where one can go, who is signed in, zone and theme. */
 export function Frame(given: { who: Schemas["WhoAmI"]; place: Place; leave: () => void; children: ComponentChildren }) {
   const first = given.place.path[0] ?? "jobs";
   useZone();
+  // Jobs are compared from their list: it is the view that this belongs to.
+  const view = first === "compare" ? "jobs" : first;
   const link = (name: string, to: string, text: string) => (
-    <a href={to} aria-current={first === name ? "page" : undefined}>
+    <a href={to} aria-current={view === name ? "page" : undefined}>
       {text}
     </a>
   );
   return (
     <>
       <header class="top">
-        <a class="mark" href="#/" aria-label="Jobmeter: all jobs">
+        <a class="mark" href="#/" aria-label={given.who.job ? "Jobmeter: the job" : "Jobmeter: all jobs"}>
           <svg viewBox="0 0 32 32" aria-hidden="true">
             <path d="M3 21h7l3-12 5 16 3-9h8" />
           </svg>
           <span>Jobmeter</span>
         </a>
-        <nav aria-label="Views">
-          {link("jobs", "#/", "Jobs")}
-          {link("nodes", "#/nodes", "Nodes")}
-        </nav>
+        {given.who.job ? (
+          <span class="guest">
+            One job, opened by a link that ends <Moment ms={given.who.expires} />
+          </span>
+        ) : (
+          <nav aria-label="Views">
+            {link("jobs", "#/", "Jobs")}
+            {link("nodes", "#/nodes", "Nodes")}
+            {link("use", "#/use", "Use")}
+            {link("admin", "#/admin", "Admin")}
+          </nav>
+        )}
         <div class="who">
           <button type="button" onClick={() => setUtc(!isUtc())} title="Times in your zone, or in UTC">
             {zone()}
           </button>
           <Theme />
-          <button type="button" onClick={given.leave} title={`Signed in with key ${given.who.name} (${given.who.role})`}>
+          <button type="button" onClick={given.leave} title={given.who.job ? "Close what the link opened" : `Signed in with key ${given.who.name} (${given.who.role})`}>
             Sign out
           </button>
         </div>
       </header>
+      <Away />
       <main>{given.children}</main>
     </>
+  );
+}
+
+/** That the server is away, or that nothing new comes: figures that stand still are not taken for new ones. */
+function Away() {
+  const { silent, stopped } = useConnection();
+  const still = silent === null && stopped !== null && isLong(stopped) ? stopped : null;
+  const since = silent ?? still;
+  useEffect(() => {
+    document.body.classList.toggle("still", since !== null);
+    return () => document.body.classList.remove("still");
+  }, [since === null]);
+  if (since === null) return null;
+  return (
+    <div class="away" role="alert">
+      <strong>{silent === null ? "Live updates stopped at " : "The server has not answered since "}</strong>
+      <b>
+        <Moment ms={since} short />
+      </b>
+      . What is shown is from then. This page tries again by itself{silent === null ? "" : "; a server is started by jobmeter serve"}.
+    </div>
   );
 }
 
@@ -46,9 +80,9 @@ function Theme() {
   const [dark, setDark] = useState(isDark);
   useEffect(() => {
     const query = matchMedia("(prefers-color-scheme: dark)");
-    const tell = () => setDark(isDark());
-    query.addEventListener("change", tell);
-    return () => query.removeEventListener("change", tell);
+    const update = () => setDark(isDark());
+    query.addEventListener("change", update);
+    return () => query.removeEventListener("change", update);
   }, []);
   const turn = () => {
     const next = dark ? "light" : "dark";

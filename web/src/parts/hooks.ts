@@ -1,5 +1,7 @@
-import { useEffect, useRef, useState } from "preact/hooks";
+import type { RefObject } from "preact";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Refusal, read } from "../api/client";
+import { type Connection, connection, onConnection, onReturn } from "../api/connection";
 import { onZone } from "../format";
 
 export interface Asked<T> {
@@ -7,6 +9,25 @@ export interface Asked<T> {
   error: Refusal | null;
   busy: boolean;
   again: () => void;
+}
+
+/** Ask again by itself: after the time that a refusal names, and once a server that was away answers again. */
+export function useAgain(error: Refusal | null, again: () => void): void {
+  const latest = useRef(again);
+  latest.current = again;
+  useEffect(() => {
+    if (error === null || error.wait === null) return;
+    const timer = setTimeout(() => latest.current(), error.wait * 1000);
+    return () => clearTimeout(timer);
+  }, [error]);
+  useEffect(() => onReturn(() => latest.current()), []);
+}
+
+/** Whether the server answers; draws again when that changes. */
+export function useConnection(): Connection {
+  const [, setTurn] = useState(0);
+  useEffect(() => onConnection(() => setTurn((now) => now + 1)), []);
+  return connection();
 }
 
 /** What the server answers to a question; the last answer stays until the next one is there. */
@@ -30,7 +51,9 @@ export function useRead<T>(url: string | null): Asked<T> {
     );
     return () => gone.abort();
   }, [url, turn]);
-  return { data: state.data, error: state.error, busy: state.busy, again: () => setTurn((now) => now + 1) };
+  const again = () => setTurn((now) => now + 1);
+  useAgain(state.error, again);
+  return { data: state.data, error: state.error, busy: state.busy, again };
 }
 
 /** Draw again when the viewer chooses another zone. */
@@ -43,8 +66,9 @@ export function useZone(): void {
 export function useWidth<T extends HTMLElement>() {
   const element = useRef<T>(null);
   const [width, setWidth] = useState(0);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!element.current) return;
+    setWidth(element.current.clientWidth);
     const watch = new ResizeObserver(([entry]) => entry && setWidth(Math.floor(entry.contentRect.width)));
     watch.observe(element.current);
     return () => watch.disconnect();
@@ -52,17 +76,60 @@ export function useWidth<T extends HTMLElement>() {
   return { element, width };
 }
 
-/** The theme that is shown, told again when it changes. */
+/** How far beyond the window, in CSS pixels, something counts as near. */
+const NEAR = 300;
+const DRAW_ALL = "jobmeter-draw-all";
+
+/** True while an element is in sight or near it; once, too, when everything has to be drawn. */
+export function useNear(element: RefObject<HTMLElement>): boolean {
+  const [near, setNear] = useState(false);
+  useLayoutEffect(() => {
+    const mine = element.current;
+    if (!mine) return;
+    const { top, bottom } = mine.getBoundingClientRect();
+    if (top < innerHeight + NEAR && bottom > -NEAR) setNear(true);
+    const watch = new IntersectionObserver((entries) => setNear(entries[entries.length - 1]!.isIntersecting), { rootMargin: `${NEAR}px` });
+    const all = () => setNear(true);
+    watch.observe(mine);
+    addEventListener(DRAW_ALL, all);
+    addEventListener("beforeprint", all);
+    return () => {
+      watch.disconnect();
+      removeEventListener(DRAW_ALL, all);
+      removeEventListener("beforeprint", all);
+    };
+  }, []);
+  return near;
+}
+
+/** Have what is out of sight drawn too; resolves when it is. */
+export async function drawAll(): Promise<void> {
+  dispatchEvent(new Event(DRAW_ALL));
+  for (let frame = 0; frame < 3; frame += 1) await new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
+}
+
+/** The width of the window, in CSS pixels. */
+export function useWindowWidth(): number {
+  const [width, setWidth] = useState(innerWidth);
+  useEffect(() => {
+    const resized = () => setWidth(innerWidth);
+    addEventListener("resize", resized);
+    return () => removeEventListener("resize", resized);
+  }, []);
+  return width;
+}
+
+/** Whether the theme is dark; updates when it changes. */
 export function useDark(): boolean {
   const [dark, setDark] = useState(isDark);
   useEffect(() => {
-    const tell = () => setDark(isDark());
+    const update = () => setDark(isDark());
     const query = matchMedia("(prefers-color-scheme: dark)");
-    query.addEventListener("change", tell);
-    window.addEventListener("jobmeter-theme", tell);
+    query.addEventListener("change", update);
+    window.addEventListener("jobmeter-theme", update);
     return () => {
-      query.removeEventListener("change", tell);
-      window.removeEventListener("jobmeter-theme", tell);
+      query.removeEventListener("change", update);
+      window.removeEventListener("jobmeter-theme", update);
     };
   }, []);
   return dark;
@@ -71,6 +138,13 @@ export function useDark(): boolean {
 export function isDark(): boolean {
   const chosen = document.documentElement.dataset["theme"];
   return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+}
+
+/** True from the first time on that the condition was. */
+export function useOnce(condition: boolean): boolean {
+  const was = useRef(false);
+  was.current ||= condition;
+  return was.current;
 }
 
 /** A value that follows another one once that has rested. */

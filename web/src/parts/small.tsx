@@ -1,13 +1,13 @@
 import type { ComponentChildren } from "preact";
 import type { Job, Refusal } from "../api/client";
-import { iso, moment } from "../format";
+import { briefly, iso, moment } from "../format";
 
 const SHAPES: Record<string, string> = {
   Running: "M2 6a4 4 0 1 0 8 0a4 4 0 1 0-8 0",
   Succeeded: "M1.5 6.5l3 3l6-7",
   Failed: "M2.5 2.5l7 7M9.5 2.5l-7 7",
   Stopped: "M2.5 2.5h7v7h-7z",
-  Queued: "M6 2v4l3 2",
+  Queued: "M1.5 6a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0M6 3.4v2.9l1.9 1.1",
 };
 
 /** A job's state: colour, shape and word say the same. */
@@ -24,11 +24,11 @@ export function State({ state }: { state: Job["state"] }) {
 }
 
 /** A moment in the viewer's zone; UTC is at hand below the pointer. */
-export function Moment({ ms, short = false }: { ms: number | null | undefined; short?: boolean }) {
+export function Moment({ ms, short = false, brief = false }: { ms: number | null | undefined; short?: boolean; brief?: boolean }) {
   if (ms === null || ms === undefined) return <span class="none">–</span>;
   return (
     <time dateTime={iso(ms)} title={iso(ms)}>
-      {moment(ms, short)}
+      {brief ? briefly(ms) : moment(ms, short)}
     </time>
   );
 }
@@ -42,11 +42,23 @@ export function Notice({ title, children }: { title: string; children?: Componen
   );
 }
 
-/** What went wrong, in the server's words, and a way to try again. */
+/** What to do about a refusal, where the server's own words do not say it. */
+function next(error: Refusal): string {
+  const soon = error.wait === null ? "" : ` This page asks again by itself in ${error.wait} s.`;
+  if (error.status === 0) return "Is it running, and is the network there? This page asks again by itself every few seconds.";
+  if (error.status === 403) return "The key that you are signed in with may not see this: sign in with another one, or ask an administrator for one.";
+  if (error.status === 429) return `Too much was asked with this key at once.${soon}`;
+  if (error.status >= 500) return `The server could not answer.${soon || " If it stays so, its log says why."}`;
+  return "";
+}
+
+/** What went wrong, in the server's words, what to do next, and a way to try again. */
 export function Problem({ error, again }: { error: Refusal; again?: () => void }) {
+  const advice = next(error);
   return (
     <div class="notice problem" role="alert">
-      <strong>{error.message}</strong>
+      <strong>{sentence(error.message)}</strong>
+      {advice && <p>{advice}</p>}
       {again && (
         <button type="button" onClick={again}>
           Try again
@@ -55,6 +67,9 @@ export function Problem({ error, again }: { error: Refusal; again?: () => void }
     </div>
   );
 }
+
+/** A message as a sentence: with a capital and a stop. */
+const sentence = (text: string): string => `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
 
 export function Section(given: { id: string; title: string; kind?: string; aside?: ComponentChildren; children: ComponentChildren }) {
   return (

@@ -8,6 +8,7 @@ from jobmeter.access.signatures.rpc import RPC
 from jobmeter.access.signatures.sdk_hmac import SDK_HMAC
 from jobmeter.access.signatures.session import LINK, SESSION
 from jobmeter.access.signatures.share import SHARE, ShareToken
+from jobmeter.access.signatures.trace import TRACE
 
 TOKENS: tuple[Scheme, ...] = (BEARER, API_KEY, X_AUTH_TOKEN)
 """A key's token, in each of the places where one may be."""
@@ -21,7 +22,7 @@ ALIBABA: tuple[Scheme, ...] = (ACS3, ROA, RPC, ACS_BEARER, *TOKENS)
 HUAWEI: tuple[Scheme, ...] = (X_AUTH_TOKEN, SDK_HMAC, BEARER, API_KEY)
 """What Huawei Cloud's SDKs send, and a key's token besides. A token is enough, even where a signature is there too."""
 
-SCHEMES: tuple[Scheme, ...] = (*ALIBABA, SDK_HMAC, BASIC, SHARE, SESSION, LINK)
+SCHEMES: tuple[Scheme, ...] = (*ALIBABA, SDK_HMAC, BASIC, TRACE, SHARE, SESSION, LINK)
 """Every scheme."""
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "SESSION",
     "SHARE",
     "TOKENS",
+    "TRACE",
     "X_AUTH_TOKEN",
     "Claim",
     "ClaimKind",

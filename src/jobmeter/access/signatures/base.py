@@ -13,6 +13,7 @@ class ClaimKind(StrEnum):
     ACCESS_KEY = "access-key"
     TOKEN = "token"  # noqa: S105 - the name of a kind, not a secret
     SHARE = "share"
+    TRACE = "trace"
     SESSION = "session"
     LINK = "link"
 
@@ -44,7 +45,7 @@ class Scheme(Protocol):
         ...
 
     def verify_headers(self, call: Call, secret: str) -> bool:
-        """False when no body would make ``verify`` true: asked of a call whose body is not read yet.
+        """False when no body would make ``verify`` true: called before the body is read.
 
         A scheme that signs headers alone, or a hash of the body that a header names, checks its signature here.
         """

@@ -1,4 +1,4 @@
-"""Bare tokens: whoever holds one is its owner. Nothing dates them, so nothing but TLS protects them on the way."""
+"""Bearer tokens. They carry no date, so nothing but TLS protects them on the way."""
 
 import base64
 

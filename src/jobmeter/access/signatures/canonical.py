@@ -17,7 +17,7 @@ def encode(value: bytes) -> str:
 
 
 def raw(text: str) -> bytes:
-    """The bytes of a text from the wire, which a ``Call`` holds as Latin-1."""
+    """The bytes of a text from the wire, which a ``Call`` has as Latin-1."""
     try:
         return text.encode("latin-1")
     except UnicodeEncodeError:
@@ -35,7 +35,7 @@ def encoded_path(raw_path: str) -> str:
 def unescaped_path(raw_path: str) -> bytes | None:
     """The path with every escape resolved; None where another path would have the same text.
 
-    That is so where a segment holds an escaped slash (``a%2Fb`` and ``a/b``) or an escaped escape (``a%252Fb`` and
+    That is so where a segment has an escaped slash (``a%2Fb`` and ``a/b``) or an escaped escape (``a%252Fb`` and
     ``a%2Fb``): a signature over the text says nothing of which of the two was sent.
     """
     segments = [unquote_to_bytes(raw(segment)) for segment in raw_path.split("/")]
@@ -50,7 +50,7 @@ def query_pairs(query: str) -> Pairs:
 
 
 def sorted_by_name(pairs: Iterable[tuple[bytes, bytes]]) -> Pairs:
-    """By name alone: repeated names keep their order, because whoever reads them takes the first."""
+    """Sorted by name, stable: of repeated names readers take the first."""
     return sorted(pairs, key=lambda pair: pair[0])
 
 

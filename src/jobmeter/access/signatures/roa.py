@@ -63,11 +63,11 @@ class Roa:
         match = _parse(call)
         if match is None:
             return False
-        key, wanted = secret.encode(), match["signature"]
+        key, expected = secret.encode(), match["signature"]
         good = False
         for text in strings_to_sign(call):
             signature = base64.b64encode(hmac.new(key, text, hashlib.sha1).digest()).decode()
-            good |= same(signature, wanted)
+            good |= same(signature, expected)
         return good
 
     def verify(self, call: Call, secret: str) -> bool:

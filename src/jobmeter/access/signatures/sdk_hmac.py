@@ -84,14 +84,14 @@ class SdkHmac:
         if parsed is None:
             return False
         payloads = _named_payloads(call, parsed)
-        return not payloads or _any_holds(parsed, call, payloads, secret)
+        return not payloads or _any_matches(parsed, call, payloads, secret)
 
     def verify(self, call: Call, secret: str) -> bool:
         """See ``Scheme.verify``."""
         parsed = _parse(call)
         if parsed is None:
             return False
-        return _any_holds(parsed, call, _payloads(call, parsed), secret)
+        return _any_matches(parsed, call, _payloads(call, parsed), secret)
 
 
 def canonical_request(call: Call) -> str:
@@ -103,16 +103,16 @@ def canonical_request(call: Call) -> str:
     return next((request.decode("utf-8", "replace") for request in _canonical_requests(call, parsed, payloads)), "")
 
 
-def _any_holds(parsed: _Parsed, call: Call, payloads: tuple[str, ...], secret: str) -> bool:
+def _any_matches(parsed: _Parsed, call: Call, payloads: tuple[str, ...], secret: str) -> bool:
     texts = (_string_to_sign(parsed, call, request) for request in _canonical_requests(call, parsed, payloads))
-    return any(_holds(parsed, text, secret) for text in texts)
+    return any(_matches(parsed, text, secret) for text in texts)
 
 
-def _holds(parsed: _Parsed, text: bytes, secret: str) -> bool:
+def _matches(parsed: _Parsed, text: bytes, secret: str) -> bool:
     if parsed.algorithm == "SDK-ECDSA-P256-SHA256":
-        return sdk_keys.p256_holds(parsed.key, secret, parsed.signature, text)
+        return sdk_keys.p256_verifies(parsed.key, secret, parsed.signature, text)
     if parsed.algorithm == "SDK-SM2-SM3":
-        return sdk_keys.sm2_holds(parsed.key, secret, parsed.signature, text)
+        return sdk_keys.sm2_verifies(parsed.key, secret, parsed.signature, text)
     if parsed.algorithm == V11:
         secret = sdk_keys.derived_secret(parsed.key, secret, parsed.info)
     return same(hmac.new(secret.encode(), text, parsed.hash).hexdigest(), parsed.signature)

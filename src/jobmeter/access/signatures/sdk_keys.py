@@ -17,7 +17,7 @@ from jobmeter.access.signatures import sm2
 
 P256_N = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 KEYS = 1024
-"""How many public keys are kept, so that the next request of a client is checked sooner."""
+"""How many public keys are cached, so that the next request of a client is checked sooner."""
 
 
 def derived_secret(access_key: str, secret: str, info: str) -> str:
@@ -38,7 +38,7 @@ def private_number(algorithm: str, hashed: str, order: int, access_key: str, sec
     raise ValueError(message)
 
 
-def p256_holds(access_key: str, secret: str, signature: str, text: bytes) -> bool:
+def p256_verifies(access_key: str, secret: str, signature: str, text: bytes) -> bool:
     """True when the hexadecimal DER signature is that of the key pair's P-256 key."""
     try:
         _p256_key(access_key, secret).verify(bytes.fromhex(signature), text, ec.ECDSA(SHA256()))
@@ -47,7 +47,7 @@ def p256_holds(access_key: str, secret: str, signature: str, text: bytes) -> boo
     return True
 
 
-def sm2_holds(access_key: str, secret: str, signature: str, text: bytes) -> bool:
+def sm2_verifies(access_key: str, secret: str, signature: str, text: bytes) -> bool:
     """True when the hexadecimal DER signature is that of the key pair's SM2 key."""
     try:
         r, s = decode_dss_signature(bytes.fromhex(signature))

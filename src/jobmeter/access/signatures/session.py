@@ -20,7 +20,7 @@ _SECURE = "__Host-"
 
 
 def cookie_name(call: Call, *, secure: bool) -> str:
-    """The cookie's name: cookies know no ports, so that of a server beside this one must have another.
+    """The cookie's name: cookies are shared by all ports of a host, so each server there needs another one.
 
     ``__Host-`` makes the browser refuse one that another host of the domain set (RFC 6265bis, section 4.1.3.2).
     """
@@ -35,7 +35,7 @@ class SessionCookie:
     name = "session"
 
     def claim(self, call: Call) -> Claim | None:
-        """See ``Scheme.claim``. Raises UnauthenticatedError (``cross-origin``) for a change that another site asks."""
+        """See ``Scheme.claim``. Raises UnauthenticatedError (``cross-origin``) for a change from another site."""
         value = _cookie(call)
         if not value:
             return None

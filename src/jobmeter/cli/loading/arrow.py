@@ -39,7 +39,7 @@ def to_rows(table: pa.Table, source: Source, place: Callable[[int], str]) -> tup
         row = int(np.flatnonzero(bad)[0])
         column, checked = ("time", times) if times.bad[row] else ("value", values)
         raise BadRowError(place(row), column, checked.reason(row))
-    return rows.keep(~bad), int(bad.sum())
+    return rows.filter(~bad), int(bad.sum())
 
 
 def _names(column: "pa.ChunkedArray[Any]") -> Names:

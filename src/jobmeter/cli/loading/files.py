@@ -27,7 +27,7 @@ _COMPRESSIONS: dict[str, Literal["gzip", "zstd", "bz2"]] = {".gz": "gzip", ".zst
 
 
 def read(path: str, form: Format | None, source: Source, progress: Callable[[int], None]) -> Iterator[Block]:
-    """The blocks of a file, ``-`` being standard input. ``progress`` is told how many bytes of it were read since.
+    """The blocks of a file, ``-`` being standard input. ``progress`` gets the number of bytes read since its last call.
 
     The format is ``form``, else what the name ends with, else what the file begins with. ``.gz``, ``.zst`` and
     ``.bz2`` are decompressed. Raises InvalidRequestError or BadRowError naming the file, OSError where it cannot be
@@ -84,7 +84,7 @@ _READERS: dict[Format, Callable[[IO[bytes], Source], Iterator[Block]]] = {
 
 
 class _Counting(io.RawIOBase):
-    """A file that tells how much of it was read."""
+    """A file that reports how much of it was read."""
 
     def __init__(self, raw: io.FileIO, progress: Callable[[int], None]) -> None:
         self._raw = raw

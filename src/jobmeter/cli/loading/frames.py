@@ -37,12 +37,12 @@ class Encoder:
     def __init__(self, project: str = "", skip_bad: bool = False) -> None:
         self._project = project
         self._skip_bad = skip_bad
-        self._known: dict[tuple[str, ...], bytes] = {}
+        self._numbers: dict[tuple[str, ...], bytes] = {}
         self.skipped = 0
         """Rows left out because of an illegal name."""
 
     def chunks(self, rows: Rows) -> Iterator[Chunk]:
-        """Payloads that hold all of the rows, each with at most ``MAX_SERIES`` series.
+        """Payloads of all the rows, each with at most ``MAX_SERIES`` series.
 
         Raises BadRowError for a name that is not legal, unless such rows are to be skipped.
         """
@@ -64,9 +64,9 @@ class Encoder:
         yield Chunk(payload, rows, jobs, len(keys))
 
     def _describe(self, key: tuple[str, ...]) -> bytes | InvalidRequestError:
-        known = self._known.get(key)
-        if known is not None:
-            return known
+        number = self._numbers.get(key)
+        if number is not None:
+            return number
         metric, cluster, node, device, job, replica = key
         try:
             check_series(Series(metric, self._project or DEFAULT_PROJECT, cluster, node, device, job, replica))
@@ -74,10 +74,10 @@ class Encoder:
             return error
         if not job and not node:
             return InvalidRequestError("a sample needs a job or a node, both are empty", "job_id")
-        if len(self._known) > 1_000_000:
-            self._known.clear()
+        if len(self._numbers) > 1_000_000:
+            self._numbers.clear()
         own = Series(metric, self._project, cluster, node, device, job, replica)
-        text = self._known[key] = descriptor(own)
+        text = self._numbers[key] = descriptor(own)
         return text
 
     def _without(self, rows: Rows, codes: Int64s, problems: dict[int, InvalidRequestError]) -> Rows:
@@ -88,7 +88,7 @@ class Encoder:
             column = "job_id" if problem.field in {"job", "job_id"} else problem.field
             raise BadRowError(rows.place(row), column, problem.message)
         self.skipped += int(bad.sum())
-        return rows.keep(~bad)
+        return rows.filter(~bad)
 
 
 def frame(payload: bytes, codec: Codec) -> bytes:
@@ -131,7 +131,7 @@ def _dense(codes: Int64s, bound: int) -> tuple[Int64s, Int64s]:
 def _payload(descriptors: list[bytes], codes: Int64s, rows: Rows) -> bytes:
     count = len(descriptors)
     counts = np.bincount(codes, minlength=count).astype("<u4")
-    # A stable sort keeps the order of the file within a series; it is a radix sort for 16 bits.
+    # A stable sort preserves the order of the file within a series; it is a radix sort for 16 bits.
     order: Int32s | Int64s = np.argsort(codes.astype(np.uint16) if count <= 2**16 else codes, kind="stable")
     parts = [struct.pack("<II", count, len(rows))]
     for text in descriptors:

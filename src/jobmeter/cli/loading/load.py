@@ -12,9 +12,9 @@ from jobmeter.model.record import JobRecord, Records
 from jobmeter.wire.native.encode import records_frame
 from jobmeter.wire.native.frame import Codec
 
-RECORDS_AT_ONCE = 1_000
+RECORDS_PER_REQUEST = 1_000
 """Most job records in one request."""
-BYTES_AT_ONCE = 4 * 2**20
+BYTES_PER_REQUEST = 4 * 2**20
 """No record is added to a request that has reached this size."""
 
 
@@ -51,7 +51,7 @@ class Tally:
 
 
 def bodies(plan: Plan, tally: Tally, progress: Callable[[int], None]) -> Iterator[tuple[bytes, Chunk | None]]:
-    """The bodies of the requests that carry everything, file after file; with each the chunk that it holds, if any.
+    """The bodies of the requests, file after file; each with its chunk, if any.
 
     Raises as ``files.read`` does, before anything of the block with the bad row is given.
     """
@@ -89,7 +89,7 @@ def _parts(records: Sequence[JobRecord]) -> Iterator[list[JobRecord]]:
     for record in records:
         part.append(record)
         size += len(msgspec.json.encode(record))
-        if len(part) == RECORDS_AT_ONCE or size >= BYTES_AT_ONCE:
+        if len(part) == RECORDS_PER_REQUEST or size >= BYTES_PER_REQUEST:
             yield part
             part, size = [], 0
     if part:

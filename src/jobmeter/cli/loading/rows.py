@@ -30,7 +30,7 @@ class BadRowError(InvalidRequestError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Names:
-    """A column of names, dictionary-encoded: row ``i`` holds ``values[codes[i]]``; ``codes`` is int32[n]."""
+    """A column of names, dictionary-encoded: row ``i`` is ``values[codes[i]]``; ``codes`` is int32[n]."""
 
     codes: Int32s
     values: Sequence[str]
@@ -40,7 +40,7 @@ class Names:
 class Rows:
     """``n`` samples of a file. ``names`` has the columns of ``NAME_COLUMNS`` that the file has.
 
-    ``time`` int64[n] in epoch ms, ``value`` float64[n], finite. ``place`` tells where row ``i`` stands in the file.
+    ``time`` int64[n] in epoch ms, ``value`` float64[n], finite. ``place`` is the place of row ``i`` in the file.
     """
 
     names: Mapping[str, Names]
@@ -61,7 +61,7 @@ class Rows:
         for start, end in pairwise(edges):
             yield self.take(slice(start, end), np.arange(start, end))
 
-    def keep(self, good: Mask) -> "Rows":
+    def filter(self, good: Mask) -> "Rows":
         """The rows where ``good`` (bool[n]) is true."""
         return self.take(good, np.flatnonzero(good))
 
@@ -96,7 +96,7 @@ class Source:
 
 
 def check_columns(source: Source, names: Sequence[str]) -> None:
-    """Raise InvalidRequestError when a needed column is missing, or one is given twice or is not known."""
+    """Raise InvalidRequestError for a missing, repeated or unknown column."""
     for name in REQUIRED:
         if name not in names:
             raise InvalidRequestError(f"{source.name} has no column {name!r}; it has {', '.join(names)}", name)

@@ -1,4 +1,4 @@
-"""Sends requests in the background, two at a time, and again when the server asks for patience."""
+"""Sends requests in the background, two at a time, and retries those that the server throttles."""
 
 import time
 from collections import deque
@@ -38,13 +38,13 @@ class Totals:
 
 
 class Sender:
-    """Keeps at most ``IN_FLIGHT`` requests under way. Used from one thread.
+    """At most ``IN_FLIGHT`` requests are under way. For one thread.
 
     Leaving its context waits for what is under way. Requests may arrive in another order than they were sent.
     """
 
     def __init__(self, api: Api, waiting: Callable[[str], None]) -> None:
-        """``waiting`` is told, from another thread, why a request is being sent again."""
+        """``waiting`` is called with the reason of each retry, from another thread."""
         self.totals = Totals()
         self._api = api
         self._waiting = waiting
@@ -68,20 +68,20 @@ class Sender:
     def send(self, body: bytes, chunk: Chunk | None = None) -> None:
         """Send a body, waiting for the oldest one when two are under way. Raises what that one was refused with.
 
-        A row whose metric nobody knows is refused before anything of the body is sent: a server would take the others.
+        A row with an unknown metric is refused before the body is sent: a server would accept the other rows.
         """
         if chunk is not None:
             _check_metrics(chunk.rows)
         while len(self._under_way) >= IN_FLIGHT:
-            self._settle()
+            self._collect_oldest()
         self._under_way.append((self._pool.submit(self._deliver, body), chunk.rows if chunk else None))
 
     def finish(self) -> None:
         """Wait until everything was acknowledged. Raises the first refusal."""
         while self._under_way:
-            self._settle()
+            self._collect_oldest()
 
-    def _settle(self) -> None:
+    def _collect_oldest(self) -> None:
         future, rows = self._under_way.popleft()
         try:
             receipt = future.result()
@@ -119,7 +119,7 @@ def _refuse_unknown(receipt: IngestReceipt) -> None:
 
 
 def _located(error: InvalidRequestError, rows: Rows | None) -> InvalidRequestError:
-    """The server's refusal with the row that it is about, as far as the catalogue tells; else the rows sent."""
+    """The server's refusal with the row that it is about where the catalogue shows it; else the rows sent."""
     if rows is None or not len(rows):
         return error
     for code, name in enumerate(rows.names["metric"].values):

@@ -1,9 +1,8 @@
 """CSV and JSON lines: whole lines are read in blocks, parsed as columns, and line by line where something is wrong."""
 
 import csv
-import io
 from collections.abc import Callable, Iterator, Sequence
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import msgspec
 import pyarrow as pa
@@ -46,7 +45,7 @@ class _CsvBlocks:
         return self._whole(number, block, lines) or self._line_by_line(number, block)
 
     def _whole(self, number: int, block: bytes, lines: int) -> Block | None:
-        """The block as columns; None when something in it is wrong and each line must be looked at."""
+        """The block as columns; None when something in it is wrong and each line must be parsed alone."""
         try:
             table = self._parse(block)
             if len(table) != lines:
@@ -73,7 +72,7 @@ class _CsvBlocks:
         }
         types["time"] = self._time
         return pa_csv.read_csv(
-            io.BytesIO(block),
+            _of_arrow(block),
             read_options=pa_csv.ReadOptions(column_names=list(self._columns), block_size=2**20),
             parse_options=pa_csv.ParseOptions(newlines_in_values=False),
             convert_options=pa_csv.ConvertOptions(column_types=types, strings_can_be_null=False),
@@ -105,6 +104,13 @@ class _CsvBlocks:
         if len(row) != len(self._columns):
             raise BadRowError(place, "", f"{len(row)} columns where the header names {len(self._columns)}")
         return row
+
+
+def _of_arrow(block: bytes) -> IO[bytes]:
+    """A copy in Arrow's own memory: its threads may outlive a failed read, and the interpreter in which bytes live."""
+    buffer = pa.allocate_buffer(len(block))
+    memoryview(buffer).cast("B")[:] = block
+    return cast("IO[bytes]", pa.BufferReader(buffer))
 
 
 def _at(source: Source, first: int) -> Callable[[int], str]:

@@ -16,23 +16,35 @@ _Counts = dict[str, float]
 
 @dataclass(slots=True)
 class _Group:
-    """What one path has counted: ``earlier`` by groups that were removed before it was made again."""
+    """What one path has counted: ``earlier`` by groups that were removed before it was made again.
+
+    Another thread's reading may come later than it was made. A lower count means that the group was made again only
+    where the reading began after the last one had ended; one that ended before the last one began is passed over.
+    ``spans`` are the beginnings and ends of the last readings.
+    """
 
     last: _Counts = field(default_factory=dict)
     earlier: _Counts = field(default_factory=dict)
+    spans: dict[str, tuple[int, int]] = field(default_factory=dict)
 
-    def take(self, counts: _Counts) -> None:
-        for name, count in counts.items():
+    def take(self, usage: Usage) -> None:
+        for name, count in _counts(usage).items():
             last = self.last.get(name, 0.0)
+            began, ended = self.spans.get(name, (0, 0))
+            if usage.ended < began:
+                continue
+            if usage.began < ended:
+                self.last[name] = max(last, count)
+                continue
             if count < last:
                 self.earlier[name] = self.earlier.get(name, 0.0) + last
-            self.last[name] = count
+            self.last[name], self.spans[name] = count, (usage.began, usage.ended)
 
 
 class GroupCounters:
     """Counts that never fall while groups come and go.
 
-    A group that has no process for a while goes on from where it was: it is remembered as long as its replica is.
+    A group without a process for a while continues from its last count: it is stored as long as its replica is.
     """
 
     def __init__(self) -> None:
@@ -44,7 +56,7 @@ class GroupCounters:
         """Take in what the groups of each replica used."""
         for owner, groups in usages.items():
             for key, usage in groups.items():
-                self._groups[owner][key].take(_counts(usage))
+                self._groups[owner][key].take(usage)
 
     def totals(self) -> dict[Owner, dict[str, float]]:
         """By replica: ``cpu``, ``throttled`` in seconds, ``read``, ``write`` in bytes, ``oom`` kills, where known."""
@@ -61,11 +73,11 @@ class GroupCounters:
         return sums
 
     def resume(self, reached: Mapping[Owner, Mapping[str, float]]) -> None:
-        """Go on from what ``totals`` gave in an earlier life of the agent."""
+        """Continue from the ``totals`` of an earlier process of the agent."""
         self._floors = dict(reached)
 
     def forget(self, owners: set[Owner]) -> None:
-        """Drop what is kept of replicas that are over."""
+        """Drop what is stored of replicas that are over."""
         for owner in owners:
             self._groups.pop(owner, None)
             self._floors.pop(owner, None)

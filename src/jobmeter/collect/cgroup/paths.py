@@ -36,7 +36,7 @@ def parse_groups(text: str) -> Groups:
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A mounted hierarchy: ``root`` is the part of the tree that is seen at ``point``."""
+    """A mounted hierarchy: ``root`` is the part of the tree that is mounted at ``point``."""
 
     point: str
     root: str
@@ -51,7 +51,7 @@ class Hierarchies:
         self._prefix = prefix
 
     def directory(self, controller: str, path: str) -> str | None:
-        """The folder of a group, None where the hierarchy is not mounted or the group lies outside of what is seen."""
+        """The folder of a group, None where the hierarchy is not mounted or the group lies outside of it."""
         mount = self._mounts.get(controller)
         if mount is None:
             return None
@@ -64,7 +64,7 @@ class Hierarchies:
         return f"{self._prefix}{mount.point}{path}".rstrip("/")
 
     def top(self, controller: str) -> str | None:
-        """The folder above which nothing of the hierarchy is seen."""
+        """The top folder of the mounted hierarchy."""
         mount = self._mounts.get(controller)
         return None if mount is None else f"{self._prefix}{mount.point}"
 

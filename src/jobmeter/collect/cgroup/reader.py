@@ -1,26 +1,39 @@
 """The usage of a group, whichever version measures it."""
 
 from collections.abc import Mapping
+from dataclasses import replace
+from itertools import count
 
 from jobmeter.collect.cgroup import v1, v2
 from jobmeter.collect.cgroup.paths import UNIFIED, Hierarchies
-from jobmeter.collect.cgroup.usage import Usage, lowest
+from jobmeter.collect.cgroup.usage import Quota, Usage, climb, lowest
 
 _V1 = ("cpu", "cpuacct", "cpuset", "memory", "blkio")
 
 
 class GroupReader:
-    """Reads groups by their paths. ``groups`` name, by controller, those that hold the subject and nobody else."""
+    """Reads groups by their paths. ``groups`` name, by controller, those with the subject alone.
+
+    Safe for several threads.
+    """
 
     def __init__(self, hierarchies: Hierarchies, sys_root: str = "/sys") -> None:
         self._hierarchies = hierarchies
         self._sys_root = sys_root
+        self._turns = count(1)
 
     def read(self, groups: Mapping[str, str]) -> Usage:
         """What the groups used; every part is None where no hierarchy has the group."""
+        began = next(self._turns)
+        usage = self._read(groups)
+        return replace(usage, began=began, ended=next(self._turns))
+
+    def _read(self, groups: Mapping[str, str]) -> Usage:
         directories, tops = self._places(groups)
         if any(name in directories for name in _V1):
-            return v1.read_usage(directories, tops)
+            usage = v1.read_usage(directories, tops, self._sys_root)
+            # Pressure is counted in version 2 alone, without any controller, so beside version 1 as well.
+            return replace(usage, stalled=v2.stalled(directories[UNIFIED])) if UNIFIED in directories else usage
         if UNIFIED in directories:
             return v2.read_usage(directories[UNIFIED], tops[UNIFIED], self._sys_root)
         return Usage()
@@ -28,7 +41,7 @@ class GroupReader:
     def limits(self, groups: Mapping[str, str]) -> tuple[float | None, float | None]:
         """Cores and bytes that a process in these groups may use; None where no group sets a limit.
 
-        Unlike in ``read``, the groups may hold others as well.
+        Unlike in ``read``, the groups may have others in them.
         """
         directories, tops = self._places(groups)
         cpu = v1.cpu_limit(directories, tops)
@@ -37,6 +50,22 @@ class GroupReader:
             cpu = lowest(cpu, v2.cpu_limit(directories[UNIFIED], tops[UNIFIED]))
             memory = lowest(memory, v2.memory_limit(directories[UNIFIED], tops[UNIFIED]))
         return cpu, memory
+
+    def quota(self, groups: Mapping[str, str]) -> Quota | None:
+        """The nearest group with a CPU quota on the way up from these; None where there is none.
+
+        As in ``limits``, the groups may have others in them.
+        """
+        directories, tops = self._places(groups)
+        for controller, version in (("cpu", v1), (UNIFIED, v2)):
+            if controller not in directories:
+                continue
+            for folder in climb(directories[controller], tops[controller]):
+                seconds = version.throttled_seconds(folder) if version.quota(folder) else None
+                if seconds is not None:
+                    above = directories[controller].removeprefix(folder)
+                    return Quota(controller, groups[controller].removesuffix(above), seconds)
+        return None
 
     def _places(self, groups: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
         directories: dict[str, str] = {}

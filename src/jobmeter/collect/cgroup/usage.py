@@ -1,6 +1,8 @@
 """What a control group used and may use, the same for both versions."""
 
-from dataclasses import dataclass, field
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -9,7 +11,8 @@ class Usage:
 
     ``memory`` is the working set: what is charged less what lies in inactive file cache. ``memory_peak`` is the most
     that was ever charged, file cache included, as the kernel keeps it. ``stalled`` maps ``cpu``, ``memory``, ``io`` to
-    the seconds in which some task of the group waited.
+    the seconds in which some task of the group waited. ``began`` and ``ended`` order the readings of one reader that
+    several threads use; 0 where only one thread reads.
     """
 
     cpu_seconds: float | None = None
@@ -22,6 +25,23 @@ class Usage:
     read_bytes: float | None = None
     write_bytes: float | None = None
     stalled: dict[str, float] = field(default_factory=dict)
+    began: int = field(default=0, compare=False)
+    ended: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """A group with a CPU quota, and the seconds for which that throttled its tasks, over all CPUs."""
+
+    controller: str
+    path: str
+    throttled_seconds: float
+
+
+def later(before: Usage, after: Usage) -> Usage:
+    """Two readings as one: the later one, and from the earlier one what the later one could not say any more."""
+    said = {name: value for name in Usage.__slots__ if (value := getattr(after, name)) not in (None, {})}
+    return replace(before, **said)
 
 
 def count_cpus(text: bytes | None) -> float | None:
@@ -37,13 +57,23 @@ def count_cpus(text: bytes | None) -> float | None:
     return float(total)
 
 
+def of_hardware(by_device: Mapping[str, tuple[float, float]], sys_root: str) -> tuple[float, float]:
+    """Bytes read and written, by the number of a device, as one sum.
+
+    Devices that are built on others carry the same bytes again: hardware alone counts where there is any.
+    """
+    hardware = [device for device in by_device if os.path.exists(f"{sys_root}/dev/block/{device}/device")]  # noqa: PTH110
+    counted = [by_device[device] for device in hardware or by_device]
+    return sum(read for read, _ in counted), sum(written for _, written in counted)
+
+
 def lowest(*limits: float | None) -> float | None:
     """The lowest of the limits that there are."""
     return min((limit for limit in limits if limit is not None), default=None)
 
 
 def climb(directory: str, top: str) -> list[str]:
-    """The folder of a group and those of its parents up to the top of what is seen, the group first."""
+    """The folders of a group and its parents up to the top of the mount, the group first."""
     folders = [directory]
     while directory != top and directory.startswith(top + "/"):
         directory = directory.rpartition("/")[0]

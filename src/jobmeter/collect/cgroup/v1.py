@@ -3,24 +3,26 @@
 from collections.abc import Mapping
 
 from jobmeter.collect import files
-from jobmeter.collect.cgroup.usage import Usage, climb, count_cpus, lowest
+from jobmeter.collect.cgroup.usage import Usage, climb, count_cpus, lowest, of_hardware
 
 _UNLIMITED = 2**62
 """The kernel writes "no limit" as the largest number of whole pages."""
 
 
-def read_usage(directories: Mapping[str, str], tops: Mapping[str, str]) -> Usage:
-    """What the groups used, by controller; a controller that is not named is not asked.
+def read_usage(directories: Mapping[str, str], tops: Mapping[str, str], sys_root: str = "/sys") -> Usage:
+    """What the groups used, by controller; a controller that is not named is not read.
 
     Limits are the lowest of the group's own and its parents' up to ``tops``.
     """
     memory = directories.get("memory")
     cpuacct = directories.get("cpuacct")
     blkio = directories.get("blkio")
-    io = _io(blkio) if blkio else None
+    # First what is missed most: a group may be removed while it is read.
+    cpu = files.read_number(f"{cpuacct}/cpuacct.usage") if cpuacct else None
+    io = _io(blkio, sys_root) if blkio else None
     return Usage(
-        cpu_seconds=_scaled(files.read_number(f"{cpuacct}/cpuacct.usage") if cpuacct else None, 1e9),
-        throttled_seconds=_throttled(directories.get("cpu")),
+        cpu_seconds=_scaled(cpu, 1e9),
+        throttled_seconds=throttled_seconds(directories["cpu"]) if "cpu" in directories else None,
         cpu_limit=cpu_limit(directories, tops),
         memory=_working_set(memory) if memory else None,
         memory_peak=_scaled(files.read_number(f"{memory}/memory.max_usage_in_bytes") if memory else None, 1),
@@ -35,7 +37,7 @@ def cpu_limit(directories: Mapping[str, str], tops: Mapping[str, str]) -> float 
     """Cores that the groups may use: the lowest quota on the way up, and the CPU set."""
     quotas: list[float | None] = []
     if "cpu" in directories:
-        quotas = [_quota(folder) for folder in climb(directories["cpu"], tops["cpu"])]
+        quotas = [quota(folder) for folder in climb(directories["cpu"], tops["cpu"])]
     cpus = None
     if "cpuset" in directories:
         folder = directories["cpuset"]
@@ -58,31 +60,33 @@ def _working_set(directory: str) -> float | None:
     return float(max(usage - inactive, 0))
 
 
-def _throttled(directory: str | None) -> float | None:
-    if directory is None:
-        return None
+def throttled_seconds(directory: str) -> float | None:
+    """Seconds for which the group's own quota throttled it."""
     return _scaled((files.read_pairs(f"{directory}/cpu.stat") or {}).get(b"throttled_time"), 1e9)
 
 
-def _quota(directory: str) -> float | None:
-    quota = files.read_number(f"{directory}/cpu.cfs_quota_us")
+def quota(directory: str) -> float | None:
+    """Cores that the group's own quota allows; None where it has none."""
+    runtime = files.read_number(f"{directory}/cpu.cfs_quota_us")
     period = files.read_number(f"{directory}/cpu.cfs_period_us")
-    return quota / period if quota and period and quota > 0 else None
+    return runtime / period if runtime and period and runtime > 0 else None
 
 
-def _io(directory: str) -> tuple[float, float] | None:
-    """Bytes read and written through the block layer by the group and those below it."""
+def _io(directory: str, sys_root: str) -> tuple[float, float] | None:
+    """Bytes read and written through the block layer by the group and those below it; see ``of_hardware``."""
     text = files.read(f"{directory}/blkio.throttle.io_service_bytes_recursive")
     if text is None:
         text = files.read(f"{directory}/blkio.throttle.io_service_bytes")
     if text is None:
         return None
-    sums = {b"Read": 0.0, b"Write": 0.0}
+    found: dict[str, tuple[float, float]] = {}
     for line in text.splitlines():
         words = line.split()
-        if len(words) == 3 and words[1] in sums:
-            sums[words[1]] += float(words[2])
-    return sums[b"Read"], sums[b"Write"]
+        if len(words) == 3 and words[1] in {b"Read", b"Write"}:
+            read, written = found.get(device := words[0].decode(), (0.0, 0.0))
+            count = float(words[2])
+            found[device] = (read + count, written) if words[1] == b"Read" else (read, written + count)
+    return of_hardware(found, sys_root)
 
 
 def _scaled(value: int | None, divisor: float) -> float | None:

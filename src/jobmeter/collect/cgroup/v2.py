@@ -1,9 +1,7 @@
 """Control groups, version 2: one folder has everything."""
 
-import os
-
 from jobmeter.collect import files
-from jobmeter.collect.cgroup.usage import Usage, climb, count_cpus, lowest
+from jobmeter.collect.cgroup.usage import Usage, climb, count_cpus, lowest, of_hardware
 from jobmeter.collect.host.pressure import stalled_seconds
 
 
@@ -12,10 +10,9 @@ def read_usage(directory: str, top: str, sys_root: str = "/sys") -> Usage:
     cpu = files.read_pairs(f"{directory}/cpu.stat") or {}
     events = files.read_pairs(f"{directory}/memory.events") or {}
     io = _io(directory, sys_root)
-    stalled = {kind: stalled_seconds(f"{directory}/{kind}.pressure") for kind in ("cpu", "memory", "io")}
     return Usage(
         cpu_seconds=_scaled(cpu.get(b"usage_usec"), 1e6),
-        throttled_seconds=_scaled(cpu.get(b"throttled_usec"), 1e6),
+        throttled_seconds=throttled_seconds(directory),
         cpu_limit=cpu_limit(directory, top),
         memory=_working_set(directory),
         memory_peak=_scaled(files.read_number(f"{directory}/memory.peak"), 1),
@@ -23,13 +20,24 @@ def read_usage(directory: str, top: str, sys_root: str = "/sys") -> Usage:
         oom_kills=events.get(b"oom_kill"),
         read_bytes=None if io is None else io[0],
         write_bytes=None if io is None else io[1],
-        stalled={kind: seconds for kind, seconds in stalled.items() if seconds is not None},
+        stalled=stalled(directory),
     )
+
+
+def stalled(directory: str) -> dict[str, float]:
+    """Seconds in which some task of the group waited, by what for; only what the kernel says."""
+    found = {kind: stalled_seconds(f"{directory}/{kind}.pressure") for kind in ("cpu", "memory", "io")}
+    return {kind: seconds for kind, seconds in found.items() if seconds is not None}
+
+
+def throttled_seconds(directory: str) -> float | None:
+    """Seconds for which the group's own quota throttled it."""
+    return _scaled((files.read_pairs(f"{directory}/cpu.stat") or {}).get(b"throttled_usec"), 1e6)
 
 
 def cpu_limit(directory: str, top: str) -> float | None:
     """Cores that the group may use: the lowest quota on the way up, and its CPU set."""
-    quotas = [_quota(files.read(f"{folder}/cpu.max")) for folder in climb(directory, top)]
+    quotas = [quota(folder) for folder in climb(directory, top)]
     sets = (count_cpus(files.read(f"{folder}/cpuset.cpus.effective")) for folder in climb(directory, top))
     return lowest(*quotas, next((cpus for cpus in sets if cpus), None))
 
@@ -47,13 +55,14 @@ def _working_set(directory: str) -> float | None:
     return float(max(current - inactive, 0))
 
 
-def _quota(text: bytes | None) -> float | None:
-    words = (text or b"").split()
+def quota(directory: str) -> float | None:
+    """Cores that the group's own quota allows; None where it has none."""
+    words = (files.read(f"{directory}/cpu.max") or b"").split()
     return int(words[0]) / int(words[1]) if len(words) == 2 and words[0].isdigit() else None
 
 
 def _io(directory: str, sys_root: str) -> tuple[float, float] | None:
-    """Bytes read and written. Devices built on others carry the same bytes again: hardware alone where there is any."""
+    """Bytes read and written; see ``of_hardware``."""
     text = files.read(f"{directory}/io.stat")
     if text is None:
         return None
@@ -62,9 +71,7 @@ def _io(directory: str, sys_root: str) -> tuple[float, float] | None:
         device, *words = line.split()
         values = dict(word.split("=", 1) for word in words if "=" in word)
         found[device] = (float(values.get("rbytes", 0)), float(values.get("wbytes", 0)))
-    hardware = [device for device in found if os.path.exists(f"{sys_root}/dev/block/{device}/device")]  # noqa: PTH110
-    counted = [found[device] for device in hardware or found]
-    return sum(read for read, _ in counted), sum(written for _, written in counted)
+    return of_hardware(found, sys_root)
 
 
 def _scaled(value: int | None, divisor: float) -> float | None:

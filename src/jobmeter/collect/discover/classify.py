@@ -1,25 +1,29 @@
-"""Which job a process on this node works for: by its tags, else Slurm, Kubernetes, torchrun, else as its parent."""
+"""Which job a process works for: by its tags, else Slurm, Kubernetes, a rule, torchrun, else as its parent."""
 
 import pwd
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypedDict
 
 from jobmeter.collect import files
 from jobmeter.collect.base import Owner
 from jobmeter.collect.cgroup.paths import Groups, groups_of
+from jobmeter.collect.discover.containers import ContainerRuns
 from jobmeter.collect.discover.environ import local_rank, number, rank, read_environment
 from jobmeter.collect.discover.groups import PodPlace, SlurmPlace, pod_place, slurm_place
 from jobmeter.collect.discover.member import Member, Source
+from jobmeter.collect.discover.rules import JobRule, Match, first_match
 from jobmeter.collect.process.stat import ProcessStat
 from jobmeter.collect.text import valid_text
 from jobmeter.errors import InvalidRequestError
+from jobmeter.model.pod import job_of_pod
 from jobmeter.model.series import check_job_id, check_name
 
 _WORKER = re.compile(
     r"(?P<job>.+)-(?P<role>master|worker|launcher|chief|ps|evaluator|scheduler|server|head)-(?P<index>\d+)"
 )
+_ONE_TASK = re.compile(r"1(\(x\d+\))?")
 _DEVICES = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
 """Who may use which device, most telling first: Slurm's are numbers of the node, CUDA's may be relative to a group."""
 _NO_DEVICE = {"all", "none", "void", "no-dev-files"}
@@ -30,9 +34,17 @@ Variables = dict[str, str]
 class NodeClassifier:
     """See ``Classifier``. ``node`` makes names unique where nothing else tells two tasks apart."""
 
-    def __init__(self, node: str, proc_root: str = "/proc") -> None:
+    def __init__(
+        self,
+        node: str,
+        proc_root: str = "/proc",
+        containers: ContainerRuns | None = None,
+        rules: Sequence[JobRule] = (),
+    ) -> None:
+        self._rules = rules
         self._node = node
         self._proc = proc_root
+        self._containers = containers or ContainerRuns()
 
     def member(self, stat: ProcessStat, parent: Member | None) -> Member | None:
         """See ``Classifier.member``. A name that no job or replica may have makes the process nobody's."""
@@ -43,9 +55,11 @@ class NodeClassifier:
             return parent
         variables = read_environment(self._proc, stat.key.pid)
         try:
-            return self._member(stat.key.pid, groups, variables, parent)
+            member = self._member(stat.key.pid, groups, variables, parent)
         except InvalidRequestError:
             return None
+        group = groups.get("devices", "")
+        return member if member is None or member.device_group == group else replace(member, device_group=group)
 
     def _member(self, pid: int, groups: Groups, variables: Variables, parent: Member | None) -> Member | None:
         slurm, pod = slurm_place(groups), pod_place(groups)
@@ -56,17 +70,26 @@ class NodeClassifier:
         if slurm is not None:
             return self._in_slurm(pid, slurm, variables, parent)
         if pod is not None:
-            return _in_pod(pod, variables, parent)
+            run = self._containers.number(pod.uid, pod.container)
+            # A sandbox only has the pod's network. A container's link appears shortly after its process.
+            return None if run is None else _in_pod(pod, run, variables, parent)
         if "SLURM_JOB_ID" in variables and "SLURM_PROCID" in variables:
             return self._in_slurm(
                 pid, SlurmPlace(), variables, parent
             )  # a cluster that tracks processes without groups
+        return self._unscheduled(pid, groups, variables, parent)
+
+    def _unscheduled(self, pid: int, groups: Groups, variables: Variables, parent: Member | None) -> Member | None:
+        if parent is not None and parent.source is Source.RULE and not parent.groups:
+            return replace(parent, **_of_process(variables))  # what a command started is its job's
+        if (match := first_match(self._rules, self._proc, pid, groups)) is not None:
+            return _by_rule(match, variables)
         if variables.get("TORCHELASTIC_RUN_ID", "none") != "none":
             return _by_torchrun(variables)
         return parent
 
     def _before_exec(self, pid: int) -> bool:
-        """Whether a process is Slurm's own still: a task between its fork and its exec knows no rank."""
+        """Whether a process is Slurm's own still: a task between its fork and its exec has no rank."""
         return (files.read(f"{self._proc}/{pid}/comm") or b"").startswith(b"slurmstepd")
 
     def _in_slurm(self, pid: int, place: SlurmPlace, variables: Variables, parent: Member | None) -> Member | None:
@@ -89,11 +112,17 @@ class NodeClassifier:
             source=Source.SLURM,
             rank=task,
             groups=place.groups,
+            job_groups=place.job_groups if _one_task_a_node(variables) else {},
             name=variables.get("SLURM_JOB_NAME", ""),
             user=variables.get("SLURM_JOB_USER", "") or _user(place.uid),
             kind="Slurm",
             **_of_process(variables),
         )
+
+
+def _one_task_a_node(variables: Variables) -> bool:
+    """Whether the job was given one task on each of its nodes: ``1`` or ``1(x4)``."""
+    return _ONE_TASK.fullmatch(variables.get("SLURM_TASKS_PER_NODE", "")) is not None
 
 
 def _tagged(variables: Variables, groups: Mapping[str, str]) -> Member:
@@ -114,27 +143,46 @@ def _tagged(variables: Variables, groups: Mapping[str, str]) -> Member:
     )
 
 
-def _in_pod(place: PodPlace, variables: Variables, parent: Member | None) -> Member:
-    if parent is not None and parent.pod_id == place.uid:
+def _in_pod(place: PodPlace, run: int, variables: Variables, parent: Member | None) -> Member:
+    if parent is not None and parent.pod_id == place.uid and parent.groups == place.groups:
         return replace(parent, **_of_process(variables))
-    host = variables.get("HOSTNAME", "")
-    match = _WORKER.fullmatch(host)
-    index = number(variables, "JOB_COMPLETION_INDEX")
-    if match:
-        job, replica = match["job"], f"{match['role']}-{match['index']}"
-    elif index is not None and host.endswith(f"-{index}"):
-        job, replica = host.removesuffix(f"-{index}"), f"worker-{index}"
-    else:
-        job, replica = f"pod-{place.uid}", "worker-0"
     return Member(
-        owner=Owner(check_job_id(job), check_name(replica, "replica")),
+        owner=Owner(job_of_pod(place.uid), "worker-0", run),
         source=Source.KUBERNETES,
         rank=rank(variables),
         groups=place.groups,
         kind="Pod",
         pod_id=place.uid,
+        guess=_by_host_name(variables),
         **_of_process(variables),
     )
+
+
+def _by_rule(match: Match, variables: Variables) -> Member:
+    # A group is one replica, however many ranks are in it: its counters are of all of them.
+    own = None if match.groups else rank(variables)
+    return Member(
+        owner=Owner(check_job_id(match.job), check_name(f"worker-{own or 0}", "replica")),
+        source=Source.RULE,
+        rank=own,
+        groups=match.groups,
+        name=match.name,
+        user=match.user,
+        kind=match.kind,
+        **_of_process(variables),
+    )
+
+
+def _by_host_name(variables: Variables) -> Owner | None:
+    """The replica that a pod's host name makes it: Kubeflow's operator and indexed Jobs name their pods so."""
+    host = variables.get("HOSTNAME", "")
+    match = _WORKER.fullmatch(host)
+    index = number(variables, "JOB_COMPLETION_INDEX")
+    if match:
+        return Owner(check_job_id(match["job"]), check_name(f"{match['role']}-{match['index']}", "replica"))
+    if index is not None and host.endswith(f"-{index}"):
+        return Owner(check_job_id(host.removesuffix(f"-{index}")), f"worker-{index}")
+    return None
 
 
 def _by_torchrun(variables: Variables) -> Member:

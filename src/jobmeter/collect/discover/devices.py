@@ -1,6 +1,6 @@
 """Who has which GPU: the processes that compute on it, and where there are none, what jobs were promised."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -19,6 +19,11 @@ class Named(Protocol):
         ...
 
     @property
+    def minor(self) -> int | None:
+        """The number of its file, where that is known."""
+        ...
+
+    @property
     def uuid(self) -> str:
         """Its name everywhere."""
         ...
@@ -33,62 +38,131 @@ class Claim:
     source: AllocationSource
 
 
+class Allocated(Protocol):
+    """Somebody who gives devices to jobs, and says so: not the jobs themselves."""
+
+    source: AllocationSource
+
+    def owners(self, devices: Sequence[Named], now_ms: int) -> Mapping[int, Sequence[Owner]]:
+        """By the number of a device, who was given it; empty where that is not known."""
+        ...
+
+
 def device_name(index: int) -> str:
     """The name of a GPU of a node."""
     return f"gpu{index}"
 
 
-def promised(member: Member, devices: Sequence[Named]) -> list[int]:
-    """The numbers of the devices that the process's environment names, in its order.
+Permitted = Callable[[Member], Sequence[int] | None]
+"""The devices that a process's control group lets it open, in their order; None where that is not known."""
 
-    Numbers that CUDA was given inside of a pod count from that pod's first device, so they say nothing here.
+
+def no_device_list(member: Member) -> Sequence[int] | None:  # noqa: ARG001 - the form of Permitted
+    """See ``Permitted``: where no group says it."""
+    return None
+
+
+def given_by(sources: Iterable[Allocated], devices: Sequence[Named], now_ms: int) -> dict[int, list[Claim]]:
+    """By the number of a device, who was given it by whom, most trusted first."""
+    found: dict[int, list[Claim]] = {}
+    for source in sources:
+        for index, owners in source.owners(devices, now_ms).items():
+            found.setdefault(index, []).extend(Claim(owner, None, source.source) for owner in owners)
+    return found
+
+
+def promised(member: Member, devices: Sequence[Named], permitted: Sequence[int] | None = None) -> list[int]:
+    """The numbers of the devices that the process's environment names, in its order, of those it may open.
+
+    Numbers that CUDA was given count from the first device that the process may open. Where that is not known they say
+    nothing inside of a pod, and are numbers of the node elsewhere.
     """
     if member.devices is None:
         return []
     variable, text = member.devices
-    relative = variable == "CUDA_VISIBLE_DEVICES" and member.source is Source.KUBERNETES
-    known = {device.index for device in devices}
+    relative = variable == "CUDA_VISIBLE_DEVICES" and (permitted is not None or member.source is Source.KUBERNETES)
+    numbers: Sequence[int] = (permitted or []) if relative else [device.index for device in devices]
     found: list[int] = []
     for word in text.split(","):
         name = word.strip()
         if name.isdigit():
-            if not relative and int(name) in known:
-                found.append(int(name))
+            number = int(name)
+            if relative:
+                found += numbers[number : number + 1]
+            elif number in numbers:
+                found.append(number)
         elif len(name) > len("GPU-"):
             found += [device.index for device in devices if device.uuid.startswith(name)]
-    return found
+    return found if permitted is None else [index for index in found if index in permitted]
 
 
 def claims(
-    devices: Sequence[Named], users: Mapping[int, Sequence[Member]], members: Iterable[Member]
+    devices: Sequence[Named],
+    users: Mapping[int, Sequence[Member]],
+    members: Sequence[Member],
+    given: Mapping[int, Sequence[Claim]] | None = None,
+    permitted: Permitted = no_device_list,
 ) -> dict[int, list[Claim]]:
     """The claims on each device, by its number.
 
     ``users`` are the members that compute on a device now; a device that has some belongs to them alone. ``members``
-    are all processes of jobs, for what their environments promise.
+    are all processes of jobs, for what their environments promise and their control groups permit. ``given`` is what
+    the kubelet or a prolog gave to whom: whoever has a device by it keeps it, idle or used by somebody else, and
+    neither an environment nor a group is asked about that device.
     """
     found: dict[int, dict[Owner, Claim]] = {device.index: {} for device in devices}
     for index, present in users.items():
         for member in present:
             _claim(found[index], member, AllocationSource.PROCESS)
     used = {index for index, present in users.items() if present}
-    for member in members:
-        names = promised(member, devices)
-        if member.local_rank is not None and member.local_rank < len(names):
-            names = [names[member.local_rank]]
-        for index in names:
-            if index not in used:
-                _claim(found[index], member, AllocationSource.ENVIRONMENT)
+    for index, some in (given or {}).items():
+        for claim in some:
+            found[index].setdefault(claim.owner, claim)
+            used.add(index)
+    free = {index: by_owner for index, by_owner in found.items() if index not in used}
+    _claim_promised(devices, free, members, permitted)
+    _claim_permitted(len(devices), free, members, permitted)
     return {index: list(by_owner.values()) for index, by_owner in found.items()}
 
 
+def _claim_promised(
+    devices: Sequence[Named],
+    free: Mapping[int, dict[Owner, Claim]],
+    members: Iterable[Member],
+    permitted: Permitted,
+) -> None:
+    for member in members:
+        allowed = permitted(member)
+        names = promised(member, devices, allowed)
+        if member.local_rank is not None and member.local_rank < len(names):
+            names = [names[member.local_rank]]
+        source = AllocationSource.ENVIRONMENT if allowed is None else AllocationSource.CGROUP
+        for index in names:
+            if index in free:
+                _claim(free[index], member, source)
+
+
+def _claim_permitted(
+    count: int, free: Mapping[int, dict[Owner, Claim]], members: Iterable[Member], permitted: Permitted
+) -> None:
+    """Devices that a group permits and no environment named. One that permits all was told of no device by itself."""
+    left = [index for index, by_owner in free.items() if not by_owner]
+    named = {owner for by_owner in free.values() for owner in by_owner}
+    for member in members:
+        allowed = permitted(member) or ()
+        if len(allowed) < count or member.owner not in named:
+            for index in left:
+                if index in allowed:
+                    free[index].setdefault(member.owner, Claim(member.owner, None, AllocationSource.CGROUP))
+
+
 def _claim(by_owner: dict[Owner, Claim], member: Member, source: AllocationSource) -> None:
-    known = by_owner.get(member.owner)
-    if known is None or known.rank is None:
+    claim = by_owner.get(member.owner)
+    if claim is None or claim.rank is None:
         by_owner[member.owner] = Claim(member.owner, member.process_rank, source)
 
 
-class AllocationKeeper:
+class AllocationTracker:
     """See ``RecordSource``: turns what is seen from look to look into intervals. One thread looks, another may ask."""
 
     def __init__(self, place: Place) -> None:
@@ -100,8 +174,8 @@ class AllocationKeeper:
         """Take in the claims of this moment, for those devices that could be asked."""
         present = {(claim.owner, index): claim for index, some in found.items() for claim in some}
         for key, claim in present.items():
-            start, known = self._open.get(key, (now_ms, None))
-            if known != claim:
+            start, before = self._open.get(key, (now_ms, None))
+            if before != claim:
                 self._open[key] = (start, claim)
                 self._tell(key[1], start, claim, None)
         for key in [key for key in self._open if key[1] in found and key not in present]:

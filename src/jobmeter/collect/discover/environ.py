@@ -14,6 +14,7 @@ NAMES = frozenset(
         "SLURM_JOB_PARTITION",
         "SLURM_PROCID",
         "SLURM_RESTART_COUNT",
+        "SLURM_TASKS_PER_NODE",
         "SLURM_STEP_ID",
         "SLURM_JOB_GPUS",
         "SLURM_STEP_GPUS",
@@ -29,6 +30,12 @@ NAMES = frozenset(
         "OMPI_COMM_WORLD_LOCAL_RANK",
         "PMI_RANK",
         "PMIX_RANK",
+        "MV2_COMM_WORLD_RANK",
+        "MV2_COMM_WORLD_LOCAL_RANK",
+        "MPI_LOCALRANKID",
+        "HOROVOD_RANK",
+        "HOROVOD_LOCAL_RANK",
+        "RANK_ID",
         "SLURM_LOCALID",
         "CUDA_VISIBLE_DEVICES",
         "NVIDIA_VISIBLE_DEVICES",
@@ -37,8 +44,24 @@ NAMES = frozenset(
 _BYTES = {name.encode(): name for name in NAMES}
 _LONGEST = 512
 
-_RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
-_LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
+_RANKS = (
+    "RANK",  # torchrun, Accelerate, DeepSpeed, PyTorchJob
+    "OMPI_COMM_WORLD_RANK",  # Open MPI
+    "MV2_COMM_WORLD_RANK",  # MVAPICH
+    "HOROVOD_RANK",
+    "PMIX_RANK",
+    "PMI_RANK",  # MPICH, Intel MPI
+    "RANK_ID",  # MindSpore, on Ascend
+    "SLURM_PROCID",
+)
+_LOCAL_RANKS = (
+    "LOCAL_RANK",
+    "OMPI_COMM_WORLD_LOCAL_RANK",
+    "MV2_COMM_WORLD_LOCAL_RANK",
+    "HOROVOD_LOCAL_RANK",
+    "MPI_LOCALRANKID",
+    "SLURM_LOCALID",
+)
 
 
 def read_environment(proc_root: str, pid: int) -> dict[str, str]:
@@ -62,7 +85,7 @@ def local_rank(variables: dict[str, str]) -> int | None:
 
 
 def number(variables: dict[str, str], name: str) -> int | None:
-    """The value of a variable that holds a whole number from 0 to 2^31, None for any other."""
+    """The value of a variable that is a whole number from 0 to 2^31, None for any other."""
     text = variables.get(name, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
 

@@ -3,12 +3,14 @@
 Slurm, version 1: ``/slurm/uid_1000/job_21/step_0/task_0``, ``/slurm_NODE/...`` where several slurmd share a machine.
 Version 2: ``/system.slice/slurmstepd.scope/job_21/step_0/user/task_0``, ``NODE_slurmstepd.scope``; from Slurm 26.05 on
 a job may go by another identifier than its number. Kubernetes: a part ``podUID``, ``podUID.slice`` with underscores
-from the systemd driver, at any depth (a cluster in a container).
+from the systemd driver, at any depth (a cluster in a container), and below it the container: ``ID`` from the cgroupfs
+driver, ``cri-containerd-ID.scope``, ``crio-ID.scope`` or ``docker-ID.scope`` from systemd's, and beside the pod's name
+``podUID.slice:cri-containerd:ID`` where containerd was told of no driver and the kubelet of systemd's.
 """
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from jobmeter.collect.cgroup.paths import UNIFIED
 
@@ -21,8 +23,11 @@ _SLURM_V2 = re.compile(
 )
 _POD = re.compile(
     r".*/(?:[^/]*-)?pod(?P<uid>[0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12}|[0-9a-f]{32})"
-    r"(?:\.slice)?(?=/|$)"
+    r"(?:\.slice)?(?P<container>:[a-z-]+:[0-9a-f]{12,64}|/(?:[a-z-]+-)?[0-9a-f]{12,64}(?:\.scope)?)?(?=/|$)"
 )
+_MONITOR = "/crio-conmon-"
+"""CRI-O's own program beside a container, in a group that is named after it."""
+_CONTAINER = re.compile(r"[0-9a-f]{12,64}(?=(?:\.scope)?$)")
 _WHOLE_STEPS = {"batch", "extern", "interactive"}
 
 
@@ -32,7 +37,8 @@ class SlurmPlace:
 
     ``job`` is empty where the path does not name it by its number. ``step`` is ``0``, ``batch``, ``extern``, ... .
     ``task`` is the number that the path gives the task. ``groups`` are those of the task alone, by controller; a batch
-    script is the only task of its step.
+    script is the only task of its step. ``job_groups`` are those of the job on this node where they hold its tasks and
+    none of Slurm's own programs, which is so for ``cpuacct`` alone.
     """
 
     job: str = ""
@@ -40,13 +46,19 @@ class SlurmPlace:
     task: int | None = None
     uid: int | None = None
     groups: Mapping[str, str] = field(default_factory=dict)
+    job_groups: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class PodPlace:
-    """Which pod a process is in. ``groups`` are those of the whole pod, by controller."""
+    """Which pod and which container of it a process is in.
+
+    ``container`` is its id, empty where the path does not say. ``groups`` are those of the container alone, by
+    controller; where the path names none, those of the whole pod.
+    """
 
     uid: str
+    container: str = ""
     groups: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -54,6 +66,7 @@ def slurm_place(groups: Mapping[str, str]) -> SlurmPlace | None:
     """Where in Slurm's tree the groups are, None where they are not in it."""
     found: SlurmPlace | None = None
     own: dict[str, str] = {}
+    whole: dict[str, str] = {}
     # The accounting controller numbers tasks over the whole job in Slurm 22.05, the others over the node.
     for controller in sorted(groups, key=lambda name: name != "cpuacct"):
         pattern = _SLURM_V2 if controller == UNIFIED else _SLURM_V1
@@ -64,20 +77,24 @@ def slurm_place(groups: Mapping[str, str]) -> SlurmPlace | None:
         step = parts["name"] or ""
         if parts["task"] or (step in _WHOLE_STEPS and parts["step"]):
             own[controller] = match.group(0).removesuffix("/user")
+        if controller == "cpuacct":
+            whole[controller] = parts["job"]
         if found is None or (found.task is None and parts["number"]):
             uid = parts.get("uid")
             task = parts["number"]
             found = SlurmPlace(parts["id"] or "", step, int(task) if task else None, int(uid) if uid else None)
-    return found and SlurmPlace(found.job, found.step, found.task, found.uid, own)
+    return found and replace(found, groups=own, job_groups=whole)
 
 
 def pod_place(groups: Mapping[str, str]) -> PodPlace | None:
     """Which pod the groups belong to, the innermost one; None where they belong to none."""
-    uid = ""
+    uid = container = ""
     own: dict[str, str] = {}
     for controller, path in groups.items():
         match = _POD.match(path)
-        if match:
+        if match and _MONITOR not in path:
             uid = match["uid"].replace("_", "-")
+            named = _CONTAINER.search(match["container"] or "")
+            container = named[0] if named else container
             own[controller] = match.group(0)
-    return PodPlace(uid, own) if uid else None
+    return PodPlace(uid, container, own) if uid else None

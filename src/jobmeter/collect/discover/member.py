@@ -1,4 +1,4 @@
-"""What is known of a process that works for a job."""
+"""A process that works for a job."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,6 +15,7 @@ class Source(StrEnum):
     TAGS = "tags"
     SLURM = "slurm"
     KUBERNETES = "kubernetes"
+    RULE = "rule"
     TORCHRUN = "torchrun"
 
 
@@ -23,9 +24,12 @@ class Member:
     """A process of a replica.
 
     ``rank`` is the replica's, ``process_rank`` and ``local_rank`` those that the process itself was given. ``groups``
-    are control groups, by controller, that hold the replica and nobody else. ``measured`` is True when ``jobmeter
-    run`` measures the replica itself. ``name``, ``user``, ``kind`` and ``pod_id`` say what is known of the job.
-    ``devices`` is what the environment allows: (the name of the variable, its value).
+    are control groups, by controller, of the replica alone. ``measured`` is True when ``jobmeter
+    run`` measures the replica itself. ``name``, ``user``, ``kind`` and ``pod_id`` are of the job, where known.
+    ``guess`` is the replica that a pod is by its host name, where that says one.
+    ``devices`` is what the environment allows: (the name of the variable, its value). ``job_groups`` hold every task
+    of the job on this node, by controller; they are named where a step has one task on a node. ``device_group`` is
+    the path of the process's group in version 1's hierarchy of devices, empty where there is none.
     """
 
     owner: Owner
@@ -39,12 +43,15 @@ class Member:
     user: str = ""
     kind: str = ""
     pod_id: str = ""
+    guess: Owner | None = None
     devices: tuple[str, str] | None = None
+    job_groups: Mapping[str, str] = field(default_factory=dict)
+    device_group: str = ""
 
 
 class Classifier(Protocol):
     """Decides which job a process works for."""
 
     def member(self, stat: ProcessStat, parent: Member | None) -> Member | None:
-        """The process as a member of a job, None when it works for none. ``parent`` is what is known of its parent."""
+        """The process as a member of a job, None when it works for none. ``parent`` is its parent's membership."""
         ...

@@ -22,7 +22,7 @@ _AGAIN_MS = 3_600_000
 
 
 @dataclass(slots=True)
-class _Seen:
+class _Sighting:
     member: Member
     start_ms: int
     last_ms: int
@@ -43,28 +43,30 @@ class JobReporter:
         self._processes = processes
         self._epoch_ms = epoch_ms
         self._ticks = os.sysconf("SC_CLK_TCK")
-        self._seen: dict[Owner, _Seen] = {}
+        self._sightings: dict[Owner, _Sighting] = {}
 
     def records(self, now_ms: int) -> Records:
         """See ``RecordSource.records``."""
-        fresh: dict[Owner, _Seen] = {}
+        fresh: dict[Owner, _Sighting] = {}
         for process in self._processes():
             member = process.member
             if member.measured:
                 continue
             start = min(self._epoch_ms(process.stat.key.start * 1000 // self._ticks), now_ms)
-            known = self._seen.get(member.owner) or fresh.setdefault(member.owner, _Seen(member, start, now_ms))
-            known.last_ms = now_ms
-            known.start_ms = min(known.start_ms, start)
-        self._seen.update(fresh)
-        over = [owner for owner, seen in self._seen.items() if not 0 <= now_ms - seen.last_ms <= _GRACE_MS]
-        ended = [(owner, self._seen.pop(owner)) for owner in over]
-        jobs = [self._job(owner, seen, None) for owner, seen in fresh.items()]
-        jobs += [self._job(owner, seen, max(seen.start_ms, seen.last_ms)) for owner, seen in ended]
+            sighting = self._sightings.get(member.owner) or fresh.setdefault(
+                member.owner, _Sighting(member, start, now_ms)
+            )
+            sighting.last_ms = now_ms
+            sighting.start_ms = min(sighting.start_ms, start)
+        self._sightings.update(fresh)
+        over = [owner for owner, sighting in self._sightings.items() if not 0 <= now_ms - sighting.last_ms <= _GRACE_MS]
+        ended = [(owner, self._sightings.pop(owner)) for owner in over]
+        jobs = [self._job(owner, sighting, None) for owner, sighting in fresh.items()]
+        jobs += [self._job(owner, sighting, max(sighting.start_ms, sighting.last_ms)) for owner, sighting in ended]
         return Records(jobs=jobs)
 
-    def _job(self, owner: Owner, seen: _Seen, end: int | None) -> JobRecord:
-        member = seen.member
+    def _job(self, owner: Owner, sighting: _Sighting, end: int | None) -> JobRecord:
+        member = sighting.member
         replica = ReplicaRecord(
             name=owner.replica,
             attempt=owner.attempt,
@@ -73,7 +75,7 @@ class JobReporter:
             node=self._place.node,
             pod_id=member.pod_id,
             state=None if end is None else JobState.UNKNOWN,
-            start=seen.start_ms,
+            start=sighting.start_ms,
             end=end,
         )
         return JobRecord(
@@ -108,34 +110,46 @@ class Described(Protocol):
 class NodeReporter:
     """See ``RecordSource``. Describes the node at the start, every hour, and when its devices change."""
 
-    def __init__(self, place: Place, devices: Callable[[], Sequence[Described]], proc_root: str = "/proc") -> None:
+    def __init__(
+        self,
+        place: Place,
+        devices: Callable[[], Sequence[Described]],
+        proc_root: str = "/proc",
+        interval_ms: int | None = None,
+    ) -> None:
+        """``interval_ms`` is how often the agent measures: how long a silence means something."""
         self._place = place
         self._devices = devices
         self._proc = proc_root
-        self._told: dict[str, Any] = {}
-        self._told_ms = 0
+        self._interval_ms = interval_ms
+        self._sent: dict[str, Any] = {}
+        self._sent_ms = 0
 
     def records(self, now_ms: int) -> Records:
         """See ``RecordSource.records``."""
         info = self._info()
-        if info == self._told and 0 <= now_ms - self._told_ms < _AGAIN_MS:
+        if info == self._sent and 0 <= now_ms - self._sent_ms < _AGAIN_MS:
             return Records()
-        self._told, self._told_ms = info, now_ms
+        self._sent, self._sent_ms = info, now_ms
         place = self._place
         node = NodeRecord(name=place.node, cluster=place.cluster, resource_group=place.resource_group, info=info)
         return Records(nodes=[node])
 
     def _info(self) -> dict[str, Any]:
         memory = (files.read_pairs(f"{self._proc}/meminfo") or {}).get(b"MemTotal")
+        booted = (files.read_pairs(f"{self._proc}/stat") or {}).get(b"btime")
         info: dict[str, Any] = {
             "kernel": platform.release(),
             "architecture": platform.machine(),
             "cores": os.cpu_count(),
             "memory": None if memory is None else memory * 1024,
             "agent": __version__,
+            "boot_id": (files.read(f"{self._proc}/sys/kernel/random/boot_id") or b"").decode(errors="replace").strip(),
+            "booted": None if booted is None else booted * 1000,
+            "interval_ms": self._interval_ms,
             "devices": [
                 {"device": device_name(device.index), "name": device.name, "uuid": device.uuid}
                 for device in self._devices()
             ],
         }
-        return {name: value for name, value in info.items() if value not in (None, [])}
+        return {name: value for name, value in info.items() if value not in (None, [], "")}

@@ -1,4 +1,4 @@
-"""The processes that work for jobs, kept from one look to the next."""
+"""The processes that work for jobs, retained from one look to the next."""
 
 from dataclasses import dataclass
 from threading import Lock
@@ -7,9 +7,9 @@ from jobmeter.collect.discover.member import Classifier, Member
 from jobmeter.collect.process.stat import Key, ProcessStat, all_pids, read_stat
 
 _LOOKS = 2
-"""A process is looked at again once: its first moment is a copy of its parent, with its parent's environment."""
+"""A process is classified twice: at first it is a copy of its parent, with its parent's environment."""
 _FORGET_AFTER = 32
-"""Looks after which processes that work for no job are asked again (they may have been moved into a group)."""
+"""Scans after which processes without a job are classified again (they may have been moved into a group)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,9 @@ class ProcessTable:
         stats = sorted((stat for stat in read if stat), key=lambda stat: (stat.key.start, stat.key.pid))
         with self._lock:
             self._current = {stat.key.pid: stat.key for stat in stats}
-            known = self._current.values()
-            self._members = {key: self._members[key] for key in known if key in self._members}
-            self._looks = {key: self._looks[key] for key in known if key in self._looks}
+            current = self._current.values()
+            self._members = {key: self._members[key] for key in current if key in self._members}
+            self._looks = {key: self._looks[key] for key in current if key in self._looks}
             found = [(stat, self._look(stat)) for stat in stats]
             processes = [Process(stat, member) for stat, member in found if member]
             self._found = processes
@@ -63,7 +63,7 @@ class ProcessTable:
             return self._found
 
     def member_of(self, pid: int) -> Member | None:
-        """Which job a process works for; one that has not been seen yet is looked at now."""
+        """The job that a process works for; a new process is classified now."""
         with self._lock:
             key = self._current.get(pid)
             if key is not None:

@@ -16,15 +16,15 @@ _MOST_MOUNTS = 256
 _LONGEST_LABEL = 256
 
 
-class _Asked:
+class _StatvfsCall:
     """One statvfs in a thread of its own, which may never come back."""
 
     def __init__(self, path: str, statvfs: Callable[[str], os.statvfs_result]) -> None:
         self.answer: os.statvfs_result | None = None
-        self._thread = threading.Thread(target=self._ask, args=(path, statvfs), daemon=True, name=f"statvfs {path}")
+        self._thread = threading.Thread(target=self._run, args=(path, statvfs), daemon=True, name=f"statvfs {path}")
         self._thread.start()
 
-    def _ask(self, path: str, statvfs: Callable[[str], os.statvfs_result]) -> None:
+    def _run(self, path: str, statvfs: Callable[[str], os.statvfs_result]) -> None:
         try:
             self.answer = statvfs(path)
         except OSError:
@@ -51,28 +51,28 @@ class FilesystemCollector:
         self._paths = (f"{proc_root}/self/mountinfo", f"{proc_root}/1/mountinfo")
         self._statvfs = statvfs
         self._patience = patience
-        self._asked: dict[str, _Asked] = {}
+        self._calls: dict[str, _StatvfsCall] = {}
 
     def describe(self) -> tuple[str, ...]:
         """See ``Collector.describe``."""
         return ("node.filesystem.size", "node.filesystem.available")
 
     def collect(self, now_ms: int) -> Samples:
-        """See ``Collector.collect``. A mount that still hangs from an earlier call is not asked again."""
+        """See ``Collector.collect``. A mount that still hangs from an earlier call is skipped."""
         text = next((text for path in self._paths if (text := files.read(path)) is not None), None)
         if text is None:
             raise OSError(f"{self._paths[0]} cannot be read")
         for path in mount_points(text):
-            if path not in self._asked:
-                self._asked[path] = _Asked(path, self._statvfs)
+            if path not in self._calls:
+                self._calls[path] = _StatvfsCall(path, self._statvfs)
         samples: Samples = []
-        patience = self._patience / max(len(self._asked), 1)
-        for path, asked in list(self._asked.items()):
-            if not asked.wait(patience):
+        patience = self._patience / max(len(self._calls), 1)
+        for path, call in list(self._calls.items()):
+            if not call.wait(patience):
                 continue
-            del self._asked[path]
-            if asked.answer is not None and asked.answer.f_blocks:
-                samples += self._samples(now_ms, path, asked.answer)
+            del self._calls[path]
+            if call.answer is not None and call.answer.f_blocks:
+                samples += self._samples(now_ms, path, call.answer)
         return samples
 
     def _samples(self, now_ms: int, path: str, found: os.statvfs_result) -> Samples:
@@ -88,8 +88,8 @@ class FilesystemCollector:
 
 
 def mount_points(mountinfo: bytes) -> list[str]:
-    """The mount points that hold data, each filesystem once (where it was mounted first)."""
-    seen: dict[bytes, str] = {}
+    """The mount points with data, each filesystem once (where it was mounted first)."""
+    points: dict[bytes, str] = {}
     for line in mountinfo.splitlines():
         before, dash, behind = line.partition(b" - ")
         words = before.split()
@@ -98,8 +98,8 @@ def mount_points(mountinfo: bytes) -> list[str]:
         point = _ESCAPE.sub(lambda match: bytes([int(match[1], 8)]), words[4]).decode(errors="replace")
         kind = behind.split()[0].decode()
         if _holds_data(kind, point) and point.isprintable() and len(point) <= _LONGEST_LABEL:
-            seen.setdefault(words[2], point)
-    return list(seen.values())[:_MOST_MOUNTS]
+            points.setdefault(words[2], point)
+    return list(points.values())[:_MOST_MOUNTS]
 
 
 def _holds_data(kind: str, point: str) -> bool:

@@ -51,7 +51,7 @@ class Children:
         for number in self._passed:
             signal.signal(number, lambda caught, _frame: self._late.append(caught))
         self.resized: Callable[[], None] = _nothing
-        """Called when the terminal has another size; then the replicas are told."""
+        """Called when the size of the terminal changed; passes it on to the replicas."""
         self._waited = [*self._passed, signal.SIGCHLD, signal.SIGWINCH]
         self._before = signal.pthread_sigmask(signal.SIG_BLOCK, self._waited)
         _adopt_orphans()
@@ -106,11 +106,11 @@ class Children:
     def wait(self, timeout: float, ending: Callable[[int], None]) -> list[Exit]:
         """Pass on signals until some process ended or ``timeout`` seconds are over; the processes that ended.
 
-        ``ending`` is told the number of each process before it is gone from /proc.
+        ``ending`` is called with the id of each process before it is gone from /proc.
         """
         found = signal.sigtimedwait(self._waited, timeout)
         if found is not None and found.si_signo == signal.SIGWINCH:
-            # The replicas heard of it from the terminal too, but may have looked before theirs had the new size.
+            # The replicas have the terminal's signal too, but may have read the size before theirs had the new one.
             self.resized()
             self.send(signal.SIGWINCH)
         elif found is not None and found.si_signo != signal.SIGCHLD:

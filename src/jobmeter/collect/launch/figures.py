@@ -11,41 +11,69 @@ from jobmeter.model.time import floor_to
 _MOST_POINTS = 512
 
 
-class RateSteps:
-    """A rate in steps aligned to the epoch, as a job's summary on the server has them: at most so many, ever longer."""
+class Steps:
+    """Amounts and weights in steps aligned to the epoch, as a job's summary on the server has them.
+
+    At most so many, ever longer; in each one pair for every ``part`` that was added there.
+    """
 
     def __init__(self) -> None:
         self._lengths = iter(STEPS)
         self._length = next(self._lengths)
-        self._used: dict[int, tuple[float, float]] = {}
+        self._used: dict[int, dict[Series | None, tuple[float, float]]] = {}
+
+    def add(self, time_ms: int, amount: float, weight: float, part: Series | None = None) -> None:
+        """Take in an amount of that moment."""
+        self._put(time_ms, part, amount, weight)
+        while max(self._used) - min(self._used) >= SUMMARY_BUCKETS * self._length:
+            used, self._used, self._length = self._used, {}, next(self._lengths, 2 * self._length)
+            for start, parts in used.items():
+                for one, (before, length) in parts.items():
+                    self._put(start, one, before, length)
+
+    def _put(self, time_ms: int, part: Series | None, amount: float, weight: float) -> None:
+        parts = self._used.setdefault(floor_to(time_ms, self._length), {})
+        before, length = parts.get(part, (0.0, 0.0))
+        parts[part] = before + amount, length + weight
+
+    def means(self) -> list[list[float]]:
+        """For each step the mean of each part."""
+        return [[amount / weight for amount, weight in parts.values()] for parts in self._used.values()]
+
+
+class RateSteps(Steps):
+    """A rate: what was used, by the seconds that it took."""
 
     @property
     def highest(self) -> float:
         """The rate of the step that has the highest."""
-        return max((amount / seconds for amount, seconds in self._used.values()), default=0.0)
+        return max((sum(parts) for parts in self.means()), default=0.0)
 
-    def add(self, time_ms: int, amount: float, seconds: float) -> None:
-        """Take in what was used in the seconds that ended then."""
-        self._put(time_ms, amount, seconds)
-        while max(self._used) - min(self._used) >= SUMMARY_BUCKETS * self._length:
-            used, self._used, self._length = self._used, {}, next(self._lengths, 2 * self._length)
-            for start, (before, length) in used.items():
-                self._put(start, before, length)
 
-    def _put(self, time_ms: int, amount: float, seconds: float) -> None:
-        start = floor_to(time_ms, self._length)
-        before, length = self._used.get(start, (0.0, 0.0))
-        self._used[start] = before + amount, length + seconds
+class ValueSteps(Steps):
+    """Values of several series, of which a job has the sum, or the mean where they do not add up."""
+
+    def __init__(self, *, adds_up: bool) -> None:
+        super().__init__()
+        self._adds_up = adds_up
+
+    @property
+    def mean(self) -> float:
+        """Mean of the steps, as ``job_mean`` of the server's summary: what is sampled more often weighs no more."""
+        steps = [sum(parts) if self._adds_up else sum(parts) / len(parts) for parts in self.means()]
+        return sum(steps) / len(steps) if steps else 0.0
 
 
 @dataclass(slots=True)
 class Figure:
-    """One value over time: ``mean`` over the time in which it was known, ``peak``, and points for a drawing.
+    """One value over time: ``mean``, ``peak``, and points for a drawing.
 
-    The peak of a rate is the highest in one of its ``steps``; of anything else, the highest value.
+    The mean of a rate is weighted by time, its peak the highest in one of its ``steps``. The mean of ``values`` is that
+    of their steps, the peak of anything but a rate the highest value.
     """
 
     steps: RateSteps | None = None
+    values: ValueSteps | None = None
     points: list[float] = field(default_factory=list)
     _peak: float = 0.0
     _sum: float = 0.0
@@ -60,8 +88,15 @@ class Figure:
 
     @property
     def mean(self) -> float:
-        """Mean, weighted by time."""
+        """Mean of the steps, of a rate and of a bare figure weighted by time."""
+        if self.values:
+            return self.values.mean
         return self._sum / self._weight if self._weight else 0.0
+
+    def add_value(self, series: Series, time_ms: int, value: float) -> None:
+        """Take in a sample of one of the series that this is the sum or the mean of."""
+        if self.values:
+            self.values.add(time_ms, value, 1.0, series)
 
     def add(self, value: float, weight: float = 1.0, time_ms: int = 0) -> None:
         """Take in a value that held for ``weight`` (of a rate: seconds) until then."""
@@ -125,7 +160,7 @@ class Figures:
         )
 
     def watch(self, samples: Samples) -> None:
-        """Take in the samples of one moment."""
+        """Take in the samples of one moment, the last one's; before a counter's first reading may come its zero."""
         found: defaultdict[str, list[float]] = defaultdict(list)
         weights: dict[str, float] = {}
         for series, time_ms, value in samples:
@@ -137,17 +172,24 @@ class Figures:
                     found[name].append(step[0])
                     weights[name] = max(step[1], weights.get(name, 0.0))
             elif metric in _SUMS or metric in _MEANS:
-                found[_SUMS.get(metric) or _MEANS[metric]].append(value)
+                name = _SUMS.get(metric) or _MEANS[metric]
+                found[name].append(value)
+                self._figure(name).add_value(series, time_ms, value)
             elif metric == "memory.peak":
                 self.memory_peak = max(self.memory_peak, value)
-        now_ms = samples[0].time_ms if samples else 0
+        now_ms = samples[-1].time_ms if samples else 0
         passed = (now_ms - self._last_ms) / 1000 if self._last_ms is not None else _LEAST_SECONDS
         self._last_ms = now_ms
         for name, values in found.items():
             value = sum(values) / len(values) if name in _MEANS.values() else sum(values)
-            if name not in self.by_name:
-                self.by_name[name] = Figure(RateSteps() if name in weights else None)
-            self.by_name[name].add(value, weights.get(name, passed), now_ms)
+            self._figure(name).add(value, weights.get(name, passed), now_ms)
+
+    def _figure(self, name: str) -> Figure:
+        if name not in self.by_name:
+            gauge = name in _SUMS.values() or name in _MEANS.values()
+            values = ValueSteps(adds_up=name in _SUMS.values()) if gauge else None
+            self.by_name[name] = Figure(None if gauge else RateSteps(), values)
+        return self.by_name[name]
 
     def _step(self, series: Series, time_ms: int, value: float) -> tuple[float, float] | None:
         """The rate since the last sample and the seconds since then; None where there is none or it is too close."""

@@ -33,13 +33,14 @@ class OwnGroups:
         own = groups_of(proc_root, os.getpid()) or {}
         stat = read_stat(proc_root, os.getpid())
         key = stat.key if stat else Key(os.getpid(), 0)
-        memory = hierarchies.top("memory") is not None
-        for controller in ("memory", "cpuacct") if memory else (UNIFIED,):
+        # Beside version 1, the group of version 2 counts pressure alone.
+        self._counts_cpu = UNIFIED if hierarchies.top("memory") is None else "cpuacct"
+        for controller in (UNIFIED,) if self._counts_cpu == UNIFIED else (UNIFIED, "memory", "cpuacct"):
             if controller in own:
                 above = own[controller].rstrip("/")
                 self._sweep(controller, above)
                 problem = self._make(controller, f"{above}/jobmeter-{job}-{key.pid}-{key.start}", replicas)
-                self.problem = self.problem if controller == "memory" else problem
+                self.problem = problem if controller == self._counts_cpu else self.problem
 
     def entries(self, replica: str) -> list[str]:
         """The files that a process writes its number into to enter the groups of a replica."""
@@ -52,7 +53,7 @@ class OwnGroups:
         """The groups of a replica that the process really is in."""
         found = groups_of(self._proc, pid) or {}
         entered = {name: path for name, path in self.paths.get(replica, {}).items() if found.get(name) == path}
-        if not self.problem and not entered.keys() & {"cpuacct", UNIFIED}:
+        if not self.problem and self._counts_cpu not in entered:
             self.problem = "the control group could not be entered"
         return entered
 

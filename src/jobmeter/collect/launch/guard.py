@@ -14,15 +14,15 @@ class Guard:
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
 
     def __call__(self, what: str, work: Callable[[], T], otherwise: T) -> T:
         """What the work gives; ``otherwise`` when it fails."""
         try:
             return work()
-        except Exception as error:  # noqa: BLE001 - the command goes on whatever is wrong with its measuring
+        except Exception as error:  # noqa: BLE001 - the command runs on whatever is wrong with its measuring
             _log.debug("%s failed", what, exc_info=True)
-            if what not in self._told:
-                self._told.add(what)
+            if what not in self._warned:
+                self._warned.add(what)
                 self._say(f"{what} failed ({type(error).__name__}: {error}), which does not affect the command")
             return otherwise

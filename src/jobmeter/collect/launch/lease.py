@@ -18,7 +18,7 @@ _FILE = "lease"
 class RunLease:
     """Gives a renewal when one is due. For one thread, that of the delivery.
 
-    A renewal goes along with a request that is made now, and is not kept on disk: what is delivered later than it was
+    A renewal goes along with a request that is made now, and is not stored on disk: what is delivered later than it was
     made proves nothing.
     """
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from jobmeter.model.log import MAX_TEXT_BYTES, cut_bytes
 
 STATE_NS = 1_000_000_000
-"""A line that is written over and over is kept this often, and at its end."""
+"""A line that is written over and over is stored this often, and at its end."""
 
 _BREAKS = re.compile(rb"[\r\n]")
 # Control sequences that move or erase; colours stay.
@@ -23,19 +23,19 @@ Timed = tuple[int, str]
 class LineSplitter:
     """Makes lines of one stream; times grow strictly. Belongs to one thread at a time.
 
-    A carriage return begins the line anew, as on a terminal: what stood there is kept when a second has passed since
-    the line was last kept, and at its end. So is a line that ends by moving the cursor up, which is how several bars
-    are drawn. Memory is bounded: of a line that never ends only the beginning is held.
+    A carriage return begins the line anew, as on a terminal: what stood there is stored when a second has passed since
+    the line was last stored, and at its end. So is a line that ends by moving the cursor up, which is how several bars
+    are drawn. Memory is bounded: of a line that never ends only the beginning is buffered.
     """
 
     def __init__(self) -> None:
-        self._held = bytearray()
+        self._partial = bytearray()
         self._length = 0
         self._rewritten = False  # the line was begun anew
-        self._state: str | None = None  # what stood in it and was not kept yet
+        self._state: str | None = None  # what stood in it and was not stored yet
         self._drawn = False  # it ended by moving the cursor up
-        self._kept: str | None = None
-        self._kept_ns = -STATE_NS
+        self._last_shown: str | None = None
+        self._state_ns = -STATE_NS
         self._last_ns = -1
 
     def feed(self, data: bytes, now_ns: int) -> list[Timed]:
@@ -47,7 +47,7 @@ class LineSplitter:
             self._take(data, 0, len(data))
             return []
         # The usual case, which has to be quick: lines and nothing else.
-        texts = (bytes(self._held) + data[:end]).decode(errors="replace").split("\n")
+        texts = (bytes(self._partial) + data[:end]).decode(errors="replace").split("\n")
         self._clear()
         self._take(data, end + 1, len(data))
         first = max(now_ns, self._last_ns + 1)
@@ -55,11 +55,11 @@ class LineSplitter:
         return [(first + place, text if len(text) <= _SURE else _shortened(text)) for place, text in enumerate(texts)]
 
     def tick(self, now_ns: int) -> list[Timed]:
-        """What a line that is written over shows now, when it is time to keep it."""
-        if not self._rewritten or now_ns - self._kept_ns < STATE_NS:
+        """The current text of a line that is written over, when it is time to record it."""
+        if not self._rewritten or now_ns - self._state_ns < STATE_NS:
             return []
         shown = self._text() if self._length else self._state
-        return self._keep_state(shown, now_ns)
+        return self._save_state(shown, now_ns)
 
     def end(self, now_ns: int) -> list[Timed]:
         """The last line, when it had no end."""
@@ -79,15 +79,15 @@ class LineSplitter:
         self._take(data, at, len(data))
 
     def _take(self, data: bytes, start: int, end: int) -> None:
-        room = MAX_TEXT_BYTES + 1 - len(self._held)
+        room = MAX_TEXT_BYTES + 1 - len(self._partial)
         if room > 0:
-            self._held += data[start : min(end, start + room)]
+            self._partial += data[start : min(end, start + room)]
         self._length += end - start
 
     def _text(self) -> str:
         if self._length > MAX_TEXT_BYTES:
-            return cut_bytes(bytes(self._held), self._length)
-        text = self._held.decode(errors="replace")
+            return cut_bytes(bytes(self._partial), self._length)
+        text = self._partial.decode(errors="replace")
         # A byte that is no UTF-8 becomes a character of three.
         return _shortened(_MOVES.sub("", text) if "\x1b" in text else text)
 
@@ -96,29 +96,29 @@ class LineSplitter:
         self._state = self._text()
         self._rewritten = True
         self._clear()
-        return self._keep_state(self._state, now_ns) if now_ns - self._kept_ns >= STATE_NS else []
+        return self._save_state(self._state, now_ns) if now_ns - self._state_ns >= STATE_NS else []
 
     def _ended(self, now_ns: int) -> list[Timed]:
-        drawn = _UP.search(self._held) is not None
+        drawn = _UP.search(self._partial) is not None
         shown = self._text() if self._length or not self._rewritten else self._state
         self._clear()
         if drawn:
             self._state, self._rewritten, self._drawn = shown, True, True
-            return self._keep_state(shown, now_ns) if now_ns - self._kept_ns >= STATE_NS else []
-        last = self._keep_state(self._state, now_ns) if self._drawn and shown != self._state else []
-        repeated = self._rewritten and (shown is None or shown == self._kept)
-        self._rewritten, self._drawn, self._state, self._kept = False, False, None, None
+            return self._save_state(shown, now_ns) if now_ns - self._state_ns >= STATE_NS else []
+        last = self._save_state(self._state, now_ns) if self._drawn and shown != self._state else []
+        repeated = self._rewritten and (shown is None or shown == self._last_shown)
+        self._rewritten, self._drawn, self._state, self._last_shown = False, False, None, None
         return last if repeated or shown is None else [*last, (self.moment(now_ns), shown)]
 
-    def _keep_state(self, shown: str | None, now_ns: int) -> list[Timed]:
+    def _save_state(self, shown: str | None, now_ns: int) -> list[Timed]:
         self._state = None
-        if not shown or shown == self._kept:
+        if not shown or shown == self._last_shown:
             return []
-        self._kept, self._kept_ns = shown, now_ns
+        self._last_shown, self._state_ns = shown, now_ns
         return [(self.moment(now_ns), shown)]
 
     def _clear(self) -> None:
-        self._held.clear()
+        self._partial.clear()
         self._length = 0
 
     def moment(self, now_ns: int) -> int:

@@ -23,7 +23,7 @@ _WAITING_BYTES = 16 * 2**20
 _ROUND_LINES = 50_000
 """Lines made in one interval at most: what the command needs of the processor comes first."""
 _LAST_BYTES = 2**20
-"""Of what waits at the end this much is kept, the newest."""
+"""Of what waits at the end this much is stored, the newest."""
 
 _Key = tuple[str, str]
 
@@ -80,7 +80,7 @@ class LogSender:
         """Pass on what is left, unfinished lines too. Nothing is taken any more."""
         self._stopping.set()
         self._thread.join()
-        self._hurry()
+        self._request_flush()
         while self._pieces:
             self._round()
         with self._lock:
@@ -89,15 +89,15 @@ class LogSender:
             self._miss(key, count)
         for key in {*self._splitters, *self._missing}:
             self._gather(key, self._splitter(key).end(self._now_ns()))
-            self._tell(key, self._now_ns())
+            self._write_gap(key, self._now_ns())
         self._pass_on()
 
     def _run(self) -> None:
         while not self._stopping.wait(_INTERVAL):
             try:
                 self._turn()
-            except Exception:  # noqa: BLE001 - lines are lost, and the command goes on
-                _log.exception("log lines could not be kept")
+            except Exception:  # noqa: BLE001 - lines are lost, and the command runs on
+                _log.exception("log lines could not be recorded")
 
     def _turn(self) -> None:
         self._round()
@@ -105,8 +105,8 @@ class LogSender:
             self._gather(key, splitter.tick(self._now_ns()))
         self._pass_on()
 
-    def _hurry(self) -> None:
-        """Leave out what is too much to be looked at before the end, but for the newest."""
+    def _request_flush(self) -> None:
+        """Drop the oldest bytes of more than can be read before the end."""
         with self._lock:
             while self._waiting_bytes > _LAST_BYTES:
                 piece = self._pieces.popleft()
@@ -127,7 +127,7 @@ class LogSender:
                 # What was begun before the gap has no end, and what comes first behind it no beginning.
                 self._gather(piece.key, splitter.end(piece.time_ns))
                 self._miss(piece.key, piece.missing)
-            self._tell(piece.key, piece.time_ns)
+            self._write_gap(piece.key, piece.time_ns)
             lines = splitter.feed(piece.data, piece.time_ns)
             self._gather(piece.key, lines)
             made += len(lines)
@@ -143,12 +143,12 @@ class LogSender:
         for time_ns, text in lines:
             self._add(key, time_ns, text, guess_level(text))
 
-    def _tell(self, key: _Key, time_ns: int) -> None:
-        """A line in the place of those that are missing."""
+    def _write_gap(self, key: _Key, time_ns: int) -> None:
+        """Write a line in the place of missing ones."""
         missing = self._missing.pop(key, 0)
         if missing:
-            told = f"[jobmeter: {missing} lines are missing here, they came faster than they could be kept]"
-            self._add(key, self._splitter(key).moment(time_ns), told, Level.WARNING)
+            text = f"[jobmeter: {missing} lines are missing here, they came faster than they could be recorded]"
+            self._add(key, self._splitter(key).moment(time_ns), text, Level.WARNING)
 
     def _add(self, key: _Key, time_ns: int, text: str, level: Level | None) -> None:
         replica, stream = key

@@ -1,7 +1,7 @@
-"""What the replicas write, on its way to where it was going: every byte passes through, and is seen.
+"""Output of the replicas: every byte is passed through, and recorded.
 
-A stream that goes to a terminal is given a terminal of its own (a pseudo-terminal), so that programs go on drawing
-progress bars and colours; any other one is given a pipe. The controlling terminal and standard input stay the real
+A stream that goes to a terminal gets a terminal of its own (a pseudo-terminal), so that programs still draw
+progress bars and colours; any other one gets a pipe. The controlling terminal and standard input stay the real
 ones, so that job control and keys work as they do without.
 """
 
@@ -25,7 +25,7 @@ _QUIET_SECONDS = 0.1
 _LEFT_BYTES = 2**20
 
 Sink = Callable[[str, str, bytes], None]
-"""Told the replica, the stream and the bytes."""
+"""Called with the replica, the stream and the bytes."""
 
 _log = logging.getLogger(__name__)
 
@@ -43,9 +43,9 @@ class _Channel:
 class Output:
     """The streams of all replicas. ``open`` before each start, ``start`` after the last one, ``finish`` at the end.
 
-    A thread passes the bytes on, in the order in which they arrive, and then tells ``sink``; streams that go to
-    different places have a thread each, so that one that is not read holds up no other. When what they go to is closed,
-    the replicas are told as they would be without: by a closed pipe.
+    A thread passes the bytes on, in the order in which they arrive, and then calls ``sink``; streams that go to
+    different places have a thread each, so that one that is not read blocks no other. When what they go to is closed,
+    the replicas find out as they would without: by a closed pipe.
     """
 
     def __init__(self, sink: Sink) -> None:
@@ -167,7 +167,7 @@ def _copy_size(source: int, target: int) -> None:
         size = fcntl.ioctl(source, termios.TIOCGWINSZ, struct.pack("HHHH", 0, 0, 0, 0))
         fcntl.ioctl(target, termios.TIOCSWINSZ, size)
     except OSError as error:
-        _log.debug("the size of the terminal is not known: %s", error)
+        _log.debug("the size of the terminal is unknown: %s", error)
 
 
 def _read(descriptor: int) -> bytes:

@@ -16,7 +16,7 @@ _INTERPRETERS = re.compile(
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 KEY_VARIABLE = "JOBMETER_KEY"
 SECRET_VARIABLES = frozenset({KEY_VARIABLE, "JOBMETER_OPENTSDB_KEY", "JOBMETER_REGISTRY", "JOBMETER_STORE"})
-"""Variables of Jobmeter's own that hold, or may hold, a credential: what is measured does not get them."""
+"""Variables of Jobmeter that may have a credential: the command does not get them."""
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 _LONGEST_NAME = 80
 
@@ -25,8 +25,8 @@ _LONGEST_NAME = 80
 class Plan:
     """A job that is to be started.
 
-    ``attempt`` tells the runs of the same job id apart, 0 for the first; a later one sets the job's name only where it
-    is ``named``. ``logs`` says whether its output is kept as log lines, ``pass_key`` whether the command finds
+    ``attempt`` numbers the runs of a job id, 0 for the first; a later one sets the job's name only where it
+    is ``named``. ``logs`` says whether its output is stored as log lines, ``pass_key`` whether the command finds
     ``JOBMETER_KEY`` in its environment. ``lease_owner`` is the random name by which this run renews the job's lease.
     """
 
@@ -63,7 +63,7 @@ def job_name(command: Sequence[str]) -> str:
 
 
 def new_job_id(name: str, clock: Clock) -> str:
-    """``name-20261121-k3m9xq``: unique by six random characters, and still readable. ``name`` may hold anything."""
+    """``name-20261121-k3m9xq``: unique by six random characters, and still readable. ``name`` may be any text."""
     day = datetime.fromtimestamp(clock.now_ms() / 1000, tz=UTC).strftime("%Y%m%d")
     safe = _UNSAFE.sub("-", name).strip("-._")[:_LONGEST_NAME] or "job"
     return f"{safe}-{day}-" + "".join(secrets.choice(_ALPHABET) for _ in range(6))

@@ -61,6 +61,25 @@ class JobRecorder:
                 records.events.append(self._event(life, time_ms, level, *how_it_ended(life.exit_code, life.reason)))
         return records
 
+    def attached(self, life: ReplicaLife, time_ms: int, pid: int) -> Records:
+        """The job of a process that runs already, measured from ``time_ms`` on; its state is left open."""
+        records = self._records(None, [life])
+        message = f"Measured from here on: attached to process {pid}, which began before."
+        records.events.append(self._event(life, time_ms, Level.INFO, "Attached", message))
+        return records
+
+    def detached(self, life: ReplicaLife, time_ms: int, pid: int) -> Records:
+        """The job runs on, and is measured no more."""
+        message = f"Measured no more: detached from process {pid}, which still runs."
+        return Records(events=[self._event(life, time_ms, Level.WARNING, "Detached", message)])
+
+    def end_unknown(self, life: ReplicaLife, end: int) -> Records:
+        """The end of a job whose exit status is unknown."""
+        error = "its exit status is unknown: it was no child of the process that measured it"
+        records = self._records(JobState.UNKNOWN, [life], end=end, error=error)
+        records.events.append(self._event(life, end, Level.WARNING, "Ended", f"The process ended; {error}."))
+        return records
+
     def _event(self, life: ReplicaLife, time_ms: int, level: Level, reason: str, message: str) -> EventRecord:
         return EventRecord(
             time=time_ms,
@@ -78,7 +97,7 @@ class JobRecorder:
 
     def _records(
         self,
-        state: JobState,
+        state: JobState | None,
         lives: list[ReplicaLife],
         end: int | None = None,
         exit_code: int | None = None,
@@ -100,12 +119,12 @@ class JobRecorder:
             command=valid_text(" ".join(redacted(plan.command)))[:_LONGEST_COMMAND],
             limits=self._limits,
             lease=self._lease if state is JobState.RUNNING else None,
-            replicas=[self._replica(life) for life in lives],
+            replicas=[self._replica(life, state) for life in lives],
         )
         return Records(jobs=[job])
 
-    def _replica(self, life: ReplicaLife) -> ReplicaRecord:
-        state = JobState.RUNNING
+    def _replica(self, life: ReplicaLife, job: JobState | None) -> ReplicaRecord:
+        state: JobState | None = job if job in {None, JobState.UNKNOWN} else JobState.RUNNING
         if life.exit_code is not None:
             state = JobState.SUCCEEDED if life.exit_code == 0 else JobState.FAILED
         return ReplicaRecord(
@@ -134,8 +153,8 @@ def how_it_ended(exit_code: int, evidence: str) -> tuple[str, str]:
         name = Signals(number).name
     except ValueError:
         return "Exited", f"Exited with status {exit_code}."
-    told = f"Ended by signal {number} ({name}), exit status {exit_code}."
-    return ("OOMKilled", f"{told} Evidence: {evidence}.") if evidence else ("Killed", told)
+    text = f"Ended by signal {number} ({name}), exit status {exit_code}."
+    return ("OOMKilled", f"{text} Evidence: {evidence}.") if evidence else ("Killed", text)
 
 
 def exit_status(lives: list[ReplicaLife]) -> int:

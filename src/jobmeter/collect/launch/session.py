@@ -20,6 +20,7 @@ from jobmeter.collect.launch.family import Family
 from jobmeter.collect.launch.figures import Figures
 from jobmeter.collect.launch.groups import OwnGroups
 from jobmeter.collect.launch.guard import Guard
+from jobmeter.collect.launch.kills import RunIncidents
 from jobmeter.collect.launch.lease import RunLease
 from jobmeter.collect.launch.logs import LogSender
 from jobmeter.collect.launch.memory import OomWatch
@@ -76,7 +77,7 @@ class Session:
 
     ``connect`` finds the server; it is called in a thread of its own, where it may start one. ``say`` and ``warn`` are
     told, in a line, what the user may and what the user should know while the command runs. ``patience`` is how many
-    seconds the end may wait for the server. ``spool`` None keeps in memory what is not delivered.
+    seconds the end may wait for the server. ``spool`` None: what is not delivered stays in memory.
     """
 
     def __init__(
@@ -105,9 +106,10 @@ class Session:
         self._output = Output(self._take) if self._logs else None
         self._delivery = Delivery(self._outbox, lambda: self._connected(connect), clock)
         self._family = Family(plan.job)
-        self._collectors = job_collectors(place, self._family, alone=True)
+        self._collectors = job_collectors(place, self._family, clock, alone=True)
         self._network = NetworkCollector(place)
         self._figures = Figures()
+        self._incidents = RunIncidents(self._was_killed)
         self._roots: dict[int, _Root] = {}
         self._looks: dict[int, _LastLook] = {}
         self._oom_kills: dict[str, float] = {}
@@ -160,7 +162,7 @@ class Session:
         lease = RunLease(self._plan.job, self._place.project, self._plan.lease_owner, interval_ms, self._clock)
         self._delivery.renewal = lease
         self._recorder = JobRecorder(self._plan, self._place, self._limits(), start, lease.lease)
-        loop.keep_records(self._recorder.started(self._lives))
+        loop.spool_records(self._recorder.started(self._lives))
         return loop
 
     def _record_end(self, loop: Loop | None, end: int, *, stopped: bool) -> Records | None:
@@ -170,13 +172,18 @@ class Session:
             if life.exit_code == _KILLED and self._oom:
                 life.reason = self._oom.evidence(self._oom_kills.get(life.name, 0.0))
         self._collectors.nvidia.allocations.close(end)
-        loop.keep_records(self._collectors.nvidia.allocations.records(end))
+        loop.spool_records(self._collectors.nvidia.allocations.records(end))
+        out_of_memory = {life.name for life in self._lives if life.exit_code == _KILLED and life.reason}
+        loop.spool_records(self._incidents.finish(out_of_memory.__contains__))
         records = self._recorder.ended(self._lives, end, stopped=stopped)
-        loop.keep_records(records)
+        loop.spool_records(records)
         return records
 
+    def _was_killed(self, replica: str) -> bool:
+        return any(life.name == replica and life.exit_code == _KILLED for life in list(self._lives))
+
     def _counted_by(self) -> str:
-        problem = self._groups.problem if self._groups else "control groups could not be looked at"
+        problem = self._groups.problem if self._groups else "control groups could not be read"
         return f"process ({problem})" if problem else "control group"
 
     def _living(self) -> frozenset[int]:
@@ -215,7 +222,7 @@ class Session:
 
     def _take(self, replica: str, stream: str, data: bytes) -> None:
         if logs := self._logs:
-            self._guard("keeping log lines", lambda: logs.take(replica, stream, data), None)
+            self._guard("recording log lines", lambda: logs.take(replica, stream, data), None)
 
     def _begin_output(self) -> None:
         if self._logs and self._output:
@@ -253,7 +260,7 @@ class Session:
         cost = Cost(self._place, self._plan.job)
         return Loop(
             workers,
-            [self._collectors.nvidia.allocations],
+            [self._collectors.nvidia.allocations, self._incidents],
             self._outbox,
             cost,
             self._clock,
@@ -317,9 +324,10 @@ class Session:
         for series, _, value in samples:
             if series.metric == "memory.oom.kills":
                 self._oom_kills[series.replica] = value
+        self._guard("looking for incidents", lambda: self._incidents.watch(samples), None)
         # The machine's own traffic is for the summary alone: an agent on this node is the one that sends it.
         nothing: Samples = []
-        network = self._guard("measuring the network", lambda: self._network.collect(samples[0].time_ms), nothing)
+        network = self._guard("measuring the network", lambda: self._network.collect(samples[-1].time_ms), nothing)
         self._guard("summing up", lambda: self._figures.watch([*samples, *network]), None)
 
     def _connected(self, connect: Callable[[], Requester]) -> Requester:
@@ -328,24 +336,24 @@ class Session:
                 return connect()
         except JobmeterError as error:
             if self._warn:
-                self._warn(f"no server ({error.message}): the command runs, its samples are kept")
+                self._warn(f"no server ({error.message}): the command runs, its samples stay in the spool")
             self._warn = None
             raise
 
     def _deliver(self) -> str:
         """Wait until everything is acknowledged, an attempt fails, patience ends or the user interrupts; then why."""
         begin = self._clock.monotonic()
-        failed = self._delivery.hurry()
+        failed = self._delivery.request_flush()
         signals = len(self._children.signals)
-        told = False
+        warned = False
         while self._outbox.size:
             waited = self._clock.monotonic() - begin
             if self._delivery.failed_attempts > failed:
                 return self._delivery.last_error
             if waited > self._patience:
                 return f"no answer within {self._patience:.0f} seconds"
-            if waited > _QUIET_SECONDS and not told:
-                told = True
+            if waited > _QUIET_SECONDS and not warned:
+                warned = True
                 self._say("waiting for the server to take the last samples (Ctrl-C leaves them for the next run)")
             self._children.wait(0.05, lambda _pid: None)
             if len(self._children.signals) > signals:

@@ -19,7 +19,7 @@ class DeviceLostError(Exception):
 
 
 class DeviceProcess(NamedTuple):
-    """A process with a context on a device; ``memory`` in bytes, None where the driver does not tell."""
+    """A process with a context on a device; ``memory`` in bytes, None where the driver does not give it."""
 
     pid: int
     memory: int | None
@@ -36,6 +36,11 @@ class NvmlDevice(Protocol):
     @property
     def uuid(self) -> str:
         """``GPU-...``: the same whatever the order."""
+        ...
+
+    @property
+    def minor(self) -> int | None:
+        """The number of its file: ``/dev/nvidia2`` is 2. None where the driver does not tell."""
         ...
 
     @property
@@ -103,11 +108,11 @@ class NvmlDevice(Protocol):
         """PCIe replays so far."""
         ...
 
-    def fields(self, wanted: Sequence[Field]) -> Mapping[Field, float]:
+    def fields(self, requested: Sequence[Field]) -> Mapping[Field, float]:
         """Values of those fields that the device has."""
         ...
 
-    def profile(self, wanted: Sequence[int]) -> Mapping[int, float]:
+    def profile(self, requested: Sequence[int]) -> Mapping[int, float]:
         """GPM metrics (``NVML_GPM_METRIC_*``) over the time since the last call, those that the device has.
 
         Empty at the first call: a value needs two looks.

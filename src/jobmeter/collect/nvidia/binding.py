@@ -11,7 +11,7 @@ from jobmeter.collect.nvidia.api import DeviceLostError, DeviceProcess, Field, N
 
 T = TypeVar("T")
 
-_LIBRARY = "libnvidia-ml.so.1"
+LIBRARY = "libnvidia-ml.so.1"
 _LOST = (15, 16)
 """NVML_ERROR_GPU_IS_LOST, NVML_ERROR_RESET_REQUIRED."""
 _GONE = (1, 9, 15, 28)
@@ -67,10 +67,11 @@ class PynvmlDevice:
         self._handle = handle
         self._index = index
         self._uuid = _text(self._read(module.nvmlDeviceGetUUID, default=""))
+        self._minor: int | None = self._read(module.nvmlDeviceGetMinorNumber, default=None)
         self._name = _text(self._read(module.nvmlDeviceGetName, default=""))
         self._sample: Any = None
         self._profiled: bool | None = None
-        self._seen_us = 0
+        self._sampled_us = 0
         self.lost = False
 
     @property
@@ -82,6 +83,11 @@ class PynvmlDevice:
     def uuid(self) -> str:
         """See ``NvmlDevice``."""
         return self._uuid
+
+    @property
+    def minor(self) -> int | None:
+        """See ``NvmlDevice``."""
+        return self._minor
 
     @property
     def name(self) -> str:
@@ -165,16 +171,16 @@ class PynvmlDevice:
         """See ``NvmlDevice``."""
         return int(self._call(self._nvml.nvmlDeviceGetPcieReplayCounter))
 
-    def fields(self, wanted: Sequence[Field]) -> Mapping[Field, float]:
+    def fields(self, requested: Sequence[Field]) -> Mapping[Field, float]:
         """See ``NvmlDevice``."""
-        answers = self._call(self._nvml.nvmlDeviceGetFieldValues, list(wanted))
+        answers = self._call(self._nvml.nvmlDeviceGetFieldValues, list(requested))
         return {
             field: float(getattr(answer.value, _VALUES[answer.valueType]))
-            for field, answer in zip(wanted, answers, strict=True)
+            for field, answer in zip(requested, answers, strict=True)
             if answer.nvmlReturn == 0 and 0 <= answer.valueType < len(_VALUES)
         }
 
-    def profile(self, wanted: Sequence[int]) -> Mapping[int, float]:
+    def profile(self, requested: Sequence[int]) -> Mapping[int, float]:
         """See ``NvmlDevice``."""
         if self._profiled is None:
             self._profiled = bool(self._call(self._nvml.nvmlGpmQueryDeviceSupport).isSupportedDevice)
@@ -190,7 +196,7 @@ class PynvmlDevice:
         if last is None:
             return {}
         try:
-            return self._profiled_since(last, fresh, wanted)
+            return self._profiled_since(last, fresh, requested)
         finally:
             self._guarded(self._nvml.nvmlGpmSampleFree, last)
 
@@ -204,8 +210,11 @@ class PynvmlDevice:
 
     def process_utilization(self) -> Mapping[int, float]:
         """See ``NvmlDevice``."""
-        samples = self._call(self._nvml.nvmlDeviceGetProcessUtilization, self._seen_us)
-        first, self._seen_us = not self._seen_us, max((sample.timeStamp for sample in samples), default=self._seen_us)
+        samples = self._call(self._nvml.nvmlDeviceGetProcessUtilization, self._sampled_us)
+        first, self._sampled_us = (
+            not self._sampled_us,
+            max((sample.timeStamp for sample in samples), default=self._sampled_us),
+        )
         if first:
             return {}  # older than the time in question
         by_pid: dict[int, list[int]] = {}
@@ -213,15 +222,15 @@ class PynvmlDevice:
             by_pid.setdefault(sample.pid, []).append(sample.smUtil)
         return {pid: sum(shares) / len(shares) for pid, shares in by_pid.items() if pid}
 
-    def _profiled_since(self, last: Any, fresh: Any, wanted: Sequence[int]) -> Mapping[int, float]:  # noqa: ANN401
+    def _profiled_since(self, last: Any, fresh: Any, requested: Sequence[int]) -> Mapping[int, float]:  # noqa: ANN401
         question = self._nvml.c_nvmlGpmMetricsGet_t()
         question.version = self._nvml.NVML_GPM_METRICS_GET_VERSION
-        question.numMetrics = len(wanted)
+        question.numMetrics = len(requested)
         question.sample1, question.sample2 = last, fresh
-        for position, metric in enumerate(wanted):
+        for position, metric in enumerate(requested):
             question.metrics[position].metricId = metric
         answer = self._guarded(self._nvml.nvmlGpmMetricsGet, question)
-        found = [answer.metrics[position] for position in range(len(wanted))]
+        found = [answer.metrics[position] for position in range(len(requested))]
         return {metric.metricId: float(metric.value) for metric in found if metric.nvmlReturn == 0}
 
     def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401
@@ -248,7 +257,7 @@ def _text(value: Any) -> str:  # noqa: ANN401 - old versions give bytes
 
 def _load() -> ModuleType | None:
     try:
-        ctypes.CDLL(_LIBRARY)
+        ctypes.CDLL(LIBRARY)
     except OSError:
         return None
     return import_module("pynvml")

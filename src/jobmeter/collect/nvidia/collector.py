@@ -6,8 +6,19 @@ from functools import partial
 from typing import TypeVar
 
 from jobmeter.collect.base import Owner, Place, Samples
-from jobmeter.collect.discover.devices import AllocationKeeper, Claim, claims, device_name
+from jobmeter.collect.discover.devices import (
+    Allocated,
+    AllocationTracker,
+    Claim,
+    Permitted,
+    claims,
+    device_name,
+    given_by,
+    no_device_list,
+)
+from jobmeter.collect.discover.disagree import DisagreementWatch, disagreements
 from jobmeter.collect.discover.member import Member
+from jobmeter.collect.discover.permitted import DeviceGroups
 from jobmeter.collect.nvidia.api import DeviceLostError, DeviceProcess, NotSupportedError, Nvml, NvmlDevice
 from jobmeter.collect.nvidia.measures import MEASURES, METRICS, SLOW_MEASURES
 from jobmeter.model.sample import Sample
@@ -28,7 +39,8 @@ class NvidiaCollector:
     nobody; what each replica's processes take of it is measured for each.
 
     ``member_of`` says whom a process works for, ``members`` gives all processes of jobs. ``alone`` is for ``jobmeter
-    run``: it writes nothing for nobody, since the node's agent does.
+    run``: it writes nothing for nobody, since the node's agent does. ``allocated`` say which devices were given to
+    whom, most trusted first; ``groups`` says what control groups permit.
     """
 
     name = "nvidia"
@@ -41,8 +53,11 @@ class NvidiaCollector:
         members: Callable[[], Iterable[Member]],
         *,
         alone: bool = False,
+        allocated: Sequence[Allocated] = (),
+        groups: DeviceGroups | None = None,
     ) -> None:
-        self.allocations = AllocationKeeper(place)
+        self.allocations = AllocationTracker(place)
+        self.disagreements = DisagreementWatch(place)
         self.devices: Sequence[NvmlDevice] = ()
         """The devices of the last look."""
         self._place = place
@@ -50,6 +65,8 @@ class NvidiaCollector:
         self._member_of = member_of
         self._members = members
         self._alone = alone
+        self._allocated = allocated
+        self._groups = groups
         self._slow_ms: int | None = None
         self._lost: set[int] = set()
 
@@ -65,7 +82,7 @@ class NvidiaCollector:
         slow = self._slow_ms is None or not 0 <= now_ms - self._slow_ms < _SLOW_MS
         if slow:
             self._slow_ms = now_ms
-        processes = {device.index: self._ask(device, device.processes) for device in devices}
+        processes = {device.index: self._read(device, device.processes) for device in devices}
         users = {
             index: [(process, self._member_of(process.pid)) for process in some]
             for index, some in processes.items()
@@ -92,15 +109,19 @@ class NvidiaCollector:
             index: [member for _, member in some if member and not member.measured] for index, some in users.items()
         }
         members = [member for member in self._members() if not member.measured]
-        found = claims(devices, working, members)
+        given = given_by(self._allocated, devices, now_ms)
+        groups = self._groups
+        permitted: Permitted = partial(groups.permitted, devices=devices, now_ms=now_ms) if groups else no_device_list
+        found = claims(devices, working, members, given, permitted)
         self.allocations.look(now_ms, {index: some for index, some in found.items() if index in users})
+        self.disagreements.look(now_ms, disagreements(devices, working, given, members, permitted))
         return found
 
     def _whole(self, device: NvmlDevice, owner: Owner | None, now_ms: int, *, slow: bool) -> Samples:
         name = device_name(device.index)
         values: dict[str, float] = {}
         for measure in (*MEASURES, *(SLOW_MEASURES if slow else ())):
-            values.update(self._ask(device, partial(measure, device)) or {})
+            values.update(self._read(device, partial(measure, device)) or {})
         return [Sample(self._place.of_device(metric, name, owner), now_ms, value) for metric, value in values.items()]
 
     def _by_replica(
@@ -113,7 +134,7 @@ class NvidiaCollector:
         for process, owner in mine:
             if process.memory is not None:
                 memory[owner] = memory.get(owner, 0.0) + process.memory
-        shares = self._ask(device, device.process_utilization) or {}
+        shares = self._read(device, device.process_utilization) or {}
         busy: dict[Owner, float] = {}
         for process, owner in mine:
             if process.pid in shares:
@@ -125,7 +146,7 @@ class NvidiaCollector:
             for owner, value in values.items()
         ]
 
-    def _ask(self, device: NvmlDevice, question: Callable[[], T]) -> T | None:
+    def _read(self, device: NvmlDevice, question: Callable[[], T]) -> T | None:
         """The answer of one call; None when the device does not give it."""
         try:
             answer = question()

@@ -15,7 +15,7 @@ class Ended:
     """The final figures of a process that was waited for.
 
     ``io`` is None where it could not be read. ``groups`` are the control groups that its replica has for itself.
-    ``waited_seconds`` is the part of ``cpu_seconds`` that was its children's, None where it is not known.
+    ``waited_seconds`` is the part of ``cpu_seconds`` that was its children's, None where it is unknown.
     """
 
     key: Key
@@ -66,13 +66,13 @@ class ProcessCounters:
         return sums
 
     def resume(self, reached: Mapping[Owner, Mapping[str, float]]) -> None:
-        """Go on from what ``totals`` gave in an earlier life of the agent."""
+        """Continue from the ``totals`` of an earlier process of the agent."""
         self._cpu.resume({owner: (counts["cpu"],) for owner, counts in reached.items() if "cpu" in counts})
         self._io.resume(
             {owner: (counts["read"], counts["write"]) for owner, counts in reached.items() if "read" in counts}
         )
 
     def forget(self, owners: set[Owner]) -> None:
-        """Drop what is kept of replicas that are over."""
+        """Drop what is retained of replicas that are over."""
         self._cpu.forget(owners)
         self._io.forget(owners)

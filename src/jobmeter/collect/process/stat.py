@@ -18,7 +18,7 @@ class Key(NamedTuple):
 class ProcessStat(NamedTuple):
     """What /proc/PID/stat says.
 
-    ``cpu_ticks`` holds the process and the children that it has waited for; ``waited_ticks`` is the children's part.
+    ``cpu_ticks`` is of the process and the children that it has waited for; ``waited_ticks`` is the children's part.
     """
 
     key: Key
@@ -40,7 +40,7 @@ def read_stat(proc_root: str, pid: int) -> ProcessStat | None:
     text = files.read(f"{proc_root}/{pid}/stat")
     if not text:
         return None
-    # The command stands in brackets and may hold brackets and spaces itself: what follows the last one is regular.
+    # The command stands in brackets and may contain brackets and spaces itself: what follows the last one is regular.
     words = text[text.rfind(b")") + 2 :].split()
     if len(words) < 22:
         return None
@@ -58,7 +58,7 @@ def read_stat(proc_root: str, pid: int) -> ProcessStat | None:
 def read_io(proc_root: str, pid: int) -> tuple[float, float] | None:
     """Bytes that the process and the children it has waited for read from and wrote to storage.
 
-    None when the process is gone or belongs to somebody whose processes may not be looked at.
+    None when the process is gone or may not be read.
     """
     values = files.read_pairs(f"{proc_root}/{pid}/io")
     if values is None or b"read_bytes" not in values or b"write_bytes" not in values:

@@ -21,9 +21,14 @@ def machine_limits(proc_root: str) -> Allowance:
 
 
 def allowance(proc_root: str, pid: int, reader: GroupReader, machine: Allowance) -> Allowance:
-    """Cores and bytes that a process may use: what its groups, its CPU set and the machine leave it."""
+    """Cores and bytes that a process may use: what its groups, its CPU set and the machine leave it.
+
+    Unknown of a process that is gone.
+    """
     groups = groups_of(proc_root, pid)
-    cpu, memory = reader.limits(groups) if groups else (None, None)
+    if groups is None:
+        return None, None
+    cpu, memory = reader.limits(groups)
     return lowest(cpu, affinity(proc_root, pid), machine[0]), lowest(memory, machine[1])
 
 
@@ -36,7 +41,7 @@ def affinity(proc_root: str, pid: int) -> float | None:
 
 
 def network_namespace(proc_root: str, pid: int | str) -> str | None:
-    """The identity of the process's network namespace, None where it may not be seen."""
+    """The identity of the process's network namespace, None where it may not be read."""
     try:
         return os.readlink(f"{proc_root}/{pid}/ns/net")  # noqa: PTH115
     except OSError:

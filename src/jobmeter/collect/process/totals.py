@@ -1,13 +1,13 @@
 """Sums of the counters of processes that come and go, which never fall and are never more than was used.
 
-The counters of a process hold those of the children that it has waited for. So when a child is gone, what it had used
+A process's counters include those of the children that it has waited for. So when a child is gone, what it had used
 shows up in its parent, unless the parent did not wait for it (it ended first, or ignores its children): then it would
 be lost. Each update compares what the children that are gone had used with how much their parent took over, and keeps
 the rest.
 
 Processes are read one after the other, so a parent may be read before it waits for a child, and the child after it.
-What a living ancestor has not taken over is therefore kept at the second update in which it has not. A process that was
-missing and is back, or whose final figures come late, is not counted twice.
+What a living ancestor has not taken over is therefore retained at the second update in which it has not. A process
+that was missing and is back, or whose final figures come late, is not counted twice.
 """
 
 from collections import defaultdict
@@ -27,7 +27,7 @@ _REMEMBERED = 4_096
 class Reading(Generic[K, O]):
     """What one process has counted so far, whom it works for, and the process that will take over its counts.
 
-    ``waited`` is the part of ``values`` that was taken over from children; None where that is not known.
+    ``waited`` is the part of ``values`` that was taken over from children; None where that is unknown.
     """
 
     owner: O
@@ -38,7 +38,7 @@ class Reading(Generic[K, O]):
 
 @dataclass(frozen=True, slots=True)
 class _Missing(Generic[K, O]):
-    """A process that is gone: what it had counted, with everything that was read then, and who was asked for it."""
+    """A process that is gone: what it had counted, with everything that was read then, and its heir."""
 
     reading: Reading[K, O]
     base: Mapping[K, Reading[K, O]]
@@ -46,8 +46,8 @@ class _Missing(Generic[K, O]):
 
 
 @dataclass(slots=True)
-class _Kept:
-    """What was kept of processes that were missing together."""
+class _Retained:
+    """What was retained of processes that were missing together."""
 
     values: Values
 
@@ -59,7 +59,7 @@ class Totals(Generic[K, O]):
         self._zero: Values = (0.0,) * width
         self._last: dict[K, Reading[K, O]] = {}
         self._missing: dict[K, _Missing[K, O]] = {}
-        self._settled: dict[K, tuple[Reading[K, O], _Kept]] = {}
+        self._closed: dict[K, tuple[Reading[K, O], _Retained]] = {}
         self._gone: dict[O, Values] = {}
         self._foreign: dict[K, Values] = {}
         self._highest: dict[O, Values] = {}
@@ -73,43 +73,43 @@ class Totals(Generic[K, O]):
         """Take in what there is now. ``ended`` are final counts of things that were waited for since the last call."""
         final = ended or {}
         now = {**live, **final}
-        for key in now.keys() & self._settled.keys():
+        for key in now.keys() & self._closed.keys():
             self._take_back(key)
         gone = {key: missing for key, missing in self._missing.items() if key not in now}
         gone |= {key: _Missing(reading, self._last) for key, reading in self._last.items() if key not in now}
-        self._missing = self._settle(gone, now, final)
+        self._missing = self._divide_missing(gone, now, final)
         for key, reading in final.items():
-            self._keep(reading.owner, _subtract(reading.values, self._foreign.pop(key, self._zero)))
+            self._add_to_owner(reading.owner, _subtract(reading.values, self._foreign.pop(key, self._zero)))
         self._last = {key: reading for key, reading in live.items() if key not in final}
         self._foreign = {
             key: values for key, values in self._foreign.items() if key in self._last or key in self._missing
         }
 
     def totals(self) -> dict[O, Values]:
-        """The sums of every owner that was ever seen and not forgotten. None of them is lower than it ever was."""
+        """The sums of every owner until it is forgotten. They never decrease."""
         sums = dict(self._gone)
         for key, reading in self._last.items():
             own = _subtract(reading.values, self._foreign.get(key, self._zero))
             sums[reading.owner] = _add(sums.get(reading.owner, self._zero), own)
         for owner in self._floors.keys() & sums.keys():
             missing = _subtract(self._floors.pop(owner), sums[owner])
-            self._keep(owner, missing)
+            self._add_to_owner(owner, missing)
             sums[owner] = _add(sums[owner], missing)
         for owner, values in sums.items():
             sums[owner] = self._highest[owner] = _most(values, self._highest.get(owner, self._zero))
         return sums
 
     def forget(self, owners: Iterable[O]) -> None:
-        """Drop what is kept of owners that are over."""
+        """Drop what is retained of owners that are over."""
         for owner in owners:
             self._gone.pop(owner, None)
             self._floors.pop(owner, None)
             self._highest.pop(owner, None)
 
-    def _settle(
+    def _divide_missing(
         self, gone: dict[K, _Missing[K, O]], now: Mapping[K, Reading[K, O]], final: Mapping[K, Reading[K, O]]
     ) -> dict[K, _Missing[K, O]]:
-        """Keep what the processes that are gone had counted and nobody took over; those that wait for an answer."""
+        """Add to owners what ended processes had counted and no heir took over; returns those still undecided."""
         together: defaultdict[tuple[K | None, int], list[K]] = defaultdict(list)
         for key, missing in gone.items():
             together[self._heir(missing, now), id(missing.base)].append(key)
@@ -123,8 +123,8 @@ class Totals(Generic[K, O]):
             lost = self._zero
             for key in keys:
                 lost = _add(lost, self._own(key, gone[key].reading))
-            asked = all(gone[key].heir == heir for key in keys)
-            if asked or heir in final or _least(lost, taken) == lost:
+            nearest_named = all(gone[key].heir == heir for key in keys)
+            if nearest_named or heir in final or _least(lost, taken) == lost:
                 self._divide(keys, gone, (heir, now[heir].owner), taken)
             else:
                 waiting.update((key, replace(gone[key], heir=heir)) for key in keys)
@@ -143,20 +143,20 @@ class Totals(Generic[K, O]):
                 self._foreign.pop(key, None)
             found = _least(lost, taken)
             taken = _subtract(taken, found)
-            kept = _Kept(_subtract(lost, found))
-            self._keep(owner, kept.values)
-            self._settled.update((key, (gone[key].reading, kept)) for key in own)
+            retained = _Retained(_subtract(lost, found))
+            self._add_to_owner(owner, retained.values)
+            self._closed.update((key, (gone[key].reading, retained)) for key in own)
             if heir is not None and owner != heir[1]:
-                self._keep(owner, found)
+                self._add_to_owner(owner, found)
                 self._foreign[heir[0]] = _add(self._foreign.get(heir[0], self._zero), found)
-        for key in list(self._settled)[: max(len(self._settled) - _REMEMBERED, 0)]:
-            del self._settled[key]
+        for key in list(self._closed)[: max(len(self._closed) - _REMEMBERED, 0)]:
+            del self._closed[key]
 
     def _take_back(self, key: K) -> None:
-        """What was kept of a process that is back is in its own counters."""
-        reading, kept = self._settled.pop(key)
-        back = _least(reading.values, kept.values)
-        kept.values = _subtract(kept.values, back)
+        """What was retained of a process that is back is in its own counters."""
+        reading, retained = self._closed.pop(key)
+        back = _least(reading.values, retained.values)
+        retained.values = _subtract(retained.values, back)
         self._gone[reading.owner] = _subtract(self._gone.get(reading.owner, self._zero), back)
 
     def _heir(self, missing: _Missing[K, O], now: Mapping[K, Reading[K, O]]) -> K | None:
@@ -164,15 +164,15 @@ class Totals(Generic[K, O]):
         parent = missing.reading.parent if missing.heir is None else missing.heir
         steps = len(missing.base) + len(self._last)
         while parent is not None and parent not in now and steps:
-            known = missing.base.get(parent) or self._last.get(parent)
-            parent = known.parent if known else None
+            last = missing.base.get(parent) or self._last.get(parent)
+            parent = last.parent if last else None
             steps -= 1
         return parent
 
     def _own(self, key: K, reading: Reading[K, O]) -> Values:
         return _subtract(reading.values, self._foreign.get(key, self._zero))
 
-    def _keep(self, owner: O, values: Values) -> None:
+    def _add_to_owner(self, owner: O, values: Values) -> None:
         self._gone[owner] = _add(self._gone.get(owner, self._zero), values)
 
 

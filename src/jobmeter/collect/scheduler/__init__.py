@@ -1,1 +1,1 @@
-"""What a cluster's scheduler knows of its jobs, asked once for the whole cluster."""
+"""Jobs from a cluster's scheduler, read once for the whole cluster."""

@@ -1,11 +1,12 @@
-"""What a scheduler is to Jobmeter: something that is asked, once an interval, what has changed of its jobs."""
+"""The contract of schedulers: polled once an interval for changes of their jobs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from jobmeter.model.record import Records
+from jobmeter.model.sample import Sample
 
 
 class Scheduler(Protocol):
@@ -14,7 +15,19 @@ class Scheduler(Protocol):
     def poll(self, now_ms: int) -> Records:
         """What is new since the last call that succeeded; may be empty.
 
-        Raises UnavailableError when the scheduler does not answer. What was not given then is given later.
+        Raises UnavailableError when the scheduler does not answer. What was missed is returned later.
+        """
+        ...
+
+
+@runtime_checkable
+class MeasuringScheduler(Scheduler, Protocol):
+    """A scheduler that measures what its jobs use and do besides, where no agent can."""
+
+    def measure(self, now_ms: int) -> list[Sample]:
+        """What there is to measure now, each sample at ``now_ms``, of the jobs that the last ``poll`` found.
+
+        What cannot be read is absent. Raises UnavailableError when the scheduler does not answer.
         """
         ...
 

@@ -4,12 +4,16 @@ from importlib import import_module
 
 from jobmeter.collect.scheduler.base import Kind
 
-SUMMARIES = {"slurm": "Jobs of a Slurm cluster."}
+SUMMARIES = {
+    "slurm": "Jobs of a Slurm cluster.",
+    "flink": "Jobs of a Flink cluster, and what Flink measures of them.",
+    "kubernetes": "Jobs of a Kubernetes cluster.",
+}
 """By name, what each is for: kind ``x`` is ``KIND`` of ``jobmeter.collect.scheduler.x.kind``."""
 
 
 def scheduler_kind(name: str) -> Kind:
-    """The kind of that name, loaded when it is asked for. Raises KeyError for a name that is none."""
+    """The kind of that name, imported on demand. Raises KeyError for an unknown name."""
     if name not in SUMMARIES:
         raise KeyError(name)
     kind: Kind = import_module(f"jobmeter.collect.scheduler.{name}.kind").KIND

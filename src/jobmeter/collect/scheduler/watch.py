@@ -1,25 +1,27 @@
-"""Asks a scheduler every interval, and hands what is new to the outbox, for as long as it takes."""
+"""Polls a scheduler every interval, and puts what is new into the outbox."""
 
 import logging
 from threading import Event
 
 from jobmeter.collect.outbox import Outbox
-from jobmeter.collect.scheduler.base import Scheduler
+from jobmeter.collect.scheduler.base import MeasuringScheduler, Scheduler
 from jobmeter.errors import JobmeterError
 from jobmeter.model.record import Records
+from jobmeter.model.sample import Sample
 from jobmeter.model.time import Clock
-from jobmeter.wire.native.encode import records_frame
+from jobmeter.wire.native.encode import records_frame, samples_frame
 
 _LONGEST_REST = 300.0
 """Most seconds between two attempts while the scheduler does not answer."""
 _MOST_IN_FRAME = 500
 """Jobs in one frame: a server refuses bodies that are too long, and a frame is refused as a whole."""
+_MOST_SAMPLES = 10_000
 
 _log = logging.getLogger(__name__)
 
 
 class Watch:
-    """Never asks twice within an interval. A failure is told once, and its end once; attempts get rarer meanwhile."""
+    """Polls at most once an interval. A failure is logged once, and its end once; polls get rarer meanwhile."""
 
     def __init__(self, scheduler: Scheduler, outbox: Outbox, clock: Clock, interval_ms: int) -> None:
         self._scheduler = scheduler
@@ -27,10 +29,10 @@ class Watch:
         self._clock = clock
         self._interval = interval_ms / 1000
         self._failures = 0
-        self._told = ""
+        self._reported = ""
 
     def run(self, stop: Event) -> None:
-        """Ask now and every interval, until ``stop`` is set."""
+        """Poll now and every interval, until ``stop`` is set."""
         while True:
             began = self._clock.monotonic()
             self.turn()
@@ -39,16 +41,17 @@ class Watch:
                 return
 
     def turn(self) -> str:
-        """Ask once; why that failed, empty when it did not."""
+        """Poll once; why that failed, empty when it did not."""
         try:
-            records = self._scheduler.poll(self._clock.now_ms())
+            self._keep(self._scheduler.poll(self._clock.now_ms()))
+            if isinstance(self._scheduler, MeasuringScheduler):
+                self._keep_samples(self._scheduler.measure(self._clock.now_ms()))
         except JobmeterError as error:
             self._failed(error.message)
             return error.message
         if self._failures:
             _log.info("the scheduler answers again")
-        self._failures, self._told = 0, ""
-        self._keep(records)
+        self._failures, self._reported = 0, ""
         return ""
 
     def _keep(self, records: Records) -> None:
@@ -57,8 +60,12 @@ class Watch:
         if records.nodes or records.events:
             self._outbox.put(records_frame(Records(nodes=records.nodes, events=records.events)))
 
+    def _keep_samples(self, samples: list[Sample]) -> None:
+        for first in range(0, len(samples), _MOST_SAMPLES):
+            self._outbox.put(samples_frame(samples[first : first + _MOST_SAMPLES]))
+
     def _failed(self, message: str) -> None:
         self._failures += 1
-        if message != self._told:
+        if message != self._reported:
             _log.warning("%s; tried again until it answers", message)
-            self._told = message
+            self._reported = message

@@ -1,1 +1,1 @@
-"""The rules: each file holds one, as ``RULE``; whatever lies here takes part."""
+"""The rules: one a file, as ``RULE``; every file of the folder is loaded."""

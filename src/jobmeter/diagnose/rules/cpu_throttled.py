@@ -1,17 +1,17 @@
-"""A replica is held back by its CPU quota."""
+"""A replica is throttled by its CPU quota."""
 
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.rule import Rule, measured
-from jobmeter.diagnose.signal import held
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.finding import Finding, Severity, Subject
+from jobmeter.query.stretches import sustained
 
 
 def find(case: Case, numbers: Numbers) -> list[Finding]:
     """Replicas that are throttled for a good part of the time."""
     found = []
     for signal in case.signals("cpu.throttled.time", numbers):
-        stretches = held(signal.time, signal.value > numbers["share"], numbers["hold"])
+        stretches = sustained(signal.time, signal.value > numbers["share"], numbers["hold"])
         if not stretches:
             continue
         longest = max(stretches, key=lambda stretch: stretch.length)

@@ -23,5 +23,6 @@ RULE = rule_of(
                 r"torch\.(?:cuda\.)?OutOfMemoryError",
             )
         ),
+        running=True,
     )
 )

@@ -2,16 +2,16 @@
 
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.rule import Rule, measured
-from jobmeter.diagnose.signal import held
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.finding import Finding, Severity, Subject
+from jobmeter.query.stretches import sustained
 
 
 def find(case: Case, numbers: Numbers) -> list[Finding]:
     """Blocked processes without a pause."""
     found = []
     for signal in case.of_nodes("node.processes.blocked", numbers):
-        stretches = held(signal.time, signal.value >= numbers["processes"], numbers["hold"])
+        stretches = sustained(signal.time, signal.value >= numbers["processes"], numbers["hold"])
         if not stretches:
             continue
         longest = max(stretches, key=lambda stretch: stretch.length)

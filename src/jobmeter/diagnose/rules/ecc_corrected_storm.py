@@ -20,7 +20,7 @@ def find(case: Case, numbers: Numbers) -> list[Finding]:
         start, end = int(signal.time[grown[0]]), int(signal.time[grown[-1]]) + case.step_ms
         minutes = (end - start) / MINUTE
         rate = float(signal.value[grown].sum()) / minutes
-        # Sustained: no part without any that is longer than the hold time.
+        # Sustained: no pause that is longer than the hold time.
         if end - start < numbers["hold"] or np.diff(signal.time[grown]).max() > numbers["hold"]:
             continue
         if rate > numbers["rate"]:

@@ -29,4 +29,5 @@ RULE = Rule(
     source="https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/index.html",
     find=find,
     counters=("gpu.ecc.uncorrected",),
+    running=True,
 )

@@ -44,4 +44,5 @@ RULE = Rule(
     source="https://github.com/prometheus/node_exporter/blob/master/docs/node-mixin/alerts/alerts.libsonnet",
     find=find,
     nodes=("node.filesystem.size", "node.filesystem.available"),
+    running=True,
 )

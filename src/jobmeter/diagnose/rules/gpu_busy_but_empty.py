@@ -7,10 +7,11 @@ import numpy as np
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.devices import device
 from jobmeter.diagnose.rule import Rule, measured
-from jobmeter.diagnose.signal import Signal, Stretch, held
+from jobmeter.diagnose.signal import Signal
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.batch import Bools, Float64s
 from jobmeter.model.finding import Evidence, Finding, Severity
+from jobmeter.query.stretches import Stretch, sustained
 
 
 def find(case: Case, numbers: Numbers) -> list[Finding]:
@@ -58,7 +59,7 @@ def _beside(case: Case, metric: str, signal: Signal) -> Float64s | None:
 def _sign(
     signal: Signal, metric: str, low: Bools, value: Float64s, limit: float, numbers: Numbers
 ) -> tuple[Stretch, Evidence] | None:
-    stretches = held(signal.time, low, numbers["hold"])
+    stretches = sustained(signal.time, low, numbers["hold"])
     if not stretches:
         return None
     longest = max(stretches, key=lambda stretch: stretch.length)

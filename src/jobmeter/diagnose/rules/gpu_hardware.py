@@ -20,5 +20,6 @@ RULE = rule_of(
                 "device-side hardware",
             )
         ),
+        running=True,
     )
 )

@@ -3,16 +3,16 @@
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.devices import busy, device
 from jobmeter.diagnose.rule import Rule, measured
-from jobmeter.diagnose.signal import held
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.finding import Finding, Severity
+from jobmeter.query.stretches import sustained
 
 
 def find(case: Case, numbers: Numbers) -> list[Finding]:
     """Devices whose utilization and active multiprocessors stay at idle."""
     found = []
     for signal in busy(case, numbers):
-        stretches = held(signal.time, signal.value <= numbers["idle"], numbers["hold"])
+        stretches = sustained(signal.time, signal.value <= numbers["idle"], numbers["hold"])
         if not stretches:
             continue
         longest = max(stretches, key=lambda stretch: stretch.length)

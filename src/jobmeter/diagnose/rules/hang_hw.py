@@ -12,11 +12,11 @@ from jobmeter.model.finding import Evidence, Finding, Severity, Subject
 from jobmeter.model.job import JobState
 
 JUDGED = {JobState.RUNNING, JobState.FAILED, JobState.STOPPED}
-"""The others have ended well, have not begun, or nobody knows whether they still run."""
+"""The others have ended well, have not begun, or may have ended unnoticed."""
 
 
 def find(case: Case, numbers: Numbers) -> list[Finding]:
-    """At the end of what is known: no CPU, no traffic, devices at one level, where there was work before."""
+    """At the end of the samples: no CPU, no traffic, devices at one level, where there was work before."""
     if case.job.state not in JUDGED:
         return []
     cpus = case.means.get("cpu.usage", ())
@@ -26,7 +26,9 @@ def find(case: Case, numbers: Numbers) -> list[Finding]:
     quiet = [_quiet_since(signal, numbers["cores"]) for signal in cpus if int(signal.time[-1]) + _slack(signal) >= last]
     start = max(quiet, default=last)
     end = last + cpus[0].interval
-    if end - start < numbers["hold"] or not _worked(cpus, start, numbers) or not _still(case, start, end, numbers):
+    # Of a job that hangs for long the last part shows no work any more.
+    worked = RULE.name in case.open_rules or _worked(cpus, start, numbers)
+    if end - start < numbers["hold"] or not worked or not _still(case, start, end, numbers):
         return []
     highest = max(float(signal.within(start, end).value.max(initial=0.0)) for signal in cpus)
     text = f"no replica used more than {highest:.3f} cores for {(end - start) / 60000:.1f} min, after work before"
@@ -86,4 +88,5 @@ RULE = Rule(
         "npu.utilization",
         "npu.sm.active",
     ),
+    running=True,
 )

@@ -7,7 +7,7 @@ from jobmeter.model.finding import Evidence, Finding, Severity, Subject
 from jobmeter.model.job import JobState
 
 JUDGED = {JobState.RUNNING, JobState.FAILED, JobState.STOPPED}
-"""The others have ended well, have not begun, or nobody knows whether they still run."""
+"""The others have ended well, have not begun, or may have ended unnoticed."""
 
 _NS = 1_000_000
 

@@ -11,6 +11,9 @@ from jobmeter.model.finding import Evidence, Finding, Severity, Subject
 _LINE = re.compile(r"[Oo]ut of memory: Killed process|oom-kill:|oom_reaper: reaped|Killed process \d+ \(", re.ASCII)
 _REASON = re.compile(r"OOM.?Kill|OUT_OF_MEMORY|out of memory", re.IGNORECASE)
 
+# The memory that these name is a device's: the rule cuda_oom is about it.
+_DEVICE = re.compile(r"CUDA|HIP|NPU|GPU|OutOfMemoryError")
+
 
 def find(case: Case, numbers: Numbers) -> list[Finding]:  # noqa: ARG001 - the shape of a rule
     """The kernel's counter, its log lines, what an agent or a scheduler says of the end."""
@@ -29,14 +32,19 @@ def find(case: Case, numbers: Numbers) -> list[Finding]:  # noqa: ARG001 - the s
             evidence.setdefault(event.replica, []).append(event_evidence(event))
     for replica in case.view.replicas:
         if _REASON.search(replica.reason):
-            told = Evidence(kind="status", text=quoted(replica.reason), time=replica.end, replica=replica.name)
-            evidence.setdefault(replica.name, []).append(told)
-    for line in case.lines:
+            from_status = Evidence(kind="status", text=quoted(replica.reason), time=replica.end, replica=replica.name)
+            evidence.setdefault(replica.name, []).append(from_status)
+    for line in (*case.lines, *case.kernel):
         if _LINE.search(line.text[:4_000]):
             evidence.setdefault(line.replica, []).append(line_evidence(line))
-    if not evidence and _REASON.search(case.job.error):
+    if not evidence and _is_host(case.job.error):
         evidence[""] = [Evidence(kind="status", text=quoted(case.job.error), time=case.job.end)]
-    return [_finding(case, replica, told) for replica, told in evidence.items()]
+    return [_finding(case, replica, from_status) for replica, from_status in evidence.items()]
+
+
+def _is_host(error: str) -> bool:
+    """Whether that is about the host's memory, not a device's."""
+    return bool(_REASON.search(error)) and ("kill" in error.lower() or not _DEVICE.search(error))
 
 
 def _finding(case: Case, replica: str, evidence: list[Evidence]) -> Finding:
@@ -58,8 +66,10 @@ RULE = Rule(
     advice="Raise the memory limit or hold less at once; see host_mem_leak for memory that only grows.",
     source="https://docs.kernel.org/admin-guide/cgroup-v2.html#memory-interface-files",
     find=find,
+    kernel='"Killed process" OR "oom kill" OR "reaped process"',
     metrics=("memory.usage", "memory.limit"),
     counters=("memory.oom.kills",),
     cause=Weight.SPECIFIC,
     thresholds=THRESHOLDS,
+    running=True,
 )

@@ -1,13 +1,14 @@
 """A rank went away while the others stayed."""
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.causes import THRESHOLDS, ended, told
+from jobmeter.diagnose.causes import THRESHOLDS, ended, root_finding
 from jobmeter.diagnose.lives import deaths
 from jobmeter.diagnose.rule import Rule, Weight, measured
-from jobmeter.diagnose.signal import GAP_INTERVALS
+from jobmeter.diagnose.signal import Signal
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.finding import Finding, Severity, Subject
 from jobmeter.model.job import JobState
+from jobmeter.query.stretches import GAP_INTERVALS
 
 
 def find(case: Case, numbers: Numbers) -> list[Finding]:
@@ -21,13 +22,15 @@ def find(case: Case, numbers: Numbers) -> list[Finding]:
         alive = len({replica.name for replica in case.view.replicas}) - len(dead)
         if death.signal is not None and (later or alive > 0):
             text = ended(death)
-            found.append(told(RULE, death, [text], Severity.WARNING, 0.85))
+            found.append(root_finding(RULE, death, [text], Severity.WARNING, 0.85))
     return found + _vanished(case)
 
 
 def _vanished(case: Case) -> list[Finding]:
     signals = [signal for signal in case.means.get("cpu.usage", ()) if len(signal) > 3]
     ends = {replica.name for replica in case.view.replicas if replica.end is not None or replica.exit_code is not None}
+    if RULE.name in case.open_rules:
+        return _still_gone(case, signals, ends)
     if len(signals) < 2:
         return []
     last = max(int(signal.time[-1]) for signal in signals)
@@ -39,14 +42,26 @@ def _vanished(case: Case) -> list[Finding]:
     ]
     if not gone or len(gone) > len(signals) / 2:
         return []
-    found = []
-    for signal in gone:
-        seen = int(signal.time[-1])
-        text = f"{signal.replica} was last seen {(last - seen) / 60000:.1f} min before the others, its end is not known"
-        evidence = measured(signal.metric, text, (last - seen) / 1000, None, "s", time=seen, replica=signal.replica)
-        subject = Subject("replica", signal.replica)
-        found.append(RULE.finding(subject, Severity.CRITICAL, (seen, last), [evidence], 0.8))
-    return found
+    return [_gone(signal.replica, int(signal.time[-1]), last) for signal in gone]
+
+
+def _gone(replica: str, since: int, last: int) -> Finding:
+    text = f"{replica} was last seen {(last - since) / 60_000:.1f} min before the others, its end is not known"
+    evidence = measured("cpu.usage", text, (last - since) / 1000, None, "s", time=since, replica=replica)
+    return RULE.finding(Subject("replica", replica), Severity.CRITICAL, (since, last), [evidence], 0.8)
+
+
+def _still_gone(case: Case, signals: list[Signal], ends: set[str]) -> list[Finding]:
+    """Of a rank that went long ago the last part of the job's life shows nothing at all, or its last samples."""
+    last = max((int(signal.time[-1]) for signal in signals), default=case.span.start_ms)
+    last_sample = {signal.replica: int(signal.time[-1]) for signal in signals}
+    step = max((signal.interval for signal in signals), default=case.step_ms)
+    names = {replica.name for replica in case.view.replicas} - ends
+    limit = last - 2 * GAP_INTERVALS * max(step, case.step_ms)
+    gone = sorted(name for name in names if last_sample.get(name, case.span.start_ms) < limit)
+    if len(gone) > len(names) / 2:
+        return []
+    return [_gone(name, last_sample.get(name, case.span.start_ms), last) for name in gone]
 
 
 RULE = Rule(
@@ -58,4 +73,5 @@ RULE = Rule(
     metrics=("cpu.usage",),
     cause=Weight.GENERIC,
     thresholds=THRESHOLDS,
+    running=True,
 )

@@ -1,23 +1,15 @@
 """Device memory waits for a reset to be repaired."""
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.devices import device
-from jobmeter.diagnose.rule import Rule, measured
+from jobmeter.diagnose.devices import raised_flags
+from jobmeter.diagnose.rule import Rule
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.finding import Finding, Severity
 
 
 def find(case: Case, numbers: Numbers) -> list[Finding]:  # noqa: ARG001 - the shape of a rule
     """The flag was up at any time."""
-    found = []
-    for signal in case.means.get("gpu.remapped.rows.pending", ()):
-        up = signal.value > 0
-        if up.any():
-            span = int(signal.time[up][0]), int(signal.time[up][-1]) + max(signal.interval, 1)
-            text = f"a memory row of {signal.device_name} waits to be remapped"
-            evidence = measured(signal.metric, text, 1.0, 0.0, "1", time=span[0], replica=signal.replica)
-            found.append(RULE.finding(device(signal), Severity.WARNING, span, [evidence], 0.99))
-    return found
+    return raised_flags(RULE, case, Severity.WARNING, "a memory row of {} waits to be remapped")
 
 
 RULE = Rule(

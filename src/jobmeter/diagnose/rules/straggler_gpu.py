@@ -33,9 +33,9 @@ def find(case: Case, numbers: Numbers) -> list[Finding]:
             if len(signals) >= numbers["devices"]:
                 _apart(signals, numbers, odd, slow if name == "clock.sm" else {})
         several = {who: signs for who, signs in odd.items() if len(signs) >= numbers["signals"]}
-        told = several | {who: signs for who, signs in slow.items() if who not in several}
-        if told and len(told) <= members / 3:
-            found += [_finding(signs) for signs in told.values()]
+        reported = several | {who: signs for who, signs in slow.items() if who not in several}
+        if reported and len(reported) <= members / 3:
+            found += [_finding(signs) for signs in reported.values()]
     return found
 
 
@@ -47,15 +47,15 @@ def _apart(signals: list[Signal], numbers: Numbers, odd: Odd, slow: Odd) -> None
         z = robust_z(values, numbers["floor"])
     middle = np.nanmedian(values, axis=0)
     for row, signal in enumerate(signals):
-        known = ~np.isnan(values[row]) & (middle > 0)
-        if known.sum() < 3:
+        valid = ~np.isnan(values[row]) & (middle > 0)
+        if valid.sum() < 3:
             continue
-        far, low = z[row, known], values[row, known] < (1 - numbers["clock"]) * middle[known]
+        far, low = z[row, valid], values[row, valid] < (1 - numbers["clock"]) * middle[valid]
         one_way = max(float(np.mean(far > numbers["z"])), float(np.mean(far < -numbers["z"])))
-        if one_way >= numbers["share"] and _not_idle(signal, values[row, known]):
-            odd.setdefault(signal.member, []).append(_sign(signal, values[row, known], middle[known]))
+        if one_way >= numbers["share"] and _not_idle(signal, values[row, valid]):
+            odd.setdefault(signal.member, []).append(_sign(signal, values[row, valid], middle[valid]))
         if signal.metric.endswith("clock.sm") and float(np.mean(low)) >= numbers["share"]:
-            slow.setdefault(signal.member, []).append(_sign(signal, values[row, known], middle[known]))
+            slow.setdefault(signal.member, []).append(_sign(signal, values[row, valid], middle[valid]))
 
 
 def _not_idle(signal: Signal, value: Float64s) -> bool:
@@ -87,4 +87,5 @@ RULE = Rule(
         "gpu.clock.sm",
         "gpu.nvlink.transmit",
     ),
+    running=True,
 )

@@ -8,35 +8,54 @@ import numpy as np
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.devices import busy
 from jobmeter.diagnose.rule import Rule, measured
-from jobmeter.diagnose.signal import Signal, held, median_without, together
+from jobmeter.diagnose.signal import Signal, median_without, together
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.batch import Bools
 from jobmeter.model.finding import Finding, Severity, Subject
+from jobmeter.query.stretches import sustained
 
 
 def find(case: Case, numbers: Numbers) -> list[Finding]:
     """A replica whose CPU differs from that of the others of its role, most of the time and at the end."""
     if busy(case, numbers):
-        return []  # devices tell it better: straggler_gpu
+        return []  # devices show it better: straggler_gpu
     found = []
+    pressure = {signal.replica: signal for signal in case.signals("pressure.cpu", numbers)}
     for signals in _roles(case.signals("cpu.usage", numbers), int(numbers["replicas"])):
         time, values = together(signals)
         others = median_without(values)
         large = np.abs(values - others) > numbers["cores"]
         apart = ((values > numbers["ratio"] * others) | (values * numbers["ratio"] < others)) & large
+        if all(signal.replica in pressure for signal in signals):
+            waits = np.vstack([pressure[signal.replica].at(time) for signal in signals])
+            apart |= (values > numbers["ratio"] * others) & _wants_more(values + waits, numbers)
         odd = [row for row in range(len(signals)) if _most(time, apart[row], numbers)]
         # More than a third is no straggler: then the job is uneven by design.
         if odd and len(odd) <= len(signals) / 3:
-            found += [_finding(signals[row], values[row], others[row], apart[row], numbers) for row in odd]
+            for row in odd:
+                waiting = pressure.get(signals[row].replica)
+                found.append(_finding(signals[row], values[row], others[row], apart[row], numbers, waiting))
     return found
 
 
+def _wants_more(wanted: np.ndarray, numbers: Numbers) -> Bools:
+    """Where a replica wants more CPU than the others, cores in use and time of waiting for one taken together.
+
+    On a machine that has little to spare, one that computes gets hardly more than those that wait for it.
+    """
+    others = median_without(wanted)
+    more: Bools = (wanted > numbers["ratio"] * others) & (wanted - others > numbers["cores"])
+    return more
+
+
 def _most(time: np.ndarray, apart: Bools, numbers: Numbers) -> bool:
-    """True where it holds for most of the time, long enough."""
+    """True where it is so for most of the time, long enough."""
     interval = int(np.median(np.diff(time))) if len(time) > 1 else 0
     long_enough = len(time) > 1 and int(time[-1]) - int(time[0]) + interval >= numbers["hold"]
     # A short break (a checkpoint, say) does not end it.
-    return bool(long_enough and apart.mean() >= numbers["share"] and held(time, _smoothed(apart), numbers["hold"] / 2))
+    return bool(
+        long_enough and apart.mean() >= numbers["share"] and sustained(time, _smoothed(apart), numbers["hold"] / 2)
+    )
 
 
 def _smoothed(apart: Bools) -> Bools:
@@ -53,13 +72,19 @@ def _roles(signals: list[Signal], least: int) -> Iterator[list[Signal]]:
     return (own for own in roles.values() if len(own) >= least)
 
 
-def _finding(signal: Signal, value: np.ndarray, others: np.ndarray, apart: Bools, numbers: Numbers) -> Finding:
+def _finding(
+    signal: Signal, value: np.ndarray, others: np.ndarray, apart: Bools, numbers: Numbers, waiting: Signal | None
+) -> Finding:
     mine, usual = float(np.nanmean(value[apart])), float(np.nanmean(others[apart]))
     text = f"{signal.replica} used {mine:.2f} cores where the others' median was {usual:.2f}"
-    evidence = measured(signal.metric, text, mine, usual, "{core}", replica=signal.replica)
+    evidence = [measured(signal.metric, text, mine, usual, "{core}", replica=signal.replica)]
+    if waiting is not None:
+        share = float(waiting.value.mean())
+        text = f"{signal.replica} waited for a CPU in {share:.0%} of the time"
+        evidence.append(measured(waiting.metric, text, share, None, "1", replica=signal.replica))
     span = int(signal.time[0]), int(signal.time[-1]) + signal.interval
     confidence = min(0.95, 0.6 + 0.4 * float(apart.mean()) * min(abs(mine - usual) / (4 * numbers["cores"]), 0.9))
-    return RULE.finding(Subject("replica", signal.replica), Severity.WARNING, span, [evidence], confidence)
+    return RULE.finding(Subject("replica", signal.replica), Severity.WARNING, span, evidence, confidence)
 
 
 RULE = Rule(
@@ -68,5 +93,6 @@ RULE = Rule(
     advice="Look at that rank's node and data shard: uneven shards, a busy neighbour, a slow disk or clock.",
     source="https://github.com/NVIDIA/nvidia-resiliency-ext",
     find=find,
-    metrics=("cpu.usage", "gpu.utilization", "gpu.sm.active", "npu.utilization", "npu.sm.active"),
+    metrics=("cpu.usage", "pressure.cpu", "gpu.utilization", "gpu.sm.active", "npu.utilization", "npu.sm.active"),
+    running=True,
 )

@@ -3,13 +3,13 @@
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.devices import device
 from jobmeter.diagnose.rule import Rule, measured
-from jobmeter.diagnose.signal import held
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.finding import Finding, Severity
+from jobmeter.query.stretches import sustained
 
 
 def find(case: Case, numbers: Numbers) -> list[Finding]:
-    """High temperature, or time in which the hardware held the device back because of it."""
+    """High temperature, or time in which the hardware throttled the device because of it."""
     found = []
     checks = [
         ("gpu.temperature", numbers["warning"], "Cel"),
@@ -17,16 +17,16 @@ def find(case: Case, numbers: Numbers) -> list[Finding]:
         ("gpu.throttle.thermal.hardware", numbers["share"], "1"),
         ("gpu.throttle.thermal.software", numbers["share"], "1"),
     ]
-    told: set[tuple[str, str, str]] = set()
+    reported: set[tuple[str, str, str]] = set()
     for metric, limit, unit in checks:
         for signal in case.signals(metric, numbers):
-            stretches = held(signal.time, signal.value >= limit, numbers["hold"])
-            if not stretches or signal.member in told:
+            stretches = sustained(signal.time, signal.value >= limit, numbers["hold"])
+            if not stretches or signal.member in reported:
                 continue
-            told.add(signal.member)
+            reported.add(signal.member)
             longest = max(stretches, key=lambda stretch: stretch.length)
             most = float(signal.value[longest.first : longest.last + 1].max())
-            hot = unit == "Cel" and bool(held(signal.time, signal.value >= numbers["critical"], numbers["hold"]))
+            hot = unit == "Cel" and bool(sustained(signal.time, signal.value >= numbers["critical"], numbers["hold"]))
             severity = Severity.CRITICAL if hot else Severity.WARNING
             text = f"{signal.metric} of {signal.device_name} reached {most:.4g}"
             evidence = measured(metric, text, most, limit, unit, time=longest.start, replica=signal.replica)
@@ -46,4 +46,5 @@ RULE = Rule(
         "gpu.throttle.thermal.hardware",
         "gpu.throttle.thermal.software",
     ),
+    running=True,
 )

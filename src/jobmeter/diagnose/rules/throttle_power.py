@@ -1,18 +1,18 @@
-"""A device is held back by power."""
+"""A device is throttled by power."""
 
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.devices import device
 from jobmeter.diagnose.rule import Rule, measured
-from jobmeter.diagnose.signal import held
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.finding import Finding, Severity
+from jobmeter.query.stretches import sustained
 
 
 def find(case: Case, numbers: Numbers) -> list[Finding]:
     """Time under the software cap for long, or any under the power brake."""
     found = []
     for signal in case.signals("gpu.throttle.power", numbers):
-        stretches = held(signal.time, signal.value > numbers["cap"], numbers["hold"])
+        stretches = sustained(signal.time, signal.value > numbers["cap"], numbers["hold"])
         if stretches:
             longest = max(stretches, key=lambda stretch: stretch.length)
             mean = float(signal.value[longest.first : longest.last + 1].mean())

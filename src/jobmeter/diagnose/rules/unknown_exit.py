@@ -1,7 +1,7 @@
-"""A replica failed and nothing tells why."""
+"""A replica failed and nothing shows why."""
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.causes import THRESHOLDS, ended, line_evidence, told
+from jobmeter.diagnose.causes import THRESHOLDS, ended, line_evidence, root_finding
 from jobmeter.diagnose.lives import deaths
 from jobmeter.diagnose.rule import Rule, Weight
 from jobmeter.diagnose.thresholds import Numbers
@@ -15,14 +15,14 @@ def find(case: Case, numbers: Numbers) -> list[Finding]:
     found = []
     for death in deaths(case, numbers):
         evidence = [ended(death), *(line_evidence(line) for line in death.lines[-_SHOWN:])]
-        found.append(told(RULE, death, evidence, Severity.CRITICAL, 0.5))
+        found.append(root_finding(RULE, death, evidence, Severity.CRITICAL, 0.5))
     return found
 
 
 RULE = Rule(
     name="unknown_exit",
-    sees="A replica failed, and neither its lines nor its status tell why.",
-    advice="Let the program say why it ends: the last lines and the exit status are all that is known.",
+    sees="A replica failed, and neither its lines nor its status show why.",
+    advice="Let the program say why it ends: the last lines and the exit status are all there is.",
     source="https://github.com/NVIDIA/nvidia-resiliency-ext",
     find=find,
     cause=Weight.FALLBACK,

@@ -1,52 +1,49 @@
 """The driver of a GPU reported an error."""
 
-import re
 from collections.abc import Iterator
+
+from msgspec.structs import replace
 
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.rule import MOST_LINES, Rule, quoted
 from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.diagnose.xids import XIDS
-from jobmeter.model.finding import Evidence, Finding, Severity, Subject
+from jobmeter.model.event import EventType
+from jobmeter.model.finding import Evidence, Finding, Subject
+from jobmeter.model.xid import XidReport, read_xid
 
-_XID = re.compile(
-    r"Xid \((?:PCI:)?(?P<device>[0-9A-Fa-f:.]{4,20})\): (?P<code>\d{1,3})\b|\bXid[ :=]+(?P<only>\d{1,3})\b"
-)
 _NS = 1_000_000
 
 
 def find(case: Case, numbers: Numbers) -> list[Finding]:  # noqa: ARG001 - the shape of a rule
     """Each code once for each device, with what the vendor's catalogue says of it."""
-    seen: dict[tuple[str, int], list[Evidence]] = {}
-    for place, code, report in _reports(case):
-        seen.setdefault((place, code), []).append(report)
+    reports: dict[tuple[str, XidReport], list[Evidence]] = {}
+    for place, report, evidence in _reports(case):
+        reports.setdefault((place, report), []).append(evidence)
     found = []
-    for (place, code), evidence in seen.items():
-        known = XIDS.get(code)
-        meaning = known.text if known else "a code that is in no table"
-        times = [one.time or case.span.end_ms for one in evidence]
-        head = Evidence(kind="status", text=f"XID {code} ({meaning}), {len(evidence)} times", value=float(code))
-        severity = known.severity if known else Severity.WARNING
-        span = min(times), max(times)
-        found.append(RULE.finding(Subject("device", place), severity, span, [head, *evidence[: MOST_LINES - 1]], 0.95))
+    for (place, report), evidence_line in reports.items():
+        times = [one.time or case.span.end_ms for one in evidence_line]
+        meaning = report.meaning
+        often = "once" if len(evidence_line) == 1 else f"{len(evidence_line)} times"
+        text = f"XID {report.code} ({meaning.text}), {often}"
+        head = Evidence(kind="status", text=text, value=float(report.code))
+        subject = Subject("device", f"{place}/{report.device or 'gpu'}")
+        rests = [head, *evidence_line[: MOST_LINES - 1]]
+        one = RULE.finding(subject, meaning.severity, (min(times), max(times)), rests, 0.95)
+        found.append(replace(one, advice=meaning.advice))
     return found
 
 
-def _reports(case: Case) -> Iterator[tuple[str, int, Evidence]]:
-    for line in case.lines:
-        match = _XID.search(line.text[:4_000])
-        if match:
-            told = Evidence(kind="log", text=quoted(line.text), time=line.time_ns // _NS, replica=line.replica)
-            yield *_named(match, line.node or line.replica), told
-    for event in case.events:
-        match = _XID.search(f"{event.reason}: {event.message}"[:4_000])
-        if match and event.reason != "Finding":
-            told = Evidence(kind="event", text=quoted(event.message), time=event.time, replica=event.replica)
-            yield *_named(match, event.node or event.replica), told
-
-
-def _named(match: "re.Match[str]", place: str) -> tuple[str, int]:
-    return f"{place}/{match['device'] or 'gpu'}", int(match["code"] or match["only"])
+def _reports(case: Case) -> Iterator[tuple[str, XidReport, Evidence]]:
+    for line in (*case.lines, *case.kernel):
+        report = read_xid(line.text)
+        if report:
+            evidence_line = Evidence(kind="log", text=quoted(line.text), time=line.time_ns // _NS, replica=line.replica)
+            yield line.node or line.replica, report, evidence_line
+    for event in (*case.events, *case.faults):
+        report = read_xid(f"{event.reason}: {event.message}")
+        if report and event.type is not EventType.FINDING:
+            evidence_line = Evidence(kind="event", text=quoted(event.message), time=event.time, replica=event.replica)
+            yield event.node or event.replica, report, evidence_line
 
 
 RULE = Rule(
@@ -55,4 +52,7 @@ RULE = Rule(
     advice="The vendor's catalogue names what to do for each code; critical ones need a reset or more.",
     source="https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html",
     find=find,
+    kernel="Xid",
+    of_devices=True,
+    running=True,
 )

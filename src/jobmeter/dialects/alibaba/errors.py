@@ -65,13 +65,17 @@ def render(
     error: JobmeterError,
     fields: Mapping[str, str],
     not_found: Mapping[str, str] = NOT_FOUND,
+    forbidden: str = "",
 ) -> Answer:
     """The error as the vendor's answer: a JSON object whatever the status.
 
-    ``fields`` gives the product's name of a field that one of our own errors names.
+    ``fields`` gives the product's name of a field that one of our own errors names, ``forbidden`` its code for what the
+    credential does not allow; empty: the one that products have in common.
     """
     problem = _url_problem(error) if is_url_form(call.raw_path) else None
     problem = problem or _problem(error, fields, not_found)
+    if forbidden and isinstance(error, ForbiddenError):
+        problem = replace(problem, code=forbidden)
     if is_url_form(call.raw_path) and isinstance(error, MissingFieldError):
         problem = replace(problem, code="InvalidParameter")
     body = msgspec.json.encode(
@@ -123,10 +127,10 @@ def _problem(error: JobmeterError, fields: Mapping[str, str], not_found: Mapping
 
 
 def _credential(error: UnauthenticatedError) -> _Problem:
-    known = _CREDENTIALS.get(error.reason)
-    if known is None:
+    mapped = _CREDENTIALS.get(error.reason)
+    if mapped is None:
         return _Problem(400, "IncompleteSignature", error.message)
-    status, code, sentence = known
+    status, code, sentence = mapped
     return _Problem(status, code, sentence)
 
 

@@ -12,8 +12,10 @@ from functools import cached_property
 from jobmeter.access.call import Call
 from jobmeter.access.signatures import ALIBABA, BEARER, Scheme
 from jobmeter.dialects.alibaba import errors
+from jobmeter.dialects.alibaba.rates import rated
 from jobmeter.dialects.alibaba.urls import UrlForm, url_form
-from jobmeter.dialects.base import Answer, Context, Gap, Match, Operation, Routes, path_parameters
+from jobmeter.dialects.base import Answer, Context, Gap, Match, Operation
+from jobmeter.dialects.routes import Routes, path_parameters
 from jobmeter.errors import JobmeterError, NotFoundError
 
 RPC_PATH = "/"
@@ -27,7 +29,8 @@ class Product:
     """See ``jobmeter.dialects.base.Dialect``.
 
     ``url_names`` are the product's names in the URL form. ``fields`` gives its name of a field that one of our own
-    errors names, ``not_found`` the codes for what is not there, by kind.
+    errors names, ``not_found`` the codes for what is not there, by kind, ``forbidden`` its own code for what a
+    credential does not allow, where it has one.
     """
 
     name: str
@@ -38,10 +41,14 @@ class Product:
     url_names: Sequence[str] = ()
     fields: Mapping[str, str] = field(default_factory=dict)
     not_found: Mapping[str, str] = field(default_factory=lambda: errors.NOT_FOUND)
+    forbidden: str = ""
     schemes: Sequence[Scheme] = ALIBABA
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "operations", rated(self.operations))
+
     @cached_property
-    def _routes(self) -> Routes:
+    def _routes(self) -> Routes[Operation]:
         return Routes([operation for operation in self.operations if operation.path != RPC_PATH])
 
     def match(self, call: Call) -> Match | None:
@@ -56,7 +63,7 @@ class Product:
 
     def render_error(self, call: Call, context: Context, error: JobmeterError) -> Answer:
         """See ``Dialect.render_error``."""
-        return errors.render(call, context, error, self.fields, self.not_found)
+        return errors.render(call, context, error, self.fields, self.not_found, self.forbidden)
 
     def _named(self, action: str) -> Operation:
         for operation in self.operations:
@@ -73,12 +80,13 @@ class Product:
         return Match(operation, {}, URL_FORM)
 
     def _by_path(self, call: Call) -> Match | None:
-        match, methods = self._routes.find(call)
+        found = self._routes.find(call.method, call.raw_path)
+        if found is not None:
+            return Match(*found)
+        methods = ", ".join(self._routes.methods(call.raw_path))
         if methods:
-            raise NotFoundError(
-                f"This http method is not supported: {', '.join(methods)}.", "method", ", ".join(methods)
-            )
-        return match
+            raise NotFoundError(f"This http method is not supported: {methods}.", "method", methods)
+        return None
 
     def _at_path(self, operation: Operation, call: Call) -> Match:
         values = path_parameters(operation.path, call.raw_path)

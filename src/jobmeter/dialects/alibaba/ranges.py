@@ -5,7 +5,7 @@ from jobmeter.errors import InvalidRequestError
 from jobmeter.model.time import TimeRange
 
 
-def asked_range(arguments: Arguments, now_ms: int, back_ms: int) -> TimeRange:
+def requested_range(arguments: Arguments, now_ms: int, back_ms: int) -> TimeRange:
     """From StartTime (by default ``back_ms`` ago) to EndTime (by default now).
 
     An EndTime that lies before the default StartTime leaves only the time just before it as a sensible start.

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 from jobmeter.access.call import Call
 from jobmeter.access.signatures import BEARER, Scheme
-from jobmeter.dialects.base import Answer, Context, Gap, Match, Operation, Routes
+from jobmeter.dialects.base import Answer, Context, Gap, Match, Operation
 from jobmeter.dialects.baseten import errors, names
 from jobmeter.dialects.baseten.gaps import GAPS
 from jobmeter.dialects.baseten.operations import OPERATIONS
+from jobmeter.dialects.routes import Routes
 from jobmeter.errors import JobmeterError, NotFoundError
 
 _OWN = frozenset({"training_projects", "training_jobs", "training"})
@@ -27,9 +28,10 @@ class Baseten:
         """See ``Dialect.match``. Of ``/v1/`` only the training API is taken: others have paths there too."""
         if not _is_own(call.raw_path):
             return None
-        match, methods = _ROUTES.find(call)
-        if match is not None:
-            return match
+        found = _ROUTES.find(call.method, call.raw_path)
+        if found is not None:
+            return Match(*found)
+        methods = _ROUTES.methods(call.raw_path)
         if methods:
             allowed = ", ".join(methods)
             raise NotFoundError(f"This path takes {allowed}, not {call.method[:16]}.", "method", allowed)

@@ -13,7 +13,7 @@ _MIB = 1 << 20
 
 def job_body(job: Job, size: JobSize) -> dict[str, Any]:
     """A ``TrainingJobV1``. What nobody said is null, 0 or empty where null is not allowed; ``user`` is then absent."""
-    kept = extra(job)
+    fields = extra(job)
     body = {
         "id": job.id,
         "created_at": iso(created(job)),
@@ -25,9 +25,9 @@ def job_body(job: Job, size: JobSize) -> dict[str, Any]:
         "training_project_id": job.project,
         "training_project": summary(job.project),
         "name": job.name or None,
-        "checkpoint_sync_status": _text(kept, "checkpoint_sync_status"),
-        "priority": _whole(kept, "priority") or 0,
-        "availability_model": _text(kept, "availability_model") or "dedicated",
+        "checkpoint_sync_status": _text(fields, "checkpoint_sync_status"),
+        "priority": _whole(fields, "priority") or 0,
+        "availability_model": _text(fields, "availability_model") or "dedicated",
     }
     # `truss train view` fails on a null.
     return {**body, "user": {"email": job.user}} if job.user else body
@@ -59,8 +59,8 @@ def extra(job: Job) -> Mapping[str, Any]:
 
 def status(job: Job) -> str:
     """The job's status: the finer word that its record keeps, as long as it is one for the job's state."""
-    kept = _text(extra(job), STATUS_KEY)
-    return kept if kept is not None and STATUSES.get(kept) is job.state else DEFAULT_STATUS[job.state]
+    fields = _text(extra(job), STATUS_KEY)
+    return fields if fields is not None and STATUSES.get(fields) is job.state else DEFAULT_STATUS[job.state]
 
 
 def created(job: Job) -> int:
@@ -71,8 +71,8 @@ def created(job: Job) -> int:
 
 def updated(job: Job) -> int:
     """When something of the job changed last."""
-    known = (job.updated, job.end, job.last_sample, job.start)
-    return max((time for time in known if time is not None), default=created(job))
+    times = (job.updated, job.end, job.last_sample, job.start)
+    return max((time for time in times if time is not None), default=created(job))
 
 
 def size_of(view: JobView) -> JobSize:
@@ -96,18 +96,20 @@ def instance_type(job: Job, size: JobSize) -> dict[str, Any]:
     From the record's instance type, else from what one replica was allowed (the job's limits) and had (allocations).
     """
     kind = job.instance_type or InstanceType()
-    limits, kept = job.limits, kind.extra
+    limits, fields = job.limits, kind.extra
     return {
         "id": kind.id or kind.name,
         "name": kind.name or kind.id,
         "memory_limit_mib": _first(
-            _whole(kept, "memory_limit_mib"), _mib(kind.memory), _mib(limits.get("memory.limit")), 0
+            _whole(fields, "memory_limit_mib"), _mib(kind.memory), _mib(limits.get("memory.limit")), 0
         ),
-        "millicpu_limit": _first(_whole(kept, "millicpu_limit"), _milli(kind.cpu), _milli(limits.get("cpu.limit")), 0),
+        "millicpu_limit": _first(
+            _whole(fields, "millicpu_limit"), _milli(kind.cpu), _milli(limits.get("cpu.limit")), 0
+        ),
         "gpu_count": _first(kind.gpu_count, size.gpus),
         "gpu_type": kind.gpu_type or None,
         "gpu_memory_limit_mib": _first(
-            _whole(kept, "gpu_memory_limit_mib"), _mib(kind.gpu_memory), _mib(limits.get("gpu.memory.limit"))
+            _whole(fields, "gpu_memory_limit_mib"), _mib(kind.gpu_memory), _mib(limits.get("gpu.memory.limit"))
         ),
     }
 
@@ -124,11 +126,11 @@ def _milli(cores: float | None) -> int | None:
     return None if cores is None else round(cores * 1000)
 
 
-def _text(kept: Mapping[str, Any], name: str) -> str | None:
-    value = kept.get(name)
+def _text(fields: Mapping[str, Any], name: str) -> str | None:
+    value = fields.get(name)
     return value if isinstance(value, str) and value else None
 
 
-def _whole(kept: Mapping[str, Any], name: str) -> int | None:
-    value = kept.get(name)
+def _whole(fields: Mapping[str, Any], name: str) -> int | None:
+    value = fields.get(name)
     return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -11,9 +11,9 @@ NAME = "baseten"
 METRICS: Mapping[str, str] = MappingProxyType({name: metric.name for name, metric in by_dialect_name(NAME).items()})
 """Our metric of each of theirs. A dot parts the name of an object from that of its member."""
 CACHE_METRICS = tuple(metric for name, metric in METRICS.items() if name.startswith("cache."))
-"""What is told of the whole job."""
+"""What is reported for the whole job."""
 NODE_METRICS = tuple(metric for metric in METRICS.values() if metric not in CACHE_METRICS)
-"""What is told of each node, and of the GPUs in it."""
+"""What is reported for each node, and of the GPUs in it."""
 
 STATUSES: Mapping[str, JobState] = MappingProxyType(
     {

@@ -3,7 +3,7 @@
 The vendor's document shows GetInstanceMetric in lower camel case, ``{"requestId", "metrics": [...]}``, and that is what
 a client gets that reads the body itself (the SDK for Python hands it on as it came). The typed SDKs for Java, Go and
 .NET read ``RequestId`` and ``Metrics.Metric[i]``, as the document's table of fields has it: they get that. Who asks is
-told by ``x-sdk-client``, which every SDK of this generation sends.
+reported by ``x-sdk-client``, which every SDK of this generation sends.
 """
 
 import re

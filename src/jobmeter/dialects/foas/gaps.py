@@ -20,6 +20,12 @@ GAPS = (
     ),
     Gap("`UpdateJob`, `CommitJob`, `OfflineJob`, `DeleteJob`", "A record is changed through Jobmeter's own API."),
     Gap(
+        "`niagara_seek.meam`, `input.tt.readLatency` and `Status.JVM.Memory.Process.rss` of a real Flink",
+        "Flink has no such measurement; the nearest are `rocksdb_seek.mean`, `fetched_delay` and an agent's "
+        "`memory.usage`. Points that were imported are answered.",
+        GapStatus.NEVER,
+    ),
+    Gap(
         "`filters`, `rate`, `percentiles`, `explicitTags` and `tsuids` in a query of `metricJson`",
         "The document does not name them; they are refused, so that no answer means something else than was asked.",
     ),

@@ -28,7 +28,7 @@ MAX_READ = 10_000
 
 _EXACT = 2**53
 
-Found = Generator[Asks[Any], Any, list[Job]]
+InstanceLookup = Generator[Asks[Any], Any, list[Job]]
 
 
 def instance_id(job: Job) -> int:
@@ -69,13 +69,13 @@ def expected_state(job: Job) -> str:
     return "RUNNING" if job.state is JobState.QUEUED else actual_state(job)
 
 
-def jobs_named(project: str, name: str) -> Found:
+def jobs_named(project: str, name: str) -> InstanceLookup:
     """Our jobs that a job of foas stands for: the one of that id first, then those of that name, newest first."""
     found = yield from _of_id(project, name)
     return found + (yield from _of_name(project, name, found))
 
 
-def jobs_of(project: str) -> Found:
+def jobs_of(project: str) -> InstanceLookup:
     """The Flink jobs of a project, newest first."""
     jobs = yield from _pages(JobFilter(projects=frozenset({project_of(project)}), limit=PAGE))
     return [job for job in jobs if is_flink(job)]
@@ -113,19 +113,19 @@ def _pick(jobs: list[Job], number: int) -> Job | None:
     return next((job for job in streams if job.state is JobState.RUNNING), streams[0] if streams else None)
 
 
-def _of_id(project: str, name: str) -> Found:
+def _of_id(project: str, name: str) -> InstanceLookup:
     page = yield from ask(JobFilter(projects=frozenset({project_of(project)}), ids=(name,), limit=1))
     return [job for job in page.jobs if job.id == name]
 
 
-def _of_name(project: str, name: str, known: list[Job]) -> Found:
+def _of_name(project: str, name: str, candidates: list[Job]) -> InstanceLookup:
     named = (Condition("name", Operator.IN, (name,)),)
     jobs = yield from _pages(JobFilter(projects=frozenset({project_of(project)}), conditions=named, limit=PAGE))
-    ids = {job.id for job in known}
+    ids = {job.id for job in candidates}
     return [job for job in jobs if job.name == name and job.id not in ids]
 
 
-def _pages(question: JobFilter) -> Found:
+def _pages(question: JobFilter) -> InstanceLookup:
     found: list[Job] = []
     while True:
         page = yield from ask(_from(question, len(found)))

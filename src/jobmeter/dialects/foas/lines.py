@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from jobmeter.dialects.foas.metric_json import Asked, LineLimit, Take
+from jobmeter.dialects.foas.metric_json import LineLimit, MetricRequest, Take
 from jobmeter.model.batch import Float64s, Int64s
 from jobmeter.model.time import SECOND
 from jobmeter.query.request import Statistic
@@ -36,22 +36,22 @@ class Drawn:
         return mean(self.values)
 
 
-def fits(asked: Asked, tags: Mapping[str, str]) -> bool:
+def fits(sub_query: MetricRequest, tags: Mapping[str, str]) -> bool:
     """True when a series has every tag that the query names, with one of the values that it wants."""
-    return all(name in tags and (not wanted or tags[name] in wanted) for name, wanted in asked.tags)
+    return all(name in tags and (not allowed or tags[name] in allowed) for name, allowed in sub_query.tags)
 
 
-def draw(asked: Asked, series: Sequence[Points], limit: LineLimit | None) -> list[Drawn]:
+def draw(sub_query: MetricRequest, series: Sequence[Points], limit: LineLimit | None) -> list[Drawn]:
     """The lines of one query: one without tags, one for each combination of the values of its tags.
 
     They come in the order of the series that begin them.
     """
     groups: dict[tuple[str, ...], list[Points]] = {}
     for one in series:
-        if len(one.time) and fits(asked, one.tags):
-            groups.setdefault(tuple(one.tags[name] for name, _ in asked.tags), []).append(one)
-    names = [name for name, _ in asked.tags]
-    drawn = [_merged(asked, members, dict(zip(names, values, strict=True))) for values, members in groups.items()]
+        if len(one.time) and fits(sub_query, one.tags):
+            groups.setdefault(tuple(one.tags[name] for name, _ in sub_query.tags), []).append(one)
+    names = [name for name, _ in sub_query.tags]
+    drawn = [_merged(sub_query, members, dict(zip(names, values, strict=True))) for values, members in groups.items()]
     drawn = [line for line in drawn if len(line.seconds)]
     return drawn if limit is None else chosen(drawn, limit)
 
@@ -86,17 +86,17 @@ def mean(values: Float64s) -> float:
         return math.fsum(values / len(values))
 
 
-def _merged(asked: Asked, series: Sequence[Points], tags: dict[str, str]) -> Drawn:
-    time = np.concatenate([one.time for one in series]) // asked.granularity_ms * asked.granularity_ms
+def _merged(sub_query: MetricRequest, series: Sequence[Points], tags: dict[str, str]) -> Drawn:
+    time = np.concatenate([one.time for one in series]) // sub_query.granularity_ms * sub_query.granularity_ms
     order = np.argsort(time, kind="stable")
     time, value = time[order], np.concatenate([one.value for one in series])[order]
     starts = np.flatnonzero(np.r_[True, time[1:] != time[:-1]])
     with np.errstate(over="ignore"):
-        joined = _REDUCE[asked.aggregator].reduceat(value, starts)
-        if asked.aggregator is Statistic.MEAN:
+        joined = _REDUCE[sub_query.aggregator].reduceat(value, starts)
+        if sub_query.aggregator is Statistic.MEAN:
             joined = joined / np.diff(np.r_[starts, len(time)])
     finite = np.isfinite(joined)
-    return Drawn(asked.metric, tags, time[starts][finite] // SECOND, joined[finite])
+    return Drawn(sub_query.metric, tags, time[starts][finite] // SECOND, joined[finite])
 
 
 _JUDGES: dict[str, Callable[[Float64s], float]] = {

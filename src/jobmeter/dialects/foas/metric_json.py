@@ -32,7 +32,7 @@ _TIME = re.compile(r"[1-9][0-9]{12}")
 _STEP = re.compile(r"([0-9]{1,9})(ms|[smhdw]?)")
 _STEP_UNITS = {"ms": 1, "": SECOND, "s": SECOND, "m": MINUTE, "h": HOUR, "d": DAY, "w": 7 * DAY}
 _LIMIT = re.compile(r"(max|min|avg):(bottom|above|sample):([0-9]{1,9})")
-_NOT_TAKEN = ("rate", "filters", "percentiles", "explicitTags", "tsuids")
+_UNSUPPORTED = ("rate", "filters", "percentiles", "explicitTags", "tsuids")
 
 
 class Take(StrEnum):
@@ -53,7 +53,7 @@ class LineLimit:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class MetricRequest:
     """One query: ``metric`` as it was written and ``name`` as the table has it.
 
     Each series is brought to steps of ``downsample_ms`` by ``downsample``; what then falls into one step of
@@ -75,7 +75,7 @@ class MetricJson:
 
     span: TimeRange
     limit: LineLimit | None
-    queries: tuple[Asked, ...]
+    queries: tuple[MetricRequest, ...]
 
 
 def read(text: str, prefix: str, names: Mapping[str, str], now_ms: int) -> MetricJson:
@@ -92,9 +92,9 @@ def read(text: str, prefix: str, names: Mapping[str, str], now_ms: int) -> Metri
     if len(queries) > MAX_QUERIES:
         raise LimitExceededError(f"{FIELD}.queries has {len(queries)} members, {MAX_QUERIES} are taken", "queries")
     span = _span(given, now_ms)
-    asked = tuple(_query(query, f"queries[{at}]", prefix, names) for at, query in enumerate(queries))
-    _check_points(span, asked)
-    return MetricJson(span, _limit(given.get("limit")), asked)
+    requests = tuple(_query(query, f"queries[{at}]", prefix, names) for at, query in enumerate(queries))
+    _check_points(span, requests)
+    return MetricJson(span, _limit(given.get("limit")), requests)
 
 
 def _span(given: Mapping[str, Any], now_ms: int) -> TimeRange:
@@ -115,17 +115,17 @@ def _time(value: object, name: str) -> int:
     return int(text)
 
 
-def _query(query: Mapping[str, Any], where: str, prefix: str, names: Mapping[str, str]) -> Asked:
+def _query(query: Mapping[str, Any], where: str, prefix: str, names: Mapping[str, str]) -> MetricRequest:
     metric = query.get("metric")
     if not metric:
         raise MissingFieldError(f"{FIELD}.{where}.metric is mandatory for this action", f"{FIELD}.{where}.metric")
-    for name in _NOT_TAKEN:
+    for name in _UNSUPPORTED:
         if query.get(name):
             raise _wrong(f"{where}.{name}", "is not taken here")
     granularity = _step(query.get("granularity"), f"{where}.granularity")
     downsample_ms, downsample = _downsample(query.get("downsample"), f"{where}.downsample")
     downsample_ms = downsample_ms or granularity or DEFAULT_STEP_MS
-    return Asked(
+    return MetricRequest(
         metric=str(metric),
         name=_name(str(metric), where, prefix, names),
         downsample_ms=downsample_ms,
@@ -142,8 +142,8 @@ def _name(metric: str, where: str, prefix: str, names: Mapping[str, str]) -> str
         return name
     if name == metric and metric.startswith(f"{prefix.partition('.')[0]}."):
         raise _wrong(f"{where}.metric", f"{metric[:200]!r} does not begin with {prefix!r}, which this path names")
-    known = f"one of {', '.join(names)}" if len(names) <= MOST_NAMED else "the name of a metric that is known here"
-    raise _wrong(f"{where}.metric", f"{name[:200]!r} is not {known}")
+    names_text = f"one of {', '.join(names)}" if len(names) <= MOST_NAMED else "the name of a metric that is known here"
+    raise _wrong(f"{where}.metric", f"{name[:200]!r} is not {names_text}")
 
 
 def _downsample(value: object, where: str) -> tuple[int, Statistic]:
@@ -193,7 +193,7 @@ def _limit(value: object) -> LineLimit | None:
     return LineLimit(found[1], Take(found[2]), int(found[3]))
 
 
-def _check_points(span: TimeRange, queries: tuple[Asked, ...]) -> None:
+def _check_points(span: TimeRange, queries: tuple[MetricRequest, ...]) -> None:
     points = sum(bucket_count(span, query.downsample_ms) for query in queries)
     if points > MAX_POINTS:
         raise LimitExceededError(

@@ -7,7 +7,7 @@ import numpy as np
 
 from jobmeter.dialects.base import ask
 from jobmeter.dialects.foas.lines import Drawn, Points, draw, fits
-from jobmeter.dialects.foas.metric_json import Asked, MetricJson
+from jobmeter.dialects.foas.metric_json import MetricJson, MetricRequest
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.batch import BucketColumns, Float64s
 from jobmeter.model.job import Job
@@ -23,42 +23,42 @@ MAX_JOINED = 2_000_000
 """How many points of series may be joined for one answer."""
 
 
-def lines_of(job: Job, wanted: MetricJson, names: Mapping[str, str]) -> Generator[Asks[Any], Any, list[Drawn]]:
+def lines_of(job: Job, document: MetricJson, names: Mapping[str, str]) -> Generator[Asks[Any], Any, list[Drawn]]:
     """The lines of every query, in their order; ``names`` gives our metric of each name."""
-    metrics = {names[asked.name] for asked in wanted.queries}
+    metrics = {names[sub_query.name] for sub_query in document.queries}
     question = SeriesQuestion(
-        metrics=frozenset(metrics), jobs=(job_key(job.project, job.id),), since_ms=wanted.span.start_ms
+        metrics=frozenset(metrics), jobs=(job_key(job.project, job.id),), since_ms=document.span.start_ms
     )
     found = yield from ask(question)
     series = sorted(found.series, key=_order)
-    _check(wanted, series, names)
+    _check(document, series, names)
     steps: dict[int, dict[Series, BucketColumns]] = {}
-    for step_ms in dict.fromkeys(asked.downsample_ms for asked in wanted.queries):
-        queries = [asked for asked in wanted.queries if asked.downsample_ms == step_ms]
-        own = [one for one in series if any(_wants(asked, one, names) for asked in queries)]
-        steps[step_ms] = (yield from _in_steps(own, wanted, step_ms)) if own else {}
+    for step_ms in dict.fromkeys(sub_query.downsample_ms for sub_query in document.queries):
+        queries = [sub_query for sub_query in document.queries if sub_query.downsample_ms == step_ms]
+        own = [one for one in series if any(_wants(sub_query, one, names) for sub_query in queries)]
+        steps[step_ms] = (yield from _in_steps(own, document, step_ms)) if own else {}
     lines: list[Drawn] = []
-    for asked in wanted.queries:
+    for sub_query in document.queries:
         points = [
-            Points(tags_of(one), columns.time, _value(columns, asked.downsample))
-            for one, columns in steps[asked.downsample_ms].items()
-            if _wants(asked, one, names)
+            Points(tags_of(one), columns.time, _value(columns, sub_query.downsample))
+            for one, columns in steps[sub_query.downsample_ms].items()
+            if _wants(sub_query, one, names)
         ]
-        lines += draw(asked, points, wanted.limit)
+        lines += draw(sub_query, points, document.limit)
     return lines
 
 
 def tags_of(series: Series) -> dict[str, str]:
-    """What a series can be told from others by: its replica, node and device, and its labels."""
+    """What a series differs from others by: its replica, node and device, and its labels."""
     parts = {"cluster": series.cluster, "node": series.node, "device": series.device, "replica": series.replica}
     return {**dict(series.labels), **{name: value for name, value in parts.items() if value}}
 
 
 def _in_steps(
-    series: Sequence[Series], wanted: MetricJson, step_ms: int
+    series: Sequence[Series], document: MetricJson, step_ms: int
 ) -> Generator[Asks[Any], Any, dict[Series, BucketColumns]]:
-    told = yield from ask(BucketsQuestion(series=tuple(series), range=wanted.span, step_ms=step_ms))
-    columns = told.columns
+    answer = yield from ask(BucketsQuestion(series=tuple(series), range=document.span, step_ms=step_ms))
+    columns = answer.columns
     bounds = columns.index.searchsorted(np.arange(len(series) + 1)).tolist()
     return {one: take(columns, slice(bounds[at], bounds[at + 1])) for at, one in enumerate(series)}
 
@@ -75,16 +75,16 @@ def _value(columns: BucketColumns, statistic: Statistic) -> Float64s:
             return columns.sum / columns.count
 
 
-def _wants(asked: Asked, series: Series, names: Mapping[str, str]) -> bool:
-    return names[asked.name] == series.metric and fits(asked, tags_of(series))
+def _wants(sub_query: MetricRequest, series: Series, names: Mapping[str, str]) -> bool:
+    return names[sub_query.name] == series.metric and fits(sub_query, tags_of(series))
 
 
-def _check(wanted: MetricJson, series: Sequence[Series], names: Mapping[str, str]) -> None:
+def _check(document: MetricJson, series: Sequence[Series], names: Mapping[str, str]) -> None:
     points = sum(
-        bucket_count(wanted.span, asked.downsample_ms)
-        for asked in wanted.queries
+        bucket_count(document.span, sub_query.downsample_ms)
+        for sub_query in document.queries
         for one in series
-        if _wants(asked, one, names)
+        if _wants(sub_query, one, names)
     )
     if points > MAX_JOINED:
         raise LimitExceededError(

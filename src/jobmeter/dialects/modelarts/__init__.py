@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 from jobmeter.access.call import Call
 from jobmeter.access.signatures import HUAWEI, Scheme
-from jobmeter.dialects.base import Answer, Context, Gap, Match, Operation, Routes
+from jobmeter.dialects.base import Answer, Context, Gap, Match, Operation
 from jobmeter.dialects.modelarts import errors, names
 from jobmeter.dialects.modelarts.gaps import GAPS
 from jobmeter.dialects.modelarts.operations import OPERATIONS
+from jobmeter.dialects.routes import Routes
 from jobmeter.errors import JobmeterError, NotFoundError
 
 _SEGMENTS = 4
@@ -27,9 +28,10 @@ class ModelArts:
 
     def match(self, call: Call) -> Match | None:
         """See ``Dialect.match``."""
-        match, methods = _ROUTES.find(call)
-        if match is not None:
-            return match
+        found = _ROUTES.find(call.method, call.raw_path)
+        if found is not None:
+            return Match(*found)
+        methods = _ROUTES.methods(call.raw_path)
         if methods:
             allowed = ", ".join(methods)
             raise NotFoundError(f"The method {call.method} is not allowed here: {allowed}.", "method", allowed)

@@ -29,23 +29,23 @@ class Filter(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class SearchFilter:
     """What filters leave: conditions that are all met, and the states that are possible (None: every one)."""
 
     conditions: tuple[Condition, ...] = ()
     states: frozenset[JobState] | None = None
 
-    def and_also(self, other: "Wanted") -> "Wanted":
+    def and_also(self, other: "SearchFilter") -> "SearchFilter":
         """What both leave."""
         states = other.states if self.states is None else self.states
         if self.states is not None and other.states is not None:
             states = self.states & other.states
-        return Wanted((*self.conditions, *other.conditions), states)
+        return SearchFilter((*self.conditions, *other.conditions), states)
 
 
-def wanted_by(filters: Sequence[Filter]) -> Wanted:
+def filter_by(filters: Sequence[Filter]) -> SearchFilter:
     """What the filters leave. Raises RefusedError for one that cannot be meant."""
-    found = Wanted()
+    found = SearchFilter()
     for one in filters:
         values = _values(one)
         if not any(values):
@@ -66,26 +66,26 @@ def _values(one: Filter) -> list[str]:
     return ["" if value is None else str(value).strip() for value in values]
 
 
-def _text(field: str, otherwise: str = "") -> Callable[[Filter, list[str]], Wanted]:
+def _text(field: str, otherwise: str = "") -> Callable[[Filter, list[str]], SearchFilter]:
     """A condition on a text of our own, or on what is shown of the jobs that lack it."""
 
-    def read(one: Filter, values: list[str]) -> Wanted:
+    def read(one: Filter, values: list[str]) -> SearchFilter:
         operator = {"like": Operator.CONTAINS, "in": Operator.IN, "not": Operator.NOT_IN}.get(one.operator)
         if operator is None:
             raise _no_operator(one)
         given = tuple(value for value in values if value)
-        return Wanted((Condition(field, operator, given, otherwise),))
+        return SearchFilter((Condition(field, operator, given, otherwise),))
 
     return read
 
 
-def _create_time(one: Filter, values: list[str]) -> Wanted:
+def _create_time(one: Filter, values: list[str]) -> SearchFilter:
     if one.operator != "between":
         raise _no_operator(one)
     if len(values) != 2:
         raise RefusedError(UNSUPPORTED_VALUE, "between needs two values, of which one may be empty", "filters.value")
     first, last = (_time(value) for value in values)
-    return Wanted((Condition("created", Operator.BETWEEN, (first, last)),))
+    return SearchFilter((Condition("created", Operator.BETWEEN, (first, last)),))
 
 
 def _time(value: str) -> int | None:
@@ -97,19 +97,23 @@ def _time(value: str) -> int | None:
         raise RefusedError(UNSUPPORTED_VALUE, error.message, "filters.value") from error
 
 
-def _phase(one: Filter, values: list[str]) -> Wanted:
+def _phase(one: Filter, values: list[str]) -> SearchFilter:
     phases = _members(one, values, ALL_PHASES)
-    return Wanted(states=frozenset(state for state, (phase, _) in PHASES.items() if phase in phases))
+    return SearchFilter(states=frozenset(state for state, (phase, _) in PHASES.items() if phase in phases))
 
 
-def _kind(one: Filter, values: list[str]) -> Wanted:
+def _kind(one: Filter, values: list[str]) -> SearchFilter:
     # A job whose record does not say is a plain one.
     kinds = _members(one, values, KINDS)
     others = tuple(kind for kind in KINDS if kind not in kinds)
     field = f"extra.{NAME}.kind"
     if "job" not in kinds:
-        return Wanted((Condition(field, Operator.IN, tuple(sorted(kinds))),)) if kinds else Wanted(states=frozenset())
-    return Wanted((Condition(field, Operator.NOT_IN, others),) if others else ())
+        return (
+            SearchFilter((Condition(field, Operator.IN, tuple(sorted(kinds))),))
+            if kinds
+            else SearchFilter(states=frozenset())
+        )
+    return SearchFilter((Condition(field, Operator.NOT_IN, others),) if others else ())
 
 
 def _members(one: Filter, values: list[str], every: Iterable[str]) -> set[str]:
@@ -126,7 +130,7 @@ def _no_operator(one: Filter) -> RefusedError:
     return RefusedError(UNSUPPORTED_OPERATOR, f"{one.operator} is not supported for {one.key}", "filters.operator")
 
 
-_KEYS: Mapping[str, Callable[[Filter, list[str]], Wanted]] = MappingProxyType(
+_KEYS: Mapping[str, Callable[[Filter, list[str]], SearchFilter]] = MappingProxyType(
     {
         "name": _text("name", "id"),
         "create_time": _create_time,

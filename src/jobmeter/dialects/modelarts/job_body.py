@@ -29,9 +29,9 @@ def job_body(view: JobView, now_ms: int, hosts: Sequence[str] = ()) -> dict[str,
     """The job; what is unknown is left out. With ``hosts`` it names its tasks on those nodes."""
     job = view.job
     brought: dict[str, Any] = {part: value for part, value in extra_of(job).items() if part in PARTS}
-    known = {"metadata": _metadata(job), "status": _status(view, now_ms)}
+    own = {"metadata": _metadata(job), "status": _status(view, now_ms)}
     described: dict[str, Any] = {"kind": "job", **_part("algorithm", _algorithm(job)), **_part("spec", _spec(view))}
-    whole = merged(described, merged(brought, known))
+    whole = merged(described, merged(brought, own))
     if hosts:
         whole["status"]["task_ips"] = [task_body(one) for one in attempts_of(view) if one.node in hosts]
     return {part: whole[part] for part in PARTS if part in whole}

@@ -25,7 +25,7 @@ class Columns:
     def __len__(self) -> int:
         return len(self.time)
 
-    def keep(self, mask: "np.typing.NDArray[np.bool_]") -> "Columns":
+    def filter(self, mask: "np.typing.NDArray[np.bool_]") -> "Columns":
         """Those points alone."""
         return Columns(self.index[mask], self.time[mask], self.value[mask])
 

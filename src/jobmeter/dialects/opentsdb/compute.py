@@ -84,14 +84,14 @@ def _taking_part(columns: Columns, query: SubQuery, span: TimeRange) -> Columns:
         part = np.add.reduceat(inside, starts) > 0
     else:
         part = (columns.time[starts] < span.end_ms) & (columns.time[ends - 1] >= span.start_ms)
-    return columns if part.all() else columns.keep(np.repeat(part, ends - starts))
+    return columns if part.all() else columns.filter(np.repeat(part, ends - starts))
 
 
 def points(columns: Columns, query: SubQuery, groups: Groups, span: TimeRange) -> Mapping[int, tuple[Int64s, Float64s]]:
     """Times and values of each group that has any inside ``span``, from what ``prepare`` gives."""
-    aggregator, wanted = AGGREGATORS[query.aggregator], query.downsample
-    if wanted is not None and _fills(query):
-        columns = fill(columns, wanted, _grid(wanted, query, span))
+    aggregator, spec = AGGREGATORS[query.aggregator], query.downsample
+    if spec is not None and _fills(query):
+        columns = fill(columns, spec, _grid(spec, query, span))
     if query.rate is not None:
         columns = rates(columns, query.rate)
     missing = _missing(query, aggregator)
@@ -104,12 +104,12 @@ def points(columns: Columns, query: SubQuery, groups: Groups, span: TimeRange) -
     return found
 
 
-def _grid(wanted: Downsample, query: SubQuery, span: TimeRange) -> Int64s:
+def _grid(spec: Downsample, query: SubQuery, span: TimeRange) -> Int64s:
     """The intervals that are answered and, where rates are made, one more before them."""
-    grid = wanted.grid(span.start_ms, span.end_ms - 1)
-    if query.rate is None or not wanted.interval_ms:
+    grid = spec.grid(span.start_ms, span.end_ms - 1)
+    if query.rate is None or not spec.interval_ms:
         return grid
-    before = wanted.grid(max(0, span.start_ms - 2 * wanted.interval_ms), span.start_ms - 1)
+    before = spec.grid(max(0, span.start_ms - 2 * spec.interval_ms), span.start_ms - 1)
     return np.concatenate([before[-1:], grid])
 
 

@@ -127,22 +127,22 @@ def _wrong(text: str, why: str) -> InvalidRequestError:
     return InvalidRequestError(f"Invalid downsampling specifier '{text[:100]}': {why}", "downsample")
 
 
-def downsample(columns: Columns, wanted: Downsample, span: TimeRange) -> Columns:
+def downsample(columns: Columns, spec: Downsample, span: TimeRange) -> Columns:
     """The points of each series' intervals. ``span`` is the range of the query, for intervals of its whole."""
     if not len(columns):
         return columns
-    bucket = _bucket(columns.time, wanted, span)
+    bucket = _bucket(columns.time, spec, span)
     starts = run_starts(columns.index, bucket)
-    values = wanted.function.function(columns.value, starts)
+    values = spec.function.function(columns.value, starts)
     return Columns(columns.index[starts], bucket[starts], values)
 
 
-def _bucket(time: Int64s, wanted: Downsample, span: TimeRange) -> Int64s:
-    if not wanted.interval_ms:
+def _bucket(time: Int64s, spec: Downsample, span: TimeRange) -> Int64s:
+    if not spec.interval_ms:
         return np.full(len(time), span.start_ms, np.int64)
-    if wanted.unit is None:
-        return time - time % wanted.interval_ms
-    bounds = edges(int(time.min()), int(time.max()) + 1, wanted.every, wanted.unit, wanted.zone)
+    if spec.unit is None:
+        return time - time % spec.interval_ms
+    bounds = edges(int(time.min()), int(time.max()) + 1, spec.every, spec.unit, spec.zone)
     return bounds[np.searchsorted(bounds, time, side="right") - 1]
 
 
@@ -169,7 +169,7 @@ def from_steps(steps: BucketColumns, name: str) -> Columns:
     return Columns(steps.index.astype(np.int64), steps.time, value)
 
 
-def fill(columns: Columns, wanted: Downsample, grid: Int64s) -> Columns:
+def fill(columns: Columns, spec: Downsample, grid: Int64s) -> Columns:
     """Every series with a point in each interval of the grid; what it has outside of the grid is gone.
 
     Raises LimitExceededError.
@@ -177,7 +177,7 @@ def fill(columns: Columns, wanted: Downsample, grid: Int64s) -> Columns:
     owners = np.unique(columns.index)
     if len(owners) * len(grid) > MOST_POINTS:
         raise too_many()
-    empty = {Fill.ZERO: 0.0, Fill.SCALAR: wanted.scalar}.get(wanted.fill, np.nan)
+    empty = {Fill.ZERO: 0.0, Fill.SCALAR: spec.scalar}.get(spec.fill, np.nan)
     table = np.full((len(owners), len(grid)), empty)
     place = np.searchsorted(grid, columns.time)
     inside = place < len(grid)

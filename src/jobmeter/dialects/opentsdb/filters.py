@@ -10,9 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from jobmeter.dialects.opentsdb.tags import Tagged
 from jobmeter.errors import InvalidRequestError
 
@@ -77,13 +74,13 @@ def _literals(pattern: str) -> set[str]:
 
 
 def _literal_or(pattern: str) -> Chooses:
-    wanted = _literals(pattern)
-    return lambda values: wanted & set(values)
+    literals = _literals(pattern)
+    return lambda values: literals & set(values)
 
 
 def _iliteral_or(pattern: str) -> Chooses:
-    wanted = {value.lower() for value in _literals(pattern)}
-    return lambda values: {value for value in values if value.lower() in wanted}
+    literals = {value.lower() for value in _literals(pattern)}
+    return lambda values: {value for value in values if value.lower() in literals}
 
 
 def _not(make: Callable[[str], Chooses]) -> Callable[[str], Chooses]:
@@ -131,6 +128,9 @@ def _regexp(pattern: str) -> Chooses:
 
 
 def _search(pattern: str, values: Sequence[str]) -> set[str]:
+    import pyarrow as pa  # noqa: PLC0415 - 30 MiB, for the few that ask so
+    import pyarrow.compute as pc  # noqa: PLC0415 - as above
+
     try:
         found = pc.match_substring_regex(pa.array(values, pa.string()), pattern=pattern)
     except pa.ArrowInvalid as error:

@@ -28,7 +28,7 @@ class RateOptions:
 def rates(columns: Columns, options: RateOptions) -> Columns:
     """The rates, each at the time of the later point; a series' first point has none."""
     if len(columns) < 2:
-        return columns.keep(np.zeros(len(columns), np.bool_))
+        return columns.filter(np.zeros(len(columns), np.bool_))
     same = columns.index[1:] == columns.index[:-1]
     seconds = (columns.time[1:] - columns.time[:-1])[same] / 1000.0
     before, after = columns.value[:-1][same], columns.value[1:][same]
@@ -41,4 +41,4 @@ def rates(columns: Columns, options: RateOptions) -> Columns:
     if options.reset_value > 0:
         value = np.where(fell & (value > options.reset_value), 0.0, value)
     found = Columns(index, time, value)
-    return found.keep(~fell) if options.drop_resets else found
+    return found.filter(~fell) if options.drop_resets else found

@@ -10,11 +10,11 @@ from jobmeter.errors import InvalidRequestError, NotFoundError
 from jobmeter.model.catalog import CATALOG
 from jobmeter.model.question import Asks
 from jobmeter.model.series import NamePart
-from jobmeter.query.series import Found, NamesQuestion, SeriesQuestion
+from jobmeter.query.series import FoundSeries, NamesQuestion, SeriesQuestion
 from jobmeter.wire.opentsdb.names import inside
 
 
-def of_metric(metric: str, since_ms: int | None = None) -> Generator[Asks[Any], Any, Found]:
+def of_metric(metric: str, since_ms: int | None = None) -> Generator[Asks[Any], Any, FoundSeries]:
     """The series of a metric. Raises NotFoundError (kind ``name``) for one that nobody may have written."""
     name = inside(metric)
     found = yield from ask(SeriesQuestion(metrics=frozenset({name}), since_ms=since_ms))
@@ -30,7 +30,7 @@ def no_name(metric: str) -> NotFoundError:
     return NotFoundError(f"No such name for 'metrics': '{metric[:200]}'", NO_NAME, metric)
 
 
-def of_tsuids(tsuids: Sequence[str]) -> Generator[Asks[Any], Any, Found]:
+def of_tsuids(tsuids: Sequence[str]) -> Generator[Asks[Any], Any, FoundSeries]:
     """The series of some ids, in the order of the ids; unknown ones are left out.
 
     Raises InvalidRequestError for what cannot be an id.
@@ -40,5 +40,5 @@ def of_tsuids(tsuids: Sequence[str]) -> Generator[Asks[Any], Any, Found]:
         raise InvalidRequestError(f"Invalid TSUID: {tsuids[parts.index(None)][:64]}", "tsuids")
     jobs = tuple(sorted({part[0] for part in parts if part is not None}))
     found = yield from ask(SeriesQuestion(jobs=jobs))
-    known = {tsuid(one): one for one in found.series}
-    return Found(tuple(known[text] for text in tsuids if text in known), found.milliseconds)
+    by_id = {tsuid(one): one for one in found.series}
+    return FoundSeries(tuple(by_id[text] for text in tsuids if text in by_id), found.milliseconds)

@@ -17,5 +17,6 @@ GAPS = (
     Gap("Exemplars", "They are passed over: they are no points of a series."),
     Gap("`start_time_unix_nano`", "It is passed over: a counter that falls has begun anew."),
     Gap("Description, metadata, schema URLs", "They are passed over: the catalogue says what a metric is."),
-    Gap("`/v1/traces`, `/v1/logs` and their services", "They are 404, over gRPC UNIMPLEMENTED.", GapStatus.NOT_YET),
+    Gap("Profiles", "`/v1development/profiles` is 404, over gRPC UNIMPLEMENTED."),
+    Gap("Schema URLs of spans and log records", "They are passed over: attributes are kept under the names they have."),
 )

@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Any
 
 from jobmeter.dialects.alibaba.arguments import Arguments
-from jobmeter.dialects.alibaba.ranges import asked_range
+from jobmeter.dialects.alibaba.ranges import requested_range
 from jobmeter.dialects.base import Context
 from jobmeter.dialects.pai_dlc.specs import GIB, Totals
 from jobmeter.dialects.pai_dlc.states import STATUSES, with_status
@@ -53,7 +53,7 @@ _EQUAL = {
     "Caller": f"{_OWN}.Caller",
     "BusinessUserId": f"{_OWN}.BusinessUserId",
 }
-_HOLDING = {
+_CONTAINS = {
     "Username": "user",
     "ResourceQuotaName": "resource_group",
     "Description": f"{_OWN}.Description",
@@ -129,7 +129,7 @@ def _one(text: str) -> frozenset[str]:
 
 def _bounds(arguments: Arguments, now_ms: int) -> tuple[dict[str, Any], frozenset[JobState]]:
     field, states = arguments.choice("TimeRangeField", TIMES, TIMES["GmtCreateTime"])
-    span = asked_range(arguments, now_ms, WEEK)
+    span = requested_range(arguments, now_ms, WEEK)
     if field == "created":
         return {"created_from": span.start_ms, "created_to": span.end_ms + 1}, states
     return {"conditions": (Condition(field, Operator.BETWEEN, (span.start_ms, span.end_ms)),)}, states
@@ -140,7 +140,7 @@ def _conditions(arguments: Arguments) -> Iterator[Condition]:
     for name, field in _EQUAL.items():
         if text := arguments.text(name):
             yield Condition(field, Operator.IN, (text,))
-    for name, field in _HOLDING.items():
+    for name, field in _CONTAINS.items():
         if text := arguments.text(name):
             yield Condition(field, Operator.CONTAINS, (text,))
     for label, value in arguments.mapping("Tags").items():

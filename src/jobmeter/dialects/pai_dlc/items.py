@@ -16,7 +16,7 @@ from jobmeter.model.job import Job, JobState, JobView, Replica
 from jobmeter.query.defaults import job_created
 
 NAME = "pai-dlc"
-KEPT = (
+STORED_FIELDS = (
     *("Accessibility", "CodeSource", "CredentialConfig", "DataSources", "ElasticSpec", "Envs"),
     *("JobSpecs", "Priority", "SchedulingStrategy", "Settings", "ThirdpartyLibDir", "ThirdpartyLibs", "UserVpc"),
 )
@@ -52,7 +52,7 @@ def listed(job: Job, now_ms: int) -> dict[str, Any]:
         "ResourceName": job.resource_group,
         "ResourceQuotaName": job.resource_group,
     }
-    return _known(item)
+    return _present(item)
 
 
 def alone(view: JobView, events: Sequence[Event], now_ms: int, *, detail: bool) -> dict[str, Any]:
@@ -75,13 +75,13 @@ def alone(view: JobView, events: Sequence[Event], now_ms: int, *, detail: bool) 
     if not detail:
         for name in ("JobSpecs", "Pods", "StatusHistory", "Envs", "CustomEnvs", "Settings", "CodeSource"):
             item.pop(name, None)
-    return _known(item)
+    return _present(item)
 
 
 def history(job: Job, events: Sequence[Event]) -> list[dict[str, Any]]:
     """The states that a job went through: as events tell, else as its times do. The last one is open until it ends."""
-    told = [(event.time, state, event.message) for event in events if (state := _state(event.reason))]
-    steps = told or [(time, state, "") for time, state in _lived(job)]
+    changes = [(event.time, state, event.message) for event in events if (state := _state(event.reason))]
+    steps = changes or [(time, state, "") for time, state in _lived(job)]
     ends = [time for time, _, _ in steps[1:]]
     found = []
     for at, (time, state, message) in enumerate(steps):
@@ -123,7 +123,7 @@ def _common(job: Job, now_ms: int) -> dict[str, Any]:
         "Priority": 1,
         "EnabledDebugger": False,
         "supportedProfilingTypes": "",
-        **_picked(given, (*KEPT, *_PLAIN)),
+        **_picked(given, (*STORED_FIELDS, *_PLAIN)),
     }
 
 
@@ -140,8 +140,8 @@ def _made_up(job: Job, replicas: Sequence[Replica]) -> list[dict[str, Any]]:
         "GPU": str(machine.gpu_count) if machine and machine.gpu_count is not None else None,
         "GPUType": machine.gpu_type if machine else None,
     }
-    wanted = {"EcsSpec": machine.id if machine else None, "ResourceConfig": _known(config) or None}
-    return [_known({"Type": role, "PodCount": count, **wanted}) for role, count in counts.items()]
+    machine_fields = {"EcsSpec": machine.id if machine else None, "ResourceConfig": _present(config) or None}
+    return [_present({"Type": role, "PodCount": count, **machine_fields}) for role, count in counts.items()]
 
 
 def _lived(job: Job) -> list[tuple[int, JobState]]:
@@ -159,7 +159,7 @@ def _picked(given: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     return {name: given[name] for name in names if given.get(name) is not None}
 
 
-def _known(item: Mapping[str, Any]) -> dict[str, Any]:
+def _present(item: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in item.items() if value is not None and value != ""}
 
 

@@ -38,16 +38,16 @@ def pods(view: JobView, now_ms: int) -> list[dict[str, Any]]:
     ]
 
 
-def find(view: JobView, wanted: str, uid: str = "") -> tuple[Replica, bool]:
+def find(view: JobView, requested: str, uid: str = "") -> tuple[Replica, bool]:
     """The replica of a pod id, and of the pod's uid where one is named: the newest, else. True: a uid was named.
 
     Raises NotFoundError (kind ``pod``).
     """
-    named = [replica for replica in view.replicas if pod_id(replica, view.job) == wanted]
+    named = [replica for replica in view.replicas if pod_id(replica, view.job) == requested]
     found = [replica for replica in named if not uid or pod_uid(replica, view.job) == uid]
     if not found:
-        what = f"PodUid {uid[:128]} of PodId {wanted[:128]}" if named else f"PodId {wanted[:128]}"
-        raise NotFoundError(f"The specified {what} does not exist in job {view.job.id}.", "pod", wanted)
+        what = f"PodUid {uid[:128]} of PodId {requested[:128]}" if named else f"PodId {requested[:128]}"
+        raise NotFoundError(f"The specified {what} does not exist in job {view.job.id}.", "pod", requested)
     return max(found, key=lambda replica: replica.attempt), bool(uid)
 
 
@@ -87,5 +87,5 @@ def _pod(replica: Replica, job: Job, now_ms: int) -> dict[str, Any]:
 
 
 def _first(*times: int | None) -> int | None:
-    known: Sequence[int] = [time for time in times if time is not None]
-    return min(known, default=None)
+    present: Sequence[int] = [time for time in times if time is not None]
+    return min(present, default=None)

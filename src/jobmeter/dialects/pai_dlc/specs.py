@@ -70,7 +70,7 @@ def checked(specs: Sequence[JobSpec] | None) -> list[JobSpec]:
             raise InvalidRequestError(f"{where}.Type {spec.type[:64]!r} is not a role", f"{where}.Type")
         if spec.pod_count is None or spec.pod_count < 1:
             raise InvalidRequestError(f"{where}.PodCount must be at least 1", f"{where}.PodCount")
-        for name, value in _asked(spec.resource_config or ResourceConfig()):
+        for name, value in _amounts(spec.resource_config or ResourceConfig()):
             quantity(value, f"{where}.ResourceConfig.{name}")
     types = [str(spec.type).lower() for spec in specs]
     if len(set(types)) != len(types):
@@ -113,7 +113,7 @@ def totals(specs: Sequence[JobSpec]) -> Totals:
     """What all pods ask for together."""
     sums: dict[str, float] = {}
     for spec in specs:
-        for name, value in _asked(spec.resource_config or ResourceConfig()):
+        for name, value in _amounts(spec.resource_config or ResourceConfig()):
             number = quantity(value, name)
             if number is not None:
                 sums[name] = sums.get(name, 0.0) + number * (spec.pod_count or 0)
@@ -144,5 +144,5 @@ def _main(specs: Sequence[JobSpec]) -> JobSpec:
     return max(specs, key=lambda spec: spec.pod_count or 0)
 
 
-def _asked(config: ResourceConfig) -> tuple[tuple[str, str | float | None], ...]:
+def _amounts(config: ResourceConfig) -> tuple[tuple[str, str | float | None], ...]:
     return (("CPU", config.cpu), ("GPU", config.gpu), ("Memory", config.memory))

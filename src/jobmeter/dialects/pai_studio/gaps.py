@@ -10,7 +10,7 @@ GAPS = (
     ),
     Gap(
         "The data structure Event (trigger source, type, content)",
-        "No operation of the vendor's returns it.",
+        "No operation of the vendor's returns it; `GET /api/jobmeter/v1/events` has the same fields.",
         GapStatus.NEVER,
     ),
     Gap(

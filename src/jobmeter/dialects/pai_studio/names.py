@@ -18,7 +18,7 @@ INSTANCE_METRICS = by_dialect_name(NAME)
 NODE_METRICS = by_dialect_name(f"{NAME}-nodes")
 """The metric of each MetricType of GetNodeMetrics."""
 
-# What is told of a node where the metric itself was not measured there: what its replicas did.
+# What is reported for a node where the metric itself was not measured there: what its replicas did.
 _INSTEAD: Mapping[str, str] = MappingProxyType(
     {
         "node.cpu.utilization": "cpu.utilization",

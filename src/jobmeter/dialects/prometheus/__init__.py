@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 from jobmeter.access.call import Call
 from jobmeter.access.signatures import BASIC, TOKENS, Scheme
-from jobmeter.dialects.base import Answer, Context, Gap, Match, Operation, Routes
+from jobmeter.dialects.base import Answer, Context, Gap, Match, Operation, matched
 from jobmeter.dialects.prometheus import errors
 from jobmeter.dialects.prometheus.gaps import GAPS
 from jobmeter.dialects.prometheus.operations import OPERATIONS
+from jobmeter.dialects.routes import Routes
 from jobmeter.errors import JobmeterError
 
 
@@ -25,7 +26,7 @@ class Prometheus:
 
     def match(self, call: Call) -> Match | None:
         """See ``Dialect.match``."""
-        return self._routes.match(call)
+        return matched(self._routes, call)
 
     def render_error(self, call: Call, context: Context, error: JobmeterError) -> Answer:  # noqa: ARG002 - no ids
         """See ``Dialect.render_error``."""

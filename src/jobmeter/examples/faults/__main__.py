@@ -46,7 +46,7 @@ def real(say: Callable[[str], None]) -> Iterator[Trial]:
             for script in SCRIPTS:
                 findings = run(script, server, environment)
                 if findings is None:
-                    say(f"  {script.name:<34} left out: this machine lets no such control group be made")
+                    say(f"  {script.name:<34} left out: this machine lets no such control group or filesystem be made")
                     continue
                 named = ", ".join(f"{one.rule} ({one.role})" for one in findings) or "nothing"
                 say(f"  {script.name:<34} {named}")

@@ -36,6 +36,7 @@ class Made:
     nodes: dict[tuple[str, str, str], Float64s] = field(default_factory=dict)
     ends: dict[str, tuple[int, int, str]] = field(default_factory=dict)
     lines: list[LogLine] = field(default_factory=list)
+    kernel: list[LogLine] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     limits: dict[str, float] = field(default_factory=dict)
     error: str = ""
@@ -74,6 +75,11 @@ class Made:
         moment = (START + at) * _NS + number
         self.lines.append(LogLine(time_ns=moment, text=text, job="made", replica=replica, stream=stream, level=level))
 
+    def say_kernel(self, text: str, at: int, node: str = "node-worker-1") -> None:
+        """A line of the kernel of a node ``at`` ms after the start."""
+        moment = (START + at) * _NS + len(self.kernel)
+        self.kernel.append(LogLine(time_ns=moment, text=text, node=node, stream="kernel", facility="kern"))
+
     def fail(self, replica: str, code: int, *texts: str, early: int = 0, reason: str = "") -> None:
         """A replica that failed at the job's end, ``early`` ms before it, after these lines."""
         self.state = JobState.FAILED
@@ -87,11 +93,11 @@ class Made:
         time = self.time
         means: dict[str, list[Signal]] = {}
         for (metric, replica, device), value in self.series.items():
-            kept = self.random.random(len(time)) > 0.025
+            selected = self.random.random(len(time)) > 0.025
             if self.gap and self.gap[0] == replica:
-                kept &= (time < START + self.gap[1]) | (time >= START + self.gap[2])
+                selected &= (time < START + self.gap[1]) | (time >= START + self.gap[2])
             node = f"node-{replica}"
-            own = Signal(metric, time[kept], value[kept], replica, node if device else "", device)
+            own = Signal(metric, time[selected], value[selected], replica, node if device else "", device)
             means.setdefault(metric, []).append(own)
         return Case(
             view=self._view(),
@@ -103,6 +109,7 @@ class Made:
             nodes=_of_nodes(self.nodes, time),
             events=self.events,
             lines=sorted(self.lines, key=lambda line: line.order),
+            kernel=sorted(self.kernel, key=lambda line: line.order),
         )
 
     def _view(self) -> JobView:

@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from jobmeter.examples.faults.build import GIB, START, Made, batch, training
-from jobmeter.model.event import Event, EventSource, Level
+from jobmeter.model.event import ALLOCATION_MISMATCH, Event, EventSource, Level
 from jobmeter.model.job import JobState
-from jobmeter.model.time import MINUTE
+from jobmeter.model.time import MINUTE, SECOND
 
 Fault = Callable[[np.random.Generator], Made]
 _TRACE = "Traceback (most recent call last):"
@@ -82,6 +82,22 @@ def _overrequest(made: Made, name: str) -> None:
 def _busy_rank(made: Made, name: str) -> None:
     for other in made.names:
         made.series["cpu.usage", other, ""] = made.noise(1.9 if other == name else 0.1, 0.05)
+
+
+def _busy_rank_starved(made: Made, name: str) -> None:
+    """As on a full machine: the busy rank is given hardly more than the others, and waits for more."""
+    for other in made.names:
+        made.series["cpu.usage", other, ""] = made.noise(0.1, 0.03) if other == name else made.noise(0.01, 0.005)
+        made.series["pressure.cpu", other, ""] = made.noise(0.6, 0.15) if other == name else made.noise(0.02, 0.02)
+
+
+def _full_machine(random: np.random.Generator) -> Made:
+    """All replicas alike, given little CPU and waiting for more."""
+    made = batch(random)
+    made.put("cpu.usage", lambda: made.noise(0.1, 0.05))
+    made.put("cpu.utilization", lambda: made.noise(0.05, 0.02))
+    made.put("pressure.cpu", lambda: made.noise(0.4, 0.15))
+    return made
 
 
 def _leak(metric: str, total: float) -> Callable[[Made, str], None]:
@@ -162,6 +178,19 @@ def _xid(random: np.random.Generator) -> Made:
     return made
 
 
+def _kernel(*texts: str) -> Fault:
+    """A node whose kernel says these lines, some seconds apart."""
+
+    def make(random: np.random.Generator) -> Made:
+        made = training(random)
+        at = int(random.integers(20, 90)) * MINUTE
+        for number, text in enumerate(texts):
+            made.say_kernel(text, at + number * int(random.integers(1, 9)) * SECOND)
+        return made
+
+    return make
+
+
 def _oom(random: np.random.Generator) -> Made:
     made = batch(random)
     made.increases["memory.oom.kills", "worker-1", ""] = np.append(np.zeros(len(made.time) - 1), 1.0)
@@ -214,9 +243,28 @@ def _evicted(random: np.random.Generator) -> Made:
     return made
 
 
+def _misplaced(random: np.random.Generator) -> Made:
+    made = training(random)
+    made.events = [
+        Event(
+            time=START + made.length // 2,
+            job="made",
+            replica="worker-0",
+            node="n0",
+            source=EventSource.REPLICA,
+            level=Level.WARNING,
+            reason=ALLOCATION_MISMATCH,
+            message="It computes on gpu3, but SLURM_JOB_GPUS gives it gpu2.",
+            subject="device gpu3",
+        )
+    ]
+    return made
+
+
 _NCCL = "[E ProcessGroupNCCL.cpp:475] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(OpType=ALLREDUCE)"
 
 FAULTS: Mapping[str, tuple[Fault, ...]] = {
+    "allocation_mismatch": (_misplaced,),
     "gpu_idle_allocated": (_devices(_IDLE),),
     "gpu_partly_unused": (_devices(_IDLE, only=1),),
     "gpu_low_util": (_devices(_all(_set("gpu.utilization", 0.12, 0.04), _set("gpu.sm.active", 0.1, 0.03))),),
@@ -228,7 +276,7 @@ FAULTS: Mapping[str, tuple[Fault, ...]] = {
     "io_bound_input": (_replicas(_devices(_STARVED), _io_bound), _replicas(batch, _io_bound)),
     "cpu_throttled": (_replicas(batch, _throttled),),
     "cpu_overrequest": (_replicas(batch, _overrequest),),
-    "straggler_rank": (_replicas(batch, _busy_rank, only=True),),
+    "straggler_rank": (_replicas(batch, _busy_rank, only=True), _replicas(batch, _busy_rank_starved, only=True)),
     "straggler_gpu": (
         _devices(_all(_set("gpu.power", 380, 10), _set("gpu.sm.active", 0.45, 0.03)), only=1),
         _devices(_set("gpu.clock.sm", 1.3e9, 1e7), only=1),
@@ -253,7 +301,20 @@ FAULTS: Mapping[str, tuple[Fault, ...]] = {
     "d_state": (_blocked,),
     "clock_skew": (_skewed,),
     "agent_gap": (_gap,),
-    "xid": (_xid,),
+    "xid": (_xid, _kernel("NVRM: Xid (PCI:0000:3b:00): 48, pid=77, name=python, DBE")),
+    "link_flap": (
+        _kernel("mlx5_core 0000:3b:00.0 ens1f0np0: Link down", "mlx5_core 0000:3b:00.0 ens1f0np0: Link up"),
+        _kernel("ixgbe 0000:01:00.0 eth0: NIC Link is Down", "ixgbe 0000:01:00.0 eth0: NIC Link is Up 10 Gbps"),
+        _kernel("tg3 0000:02:00.0 eno1: Link is down"),
+        _kernel("ib0: link down", "ib0: link up"),
+    ),
+    "fs_error": (
+        _kernel("EXT4-fs error (device sda1): ext4_lookup:1855: inode #2: comm python: deleted inode referenced: 12"),
+        _kernel("EXT4-fs (nvme0n1p1): Remounting filesystem read-only"),
+        _kernel("XFS (dm-3): Metadata corruption detected at xfs_agi_verify+0x1b, xfs_agi block 0x2"),
+        _kernel("blk_update_request: I/O error, dev sdb, sector 2048 op 0x0:(READ)", "Buffer I/O error on dev sdb"),
+        _kernel("nfs: server storage-1 not responding, timed out"),
+    ),
     "python_exception": (
         _raises("ValueError: the batch is empty"),
         _dies(1, _TRACE, _FRAME, "KeyError: 'label'", cascade=(_NCCL,)),
@@ -359,9 +420,18 @@ def _done(random: np.random.Generator) -> Made:
     return made
 
 
+_boots = _kernel(
+    "ata1: SATA link down (SStatus 0 SControl 300)",
+    "ixgbe 0000:01:00.0 eth0: NIC Link is Up 10 Gbps, Flow Control: RX/TX",
+    "pcieport 0000:00:1c.0: pciehp: Slot(0): Link Down",
+    "EXT4-fs (sda1): mounted filesystem with ordered data mode",
+    "XFS (dm-3): Ending clean mount",
+)
+
 CLEAN: Mapping[str, Fault] = {
     "training": training,
     "batch": batch,
+    "full machine": _full_machine,
     "finished training": _done,
     "memory plateau": _plateau,
     "memory sawtooth": _sawtooth,
@@ -369,6 +439,7 @@ CLEAN: Mapping[str, Fault] = {
     "uneven by design": _uneven,
     "short": _short,
     "caught errors": _caught,
+    "a kernel that starts": _boots,
 }
 """Healthy jobs: no rule may find anything in them."""
 
@@ -385,4 +456,4 @@ COMPANIONS: Mapping[str, frozenset[str]] = {
 }
 """What is true beside a fault: a device that is never used is idle, too."""
 CONSEQUENCES = frozenset({"nccl_timeout", "rank_lost"})
-"""What may be told of any failure as its cascade."""
+"""Rules that may be reported of any failure as its cascade."""

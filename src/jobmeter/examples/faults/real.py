@@ -1,14 +1,14 @@
 """Jobs that really do it: small programs run under ``jobmeter run``, some with a fault."""
 
-import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from jobmeter.errors import JobmeterError
+from jobmeter.examples.faults.surroundings import control_group, data_file, small_disk
 from jobmeter.examples.server import OwnServer
 from jobmeter.model.finding import Finding
 from jobmeter.model.time import SystemClock
@@ -26,7 +26,10 @@ hold = "10m"
 """
 """Minutes become quarters of a second; a machine's memory is more than a leak of seconds can fill."""
 _PATIENCE = 40.0
-_GROUPS = Path("/sys/fs/cgroup")
+_DISK_MEGABYTES = 32
+_DATA_MEGABYTES = 16
+FULL = "no checkpoint"
+"""What the job with a full filesystem writes when it is full."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +37,9 @@ class Script:
     """A job: its program (Python), how many replicas run it, and the rule that has to be named ("": none).
 
     ``hangs``: it is looked at while it runs, then ended. ``group`` names a controller of a control group and the file
-    and value that limit it; where none can be made the job is left out.
+    and value that limit it; ``disk``: it has a small filesystem of its own, {disk} in its program, which an agent
+    measures once when the job has written that it is full; ``data``: it has a file, {data} in its program, on the disk
+    that is {device} in the value of ``group``. Where these cannot be made the job is left out.
     """
 
     name: str
@@ -43,6 +48,8 @@ class Script:
     replicas: int = 1
     hangs: bool = False
     group: tuple[str, str, str] | None = None
+    disk: bool = False
+    data: bool = False
     in_shell: bool = False
 
 
@@ -88,7 +95,9 @@ SCRIPTS = (
     Script(
         name="leak",
         rule="host_mem_leak",
-        code="import time\nkept = []\nfor _ in range(120):\n    kept.append(bytearray(4_000_000)); time.sleep(0.12)\n",
+        code="import time\nkept, begin = [], time.monotonic()\nwhile len(kept) < 120:\n"
+        "    kept.append(bytearray(4_000_000))\n"
+        "    time.sleep(max(begin + 0.12 * len(kept) - time.monotonic(), 0))\n",  # as much a second on a busy machine
     ),
     Script(
         name="hang on a lock",
@@ -101,6 +110,31 @@ SCRIPTS = (
         rule="host_oom_kill",
         code="x = bytearray(300_000_000)",
         group=("memory", "memory.limit_in_bytes", str(96 * 2**20)),
+    ),
+    Script(
+        name="full filesystem",
+        rule="fs_full",
+        disk=True,
+        code="import os, time\ntry:\n    with open('{disk}/checkpoint', 'wb') as file:\n"
+        "        while True: file.write(bytes(65536)); file.flush()\n"
+        f"except OSError as error: print('{FULL}:', error, flush=True)\n"
+        "end = time.monotonic() + 30\n"
+        "while time.monotonic() < end and os.path.exists('{disk}/checkpoint'): sum(range(60000)); time.sleep(0.02)\n",
+    ),
+    Script(
+        name="CPU quota of a group",
+        rule="cpu_throttled",
+        code=_SPIN.format(seconds=6),
+        group=("cpu", "cpu.cfs_quota_us", "20000"),  # a fifth of a core, also where the machine has little to spare
+    ),
+    Script(
+        name="slow disk",
+        rule="io_bound_input",
+        data=True,
+        code="import os, time\nfile = os.open('{data}', os.O_RDONLY)\nend = time.monotonic() + 6\n"
+        "while time.monotonic() < end:\n    if not os.read(file, 65536): os.lseek(file, 0, os.SEEK_SET)\n"
+        "    os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)\n",
+        group=("blkio", "blkio.throttle.read_bps_device", "{device} 1048576"),
     ),
     Script(name="clean: short", rule="", code="print('done')"),
     Script(name="clean: computes", rule="", code=_SPIN.format(seconds=5)),
@@ -117,6 +151,51 @@ SCRIPTS = (
         rule="",
         code="import traceback\ntry:\n    open('/nowhere')\nexcept OSError:\n    traceback.print_exc()\n",
     ),
+    Script(
+        name="clean: memory that comes and goes",
+        rule="",
+        code="import time\nfor _ in range(8):\n    kept = []\n    for _ in range(10):\n"
+        "        kept.append(bytearray(8_000_000)); time.sleep(0.05)\n",
+    ),
+    Script(
+        name="clean: child processes",
+        rule="",
+        code="import subprocess, sys\nfor _ in range(10):\n"
+        "    subprocess.run([sys.executable, '-c', 'sum(range(3000000))'], check=True)\n",
+    ),
+    Script(
+        name="clean: threads",
+        rule="",
+        code="import threading, zlib\ndef work():\n    for _ in range(150): zlib.compress(bytes(1_000_000))\n"
+        "threads = [threading.Thread(target=work) for _ in range(4)]\n"
+        "for one in threads: one.start()\nfor one in threads: one.join()\n",
+    ),
+    Script(
+        name="clean: warns",
+        rule="",
+        code="import sys, time\nfor at in range(60):\n"
+        "    print('WARNING: lr is high at step', at, file=sys.stderr, flush=True); time.sleep(0.05)\n",
+    ),
+    Script(
+        name="clean: reads a file over and over",
+        rule="",
+        code="import sys\nfor _ in range(4000):\n    open(sys.executable, 'rb').read(1_000_000)\n",
+    ),
+    Script(
+        name="clean: talks over the loopback",
+        rule="",
+        code="import socket, threading\nserver = socket.create_server(('127.0.0.1', 0))\n"
+        "def give():\n    other, _ = server.accept()\n    for _ in range(2000): other.sendall(bytes(65536))\n"
+        "    other.close()\n"
+        "threading.Thread(target=give).start()\nmine = socket.create_connection(server.getsockname())\n"
+        "while mine.recv(65536): pass\n",
+    ),
+    Script(
+        name="clean: retries and succeeds",
+        rule="",
+        code="import sys\nfor at in range(3):\n    print('ConnectionError: attempt', at, 'failed', file=sys.stderr)\n"
+        "print('done')\n",
+    ),
     Script(name="clean: writes files", rule="", code="import tempfile\nf = tempfile.TemporaryFile()\n"
            "for _ in range(200):\n    f.write(b'x' * 65536)\n"),
 )  # fmt: skip
@@ -124,13 +203,36 @@ SCRIPTS = (
 
 def run(script: Script, server: OwnServer, environment: Mapping[str, str]) -> list[Finding] | None:
     """The findings of the job when it is over (while it hangs); None where this machine cannot run it."""
+    with ExitStack() as stack:
+        if script.disk:
+            disk = stack.enter_context(small_disk(_DISK_MEGABYTES))
+            return None if disk is None else _run(_filled(script, disk=str(disk)), server, environment, disk)
+        if script.data:
+            made = stack.enter_context(data_file(_DATA_MEGABYTES))
+            if made is None:
+                return None
+            return _run(_filled(script, data=str(made[0]), device=made[1]), server, environment)
+        return _run(script, server, environment)
+
+
+def _filled(script: Script, **places: str) -> Script:
+    """The script with the names of what was made for it."""
+    code, limit = script.code, script.group[2] if script.group else ""
+    for name, place in places.items():
+        code, limit = code.replace(f"{{{name}}}", place), limit.replace(f"{{{name}}}", place)
+    return replace(script, code=code, group=script.group and (*script.group[:2], limit))
+
+
+def _run(
+    script: Script, server: OwnServer, environment: Mapping[str, str], disk: Path | None = None
+) -> list[Finding] | None:
     job = "".join(letter if letter.isalnum() else "-" for letter in script.name.lower())
     words = ["sh", "-c", script.code] if script.in_shell else [sys.executable, "-u", "-c", script.code]
     options = ["--job-id", job, "--quiet", "--interval", "200ms"]
     if script.replicas > 1:
         options += ["--replicas", str(script.replicas)]
     command = [sys.executable, "-m", "jobmeter", "run", *options, "--", *words]
-    with _inside(script.group) as before:
+    with control_group(script.group) as before:
         if before is None:
             return None
         if before:
@@ -138,6 +240,8 @@ def run(script: Script, server: OwnServer, environment: Mapping[str, str]) -> li
         with subprocess.Popen(
             command, env=dict(environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         ) as process:
+            if disk:
+                _measure_when_full(process, environment, disk)
             if not script.hangs:
                 process.communicate(timeout=2 * _PATIENCE)
                 return server.api.findings(job)
@@ -146,6 +250,24 @@ def run(script: Script, server: OwnServer, environment: Mapping[str, str]) -> li
             finally:
                 process.terminate()
                 process.communicate(timeout=_PATIENCE)
+
+
+def _measure_when_full(process: "subprocess.Popen[bytes]", environment: Mapping[str, str], disk: Path) -> None:
+    """Have an agent measure the node once while the filesystem is full, and let the job end then."""
+    for line in process.stdout or ():
+        if FULL in line.decode(errors="replace"):
+            break
+    command = [
+        sys.executable,
+        "-m",
+        "jobmeter",
+        "agent",
+        "--once",
+        "--spool",
+        str(Path(environment["JOBMETER_DATA"]) / "agent"),
+    ]
+    subprocess.run(command, env=dict(environment), capture_output=True, timeout=_PATIENCE, check=False)
+    (disk / "checkpoint").unlink()
 
 
 def _until(ask: Callable[[], list[Finding]], rule: str, process: "subprocess.Popen[bytes]") -> list[Finding]:
@@ -159,26 +281,3 @@ def _until(ask: Callable[[], list[Finding]], rule: str, process: "subprocess.Pop
         with suppress(JobmeterError):
             found = ask()
     return found
-
-
-@contextmanager
-def _inside(group: tuple[str, str, str] | None) -> Iterator[str | None]:
-    """What a shell does to enter a control group with that limit; "" for no group, None where none can be made."""
-    if group is None:
-        yield ""
-        return
-    controller, file, value = group
-    folder = _GROUPS / controller / f"jobmeter-faults-{os.getpid()}"
-    try:
-        folder.mkdir()
-        (folder / file).write_text(value)
-    except OSError:
-        with suppress(OSError):
-            folder.rmdir()
-        yield None
-        return
-    try:
-        yield f"echo 0 > {folder}/cgroup.procs"
-    finally:
-        with suppress(OSError):
-            folder.rmdir()

@@ -56,7 +56,7 @@ class Placed:
 
 
 def place(labels: Sequence[tuple[str, str]], project: str) -> Placed:
-    """The series of some labels. Raises InvalidRequestError naming the field that cannot be kept."""
+    """The series of some labels. Raises InvalidRequestError naming the field that cannot be stored."""
     named = _named(labels)
     name = named.get(NAME, "")
     if not name:
@@ -132,7 +132,8 @@ def _owner(subject: Subject, named: Mapping[str, str]) -> tuple[str, str]:
     if subject in {Subject.NODE, Subject.REPORTED_NODE}:
         return "", ""
     if subject is Subject.FLINK:
-        job = next((name for key in ("job_name", "job_id") if _is_job(name := named.get(key, ""))), "")
+        # By its id, as the collector of a job manager has it: names are given again, and one job must be one job.
+        job = next((name for key in ("job_id", "job_name") if _is_job(name := named.get(key, ""))), "")
         return job, _replica(named.get("tm_id", "") or "jobmanager")
     pod = _first(named, _PODS)
     return owner_of(pod, _first(named, _JOB_LABELS)) if pod else ("", "")

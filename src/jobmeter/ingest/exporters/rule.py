@@ -16,13 +16,13 @@ class Subject(Enum):
     POD = "pod"
     """A container of a pod: the pod's labels name job and replica; ``node`` or else ``instance`` the machine."""
     REPORTED_POD = "reported-pod"
-    """The same, told by somebody who is elsewhere: ``instance`` is not the machine."""
+    """The same, reported by somebody who is elsewhere: ``instance`` is not the machine."""
     REPORTED_NODE = "reported-node"
-    """A machine, told by somebody who is elsewhere: ``node`` names it."""
+    """A machine, reported by somebody who is elsewhere: ``node`` names it."""
     GPU = "gpu"
     """A GPU: ``gpu`` numbers it, ``Hostname`` names its machine, the pod's labels who uses it."""
     FLINK = "flink"
-    """A job of Flink: ``job_name`` names it, ``tm_id`` the replica."""
+    """A job of Flink: ``job_id`` names it (``job_name`` where it is left out), ``tm_id`` the replica."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ _JOB_NAMES = (
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Each part is empty where it is not known. ``used``: the attributes that said it all, so that none says it twice.
+    """Each part is empty where it is unknown. ``used``: the attributes that said it all, so that none says it twice.
 
     Job, replica and device may be no names: whoever makes a series of them has to check.
     """
@@ -50,16 +50,16 @@ def owner(attributes: Mapping[str, str]) -> Owner:
     if not job and POD in attributes:
         named = next((attributes[name] for name in _JOB_NAMES if name in attributes), "")
         job, replica = owner_of(attributes[POD], named)
-    told = {name: attributes[name] for name in (*NODES, CLUSTER) if is_name(attributes.get(name, ""))}
-    node = next((name for name in NODES if name in told), "")
+    own = {name: attributes[name] for name in (*NODES, CLUSTER) if is_name(attributes.get(name, ""))}
+    node = next((name for name in NODES if name in own), "")
     return Owner(
         job=job,
         replica=replica if job else "",
         attempt=_attempt(attributes.get(ATTEMPT, "")) if job else 0,
-        cluster=told.get(CLUSTER, ""),
-        node=told.get(node, ""),
+        cluster=own.get(CLUSTER, ""),
+        node=own.get(node, ""),
         device=attributes.get(DEVICE, ""),
-        used=OWN | ({CLUSTER} & told.keys()) | ({node} if node else frozenset()),
+        used=OWN | ({CLUSTER} & own.keys()) | ({node} if node else frozenset()),
     )
 
 

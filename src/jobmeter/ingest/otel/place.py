@@ -23,11 +23,11 @@ _CONTAINERS = ("container.name", "container.id")
 
 
 def place(described: Described, project: str) -> Placed:
-    """The series. Raises InvalidRequestError naming the field that cannot be kept."""
+    """The series. Raises InvalidRequestError naming the field that cannot be stored."""
     if not described.name:
         raise InvalidRequestError("a metric has no name", "metric")
-    told = {name: value for name, value in described.attributes.items() if name in OWN}
-    whose = owner({**described.resource, **told})
+    own = {name: value for name, value in described.attributes.items() if name in OWN}
+    whose = owner({**described.resource, **own})
     whose = replace(whose, device=whose.device or _gpu(described))
     series = _mapped(described, whose, project) or _catalogued(described, whose, project)
     series = check_series(series or _external(described, whose, project))
@@ -40,13 +40,13 @@ def place(described: Described, project: str) -> Placed:
 
 
 def _mapped(described: Described, whose: Owner, project: str) -> Series | None:
-    """A metric of the catalogue by the tables; None where there is none, or where it is not known what it is of."""
+    """A metric of the catalogue by the tables; None where there is none, or where it is unknown what it is of."""
     rules = RULES.get(described.name, ())
     if not rules:
         return None
     attributes = alike({**described.resource, **described.attributes})
     rule = next((rule for rule in rules if rule.fits(attributes)), None)
-    if rule is None or not _same_kind(rule.metric, described) or not _known(rule, whose):
+    if rule is None or not _same_kind(rule.metric, described) or not _is_named(rule, whose):
         return None
     found = {ours: attributes[theirs] for theirs, ours in rule.keep.items() if theirs in attributes}
     if rule.subject is Subject.REPLICA and not whose.job:
@@ -62,7 +62,7 @@ def _same_kind(ours: str, described: Described) -> bool:
     return (CATALOG[ours].kind is Kind.COUNTER) is (described.kind is Sent.COUNTER)
 
 
-def _known(rule: Rule, whose: Owner) -> bool:
+def _is_named(rule: Rule, whose: Owner) -> bool:
     if rule.subject is Subject.REPLICA:
         return bool(whose.job or whose.node)
     return bool(whose.node and (whose.device or rule.subject is Subject.NODE))

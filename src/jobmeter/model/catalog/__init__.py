@@ -1,8 +1,8 @@
 """THE table of metrics: the only place where a name, a unit or a rule of a metric is stated.
 
-Collectors, the funnel, the planner, dialects, the reference page and the dashboard all read it. ``app.<name>`` (what a
-program reports) is open: any name below it is a gauge without a unit. Names that senders of other systems brought along
-are kept under their own name with the same rule, below ``external.``.
+Collectors, the pipeline, the planner, dialects, the reference page and the dashboard all read it. ``app.<name>`` (what
+a program reports) is open: any name below it is a gauge without a unit. Names that senders of other systems brought
+along are stored under their own name with the same rule, below ``external.``.
 """
 
 from collections.abc import Mapping
@@ -26,9 +26,9 @@ CATALOG: Mapping[str, Metric] = MappingProxyType({metric.name: metric for metric
 
 def find(name: str) -> Metric | None:
     """The metric of that name; a generated gauge for an open prefix; None for a name that nobody knows."""
-    known = CATALOG.get(name)
-    if known is not None:
-        return known
+    metric = CATALOG.get(name)
+    if metric is not None:
+        return metric
     if name.startswith(OPEN_PREFIXES) and not name.endswith("."):
         return Metric(
             name=name,

@@ -37,6 +37,12 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric(name="agent.samples", unit="{sample}", scope=_A, kind=Kind.COUNTER, text="Samples taken."),
     Metric(
+        name="agent.samples.waiting",
+        unit="{sample}",
+        scope=_A,
+        text="Samples of pods that wait until it is known whose they are.",
+    ),
+    Metric(
         name="agent.dropped",
         unit="{sample}",
         scope=_A,

@@ -31,7 +31,8 @@ METRICS: tuple[Metric, ...] = (
         scope=_R,
         kind=Kind.COUNTER,
         read_unit="1",
-        text="Time in which the replica was held back by its CPU quota, over all of its tasks.",
+        text="Time in which the replica was held back by its CPU quota, over all of its tasks. Where its own group has "
+        "none: by that of the nearest group above, which others may share, from when it was first measured.",
     ),
     Metric(
         name="cpu.utilization",

@@ -1,4 +1,4 @@
-"""Labels, and the fields of dialects, as columns: the JSON of each value, its distinct ones kept once."""
+"""Labels, and the fields of dialects, as columns: the JSON of each value, its distinct ones stored once."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -6,19 +6,18 @@ import msgspec
 import numpy as np
 
 from jobmeter.model.job import Operator
-from jobmeter.registry.columns.coded import Coded, Mask
+from jobmeter.registry.columns.dictionary_column import DictionaryColumn, Mask
 from jobmeter.registry.columns.vector import Vector
-from jobmeter.registry.functions import fits, is_odd
+from jobmeter.registry.conditions import Field, Predicate
 
 MOST_FIELDS = 200
 MOST_VALUES = 2_000_000
-"""Most distinct values of all fields together, and of those of one a half; a field with more is not kept."""
+"""Most distinct values of all fields together, and of those of one a half; a field with more is not stored."""
 MOST_BYTES = 512
-"""Longest value, in bytes of JSON; a field with a longer one is not kept."""
+"""Longest value, in bytes of JSON; a field with a longer one is not stored."""
 
-Field = tuple[str, ...]
-"""``("labels", NAME)`` or ``("extra", DIALECT, KEY)``."""
-
+_DEPTH = {"labels": 2, "extra": 3}
+"""How many names of a field say which column it is in; further ones say where inside of its values."""
 _LABELS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _EXTRA = msgspec.json.Decoder(dict[str, dict[str, msgspec.Raw]])
 
@@ -29,22 +28,22 @@ class Fields:
     def __init__(self, rows: int = 0) -> None:
         """``rows`` says for how many rows to make room."""
         self._room = rows
-        self._columns: dict[Field, Coded[bytes]] = {}
+        self._columns: dict[Field, DictionaryColumn[bytes]] = {}
         self._odd: dict[Field, list[int]] = {}
         self._left: set[Field] = set()
         self._more = False
         self._values = 0
-        self._known: dict[str, Vector[np.int64]] = {name: Vector(np.int64, rows) for name in ("labels", "extra")}
+        self._digests: dict[str, Vector[np.int64]] = {name: Vector(np.int64, rows) for name in ("labels", "extra")}
 
     def set(self, row: int, labels: str | None, extra: str | None) -> None:
         """Give a row its labels and its dialects' fields, as they are stored."""
         for kind, text in (("labels", labels), ("extra", extra)):
             digest = hash(text) if text else 0
-            known = self._known[kind]
-            before = known.first(row + 1)[row]
+            codes = self._digests[kind]
+            before = codes.first(row + 1)[row]
             if before == digest:
                 continue
-            known[row] = digest
+            codes[row] = digest
             given = dict(_read(kind, text))
             if before:
                 for field, column in self._columns.items():
@@ -58,7 +57,7 @@ class Fields:
     def put(self, first: int, labels: Sequence[str | None], extra: Sequence[str | None]) -> None:
         """As ``set``, for rows from ``first`` on that never had any."""
         for kind, texts in (("labels", labels), ("extra", extra)):
-            self._known[kind].put(first, [hash(text) if text else 0 for text in texts])
+            self._digests[kind].put(first, [hash(text) if text else 0 for text in texts])
             found: dict[Field, tuple[list[int], list[int]]] = {}
             for row, text in enumerate(texts, first):
                 for field, value in _read(kind, text):
@@ -72,28 +71,30 @@ class Fields:
                     self._columns[field].set_at(rows, numbers)
 
     def keeps(self, field: Field) -> bool:
-        """False where a question about that field must be put to the database."""
-        return field in self._columns or not (self._more or field in self._left)
+        """False for a field whose values have to be read from the database."""
+        outer = field[: _DEPTH[field[0]]]
+        return outer in self._columns or not (self._more or outer in self._left)
 
-    def meeting(self, field: Field, operator: Operator, values: Sequence[str | int | None], count: int) -> Mask:
-        """Which of the first rows have a value that fits; ``values`` as ``functions.fits`` takes them."""
+    def meeting(self, predicate: Predicate, count: int) -> Mask:
+        """Which of the first rows have a value that fits."""
+        depth = _DEPTH[predicate.field[0]]
+        field, inner = predicate.field[:depth], predicate.field[depth:]
         column = self._columns.get(field)
         if column is None:
             return np.zeros(count, np.bool_)
-        texts = [value for value in values if isinstance(value, str)]
         sought: Iterable[int] = range(1, len(column.values))
         found: list[int] = []
-        if operator is Operator.IN:
+        if predicate.operator is Operator.IN and not inner:
             # What is equal is found by its JSON, without looking at each: a text, or a number as it is written.
-            found = column.known(form for value in texts for form in _forms(value))
+            found = column.codes(form for value in predicate.texts for form in _forms(value))
             sought = self._odd[field]
-        elif operator is Operator.CONTAINS:
-            sought = {*column.holding(texts), *self._odd[field]} - {0}
-        found += [number for number in sought if fits(column.values[number], operator.value, values)]
-        return column.among(sorted(set(found)), count)
+        elif predicate.operator is Operator.CONTAINS and not inner:
+            sought = {*column.codes_holding(predicate.texts), *self._odd[field]} - {0}
+        found += [number for number in sought if predicate.fits_json(column.values[number], inner)]
+        return column.at(sorted(set(found)), count)
 
     def _number(self, field: Field, value: bytes) -> int | None:
-        """The number of a value in its field's column, which there is then; None for a field that is not kept."""
+        """The number of a value in its field's column, which there is then; None for a field that is not stored."""
         column = self._columns.get(field)
         if column is None:
             if field in self._left or self._more:
@@ -101,13 +102,13 @@ class Fields:
             if len(self._columns) >= MOST_FIELDS:
                 self._more = True
                 return None
-            column = self._columns[field] = Coded(b"", self._room)
+            column = self._columns[field] = DictionaryColumn(b"", self._room)
             self._odd[field] = []
         before = len(column.values)
         number = column.take(value)
         if number == before:
             self._values += 1
-            if is_odd(value):
+            if _is_odd(value):
                 self._odd[field].append(number)
             if len(value) > MOST_BYTES or number * 2 > MOST_VALUES or self._values > MOST_VALUES:
                 self._leave(field)
@@ -118,6 +119,11 @@ class Fields:
         self._values -= len(self._columns.pop(field).values) - 1
         del self._odd[field]
         self._left.add(field)
+
+
+def _is_odd(value: bytes) -> bool:
+    """Whether equality with a text cannot be determined from the JSON alone: a list, or a text with an escape in it."""
+    return value[:1] in b"[{" or b"\\" in value
 
 
 def _read(kind: str, text: str | None) -> Iterator[tuple[Field, bytes]]:

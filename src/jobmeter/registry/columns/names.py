@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from jobmeter.registry.columns.coded import Mask
-from jobmeter.registry.columns.heap import Heap
+from jobmeter.registry.columns.dictionary_column import Mask, rows_with
+from jobmeter.registry.columns.text_arena import TextArena
 from jobmeter.registry.columns.vector import Vector
 
 _TOP = 2**62
@@ -22,8 +22,8 @@ class Names:
 
     def __init__(self, rows: int = 0) -> None:
         """``rows`` says for how many rows to make room."""
-        self._texts = Heap()
-        self._folded: Heap | None = None
+        self._texts = TextArena()
+        self._folded: TextArena | None = None
         self._rows: Vector[np.int32] = Vector(np.int32, rows)
         self._ranks: Vector[np.int64] = Vector(np.int64, rows)
         self._order: NDArray[np.int32] = np.zeros(0, np.int32)
@@ -33,14 +33,17 @@ class Names:
         return len(self._texts)
 
     def take(self, text: str) -> int:
-        """The number of a text, while they come in the order of bytes; ``settle`` ends that."""
-        if not len(self) or self._texts[len(self) - 1] != text.encode():
-            return self._append(text)
-        return len(self) - 1
+        """The number of a text, before ``end_load``."""
+        number = self._near.get(text)
+        if number is None:
+            number = self._near[text] = self._append(text)
+        return number
 
-    def settle(self) -> None:
-        """Put what was taken in order."""
-        self._order = np.arange(len(self), dtype=np.int32)
+    def end_load(self) -> None:
+        """Put what was taken in order: texts come by ``add`` from now on."""
+        texts = list(self._near)
+        self._order = np.array(sorted(range(len(texts)), key=texts.__getitem__), np.int32)
+        self._near = {}
         self._spread()
 
     def add(self, texts: Iterable[str]) -> dict[str, int]:
@@ -58,9 +61,9 @@ class Names:
 
     def number(self, text: str) -> int | None:
         """The number of a text; None for one that no row ever had."""
-        known = self._near.get(text)
-        if known is not None:
-            return known
+        codes = self._near.get(text)
+        if codes is not None:
+            return codes
         encoded = text.encode("utf-8", "surrogatepass")
         place = self._place(encoded)
         if place == len(self._order) or self._texts[int(self._order[place])] != encoded:
@@ -91,14 +94,8 @@ class Names:
 
     def among(self, texts: Sequence[str], count: int) -> Mask:
         """Which of the first rows have one of those texts."""
-        wanted = [number for text in texts if (number := self.number(text)) is not None]
-        if len(wanted) == 1:
-            one: Mask = self.numbers(count) == wanted[0]
-            return one
-        table = np.zeros(max(1, len(self)), np.bool_)
-        table[wanted] = True
-        found: Mask = table[self.numbers(count)]
-        return found
+        selected = [number for text in texts if (number := self.number(text)) is not None]
+        return rows_with(selected, self.numbers(count), len(self))
 
     def holding(self, parts: Iterable[str], count: int) -> Mask:
         """Which of the first rows have a text that holds one of those folded parts, without regard to case."""
@@ -113,7 +110,7 @@ class Names:
         folded = text.casefold()
         if self._folded is None and folded != text:
             # Up to here each text was its own fold.
-            self._folded = Heap()
+            self._folded = TextArena()
             for number in range(len(self._texts)):
                 self._folded.append(self._texts[number])
         if self._folded is not None:

@@ -1,22 +1,22 @@
 """Every job as a row of columns: put there, changed, taken out, found by its key."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from jobmeter.registry.columns.coded import Coded, Mask
+from jobmeter.registry.columns.dictionary_column import DictionaryColumn, Mask
 from jobmeter.registry.columns.fields import Fields
 from jobmeter.registry.columns.names import Names
 from jobmeter.registry.columns.vector import Vector
 
 TEXTS = ("project", "type", "user", "resource_group", "workspace", "status")
 LONG = ("command", "error")
-"""Texts that are kept as long as their distinct ones are few and short enough."""
+"""Texts that are stored as long as their distinct ones are few and short enough."""
 NAMES = ("id", "name")
 TIMES = ("created_sort", "start_sort", "end_sort", "updated", "last_sample")
-SEEN = ("project", "id", "status", *TIMES)
+SAMPLED_COLUMNS = ("project", "id", "status", *TIMES)
 """What samples alone can change of a job that there is."""
 MOST_LONG_BYTES = 64 << 20
 _SPARE = 10_000
@@ -27,8 +27,8 @@ UNKNOWN = -(2**63)
 Key = tuple[str, str]
 
 
-class Known(NamedTuple):
-    """What is kept of one job: the columns of ``jobs`` by these names, texts of fields as JSON."""
+class JobRow(NamedTuple):
+    """What is stored of one job: the columns of ``jobs`` by these names, texts of fields as JSON."""
 
     project: str
     id: str
@@ -56,7 +56,7 @@ class Table:
         """``rows`` says for how many jobs to make room."""
         self.count = 0
         """How many rows there are, those of jobs that are gone included."""
-        self.texts = {name: Coded("", rows) for name in (*TEXTS, *LONG)}
+        self.texts = {name: DictionaryColumn("", rows) for name in (*TEXTS, *LONG)}
         self.names = {name: Names(rows) for name in NAMES}
         self.times: dict[str, Vector[np.int64]] = {name: Vector(np.int64, rows) for name in TIMES}
         self.fields = Fields(rows)
@@ -71,7 +71,7 @@ class Table:
         """Which rows are those of a job."""
         return self._there.first(self.count)
 
-    def put(self, jobs: Sequence[Known]) -> None:
+    def put(self, jobs: Sequence[JobRow]) -> None:
         """Make these jobs' rows say what is known of them now."""
         numbers = {name: self.names[name].add(getattr(job, name) for job in jobs) for name in NAMES}
         for job in jobs:
@@ -80,26 +80,31 @@ class Table:
             self.names["name"].set(row, numbers["name"][job.name])
             self._set(row, job)
 
-    def load(self, jobs: Sequence[Known], names: Mapping[str, int]) -> None:
-        """As ``put`` into a new table, in the order of ids; ``names`` gives the numbers of names."""
-        columns = dict(zip(Known._fields, zip(*jobs, strict=True), strict=True))
+    def load(self, jobs: Sequence[Sequence[Any]]) -> None:
+        """As ``put`` into a new table, the values of ``JobRow`` of each; ``end_load`` ends that."""
+        columns = dict(zip(JobRow._fields, zip(*jobs, strict=True), strict=True))
         first = self.count
         numbers = [self.names["id"].take(job) for job in columns["id"]]
         for number in numbers:
             self._new_row(number)
         self.names["id"].put(first, numbers)
-        self.names["name"].put(first, [names[name] for name in columns["name"]])
+        self.names["name"].put(first, list(map(self.names["name"].take, columns["name"])))
         for name in (*TEXTS, *LONG):
             self.texts[name].put(first, columns[name] if self.keeps(name) else [""] * len(jobs))
         for name in TIMES:
             self.times[name].put(first, [UNKNOWN if value is None else value for value in columns[name]])
         self.fields.put(first, columns["labels"], columns["extra"])
 
-    def see(self, seen: Iterable[Sequence[Any]]) -> list[Key]:
-        """Take over ``SEEN`` of these jobs; gives the keys of those that there are not."""
+    def end_load(self) -> None:
+        """Every job was loaded."""
+        for names in self.names.values():
+            names.end_load()
+
+    def put_sampled(self, sampled: Iterable[Sequence[Any]]) -> list[Key]:
+        """Take over ``SAMPLED_COLUMNS`` of these jobs; gives the keys of those that there are not."""
         missing = []
         status, times = self.texts["status"], [self.times[name] for name in TIMES]
-        for project, job, state, *values in seen:
+        for project, job, state, *values in sampled:
             row = self.row(project, job)
             if row is None:
                 missing.append((project, job))
@@ -138,7 +143,7 @@ class Table:
 
     @property
     def wasteful(self) -> bool:
-        """Whether texts that no job has any more are the larger part of those of some column that are kept."""
+        """Whether texts that no job has any more are the larger part of those of some column that are stored."""
         most = 2 * (self.count - len(self._free)) + _SPARE
         counts = [*map(len, self.names.values()), *(len(self.texts[name].values) for name in TEXTS)]
         return max(counts) > most
@@ -151,8 +156,12 @@ class Table:
         """What rows are sorted by, for any of the columns but ``LONG``."""
         if name in self.times:
             return self.times[name].first(self.count)[rows]
-        held: Coded[str] | Names = self.names[name] if name in self.names else self.texts[name]
-        return held.ranks()[held.numbers(self.count)[rows]]
+        column = self.column(name)
+        return column.ranks()[column.numbers(self.count)[rows]]
+
+    def column(self, name: str) -> DictionaryColumn[str] | Names:
+        """That of a text."""
+        return self.names[name] if name in self.names else self.texts[name]
 
     def _row_for(self, number: int, project: str) -> int:
         projects = self.texts["project"]
@@ -177,7 +186,7 @@ class Table:
             return []
         return [first - 1, *self._further.get(number, ())]
 
-    def _set(self, row: int, job: Known) -> None:
+    def _set(self, row: int, job: JobRow) -> None:
         for name in (*TEXTS, *LONG):
             # What is too much is forgotten for good: its column then says nothing.
             self.texts[name].set(row, getattr(job, name) if self.keeps(name) else "")

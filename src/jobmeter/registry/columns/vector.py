@@ -17,34 +17,34 @@ class Vector(Generic[N]):
     def __init__(self, kind: type[N], rows: int = 0) -> None:
         """``rows`` says for how many to make room."""
         # Pages that nobody wrote to take no memory.
-        self._held: NDArray[N] = np.zeros(max(rows, _FIRST), kind)
+        self._values: NDArray[N] = np.zeros(max(rows, _FIRST), kind)
 
     def __getitem__(self, row: int) -> N:
-        value: N = self._held[row]
+        value: N = self._values[row]
         return value
 
     def __setitem__(self, row: int, value: int) -> None:
-        if row >= len(self._held):
+        if row >= len(self._values):
             self._reserve(row + 1)
-        self._held[row] = value
+        self._values[row] = value
 
     def put(self, row: int, values: Sequence[int]) -> None:
         """Set the values of the rows from ``row`` on."""
         self._reserve(row + len(values))
-        self._held[row : row + len(values)] = values
+        self._values[row : row + len(values)] = values
 
     def set_at(self, rows: Sequence[int], values: Sequence[int]) -> None:
         """Set the values of those rows, which are in ascending order."""
         self._reserve(rows[-1] + 1)
-        self._held[np.asarray(rows)] = values
+        self._values[np.asarray(rows)] = values
 
     def first(self, count: int) -> NDArray[N]:
         """The values of the first ``count`` rows, as a view."""
         self._reserve(count)
-        return self._held[:count]
+        return self._values[:count]
 
     def _reserve(self, count: int) -> None:
-        if count > len(self._held):
-            larger: NDArray[N] = np.zeros(max(count, len(self._held) * 2), self._held.dtype)
-            larger[: len(self._held)] = self._held
-            self._held = larger
+        if count > len(self._values):
+            larger: NDArray[N] = np.zeros(max(count, len(self._values) * 2), self._values.dtype)
+            larger[: len(self._values)] = self._values
+            self._values = larger

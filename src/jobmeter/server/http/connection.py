@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import httptools
 
-from jobmeter.server.exchange import AsgiScope, Receive, Send
+from jobmeter.server.exchange import AsgiScope, Receive, Reply, Send
 from jobmeter.server.http.cycle import Cycle
 from jobmeter.server.http.limits import (
     HEAD_SECONDS,
@@ -34,6 +34,7 @@ LINGER_SECONDS = 5.0
 """How long what a refused client still sends is read and dropped, so that it can read the refusal."""
 PIPELINED = 16
 """Requests that may wait while one is answered; a client that sends more of them is cut off after those."""
+_BODY = frozenset({b"content-length", b"transfer-encoding"})
 HEALTH = frozenset({b"/healthz", b"/readyz"})
 """What may be asked for when all connections that there may be are busy."""
 _BUSY = b'{"error":{"code":"unavailable","message":"the server has as many connections as it may"}}'
@@ -67,6 +68,10 @@ class Connection(asyncio.Protocol):
         self._head_bytes: int | None = None
         """Of the request whose headers are coming; None between requests and while a body comes."""
         self._continue = False
+        self._body = False
+        """Whether the request whose headers are coming has a body: one of length 0 has none."""
+        self._answered = 0
+        """Requests of one piece of data that were answered as they came."""
         self._refused = b""
         """What is left to say before the connection is closed."""
         self._deaf = False
@@ -110,6 +115,7 @@ class Connection(asyncio.Protocol):
         """See ``asyncio.Protocol``."""
         if self._deaf or (self._ending and not self._receiving):
             return
+        self._answered = 0
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -142,9 +148,9 @@ class Connection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         """A request begins."""
-        if self._ending or len(self._queue) >= PIPELINED:
+        if self._ending or len(self._queue) >= PIPELINED or self._answered > PIPELINED:
             raise _RefusedError(429)
-        self._url, self._headers, self._head_bytes, self._continue = b"", [], 0, False
+        self._url, self._headers, self._head_bytes, self._continue, self._body = b"", [], 0, False, False
         if self._active is None:
             self._deadline = self._connections.clock() + HEAD_SECONDS
 
@@ -159,6 +165,8 @@ class Connection(asyncio.Protocol):
         name = name.lower()
         if name == b"expect":
             self._continue = value.lower() == b"100-continue"
+        elif name in _BODY:
+            self._body = self._body or value.strip(b" \t") != b"0"
         self._headers.append((name, value.rstrip(b" \t")))
 
     def on_headers_complete(self) -> None:
@@ -176,10 +184,10 @@ class Connection(asyncio.Protocol):
         )
         self._queue.append(cycle)
         self._deadline = self._connections.clock() + STALL_SECONDS
-        if self._active is None:
-            self._next()
-        else:
+        if self._active is not None:
             self._pause(paused=True)
+        elif self._body:
+            self._next()
 
     def on_body(self, body: bytes) -> None:
         """A part of a body."""
@@ -198,6 +206,8 @@ class Connection(asyncio.Protocol):
             cycle.end()
             if cycle is self._active:
                 self._connections.working(self)
+            elif self._active is None:
+                self._next()
 
     # Wire, for cycles
 
@@ -274,19 +284,36 @@ class Connection(asyncio.Protocol):
         }
 
     def _next(self) -> None:
-        """Begin to answer the next request, if it is time for it; else wait for the client."""
-        if self._active is not None or self._drained is not None or self._transport is None:
-            return
-        if not self._queue:
-            self._pause(paused=False)
-            self._close_when_answered()
-            return
-        cycle = self._active = self._queue.popleft()
+        """Begin to answer the next requests, if it is time for it; else wait for the client."""
+        while self._active is None and self._drained is None and self._transport is not None:
+            if not self._queue:
+                self._pause(paused=False)
+                self._close_when_answered()
+                return
+            cycle = self._active = self._queue.popleft()
+            work = (
+                _busy(cycle) if self._is_refused(cycle) else self._application(cycle.scope, cycle.receive, cycle.send)
+            )
+            if not isinstance(work, Reply):
+                self._begin(cycle, work)
+            elif not self._answer(cycle, work):
+                return
+
+    def _answer(self, cycle: Cycle, reply: Reply) -> bool:
+        """Send an answer that is there already: True where the connection goes on."""
+        self._answered += 1
+        try:
+            cycle.answer(reply)
+        except RuntimeError:
+            _log.exception("an answer failed")
+        return self._continues(cycle)
+
+    def _begin(self, cycle: Cycle, work: Awaitable[None]) -> None:
+        """Answer a request in a task of its own."""
         if cycle.complete:
             self._connections.working(self)
         if not self._queue and cycle.unread <= UNREAD_BYTES:
             self._pause(paused=False)
-        work = _busy(cycle) if self._is_refused(cycle) else self._application(cycle.scope, cycle.receive, cycle.send)
         self._task = self._loop.create_task(work)  # type: ignore[arg-type]
         self._task.add_done_callback(self._over)
 
@@ -295,21 +322,32 @@ class Connection(asyncio.Protocol):
 
     def _over(self, task: "asyncio.Task[None]") -> None:
         """The application is done with a request."""
-        cycle, self._active, self._task = self._active, None, None
+        cycle, self._task = self._active, None
         error = None if task.cancelled() else task.exception()
         if error is not None:
             _log.error("an answer failed", exc_info=error)
         if cycle is None or self._transport is None:
-            return
+            self._active = None
+        elif self._continues(cycle):
+            self._next()
+
+    def _continues(self, cycle: Cycle) -> bool:
+        """What becomes of the connection after a request: True where it goes on."""
+        self._active = None
+        if self._transport is None:
+            return False
         if not cycle.answered and not (self._refused and not cycle.started):
+            self._ending = True
             self._transport.abort()  # so that nobody takes a part for the whole
         elif not (cycle.answered and cycle.keep_alive and cycle.complete):
+            self._ending = True
             self._queue.clear()
             self._close(whole=cycle.complete)
         else:
             self._deadline = self._connections.clock() + (KEYED_IDLE_SECONDS if self.keyed else IDLE_SECONDS)
             self._connections.waiting(self)
-            self._next()
+            return True
+        return False
 
     def _close_when_answered(self) -> None:
         """Close where nothing is under way and nothing more is taken."""

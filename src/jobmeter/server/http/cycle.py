@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Protocol
 
-from jobmeter.server.exchange import AsgiScope, Message
+from jobmeter.server.exchange import AsgiScope, Message, Reply
 
 _DISCONNECT: Message = {"type": "http.disconnect"}
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -134,6 +134,11 @@ class Cycle:
                 raise RuntimeError(f"the answer is {self._left} bytes shorter than announced")
             self.answered = True
 
+    def answer(self, reply: Reply) -> None:
+        """Send a whole answer. Raises RuntimeError for one that HTTP cannot carry."""
+        self._write(reply.body, more=False, head=self._head(reply.status, reply.headers))
+        self.started = self.answered = True
+
     def _write(self, body: bytes, *, more: bool, head: bytes) -> None:
         if self._chunked:
             pieces: tuple[bytes, ...] = (b"%x\r\n" % len(body), body, b"\r\n") if body else ()
@@ -144,7 +149,7 @@ class Cycle:
                 if self._left < 0:
                     raise RuntimeError("the answer is longer than announced")
             pieces = (head, body)
-        if sum(map(len, pieces)) <= _JOINED:
+        if len(body) <= _JOINED:
             self._wire.write(b"".join(pieces))
         else:
             self._wire.write(*filter(None, pieces))
@@ -155,7 +160,7 @@ class Cycle:
         length: int | None = None
         closing = False
         for name, value in headers:
-            lines.append(b"%b: %b" % (name, value))
+            lines.append(name + b": " + value)
             if name == b"content-length":
                 length = int(value)
             elif name == b"connection":

@@ -48,11 +48,11 @@ _TEXTS = {
 
 def allow_descriptors() -> int:
     """Raise the process's limit of open files as far as the system permits and it is of use; gives the limit."""
-    wanted = 4 * MOST_HTTP
+    requested = 4 * MOST_HTTP
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
-        return wanted
-    allowed = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
+        return requested
+    allowed = requested if hard == resource.RLIM_INFINITY else min(hard, requested)
     if soft < allowed:
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
     return max(soft, allowed)

@@ -21,6 +21,8 @@ class Query:
     many: bool = False
     required: bool = False
     example: str = ""
+    moment: bool = False
+    """Of another value in each asking: a time."""
 
 
 class Arguments:
@@ -34,8 +36,8 @@ class Arguments:
         for name, value in given:
             query = table.get(name)
             if query is None:
-                known = ", ".join(table) or "there are none"
-                raise InvalidRequestError(f"there is no query parameter {name[:100]!r} here ({known})", name[:100])
+                names = ", ".join(table) or "there are none"
+                raise InvalidRequestError(f"there is no query parameter {name[:100]!r} here ({names})", name[:100])
             if name in self._values and not query.many:
                 raise InvalidRequestError(f"{name} is given more than once", name)
             self._values.setdefault(name, []).append(value)
@@ -43,19 +45,30 @@ class Arguments:
             if query.required and not any(self._values.get(query.name, ())):
                 raise InvalidRequestError(f"{query.name} is required", query.name)
 
+    def at(self, moments: Sequence[tuple[str, str]]) -> "Arguments":
+        """The same with these times, none of which is repeated; what was made ``once`` of the others stays."""
+        made = Arguments.__new__(Arguments)
+        made._values = {**self._values, **{name: [value] for name, value in moments}}  # noqa: SLF001 - one of ours
+        made._made = self._made  # noqa: SLF001 - one of ours
+        return made
+
     def once(self, make: Callable[["Arguments"], T]) -> T:
-        """What a function makes of them, made once: it must depend on nothing else, nor be changed afterwards."""
+        """What a function makes of them, made once: of nothing else, and of no time; nor is it changed afterwards."""
         if make not in self._made:
             self._made[make] = make(self)
         return cast("T", self._made[make])
 
     def text(self, name: str, default: str = "") -> str:
         """The value; the default when it is absent or empty."""
-        return next(iter(self._values.get(name, ())), "") or default
+        values = self._values.get(name)
+        return (values[0] if values else "") or default
 
     def texts(self, name: str) -> tuple[str, ...]:
         """Every value, repeated ones and comma separated ones, in order, each once."""
-        parts = [part.strip() for value in self._values.get(name, ()) for part in value.split(",")]
+        values = self._values.get(name)
+        if values is None:
+            return ()
+        parts = [part.strip() for value in values for part in value.split(",")]
         found = tuple(dict.fromkeys(part for part in parts if part))
         if len(found) > MAX_LIST:
             raise InvalidRequestError(f"{name} has {len(found)} values, more than {MAX_LIST}", name)

@@ -1,10 +1,11 @@
-"""The bodies of our own API's answers. Times are milliseconds since the epoch; null is what is not known."""
+"""The bodies of our own API's answers. Times are milliseconds since the epoch; null is what is unknown."""
 
 from typing import Any
 
 import msgspec
 
-from jobmeter.model.event import Event, EventSource, Level
+from jobmeter.model.event import Event, EventSource, EventType, Level
+from jobmeter.model.finding import Subject
 from jobmeter.model.job import (
     Allocation,
     AllocationSource,
@@ -23,7 +24,7 @@ Points = list[tuple[int, float]] | msgspec.Raw
 
 
 class JobBody(msgspec.Struct, frozen=True):
-    """A job with every field of ``jobmeter.model.job.Job``, those not known included."""
+    """A job with every field of ``jobmeter.model.job.Job``, those unknown included."""
 
     id: str
     project: str
@@ -101,8 +102,15 @@ class NodeBody(msgspec.Struct, frozen=True):
 
 
 class EventBody(msgspec.Struct, frozen=True):
-    """Something that happened. Names that do not apply are empty."""
+    """Something that happened. Names that do not apply are empty.
 
+    ``id`` stays the same for ever. ``type`` follows from source and reason; ``object`` is what it happened to,
+    ``subject`` its kind and name where that is neither a job, a replica nor a node.
+    """
+
+    id: str
+    type: EventType
+    object: Subject
     time: int
     project: str
     job: str
@@ -114,6 +122,7 @@ class EventBody(msgspec.Struct, frozen=True):
     level: Level
     reason: str
     message: str
+    subject: str
 
 
 class JobList(msgspec.Struct, frozen=True):
@@ -141,7 +150,7 @@ class NodeList(msgspec.Struct, frozen=True):
 
 
 class Recorded(msgspec.Struct, frozen=True):
-    """How many records were kept."""
+    """How many records were stored."""
 
     records: int
 
@@ -243,7 +252,7 @@ def allocation_body(allocation: Allocation) -> AllocationBody:
 
 def event_body(event: Event) -> EventBody:
     """The event with every field."""
-    return EventBody(**{name: getattr(event, name) for name in Event.__struct_fields__})
+    return EventBody(**{name: getattr(event, name) for name in EventBody.__struct_fields__})
 
 
 def node_body(node: Node) -> NodeBody:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from jobmeter.model.catalog import METRICS, Aggregate, Kind, Metric, Scope
-from jobmeter.server.native.endpoint import Ask, Endpoint
+from jobmeter.server.native.endpoint import CallContext, Endpoint
 
 
 class MetricBody(msgspec.Struct, frozen=True):
@@ -44,7 +44,7 @@ def _body(metric: Metric) -> MetricBody:
     )
 
 
-def _catalog(ask: Ask) -> CatalogBody:  # noqa: ARG001 - the shape of every work function
+def _catalog(context: CallContext) -> CatalogBody:  # noqa: ARG001 - the shape of every work function
     return CatalogBody([_body(metric) for metric in METRICS])
 
 

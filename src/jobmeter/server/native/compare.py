@@ -14,8 +14,8 @@ from jobmeter.query.request import By, JobRef, MetricQuery, MetricResult
 from jobmeter.query.summary import JobSummary
 from jobmeter.server.native.arguments import Query
 from jobmeter.server.native.bodies import JobBody, job_body
-from jobmeter.server.native.endpoint import PROJECT, Ask, Endpoint
-from jobmeter.server.native.metrics import asked_metrics
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
+from jobmeter.server.native.metrics import requested_metrics
 
 MOST_JOBS = 10
 
@@ -45,28 +45,28 @@ class Comparison(msgspec.Struct, frozen=True):
     lines: list[ComparedLine]
 
 
-def _compare(ask: Ask) -> Comparison:
-    names = ask.arguments.texts("job")
+def _compare(context: CallContext) -> Comparison:
+    names = context.arguments.texts("job")
     if len(names) > MOST_JOBS:
         raise InvalidRequestError(f"at most {MOST_JOBS} jobs are compared, these are {len(names)}", "job")
-    metrics = asked_metrics(ask.arguments.texts("metric"))
-    executor, now_ms = ask.services.executor, ask.services.clock.now_ms()
-    refs = [JobRef(check_job_id(name, "job"), ask.project) for name in names]
-    jobs = [executor.head(ref, ask.scope) for ref in refs]
+    metrics = requested_metrics(context.arguments.texts("metric"))
+    executor, now_ms = context.services.executor, context.services.clock.now_ms()
+    refs = [JobRef(check_job_id(name, "job"), context.project) for name in names]
+    jobs = [executor.head(ref, context.scope) for ref in refs]
     spans = [life(job, now_ms) for job in jobs]
-    step_ms = ask.arguments.duration("step") or max(map(default_step, spans))
+    step_ms = context.arguments.duration("step") or max(map(default_step, spans))
     return Comparison(
-        jobs=[ComparedJob(job_body(job), executor.summary(JobRef(job.id, job.project), ask.scope)) for job in jobs],
+        jobs=[ComparedJob(job_body(job), executor.summary(JobRef(job.id, job.project), context.scope)) for job in jobs],
         step=step_ms,
         lines=[
             line
             for job, span in zip(jobs, spans, strict=True)
-            for line in (_lines(ask, job, span, metrics, step_ms) if metrics else ())
+            for line in (_lines(context, job, span, metrics, step_ms) if metrics else ())
         ],
     )
 
 
-def _lines(ask: Ask, job: Job, span: TimeRange, metrics: Sequence[str], step_ms: int) -> list[ComparedLine]:
+def _lines(context: CallContext, job: Job, span: TimeRange, metrics: Sequence[str], step_ms: int) -> list[ComparedLine]:
     query = MetricQuery(
         subject=JobRef(job.id, job.project),
         metrics=tuple(metrics),
@@ -75,7 +75,7 @@ def _lines(ask: Ask, job: Job, span: TimeRange, metrics: Sequence[str], step_ms:
         by=By.JOB,
         aggregate=Aggregate.WHOLE,
     )
-    result: MetricResult = ask.services.executor.run(query, ask.scope)
+    result: MetricResult = context.services.executor.run(query, context.scope)
     # Buckets begin at whole steps since the epoch: the one that holds the start is the first of every job.
     first = floor_to(span.start_ms, step_ms)
     return [

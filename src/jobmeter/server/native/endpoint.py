@@ -16,12 +16,12 @@ from jobmeter.errors import InvalidRequestError
 from jobmeter.model.question import Asks
 from jobmeter.model.series import NOBODY, check_project, job_key
 from jobmeter.query.spent import Spent
-from jobmeter.server.exchange import decoded_body
-from jobmeter.server.gate import ANYBODY, NOTHING, allowed, authenticated, within_budget
+from jobmeter.server.admission import Slot, Waiting
+from jobmeter.server.exchange import MEMORY_BYTES, decoded_body
 from jobmeter.server.live import Feed
 from jobmeter.server.native.arguments import Arguments, Query
+from jobmeter.server.pipeline import AccessRule, Request
 from jobmeter.server.services import Services
-from jobmeter.server.turns import Turn, Waiting
 from jobmeter.store.damage import DamagedPart
 from jobmeter.wire.json_shape import shape_of
 
@@ -33,8 +33,14 @@ _QUERIES, _SHORT = 2_048, 1_024
 _MOST_DAMAGED = 10
 """Damaged parts that one answer names."""
 
+NATIVE_API = "native"
+"""The name of our own API among those of dialects."""
+
 SMALL_BODY = 64 * 1024
 """Largest body of most endpoints, as sent and uncompressed."""
+
+SAMPLES_BYTES = 64 * 1024
+"""Size of a body of samples beyond which reading it blocks the event loop for too long, even without parsing."""
 
 PROJECT = Query("project", "Only this project. Default: every project that the key may read.", example="default")
 
@@ -79,19 +85,18 @@ class Stream:
 Result = Answer | Stream | Feed | Awaitable[Answer]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
-    """A call to an endpoint, after it was let in: who asks, what they may see, and what they ask for."""
+@dataclass(slots=True, kw_only=True)
+class CallContext:
+    """An authorised call to an endpoint: the caller, its scope, and its arguments. Immutable by convention."""
 
     services: Services
+    request: Request
     call: Call
-    request_id: str
     principal: Principal
     scope: Scope
     project: str | None
     arguments: Arguments
     path: Mapping[str, str]
-    spent: Spent
     most_bytes: int
     """Largest body, uncompressed."""
 
@@ -113,8 +118,8 @@ class Endpoint:
     ``steps`` is an operation as dialects have them: it is answered on the event loop where memory holds everything
     that it asks for, else on a thread. ``work`` is for what has none: it runs on a thread of ``lane`` once the caller
     is let in; a msgspec structure that it gives, or with ``many`` a list of them, is answered as JSON, and an answer
-    that is yet to come is awaited on the event loop's thread. ``begin`` is tried before it on the event loop's thread
-    (NotAtOnceError: ``work`` is to do it). ``answer`` documents the structure, ``body`` that of the request.
+    that is yet to come is awaited on the event loop's thread. ``begin`` is tried before it on the event loop's thread;
+    where it gives None ``work`` does it. ``answer`` documents the structure, ``body`` that of the request (a schema).
     ``large``: the body may be as large as the settings allow, else 64 KiB. ``schemes`` are the credentials it takes.
     """
 
@@ -123,8 +128,8 @@ class Endpoint:
     path: str
     action: str | None
     summary: str
-    work: Callable[[Ask], msgspec.Struct | list[Any] | Result] | None = None
-    steps: Callable[[Ask], Generator[Asks[Any], Any, "Answer | Stream"]] | None = None
+    work: Callable[[CallContext], msgspec.Struct | list[Any] | Result] | None = None
+    steps: Callable[[CallContext], Generator[Asks[Any], Any, "Answer | Stream"]] | None = None
     answer: type[msgspec.Struct]
     many: bool = False
     answer_type: str = "application/json"
@@ -140,75 +145,69 @@ class Endpoint:
     lane: Literal["read", "write", "control"] = "read"
     large: bool = False
     schemes: Sequence[Scheme] = NATIVE
-    begin: Callable[[Ask], Awaitable[Answer]] | None = None
+    begin: Callable[[CallContext], Awaitable[Answer] | None] | None = None
+    is_question: bool = field(init=False)
+    """True for a question that is counted against the budget of a key."""
+    of_project: bool = field(init=False)
+    """True where a project may be named."""
+    rule: AccessRule = field(init=False)
+    """Who may call it."""
+    moments: frozenset[str] = field(init=False)
+    """The parameters that are times."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_question", self.action is not None and self.lane == "read")
+        rule = AccessRule(self.name, self.action, self.schemes, is_question=self.is_question)
+        object.__setattr__(self, "rule", rule)
+        object.__setattr__(self, "of_project", PROJECT in self.queries)
+        object.__setattr__(self, "moments", frozenset(query.name for query in self.queries if query.moment))
 
     @property
-    def asks(self) -> bool:
-        """True for a question of somebody: it is on the budget of their key."""
-        return self.action is not None and self.lane == "read"
+    def memory_bytes(self) -> int:
+        """Largest body with which it is tried from memory, -1 for never. Samples need no parsing."""
+        if self.begin is not None:
+            return SAMPLES_BYTES
+        return -1 if self.steps is None else MEMORY_BYTES
 
 
-def let_in(
-    services: Services,
-    endpoint: Endpoint,
-    call: Call,
-    request_id: str,
-    path: Mapping[str, str],
-    *,
-    at_once: bool = False,
-) -> Ask:
-    """Check the credential, then the parameters, then what the key may do: a stranger learns nothing of the rest.
-
-    Raises UnauthenticatedError, InvalidRequestError, ForbiddenError, ThrottledError. ``at_once``: NotAtOnceError where
-    the registry would have to be asked or told.
-    """
-    principal, scope = ANYBODY, NOTHING
-    if endpoint.action is not None:
-        principal = authenticated(services, call, request_id, endpoint.schemes, endpoint.name, at_once=at_once)
-    arguments = _arguments(endpoint, call.query)
-    named = path.get("project") or (arguments.text("project") if PROJECT in endpoint.queries else "")
-    project = check_project(named) if named else None
-    if endpoint.action is not None:
-        scope = allowed(services, call, request_id, principal, endpoint.action, project)
-    if endpoint.asks:
-        within_budget(services, call, request_id, principal, endpoint.name)
-    return Ask(
-        services=services,
-        call=call,
-        request_id=request_id,
-        principal=principal,
-        scope=scope,
-        project=project,
-        arguments=arguments,
-        path=path,
-        spent=services.turns.account(),
-        most_bytes=services.settings.limits.decoded_bytes if endpoint.large else SMALL_BODY,
-    )
+def named_project(endpoint: Endpoint, arguments: Arguments, path: Mapping[str, str]) -> str | None:
+    """The project that a call names. Raises InvalidRequestError for what cannot be one."""
+    named = path.get("project") or (arguments.text("project") if endpoint.of_project else "")
+    return check_project(named) if named else None
 
 
-def _arguments(endpoint: Endpoint, query: str) -> Arguments:
-    """The parameters of a query. Raises InvalidRequestError."""
-    return (_kept if len(query) <= _SHORT else _read)(endpoint, query)
+def read_arguments(endpoint: Endpoint, query: str) -> Arguments:
+    """The parameters of a query: the times are read anew, the others where they are new. InvalidRequestError."""
+    given = read_parameters(query)
+    moments, others = list[tuple[str, str]](), list[tuple[str, str]]()
+    for pair in given:
+        (moments if pair[0] in endpoint.moments else others).append(pair)
+    if len(query) > _SHORT or (len(moments) > 1 and len(dict(moments)) < len(moments)):
+        return Arguments(endpoint.queries, given)
+    return _cached(endpoint, tuple(others)).at(moments)
 
 
-def _read(endpoint: Endpoint, query: str) -> Arguments:
-    return Arguments(endpoint.queries, read_parameters(query))
+@lru_cache(_QUERIES)
+def _cached(endpoint: Endpoint, given: tuple[tuple[str, str], ...]) -> Arguments:
+    return Arguments(endpoint.queries, given)
 
 
-_kept = lru_cache(_QUERIES)(_read)
+NO_ARGUMENTS = Arguments((), ())
 
 
-def in_turn(services: Services, endpoint: Endpoint, ask: Ask) -> Result | Waiting[Result]:
-    """The answer to whoever was let in; or what has to wait for its turn."""
-    if not endpoint.asks:
-        return work(endpoint, ask)
-    return services.turns.begin(ask.principal.id, ask.spent, partial(_in_turn, endpoint, ask))
+def admitted_run(
+    services: Services, endpoint: Endpoint, context: CallContext, spent: Callable[[], Spent]
+) -> Result | Waiting[Result]:
+    """The answer to an authorised call, or work that waits for admission."""
+    if not endpoint.is_question:
+        return work(endpoint, context)
+    return services.admission.begin(context.principal.id, spent(), partial(_admitted_run, endpoint, context))
 
 
-def _in_turn(endpoint: Endpoint, ask: Ask, turn: Turn) -> Result:
+def _admitted_run(endpoint: Endpoint, context: CallContext, turn: Slot) -> Result:
     lasting = False
     try:
-        result = turn.work(partial(work, endpoint, ask))
+        result = turn.work(partial(work, endpoint, context))
         if isinstance(result, Stream):
             turn.lasting()
             result, lasting = _accounted(result, turn), True
@@ -218,7 +217,7 @@ def _in_turn(endpoint: Endpoint, ask: Ask, turn: Turn) -> Result:
             turn.end()
 
 
-def _accounted(stream: Stream, turn: Turn) -> Stream:
+def _accounted(stream: Stream, turn: Slot) -> Stream:
     """The same stream, its work on the account of a turn that ends when it is over."""
 
     def chunks() -> Generator[bytes]:
@@ -234,38 +233,38 @@ def _accounted(stream: Stream, turn: Turn) -> Stream:
     return replace(stream, chunks=chunks(), over=over)
 
 
-def work(endpoint: Endpoint, ask: Ask) -> Result:
-    """The answer to whoever was let in."""
-    result = _worked(endpoint, ask)
+def work(endpoint: Endpoint, context: CallContext) -> Result:
+    """The answer to an authorised call."""
+    result = _worked(endpoint, context)
     answer = Answer(200, msgspec.json.encode(result)) if isinstance(result, msgspec.Struct | list) else result
-    damaged = ask.services.store.damaged()
-    return _warned(answer, damaged, ask) if damaged and endpoint.asks else answer
+    damaged = context.services.store.damaged()
+    return _warned(answer, damaged, context) if damaged and endpoint.is_question else answer
 
 
-def _worked(endpoint: Endpoint, ask: Ask) -> msgspec.Struct | list[Any] | Result:
+def _worked(endpoint: Endpoint, context: CallContext) -> msgspec.Struct | list[Any] | Result:
     if endpoint.steps is not None:
-        executor = ask.services.executor
-        return drive(endpoint.steps(ask), lambda question: executor.run(question, ask.scope))
+        executor = context.services.executor
+        return drive(endpoint.steps(context), lambda question: executor.run(question, context.scope))
     if endpoint.work is None:
         raise TypeError(f"endpoint {endpoint.name} does nothing")
-    return endpoint.work(ask)
+    return endpoint.work(context)
 
 
-def _warned(answer: Result, damaged: Sequence[DamagedPart], ask: Ask) -> Result:
+def _warned(answer: Result, damaged: Sequence[DamagedPart], context: CallContext) -> Result:
     """The same answer with a header ``X-Jobmeter-Damaged`` for each part that may have held samples of its job or node.
 
     The first ten of them.
     """
-    keys = _job_keys(ask)
-    touching = [part for part in damaged if any(map(part.may_hold, keys))]
+    keys = _job_keys(context)
+    touching = [part for part in damaged if any(map(part.may_concern, keys))]
     headers = tuple(("X-Jobmeter-Damaged", part.summary) for part in touching[:_MOST_DAMAGED])
     return replace(answer, headers=(*answer.headers, *headers)) if isinstance(answer, Answer | Stream) else answer
 
 
-def _job_keys(ask: Ask) -> Sequence[int]:
-    """The job keys whose samples an answer tells; none where it is not about a job or a node."""
-    if "job" in ask.path:
-        projects = ask.scope.projects if ask.project is None else frozenset({ask.project})
-        heads = ask.services.registry.job_head(projects, ask.path["job"], ask.services.clock.now_ms())
+def _job_keys(context: CallContext) -> Sequence[int]:
+    """The job keys whose samples are in an answer; none when it is not about a job or a node."""
+    if "job" in context.path:
+        projects = context.scope.projects if context.project is None else frozenset({context.project})
+        heads = context.services.registry.job_head(projects, context.path["job"], context.services.clock.now_ms())
         return [job_key(head.project, head.id) for head in heads]
-    return (NOBODY,) if "node" in ask.path else ()
+    return (NOBODY,) if "node" in context.path else ()

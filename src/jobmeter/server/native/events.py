@@ -1,21 +1,29 @@
-"""``/jobs/{job}/events`` and ``/nodes/{node}/events``: what happened, and when."""
+"""``/events``, ``/jobs/{job}/events`` and ``/nodes/{node}/events``: what happened, and when."""
 
 from typing import Any
 
 import msgspec
 
-from jobmeter.errors import InvalidRequestError
-from jobmeter.model.event import EventFilter, EventPage, EventSource, Level
+from jobmeter.access.decide import authorize
+from jobmeter.errors import ForbiddenError, InvalidRequestError, NotFoundError
+from jobmeter.model.event import EventFilter, EventPage, EventSource, EventType, Level
 from jobmeter.model.series import check_name
 from jobmeter.query.request import NodeRef
 from jobmeter.server.native.arguments import Query
 from jobmeter.server.native.bodies import EventBody, event_body
-from jobmeter.server.native.endpoint import PROJECT, Ask, Endpoint
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
 from jobmeter.server.native.jobs import JOB_PATH, MAX_OFFSET, job_ref
 
 MAX_EVENTS = 1_000
 _LEVELS = tuple(Level)
 _ORDERS = {"asc": False, "desc": True}
+
+
+class EventList(msgspec.Struct, frozen=True):
+    """One page of events. ``total`` match in all."""
+
+    events: list[EventBody]
+    total: int
 
 
 class JobEvents(msgspec.Struct, frozen=True):
@@ -35,19 +43,19 @@ class NodeEvents(msgspec.Struct, frozen=True):
     total: int
 
 
-def _of_job(ask: Ask) -> JobEvents:
-    executor = ask.services.executor
-    job = executor.head(job_ref(ask), ask.scope)
-    replicas = frozenset(ask.arguments.texts("replica"))
-    page = _page(ask, projects=frozenset({job.project}), jobs=(job.id,), replicas=replicas)
+def _of_job(context: CallContext) -> JobEvents:
+    executor = context.services.executor
+    job = executor.head(job_ref(context), context.scope)
+    replicas = frozenset(context.arguments.texts("replica"))
+    page = _page(context, projects=frozenset({job.project}), jobs=(job.id,), replicas=replicas)
     return JobEvents(job.id, job.project, [event_body(event) for event in page.events], page.total)
 
 
-def _of_node(ask: Ask) -> NodeEvents:
-    name, cluster = check_name(ask.path["node"], "node"), ask.arguments.text("cluster") or None
-    nodes = ask.services.executor.nodes(NodeRef(name, cluster, ask.project), ask.scope)
+def _of_node(context: CallContext) -> NodeEvents:
+    name, cluster = check_name(context.path["node"], "node"), context.arguments.text("cluster") or None
+    nodes = context.services.executor.nodes(NodeRef(name, cluster, context.project), context.scope)
     page = _page(
-        ask,
+        context,
         projects=frozenset(node.project for node in nodes),
         nodes=frozenset({name}),
         clusters=frozenset({cluster} if cluster else ()),
@@ -55,30 +63,66 @@ def _of_node(ask: Ask) -> NodeEvents:
     return NodeEvents(name, [event_body(event) for event in page.events], page.total)
 
 
-def _page(ask: Ask, **whose: Any) -> EventPage:  # noqa: ANN401 - fields of EventFilter
-    given = ask.arguments
+def _list(context: CallContext) -> EventList:
+    given = context.arguments
+    hidden = frozenset() if _may_see_keys(context) else frozenset({EventType.KEY})
+    page = _page(
+        context,
+        projects=None if context.project is None else frozenset({context.project}),
+        jobs=given.texts("job"),
+        replicas=frozenset(given.texts("replica")),
+        nodes=frozenset(given.texts("node")),
+        clusters=frozenset(given.texts("cluster")),
+        without=hidden,
+    )
+    return EventList([event_body(event) for event in page.events], page.total)
+
+
+def _one(context: CallContext) -> EventBody:
+    event_id = context.path["event"]
+    hidden = frozenset() if _may_see_keys(context) else frozenset({EventType.KEY})
+    page = context.services.executor.run(EventFilter(ids=(event_id,), without=hidden, limit=1), context.scope)
+    if not page.events:
+        raise NotFoundError(f"there is no event {event_id[:64]}", "event", event_id[:64])
+    return event_body(page.events[0])
+
+
+def _may_see_keys(context: CallContext) -> bool:
+    try:
+        authorize(context.principal, "keys:read", context.project)
+    except ForbiddenError:
+        return False
+    return True
+
+
+def _page(context: CallContext, **whose: Any) -> EventPage:  # noqa: ANN401 - fields of EventFilter
+    given = context.arguments
     start, end, since = given.time("start"), given.time("end"), given.duration("since")
     if since is not None:
         if start is not None:
             raise InvalidRequestError("start and since exclude each other", "since")
-        start = (ask.services.clock.now_ms() if end is None else end) - since
+        start = (context.services.clock.now_ms() if end is None else end) - since
     least = given.choice("level", {level.value: level for level in Level}, Level.DEBUG.value)
     question = EventFilter(
         **whose,
         sources=given.choices("source", EventSource),
         levels=frozenset() if least is Level.DEBUG else frozenset(_LEVELS[_LEVELS.index(least) :]),
+        types=given.choices("type", EventType),
         contains=given.text("contains"),
         start=start,
         end=end,
         descending=given.choice("order", _ORDERS, "asc"),
+        after=given.text("after"),
         offset=given.integer("offset", 0, 0, MAX_OFFSET),
         limit=given.integer("limit", 100, 0, MAX_EVENTS),
     )
-    return ask.services.executor.run(question, ask.scope)
+    return context.services.executor.run(question, context.scope)
 
 
+_REPLICA = Query("replica", "Only these replicas.", many=True, example="worker-0")
 _QUERIES = (
-    Query("source", "Who tells: state (Jobmeter itself, when a state changed), job, replica, node.", many=True),
+    Query("type", f"Only these types: {', '.join(EventType)}.", many=True, example="oom"),
+    Query("source", "Who tells: state (when a state changed), job, replica, node, server.", many=True),
     Query("level", "Only events of this level or above: debug, info, warning, error.", example="warning"),
     Query("contains", "Only events whose reason or message holds this text, in any case.", example="oom"),
     Query("start", "First moment."),
@@ -86,11 +130,46 @@ _QUERIES = (
     Query("since", "Instead of start: how long before the end, or before now.", example="1h"),
     Query("order", "asc or desc (newest first). Default: asc."),
     Query("limit", f"Events in the answer, 0 to {MAX_EVENTS}. Default: 100.", type="integer"),
+    Query("after", "The id of the last event of the page before: only those behind it, whatever arrived meanwhile."),
     Query("offset", "Events to pass over. Default: 0.", type="integer"),
 )
-_TEXT = "Ordered by time, then by arrival. An event sent again counts once; a job keeps its newest 100,000."
+_TEXT = (
+    "Ordered by time, then by arrival. An event sent again counts once; a job keeps its newest 100,000. `id` never "
+    "changes; `type` follows from source and reason; `object` is what it happened to."
+)
 
 ENDPOINTS = (
+    Endpoint(
+        name="listEvents",
+        tag="events",
+        method="GET",
+        path="/events",
+        action="jobs:read",
+        summary="What happened, of every kind",
+        text=f"{_TEXT} Events of keys are there for administrators.",
+        work=_list,
+        answer=EventList,
+        queries=(
+            Query("job", "Only events of these jobs, by id.", many=True),
+            Query("node", "Only events of these nodes.", many=True),
+            Query("cluster", "Only events of these clusters.", many=True),
+            _REPLICA,
+            *_QUERIES,
+            PROJECT,
+        ),
+    ),
+    Endpoint(
+        name="getEvent",
+        tag="events",
+        method="GET",
+        path="/events/{event}",
+        action="jobs:read",
+        summary="One event",
+        text="By its id. One that is kept no longer, or that the key may not see, is not found.",
+        work=_one,
+        answer=EventBody,
+        paths={"event": "The event's id: 32 hexadecimal digits."},
+    ),
     Endpoint(
         name="getJobEvents",
         tag="events",
@@ -101,7 +180,7 @@ ENDPOINTS = (
         text=_TEXT,
         work=_of_job,
         answer=JobEvents,
-        queries=(Query("replica", "Only these replicas.", many=True, example="worker-0"), *_QUERIES, PROJECT),
+        queries=(_REPLICA, *_QUERIES, PROJECT),
         paths=JOB_PATH,
     ),
     Endpoint(

@@ -1,23 +1,47 @@
 """``/jobs/{job}/findings`` and ``/jobs/{job}/timeline``: why a job is slow or died, from what is stored."""
 
-from jobmeter.diagnose.report import Diagnosis, Moment, diagnose, timeline
+import msgspec
+
+from jobmeter.diagnose.report import Diagnosis, Moment, diagnose, events_of_nodes, timeline
+from jobmeter.diagnose.rule import rules
 from jobmeter.model.finding import Finding
 from jobmeter.server.native.arguments import Query
-from jobmeter.server.native.endpoint import PROJECT, Ask, Endpoint
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
 from jobmeter.server.native.jobs import JOB_PATH, job_ref
 
 MOST_MOMENTS = 5_000
-_KINDS = frozenset({"state", "event", "finding", "log"})
+_KINDS = frozenset({"state", "event", "node", "finding", "log", "peak", "metric"})
 
 
-def _findings(ask: Ask) -> list[Finding]:
-    return _diagnosis(ask).findings
+class RuleBody(msgspec.Struct, frozen=True):
+    """A diagnostic rule: what it looks for, and what to do where it finds that."""
+
+    name: str
+    sees: str
+    advice: str
+    source: str
 
 
-def _timeline(ask: Ask) -> list[Moment]:
-    kinds = ask.arguments.choices("kind", _kind) or _KINDS
-    limit = ask.arguments.integer("limit", 1_000, 1, MOST_MOMENTS)
-    moments = [moment for moment in timeline(_diagnosis(ask)) if moment.kind in kinds]
+class RuleList(msgspec.Struct, frozen=True):
+    """Every rule, by name."""
+
+    rules: list[RuleBody]
+
+
+def _rules(context: CallContext) -> RuleList:  # noqa: ARG001 - the shape of every work function
+    return RuleList([RuleBody(one.name, one.sees, one.advice, one.source) for one in rules()])
+
+
+def _findings(context: CallContext) -> list[Finding]:
+    return _diagnosis(context).findings
+
+
+def _timeline(context: CallContext) -> list[Moment]:
+    kinds = context.arguments.choices("kind", _kind) or _KINDS
+    limit = context.arguments.integer("limit", 1_000, 1, MOST_MOMENTS)
+    diagnosis = _diagnosis(context)
+    of_nodes = events_of_nodes(context.services.executor, diagnosis.case, context.scope) if "node" in kinds else []
+    moments = [moment for moment in timeline(diagnosis, of_nodes) if moment.kind in kinds]
     return moments[-limit:]
 
 
@@ -27,12 +51,22 @@ def _kind(word: str) -> str:
     return word
 
 
-def _diagnosis(ask: Ask) -> Diagnosis:
-    services = ask.services
-    return diagnose(services.executor, job_ref(ask), ask.scope, services.clock, services.thresholds)
+def _diagnosis(context: CallContext) -> Diagnosis:
+    services = context.services
+    return diagnose(services.executor, job_ref(context), context.scope, services.clock, services.thresholds)
 
 
 ENDPOINTS = (
+    Endpoint(
+        name="listRules",
+        tag="findings",
+        method="GET",
+        path="/rules",
+        action="catalog:read",
+        summary="Every diagnostic rule: its name, what it looks for and what to do",
+        work=_rules,
+        answer=RuleList,
+    ),
     Endpoint(
         name="getJobFindings",
         tag="findings",
@@ -58,13 +92,17 @@ ENDPOINTS = (
         method="GET",
         path="/jobs/{job}/timeline",
         action="jobs:read",
-        summary="State changes, events, findings and warning lines of a job in one order of time",
-        text="A finding stands where it begins. Of many lines the first and the last that warn are there.",
+        summary="What happened to a job and its nodes in one order of time",
+        text=(
+            "State changes, events, events of its nodes while it had them, findings (where they begin), lines that "
+            "warn, minutes with many of them, and changes of what it used. Of many lines the first and the last that "
+            "warn are there."
+        ),
         work=_timeline,
         answer=Moment,
         many=True,
         queries=(
-            Query("kind", "Only these: state, event, finding, log.", many=True, example="finding"),
+            Query("kind", "Only these: state, event, node, finding, log, peak, metric.", many=True, example="finding"),
             Query("limit", f"The newest so many, 1 to {MOST_MOMENTS}. Default: 1000.", type="integer"),
             PROJECT,
         ),

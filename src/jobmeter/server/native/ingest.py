@@ -7,7 +7,7 @@ import msgspec
 from jobmeter.dialects.base import Answer
 from jobmeter.errors import InvalidRequestError
 from jobmeter.ingest.receipt import Receipt
-from jobmeter.server.native.endpoint import Ask, Endpoint
+from jobmeter.server.native.endpoint import CallContext, Endpoint
 
 FRAMES = "application/vnd.jobmeter.frames"
 
@@ -28,39 +28,40 @@ class Ingested(msgspec.Struct, frozen=True, omit_defaults=True):
     unknown: tuple[str, ...] = ()
 
 
-def _ingest(ask: Ask) -> Awaitable[Answer]:
-    """Reads the body; the thread is free again while that is kept, so that many new series share what keeping costs."""
-    _check(ask)
-    return _finish(ask, ask.services.funnel.submit(ask.call.body, ask.principal, ask.call.take))
+def _ingest(context: CallContext) -> Awaitable[Answer]:
+    """Reads the body; the thread is free again while that is stored, so that new series share what storing costs."""
+    _check(context)
+    return _finish(context, context.services.pipeline.submit(context.call.body, context.principal, context.call.take))
 
 
-def _begin(ask: Ask) -> Awaitable[Answer]:
-    """As ``_ingest``; NotAtOnceError where something is new."""
-    _check(ask)
-    return _finish(ask, ask.services.funnel.begin(ask.call.body, ask.principal))
+def _ingest_from_memory(context: CallContext) -> Awaitable[Answer] | None:
+    """As ``_ingest``; None where something is new."""
+    _check(context)
+    pending = context.services.pipeline.submit_from_memory(context.call.body, context.principal)
+    return None if pending is None else _finish(context, pending)
 
 
-async def _finish(ask: Ask, coming: Awaitable[Receipt]) -> Answer:
-    return Answer(200, msgspec.json.encode(_told(ask, await coming)))
+async def _finish(context: CallContext, pending: Awaitable[Receipt]) -> Answer:
+    return Answer(200, msgspec.json.encode(_answered(context, await pending)))
 
 
-def _check(ask: Ask) -> None:
-    kind = ask.call.header("content-type").partition(";")[0].strip().lower()
+def _check(context: CallContext) -> None:
+    kind = context.call.header("content-type").partition(";")[0].strip().lower()
     if kind != FRAMES:
         raise InvalidRequestError(f"Content-Type must be {FRAMES}, it is {kind[:100]!r}", "Content-Type")
-    if ask.call.header("content-encoding", "identity").lower() != "identity":
+    if context.call.header("content-encoding", "identity").lower() != "identity":
         raise InvalidRequestError("frames carry their own compression", "Content-Encoding")
 
 
-def _told(ask: Ask, receipt: Receipt) -> Ingested:
-    ask.services.telemetry.ingested(receipt)
+def _answered(context: CallContext, receipt: Receipt) -> Ingested:
+    context.services.telemetry.ingested(receipt)
     return Ingested(
         accepted=receipt.accepted,
         records=receipt.records,
         rejected=receipt.rejected,
         lines=receipt.lines,
         rejected_lines=receipt.rejected_lines,
-        time=ask.services.clock.now_ms(),
+        time=context.services.clock.now_ms(),
         unknown=receipt.unknown,
     )
 
@@ -79,7 +80,7 @@ ENDPOINTS = (
             "each sample and each line counts once."
         ),
         work=_ingest,
-        begin=_begin,
+        begin=_ingest_from_memory,
         answer=Ingested,
         body_text="Frames.",
         body_type=FRAMES,

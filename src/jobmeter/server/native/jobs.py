@@ -1,25 +1,32 @@
 """``/jobs``: listing, one job, recording, forgetting."""
 
+from collections.abc import Iterator
+
 import msgspec
 
 from jobmeter.access.decide import write_project
+from jobmeter.diagnose.rule import rules
 from jobmeter.dialects.base import DeleteJob
 from jobmeter.errors import ConflictError
+from jobmeter.model.finding import Severity
 from jobmeter.model.job import Condition, JobFilter, JobState, Operator
 from jobmeter.model.record import JobRecord, Records, check_record, decode_record, decode_records
 from jobmeter.model.series import check_job_id
 from jobmeter.model.time import iso
 from jobmeter.query.request import JobQuestion, JobRef
-from jobmeter.registry.listing import SORTS
+from jobmeter.registry.conditions import SORTS
+from jobmeter.registry.finding_filter import values as finding_values
 from jobmeter.server.commands import delete_job
-from jobmeter.server.native.arguments import Query
+from jobmeter.server.native.arguments import Query, choose
 from jobmeter.server.native.bodies import Deleted, JobDetail, JobList, NextAttempt, Recorded, job_body, job_detail
-from jobmeter.server.native.endpoint import PROJECT, Ask, Endpoint, read_json
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, read_json
 from jobmeter.wire.json_shape import shape_of
 
 _KINDS = frozenset(Records.__struct_fields__)
 JOB_PATH = {"job": "The job's id."}
 MAX_OFFSET = 10_000_000
+ANY = "any"
+"""In place of a rule's name: whatever rule it was."""
 _SORTS = {name: name for name in SORTS}
 _EXAMPLE = {
     "job_id": "dlc-20261120-1",
@@ -33,16 +40,15 @@ _EXAMPLE = {
 }
 
 
-def job_ref(ask: Ask) -> JobRef:
+def job_ref(context: CallContext) -> JobRef:
     """The job that the path names."""
-    return JobRef(check_job_id(ask.path["job"], "job"), ask.project)
+    return JobRef(check_job_id(context.path["job"], "job"), context.project)
 
 
-def _list(ask: Ask) -> JobList:
-    given = ask.arguments
-    nodes = given.texts("node")
+def _list(context: CallContext) -> JobList:
+    given = context.arguments
     question = JobFilter(
-        projects=ask.scope.projects,
+        projects=context.scope.projects,
         ids=given.texts("id"),
         name_contains=given.text("name"),
         states=given.choices("state", JobState),
@@ -50,7 +56,7 @@ def _list(ask: Ask) -> JobList:
         users=frozenset(given.texts("user")),
         resource_groups=frozenset(given.texts("resource_group")),
         workspaces=frozenset(given.texts("workspace")),
-        conditions=(Condition("node", Operator.IN, nodes),) if nodes else (),
+        conditions=tuple(_conditions(context)),
         created_from=given.time("created_from"),
         created_to=given.time("created_to"),
         sort=given.choice("sort", _SORTS, "created"),
@@ -58,48 +64,62 @@ def _list(ask: Ask) -> JobList:
         offset=given.integer("offset", 0, 0, MAX_OFFSET),
         limit=given.integer("limit", 100, 1, 1000),
     )
-    page = ask.services.executor.run(question, ask.scope)
+    page = context.services.executor.run(question, context.scope)
     return JobList([job_body(job) for job in page.jobs], page.total)
 
 
-def _show(ask: Ask) -> JobDetail:
-    executor = ask.services.executor
-    view = executor.run(JobQuestion(job_ref(ask)), ask.scope)
-    wanted = ask.arguments.choice("summary", {"true": True, "false": False}, "true")
-    summary = executor.summary(JobRef(view.job.id, view.job.project), ask.scope) if wanted else None
+def _conditions(context: CallContext) -> Iterator[Condition]:
+    nodes = context.arguments.texts("node")
+    if nodes:
+        yield Condition("node", Operator.IN, nodes)
+    severities, names = context.arguments.choices("severity", Severity), context.arguments.texts("finding")
+    rule_names = {rule.name for rule in rules()}
+    for name in names:
+        if name != ANY:
+            choose(name, dict.fromkeys([*sorted(rule_names), ANY]), "finding")
+    if severities or names:
+        wanted = finding_values(severities, () if ANY in names else names)
+        yield Condition("finding", Operator.IN, wanted or ("/",))
+
+
+def _show(context: CallContext) -> JobDetail:
+    executor = context.services.executor
+    view = executor.run(JobQuestion(job_ref(context)), context.scope)
+    with_summary = context.arguments.choice("summary", {"true": True, "false": False}, "true")
+    summary = executor.summary(JobRef(view.job.id, view.job.project), context.scope) if with_summary else None
     return job_detail(view, summary)
 
 
-def _record(ask: Ask) -> Recorded:
-    body, most = ask.plain_body(), ask.services.settings.limits.request_records
+def _record(context: CallContext) -> Recorded:
+    body, most = context.plain_body(), context.services.settings.limits.request_records
     shape = shape_of(body)
     if body.lstrip()[:1] == b"[":
         shape.check(1, most, "records")
-        ask.call.take(shape.recorded_bytes)
+        context.call.take(shape.recorded_bytes)
         records = Records(jobs=[check_record(job) for job in read_json(body, list[JobRecord])])
     else:
-        ask.call.take(shape.recorded_bytes)
+        context.call.take(shape.recorded_bytes)
         if _KINDS.isdisjoint(read_json(body, dict[str, msgspec.Raw])):
             records = Records(jobs=[decode_record(body)])
         else:
             shape.check(2, most, "records")
             records = decode_records(body)
-    return Recorded(ask.services.funnel.records(records, ask.principal))
+    return Recorded(context.services.pipeline.records(records, context.principal))
 
 
-def _attempt(ask: Ask) -> NextAttempt:
-    job = check_job_id(ask.path["job"], "job")
-    project = write_project(ask.principal, ask.project)
-    now_ms = ask.services.clock.now_ms()
-    until_ms, owner = ask.services.registry.lease(project, job) or (0, "")
-    if now_ms < until_ms and owner not in {"", ask.arguments.text("owner")}:
+def _attempt(context: CallContext) -> NextAttempt:
+    job = check_job_id(context.path["job"], "job")
+    project = write_project(context.principal, context.project)
+    now_ms = context.services.clock.now_ms()
+    until_ms, owner = context.services.registry.lease(project, job) or (0, "")
+    if now_ms < until_ms and owner not in {"", context.arguments.text("owner")}:
         raise ConflictError(f"job {job} is still running: the lease of its run lasts until {iso(until_ms)}")
-    views = ask.services.registry.job(frozenset({project}), job, now_ms)
+    views = context.services.registry.job(frozenset({project}), job, now_ms)
     return NextAttempt(1 + max((replica.attempt for view in views for replica in view.replicas), default=-1))
 
 
-def _delete(ask: Ask) -> Deleted:
-    delete_job(ask.services, DeleteJob(job_ref(ask)), ask.scope)
+def _delete(context: CallContext) -> Deleted:
+    delete_job(context.services, DeleteJob(job_ref(context)), context.scope)
     return Deleted(deleted=True)
 
 
@@ -122,6 +142,19 @@ ENDPOINTS = (
             Query("resource_group", "Its resource group.", many=True),
             Query("workspace", "Its workspace.", many=True),
             Query("node", "A node that one of its replicas was on.", many=True),
+            Query(
+                "finding",
+                "A rule that found something in it once it had ended (`/rules` names them), or `any`. What is found in "
+                "a job that still runs is not stored.",
+                many=True,
+                example="gpu_idle_allocated",
+            ),
+            Query(
+                "severity",
+                "Of that finding, or of any: info, warning or critical.",
+                many=True,
+                example="critical",
+            ),
             Query("created_from", "Created at or after this time.", example="2026-11-20T15:00:00Z"),
             Query("created_to", "Created before this time."),
             Query("sort", f"What to sort by: {', '.join(_SORTS)}. Default: created."),

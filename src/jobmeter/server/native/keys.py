@@ -1,12 +1,20 @@
 """``/keys`` and ``/whoami``."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import msgspec
 
 from jobmeter.access.decide import key_project
-from jobmeter.access.keys import create_key, list_keys, revoke_key
+from jobmeter.access.keys import KeyInfo, change_policies, create_key, list_keys, revoke_key
+from jobmeter.access.policy import MOST_POLICIES, attached
 from jobmeter.access.principal import Role
+from jobmeter.access.system_policies import SYSTEM_POLICIES
+from jobmeter.errors import InvalidRequestError
 from jobmeter.server.native.bodies import Deleted
-from jobmeter.server.native.endpoint import Ask, Endpoint
+from jobmeter.server.native.endpoint import CallContext, Endpoint
+
+_MOST_NAME = 100
 
 
 class KeyBody(msgspec.Struct, frozen=True):
@@ -20,6 +28,7 @@ class KeyBody(msgspec.Struct, frozen=True):
     created: int
     revoked: int | None
     last_used: int | None
+    policies: tuple[str, ...]
 
 
 class KeyList(msgspec.Struct, frozen=True):
@@ -28,12 +37,32 @@ class KeyList(msgspec.Struct, frozen=True):
     keys: list[KeyBody]
 
 
-class NewKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The key to make; without a project it sees every project."""
+class OwnPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A policy with its document, in the form of RAM; the name is for listings."""
 
     name: str
-    role: Role
+    document: dict[str, Any]
+
+
+class NewKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The key to make; without a project it sees every project, without a role its policies decide alone."""
+
+    name: str
+    role: Role | None = None
     project: str | None = None
+    policies: list[str | OwnPolicy] = []
+
+
+class NewPolicies(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The policies that a key has from now on."""
+
+    policies: list[str | OwnPolicy]
+
+
+class PolicyNames(msgspec.Struct, frozen=True):
+    """The policies that a key can be given by name, sorted."""
+
+    policies: list[str]
 
 
 class CreatedKeyBody(msgspec.Struct, frozen=True):
@@ -45,40 +74,109 @@ class CreatedKeyBody(msgspec.Struct, frozen=True):
     access_key_secret: str
     role: str
     project: str | None
+    policies: tuple[str, ...] = ()
 
 
 class WhoAmI(msgspec.Struct, frozen=True):
-    """The key that the call was made with."""
+    """The key that the call was made with. ``job`` is set for a link, which opens that job alone until ``expires``."""
 
     id: str
     name: str
     role: str
     project: str | None
+    job: str | None
+    expires: int | None
 
 
-def _list(ask: Ask) -> KeyList:
-    keys = list_keys(ask.services.registry, ask.scope.projects)
-    return KeyList([KeyBody(**{name: getattr(key, name) for name in KeyBody.__struct_fields__}) for key in keys])
+def _list(context: CallContext) -> KeyList:
+    keys = list_keys(context.services.registry, context.scope.projects)
+    return KeyList([_key_body(key) for key in keys])
 
 
-def _create(ask: Ask) -> CreatedKeyBody:
-    services = ask.services
-    wanted = ask.body(NewKey)
-    project = key_project(ask.principal, wanted.project)
-    made = create_key(services.registry, services.vault, services.clock, wanted.name, wanted.role, project)
-    return CreatedKeyBody(made.id, made.token, made.access_key_id, made.access_key_secret, str(made.role), made.project)
+def _key_body(key: KeyInfo) -> KeyBody:
+    return KeyBody(**{name: getattr(key, name) for name in KeyBody.__struct_fields__})
 
 
-def _revoke(ask: Ask) -> Deleted:
-    revoke_key(ask.services.registry, ask.services.clock, ask.path["key"], ask.scope.projects)
-    ask.services.authenticator.forget(ask.path["key"])
+def _attached(given: Sequence[str | OwnPolicy]) -> str:
+    """Policies as a key keeps them. Raises InvalidRequestError naming ``policies[PLACE]``."""
+    for place, one in enumerate(given):
+        if isinstance(one, OwnPolicy) and not (one.name.isprintable() and 1 <= len(one.name) <= _MOST_NAME):
+            raise InvalidRequestError(
+                f"the name of a policy has 1 to {_MOST_NAME} printable characters", f"policies[{place}].name"
+            )
+    pairs = [(one, None) if isinstance(one, str) else (one.name, msgspec.json.encode(one.document)) for one in given]
+    return attached(pairs, "policies[{}]")
+
+
+def _create(context: CallContext) -> CreatedKeyBody:
+    services = context.services
+    new_key = context.body(NewKey)
+    project = key_project(context.principal, new_key.project)
+    if new_key.role is None and not new_key.policies:
+        raise InvalidRequestError("a key needs a role, policies, or both", "role")
+    policies, role = _attached(new_key.policies), new_key.role or Role.ADMIN
+    made = create_key(services.registry, services.vault, services.clock, new_key.name, role, project, policies)
+    return CreatedKeyBody(
+        made.id,
+        made.token,
+        made.access_key_id,
+        made.access_key_secret,
+        str(made.role),
+        made.project,
+        tuple(one if isinstance(one, str) else one.name for one in new_key.policies),
+    )
+
+
+def _change(context: CallContext) -> KeyBody:
+    services, key = context.services, context.path["key"]
+    key_project(context.principal)  # who may make no key gives none more than it has, its own least of all
+    policies = _attached(context.body(NewPolicies).policies)
+    changed = change_policies(services.registry, services.clock, key, policies, context.scope.projects)
+    services.authenticator.forget(key)
+    return _key_body(changed)
+
+
+def _revoke(context: CallContext) -> Deleted:
+    revoke_key(context.services.registry, context.services.clock, context.path["key"], context.scope.projects)
+    context.services.authenticator.forget(context.path["key"])
     return Deleted(deleted=True)
 
 
-def _whoami(ask: Ask) -> WhoAmI:
-    who = ask.principal
-    return WhoAmI(who.id, who.name, str(who.role), who.project)
+def _policies(context: CallContext) -> PolicyNames:  # noqa: ARG001 - the shape of every work function
+    return PolicyNames(sorted(SYSTEM_POLICIES))
 
+
+def _whoami(context: CallContext) -> WhoAmI:
+    who, credential = context.principal, context.request.credential
+    expires = credential.key.expires if credential and credential.key else None
+    return WhoAmI(who.id, who.name, str(who.role), who.project, who.job, expires)
+
+
+_TEXT = {"type": "string"}
+_POLICIES = {
+    "type": "array",
+    "maxItems": MOST_POLICIES,
+    "description": "A shipped policy by its name, or one of its own: its name and its document in the form of RAM.",
+    "items": {
+        "oneOf": [
+            {"type": "string", "enum": list(SYSTEM_POLICIES)},
+            {
+                "type": "object",
+                "properties": {"name": _TEXT, "document": {"type": "object"}},
+                "required": ["name", "document"],
+            },
+        ]
+    },
+}
+_OWN_POLICY = {
+    "name": "read-group",
+    "document": {
+        "Version": "1",
+        "Statement": [
+            {"Effect": "Allow", "Action": "pai:Get*", "Resource": "acs:pai:*:*:resourcegroup/rg-1"},
+        ],
+    },
+}
 
 ENDPOINTS = (
     Endpoint(
@@ -100,8 +198,39 @@ ENDPOINTS = (
         summary="Make a key",
         work=_create,
         answer=CreatedKeyBody,
-        body_text='`{"name", "role": "admin|writer|reader", "project"}`.',
-        example={"name": "ci", "role": "reader", "project": "default"},
+        text=(
+            "It takes an administrator without policies; one of a project makes keys of that project. Without a "
+            "project the key sees every one. With `policies` what none of them allows is denied, whatever the role; "
+            "without a `role` they decide alone. A policy that is not valid is refused, and `field` names it: "
+            "`policies[0]`."
+        ),
+        body={
+            "type": "object",
+            "properties": {
+                "name": _TEXT,
+                "role": {"type": "string", "enum": list(Role)},
+                "project": _TEXT,
+                "policies": _POLICIES,
+            },
+            "required": ["name"],
+        },
+        body_text='`{"name", "role": "admin|writer|reader", "project", "policies"}`.',
+        example={"name": "ci", "role": "reader", "project": "default", "policies": ["AliyunPAIReadOnlyAccess"]},
+    ),
+    Endpoint(
+        name="changeKeyPolicies",
+        tag="keys",
+        method="PUT",
+        path="/keys/{key}/policies",
+        action="keys:write",
+        summary="Replace the policies of a key",
+        text="All of them, from its next call on; at another server a second later. A key keeps one at least.",
+        work=_change,
+        answer=KeyBody,
+        paths={"key": "The key's id."},
+        body={"type": "object", "properties": {"policies": _POLICIES}, "required": ["policies"]},
+        body_text='`{"policies"}`.',
+        example={"policies": [_OWN_POLICY]},
     ),
     Endpoint(
         name="revokeKey",
@@ -113,6 +242,16 @@ ENDPOINTS = (
         work=_revoke,
         answer=Deleted,
         paths={"key": "The key's id."},
+    ),
+    Endpoint(
+        name="listPolicies",
+        tag="keys",
+        method="GET",
+        path="/policies",
+        action="keys:read",
+        summary="List the policies that a key can be given by name",
+        work=_policies,
+        answer=PolicyNames,
     ),
     Endpoint(
         name="whoAmI",

@@ -14,9 +14,9 @@ from jobmeter.query.request import By, JobRef, MetricQuery, MetricResult
 from jobmeter.server.live import CONTENT_TYPE, Feed, Update
 from jobmeter.server.native.arguments import Query
 from jobmeter.server.native.bodies import JobBody, LatestBody, LineBody, job_body
-from jobmeter.server.native.endpoint import PROJECT, Ask, Endpoint
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
 from jobmeter.server.native.jobs import JOB_PATH, job_ref
-from jobmeter.server.native.metrics import asked_metrics, line_bodies
+from jobmeter.server.native.metrics import line_bodies, requested_metrics
 from jobmeter.server.services import Services
 
 BACK_BUCKETS, BACK_MS = 4, 30 * SECOND
@@ -59,15 +59,15 @@ class LiveJobs(msgspec.Struct, frozen=True):
     use: list[JobUse]
 
 
-def _follow_job(ask: Ask) -> Feed:
-    given = ask.arguments
-    metrics = asked_metrics(given.texts("metric")) or CORE_METRICS
+def _follow_job(context: CallContext) -> Feed:
+    given = context.arguments
+    metrics = requested_metrics(given.texts("metric")) or CORE_METRICS
     step_ms = given.choice("step", STEPS, "5s")
     by = given.choice("by", _BY, By.DEVICE.value)
-    job = ask.services.executor.head(job_ref(ask), ask.scope)
+    job = context.services.executor.head(job_ref(context), context.scope)
     ref = JobRef(job.id, job.project)
-    question = partial(_job_now, ask.services, ask.scope, ref, metrics, step_ms, by)
-    return Feed(("job", ref, ask.scope, metrics, step_ms, by), question, _still(ask))
+    question = partial(_job_now, context.services, context.scope, ref, metrics, step_ms, by)
+    return Feed(("job", ref, context.scope, metrics, step_ms, by), question, still(context))
 
 
 def _job_now(services: Services, scope: Scope, ref: JobRef, metrics: tuple[str, ...], step_ms: int, by: By) -> Update:
@@ -80,8 +80,8 @@ def _job_now(services: Services, scope: Scope, ref: JobRef, metrics: tuple[str, 
     return Update(msgspec.json.encode(body), last=job.state.finished)
 
 
-def _follow_jobs(ask: Ask) -> Feed:
-    return Feed(("jobs", ask.scope), partial(_jobs_now, ask.services, ask.scope), _still(ask))
+def _follow_jobs(context: CallContext) -> Feed:
+    return Feed(("jobs", context.scope), partial(_jobs_now, context.services, context.scope), still(context))
 
 
 def _jobs_now(services: Services, scope: Scope) -> Update:
@@ -105,9 +105,9 @@ def _use(services: Services, scope: Scope, job: Job) -> list[LatestBody]:
     ]
 
 
-def _still(ask: Ask) -> partial[Principal]:
+def still(context: CallContext) -> partial[Principal]:
     """Raises once the viewer's credential holds no longer."""
-    return partial(ask.services.authenticator.authenticate, ask.call, _SCHEMES)
+    return partial(context.services.authenticator.authenticate, context.call, _SCHEMES)
 
 
 _TEXT = (

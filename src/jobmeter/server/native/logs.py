@@ -1,6 +1,8 @@
 """``/jobs/{job}/logs``: what the processes of a job wrote, read and pushed."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import TypeVar
 
 import msgspec
 
@@ -9,20 +11,25 @@ from jobmeter.errors import InvalidRequestError
 from jobmeter.model.event import Level
 from jobmeter.model.job import Job
 from jobmeter.model.log import LEVEL_WORDS, LogLine, level_of
+from jobmeter.model.log_query import parse_log_query, parse_severity
 from jobmeter.model.time import MAX_TIME_MS, parse_time_ns
-from jobmeter.query.request import LogQuestion
+from jobmeter.query.request import JobRef, LogQuestion, NodeRef
 from jobmeter.server.native.arguments import Query
-from jobmeter.server.native.endpoint import PROJECT, Ask, Endpoint, Stream, read_json
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream, read_json
 from jobmeter.server.native.jobs import JOB_PATH, MAX_OFFSET, job_ref
 from jobmeter.wire.json_shape import shape_of
 
+T = TypeVar("T")
 MAX_LINES = 1_000
 _NS = 1_000_000
 _BOOLEANS = {"true": True, "false": False}
 
 
 class LogLineBody(msgspec.Struct, frozen=True):
-    """One line. ``time`` is in milliseconds; ``time_ns`` is the same moment in nanoseconds, a text of 19 digits."""
+    """One line. ``time`` is in milliseconds; ``time_ns`` is the same moment in nanoseconds, a text of 19 digits.
+
+    ``facility``, ``severity`` (0, the worst, to 7), ``tag`` and ``job`` are those of a line of a system log.
+    """
 
     time: int
     time_ns: str
@@ -32,6 +39,10 @@ class LogLineBody(msgspec.Struct, frozen=True):
     node: str
     stream: str
     level: Level | None
+    facility: str
+    severity: int | None
+    tag: str
+    job: str
 
 
 class LogList(msgspec.Struct, frozen=True):
@@ -70,36 +81,52 @@ class Pushed(msgspec.Struct, frozen=True):
     rejected: dict[str, int]
 
 
-def _read(ask: Ask) -> Answer | LogList | Stream:
-    form = ask.arguments.choice("format", {"json": "json", "text": "text", "jsonl": "jsonl"}, "json")
+def _read(context: CallContext) -> Answer | LogList | Stream:
+    form = context.arguments.choice("format", {"json": "json", "text": "text", "jsonl": "jsonl"}, "json")
     if form == "json":
-        return _page(ask)
-    limit = ask.arguments.integer("limit", 2**53, 1, 2**53)
-    found = ask.services.executor.log_pages(_question(ask, 0), ask.scope, limit)
-    if form == "text":
+        return _page(context)
+    limit = context.arguments.integer("limit", 2**53, 1, 2**53)
+    found = context.services.executor.log_pages(_question(context, 0), context.scope, limit)
+    return streamed(found, text=form == "text")
+
+
+def streamed(found: Iterable[list[LogLine]], *, text: bool) -> Stream:
+    """Lines as a stream: their bare texts, or an object a line."""
+    if text:
         return Stream(_text(found), "text/plain; charset=utf-8")
     return Stream(_json_lines(found), "application/x-ndjson")
 
 
-def _page(ask: Ask) -> LogList:
-    executor = ask.services.executor
-    job = executor.head(job_ref(ask), ask.scope)
-    page = executor.run(_question(ask, ask.arguments.integer("limit", 100, 0, MAX_LINES)), ask.scope)
-    return LogList(job.id, job.project, [_body(line) for line in page.lines], page.total, page.total_bytes)
+def _page(context: CallContext) -> LogList:
+    executor = context.services.executor
+    job = executor.head(job_ref(context), context.scope)
+    page = executor.run(_question(context, context.arguments.integer("limit", 100, 0, MAX_LINES)), context.scope)
+    return LogList(job.id, job.project, [line_body(line) for line in page.lines], page.total, page.total_bytes)
 
 
-def _question(ask: Ask, limit: int) -> LogQuestion:
-    given = ask.arguments
-    start, end, since = _time(ask, "start"), _time(ask, "end"), given.duration("since")
+def _question(context: CallContext, limit: int) -> LogQuestion:
+    given = context.arguments
+    return replace(
+        base_question(context, job_ref(context), limit),
+        node=given.text("node"),
+        replicas=frozenset(given.texts("replica")),
+        attempt=given.integer("attempt", 0, 0, 2**31 - 1) if given.text("attempt") else None,
+    )
+
+
+def base_question(context: CallContext, ref: JobRef | NodeRef, limit: int) -> LogQuestion:
+    """What the parameters say that the logs of jobs and of nodes have in common: ``SEARCH`` and ``PAGE``."""
+    given = context.arguments
+    start, end, since = _time(context, "start"), _time(context, "end"), given.duration("since")
     if since is not None:
         if start is not None:
             raise InvalidRequestError("start and since exclude each other", "since")
-        start = (ask.services.clock.now_ms() * _NS if end is None else end) - since * _NS
-    least = given.text("level")
+        start = (context.services.clock.now_ms() * _NS if end is None else end) - since * _NS
+    least, severity = given.text("level"), given.text("severity")
     return LogQuestion(
-        ref=job_ref(ask),
-        replicas=frozenset(given.texts("replica")),
-        attempt=given.integer("attempt", 0, 0, 2**31 - 1) if given.text("attempt") else None,
+        ref=ref,
+        query=parse_log_query(given.text("query")),
+        max_severity=parse_severity(severity) if severity else None,
         stream=given.text("stream"),
         min_level=_least(least) if least else None,
         contains=given.text("contains"),
@@ -112,8 +139,8 @@ def _question(ask: Ask, limit: int) -> LogQuestion:
     )
 
 
-def _time(ask: Ask, name: str) -> int | None:
-    text = ask.arguments.text(name)
+def _time(context: CallContext, name: str) -> int | None:
+    text = context.arguments.text(name)
     return parse_time_ns(text, name) if text else None
 
 
@@ -130,7 +157,8 @@ def _level(word: str, field: str) -> Level:
     return level
 
 
-def _body(line: LogLine) -> LogLineBody:
+def line_body(line: LogLine) -> LogLineBody:
+    """A line as an answer shows it."""
     return LogLineBody(
         time=line.time_ns // _NS,
         time_ns=str(line.time_ns),
@@ -140,6 +168,10 @@ def _body(line: LogLine) -> LogLineBody:
         node=line.node,
         stream=line.stream,
         level=line.level,
+        facility=line.facility,
+        severity=line.severity,
+        tag=line.tag,
+        job=line.job,
     )
 
 
@@ -151,29 +183,30 @@ def _text(pages: Iterable[list[LogLine]]) -> Iterator[bytes]:
 def _json_lines(pages: Iterable[list[LogLine]]) -> Iterator[bytes]:
     encoder = msgspec.json.Encoder()
     for lines in pages:
-        yield encoder.encode_lines(_body(line) for line in lines)
+        yield encoder.encode_lines(line_body(line) for line in lines)
 
 
-def _push(ask: Ask) -> Pushed:
-    job = ask.services.executor.head(job_ref(ask), ask.scope)
-    now_ns = ask.services.clock.now_ms() * _NS
-    lines = [_pushed(line, job, now_ns + at) for at, line in enumerate(_push_body(ask).lines)]
-    receipt = ask.services.funnel.logs(lines, ask.principal)
-    ask.services.telemetry.ingested(receipt)
+def _push(context: CallContext) -> Pushed:
+    job = context.services.executor.head(job_ref(context), context.scope)
+    now_ns = context.services.clock.now_ms() * _NS
+    lines = [_pushed(line, job, now_ns + at) for at, line in enumerate(pushed_lines(context, PushBody).lines)]
+    receipt = context.services.pipeline.logs(lines, context.principal)
+    context.services.telemetry.ingested(receipt)
     return Pushed(receipt.lines, receipt.rejected_lines)
 
 
-def _push_body(ask: Ask) -> PushBody:
-    body = ask.plain_body()
+def pushed_lines(context: CallContext, kind: type[T]) -> T:
+    """The lines that a program pushes. Raises LimitExceededError (field ``lines``) for too many of them."""
+    body = context.plain_body()
     shape = shape_of(body)
-    shape.check(2, ask.services.settings.limits.request_lines, "lines")
-    ask.call.take(shape.read_bytes)
-    return read_json(body, PushBody)
+    shape.check(2, context.services.settings.limits.request_lines, "lines")
+    context.call.take(shape.read_bytes)
+    return read_json(body, kind)
 
 
 def _pushed(line: PushedLine, job: Job, now_ns: int) -> LogLine:
     return LogLine(
-        time_ns=_moment(line, now_ns),
+        time_ns=moment_ns(line.time, line.time_ns, now_ns),
         text=line.text,
         job=job.id,
         project=job.project,
@@ -185,14 +218,35 @@ def _pushed(line: PushedLine, job: Job, now_ns: int) -> LogLine:
     )
 
 
-def _moment(line: PushedLine, now_ns: int) -> int:
-    if line.time_ns is not None:
-        digits = str(line.time_ns)
+def moment_ns(time: int | str | None, time_ns: int | str | None, now_ns: int) -> int:
+    """The time that a pushed line names, in epoch nanoseconds; ``now_ns`` where it names none."""
+    if time_ns is not None:
+        digits = str(time_ns)
         if not (digits.isascii() and digits.isdigit() and len(digits) <= 19 and int(digits) <= MAX_TIME_MS * _NS):
             raise InvalidRequestError(f"time_ns {digits[:40]!r} is not nanoseconds since the epoch", "time_ns")
         return int(digits)
-    return now_ns if line.time is None else parse_time_ns(line.time, "time")
+    return now_ns if time is None else parse_time_ns(time, "time")
 
+
+SEARCH = (
+    Query("level", "Only lines of this level or above: debug, info, warning, error.", example="warning"),
+    Query("severity", "Only lines of this severity or worse: emerg, alert, crit, err, warning, notice, info, debug."),
+    Query("contains", "Only lines that hold this text, in any case.", example="nan"),
+    Query("query", "Words, quoted phrases, AND, OR, NOT, parentheses, field:value.", example='Xid AND NOT "Xid 45"'),
+    Query("start", "First moment."),
+    Query("end", "End, itself not included."),
+    Query("since", "Instead of start: how long before the end, or before now.", example="1h"),
+)
+"""Parameters that choose lines."""
+PAGE = (
+    Query("order", "asc or desc (newest first). Default: asc."),
+    Query("limit", "Lines in the answer, 0 to 1000. Default: 100 (json), all (text, jsonl).", type="integer"),
+    Query("offset", "Lines to pass over. Default: 0.", type="integer"),
+    Query("count", "true to be told how many lines and bytes match in all. Default: false."),
+    Query("format", "json, text or jsonl. Default: json."),
+    PROJECT,
+)
+"""Parameters that say which part of them, and in which form."""
 
 ENDPOINTS = (
     Endpoint(
@@ -213,17 +267,9 @@ ENDPOINTS = (
             Query("replica", "Only these replicas.", many=True, example="worker-0"),
             Query("attempt", "Only this attempt of the replicas, from 0.", type="integer"),
             Query("stream", "Only this stream: stdout, stderr, or what the sender named."),
-            Query("level", "Only lines of this level or above: debug, info, warning, error.", example="warning"),
-            Query("contains", "Only lines that hold this text, in any case.", example="nan"),
-            Query("start", "First moment."),
-            Query("end", "End, itself not included."),
-            Query("since", "Instead of start: how long before the end, or before now.", example="1h"),
-            Query("order", "asc or desc (newest first). Default: asc."),
-            Query("limit", "Lines in the answer, 0 to 1000. Default: 100 (json), all (text, jsonl).", type="integer"),
-            Query("offset", "Lines to pass over. Default: 0.", type="integer"),
-            Query("count", "true to be told how many lines and bytes match in all. Default: false."),
-            Query("format", "json, text or jsonl. Default: json."),
-            PROJECT,
+            Query("node", "Only lines that came from this node."),
+            *SEARCH,
+            *PAGE,
         ),
         paths=JOB_PATH,
         other_types=("text/plain", "application/x-ndjson"),

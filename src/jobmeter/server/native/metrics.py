@@ -1,12 +1,13 @@
 """``/jobs/{job}/metrics``, ``/jobs/{job}/latest`` and ``/nodes/{node}/metrics``."""
 
+import itertools
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 
-from jobmeter.dialects.base import Answer
-from jobmeter.dialects.base import ask as asking
+from jobmeter.dialects.base import Answer, ask
 from jobmeter.errors import InvalidRequestError
 from jobmeter.kernel import points as kernel
 from jobmeter.model.catalog import CATALOG, Aggregate, find
@@ -22,6 +23,7 @@ from jobmeter.query.request import (
     HeadQuestion,
     JobRef,
     Line,
+    LinesInColumns,
     MetricQuery,
     MetricResult,
     NodeRef,
@@ -38,7 +40,7 @@ from jobmeter.server.native.bodies import (
     NodeMetricsBody,
     Points,
 )
-from jobmeter.server.native.endpoint import PROJECT, Ask, Endpoint, Stream
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream
 from jobmeter.server.native.jobs import JOB_PATH, job_ref
 
 MAX_METRICS = 100
@@ -49,8 +51,8 @@ _AGGREGATES = {one.value: one for one in Aggregate if one is not Aggregate.RATIO
 
 _METRIC = Query("metric", "A name of the catalogue.", many=True, required=True, example="gpu.utilization")
 _TIME = (
-    Query("start", "First moment."),
-    Query("end", "End, itself not included. Default: now, or the end of a finished job."),
+    Query("start", "First moment.", moment=True),
+    Query("end", "End, itself not included. Default: now, or the end of a finished job.", moment=True),
     Query("since", "Instead of start: how long before the end.", example="1h"),
     Query("step", "Length of a bucket. Default: the smallest round one that gives at most 240 buckets.", example="5m"),
 )
@@ -66,7 +68,7 @@ _HOW = (
 )
 
 
-def asked_metrics(given: Sequence[str]) -> tuple[str, ...]:
+def requested_metrics(given: Sequence[str]) -> tuple[str, ...]:
     """The metrics that are asked for. Raises InvalidRequestError (field ``metric``) for too many or an unknown one."""
     if len(given) > MAX_METRICS:
         raise InvalidRequestError(f"at most {MAX_METRICS} metrics in one question, these are {len(given)}", "metric")
@@ -77,13 +79,13 @@ def asked_metrics(given: Sequence[str]) -> tuple[str, ...]:
     return tuple(given)
 
 
-def _node_range(ask: Ask) -> TimeRange:
-    start, end, since = asked_times(ask.arguments)
-    end = min(ask.services.clock.now_ms() + 1, MAX_TIME_MS) if end is None else end
+def _node_range(context: CallContext) -> TimeRange:
+    start, end, since = requested_times(context.arguments)
+    end = min(context.services.clock.now_ms() + 1, MAX_TIME_MS) if end is None else end
     return TimeRange(max(0, end - (since or HOUR)) if start is None else start, end)
 
 
-def asked_times(given: Arguments) -> tuple[int | None, int | None, int | None]:
+def requested_times(given: Arguments) -> tuple[int | None, int | None, int | None]:
     """Start and end in epoch milliseconds, and the milliseconds before the end, each as far as it is given."""
     start, end, since = given.time("start"), given.time("end"), given.duration("since")
     if start is not None and since is not None:
@@ -91,11 +93,10 @@ def asked_times(given: Arguments) -> tuple[int | None, int | None, int | None]:
     return start, end, since
 
 
-class _Wanted(NamedTuple):
+class _JobQuery(NamedTuple):
     """What is asked of a job, as far as the query says it."""
 
     metrics: tuple[str, ...]
-    times: tuple[int | None, int | None, int | None]
     step_ms: int | None
     by: By
     statistic: Statistic
@@ -104,9 +105,9 @@ class _Wanted(NamedTuple):
     devices: frozenset[str]
     answer: Callable[[MetricResult, str], Answer | Stream]
 
-    def of(self, job: Job, now_ms: int) -> MetricQuery:
-        """The question, asked of that job now."""
-        start, end, since = self.times
+    def of(self, job: Job, now_ms: int, times: tuple[int | None, int | None, int | None]) -> MetricQuery:
+        """The question, asked of that job now; ``times`` as ``requested_times`` gives them."""
+        start, end, since = times
         span = default_range(job, now_ms, start=start, end=end, since=since, step_ms=self.step_ms)
         return MetricQuery(
             subject=JobRef(job.id, job.project),
@@ -121,10 +122,9 @@ class _Wanted(NamedTuple):
         )
 
 
-def _wanted(given: Arguments) -> _Wanted:
-    return _Wanted(
-        metrics=asked_metrics(given.texts("metric")),
-        times=asked_times(given),
+def _job_query(given: Arguments) -> _JobQuery:
+    return _JobQuery(
+        metrics=requested_metrics(given.texts("metric")),
         step_ms=given.duration("step"),
         by=given.choice("by", _JOB_BY, By.REPLICA),
         statistic=given.choice("statistic", _STATISTICS, Statistic.MEAN),
@@ -135,23 +135,23 @@ def _wanted(given: Arguments) -> _Wanted:
     )
 
 
-def _job_metrics(ask: Ask) -> Generator[Asks[Any], Any, Answer | Stream]:
-    wanted = ask.arguments.once(_wanted)
-    job = yield from asking(HeadQuestion(job_ref(ask)))
-    query = wanted.of(job, ask.services.clock.now_ms())
-    if wanted.answer is _json:
-        body = yield from asking(EncodedQuestion(query, lambda result: _json(result, job.id).body))
+def _job_metrics(context: CallContext) -> Generator[Asks[Any], Any, Answer | Stream]:
+    job_query, times = context.arguments.once(_job_query), requested_times(context.arguments)
+    job: Job = yield HeadQuestion(job_ref(context))
+    query = job_query.of(job, context.services.clock.now_ms(), times)
+    if job_query.answer is _json:
+        body: bytes = yield EncodedQuestion(query, lambda result: _json(result, job.id).body)
         return Answer(200, body)
-    result = yield from asking(query)
-    return wanted.answer(result, job.id)
+    result = yield from ask(query)
+    return job_query.answer(result, job.id)
 
 
-def _node_metrics(ask: Ask) -> Answer | Stream:
-    given = ask.arguments
-    span = _node_range(ask)
+def _node_metrics(context: CallContext) -> Answer | Stream:
+    given = context.arguments
+    span = _node_range(context)
     query = MetricQuery(
-        subject=NodeRef(check_name(ask.path["node"], "node"), given.text("cluster") or None, ask.project),
-        metrics=asked_metrics(given.texts("metric")),
+        subject=NodeRef(check_name(context.path["node"], "node"), given.text("cluster") or None, context.project),
+        metrics=requested_metrics(given.texts("metric")),
         range=span,
         step_ms=given.duration("step") or default_step(span),
         by=given.choice("by", _NODE_BY, By.NODE),
@@ -160,8 +160,8 @@ def _node_metrics(ask: Ask) -> Answer | Stream:
         devices=frozenset(given.texts("device")),
     )
     answer = given.choice("format", _FORMATS, "json")
-    result: MetricResult = ask.services.executor.run(query, ask.scope)
-    return answer(result, ask.path["node"])
+    result: MetricResult = context.services.executor.run(query, context.scope)
+    return answer(result, context.path["node"])
 
 
 def _aggregate(given: Arguments) -> Aggregate | None:
@@ -170,6 +170,9 @@ def _aggregate(given: Arguments) -> Aggregate | None:
 
 def line_bodies(lines: Sequence[Line]) -> list[LineBody]:
     """The lines as they are answered."""
+    if kernel.AVAILABLE and isinstance(lines, LinesInColumns):
+        texts = kernel.encode(lines.ends, lines.time, lines.value)
+        return [LineBody(*name, msgspec.Raw(text)) for name, text in zip(lines.names, texts, strict=True)]
     return [
         LineBody(line.metric, line.unit, line.replica, line.node, line.device, line.rank, points)
         for line, points in zip(lines, _points(lines), strict=True)
@@ -178,8 +181,10 @@ def line_bodies(lines: Sequence[Line]) -> list[LineBody]:
 
 def _points(lines: Sequence[Line]) -> Iterator[Points]:
     """The points of each line; as text already where there is the compiled kernel."""
-    if kernel.AVAILABLE:
-        yield from map(msgspec.Raw, kernel.encode([line.time for line in lines], [line.value for line in lines]))
+    if kernel.AVAILABLE and lines:
+        ends = list(itertools.accumulate(len(line.time) for line in lines))
+        time, value = (np.concatenate([getattr(line, of) for line in lines]) for of in ("time", "value"))
+        yield from map(msgspec.Raw, kernel.encode(ends, time, value))
         return
     for line in lines:
         yield list(zip(line.time.tolist(), line.value.tolist(), strict=True))
@@ -188,7 +193,7 @@ def _points(lines: Sequence[Line]) -> Iterator[Points]:
 def _json(result: MetricResult, name: str) -> Answer:
     query = result.query
     lines = line_bodies(result.lines)
-    span = (query.range.start_ms, query.range.end_ms, query.step_ms, query.by.value, query.statistic.value)
+    span = (query.range.start_ms, query.range.end_ms, query.step_ms, query.by, query.statistic)
     body: msgspec.Struct
     if isinstance(query.subject, NodeRef):
         body = NodeMetricsBody(name, *span, lines, result.samples, list(result.tiers))
@@ -204,11 +209,11 @@ _FORMATS: Mapping[str, Callable[[MetricResult, str], Answer | Stream]] = {
 }
 
 
-def _latest(ask: Ask) -> LatestList:
-    given = ask.arguments
-    metrics = asked_metrics(given.texts("metric"))
+def _latest(context: CallContext) -> LatestList:
+    given = context.arguments
+    metrics = requested_metrics(given.texts("metric"))
     by = given.choice("by", _JOB_BY, By.REPLICA)
-    found = ask.services.executor.latest(job_ref(ask), metrics, by, ask.scope)
+    found = context.services.executor.latest(job_ref(context), metrics, by, context.scope)
     return LatestList(
         [
             LatestBody(one.metric, one.unit, one.replica, one.node, one.device, one.rank, one.time, one.value)
@@ -217,9 +222,9 @@ def _latest(ask: Ask) -> LatestList:
     )
 
 
-def _measured(ask: Ask) -> MetricNames:
-    job = ask.services.executor.head(job_ref(ask), ask.scope)
-    names = ask.services.executor.measured(JobRef(job.id, job.project), ask.scope)
+def _measured(context: CallContext) -> MetricNames:
+    job = context.services.executor.head(job_ref(context), context.scope)
+    names = context.services.executor.measured(JobRef(job.id, job.project), context.scope)
     return MetricNames(job.id, job.project, names)
 
 

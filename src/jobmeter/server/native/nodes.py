@@ -1,14 +1,35 @@
 """``/nodes``: the machines that agents run on."""
 
+from jobmeter.errors import LimitExceededError
+from jobmeter.model.pod import MOST_PODS, NodePods
+from jobmeter.model.series import check_job_id, check_name
 from jobmeter.server.native.arguments import Query
 from jobmeter.server.native.bodies import NodeList, node_body
-from jobmeter.server.native.endpoint import PROJECT, Ask, Endpoint
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
 
 
-def _list(ask: Ask) -> NodeList:
-    groups = ask.arguments.texts("resource_group")
-    found = ask.services.registry.nodes(ask.scope.projects)
-    return NodeList([node_body(node) for node in found if not groups or node.resource_group in groups])
+def _list(context: CallContext) -> NodeList:
+    groups, names = context.arguments.texts("resource_group"), context.arguments.texts("name")
+    found = [one for one in context.services.registry.nodes(context.scope.projects) if context.scope.shows_node(one)]
+    return NodeList(
+        [
+            node_body(node)
+            for node in found
+            if (not groups or node.resource_group in groups) and (not names or node.name in names)
+        ]
+    )
+
+
+def _pods(context: CallContext) -> NodePods:
+    node, cluster = check_name(context.path["node"], "node"), context.arguments.text("cluster")
+    if cluster:
+        check_name(cluster, "cluster")
+    uids = context.arguments.texts("uid")
+    if len(uids) > MOST_PODS:
+        raise LimitExceededError(f"{MOST_PODS} pods may be asked for at once, these are {len(uids)}", "uid")
+    for uid in uids:
+        check_job_id(uid, "uid")
+    return NodePods(context.services.registry.pods.find(context.scope.projects, cluster, node, uids))
 
 
 ENDPOINTS = (
@@ -21,6 +42,30 @@ ENDPOINTS = (
         summary="List nodes",
         work=_list,
         answer=NodeList,
-        queries=(Query("resource_group", "Only nodes of these resource groups.", many=True), PROJECT),
+        queries=(
+            Query("resource_group", "Only nodes of these resource groups.", many=True),
+            Query("name", "Only nodes of these names.", many=True),
+            PROJECT,
+        ),
+    ),
+    Endpoint(
+        name="listNodePods",
+        tag="nodes",
+        method="GET",
+        path="/nodes/{node}/pods",
+        action="ingest:write",
+        summary="Which replicas of which jobs pods of a node are",
+        text=(
+            "An agent asks for pods of its own node that it does not know. What the watcher of the cluster has told of "
+            "is in the answer; a pod of which it has not is not."
+        ),
+        work=_pods,
+        answer=NodePods,
+        queries=(
+            Query("cluster", "The cluster of the node, empty for none."),
+            Query("uid", f"The uids of the pods, at most {MOST_PODS}.", many=True, required=True),
+        ),
+        paths={"node": "The node."},
+        lane="write",
     ),
 )

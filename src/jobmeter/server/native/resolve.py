@@ -7,7 +7,7 @@ from jobmeter.model.job import Condition, Job, JobFilter, Operator
 from jobmeter.model.nearest import did_you_mean
 from jobmeter.server.native.arguments import Query
 from jobmeter.server.native.bodies import JobBody, job_body
-from jobmeter.server.native.endpoint import PROJECT, Ask, Endpoint
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
 
 LAST = "last"
 _LONGEST = 1_000
@@ -17,30 +17,30 @@ _NAMED = 5
 """Jobs that a refusal names."""
 
 
-def find_job(ask: Ask, text: str) -> Job:
+def find_job(context: CallContext, text: str) -> Job:
     """The job of that id, else (of ``last``) the newest, else the newest of that name, else that of the id's beginning.
 
     Raises NotFoundError naming jobs that are near, ConflictError where several are meant.
     """
-    exact = _jobs(ask, limit=2, ids=(text,))
+    exact = _jobs(context, limit=2, ids=(text,))
     if len(exact) > 1:
         projects = ", ".join(sorted(job.project for job in exact))
         raise ConflictError(f"job {text} is in several projects ({projects}): name one of them")
-    found = exact or (_jobs(ask, limit=1) if text == LAST else [])
-    found = found or _jobs(ask, limit=1, conditions=(Condition("name", Operator.IN, (text,)),))
-    found = found or _beginning(ask, text)
+    found = exact or (_jobs(context, limit=1) if text == LAST else [])
+    found = found or _jobs(context, limit=1, conditions=(Condition("name", Operator.IN, (text,)),))
+    found = found or _beginning(context, text)
     if not found:
-        raise _unknown(ask, text)
+        raise _job_not_found(context, text)
     return found[0]
 
 
-def _jobs(ask: Ask, **question: object) -> list[Job]:
-    wanted = msgspec.structs.replace(JobFilter(projects=ask.scope.projects), **question)
-    return list(ask.services.executor.run(wanted, ask.scope).jobs)
+def _jobs(context: CallContext, **question: object) -> list[Job]:
+    job_filter = msgspec.structs.replace(JobFilter(projects=context.scope.projects), **question)
+    return list(context.services.executor.run(job_filter, context.scope).jobs)
 
 
-def _beginning(ask: Ask, text: str) -> list[Job]:
-    holding = _jobs(ask, limit=_MOST + 1, conditions=(Condition("id", Operator.CONTAINS, (text,)),))
+def _beginning(context: CallContext, text: str) -> list[Job]:
+    holding = _jobs(context, limit=_MOST + 1, conditions=(Condition("id", Operator.CONTAINS, (text,)),))
     found = [job for job in holding if job.id.startswith(text)]
     if len(found) > 1 or len(holding) > _MOST:
         some = ", ".join(job.id for job in found[:_NAMED])
@@ -49,19 +49,19 @@ def _beginning(ask: Ask, text: str) -> list[Job]:
     return found
 
 
-def _unknown(ask: Ask, text: str) -> NotFoundError:
-    newest = _jobs(ask, limit=_MOST)
+def _job_not_found(context: CallContext, text: str) -> NotFoundError:
+    newest = _jobs(context, limit=_MOST)
     if not newest:
         return NotFoundError(f"there is no job {text!r}: there are no jobs yet", "job", text)
     names = [name for job in newest for name in (job.id, job.name)]
     return NotFoundError(f"there is no job {text!r}{did_you_mean(text, names)}", "job", text)
 
 
-def _resolve(ask: Ask) -> JobBody:
-    text = ask.arguments.text("job")
+def _resolve(context: CallContext) -> JobBody:
+    text = context.arguments.text("job")
     if len(text) > _LONGEST:
         raise InvalidRequestError(f"job has {len(text)} characters, more than {_LONGEST}", "job")
-    return job_body(find_job(ask, text))
+    return job_body(find_job(context, text))
 
 
 ENDPOINTS = (

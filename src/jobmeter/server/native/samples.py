@@ -8,12 +8,12 @@ import msgspec
 from jobmeter.query.defaults import default_range
 from jobmeter.query.readings import Readings, ReadingsQuestion
 from jobmeter.query.request import JobRef
-from jobmeter.server.gate import seated
 from jobmeter.server.native import raw
 from jobmeter.server.native.arguments import Query
-from jobmeter.server.native.endpoint import PROJECT, Ask, Endpoint, Stream
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream
 from jobmeter.server.native.jobs import JOB_PATH, job_ref
-from jobmeter.server.native.metrics import asked_metrics, asked_times
+from jobmeter.server.native.metrics import requested_metrics, requested_times
+from jobmeter.server.pipeline import export_slot
 
 PATIENCE_SECONDS = 60.0
 """How long a client may take nothing: meanwhile it holds a connection to the engine."""
@@ -35,13 +35,13 @@ class SampleBody(msgspec.Struct, frozen=True):
 _FORMATS: Mapping[str, Callable[[Readings, str], Stream]] = {"json": raw.json, "csv": raw.csv, "parquet": raw.parquet}
 
 
-def _samples(ask: Ask) -> Stream:
-    given = ask.arguments
-    metrics = asked_metrics(given.texts("metric"))
+def _samples(context: CallContext) -> Stream:
+    given = context.arguments
+    metrics = requested_metrics(given.texts("metric"))
     answer = given.choice("format", _FORMATS, "json")
-    job = ask.services.executor.head(job_ref(ask), ask.scope)
-    start, end, since = asked_times(ask.arguments)
-    span = default_range(job, ask.services.clock.now_ms(), start=start, end=end, since=since)
+    job = context.services.executor.head(job_ref(context), context.scope)
+    start, end, since = requested_times(context.arguments)
+    span = default_range(job, context.services.clock.now_ms(), start=start, end=end, since=since)
     question = ReadingsQuestion(
         ref=JobRef(job.id, job.project),
         metrics=metrics,
@@ -49,9 +49,9 @@ def _samples(ask: Ask) -> Stream:
         replicas=frozenset(given.texts("replica")),
         devices=frozenset(given.texts("device")),
     )
-    give_back = seated(ask.services, ask.call, ask.request_id, ask.principal, "exportSamples")
+    give_back = export_slot(context.services, context.request)
     try:
-        found = ask.services.executor.run(question, ask.scope)
+        found = context.services.executor.run(question, context.scope)
     except BaseException:
         give_back()
         raise

@@ -8,7 +8,7 @@ from jobmeter.access.signatures.session import cookie_name, over_tls
 from jobmeter.dialects.base import Answer
 from jobmeter.model.time import SECOND
 from jobmeter.server.native.bodies import Deleted
-from jobmeter.server.native.endpoint import Ask, Endpoint
+from jobmeter.server.native.endpoint import CallContext, Endpoint
 
 _PRIVATE = ("cache-control", "no-store")
 
@@ -30,28 +30,28 @@ class SessionLink(msgspec.Struct, frozen=True):
     expires: int
 
 
-def _sign_in(ask: Ask) -> Answer:
-    who = ask.principal
-    value, expires = ask.services.sessions.begin(who.access_key_id)
+def _sign_in(context: CallContext) -> Answer:
+    who = context.principal
+    value, expires = context.services.sessions.begin(who.access_key_id)
     body = SessionBody(who.id, who.name, str(who.role), who.project, expires)
-    return Answer(200, msgspec.json.encode(body), (_PRIVATE, _cookie(ask, value, LIFE_MS // SECOND)))
+    return Answer(200, msgspec.json.encode(body), (_PRIVATE, _cookie(context, value, LIFE_MS // SECOND)))
 
 
-def _sign_out(ask: Ask) -> Answer:
-    claim = SESSION.claim(ask.call)
+def _sign_out(context: CallContext) -> Answer:
+    claim = SESSION.claim(context.call)
     if claim is not None:
-        ask.services.sessions.end(claim.value)
-    return Answer(200, msgspec.json.encode(Deleted(deleted=True)), (_PRIVATE, _cookie(ask, "", 0)))
+        context.services.sessions.end(claim.value)
+    return Answer(200, msgspec.json.encode(Deleted(deleted=True)), (_PRIVATE, _cookie(context, "", 0)))
 
 
-def _link(ask: Ask) -> Answer:
-    code, expires = ask.services.sessions.link(ask.principal.access_key_id)
+def _link(context: CallContext) -> Answer:
+    code, expires = context.services.sessions.link(context.principal.access_key_id)
     return Answer(200, msgspec.json.encode(SessionLink(code, expires)), (_PRIVATE,))
 
 
-def _cookie(ask: Ask, value: str, seconds: int) -> tuple[str, str]:
-    secure = over_tls(ask.call)
-    text = f"{cookie_name(ask.call, secure=secure)}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict"
+def _cookie(context: CallContext, value: str, seconds: int) -> tuple[str, str]:
+    secure = over_tls(context.call)
+    text = f"{cookie_name(context.call, secure=secure)}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict"
     return ("set-cookie", f"{text}; Secure" if secure else text)
 
 

@@ -5,7 +5,7 @@ import msgspec
 from jobmeter.access.share import DEFAULT_LIFE_SECONDS
 from jobmeter.dialects.base import ShareQuestion
 from jobmeter.server.commands import share
-from jobmeter.server.native.endpoint import PROJECT, Ask, Endpoint
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
 from jobmeter.server.native.jobs import JOB_PATH, job_ref
 
 
@@ -22,9 +22,9 @@ class Shared(msgspec.Struct, frozen=True):
     expires: int
 
 
-def _share(ask: Ask) -> Shared:
-    wanted = ask.body(ShareBody) if ask.call.body.strip() else ShareBody()
-    made = share(ask.services, ShareQuestion(job_ref(ask), wanted.expires_in), ask.scope)
+def _share(context: CallContext) -> Shared:
+    request_body = context.body(ShareBody) if context.call.body.strip() else ShareBody()
+    made = share(context.services, ShareQuestion(job_ref(context), request_body.expires_in), context.scope)
     return Shared(made.token, made.expires_ms)
 
 

@@ -10,7 +10,7 @@ from jobmeter.kernel.library import KERNEL
 from jobmeter.model.retention import Retention
 from jobmeter.server.backup import back_up
 from jobmeter.server.native.bodies import Deleted
-from jobmeter.server.native.endpoint import Ask, Endpoint
+from jobmeter.server.native.endpoint import CallContext, Endpoint
 from jobmeter.store.damage import DamagedPart
 
 MAX_DAYS = 36_500
@@ -65,19 +65,19 @@ class BackupDone(msgspec.Struct, frozen=True):
 
 
 class RetentionBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How many days (1 to 36500) raw samples, minutes and hours are kept."""
+    """How many days (1 to 36500) raw samples, minutes and hours are stored."""
 
     raw_days: int
     minute_days: int
     hour_days: int
 
 
-def _health(ask: Ask) -> Health:  # noqa: ARG001 - the shape of every work function
+def _health(context: CallContext) -> Health:  # noqa: ARG001 - the shape of every work function
     return Health("ok", __version__)
 
 
-def _status(ask: Ask) -> Status:
-    services = ask.services
+def _status(context: CallContext) -> Status:
+    services = context.services
     found = services.store.statistics()
     return Status(
         version=__version__,
@@ -86,7 +86,7 @@ def _status(ask: Ask) -> Status:
         rows=found.rows,
         bytes=found.bytes,
         window=found.window,
-        queue_bytes=services.funnel.queue_bytes,
+        queue_bytes=services.pipeline.queue_bytes,
         work={lane.name: lane.busy for lane in services.lanes.all()},
         rolled_until=services.telemetry.rolled_until_ms,
         damaged=[_damaged(part) for part in found.damaged],
@@ -98,31 +98,31 @@ def _damaged(part: DamagedPart) -> DamagedBody:
     return DamagedBody(part.table, part.name, part.reason, part.rows, start, end)
 
 
-def _backup(ask: Ask) -> BackupDone:
-    directory = Path(ask.body(BackupBody).directory)
+def _backup(context: CallContext) -> BackupDone:
+    directory = Path(context.body(BackupBody).directory)
     if not directory.is_absolute():
         raise InvalidRequestError("directory must be an absolute path on the server's machine", "directory")
-    back_up(ask.services, directory)
+    back_up(context.services, directory)
     return BackupDone(str(directory))
 
 
-def _retention(ask: Ask) -> RetentionBody:
-    found = ask.services.registry.retention(ask.path["project"])
+def _retention(context: CallContext) -> RetentionBody:
+    found = context.services.registry.retention(context.path["project"])
     return RetentionBody(found.raw_days, found.minute_days, found.hour_days)
 
 
-def _set_retention(ask: Ask) -> RetentionBody:
-    wanted = ask.body(RetentionBody)
+def _set_retention(context: CallContext) -> RetentionBody:
+    days = context.body(RetentionBody)
     for field in RetentionBody.__struct_fields__:
-        if not 1 <= getattr(wanted, field) <= MAX_DAYS:
+        if not 1 <= getattr(days, field) <= MAX_DAYS:
             raise InvalidRequestError(f"{field} must be from 1 to {MAX_DAYS} days", field)
-    retention = Retention(raw_days=wanted.raw_days, minute_days=wanted.minute_days, hour_days=wanted.hour_days)
-    ask.services.registry.set_retention(ask.path["project"], retention)
-    return wanted
+    retention = Retention(raw_days=days.raw_days, minute_days=days.minute_days, hour_days=days.hour_days)
+    context.services.registry.set_retention(context.path["project"], retention)
+    return days
 
 
-def _drop_retention(ask: Ask) -> Deleted:
-    ask.services.registry.set_retention(ask.path["project"], None)
+def _drop_retention(context: CallContext) -> Deleted:
+    context.services.registry.set_retention(context.path["project"], None)
     return Deleted(deleted=True)
 
 

@@ -60,17 +60,17 @@ async def send(stream: Stream, lanes: Lanes, lane: Lane, exchange: Exchange) -> 
     """
     pieces = Pieces(stream)
     try:
-        piece = await lane.go_on(pieces.take)
+        piece = await lane.run(pieces.take, admitted=True)
         await exchange.begin(stream.content_type, stream.headers)
         while piece is not None and exchange.call.method != "HEAD":
             await _pass_on(exchange, piece, stream.patience)
-            piece = await lane.go_on(pieces.take)
+            piece = await lane.run(pieces.take, admitted=True)
         # Before the end is told: a client that then asks for the next export shall find its seat free.
-        await lane.go_on(pieces.stop)
+        await lane.run(pieces.stop, admitted=True)
         await exchange.end()
     finally:
         if not pieces.over:
-            lanes.control.soon(pieces.stop)
+            lanes.control.submit(pieces.stop)
 
 
 async def _pass_on(exchange: Exchange, piece: bytes, patience: float) -> None:

@@ -17,13 +17,13 @@ from jobmeter.model.series import NamePart, Series
 from jobmeter.model.time import DAY, Clock
 from jobmeter.store.base import Selector
 from jobmeter.store.clickhouse.failures import translated
-from jobmeter.store.clickhouse.known import Known
 from jobmeter.store.clickhouse.order import run_starts
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.sql import PARAMETERS, pieces
 from jobmeter.store.clickhouse.target import Target
+from jobmeter.store.clickhouse.written_days import WrittenDays
 
-_KNOWN = 1_000_000
+_MOST_CACHED = 1_000_000
 _FRESH_SECONDS = 300.0
 _COLUMNS = ("metric", "project", "cluster", "node", "device", "job_id", "replica", "attempt", "labels")
 _NODES = 500
@@ -38,9 +38,9 @@ _PARTS = {
 class Catalog:
     """Which series there are. Safe for any number of threads.
 
-    It remembers which descriptors it wrote, so that a sample of a known series costs no second insert: at most
-    ``_KNOWN`` of them, and where other servers may delete, for five minutes. When a day begins the descriptors of live
-    series are written again.
+    It caches which descriptors it wrote, so that a further sample of a series costs no second insert: at most
+    ``_MOST_CACHED`` of them, and where other servers may delete, for five minutes. When a day begins the descriptors
+    of live series are written again.
     """
 
     def __init__(self, write: Pool, read: Pool, target: Target, clock: Clock) -> None:
@@ -49,19 +49,19 @@ class Catalog:
         self._clock = clock
         self._exclusive = target.exclusive
         self._lock = threading.Lock()
-        self._known = Known()
+        self._written = WrittenDays()
         # Lists that come again and again: the day up to which the descriptors of all of their series are written.
         self._listed: WeakKeyDictionary[SeriesKeys, int] = WeakKeyDictionary()
         self._since = clock.monotonic()
         # Every series that ever had a descriptor, once they were read; None before, and where they are too many.
-        self._all: Known | None = None
+        self._all: WrittenDays | None = None
         self._countless = not target.exclusive
 
     def unwritten(self, ids: Uint64s) -> Bools:
         """Which series certainly have no samples, because they have no descriptor: these are written first.
 
-        All of them are read when this is asked for the first time. Where another process writes too, or where they are
-        more than ``_KNOWN``, it is not known of any.
+        All of them are read at the first call. Where another process writes too, or where they are
+        more than ``_MOST_CACHED``, it is unknown of any.
         """
         with self._lock:
             if self._all is None and not self._countless:
@@ -74,22 +74,22 @@ class Catalog:
     def _read_all(self) -> None:
         with translated("read series"), self._read.client() as client:
             sql = "SELECT DISTINCT series FROM series LIMIT {most:UInt64}"
-            columns = client.query(sql, parameters={"most": _KNOWN + 1}).result_columns
+            columns = client.query(sql, parameters={"most": _MOST_CACHED + 1}).result_columns
         ids = np.array(columns[0] if columns else [], np.uint64)
-        self._countless = len(ids) > _KNOWN
+        self._countless = len(ids) > _MOST_CACHED
         if not self._countless:
-            self._all = Known()
+            self._all = WrittenDays()
             self._note(ids)
 
     def _note(self, ids: Uint64s) -> None:
         """Take it that these have descriptors; each id comes once."""
         if self._all is not None:
             self._all.put(ids, np.zeros(len(ids), np.int64))
-            if len(self._all) > _KNOWN:
+            if len(self._all) > _MOST_CACHED:
                 self._all, self._countless = None, True
 
     def ensure(self, batches: Sequence[SampleBatch], retention: Retention) -> None:
-        """Make sure that the descriptors of the batches' series are kept: in one insert, which costs some 10 ms."""
+        """Make sure that the descriptors of the batches' series are stored: in one insert, which costs some 10 ms."""
         missing = list[_Missing]()
         with self._lock:
             self._forget_old()
@@ -104,16 +104,18 @@ class Catalog:
         order = np.lexsort((days, ids))
         last = order[np.append(ids[order][1:] != ids[order][:-1], True)]
         with self._lock:
-            self._known.put(ids[last], days[last])
+            if len(self._written) > _MOST_CACHED:
+                self._clear()
+            self._written.put(ids[last], days[last])
             self._note(ids[last])
 
     def _missing_of(self, batch: SampleBatch) -> "list[_Missing]":
         """What of a batch is not written yet, or not for its day."""
         keys = batch.keys
-        if self._listed.get(keys, -1) >= int(batch.time.max()) // DAY:
+        if self._listed.get(keys, -1) >= batch.span[1] // DAY:
             return []
         days = _last_days(batch)
-        missing = self._known.older(keys.series, days)
+        missing = self._written.older(keys.series, days)
         if not len(missing):
             self._listed[keys] = int(days.min())
             return []
@@ -138,7 +140,7 @@ class Catalog:
                 ).result_rows
             found.update(((row[0], row[1]), _series(row[2:])) for row in rows)
             if len(found) > selector.limit:
-                raise LimitExceededError(f"more than {selector.limit} series match: ask for fewer", "metrics")
+                raise LimitExceededError(f"more than {selector.limit} series match: narrow the query", "metrics")
         return list(found.values())
 
     def names(self, selector: Selector, part: NamePart, prefix: str) -> list[str]:
@@ -156,14 +158,13 @@ class Catalog:
         return sorted(found)[: selector.limit]
 
     def _forget_old(self) -> None:
-        stale = not self._exclusive and self._clock.monotonic() - self._since > _FRESH_SECONDS
-        if stale or len(self._known) > _KNOWN:
+        if not self._exclusive and self._clock.monotonic() - self._since > _FRESH_SECONDS:
             self._clear()
-            self._since = self._clock.monotonic()
 
     def _clear(self) -> None:
-        self._known.clear()
+        self._written.clear()
         self._listed.clear()
+        self._since = self._clock.monotonic()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -208,7 +209,7 @@ def _last_days(batch: SampleBatch) -> Int64s:
 
 
 def _questions(selector: Selector) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Conditions and parameters, in as many questions as keep each list short. An empty list matches nothing."""
+    """Conditions and parameters of as many statements as needed for short lists. An empty list matches nothing."""
     lists: list[tuple[str, str, Collection[Any] | None, int]] = [
         ("project", "Array(String)", selector.projects, _NAMES),
         ("metric", "Array(String)", selector.metrics, _NAMES),

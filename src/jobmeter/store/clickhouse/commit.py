@@ -1,38 +1,38 @@
-"""Samples to the engine: columns, split where it needs it, and commits shared by those who wait."""
+"""Samples to the engine as columns, split where it needs it, and what makes them durable."""
 
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from jobmeter.errors import UnavailableError
 from jobmeter.kernel.decimals import Decimals
 from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.native import Column, encode, parts
 from jobmeter.store.clickhouse.pending import NOTHING, Pending
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.rows import DAYS, Rows, Table, day_parts, joined
-from jobmeter.store.clickhouse.settled import settled
+from jobmeter.store.clickhouse.sort_dedupe import sort_dedupe
 
 _ROWS = 1 << 20
 _DAYS = 90
-_ALONE = 100_000
 _SORTED = {"optimize_on_insert": 0}
 _COLUMNS = ["job", "series", "time", "value", "number", "digits", *DAYS]
 
 
-class Keeper(Protocol):
-    """What keeps samples. Safe for any number of threads."""
+class CommitLog(Protocol):
+    """What makes samples durable. Safe for any number of threads."""
 
-    def commit(self, *group: Rows) -> None:
-        """Return when all of the rows, which count in this order, are on disk; raise when they may not be."""
+    def append(self, group: Sequence[Rows]) -> None:
+        """Return when all of the rows, which count in this order, are on disk; raise when they may not be.
+
+        One sync for the whole group: who calls gathers the requests that share it (``jobmeter.ingest.commit``).
+        """
         ...
 
     def pending(self) -> Pending:
-        """What is kept and may not be in the engine yet. To be asked before the engine is."""
+        """Durable rows that may not be in the engine yet. Read them before the engine."""
         ...
 
-    def settle(self, before_ms: int | None = None) -> None:
-        """Return when what was committed before is in the engine: all of it, or at least what is older than a time.
+    def flush(self, before_ms: int | None = None) -> None:
+        """Return when what was appended before is in the engine: all of it, or at least what is older than a time.
 
         Raises UnavailableError where the engine does not take it.
         """
@@ -47,100 +47,33 @@ class Keeper(Protocol):
         ...
 
 
-class _Ticket:
-    """One caller's rows on their way."""
-
-    def __init__(self, group: Sequence[Rows]) -> None:
-        self.group = group
-        self.turn = threading.Event()
-        self.done = False
-        self.error: Exception | None = None
-
-
-class Shared:
-    """While one call of ``keep`` is on its way, those who come wait, and the next call carries them all."""
-
-    def __init__(self, keep: Callable[[list[Rows]], None]) -> None:
-        self._keep = keep
-        self._lock = threading.Lock()
-        self._waiting: list[_Ticket] = []
-        self._busy = False
-
-    def commit(self, *group: Rows) -> None:
-        """Return when the rows are kept; raise what ``keep`` raised."""
-        ticket = _Ticket(group)
-        with self._lock:
-            self._waiting.append(ticket)
-            if self._busy:
-                leading = False
-            else:
-                leading = self._busy = True
-        if not leading:
-            ticket.turn.wait()
-        if not ticket.done:
-            self._lead()
-        if ticket.error is not None:
-            raise ticket.error
-
-    def _lead(self) -> None:
-        with self._lock:
-            group, self._waiting = self._waiting, []
-        error: Exception | None = UnavailableError("keeping the samples was interrupted")
-        try:
-            self._keep([rows for ticket in group for rows in ticket.group])
-            error = None
-        except Exception as caught:  # noqa: BLE001 - every waiter raises it for itself
-            error = caught
-        finally:
-            with self._lock:
-                following = self._waiting[0] if self._waiting else None
-                self._busy = following is not None
-            for ticket in group:
-                ticket.error = error
-                ticket.done = True
-                ticket.turn.set()
-            if following is not None:
-                following.turn.set()
-
-
-class Committer:
-    """A ``Keeper`` that inserts at once: for an engine whose disk is another machine's.
-
-    Small inserts are shared, so that a disk that takes 100 syncs a second still takes thousands of batches. Large
-    batches go alone, beside them.
-    """
+class DirectInserts:
+    """A ``CommitLog`` that inserts each group: for an engine whose disk is another machine's."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._shared = Shared(self._insert)
         self._decimals = Decimals()
 
-    def commit(self, *group: Rows) -> None:
-        """See ``Keeper.commit``."""
-        if sum(map(len, group)) >= _ALONE:
-            self._insert(group)
-        else:
-            self._shared.commit(*group)
-
-    def pending(self) -> Pending:
-        """See ``Keeper.pending``: nothing ever is."""
-        return NOTHING
-
-    def settle(self, before_ms: int | None = None) -> None:
-        """See ``Keeper.settle``: it is so already."""
-
-    def statistics(self) -> dict[str, int]:
-        """See ``Keeper.statistics``."""
-        return {}
-
-    def close(self) -> None:
-        """See ``Keeper.close``."""
-
-    def _insert(self, group: Sequence[Rows]) -> None:
+    def append(self, group: Sequence[Rows]) -> None:
+        """See ``CommitLog.append``."""
         table = joined(group)
         with translated("keep samples"), self._pool.client() as client:
             for block in _blocks(table, self._decimals):
                 client.raw_insert("samples", _COLUMNS, encode(block), fmt="Native")
+
+    def pending(self) -> Pending:
+        """See ``CommitLog.pending``: nothing ever is."""
+        return NOTHING
+
+    def flush(self, before_ms: int | None = None) -> None:
+        """See ``CommitLog.flush``: it is there already."""
+
+    def statistics(self) -> dict[str, int]:
+        """See ``CommitLog.statistics``."""
+        return {}
+
+    def close(self) -> None:
+        """See ``CommitLog.close``."""
 
 
 class Flusher:
@@ -152,7 +85,7 @@ class Flusher:
 
     def __call__(self, group: list[Rows]) -> None:
         """Durable on return."""
-        table = settled(group)
+        table = sort_dedupe(group)
         with translated("keep samples"), self._pool.client() as client:
             for block in _blocks(table, self._decimals):
                 client.raw_insert("samples", _COLUMNS, parts(block), fmt="Native", settings=_SORTED)

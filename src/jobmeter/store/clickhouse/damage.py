@@ -1,7 +1,7 @@
 """Damaged parts: those that the engine set aside when it started, and those that could not be read since.
 
 The engine checks a part's files when it starts. One that lacks a file, or has one of another size, it moves to the
-table's folder ``detached`` and goes on without. Flipped bits are found when somebody reads them: the read fails.
+table's folder ``detached`` and continues without it. Flipped bits are found by a read, which fails.
 A part whose folder is gone altogether leaves no trace.
 """
 
@@ -52,15 +52,15 @@ class Damage:
     def parts(self) -> Sequence[DamagedPart]:
         """The damaged parts. Costs nothing while there are none: an engine sets parts aside at its start alone."""
         if self._parts and monotonic() - self._read_at >= AGAIN_SECONDS:
-            self.look()
+            self.refresh()
         return self._parts
 
-    def look(self) -> Sequence[DamagedPart]:
-        """The same, read anew. An engine that does not tell leaves what was known before."""
+    def refresh(self) -> Sequence[DamagedPart]:
+        """The same, read anew. The previous list stays when the engine does not answer."""
         try:
             found = [*self._detached(), *self._still_unreadable(), *self._journal_files()]
         except (JobmeterError, OSError) as error:
-            _log.warning("which parts are damaged is not known: %s", error)
+            _log.warning("damaged parts could not be listed: %s", error)
             return self._parts
         with self._lock:
             self._parts = tuple(found[:_MOST])
@@ -140,12 +140,12 @@ def advice(part: DamagedPart) -> str:
 
 
 def _partition_range(part: DamagedPart) -> TimeRange | None:
-    """The times that a part's partition may hold: a day of samples, a month of roll-ups."""
+    """The span of a part's partition: a day of samples, a month of roll-ups."""
     found = _NAME.fullmatch(part.name)
     partition = found["partition"] if found else ""
     if not partition.isdigit():
         return None
-    if part.table.startswith(("samples", "logs")):
+    if part.table.startswith(("samples", "logs", "spans")):
         return TimeRange(int(partition) * DAY, (int(partition) + 1) * DAY)
     year, month = divmod(int(partition), 100)
     if not part.table.startswith(("minutes", "hours")) or not (1970 <= year < 9999 and 1 <= month <= 12):

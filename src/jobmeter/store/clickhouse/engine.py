@@ -14,30 +14,34 @@ from jobmeter.model.batch import Bools, BucketColumns, SampleBatch, SampleColumn
 from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import NamePart, Series
+from jobmeter.model.span import Span, TracePage
 from jobmeter.model.time import Clock, TimeRange
-from jobmeter.store.base import LogSelector, Memory, NoMemory, ReadBudget, Selector, StoreStatistics, Tier
+from jobmeter.model.trace_filter import SpanFilter, TraceFilter
+from jobmeter.store.base import LogSelector, Memory, ReadBudget, Selector, StoreStatistics, Tier
 from jobmeter.store.clickhouse.catalog import Catalog
-from jobmeter.store.clickhouse.commit import Committer, Flusher, Keeper
+from jobmeter.store.clickhouse.commit import CommitLog, DirectInserts, Flusher
 from jobmeter.store.clickhouse.damage import Damage, advice
 from jobmeter.store.clickhouse.journal import Journal
-from jobmeter.store.clickhouse.ledger import Ledger
 from jobmeter.store.clickhouse.lock import FolderLock
 from jobmeter.store.clickhouse.logs import LogReader, LogWriter
 from jobmeter.store.clickhouse.lookup import Lookup
 from jobmeter.store.clickhouse.maintenance import Maintenance
 from jobmeter.store.clickhouse.mend import mend
 from jobmeter.store.clickhouse.migrate import create_database, migrate
+from jobmeter.store.clickhouse.outbox import Outbox
 from jobmeter.store.clickhouse.pool import Pool, connect
 from jobmeter.store.clickhouse.reader import Reader
 from jobmeter.store.clickhouse.rollup import Roller
+from jobmeter.store.clickhouse.rollup_state import RollupState
+from jobmeter.store.clickhouse.rows import JobHour, Rows
+from jobmeter.store.clickhouse.spans import SpanReader, SpanWriter
 from jobmeter.store.clickhouse.target import Target
-from jobmeter.store.clickhouse.writer import Writer
 from jobmeter.store.damage import DamagedPart
 
 _log = logging.getLogger(__name__)
 _JOURNAL = "journal"
 _READERS = 12
-"""More than all long questions and raw exports together may hold: ``jobmeter.server.turns``."""
+"""Connections: more than long queries and raw exports together may use (``jobmeter.server.admission``)."""
 _WRITERS = 4
 
 
@@ -49,7 +53,7 @@ class ClickHouseStore:
     A process that forks must do so before: the embedded engine does not survive a fork.
     """
 
-    memory: Memory = NoMemory()
+    memory: Memory | None = None
     """See ``Store.memory``."""
 
     def __init__(self, target: Target, clock: Clock) -> None:
@@ -57,7 +61,7 @@ class ClickHouseStore:
         self._lock = FolderLock(target.path) if target.path is not None else None
         self._closing = threading.Lock()
         self._pools: list[Pool] = []
-        self._keeper: Keeper | None = None
+        self._commit_log: CommitLog | None = None
         try:
             self._open(target, clock)
         except BaseException:
@@ -65,51 +69,52 @@ class ClickHouseStore:
             raise
 
     def _open(self, target: Target, clock: Clock) -> None:
-        first = connect(target, None)
-        try:
-            create_database(first, target)
-        finally:
-            first.close()
         read, write = Pool(target, _READERS), Pool(target, _WRITERS)
         self._pools = [read, write]
+        # Each connection takes a while to make: the one that makes the database is the first that is used.
+        first = connect(target, None)
+        write.add(first)
+        create_database(first, target)
+        first.database = target.database
         with write.client() as client:
             migrate(client, target, clock)
-        self._ledger = Ledger(write, target, clock)
+        self._ledger = RollupState(write, target, clock)
         self._damage = _damage(target, read, write)
         if mend(self._damage.parts(), write, target, clock):
             self._ledger.reload()
         self._catalog = Catalog(write, read, target, clock)
-        self._keeper = self._opened_keeper(target, write)
-        self._writer = Writer(self._catalog, self._ledger, self._keeper)
-        self._reader = Reader(read, self._keeper.pending)
-        self._lookup = Lookup(read, self._reader, self._ledger, self._keeper.pending)
-        self._roller = Roller(write, self._ledger, self._keeper.settle)
+        self._commit_log = self._opened_log(target, write)
+        self._reader = Reader(read, self._commit_log.pending)
+        self._lookup = Lookup(read, self._reader, self._ledger, self._commit_log.pending)
+        self._roller = Roller(write, self._ledger, self._commit_log.flush)
         self._log_writer = LogWriter(write)
         self._log_reader = LogReader(read, self._reader)
-        self._maintenance = Maintenance(write, target, self._ledger, self._catalog, self._roller, self._keeper)
+        self.outbox = Outbox(write, read, target)
+        self._span_writer, self._span_reader = SpanWriter(write), SpanReader(read)
+        self._maintenance = Maintenance(write, target, self._ledger, self._catalog, self._roller, self._commit_log)
         if target.path is not None:
             self._warm()
 
     def _warm(self) -> None:
-        """Ask for nothing: an engine that was just started takes many times as long for its first statements."""
+        """Run trivial statements: the first ones after a start of the engine take many times as long."""
         keys, span = SeriesKeys(np.zeros(1, np.uint64), np.zeros(1, np.uint64)), TimeRange(0, 1)
-        with suppress(JobmeterError):  # whoever asks for something will be told
+        with suppress(JobmeterError):  # the next statement reports it
             self.find(Selector(jobs=(0,)))
             for _ in self.read(keys, span, ReadBudget()):
                 pass
             self.read_buckets(keys, span, Tier.HOUR, ReadBudget())
 
-    def _opened_keeper(self, target: Target, pool: Pool) -> Keeper:
+    def _opened_log(self, target: Target, pool: Pool) -> CommitLog:
         if target.path is None:
-            return Committer(pool)
-        journal = self._keeper = Journal(target.path / _JOURNAL, Flusher(pool))
+            return DirectInserts(pool)
+        journal = self._commit_log = Journal(target.path / _JOURNAL, Flusher(pool))
         # What the process that died had marked is marked; what it had not come to is now.
-        journal.recover(lambda rows: self._ledger.mark_before(rows.touched(self._ledger.intent())))
+        journal.recover(lambda rows: self._ledger.dirty_before(rows.touched(self._ledger.intent())))
         return journal
 
     def append(self, batch: SampleBatch, retention: Retention = Retention()) -> None:  # noqa: B008 - it is frozen
         """See ``Store.append``."""
-        self._writer.append((batch,), retention)
+        self.append_all((batch,), retention)
 
     def append_all(
         self,
@@ -117,7 +122,23 @@ class ClickHouseStore:
         retention: Retention = Retention(),  # noqa: B008 - it is frozen
     ) -> None:
         """See ``Store.append_all``."""
-        self._writer.append(batches, retention)
+        batches = [batch for batch in batches if len(batch)]
+        if not batches or self._commit_log is None:
+            return
+        # First who the series are, then which hours are late, then the samples: whenever the power goes in between,
+        # nothing is acknowledged that is not durable.
+        self._catalog.ensure(batches, retention)
+        group = [Rows.of(batch, retention) for batch in batches]
+        intent = self._ledger.intent()
+        touched = _touched(group, intent)
+        if touched:
+            self._ledger.dirty_before(touched)
+        self._commit_log.append(group)
+        # A roll-up may have begun since, and may have read before these samples were there.
+        intent_now = self._ledger.intent()
+        touched = touched if intent_now == intent else _touched(group, intent_now)
+        if touched:
+            self._ledger.dirty_after(touched)
 
     def unwritten(self, keys: SeriesKeys) -> Bools:
         """See ``Store.unwritten``."""
@@ -140,7 +161,7 @@ class ClickHouseStore:
         return self._lookup.read_buckets(keys, span, tier, budget)
 
     def previous(self, keys: SeriesKeys, before_ms: int, budget: ReadBudget) -> SampleColumns:
-        """See ``Store.previous``. Of samples whose time is over, the last one of each hour is still known."""
+        """See ``Store.previous``. Of expired samples the last one of each hour is still there."""
         return self._lookup.previous(keys, before_ms, budget)
 
     def rolled(self, jobs: Sequence[int], span: TimeRange) -> list[TimeRange]:
@@ -166,6 +187,18 @@ class ClickHouseStore:
         """See ``Store.read_logs``."""
         return self._log_reader.read(selector, budget)
 
+    def append_spans(self, spans: Sequence[Span], retention: Retention = Retention()) -> None:  # noqa: B008 - frozen
+        """See ``Store.append_spans``."""
+        self._span_writer.append(spans, retention)
+
+    def read_traces(self, selector: TraceFilter, budget: ReadBudget) -> TracePage:
+        """See ``Store.read_traces``."""
+        return self._span_reader.traces(selector, budget)
+
+    def read_spans(self, selector: SpanFilter, budget: ReadBudget) -> list[Span]:
+        """See ``Store.read_spans``."""
+        return self._span_reader.spans(selector, budget)
+
     def delete_job(self, job: int) -> None:
         """See ``Store.delete_job``."""
         self._maintenance.delete_job(job)
@@ -180,7 +213,7 @@ class ClickHouseStore:
 
     def statistics(self) -> StoreStatistics:
         """See ``Store.statistics``. Rows count a sample twice until its rewritten copy is merged."""
-        return replace(self._maintenance.statistics(), damaged=self._damage.look())
+        return replace(self._maintenance.statistics(), damaged=self._damage.refresh())
 
     def backup(self, directory: Path) -> None:
         """See ``Store.backup``."""
@@ -193,19 +226,23 @@ class ClickHouseStore:
     def close(self) -> None:
         """See ``Store.close``."""
         with self._closing:
-            if self._keeper is not None:
-                self._keeper.close()
+            if self._commit_log is not None:
+                self._commit_log.close()
             for pool in self._pools:
                 pool.close()
             if self._lock is not None:
                 self._lock.release()
 
 
+def _touched(group: Sequence[Rows], before_ms: int) -> set[JobHour]:
+    return set[JobHour]().union(*(rows.touched(before_ms) for rows in group))
+
+
 def _damage(target: Target, read: Pool, write: Pool) -> Damage:
-    """What of the engine is damaged; told in the log."""
+    """What of the engine is damaged; logged."""
     damage = Damage(write, target, target.path / _JOURNAL if target.path else None)
     for pool in (read, write):
         pool.watch(damage.note)
-    for part in damage.look():
+    for part in damage.refresh():
         _log.error("%s", advice(part))
     return damage

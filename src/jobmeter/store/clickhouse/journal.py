@@ -1,36 +1,34 @@
-"""The journal: samples are on disk after one write and one sync, and reach the embedded engine many at a time.
+"""The journal makes samples durable with one write and one sync, and inserts them into the engine many at a time.
 
-A small insert costs the engine some 10 ms, whatever it holds: a part, its files, a sync, merges later. So what is
-committed is appended to a segment file first; then it is acknowledged and waits in memory until a thread inserts all
-that waits as one sorted block and takes the segments away.
+A small insert costs the engine about 10 ms of any size: a part, its files, a sync, merges later. So a commit is first
+appended to a segment file and acknowledged. Its rows wait in memory until a thread inserts all waiting rows as one
+sorted block and deletes the segments.
 
-What follows which, and why nothing is lost or comes back:
+The order of steps, and why no row is lost or returns after its deletion:
 
-- Rows are appended, synced, and put behind those that wait, under one lock: the order of the files is the order in
-  which rows count, and an ended segment holds nothing that does not wait.
-- One flush at a time. It ends the segment, inserts everything that waited, and takes the segments away before the next
-  flush may insert. So, whenever the process dies, the segments hold what was kept from some moment on, and of what was
-  kept after the oldest of them nothing is in the engine without all that came before it in the same flush: to insert
-  them again, in order, changes nothing that is newer.
-- Rows wait until the engine has them. Readers look at what waits first and ask the engine then, and what waits wins:
-  they see each row at least once, in either place or in both.
-- When a write or a sync fails nobody is told that the rows are kept, and the file is not written again. When the
-  engine fails the rows wait on, in memory and in their segments; past a bound nothing more is taken.
+- Rows are appended, synced, and put at the end of the queue of waiting rows, under one lock. So the order of the files
+  is the order of writes, and every row of an ended segment waits.
+- One flush runs at a time. It ends the segment, inserts all rows that waited, and deletes the segments before the next
+  flush may insert. So, whenever the process dies, the segments have all rows from some time on, and no row of theirs is
+  in the engine without those before it in the same flush: inserting them again, in order, changes no newer row.
+- Rows wait until the engine has them. Readers read the waiting rows first and the engine second, and a waiting row
+  replaces that of the engine: each row is found at least once, in one place or in both.
+- When a write or a sync fails the rows are not acknowledged, and the file is not written again. When the engine fails
+  the rows stay waiting, in memory and in their segments; past a bound new rows are refused.
 """
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
 from jobmeter.errors import JobmeterError, ThrottledError, UnavailableError
 from jobmeter.model.time import DAY, MAX_TIME_MS
-from jobmeter.store.clickhouse.commit import Shared
 from jobmeter.store.clickhouse.failures import unavailable
-from jobmeter.store.clickhouse.pending import Pending, Section
-from jobmeter.store.clickhouse.rows import Rows
+from jobmeter.store.clickhouse.pending import Pending
+from jobmeter.store.clickhouse.rows import Rows, Section
 from jobmeter.store.clickhouse.segments import Segments
 
 _log = logging.getLogger(__name__)
@@ -57,7 +55,7 @@ class JournalLimits:
 
 
 class Journal:
-    """A ``Keeper``. ``insert`` puts rows into the engine, durably; it is called by one thread at a time.
+    """A ``CommitLog``. ``insert`` puts rows into the engine, durably; it is called by one thread at a time.
 
     Raises UnavailableError where the folder or the engine cannot be written.
     """
@@ -66,7 +64,6 @@ class Journal:
         self._insert = insert
         self._limits = limits
         self._segments = Segments(folder)
-        self._shared = Shared(self._keep)
         self._flushing = threading.Lock()
         self._removable: list[Path] = []  # of rows that the engine has; guarded by the lock above
         self._writing = threading.Lock()  # rows are in a segment and wait, or neither
@@ -97,37 +94,45 @@ class Journal:
         self._thread = threading.Thread(target=self._run, name="jobmeter-journal", daemon=True)
         self._thread.start()
         try:
-            self.settle()
+            self.flush()
         except JobmeterError as error:
-            _log.warning("what the journal held waits for the telemetry engine: %s", error.message)
+            _log.warning("rows of the journal wait for the telemetry engine: %s", error.message)
 
-    def commit(self, *group: Rows) -> None:
-        """See ``Keeper.commit``.
+    def append(self, group: Sequence[Rows]) -> None:
+        """See ``CommitLog.append``: one record, one sync.
 
         Raises ThrottledError when too much waits for the engine, UnavailableError when the disk or the engine fails.
         """
-        self._shared.commit(*group)
+        self._wait_for_room(sum(map(len, group)))
+        with self._writing:
+            self._check_open()
+            try:
+                self._segments.append(group)
+            except OSError as error:
+                raise unavailable(str(error), "store samples") from error
+            for rows in group:
+                self._add(Section(rows.alone()))
 
     def pending(self) -> Pending:
-        """See ``Keeper.pending``."""
+        """See ``CommitLog.pending``."""
         with self._changed:
             return Pending(tuple(self._waiting))
 
-    def settle(self, before_ms: int | None = None) -> None:
-        """See ``Keeper.settle``. Without a time no segment that was ended before is there afterwards."""
+    def flush(self, before_ms: int | None = None) -> None:
+        """See ``CommitLog.flush``. Without a time no segment that was ended before is there afterwards."""
         if self._matters(before_ms):
             with self._flushing:
-                # Whoever held the lock may have done it.
+                # Another thread may have done it while it had the lock.
                 if self._matters(before_ms):
                     self._flush()
 
     def statistics(self) -> dict[str, int]:
-        """See ``Keeper.statistics``."""
+        """See ``CommitLog.statistics``."""
         with self._changed:
             return {"rows": self._rows, "bytes": self._bytes, "flushes": self._flushes, "failures": self._failures}
 
     def close(self) -> None:
-        """See ``Keeper.close``. What the engine does not take now stays in the segments, for the next process."""
+        """See ``CommitLog.close``. What the engine does not take now stays in the segments, for the next process."""
         with self._writing, self._changed:
             if self._closed:
                 return
@@ -136,22 +141,11 @@ class Journal:
         if self._thread is not None:
             self._thread.join()
             try:
-                self.settle()
+                self.flush()
             except JobmeterError as error:
-                _log.warning("what the journal holds stays there: %s", error.message)
+                _log.warning("rows stay in the journal: %s", error.message)
         with self._writing:
             self._segments.close()
-
-    def _keep(self, group: list[Rows]) -> None:
-        self._wait_for_room(sum(map(len, group)))
-        with self._writing:
-            self._check_open()
-            try:
-                self._segments.append(group)
-            except OSError as error:
-                raise unavailable(str(error), "keep samples") from error
-            for rows in group:
-                self._add(Section(rows.alone()))
 
     def _add(self, section: Section) -> None:
         with self._changed:
@@ -189,7 +183,7 @@ class Journal:
             return any(section.start_ms < before_ms for section in self._waiting)
 
     def _flush(self) -> None:
-        """Insert what waits. The flushing lock is held."""
+        """Insert what waits. The flushing lock is taken."""
         with self._writing, self._changed:
             paths = self._segments.seal()
             sections = list(self._waiting)
@@ -228,7 +222,7 @@ class Journal:
         with self._changed:
             self._failures += 1
             self._fresh = self._rows
-            unknown = UnavailableError("the telemetry engine cannot keep samples now: see the server's log")
+            unknown = UnavailableError("the telemetry engine cannot store samples now: see the server's log")
             self._failed = error if isinstance(error, JobmeterError) else unknown
             self._changed.notify_all()
 

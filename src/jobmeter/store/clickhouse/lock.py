@@ -11,9 +11,9 @@ _FILE = "jobmeter.lock"
 
 
 class FolderLock:
-    """Held from construction to ``release``; the system lets go of it when the process dies, however it dies.
+    """Locked from construction to ``release``; the system releases the lock when the process ends in any way.
 
-    Raises ConfigurationError while somebody else (or another store of this process) holds the folder, and
+    Raises ConfigurationError while another process (or another store of this one) has locked the folder, and
     UnavailableError where the folder cannot be made or written.
     """
 

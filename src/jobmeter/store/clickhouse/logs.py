@@ -4,38 +4,37 @@ What was written twice is there twice until the engine merges it, and is dropped
 both read all lines of a job for one page of them, where the plain question reads a page's granules.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import msgspec
 import numpy as np
 
-from jobmeter.errors import LimitExceededError
-from jobmeter.model.event import Level
+from jobmeter.errors import LimitExceededError, QueryTimeoutError
 from jobmeter.model.log import LogLine, LogPage
+from jobmeter.model.log_batch import LEVEL_CODES, LEVELS, LogBatch
 from jobmeter.model.retention import Retention
-from jobmeter.model.series import job_key
-from jobmeter.model.time import DAY
+from jobmeter.model.syslog import SEVERITIES
 from jobmeter.store.base import PAGE_BYTES, LogSelector, ReadBudget
 from jobmeter.store.clickhouse.failures import translated
+from jobmeter.store.clickhouse.log_search import SEVERITY, condition
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.reader import Meter, Reader
 
-_LINES = 50_000
-_BYTES = 16 * 2**20
-_DAYS = 90
-_DAY_NS = DAY * 1_000_000
-_CODES = {level: code for code, level in enumerate(Level, 1)}
-_LEVELS: dict[int, Level | None] = {0: None, **{code: level for level, code in _CODES.items()}}
 _SPARE = 16
 """Rows that are read beyond a page, in case some are there twice."""
 _SKIPPED = 2_000
 """Lines that are read and thrown away; of more only their keys are."""
 
+_TOO_MANY_ROWS = 158
+"""The engine's number for a question that would read more rows than it may."""
 _KEY = ("time_ns", "replica", "attempt", "stream", "text")
-# The virtual column tells what was written last of what was written twice. To order by it would cost a hundredfold.
-_COLUMNS = ", ".join((*_KEY, "node", "level", "_block_number"))
+# Of lines written twice the virtual column says which is the last. To order by it would cost a hundredfold.
+_COLUMNS = ", ".join(
+    ("job", *_KEY, "node", "level", "facility", "severity", "tag", "about_job", "about_replica", "_block_number")
+)
+_ORDER = 6
+"""Columns that say which line it is."""
 _Row = Sequence[Any]
 
 
@@ -49,9 +48,11 @@ class LogWriter:
         """Insert the lines; on return they are on disk."""
         if not lines:
             return
+        from jobmeter.store.clickhouse.log_blocks import blocks  # noqa: PLC0415 - loads Arrow, 30 MiB, for lines alone
+
         with translated("keep log lines"), self._pool.client() as client:
-            for block in _blocks(lines, retention.raw_days):
-                client.raw_insert("logs", None, block, fmt="JSONEachRow")
+            for block in blocks(LogBatch.of(lines), retention.raw_days):
+                client.raw_insert("logs", None, block, fmt="ArrowStream")
 
 
 class LogReader:
@@ -62,9 +63,10 @@ class LogReader:
         self._reader = reader
 
     def read(self, selector: LogSelector, budget: ReadBudget) -> LogPage:
-        """One page, and the totals where they are asked for."""
+        """One page, with totals where the query counts."""
         meter = Meter.of(budget)
-        lines = [_line(row, selector) for row in self._page(selector, meter)]
+        projects = selector.keys
+        lines = [_line(row, selector, projects) for row in self._page(selector, meter)]
         if sum(len(line.text.encode()) for line in lines) > PAGE_BYTES:
             raise _too_large()
         if not selector.count:
@@ -83,25 +85,30 @@ class LogReader:
                 return []
             selector = begin
         where = _Where.of(selector)
-        wanted = selector.offset + selector.limit
-        most = wanted + _SPARE
-        order = _order(descending=selector.descending)
+        end = selector.offset + selector.limit
+        most = end + _SPARE
+        order = _order(descending=selector.descending, one=len(selector.keys) == 1)
         while True:
             sql = f"SELECT {_COLUMNS} FROM logs WHERE {where.sql} ORDER BY {order} LIMIT {most}"
-            try:
-                rows = self._query(sql, where, meter)
-            except LimitExceededError as error:
-                raise _too_large() from error
+            rows = self._query(sql, where, meter)
             once = _once(rows)
-            # The last one may go on in what was not read; it is one too many then.
-            if len(rows) < most or len(once) > wanted:
-                return once[selector.offset : wanted]
+            # The last one may continue in what was not read; it is one too many then.
+            if len(rows) < most or len(once) > end:
+                return once[selector.offset : end]
             most = 2 * most
 
     def _query(self, sql: str, where: "_Where", meter: Meter) -> Sequence[_Row]:
         settings = meter.settings() | {"max_result_bytes": 4 * PAGE_BYTES, "result_overflow_mode": "throw"}
-        with translated("read log lines"), self._pool.client() as client:
-            rows: Sequence[_Row] = client.query(sql, parameters=where.parameters, settings=settings).result_rows
+        if where.searches:
+            settings |= {"max_rows_to_read": meter.rows, "read_overflow_mode": "throw"}
+        try:
+            with translated("read log lines"), self._pool.client() as client:
+                rows: Sequence[_Row] = client.query(sql, parameters=where.parameters, settings=settings).result_rows
+        except LimitExceededError as error:
+            rows_read = getattr(error.__cause__, "code", None) == _TOO_MANY_ROWS
+            raise (_too_many(meter.rows) if rows_read else _too_large()) from error
+        except QueryTimeoutError as error:
+            raise _too_slow(meter.seconds) from error
         return rows
 
     def _skip(self, selector: LogSelector, meter: Meter) -> LogSelector | None:
@@ -113,7 +120,7 @@ class LogReader:
         left = selector.offset
         sql = (
             f"SELECT time_ns, cityHash64(replica, attempt, stream, text) FROM logs WHERE {where.sql} "
-            f"ORDER BY {_order(descending=selector.descending)}"
+            f"ORDER BY {_order(descending=selector.descending, one=len(selector.keys) == 1)}"
         )
         before: tuple[int, int] | None = None
         same = 0  # lines of the last time that were passed over
@@ -140,13 +147,14 @@ class _Where:
 
     sql: str
     parameters: dict[str, Any]
+    searches: bool
 
     @classmethod
     def of(cls, selector: LogSelector) -> "_Where":
         """The conditions of a selector."""
-        least = None if selector.min_level is None else _CODES[selector.min_level]
+        least = None if selector.min_level is None else LEVEL_CODES[selector.min_level]
         given: list[tuple[str, str, Any]] = [
-            ("job = {job:UInt64}", "job", job_key(selector.project, selector.job)),
+            *_place(selector),
             ("time_ns >= {start:Int64}", "start", selector.start_ns),
             ("time_ns < {end:Int64}", "end", selector.end_ns),
             ("replica IN {replicas:Array(String)}", "replicas", sorted(selector.replicas) or None),
@@ -155,13 +163,34 @@ class _Where:
             ("level >= {least:UInt8}", "least", least),
             ("positionCaseInsensitiveUTF8(text, {part:String}) > 0", "part", selector.contains or None),
         ]
-        known = [(sql, name, value) for sql, name, value in given if value is not None]
-        return cls(" AND ".join(sql for sql, _, _ in known), {name: value for _, name, value in known})
+        present = [(sql, name, value) for sql, name, value in given if value is not None]
+        conditions = [sql for sql, _, _ in present]
+        parameters = {name: value for _, name, value in present}
+        if selector.query is not None:
+            found = condition(selector.query, selector.job)
+            conditions.append(found.sql)
+            parameters |= found.parameters
+        searches = selector.query is not None or bool(selector.contains)
+        return cls(" AND ".join(conditions), parameters, searches)
 
 
-def _order(*, descending: bool) -> str:
+def _place(selector: LogSelector) -> list[tuple[str, str, Any]]:
+    """The key of the lines, and the conditions that only system logs have."""
+    keys = list(selector.keys)
+    one = len(keys) == 1
+    return [
+        ("job = {job:UInt64}", "job", keys[0] if one else None),
+        ("job IN {jobs:Array(UInt64)}", "jobs", None if one else keys),
+        ("node = {node:String}", "node", selector.node or None),
+        (f"{SEVERITY} <= {{severity:UInt8}}", "severity", selector.max_severity),
+    ]
+
+
+def _order(*, descending: bool, one: bool = True) -> str:
     suffix = " DESC" if descending else ""
-    return ", ".join(f"{column}{suffix}" for column in ("job", *_KEY))
+    # The key comes first where it is one: the engine reads in this order then. It comes last where it is not.
+    columns = ("job", *_KEY) if one else (*_KEY, "job")
+    return ", ".join(f"{column}{suffix}" for column in columns)
 
 
 def _from(selector: LogSelector, time_ns: int, passed: int) -> LogSelector:
@@ -175,7 +204,7 @@ def _once(rows: Sequence[_Row]) -> list[_Row]:
     """The rows without repetitions; of each line the one that was written last."""
     once: list[_Row] = []
     for row in rows:
-        if once and once[-1][:5] == row[:5]:
+        if once and once[-1][:_ORDER] == row[:_ORDER]:
             once[-1] = max(once[-1], row, key=_written)
         else:
             once.append(row)
@@ -187,50 +216,38 @@ def _written(row: _Row) -> int:
     return number
 
 
-def _line(row: _Row, selector: LogSelector) -> LogLine:
-    time_ns, replica, attempt, stream, text, node, level, _ = row
+def _line(row: _Row, selector: LogSelector, projects: Mapping[int, str]) -> LogLine:
+    key, time_ns, replica, attempt, stream, text, node, level, facility, severity, tag, job, about, _ = row
     return LogLine(
         time_ns=time_ns,
         text=text,
-        job=selector.job,
-        project=selector.project,
-        replica=replica,
+        job=job if facility else selector.job,
+        project=projects[key],
+        replica=about if facility else replica,
         attempt=attempt,
         node=node,
         stream=stream,
-        level=_LEVELS[level],
+        level=LEVELS[level],
+        facility=facility,
+        severity=severity if severity < len(SEVERITIES) else None,
+        tag=tag,
     )
 
 
-def _blocks(lines: Sequence[LogLine], raw_days: int) -> Iterator[bytes]:
-    """JSON lines of bounded length that touch a bounded number of days: an insert may touch at most 100 partitions."""
-    block: list[bytes] = []
-    days: set[int] = set()
-    size = 0
-    for line in sorted(lines, key=lambda line: line.time_ns // _DAY_NS):
-        day = line.time_ns // _DAY_NS
-        if block and (len(block) >= _LINES or size >= _BYTES or (day not in days and len(days) >= _DAYS)):
-            yield b"\n".join(block)
-            block, days, size = [], set(), 0
-        encoded = msgspec.json.encode(
-            {
-                "job": job_key(line.project, line.job),
-                "time_ns": line.time_ns,
-                "replica": line.replica,
-                "attempt": line.attempt,
-                "stream": line.stream,
-                "text": line.text,
-                "node": line.node,
-                "level": _CODES[line.level] if line.level is not None else 0,
-                "raw_days": raw_days,
-            }
-        )
-        block.append(encoded)
-        days.add(day)
-        size += len(encoded)
-    if block:
-        yield b"\n".join(block)
+def _too_many(rows: int) -> LimitExceededError:
+    return LimitExceededError(
+        f"the search would read more than {rows} lines, the most that one may (JOBMETER_LIMIT_QUERY_ROWS): narrow its "
+        "range, or add a word that few lines have",
+        "range",
+    )
+
+
+def _too_slow(seconds: float) -> QueryTimeoutError:
+    return QueryTimeoutError(
+        f"the search took longer than the {seconds:g} s that it may (JOBMETER_LIMIT_QUERY_SECONDS) and was stopped: "
+        "narrow its range, or add a word that few lines have"
+    )
 
 
 def _too_large() -> LimitExceededError:
-    return LimitExceededError(f"a page of lines may have {PAGE_BYTES} bytes: ask for fewer lines", "limit")
+    return LimitExceededError(f"a page of lines may have {PAGE_BYTES} bytes: lower the limit", "limit")

@@ -10,11 +10,11 @@ from jobmeter.model.time import DAY, HOUR, TimeRange, floor_to
 from jobmeter.store.base import ReadBudget, Tier
 from jobmeter.store.clickhouse.decimals import FIRST, LAST, MAXIMUM, MINIMUM, SUM, VALUE
 from jobmeter.store.clickhouse.failures import translated
-from jobmeter.store.clickhouse.ledger import Ledger
 from jobmeter.store.clickhouse.order import Order, Positions, latest
 from jobmeter.store.clickhouse.pending import Pending
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.reader import KEYS, Columns, Meter, Reader, key_parameters
+from jobmeter.store.clickhouse.rollup_state import RollupState
 from jobmeter.store.clickhouse.sql import key_pieces, pieces
 
 _TABLES = {Tier.MINUTE: "minutes", Tier.HOUR: "hours"}
@@ -55,7 +55,7 @@ _TIMES_RAW = (
 class Lookup:
     """See the ``Store`` methods of the same names. Safe for any number of threads."""
 
-    def __init__(self, pool: Pool, reader: Reader, ledger: Ledger, pending: Callable[[], Pending]) -> None:
+    def __init__(self, pool: Pool, reader: Reader, ledger: RollupState, pending: Callable[[], Pending]) -> None:
         self._pool = pool
         self._pending = pending
         self._reader = reader
@@ -119,8 +119,8 @@ class Lookup:
                     rows += client.query(_TIMES_RAW, parameters=parameters).result_rows
         times: dict[int, tuple[int, int]] = {}
         for job, first, last in rows:
-            known = times.get(job, (first, last))
-            times[job] = (min(first, known[0]), max(last, known[1]))
+            span = times.get(job, (first, last))
+            times[job] = (min(first, span[0]), max(last, span[1]))
         return times
 
     def _anything(self, keys: SeriesKeys, found: "_Found", before_ms: int, meter: Meter) -> bool:
@@ -143,12 +143,12 @@ class Lookup:
     ) -> None:
         """Look for those that are missing, or for a later sample of the keys at some places."""
         places = found.missing() if places is None else places
-        wanted = SeriesKeys(keys.job[places], keys.series[places])
-        order = Order.of(wanted)
-        for some in key_pieces(wanted):
+        sought = SeriesKeys(keys.job[places], keys.series[places])
+        order = Order.of(sought)
+        for some in key_pieces(sought):
             parameters = key_parameters(some) | {"start": between[0], "end": between[1]}
             for series, time, value in self._reader.blocks(sql, parameters, meter):
-                found.put_later(places[order.index_of(series, wanted)], time, value)
+                found.put_later(places[order.index_of(series, sought)], time, value)
 
 
 class _Found:

@@ -7,18 +7,19 @@ from pathlib import Path
 from jobmeter.errors import ConflictError, JobmeterError, UnavailableError
 from jobmeter.store.base import StoreStatistics
 from jobmeter.store.clickhouse.catalog import Catalog
-from jobmeter.store.clickhouse.commit import Keeper
+from jobmeter.store.clickhouse.commit import CommitLog
 from jobmeter.store.clickhouse.failures import translated
-from jobmeter.store.clickhouse.ledger import Ledger
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.rollup import Roller
+from jobmeter.store.clickhouse.rollup_state import RollupState
 from jobmeter.store.clickhouse.schema import on_cluster, stored_name
 from jobmeter.store.clickhouse.target import Target
 
-_DATA = ("samples", "minutes", "hours", "series", "logs")
+_DATA = ("samples", "minutes", "hours", "series", "logs", "spans")
+_SIZED = (*_DATA, "outbox")
 # Samples and roll-ups first. What was marked or described meanwhile is copied after them: a copy may know of a mark or
 # a series too many, never of one too few.
-_FIRST = ("samples", "minutes", "hours", "logs", "progress", "migrations")
+_FIRST = ("samples", "minutes", "hours", "logs", "spans", "outbox", "progress", "migrations")
 _SECOND = ("marks", "series")
 _PARTS = (("data", _FIRST), ("ledger", _SECOND))
 
@@ -27,19 +28,19 @@ class Maintenance:
     """See the ``Store`` methods of the same names. Roll-ups wait while one of these runs."""
 
     def __init__(
-        self, pool: Pool, target: Target, ledger: Ledger, catalog: Catalog, roller: Roller, keeper: Keeper
+        self, pool: Pool, target: Target, ledger: RollupState, catalog: Catalog, roller: Roller, log: CommitLog
     ) -> None:
         self._pool = pool
         self._target = target
         self._ledger = ledger
         self._catalog = catalog
         self._roller = roller
-        self._keeper = keeper
+        self._commit_log = log
 
     def delete_job(self, job: int) -> None:
         """See ``Store.delete_job``. On return nobody reads the rows any more; the disk is freed in the background."""
         with self._roller.paused():
-            self._keeper.settle()
+            self._commit_log.flush()
             for table in _DATA:
                 with translated("delete a job"), self._pool.client() as client:
                     # Not waited for: it visits every part, and readers apply what is pending (apply_mutations_on_fly).
@@ -52,8 +53,8 @@ class Maintenance:
     def erase(self) -> None:
         """Forget everything, and begin as on the first start."""
         with self._roller.paused():
-            self._keeper.settle()
-            for table in (*_DATA, "progress", "marks"):
+            self._commit_log.flush()
+            for table in (*_SIZED, "progress", "marks"):
                 with translated("erase its tables"), self._pool.client() as client:
                     client.command(f"TRUNCATE TABLE {self._stored(table)}{on_cluster(self._target)}")
             self._catalog.forget()
@@ -61,9 +62,9 @@ class Maintenance:
 
     def statistics(self) -> StoreStatistics:
         """See ``Store.statistics``. What waits is counted where the engine takes it now."""
-        journal = self._keeper.statistics()
+        journal = self._commit_log.statistics()
         with suppress(JobmeterError):
-            self._keeper.settle()
+            self._commit_log.flush()
         stored = self._by_table("parts", ("sum(rows)", "sum(bytes_on_disk)", "count()"), "AND active")
         merging = self._by_table("merges", ("count()",))
         return StoreStatistics(
@@ -75,18 +76,18 @@ class Maintenance:
         )
 
     def _by_table(self, source: str, counted: Sequence[str], condition: str = "") -> dict[str, list[int]]:
-        """What a table of the engine about its tables tells of each of ours, zeros where it tells nothing."""
+        """A row of a system table for each of our tables, zeros where it has none."""
         read = f"system.{source}"
         if self._target.cluster:
             read = f"clusterAllReplicas('{self._target.cluster}', {read})"
-        names = {stored_name(table, self._target): table for table in _DATA}
+        names = {stored_name(table, self._target): table for table in _SIZED}
         with translated("count its rows"), self._pool.client() as client:
             found = client.query(
                 f"SELECT table, {', '.join(counted)} FROM {read} WHERE database = currentDatabase() {condition} "
                 "AND table IN {tables:Array(String)} GROUP BY table",
                 parameters={"tables": list(names)},
             ).result_rows
-        counts = dict.fromkeys(_DATA, [0] * len(counted))
+        counts = dict.fromkeys(_SIZED, [0] * len(counted))
         counts.update({names[table]: [int(one) for one in row] for table, *row in found})
         return counts
 
@@ -96,7 +97,7 @@ class Maintenance:
         if self._target.exclusive:
             _make_empty(folder)
         with self._roller.paused():
-            self._keeper.settle()
+            self._commit_log.flush()
             for name, tables in _PARTS:
                 self._run("back up", "BACKUP", "TO", folder / name, tables)
 
@@ -104,21 +105,21 @@ class Maintenance:
         """See ``Store.restore``."""
         folder = _absolute(directory)
         if self._target.exclusive and not all((folder / name / ".backup").is_file() for name, _ in _PARTS):
-            raise ConflictError(f"{directory} holds no backup of a telemetry store")
+            raise ConflictError(f"{directory} has no backup of a telemetry store")
         with self._roller.paused():
-            self._keeper.settle()
+            self._commit_log.flush()
             if self._occupied():
-                raise ConflictError("a backup is restored into an empty store only, this one holds samples")
+                raise ConflictError("a backup is restored into an empty store only, this one has samples")
             with translated("restore"), self._pool.client() as client:
                 for table in ("progress", "marks"):
                     client.command(f"TRUNCATE TABLE {table}{on_cluster(self._target)}")
             for name, tables in _PARTS:
-                present = [table for table in tables if table != "migrations" and self._kept(folder / name, table)]
+                present = [table for table in tables if table != "migrations" and self._has_table(folder / name, table)]
                 self._run("restore", "RESTORE", "FROM", folder / name, present)
             self._catalog.forget()
             self._ledger.reload()
 
-    def _kept(self, folder: Path, table: str) -> bool:
+    def _has_table(self, folder: Path, table: str) -> bool:
         """Whether a backup has that table: one that was made before there were logs has none of them."""
         described = folder / "metadata" / self._target.database
         return not described.is_dir() or (described / f"{self._stored(table)}.sql").is_file()
@@ -136,7 +137,7 @@ class Maintenance:
             client.command(f"{verb} {listed}{on_cluster(self._target)} {preposition} File('{place}'){options}")
 
     def _stored(self, table: str) -> str:
-        return stored_name(table, self._target) if table in _DATA else table
+        return stored_name(table, self._target) if table in _SIZED else table
 
 
 def _absolute(directory: Path) -> Path:

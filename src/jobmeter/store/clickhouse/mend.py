@@ -1,6 +1,6 @@
 """Roll-ups of which a part is lost are computed again from the samples that are still there.
 
-The hours that the part may have held are marked, as those of late samples are: until they are computed again, answers
+The hours of the part's partition are marked, as those of late samples are: until they are computed again, answers
 come from samples. Each damaged part is marked once; a row of ``progress`` remembers it. A lost part of ``marks`` may
 have named any hour, so every hour whose samples are all there is marked.
 """
@@ -27,7 +27,7 @@ AND begin < (SELECT max(value) FROM progress WHERE name = 'intent')"""
 
 
 def mend(parts: Sequence[DamagedPart], pool: Pool, target: Target, clock: Clock) -> bool:
-    """Mark the hours of roll-ups that were lost. True when some were marked: the ledger is to be read again.
+    """Mark the hours of roll-ups that were lost. True when some were marked: the roll-up state is to be read again.
 
     For an engine that is this process's own; in a cluster other nodes have what one has lost.
     """
@@ -35,8 +35,8 @@ def mend(parts: Sequence[DamagedPart], pool: Pool, target: Target, clock: Clock)
     if not lost or not target.exclusive:
         return False
     with translated("mark hours whose roll-ups are lost"), pool.client() as client:
-        known = {str(row[0]) for row in client.query("SELECT DISTINCT name FROM progress").result_rows}
-        fresh = {name: part for part in lost if (name := _name(part)) not in known}
+        recorded = {str(row[0]) for row in client.query("SELECT DISTINCT name FROM progress").result_rows}
+        fresh = {name: part for part in lost if (name := _name(part)) not in recorded}
         for name, part in fresh.items():
             span = part.span or TimeRange(0, MAX_TIME_MS)
             values = {"id": secrets.randbits(64), "now": clock.now_ms(), "start": span.start_ms, "end": span.end_ms}
@@ -45,7 +45,7 @@ def mend(parts: Sequence[DamagedPart], pool: Pool, target: Target, clock: Clock)
                 "INSERT INTO progress SELECT {name:String}, {now:Int64}",
                 parameters={"name": name, "now": values["now"]},
             )
-            _log.warning("what %s held is computed again, as far as its samples are still kept", part.summary)
+            _log.warning("roll-ups of %s are computed again, where its samples are still stored", part.summary)
     return bool(fresh)
 
 

@@ -37,7 +37,7 @@ def migrate(client: Client, target: Target, clock: Clock) -> int:
         newest = max(applied, default=0)
         if newest > MIGRATIONS[-1][0]:
             raise ConfigurationError(
-                f"{target.name} has schema {newest}, this program knows up to {MIGRATIONS[-1][0]}: upgrade Jobmeter"
+                f"{target.name} has schema {newest}, this program has up to {MIGRATIONS[-1][0]}: upgrade Jobmeter"
             )
         missing = [migration for migration in MIGRATIONS if migration[0] not in applied]
         for _, _, statements in missing:

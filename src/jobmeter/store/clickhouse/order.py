@@ -1,4 +1,4 @@
-"""Arrays into the order that was asked for, and each sample once."""
+"""Sorts columns into the order of the query, each sample once."""
 
 from dataclasses import dataclass
 
@@ -34,7 +34,7 @@ class Order:
         return bool((self.position[1:] > self.position[:-1]).all())
 
     def index_of(self, series: Uint64s, keys: SeriesKeys) -> Uint32s:
-        """The caller's index of each row; ``series`` comes in long runs and holds only series of ``keys``."""
+        """The caller's index of each row; ``series`` comes in long runs and has only series of ``keys``."""
         starts = run_starts(series)
         found = np.searchsorted(keys.series, series[starts], sorter=self.by_series)
         lengths = np.diff(np.append(starts, len(series)))

@@ -1,6 +1,6 @@
-"""What the small files of a part tell, where the engine itself does not read the part any more.
+"""Reads the small files of a part that the engine itself cannot read any more.
 
-Each function gives None where the file is missing or does not hold what it should: nothing here is relied on for
+Each function returns None where the file is missing or malformed: nothing here is relied on for
 answers. The formats are the engine's own (MergeTreeDataPartWriterOnDisk, IMergeTreeDataPart::MinMaxIndex):
 ``count.txt`` is a number as text, ``minmax_time.idx`` two int64, ``primary.cidx`` compressed blocks of the key columns
 of each mark.

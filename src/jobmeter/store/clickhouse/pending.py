@@ -1,55 +1,17 @@
-"""Samples that are kept but not in the engine yet, as a reader needs them."""
+"""Samples that are stored but not in the engine yet, as a reader needs them."""
 
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from jobmeter.model.batch import SampleColumns, SeriesKeys, Uint64s
+from jobmeter.model.batch import SampleColumns, SeriesKeys
 from jobmeter.model.time import TimeRange
-from jobmeter.store.clickhouse.order import Positions, last_of_each
-from jobmeter.store.clickhouse.rows import Rows
-
-
-class Section:
-    """Rows that were kept together. They are put in order when somebody asks for the first time."""
-
-    __slots__ = ("_order", "_series", "end_ms", "rows", "start_ms")
-
-    def __init__(self, rows: Rows) -> None:
-        self.rows = rows
-        self.start_ms = int(rows.time.min())
-        self.end_ms = int(rows.time.max()) + 1
-        self._order: Positions | None = None
-        self._series: Uint64s | None = None
-
-    def select(self, keys: SeriesKeys, span: TimeRange) -> SampleColumns | None:
-        """The rows of some series in a span, by their position in ``keys``, each series' rows as they came."""
-        if self.start_ms >= span.end_ms or self.end_ms <= span.start_ms:
-            return None
-        order, series = self._ordered()
-        first = np.searchsorted(series, keys.series, "left")
-        hits = np.searchsorted(series, keys.series, "right") - first
-        if not hits.any():
-            return None
-        runs = order[_ranges(first, hits)]
-        rows, count = self.rows, self.rows.count[runs]
-        at = _ranges(rows.starts()[runs], count)
-        index = np.repeat(np.repeat(np.arange(len(keys), dtype=np.uint32), hits), count)
-        time = rows.time[at]
-        inside = (time >= span.start_ms) & (time < span.end_ms)
-        return SampleColumns(index[inside], time[inside], rows.value[at[inside]])
-
-    def _ordered(self) -> tuple[Positions, Uint64s]:
-        if self._order is None or self._series is None:
-            order = np.argsort(self.rows.series, kind="stable")
-            # Two readers may come at once: both find the same.
-            self._series = self.rows.series[order]
-            self._order = order
-        return self._order, self._series
+from jobmeter.store.clickhouse.order import last_of_each
+from jobmeter.store.clickhouse.rows import Section
 
 
 class Pending:
-    """What was kept and may not be in the engine, at one moment, in the order in which it was kept."""
+    """What was stored and may not be in the engine, at one moment, in the order in which it was stored."""
 
     def __init__(self, sections: Sequence[Section]) -> None:
         self._sections = sections
@@ -75,13 +37,13 @@ class Pending:
 
     def times(self, jobs: Sequence[int]) -> Iterator[tuple[int, int, int]]:
         """Job key, first and last time of what is here of some jobs; a job may come several times."""
-        wanted = np.array(sorted(set(jobs)), np.uint64)
+        job_keys = np.array(sorted(set(jobs)), np.uint64)
         for section in self._sections:
             rows = section.rows
             starts = rows.starts()
             least = np.minimum.reduceat(rows.time, starts)
             most = np.maximum.reduceat(rows.time, starts)
-            chosen = np.flatnonzero(np.isin(rows.job, wanted))
+            chosen = np.flatnonzero(np.isin(rows.job, job_keys))
             yield from zip(rows.job[chosen].tolist(), least[chosen].tolist(), most[chosen].tolist(), strict=True)
 
 
@@ -129,8 +91,3 @@ def _sorted(
     if keep is not None:
         index, time, value = index[keep], time[keep], value[keep]
     return SampleColumns(index, time, value)
-
-
-def _ranges(start: Positions, length: "np.typing.NDArray[np.int64]") -> Positions:
-    """``start[0], start[0] + 1, ...`` for ``length[0]`` numbers, then those of the next."""
-    return np.repeat(start - (np.cumsum(length) - length), length) + np.arange(int(length.sum()))

@@ -1,9 +1,11 @@
-"""Connections: a bounded pool, so that a slow question does not hold up the others."""
+"""A bounded pool of connections: a slow query does not block the others."""
 
 import logging
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 import clickhouse_connect
@@ -35,7 +37,7 @@ _CLUSTER_SETTINGS: dict[str, Any] = {
 
 
 class Pool:
-    """At most ``size`` connections to one engine, opened when they are needed and kept until ``close``.
+    """At most ``size`` connections to one engine, opened when they are needed and cached until ``close``.
 
     Safe for any number of threads; one connection serves one of them at a time.
     """
@@ -52,6 +54,10 @@ class Pool:
     def watch(self, failed: Callable[[Exception], None]) -> None:
         """Call that with every failure of the engine, before it is translated."""
         self._failed = failed
+
+    def add(self, client: Client) -> None:
+        """Take over a connection to the database that nobody uses."""
+        self._give_back(client)
 
     @contextmanager
     def client(self) -> Iterator[Client]:
@@ -71,7 +77,7 @@ class Pool:
             self._slots.release()
 
     def close(self) -> None:
-        """Close the idle connections now, the others when they are given back."""
+        """Close the idle connections now, the others when they are released."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
@@ -95,7 +101,7 @@ class Pool:
 
 
 def _nothing(error: Exception) -> None:
-    """Whoever made the pool does not watch it."""
+    """No observer."""
 
 
 def connect(target: Target, database: str | None) -> Client:
@@ -107,12 +113,13 @@ def connect(target: Target, database: str | None) -> Client:
     settings = _SETTINGS | (_CLUSTER_SETTINGS if target.cluster else {})
     try:
         if target.path is not None:
+            _load_engine()
             return clickhouse_connect.get_client(
                 interface="chdb",
                 path=str(target.path),
                 database=database,
                 settings=settings | {"local_filesystem_read_method": "pread"},
-                # The folder of a backup is the caller's choice; who may ask for one is decided by the server.
+                # The folder of a backup is the caller's choice; the server authorises the request.
                 chdb_options={"backups.allowed_path": "/", **target.options},
             )
         return clickhouse_connect.get_client(
@@ -131,6 +138,19 @@ def connect(target: Target, database: str | None) -> Client:
         raise _refusal(error, target) from error
 
 
+def _load_engine() -> None:
+    """Load the embedded engine without Arrow, which is optional to it: 15 MiB and a twentieth of a start for nothing.
+
+    Importing a name that ``sys.modules`` has as None fails, as if it were not installed.
+    """
+    if "chdb.state" not in sys.modules and "pyarrow" not in sys.modules:
+        sys.modules["pyarrow"] = None  # type: ignore[assignment]
+        try:
+            import_module("chdb.state")
+        finally:
+            del sys.modules["pyarrow"]
+
+
 def _typed(value: str) -> str | bool:
     return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}.get(value.lower(), value)
 
@@ -146,7 +166,7 @@ def _refusal(error: Exception, target: Target) -> Exception:
     if "Error initializing EmbeddedServer" in text:
         return ConfigurationError(
             f"{target.name} cannot be opened: the engine says why above. Where it speaks of suspiciously many broken "
-            "parts, a disk lost more than it goes on without: restore a backup into another data folder"
+            "parts, a disk lost more than the engine tolerates: restore a backup into another data folder"
         )
     logger.warning("%s cannot be opened", target.name)
     return translate(error, "be opened")

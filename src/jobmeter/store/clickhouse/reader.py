@@ -21,7 +21,7 @@ from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.sql import key_pieces
 
 _BUFFER = 2_000_000
-"""Rows that a read keeps to bring them into an order that is not the engine's."""
+"""Rows that a read buffers to sort them in an order other than the engine's."""
 
 Columns = list[NDArray[Any]]
 _TYPES = {"B": np.uint8, "H": np.uint16, "I": np.uint32, "L": np.uint64, "Q": np.uint64, "q": np.int64, "d": np.float64}
@@ -33,14 +33,15 @@ class Meter:
 
     rows: int
     deadline: float
+    seconds: float
 
     @classmethod
     def of(cls, budget: ReadBudget) -> "Meter":
         """A budget that begins now."""
-        return cls(budget.rows, monotonic() + budget.seconds)
+        return cls(budget.rows, monotonic() + budget.seconds, round(budget.seconds, 3))
 
     def settings(self) -> dict[str, Any]:
-        """What the engine is told. Raises QueryTimeoutError when nothing is left."""
+        """The engine's settings for the rest of the budget. Raises QueryTimeoutError when nothing is left."""
         left = self.deadline - monotonic()
         if left <= 0:
             raise QueryTimeoutError("the question took longer than it may and was stopped")
@@ -56,7 +57,7 @@ class Meter:
 
 
 class Reader:
-    """See ``Store.read``. Safe for any number of threads; each stream holds a connection until it ends."""
+    """See ``Store.read``. Safe for any number of threads; each stream occupies a connection until it ends."""
 
     def __init__(self, pool: Pool, pending: Callable[[], Pending]) -> None:
         self._pool = pool
@@ -86,7 +87,7 @@ class Reader:
     def _stream(self, span: TimeRange, order: Order, meter: Meter) -> Generator[SampleColumns]:
         first = 0
         for some in key_pieces(order.keys):
-            # What waits is looked at first: it may get into the engine meanwhile, and is then seen twice.
+            # Pending rows are read first: they may reach the engine meanwhile, and are then read twice.
             waiting = self._pending().samples(some, span)
             meter.take(len(waiting))
             for block in overlaid(self._indexed(some, span, meter), waiting):
@@ -100,36 +101,36 @@ class Reader:
 
     def _unique(self, keys: SeriesKeys, span: TimeRange, meter: Meter) -> Generator[tuple[Uint64s, Int64s, Float64s]]:
         """Rows in the engine's order, the last written of each sample. The last row waits for what follows it."""
-        held: Columns | None = None
+        pending: Columns | None = None
         parameters = key_parameters(keys) | {"start": span.start_ms, "end": span.end_ms}
         for block in self.blocks(_READ, parameters, meter):
-            columns = block if held is None else [np.concatenate(pair) for pair in zip(held, block, strict=True)]
+            columns = block if pending is None else [np.concatenate(pair) for pair in zip(pending, block, strict=True)]
             keep = latest(columns[0], columns[1], columns[3])
             if keep is not None:
                 columns = [column[keep] for column in columns]
-            held = [column[-1:] for column in columns]
+            pending = [column[-1:] for column in columns]
             if len(columns[0]) > 1:
                 series, time, value = (column[:-1] for column in columns[:3])
                 yield series, time, value
-        if held is not None:
-            yield held[0], held[1], held[2]
+        if pending is not None:
+            yield pending[0], pending[1], pending[2]
 
     def _reordered(self, keys: SeriesKeys, span: TimeRange, order: Order, meter: Meter) -> Generator[SampleColumns]:
-        """The caller's order: all at once when it is not much, else some keys after the other."""
-        kept: list[SampleColumns] = []
+        """Rows in the caller's order: in one read when they are few, else by groups of keys."""
+        blocks_read: list[SampleColumns] = []
         rows = 0
         stream = self._stream(span, order, meter)
         for block in stream:
-            kept.append(block)
+            blocks_read.append(block)
             rows += len(block)
             if rows > _BUFFER:
                 break
         else:
-            if kept:
-                yield by_index(_concatenate(kept))
+            if blocks_read:
+                yield by_index(_concatenate(blocks_read))
             return
         stream.close()
-        del kept
+        del blocks_read
         for first, last in self._groups(keys, span, order, meter):
             some = SeriesKeys(keys.job[first:last], keys.series[first:last])
             inner = Order.of(some)
@@ -138,7 +139,7 @@ class Reader:
                 yield SampleColumns(block.index + np.uint32(first), block.time, block.value)
 
     def _groups(self, keys: SeriesKeys, span: TimeRange, order: Order, meter: Meter) -> list[tuple[int, int]]:
-        """Runs of consecutive keys that hold about ``_BUFFER`` rows at most; one key may hold more."""
+        """Runs of consecutive keys with about ``_BUFFER`` rows at most; one key may have more."""
         counts = np.bincount(self._pending().samples(keys, span).index, minlength=len(keys))
         for some in key_pieces(order.keys):
             parameters = key_parameters(some) | {"start": span.start_ms, "end": span.end_ms}
@@ -178,6 +179,6 @@ def _concatenate(blocks: Sequence[SampleColumns]) -> SampleColumns:
 
 
 def _sorted(blocks: Iterator[SampleColumns]) -> Iterator[SampleColumns]:
-    kept = list(blocks)
-    if kept:
-        yield by_index(_concatenate(kept))
+    blocks_read = list(blocks)
+    if blocks_read:
+        yield by_index(_concatenate(blocks_read))

@@ -1,8 +1,8 @@
 """The journal's records: what one sync to disk makes durable, as bytes.
 
-A record is a head, then one section for each group of rows that it holds. Numbers are little-endian, and every section
-begins at a multiple of eight bytes. Whoever sends the same series again and again has their keys written once: further
-sections name the list. A list is known from its record on to the end of its segment, and nowhere else.
+A record is a head, then one section for each group of rows. Numbers are little-endian, and every section
+begins at a multiple of eight bytes. Keys of a list of series that is sent repeatedly are written once: further
+sections name the list. A list is defined from its record to the end of its segment, and nowhere else.
 
 | head | |
 |---|---|
@@ -15,13 +15,13 @@ sections name the list. A list is known from its record on to the end of its seg
 | section | |
 |---|---|
 | u32, u32 | runs ``k``, rows ``n`` |
-| u16, u16, u16, u16 | days that raw samples, minutes, hours are kept; form: 1 keys, 2 single, 4 together |
+| u16, u16, u16, u16 | days that raw samples, minutes, hours are stored; form: 1 keys, 2 single, 4 together |
 | u64 | number of the list |
 | u64[k], u64[k] | with ``keys``: job key and series id of each run, which are the list of that number from now on |
 | i64[n], f64[n] | time in milliseconds and value of each row; with ``together`` one time for all of them |
 | u32[k] | rows of each run, then zeros up to a multiple of eight bytes; with ``single`` nothing: each has one |
 
-Records of an earlier program, ``JMJ1``, are read too: their sections have 0 as the form and no number, and hold keys,
+Records of an earlier program, ``JMJ1``, are read too: their sections have 0 as the form and no number, and have keys,
 all times and all counts.
 """
 
@@ -55,8 +55,8 @@ AGAIN_BYTES = 2 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What a segment holds.
+class SegmentContent:
+    """The content of a segment.
 
     ``groups``: the rows of its whole records, in order. ``damaged`` bytes lie before a whole record and are none:
     something else than this program wrote there, or the disk lost it; or they name a list that was lost so; or they
@@ -69,24 +69,24 @@ class Found:
     torn: int
 
 
-class Lists:
-    """The lists of series that a segment holds so far, for its writer."""
+class SeriesListTable:
+    """The lists of series defined in a segment so far, for its writer."""
 
     def __init__(self) -> None:
-        self._held: dict[int, tuple[SeriesKeys, int, int]] = {}  # by identity; the list, its number, where it is
+        self._written: dict[int, tuple[SeriesKeys, int, int]] = {}  # by identity; the list, its number, where it is
         self._last = 0
 
     def number(self, keys: SeriesKeys, at: int) -> tuple[int, bool]:
-        """The number of a list for a record at a place of the segment, and whether the record has to hold the list."""
-        held = self._held.get(id(keys))
-        if held is not None and at - held[2] < AGAIN_BYTES:
-            return held[1], False
+        """The number of a list for a record at a place of the segment, and whether the record must define the list."""
+        written = self._written.get(id(keys))
+        if written is not None and at - written[2] < AGAIN_BYTES:
+            return written[1], False
         self._last += 1
-        self._held[id(keys)] = keys, self._last, at
+        self._written[id(keys)] = keys, self._last, at
         return self._last, True
 
 
-def encode(groups: Sequence[Rows], lists: Lists, at: int = 0) -> list[Piece]:
+def encode(groups: Sequence[Rows], lists: SeriesListTable, at: int = 0) -> list[Piece]:
     """One record of some groups of rows, in pieces, for a place of the segment that has these lists.
 
     Where the record does not get there the lists are of no use any more. Large pieces are the memory of the rows.
@@ -99,7 +99,7 @@ def encode(groups: Sequence[Rows], lists: Lists, at: int = 0) -> list[Piece]:
     return [head + _CHECK.pack(crc32(head)), *parts]
 
 
-def scan(segment: bytes) -> Found:
+def scan(segment: bytes) -> SegmentContent:
     """What is left of a segment, whatever happened to it."""
     groups: list[Rows] = []
     lists: dict[int, SeriesKeys] = {}
@@ -126,17 +126,17 @@ def scan(segment: bytes) -> Found:
             elif not _grown(record, segment[at:]):
                 behind = at
     unreadable = max(behind - good, 0)
-    return Found(groups, damaged + unreadable, len(segment) - good - unreadable)
+    return SegmentContent(groups, damaged + unreadable, len(segment) - good - unreadable)
 
 
-def _section(rows: Rows, number: int, held: bool) -> Iterator[Piece]:
-    runs, kept = len(rows.count), rows.retention
-    together = bool((rows.time == rows.time[0]).all())
+def _section(rows: Rows, number: int, written: bool) -> Iterator[Piece]:
+    runs, retention = len(rows.count), rows.retention
+    together = rows.span[0] == rows.span[1]
     single = runs == len(rows)
-    form = _KEYS * held | _SINGLE * single | _TOGETHER * together
-    yield _SECTION.pack(runs, len(rows), kept.raw_days, kept.minute_days, kept.hour_days, form)
+    form = _KEYS * written | _SINGLE * single | _TOGETHER * together
+    yield _SECTION.pack(runs, len(rows), retention.raw_days, retention.minute_days, retention.hour_days, form)
     yield _NUMBER.pack(number)
-    if held:
+    if written:
         yield _memory(rows.job, "<u8")
         yield _memory(rows.series, "<u8")
     yield _memory(rows.time[: 1 if together else None], "<i8")
@@ -195,10 +195,10 @@ def _sections(record: bytes, lists: dict[int, SeriesKeys]) -> Iterator[tuple[int
         if not form & _SINGLE:
             count = np.frombuffer(record, "<u4", runs, at).astype(np.int64)
             at += -(-4 * runs // 8) * 8
-        kept = Retention(raw_days=raw, minute_days=minute, hour_days=hour)
+        retention = Retention(raw_days=raw, minute_days=minute, hour_days=hour)
         keys = lists.get(number)
         there = keys is not None and len(keys) == runs
-        yield at - begin, Rows(keys, count, time, value, kept) if keys is not None and there else None
+        yield at - begin, Rows(keys, count, time, value, retention) if keys is not None and there else None
 
 
 def _times(record: bytes, at: int, rows: int, *, together: bool) -> tuple[Int64s, int]:

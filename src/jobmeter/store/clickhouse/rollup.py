@@ -13,8 +13,8 @@ from jobmeter.model.catalog import METRICS, Kind
 from jobmeter.model.time import DAY, HOUR, TimeRange, ceil_to, floor_to
 from jobmeter.store.clickhouse import rollup_sql
 from jobmeter.store.clickhouse.failures import translated
-from jobmeter.store.clickhouse.ledger import Ledger
 from jobmeter.store.clickhouse.pool import Pool
+from jobmeter.store.clickhouse.rollup_state import RollupState
 from jobmeter.store.clickhouse.rows import JobHour
 from jobmeter.store.clickhouse.sql import pieces
 
@@ -37,15 +37,16 @@ class _Work:
 
 
 class Roller:
-    """See ``Store.roll_up`` and ``Store.rolled``. One roll-up runs at a time; readers and writers go on.
+    """See ``Store.roll_up`` and ``Store.rolled``. One roll-up runs at a time; readers and writers continue.
 
-    ``settle`` brings what was kept before, and is older than a time, into the engine. It comes after the marks are
-    taken or ``intent`` is raised, and before the samples are looked at. So whatever a writer kept before is among them;
-    and a writer that kept its samples later looks at the ledger once more after that, and marks them again.
+    ``flush`` brings what was stored before, and is older than a time, into the engine. It comes after the marks are
+    taken or ``intent`` is raised, and before the samples are read. So whatever a writer stored before is among
+    them; and a writer that stored its samples later reads the roll-up state once more after that, and marks them
+    again.
     """
 
-    def __init__(self, pool: Pool, ledger: Ledger, settle: Callable[[int], None]) -> None:
-        self._settle = settle
+    def __init__(self, pool: Pool, ledger: RollupState, flush: Callable[[int], None]) -> None:
+        self._flush = flush
         self._pool = pool
         self._ledger = ledger
         self._running = threading.Lock()
@@ -70,8 +71,8 @@ class Roller:
             return []
         holes: set[int] = set()
         marked = self._ledger.marked(jobs)
-        if marked and not self._settled(marked):
-            # Which hours follow those that are marked cannot be known now.
+        if marked and not self._flushed(marked):
+            # Which hours follow those that are marked is open now.
             earliest = min(hour for _, hour in marked)
             end = max(start, min(end, earliest))
         for work in _grouped(marked):
@@ -87,10 +88,10 @@ class Roller:
             at = hole + HOUR
         return parts
 
-    def _settled(self, pairs: Iterable[JobHour]) -> bool:
+    def _flushed(self, pairs: Iterable[JobHour]) -> bool:
         """Bring the samples of some hours into the engine, if it takes them."""
         try:
-            self._settle(max(hour for _, hour in pairs) + HOUR)
+            self._flush(max(hour for _, hour in pairs) + HOUR)
         except JobmeterError:
             return False
         return True
@@ -99,7 +100,7 @@ class Roller:
         marks = self._ledger.take()
         pairs = {(mark.job, mark.hour) for mark in marks}
         if pairs:
-            self._settle(max(hour for _, hour in pairs) + HOUR)
+            self._flush(max(hour for _, hour in pairs) + HOUR)
         following: set[JobHour] = set()
         for work in _grouped(pairs):
             self._compute(work)
@@ -115,7 +116,7 @@ class Roller:
             return 0
         # From here on writers mark what they add to these hours; what they added before is visible now.
         self._ledger.raise_intent(until_ms)
-        self._settle(until_ms)
+        self._flush(until_ms)
         with translated("roll up"), self._pool.client() as client:
             parameters = {"start": start, "end": until_ms}
             rows = client.query(rollup_sql.HOURS_WITH_DATA, parameters=parameters).result_rows
@@ -126,7 +127,7 @@ class Roller:
         return len(hours)
 
     def _compute(self, work: _Work) -> None:
-        """Hour after hour, as many at once as are not too many samples; of a fuller hour a share of the series."""
+        """Batches of hours with a bounded number of samples; a fuller hour is split by series."""
         for parameters, scope in _scopes(work):
             with translated("roll up"), self._pool.client() as client:
                 sql = rollup_sql.scoped(rollup_sql.COUNTS, scope)

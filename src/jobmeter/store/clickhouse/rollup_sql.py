@@ -9,7 +9,7 @@ from jobmeter.store.clickhouse.decimals import ALIKE, FIRST, LAST, MAXIMUM, MINI
 SCOPE_JOBS = "job IN {jobs:Array(UInt64)}"
 SCOPE_SHARE = "series % {shares:UInt64} = {share:UInt64}"
 
-# Past these a statement goes on on disk instead of failing for want of memory.
+# Past these a statement spills to disk instead of running out of memory.
 _LIMITS = (
     "SETTINGS max_bytes_before_external_sort = 1073741824, max_bytes_before_external_group_by = 1073741824, "
     "max_execution_time = 3600"
@@ -32,7 +32,7 @@ SELECT job, series, argMax(closed, at) AS reference, max(at.1) AS reference_time
   )
 ) GROUP BY job, series"""
 
-# Hours whose samples are over already, in part or all: their roll-ups know more than a new computation would.
+# Hours whose samples are over already, in part or all: their roll-ups have more than a new computation would.
 _FADED = f"""
 SELECT job, series, time FROM (
   SELECT job, series, time, argMax(count, _block_number) AS kept FROM hours

@@ -8,9 +8,9 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from jobmeter.model.batch import Float64s, Int64s, SampleBatch, SeriesKeys, Uint64s
+from jobmeter.model.batch import Float64s, Int64s, SampleBatch, SampleColumns, SeriesKeys, Uint64s
 from jobmeter.model.retention import Retention
-from jobmeter.model.time import DAY, HOUR
+from jobmeter.model.time import DAY, HOUR, TimeRange
 from jobmeter.store.clickhouse.order import Positions, run_starts
 
 T = TypeVar("T", bound=np.generic)
@@ -26,7 +26,7 @@ class Rows:
     """``n`` samples in ``k`` runs, in the order in which they count: a later row replaces an earlier one.
 
     ``keys``: of each run; the very same object wherever the same list of series came again. ``count``: int64[k], the
-    samples of each run, at least 1. ``time``: int64[n] ms; ``value``: float64[n].
+    samples of each run, at least 1. ``time``: int64[n] ms; ``value``: float64[n]. ``existing_span``: see ``span``.
     """
 
     keys: SeriesKeys
@@ -34,23 +34,28 @@ class Rows:
     time: Int64s
     value: Float64s
     retention: Retention
+    existing_span: tuple[int, int] | None = None
 
     def __len__(self) -> int:
         return len(self.time)
 
+    @property
+    def span(self) -> tuple[int, int]:
+        """The first and the last time."""
+        return self.existing_span or (int(self.time.min()), int(self.time.max()))
+
     @classmethod
     def of(cls, batch: SampleBatch, retention: Retention) -> "Rows":
         """The rows of a batch that has some."""
-        index, keys = batch.index, batch.keys
-        if len(index) == len(keys) and not int(index[0]) and (index[1:] > index[:-1]).all():
-            # A sample of each series, in their order, as nearly all requests have it.
-            return cls(keys, np.ones(len(index), np.int64), batch.time, batch.value, retention)
+        index, keys, span = batch.index, batch.keys, batch.span
+        if batch.single:
+            return cls(keys, np.ones(len(index), np.int64), batch.time, batch.value, retention, span)
         starts = run_starts(index)
         chosen = index[starts]
         count = np.diff(starts, append=len(index))
         if len(chosen) != len(keys) or int(chosen[0]) or (chosen[1:] != chosen[:-1] + np.uint32(1)).any():
             keys = SeriesKeys(keys.job[chosen], keys.series[chosen])
-        return cls(keys, count, batch.time, batch.value, retention)
+        return cls(keys, count, batch.time, batch.value, retention, span)
 
     @property
     def job(self) -> Uint64s:
@@ -68,7 +73,9 @@ class Rows:
         return 24 * len(self.count) + 16 * len(self.time)
 
     def alone(self) -> "Rows":
-        """The same, so that no larger memory is held for them: their samples are not parts of other arrays."""
+        """The same rows with arrays of their own, so that no larger ones stay referenced."""
+        if self.time.base is None and self.value.base is None:
+            return self
         return replace(self, time=_alone(self.time), value=_alone(self.value))
 
     def starts(self) -> Positions:
@@ -77,20 +84,58 @@ class Rows:
 
     def touched(self, before_ms: int) -> set[JobHour]:
         """The (job, hour) pairs that have rows before a time."""
-        if int(self.time.min()) >= before_ms:
+        if self.span[0] >= before_ms:
             return set()
         hour = self.time // HOUR
         job = np.repeat(self.job, self.count)
         late = self.time < before_ms
         job, hour = job[late], hour[late]
-        # Rows come in runs of one job and hour: look at the first of each run only.
+        # Rows come in runs of one job and hour: take the first of each run only.
         first = np.flatnonzero(np.concatenate(([True], (job[1:] != job[:-1]) | (hour[1:] != hour[:-1]))))
         return {(one, at * HOUR) for one, at in zip(job[first].tolist(), hour[first].tolist(), strict=True)}
 
 
+class Section:
+    """Rows stored together, sorted at the first read."""
+
+    __slots__ = ("_order", "_series", "end_ms", "rows", "start_ms")
+
+    def __init__(self, rows: Rows) -> None:
+        self.rows = rows
+        self.start_ms = rows.span[0]
+        self.end_ms = rows.span[1] + 1
+        self._order: Positions | None = None
+        self._series: Uint64s | None = None
+
+    def select(self, keys: SeriesKeys, span: TimeRange) -> SampleColumns | None:
+        """The rows of some series in a span, by their position in ``keys``, each series' rows as they came."""
+        if self.start_ms >= span.end_ms or self.end_ms <= span.start_ms:
+            return None
+        order, series = self._ordered()
+        first = np.searchsorted(series, keys.series, "left")
+        hits = np.searchsorted(series, keys.series, "right") - first
+        if not hits.any():
+            return None
+        runs = order[_ranges(first, hits)]
+        rows, count = self.rows, self.rows.count[runs]
+        at = _ranges(rows.starts()[runs], count)
+        index = np.repeat(np.repeat(np.arange(len(keys), dtype=np.uint32), hits), count)
+        time = rows.time[at]
+        inside = (time >= span.start_ms) & (time < span.end_ms)
+        return SampleColumns(index[inside], time[inside], rows.value[at[inside]])
+
+    def _ordered(self) -> tuple[Positions, Uint64s]:
+        if self._order is None or self._series is None:
+            order = np.argsort(self.rows.series, kind="stable")
+            # Two concurrent readers sort the same rows: the result is the same.
+            self._series = self.rows.series[order]
+            self._order = order
+        return self._order, self._series
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """Rows of equal length, one array a column: ``days`` holds the days of ``DAYS``, in that order."""
+    """Rows of equal length, one array a column: ``days`` has the days of ``DAYS``, in that order."""
 
     job: Uint64s
     series: Uint64s
@@ -124,7 +169,7 @@ def joined(group: Sequence[Rows]) -> Table:
 
 
 def days_of(group: Sequence[Rows], name: str) -> NDArray[np.uint16]:
-    """The days of a kind that each rows of a group are kept."""
+    """The days of a kind that each rows of a group are stored."""
     return np.fromiter((getattr(rows.retention, name) for rows in group), np.uint16, len(group))
 
 
@@ -159,3 +204,8 @@ def day_parts(time: Int64s, rows: int, days: int) -> "Iterator[slice | Positions
             begin += rows
     if begin < len(time):
         yield order[begin:]
+
+
+def _ranges(start: Positions, length: Int64s) -> Positions:
+    """``start[0], start[0] + 1, ...`` for ``length[0]`` numbers, then those of the next."""
+    return np.repeat(start - (np.cumsum(length) - length), length) + np.arange(int(length.sum()))

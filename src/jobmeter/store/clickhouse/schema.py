@@ -19,7 +19,7 @@ class Spread(Enum):
 class Table:
     """A table as it is meant; ``create`` makes statements of it.
 
-    ``primary_key`` is the part of ``order_by`` that is kept in memory, by default all of it. ``version`` names the
+    ``primary_key`` is the part of ``order_by`` that is in memory, by default all of it. ``version`` names the
     column whose greatest value wins among rows with one sorting key; without it the row that was written last wins.
     ``durable`` writes to disk before an insert is answered.
     """
@@ -37,7 +37,7 @@ class Table:
 
 
 def stored_name(name: str, target: Target) -> str:
-    """The table that holds the rows: ``samples``, or ``samples_local`` below the one that spreads them."""
+    """The table with the rows: ``samples``, or ``samples_local`` below the one that spreads them."""
     return f"{name}_local" if target.cluster else name
 
 

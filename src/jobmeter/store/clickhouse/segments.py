@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from jobmeter.store.clickhouse.failures import unavailable
-from jobmeter.store.clickhouse.record import Lists, Piece, encode, scan
+from jobmeter.store.clickhouse.record import Piece, SeriesListTable, encode, scan
 from jobmeter.store.clickhouse.rows import Rows
 
 _log = logging.getLogger(__name__)
@@ -25,16 +25,16 @@ class Segments:
         self._folder = folder
         self._file = -1
         self._size = 0
-        self._lists = Lists()
+        self._lists = SeriesListTable()
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
             _sync(folder.parent)
-            known = sorted(path for path in folder.iterdir() if _NAME.fullmatch(path.name))
+            found_paths = sorted(path for path in folder.iterdir() if _NAME.fullmatch(path.name))
         except OSError as error:
             raise unavailable(str(error), f"open {folder}") from error
-        self._left = [path for path in known if path.suffix == ".journal"]
+        self._left = [path for path in found_paths if path.suffix == ".journal"]
         self._full = list(self._left)
-        self._number = int(known[-1].stem) if known else 0
+        self._number = int(found_paths[-1].stem) if found_paths else 0
 
     @property
     def left(self) -> list[Path]:
@@ -42,7 +42,7 @@ class Segments:
         return self._left
 
     def recovered(self, path: Path) -> list[Rows]:
-        """What such a segment holds, in order. Of a damaged one a copy is kept, which is never taken away."""
+        """The rows of such a segment, in order. A damaged one is copied first; the copy is never deleted."""
         try:
             content = path.read_bytes()
             found = scan(content)
@@ -52,7 +52,7 @@ class Segments:
             raise unavailable(str(error), f"read {path}") from error
         if found.damaged:
             _log.error(
-                "%d bytes in %s are damaged: samples that were acknowledged may be lost, what is left is kept",
+                "%d bytes in %s are damaged: samples that were acknowledged may be lost, the file is retained",
                 found.damaged,
                 path.with_suffix(".damaged"),
             )
@@ -74,7 +74,7 @@ class Segments:
                 _write(self._file, part)
             os.fdatasync(self._file)
         except BaseException:
-            # Whatever it was: the next record may not name a list that only this one would have held.
+            # After any failure: the next record may not name a list that only this one would have defined.
             self._cut()
             raise
         self._size += sum(map(len, record))
@@ -101,7 +101,7 @@ class Segments:
         path = self._folder / f"{self._number:016d}.journal"
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._size = 0
-        self._lists = Lists()
+        self._lists = SeriesListTable()
         self._full.append(path)
         try:
             _sync(self._folder)
@@ -112,7 +112,7 @@ class Segments:
     def _end(self) -> None:
         if self._file >= 0:
             file, self._file = self._file, -1  # closed, even where closing it fails
-            self._lists = Lists()
+            self._lists = SeriesListTable()
             os.close(file)
 
     def _cut(self) -> None:

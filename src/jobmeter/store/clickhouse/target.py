@@ -62,7 +62,7 @@ def _embedded(rest: str) -> Target:
         raise ConfigurationError("a chdb:// store needs the path of a folder: chdb:///var/lib/jobmeter/telemetry")
     options = dict(parse_qsl(query, keep_blank_values=True))
     cluster = _cluster(options.pop("cluster", ""))
-    _known(options, _EMBEDDED_OPTIONS)
+    _check_options(options, _EMBEDDED_OPTIONS)
     return Target(path=Path(path).resolve(), cluster=cluster, options=options)
 
 
@@ -70,7 +70,7 @@ def _server(dsn: str) -> Target:
     parts = urlsplit(dsn)
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     cluster = _cluster(options.pop("cluster", ""))
-    _known(options, _SERVER_OPTIONS)
+    _check_options(options, _SERVER_OPTIONS)
     secure = options.get("secure", "").lower() in {"1", "true", "yes"}
     try:
         port = parts.port or (8443 if secure else 8123)
@@ -98,7 +98,9 @@ def _cluster(name: str) -> str:
     return name
 
 
-def _known(options: Mapping[str, str], known: frozenset[str]) -> None:
+def _check_options(options: Mapping[str, str], allowed: frozenset[str]) -> None:
     for name in options:
-        if name not in known:
-            raise ConfigurationError(f"the store has no option {name!r}: there are cluster, {', '.join(sorted(known))}")
+        if name not in allowed:
+            raise ConfigurationError(
+                f"the store has no option {name!r}: there are cluster, {', '.join(sorted(allowed))}"
+            )

@@ -1,17 +1,22 @@
-"""Samples in pages of fixed size: memory that is taken once, and given from one series to the next without moving."""
+"""Samples in pages of fixed size, memory that is given from one series to the next without moving; a row for each."""
 
 from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
+from jobmeter.kernel import append as kernel
 from jobmeter.kernel.window import PAGE
-from jobmeter.model.batch import Float64s, Int64s
+from jobmeter.model.batch import Float64s, Int64s, SampleColumns, SeriesKeys, Uint64s
 
 Int32s = NDArray[np.int32]
 
 PAGE_BYTES = PAGE * 12 + 20
-"""A page with everything that is kept of it."""
+"""A page with everything that is cached of it."""
+ROW_BYTES = 150
+"""Memory that a series takes beside its samples: its columns, and its place in a dictionary."""
+_FIRST = 1024
+_NEVER = -(2**62)
 NO_PAGE = -1
 FURTHEST = 2**31 - 1
 """Milliseconds from the base time of a page to its last sample, at most."""
@@ -126,3 +131,118 @@ def cuts(time: Int64s) -> list[int]:
         near = int(np.searchsorted(time, time[start] + FURTHEST, side="right"))
         edges.append(min(start + PAGE, near, len(time)))
     return edges
+
+
+class Rows:
+    """Series by number. Not safe for several threads.
+
+    Columns, by row: ``job`` uint64, the job key; ``since`` int64 ms: every sample of the series at or after that time
+    is here; ``last`` int64 ms: the time of the newest sample that was ever here, long ago without one; ``first_page``
+    and ``last_page`` int32. ``generation`` changes when a series gets or loses its row.
+    """
+
+    def __init__(self) -> None:
+        self.generation = 0
+        self._places: dict[int, int] = {}
+        self._free: list[int] = []
+        self._end = 0
+        self.series = np.empty(_FIRST, np.uint64)
+        self.job = np.empty(_FIRST, np.uint64)
+        self.since = np.empty(_FIRST, np.int64)
+        self.last = np.empty(_FIRST, np.int64)
+        self.first_page = np.empty(_FIRST, np.int32)
+        self.last_page = np.empty(_FIRST, np.int32)
+        self.written = np.zeros(_FIRST, np.int64)
+        self._there = np.zeros(_FIRST, np.bool_)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def find(self, keys: SeriesKeys) -> Int64s:
+        """int64[k]: the row of each series, -1 where it has none."""
+        places = self._places
+        return np.array([places.get(one, -1) for one in keys.series.tolist()], np.int64)
+
+    def all(self) -> Int64s:
+        """Every row that a series has."""
+        return np.flatnonzero(self._there[: self._end])
+
+    def still_there(self, rows: Int64s) -> Int64s:
+        """Those of some rows that a series has now."""
+        there: Int64s = rows[self._there[rows]]
+        return there
+
+    def of_job(self, job: int) -> Int64s:
+        """The rows of a job's series."""
+        return np.flatnonzero(self._there[: self._end] & (self.job[: self._end] == np.uint64(job)))
+
+    def add(self, job: int, series: int, since_ms: int) -> int:
+        """A row for a series that has none, without samples."""
+        if self._free:
+            row = self._free.pop()
+        else:
+            row, self._end = self._end, self._end + 1
+            if row == len(self.job):
+                self._grow()
+        self._places[series] = row
+        self.series[row], self.job[row] = series, job
+        self.since[row], self.last[row] = since_ms, _NEVER
+        self.first_page[row] = self.last_page[row] = NO_PAGE
+        self._there[row] = True
+        self.generation += 1
+        return row
+
+    def add_all(self, job: Uint64s, series: Uint64s, since_ms: int) -> Int64s:
+        """Rows for different series that have none, without samples: int64[k]."""
+        count = len(series)
+        again = self._free[len(self._free) - min(count, len(self._free)) :]
+        del self._free[len(self._free) - len(again) :]
+        fresh = range(self._end, self._end + count - len(again))
+        self._end += len(fresh)
+        while self._end > len(self.job):
+            self._grow()
+        numbers = [*again, *fresh]
+        self._places.update(zip(series.tolist(), numbers, strict=True))
+        rows = np.array(numbers, np.int64)
+        self.series[rows], self.job[rows] = series, job
+        self.since[rows], self.last[rows] = since_ms, _NEVER
+        self.first_page[rows] = self.last_page[rows] = NO_PAGE
+        self._there[rows] = True
+        self.generation += count
+        return rows
+
+    def remove(self, rows: Int64s) -> None:
+        """Forget these series; their pages are the caller's to give back."""
+        for series in self.series[rows].tolist():
+            del self._places[series]
+        self._free += rows.tolist()
+        self._there[rows] = False
+        self.generation += len(rows)
+
+    def _grow(self) -> None:
+        for name in ("series", "job", "since", "last", "first_page", "last_page", "written", "_there"):
+            column = getattr(self, name)
+            setattr(self, name, np.concatenate([column, np.zeros_like(column)]))
+
+
+class PageWriter:
+    """Adds to pages. ``rows`` as they are now: when they have grown it takes another one."""
+
+    def __init__(self, pages: Pages, rows: Rows) -> None:
+        self.first_page = rows.first_page
+        self._stock = pages.stock
+        self._at = kernel.places_of(
+            [
+                *(pages.distance, pages.value, pages.base, pages.following, pages.filled, pages.free),
+                *(rows.first_page, rows.last_page, rows.last, rows.since),
+            ]
+        )  # the arrays stay where they are for as long as this object is used
+
+    def append(self, row_numbers: Int64s, columns: SampleColumns, keep_from: int) -> SampleColumns:
+        """Add samples to their rows (``row_numbers`` by index, -1 for none); returns the others."""
+        if not kernel.AVAILABLE:
+            return columns
+        left = kernel.append(
+            self._at, self._stock, row_numbers, (columns.index, columns.time, columns.value), keep_from
+        )
+        return SampleColumns(columns.index[left], columns.time[left], columns.value[left])

@@ -1,37 +1,39 @@
 """Samples out of the pages: as they are, in buckets, or the last one before a time."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from jobmeter.kernel import window as kernel
-from jobmeter.model.batch import NEVER, Bools, BucketColumns, Float64s, Int64s, References, SampleColumns, Uint8s
+from jobmeter.model.batch import NEVER, Bools, BucketColumns, Float64s, Int64s, References, SampleColumns
 from jobmeter.model.time import TimeRange
-from jobmeter.store.window.pages import NO_PAGE, Pages
+from jobmeter.store.window.pages import NO_PAGE, Pages, Rows
 
 _ROOM = 10_000
 """Buckets for which room is made without knowing whether they are there."""
 
 
 class Reader:
-    """Reads rows of pages. ``first_page`` int32 by row; whoever calls sees to it that nobody writes meanwhile."""
+    """Reads rows of pages. ``rows`` as they are now: when they have grown it takes another one.
 
-    def __init__(self, pages: Pages, first_page: NDArray[np.int32]) -> None:
+    Whoever calls sees to it that nobody writes meanwhile. ``at`` is where the kernel finds everything.
+    """
+
+    def __init__(self, pages: Pages, rows: Rows) -> None:
         self._pages = pages
-        self.first_page = first_page
-        self._at = kernel.pages_of(
-            pages.distance, pages.value, pages.base, pages.following, pages.filled, first_page
+        self.first_page = rows.first_page
+        self.at = kernel.pages_of(
+            pages.distance, pages.value, pages.base, pages.following, pages.filled, rows.first_page, rows.since
         )  # the arrays stay where they are for as long as this object lives
 
     def size(self, rows: Int64s, span: TimeRange, step_ms: int) -> tuple[int, int]:
         """How many samples the rows have in a span, and how many buckets these make. Only with the kernel."""
-        return kernel.measure(self._at, rows, span.start_ms, span.end_ms, step_ms)
+        return kernel.measure(self.at, rows, span.start_ms, span.end_ms, step_ms)
 
     def samples(self, rows: Int64s, span: TimeRange) -> SampleColumns:
         """The samples of rows in a span; the index is a position in ``rows``."""
         if not kernel.AVAILABLE:
             return self._samples_in_arrays(rows, span)
         size, _ = self.size(rows, span, max(span.length_ms, 1))
-        return SampleColumns(*kernel.read(self._at, rows, span.start_ms, span.end_ms, size))
+        return SampleColumns(*kernel.read(self.at, rows, span.start_ms, span.end_ms, size))
 
     def buckets(
         self,
@@ -50,19 +52,13 @@ class Reader:
             if samples > most:
                 return None
         last = references.time, references.value
-        found = kernel.bucket(self._at, rows, ends, step_ms, counters, last, (most, room))
+        found = kernel.bucket(self.at, rows, ends, step_ms, counters, last, (most, room))
         return None if found is None else BucketColumns(*found)
-
-    def lines(
-        self, rows: Int64s, line: Int64s, how: Uint8s, span: TimeRange, step_ms: int, most: int
-    ) -> tuple[Int64s, Int64s, Float64s, int] | None:
-        """See ``jobmeter.kernel.window.lines``. Only with the kernel."""
-        return kernel.lines(self._at, rows, line, how, (span.start_ms, span.end_ms), step_ms, most)
 
     def previous(self, rows: Int64s, before_ms: int) -> tuple[Int64s, Float64s]:
         """Of each row the time (``NEVER`` for none) and the value of the last sample before a time."""
         if kernel.AVAILABLE:
-            return kernel.previous(self._at, rows, before_ms)
+            return kernel.previous(self.at, rows, before_ms)
         times, values = np.full(len(rows), NEVER, np.int64), np.zeros(len(rows))
         for at, page in enumerate(self.first_page[rows].tolist()):
             time, value = self._pages.content(page)

@@ -13,11 +13,12 @@ from jobmeter.model.batch import Bools, BucketColumns, SampleBatch, SampleColumn
 from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import NamePart, Series
+from jobmeter.model.span import Span, TracePage
 from jobmeter.model.time import DAY, HOUR, MAX_TIME_MS, MINUTE, SECOND, Clock, TimeRange, floor_to
-from jobmeter.store.base import LogSelector, ReadBudget, Selector, Store, StoreStatistics, Tier
+from jobmeter.model.trace_filter import SpanFilter, TraceFilter
+from jobmeter.store.base import LogSelector, Outbox, ReadBudget, Selector, Store, StoreStatistics, Tier
 from jobmeter.store.cache import Cache
 from jobmeter.store.damage import DamagedPart
-from jobmeter.store.window.memory import WindowMemory
 from jobmeter.store.window.window import Window
 
 _DEFAULT = Retention()
@@ -41,19 +42,18 @@ class WindowedStore:
         """``length_ms``: how far back it reaches; ``bound``: its bytes, those of the cache not among them."""
         self._engine = engine
         self._clock = clock
-        self.window = Window(length_ms, bound)
+        self.memory = self.window = Window(length_ms, bound)
         self.cache = cache or Cache()
         self._appending = threading.Lock()
         self._swept_ms = 0
         # An earlier process rolled up the hours that are over now at most, and more where the clock was set back since.
         over_ms = floor_to(clock.now_ms(), HOUR)
         rolled = engine.rolled((), TimeRange(over_ms, floor_to(MAX_TIME_MS, HOUR)))
-        self._settled_ms = max((part.end_ms for part in rolled), default=over_ms)
+        self._immutable_ms = max((part.end_ms for part in rolled), default=over_ms)
         self._numbers = itertools.count(1)
         self._common_revision = 0
         self._unfilled: list[Series] | None = None
         self._revisions: dict[int, int] = {}
-        self.memory = WindowMemory(self)
 
     def append(self, batch: SampleBatch, retention: Retention = _DEFAULT) -> None:
         """See ``Store.append``."""
@@ -62,8 +62,8 @@ class WindowedStore:
     def append_all(self, batches: Sequence[SampleBatch], retention: Retention = _DEFAULT) -> None:
         """See ``Store.append_all``."""
         with self._appending:
-            settled_ms = self._settled_ms
-            late = _late_jobs(batches, settled_ms)
+            immutable_ms = self._immutable_ms
+            late = _late_jobs(batches, immutable_ms)
             # First what is stale goes: a series that comes back after a day is new here, and its descriptors too.
             self._sweep()
             changed = late | self._take_in(batches)
@@ -76,13 +76,12 @@ class WindowedStore:
                 raise
             finally:
                 # A roll-up may have begun since, and be over: its hours may lack these samples.
-                if self._settled_ms != settled_ms:
-                    changed |= _late_jobs(batches, self._settled_ms)
+                if self._immutable_ms != immutable_ms:
+                    changed |= _late_jobs(batches, self._immutable_ms)
                 # Again: who looked meanwhile may have found some of it, and not the rest.
                 self._raise_revision(changed)
             now_ms = self._clock.now_ms()
-            for batch in batches:
-                self.window.write(batch.keys, SampleColumns(batch.index, batch.time, batch.value), now_ms)
+            self.window.write_all(batches, now_ms)
 
     def fill(self, most: int) -> int:
         """Take in some of the series that the engine has samples of inside of the window; gives how many are left.
@@ -112,21 +111,14 @@ class WindowedStore:
 
     def find(self, selector: Selector) -> list[Series]:
         """See ``Store.find``. The list is shared: callers leave it as it is."""
-        known = self.cached_series(selector)
-        if known is not None:
-            return known
-        revision = None if selector.jobs is None else self.revision(selector.jobs)
-        series = self._engine.find(_lasting(selector))
-        if revision is not None:
-            self.cache.put(_name_of(selector), revision, series, _SERIES_BYTES * len(series))
-        return series
-
-    def cached_series(self, selector: Selector) -> list[Series] | None:
-        """What ``find`` gives, where it was found before; else None."""
         if selector.jobs is None:
-            return None
-        found: list[Series] | None = self.cache.get(_name_of(selector), self.revision(selector.jobs))
-        return found
+            return self._engine.find(_lasting(selector))
+        name, revision = _name_of(selector), self.revision(selector.jobs)
+        series: list[Series] | None = self.cache.get(name, revision)
+        if series is None:
+            series = self._engine.find(_lasting(selector))
+            self.cache.put(name, revision, series, _SERIES_BYTES * len(series))
+        return series
 
     def names(self, selector: Selector, part: NamePart, prefix: str = "") -> list[str]:
         """See ``Store.names``."""
@@ -152,7 +144,7 @@ class WindowedStore:
 
     def previous(self, keys: SeriesKeys, before_ms: int, budget: ReadBudget) -> SampleColumns:
         """See ``Store.previous``."""
-        found = self.memory.previous(keys, before_ms)
+        found = self.window.previous(keys, before_ms)
         return self._engine.previous(keys, before_ms, budget) if found is None else found
 
     def read_buckets(self, keys: SeriesKeys, span: TimeRange, tier: Tier, budget: ReadBudget) -> BucketColumns:
@@ -161,17 +153,12 @@ class WindowedStore:
 
     def rolled(self, jobs: Sequence[int], span: TimeRange) -> list[TimeRange]:
         """See ``Store.rolled``."""
-        revision = self.revision(jobs)
-        known = self.cached_rolled(jobs, span)
-        if known is None:
-            known = self._engine.rolled(jobs, span)
-            self.cache.put((WindowedStore, tuple(jobs), span), revision, known, 100 * (len(jobs) + len(known)))
-        return known
-
-    def cached_rolled(self, jobs: Sequence[int], span: TimeRange) -> list[TimeRange] | None:
-        """What ``rolled`` gives, where it was asked before; else None."""
-        found: list[TimeRange] | None = self.cache.get((WindowedStore, tuple(jobs), span), self.revision(jobs))
-        return found
+        name, revision = (WindowedStore, tuple(jobs), span), self.revision(jobs)
+        cached: list[TimeRange] | None = self.cache.get(name, revision)
+        if cached is None:
+            cached = self._engine.rolled(jobs, span)
+            self.cache.put(name, revision, cached, 100 * (len(jobs) + len(cached)))
+        return cached
 
     def revision(self, jobs: Sequence[int]) -> Hashable:
         """See ``Store.revision``.
@@ -185,7 +172,7 @@ class WindowedStore:
     def roll_up(self, until_ms: int) -> int:
         """See ``Store.roll_up``."""
         # From here on samples before that time may touch what is rolled up; until it is known which, all of them do.
-        self._settled_ms = max(until_ms, self._settled_ms)
+        self._immutable_ms = max(until_ms, self._immutable_ms)
         hours = 1
         try:
             hours = self._engine.roll_up(until_ms)
@@ -198,6 +185,11 @@ class WindowedStore:
         """See ``Store.last_times``."""
         return self._engine.last_times(jobs)
 
+    @property
+    def outbox(self) -> Outbox:
+        """See ``Store.outbox``."""
+        return self._engine.outbox
+
     def append_logs(self, lines: Sequence[LogLine], retention: Retention = _DEFAULT) -> None:
         """See ``Store.append_logs``."""
         self._engine.append_logs(lines, retention)
@@ -205,6 +197,18 @@ class WindowedStore:
     def read_logs(self, selector: LogSelector, budget: ReadBudget) -> LogPage:
         """See ``Store.read_logs``."""
         return self._engine.read_logs(selector, budget)
+
+    def append_spans(self, spans: Sequence[Span], retention: Retention = _DEFAULT) -> None:
+        """See ``Store.append_spans``."""
+        self._engine.append_spans(spans, retention)
+
+    def read_traces(self, selector: TraceFilter, budget: ReadBudget) -> TracePage:
+        """See ``Store.read_traces``."""
+        return self._engine.read_traces(selector, budget)
+
+    def read_spans(self, selector: SpanFilter, budget: ReadBudget) -> list[Span]:
+        """See ``Store.read_spans``."""
+        return self._engine.read_spans(selector, budget)
 
     def delete_job(self, job: int) -> None:
         """See ``Store.delete_job``."""
@@ -248,8 +252,8 @@ class WindowedStore:
         jobs = set[int]()
         job, series = list[Uint64s](), list[Uint64s]()
         for batch in batches:
-            new = self.window.missing(batch.keys)
-            if new.any():
+            if not self.window.has_all(batch.keys):
+                new = self.window.missing(batch.keys)
                 jobs.update(np.unique(batch.keys.job[new]).tolist())
                 live = np.zeros(len(new), bool)
                 live[batch.index[batch.time >= since]] = True
@@ -292,9 +296,8 @@ def _late_jobs(batches: Sequence[SampleBatch], before_ms: int) -> set[int]:
     """The jobs with samples before a time: of hours that may be rolled up."""
     jobs = set[int]()
     for batch in batches:
-        late = batch.time < before_ms
-        if late.any():
-            job = batch.keys.job[batch.index[late]]
+        if len(batch) and batch.span[0] < before_ms:
+            job = batch.keys.job[batch.index[batch.time < before_ms]]
             # Rows come in runs of one job.
             jobs.update(job[np.append(True, job[1:] != job[:-1])].tolist())
     return jobs

@@ -2,6 +2,7 @@
 
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,18 +17,16 @@ from jobmeter.model.batch import (
     Int64s,
     LineColumns,
     References,
+    SampleBatch,
     SampleColumns,
     SeriesKeys,
-    Uint8s,
 )
 from jobmeter.model.time import DAY, MINUTE, TimeRange
-from jobmeter.store.window.pages import FURTHEST, NO_PAGE, PAGE_BYTES, Pages, cuts
+from jobmeter.store.window.pages import FURTHEST, NO_PAGE, PAGE_BYTES, ROW_BYTES, Pages, PageWriter, Rows, cuts
 from jobmeter.store.window.read import Reader
-from jobmeter.store.window.rows import ROW_BYTES, Rows
-from jobmeter.store.window.write import Writer
 
-_MOST_KNOWN = 2_000_000
-"""Series in all the lists of keys whose rows are kept, 24 bytes each."""
+_MOST_CACHED = 2_000_000
+"""Series in all the lists of keys whose rows are cached, 24 bytes each."""
 _SHORTEST_MS = MINUTE
 _NEARLY_FULL, _FULL = 0.85, 0.95
 """What of the bound may be in use before the window shrinks: the next batch needs room before it is known how much."""
@@ -44,6 +43,8 @@ class _Found(NamedTuple):
     generation: int
     rows: Int64s
     whole: bool
+    place: int
+    """Where ``rows`` lie, for the kernel."""
 
 
 class Window:
@@ -56,16 +57,16 @@ class Window:
 
     def __init__(self, length_ms: int, bound: int) -> None:
         self.length_ms = length_ms
-        self._asked_ms = length_ms
+        self._queried_ms = length_ms
         self._bound = bound
         self._pages = Pages(max(bound // PAGE_BYTES, 4))
         self._rows = Rows()
-        self._reads = Reader(self._pages, self._rows.first_page)
-        self._appends = Writer(self._pages, self._rows)
+        self._reads = Reader(self._pages, self._rows)
+        self._appends = PageWriter(self._pages, self._rows)
         self._lock = threading.Lock()
         self._writes = 0
         self._found: OrderedDict[int, _Found] = OrderedDict()
-        self._known = 0
+        self._cached_keys = 0
 
     @property
     def bytes(self) -> int:
@@ -79,6 +80,11 @@ class Window:
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    def has_all(self, keys: SeriesKeys) -> bool:
+        """Whether each of these series is here."""
+        with self._lock:
+            return self._look_up(keys).whole
 
     def missing(self, keys: SeriesKeys) -> NDArray[np.bool_]:
         """bool[k]: which of these series are not here."""
@@ -121,17 +127,31 @@ class Window:
 
         What is too old to be taken in may not be vouched for either.
         """
-        keep_from = now_ms - self.length_ms
         with self._lock:
-            known = self._find(keys)
-            self._writes += 1
-            self._rows.written[known[known >= 0]] = self._writes
-            if self._appends.first_page is not self._rows.first_page:
-                self._appends = Writer(self._pages, self._rows)  # the rows grew, and moved
-            rest = self._appends.append(known, columns, keep_from)
-            if len(rest):
-                self._write_any(known, rest, keep_from)
-            self._shrink(now_ms)
+            self._append(self._find(keys), columns, now_ms)
+
+    def write_all(self, batches: Sequence[SampleBatch], now_ms: int) -> None:
+        """The same for several batches, one after the other, in one step."""
+        with self._lock:
+            founds = [self._find(batch.keys) for batch in batches]
+            if len(batches) == 1 or not all(batch.single for batch in batches):
+                for batch, found in zip(batches, founds, strict=True):
+                    self._append(found, SampleColumns(batch.index, batch.time, batch.value), now_ms)
+                return
+            rows = np.concatenate(founds)
+            time, value = (np.concatenate(one) for one in zip(*((b.time, b.value) for b in batches), strict=True))
+            self._append(rows, SampleColumns(np.arange(len(rows), dtype=np.uint32), time, value), now_ms)
+
+    def _append(self, rows_found: Int64s, columns: SampleColumns, now_ms: int) -> None:
+        keep_from = now_ms - self.length_ms
+        self._writes += 1
+        self._rows.written[rows_found[rows_found >= 0]] = self._writes
+        if self._appends.first_page is not self._rows.first_page:
+            self._appends = PageWriter(self._pages, self._rows)  # the rows grew, and moved
+        rest = self._appends.append(rows_found, columns, keep_from)
+        if len(rest):
+            self._write_any(rows_found, rest, keep_from)
+        self._shrink(now_ms)
 
     def read(self, keys: SeriesKeys, span: TimeRange, part: slice = slice(None)) -> SampleColumns | None:
         """The samples of a part of those series in a span; None where one of them all may not be here.
@@ -163,30 +183,32 @@ class Window:
         return found
 
     def lines(
-        self, keys: SeriesKeys, line: Int64s, how: Uint8s, span: TimeRange, step_ms: int, most: int
+        self, keys: SeriesKeys, grid: kernel.Grid, span: TimeRange, step_ms: int, most: int
     ) -> LineColumns | None:
         """See ``Memory.lines``. None without the kernel, too."""
+        if not kernel.AVAILABLE or span.start_ms == span.end_ms:
+            return None
         with self._lock:
-            rows = self._inside(keys, span.start_ms)
-            if rows is None or not kernel.AVAILABLE or not span.length_ms:
-                return None
-            found = self._reader().lines(rows, line, how, span, step_ms, most)
+            place = self._look_up(keys).place
+            found = kernel.lines(self._reader().at, place, grid, (span.start_ms, span.end_ms), step_ms, most)
         return None if found is None else LineColumns(*found)
 
     def written(self, keys: SeriesKeys) -> int | None:
         """The number of the last write to one of those series, of whatever time; None where one of them is not here."""
         with self._lock:
-            rows, whole = self._look_up(keys)
-            return int(self._rows.written[rows].max()) if whole and len(rows) else None
+            found = self._look_up(keys)
+            return int(self._rows.written[found.rows].max()) if found.whole and len(found.rows) else None
 
-    def previous(self, keys: SeriesKeys, before_ms: int) -> tuple[Int64s, Float64s] | None:
-        """The last sample of each series before a time; None where one of them may not be here."""
+    def previous(self, keys: SeriesKeys, before_ms: int) -> SampleColumns | None:
+        """See ``Memory.previous``; None where one of them may not be here."""
         with self._lock:
             rows = self._inside(keys, before_ms)
             if rows is None:
                 return None
             time, value = self._reader().previous(rows, before_ms)
-            return (time, value) if bool(np.all(time >= self._rows.since[rows])) else None
+            if not np.all(time >= self._rows.since[rows]):
+                return None
+        return SampleColumns(np.arange(len(rows), dtype=np.uint32), time, value)
 
     def drop(self, keys: SeriesKeys) -> None:
         """Forget those series."""
@@ -214,53 +236,54 @@ class Window:
                 self._expire(rows[~gone], now_ms - self.length_ms)
         with self._lock:
             if self.bytes < self._bound // 2:
-                self.length_ms = min(self._asked_ms, self.length_ms * 2)
+                self.length_ms = min(self._queried_ms, self.length_ms * 2)
 
     def _inside(self, keys: SeriesKeys, start_ms: int) -> Int64s | None:
         """The rows of those series, when each of them has every sample since then; else None."""
-        rows, whole = self._look_up(keys)
+        found = self._look_up(keys)
+        rows, whole = found.rows, found.whole
         if len(rows) and (not whole or int(self._rows.since[rows].max()) > start_ms):
             return None
         return rows
 
     def _reader(self) -> Reader:
         if self._reads.first_page is not self._rows.first_page:
-            self._reads = Reader(self._pages, self._rows.first_page)  # the rows grew, and moved
+            self._reads = Reader(self._pages, self._rows)  # the rows grew, and moved
         return self._reads
 
     def _find(self, keys: SeriesKeys) -> Int64s:
         """The rows of those series, -1 for none."""
-        return self._look_up(keys)[0]
+        return self._look_up(keys).rows
 
-    def _look_up(self, keys: SeriesKeys) -> tuple[Int64s, bool]:
+    def _look_up(self, keys: SeriesKeys) -> _Found:
         """The rows of those series, -1 for none, and whether there is one of each.
 
-        Both are kept for the very same keys, as decoders and questions repeat them.
+        They are cached for the very same keys, as decoders and questions repeat them.
         """
-        known = self._found.get(id(keys))
-        if known is not None and known.keys is keys and known.generation == self._rows.generation:
-            return known.rows, known.whole
-        if known is not None:
-            self._known -= len(self._found.pop(id(keys)).keys)
+        rows_found = self._found.get(id(keys))
+        if rows_found is not None and rows_found.keys is keys and rows_found.generation == self._rows.generation:
+            return rows_found
+        if rows_found is not None:
+            self._cached_keys -= len(self._found.pop(id(keys)).keys)
         rows = self._rows.find(keys)
         whole = not len(rows) or int(rows.min()) >= 0
-        self._found[id(keys)] = _Found(keys, self._rows.generation, rows, whole)
-        self._known += len(keys)
-        while self._known > _MOST_KNOWN:
-            self._known -= len(self._found.popitem(last=False)[1].keys)
-        return rows, whole
+        found = self._found[id(keys)] = _Found(keys, self._rows.generation, rows, whole, rows.ctypes.data)
+        self._cached_keys += len(keys)
+        while self._cached_keys > _MOST_CACHED:
+            self._cached_keys -= len(self._found.popitem(last=False)[1].keys)
+        return found
 
-    def _write_any(self, known: Int64s, columns: SampleColumns, keep_from: int) -> None:
-        """Samples of any age and order; ``known``: the rows of their series, -1 for none."""
+    def _write_any(self, rows_found: Int64s, columns: SampleColumns, keep_from: int) -> None:
+        """Samples of any age and order; ``rows_found``: the rows of their series, -1 for none."""
         index, time, value, since = columns.index, columns.time, columns.value, self._rows.since
         recent = time >= keep_from
         if not recent.all():
-            old = np.zeros(len(known), np.bool_)
+            old = np.zeros(len(rows_found), np.bool_)
             old[index[~recent]] = True
-            stale = known[old & (known >= 0)]
+            stale = rows_found[old & (rows_found >= 0)]
             since[stale] = np.maximum(since[stale], keep_from)
             index, time, value = index[recent], time[recent], value[recent]
-        rows = known[index]
+        rows = rows_found[index]
         keep = (rows >= 0) & (time >= since[rows])
         if not keep.all():
             rows, time, value = rows[keep], time[keep], value[keep]
@@ -349,16 +372,16 @@ class Window:
 
     def _expire(self, rows: Int64s, keep_from_ms: int) -> None:
         """Give back the pages in which everything is older."""
-        pages, known = self._pages, self._rows
+        pages, rows_found = self._pages, self._rows
         while len(rows):
-            rows = rows[known.first_page[rows] >= 0]
-            page = known.first_page[rows]
+            rows = rows[rows_found.first_page[rows] >= 0]
+            page = rows_found.first_page[rows]
             newest = pages.newest(page)
             old = newest < keep_from_ms
             rows, page = rows[old], page[old]
-            known.since[rows] = np.maximum(known.since[rows], newest[old] + 1)
-            known.first_page[rows] = pages.following[page]
-            known.last_page[rows[pages.following[page] < 0]] = NO_PAGE
+            rows_found.since[rows] = np.maximum(rows_found.since[rows], newest[old] + 1)
+            rows_found.first_page[rows] = pages.following[page]
+            rows_found.last_page[rows[pages.following[page] < 0]] = NO_PAGE
             pages.give_back(page)
 
     def _remove(self, rows: Int64s) -> None:
@@ -370,13 +393,13 @@ class Window:
         self._pages.give_back(np.fromiter(self._pages.chain(page), np.int32))
 
     def _has_room(self, samples: int, now_ms: int | None) -> bool:
-        wanted = (samples // PAGE + 1) * PAGE_BYTES + ROW_BYTES
-        if self.bytes + wanted > self._bound and now_ms is not None:
-            self._shrink(now_ms, wanted)
-        return self.bytes + wanted <= self._bound
+        needed = (samples // PAGE + 1) * PAGE_BYTES + ROW_BYTES
+        if self.bytes + needed > self._bound and now_ms is not None:
+            self._shrink(now_ms, needed)
+        return self.bytes + needed <= self._bound
 
-    def _shrink(self, now_ms: int, wanted: int = 0) -> None:
-        most = int(self._bound * _FULL) - wanted
+    def _shrink(self, now_ms: int, needed: int = 0) -> None:
+        most = int(self._bound * _FULL) - needed
         while self.bytes > most and self.length_ms > _SHORTEST_MS:
             self.length_ms = self.length_ms * 3 // 4
             self._expire(self._rows.all(), now_ms - self.length_ms)

@@ -10,24 +10,24 @@ import struct
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 import zstandard
 
-from jobmeter.errors import InvalidRequestError, LimitExceededError, NotAtOnceError
+from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.batch import SampleBatch
-from jobmeter.model.log import LogLine
+from jobmeter.model.interner import current
+from jobmeter.model.log_batch import LogBatch
 from jobmeter.model.memory import Take, unlimited
 from jobmeter.model.record import Records, check_records, invalid_record
-from jobmeter.model.roster import listed
 from jobmeter.model.series import DEFAULT_PROJECT, MAX_LABELS, Series, at_place, check_series
 from jobmeter.settings import Limits
 from jobmeter.wire.json_shape import shape_of
-from jobmeter.wire.native.logs import decode_lines
-from jobmeter.wire.native.newer import decode_known
-from jobmeter.wire.native.sections import SECTIONS, Section
+from jobmeter.wire.native.log_columns import decode_lines
+from jobmeter.wire.native.newer import decode_lenient
+from jobmeter.wire.native.series_lists import ListedSeries, SeriesListCache
 
 MAGIC = b"JM"
 VERSION = 1
@@ -42,13 +42,8 @@ _LENGTH = struct.Struct("<I")
 _SHORT = struct.Struct("<H")
 _FIELDS = 8  # metric, project, cluster, node, device, job, replica, attempt
 _MAX_DESCRIPTOR = 64 * 1024
-_CACHED_SERIES = 262_144
-_CACHED_BYTES = 512
-"""Longest descriptor in the caches, which count entries: long ones are few, or are somebody's attempt on the memory."""
-_CACHED_METRICS, _CACHED_PLACES = 4_096, 65_536
-_ANY_METRIC = _SHORT.pack(1) + b"m"
-_MOMENT = 256 * 1024
-"""Bytes of a frame that are unpacked in a moment."""
+_SMALL_FRAME = 256 * 1024
+"""Bytes of a frame that the event loop may unpack."""
 
 
 _RECORD_DEPTH, _LINE_DEPTH = 2, 4
@@ -63,14 +58,33 @@ class Decoded:
 
     batches: list[SampleBatch]
     records: list[Records]
-    lines: list[LogLine]
+    line_batches: list[LogBatch]
     unknown: list[str] = field(default_factory=list)
 
+    @property
+    def lines(self) -> LogBatch:
+        """The lines of all frames, in their order."""
+        return LogBatch.joined(self.line_batches)
 
-@dataclass(frozen=True, slots=True)
-class _Frame:
+
+class _Head(NamedTuple):
+    """A frame's header; ``at``: where what was sent begins."""
+
+    at: int
     kind: int
-    payload: bytes
+    codec: int
+    sent: int
+    size: int
+    checksum: int
+
+
+class _Layout(NamedTuple):
+    """A payload of samples: how many series and samples, where the descriptors end, and the bytes that name them."""
+
+    series: int
+    samples: int
+    end: int
+    key: bytes
 
 
 def decode(
@@ -78,69 +92,100 @@ def decode(
     project: str = DEFAULT_PROJECT,
     limits: Limits | None = None,
     take: Take = unlimited,
-    *,
-    known: bool = False,
+    cache: SeriesListCache | None = None,
 ) -> Decoded:
     """The frames of a whole body; ``project`` is what an empty project of a descriptor or of a stream means.
 
     Times and values are taken as they are: what they may be is for ``jobmeter.ingest`` to say. ``take`` is told the
-    bytes that are about to be needed, frame by frame, and may raise. ``known``: only what takes a moment, samples of
-    lists of series that came before, for which nothing is taken; NotAtOnceError for anything else.
+    bytes that are about to be needed, frame by frame, and may raise. ``cache`` has the lists
+    of series that came before.
     """
     allowed = limits or Limits()
-    if len(body) > allowed.body_bytes:
-        raise LimitExceededError(f"a body may have {allowed.body_bytes} bytes, this one has {len(body)}", "body")
-    if not body:
-        raise InvalidRequestError("the body is empty: at least one frame is needed", "body")
+    cache = SeriesListCache() if cache is None else cache
     decoded = Decoded([], [], [])
-    series, records_left = 0, allowed.request_records
-    for frame in _frames(body, allowed, unlimited if known else take, known=known):
-        if frame.kind == RECORDS:
-            shape = shape_of(frame.payload)
+    interner = current()
+    series_left, records_left = allowed.request_series, allowed.request_records
+    lines_left = allowed.request_lines
+    for head in _heads(body, allowed):
+        payload = _payload(body, head, take)
+        if head.kind == SAMPLES:
+            layout = _layout(payload, series_left)
+            found = cache.get(project, layout.key, interner)
+            if found is None:
+                found = cache.put(project, layout.key, interner, _series_of(payload, layout, project))
+            series_left -= len(found.series)
+            decoded.batches.append(_batch(payload, layout, found))
+        elif head.kind == RECORDS:
+            shape = shape_of(payload)
             shape.check(_RECORD_DEPTH, records_left, "records")
             records_left -= shape.opened[_RECORD_DEPTH]
             take(shape.recorded_bytes)
-            records, unknown = _records(frame.payload)
+            records, unknown = _records(payload)
             decoded.records.append(records)
             decoded.unknown.extend(unknown)
-            continue
-        if frame.kind == LOGS:
-            shape = shape_of(frame.payload)
-            shape.check(_LINE_DEPTH, allowed.request_lines - len(decoded.lines), "lines")
+        else:
+            shape = shape_of(payload)
+            shape.check(_LINE_DEPTH, lines_left, "lines")
             take(shape.read_bytes)
-            lines, unknown = decode_lines(frame.payload, project, allowed.request_lines - len(decoded.lines))
-            decoded.lines.extend(lines)
+            lines, unknown = decode_lines(payload, project, lines_left)
+            lines_left -= len(lines)
+            decoded.line_batches.append(lines)
             decoded.unknown.extend(unknown)
-            continue
-        batch = _samples(frame.payload, project, allowed.request_series - series, known=known)
-        series += len(batch.series)
-        decoded.batches.append(batch)
     return decoded
 
 
-def _frames(body: bytes, limits: Limits, take: Take, *, known: bool) -> Iterator[_Frame]:
-    at, unpacked = 0, 0
+def decode_from_memory(body: bytes, project: str, limits: Limits, cache: SeriesListCache) -> list[SampleBatch] | None:
+    """The batches of a body of a few samples, all of whose lists of series are in the cache; else None.
+
+    It needs no more memory than the body. Raises as ``decode`` for what is wrong.
+    """
+    batches: list[SampleBatch] = []
+    interner = current()
+    series_left = limits.request_series
+    for head in _heads(body, limits):
+        if head.kind != SAMPLES or head.size > _SMALL_FRAME:
+            return None
+        payload = _payload(body, head)
+        layout = _layout(payload, series_left)
+        found = cache.get(project, layout.key, interner)
+        if found is None:
+            return None
+        series_left -= len(found.series)
+        batches.append(_batch(payload, layout, found))
+    return batches
+
+
+def _heads(body: bytes, limits: Limits) -> Iterator[_Head]:
+    """The headers of the frames, checked one by one as they are asked for."""
+    if len(body) > limits.body_bytes:
+        raise LimitExceededError(f"a body may have {limits.body_bytes} bytes, this one has {len(body)}", "body")
+    if not body:
+        raise InvalidRequestError("the body is empty: at least one frame is needed", "body")
+    at, left = 0, limits.decoded_bytes
     while at < len(body):
         if len(body) - at < _HEADER.size:
             raise InvalidRequestError(f"the body ends inside the header of the frame at byte {at}", "body")
         magic, version, kind, codec, zero, sent, size, checksum = _HEADER.unpack_from(body, at)
         _check_header(magic, version, kind, codec, zero)
-        _check_sizes(sent, size, limits.decoded_bytes - unpacked)
-        if known and (kind != SAMPLES or size > _MOMENT):
-            raise NotAtOnceError
+        _check_sizes(sent, size, left)
         at += _HEADER.size
         if sent > len(body) - at:
             raise InvalidRequestError(
                 f"the body ends {sent - (len(body) - at)} bytes before the frame that it holds", "body"
             )
-        packed = body[at : at + sent]
-        if zlib.crc32(packed) != checksum:
-            raise InvalidRequestError(f"the checksum of the frame at byte {at - _HEADER.size} does not hold", "frame")
+        yield _Head(at, kind, codec, sent, size, checksum)
         at += sent
-        unpacked += size
+        left -= size
+
+
+def _payload(body: bytes, head: _Head, take: Take | None = None) -> bytes:
+    packed = body[head.at : head.at + head.sent]
+    if zlib.crc32(packed) != head.checksum:
+        raise InvalidRequestError(f"the checksum of the frame at byte {head.at - _HEADER.size} does not hold", "frame")
+    if take is not None:
         # The payload, and the columns that samples are read into and joined in.
-        take(size if kind != SAMPLES else int(_COLUMNS * size))
-        yield _Frame(kind, _unpack(packed, codec, size))
+        take(head.size if head.kind != SAMPLES else int(_COLUMNS * head.size))
+    return _unpack(packed, head.codec, head.size)
 
 
 def _check_header(magic: bytes, version: int, kind: int, codec: int, zero: bytes) -> None:
@@ -207,7 +252,7 @@ def _unpack_zstd(packed: bytes, size: int) -> bytes:
 
 def _records(payload: bytes) -> tuple[Records, tuple[str, ...]]:
     try:
-        records, unknown = decode_known(payload, Records)
+        records, unknown = decode_lenient(payload, Records)
     except (msgspec.DecodeError, RecursionError) as error:
         raise invalid_record(error) from error
     except UnicodeDecodeError as error:
@@ -215,7 +260,7 @@ def _records(payload: bytes) -> tuple[Records, tuple[str, ...]]:
     return check_records(records), unknown
 
 
-def _samples(payload: bytes, project: str, series_left: int, *, known: bool) -> SampleBatch:
+def _layout(payload: bytes, series_left: int) -> _Layout:
     if len(payload) < _COUNTS.size:
         raise InvalidRequestError("a frame of samples is shorter than its two counts", "frame")
     series_count, sample_count = _COUNTS.unpack_from(payload)
@@ -229,37 +274,38 @@ def _samples(payload: bytes, project: str, series_left: int, *, known: bool) -> 
         raise InvalidRequestError(
             f"a frame of {len(payload)} bytes cannot hold {series_count} series and {sample_count} samples", "frame"
         )
-    at = len(payload) - columns
-    section = _section(payload, at, series_count, project, known=known)
-    counts = np.frombuffer(payload, "<u4", series_count, at)
-    if int(counts.sum(dtype=np.uint64)) != sample_count:
-        raise InvalidRequestError(f"the counts of the series do not add up to {sample_count}", "series")
-    at += 4 * series_count
-    times = np.frombuffer(payload, "<i8", sample_count, at).astype(np.int64)
-    values = np.frombuffer(payload, "<f8", sample_count, at + 8 * sample_count).astype(np.float64)
-    places = np.arange(series_count, dtype=np.uint32) if section.places is None else section.places
-    return listed(section.series, np.repeat(places, counts), times, values)
+    end = len(payload) - columns
+    return _Layout(series_count, sample_count, end, payload[: _LENGTH.size] + payload[_COUNTS.size : end])
 
 
-def _section(payload: bytes, end: int, count: int, project: str, *, known: bool) -> Section:
-    """The series of a frame, whose descriptors reach to ``end``."""
-    data = payload[: _LENGTH.size] + payload[_COUNTS.size : end]
-    found = SECTIONS.find(project, data)
-    if found is not None:
-        return found
-    if known:
-        raise NotAtOnceError
-    series, at = _descriptors(payload, count, project)
-    if at != end:
+def _batch(payload: bytes, layout: _Layout, found: ListedSeries) -> SampleBatch:
+    counts = np.frombuffer(payload, "<u4", layout.series, layout.end)
+    single = layout.series == layout.samples and bool((counts == 1).all())
+    if not single and int(counts.sum(dtype=np.uint64)) != layout.samples:
+        raise InvalidRequestError(f"the counts of the series do not add up to {layout.samples}", "series")
+    at = layout.end + 4 * layout.series
+    times = np.frombuffer(payload, "<i8", layout.samples, at).astype(np.int64)
+    values = np.frombuffer(payload, "<f8", layout.samples, at + 8 * layout.samples).astype(np.float64)
+    index = found.places if single else np.repeat(found.places, counts)
+    ordered = True if single and found.once and layout.samples else None
+    return SampleBatch(found.series, index, times, values, found.series.keys, existing_single=ordered)
+
+
+def _series_of(payload: bytes, layout: _Layout, project: str) -> list[Series]:
+    """The series that the descriptors of a frame name."""
+    series, at = _descriptors(payload, layout.series, project)
+    if at != layout.end:
         raise InvalidRequestError(
-            f"{len(payload) - end} bytes must follow the series of a frame, {len(payload) - at} do", "frame"
+            f"{len(payload) - layout.end} bytes must follow the series of a frame, {len(payload) - at} do", "frame"
         )
-    return SECTIONS.keep(project, data, series)
+    return series
 
 
 def _descriptors(payload: bytes, count: int, project: str) -> tuple[list[Series], int]:
     at = _COUNTS.size
     series: list[Series] = []
+    places: dict[bytes, Series] = {}
+    metrics: dict[bytes, str] = {}
     for _ in range(count):
         if len(payload) - at < _LENGTH.size:
             raise InvalidRequestError("a frame ends inside its series", "series")
@@ -267,35 +313,15 @@ def _descriptors(payload: bytes, count: int, project: str) -> tuple[list[Series]
         at += _LENGTH.size
         if length > min(len(payload) - at, _MAX_DESCRIPTOR):
             raise InvalidRequestError(f"the descriptor of a series says {length} bytes, which is too long", "series")
-        series.append(descriptor(project, payload[at : at + length]))
+        data = payload[at : at + length]
         at += length
-    return series, at
-
-
-def descriptor(project: str, data: bytes) -> Series:
-    """The series that a descriptor names; an empty project is ``project``. The same short bytes are read once."""
-    return _cached(project, data) if len(data) <= _CACHED_BYTES else _series(project, data)
-
-
-@lru_cache(maxsize=_CACHED_SERIES)
-def _cached(project: str, data: bytes) -> Series:
-    end = _SHORT.size + int.from_bytes(data[: _SHORT.size], "little")
-    try:
         # Many metrics are of one place: what follows the metric is read and checked once.
-        return at_place(_metric(data[_SHORT.size : end]), _place(project, data[end:]))
-    except (InvalidRequestError, UnicodeDecodeError):
-        return _series(project, data)  # which says what is wrong with the whole
-
-
-@lru_cache(maxsize=_CACHED_METRICS)
-def _metric(text: bytes) -> str:
-    return check_series(Series(text.decode())).metric
-
-
-@lru_cache(maxsize=_CACHED_PLACES)
-def _place(project: str, rest: bytes) -> Series:
-    """The series of some metric whose descriptor goes on like that."""
-    return _series(project, _ANY_METRIC + rest)
+        end = _SHORT.size + int.from_bytes(data[: _SHORT.size], "little")
+        metric, place = metrics.get(data[:end]), places.get(data[end:])
+        one = _series(project, data) if metric is None or place is None else at_place(metric, place)
+        metrics[data[:end]], places[data[end:]] = one.metric, one
+        series.append(one)
+    return series, at
 
 
 def _series(project: str, data: bytes) -> Series:

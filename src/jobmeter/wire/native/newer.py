@@ -17,7 +17,7 @@ _WORD = re.compile(
 _STEP = re.compile(r"\.(\w+)|\[(?:\d+|\.\.\.)\]")
 
 
-def decode_known(data: bytes, kind: type[T]) -> tuple[T, tuple[str, ...]]:
+def decode_lenient(data: bytes, kind: type[T]) -> tuple[T, tuple[str, ...]]:
     """The object, and the names of what was left out of it: fields, and words (``jobs.state='Paused'``).
 
     Raises msgspec.ValidationError for anything else that is wrong, and where more than 16 names would be left out;

@@ -102,10 +102,10 @@ def _put(points: Points, words: list[bytes]) -> Wrong | None:
     key = (words[1], *words[4:])
     try:
         time, value = words[2].decode("ascii"), words[3].decode("ascii")
-        if points.known(key):
-            points.add_known(key, words[1].decode(), time, value, {})
+        if points.described(key):
+            points.add_cached(key, words[1].decode(), time, value, {})
         else:
-            points.add_known(key, words[1].decode(), time, value, _tags(words[4:]))
+            points.add_cached(key, words[1].decode(), time, value, _tags(words[4:]))
     except UnicodeDecodeError:
         return Wrong(Problem.ARGUMENT, "the line is not UTF-8", "name")
     except RefusedError as refusal:

@@ -1,6 +1,6 @@
 """Data points into one batch: each one checked by itself, the work for a series done once.
 
-A data point that cannot be kept is refused with a reason, and never in silence; the others of its request are kept.
+A data point that cannot be stored is refused with a reason, and never in silence; the others of its request are stored.
 """
 
 import math
@@ -22,11 +22,11 @@ _SECONDS_DIGITS = 10
 _MOST_DIGITS = 13
 _WHOLE = re.compile(r"[-+]?[0-9]{1,40}")
 _LONGEST_NUMBER = 64
-_KNOWN = 100_000
+_MOST_CACHED = 100_000
 
 
 class RefusedError(InvalidRequestError):
-    """A data point that is not kept. ``reason`` is one of few words, for counting: name, time, value, tags, project."""
+    """A data point that is not stored. ``reason`` is one of: name, time, value, tags, project."""
 
     def __init__(self, message: str, reason: str) -> None:
         super().__init__(message, reason)
@@ -69,11 +69,11 @@ def column_of(metric: str, tags: Mapping[str, str], writer: Writer) -> Column:
         if error.field == "metric":
             raise _no_metric(metric) from error
         raise RefusedError(error.message, "tags") from error
-    known = find(series.metric)
-    if known is None:
+    described = find(series.metric)
+    if described is None:
         raise _no_metric(metric)
-    lowest = -math.inf if known.minimum is None else known.minimum
-    return Column(series, lowest, math.inf if known.maximum is None else known.maximum)
+    lowest = -math.inf if described.minimum is None else described.minimum
+    return Column(series, lowest, math.inf if described.maximum is None else described.maximum)
 
 
 def _no_metric(metric: str) -> RefusedError:
@@ -181,9 +181,9 @@ class Points:
 
     def add(self, metric: str, time: object, value: object, tags: Mapping[str, str]) -> None:
         """Take a data point. Raises RefusedError."""
-        self.add_known((metric, *tags.items()), metric, time, value, tags)
+        self.add_cached((metric, *tags.items()), metric, time, value, tags)
 
-    def add_known(self, key: object, metric: str, time: object, value: object, tags: Mapping[str, str]) -> None:
+    def add_cached(self, key: object, metric: str, time: object, value: object, tags: Mapping[str, str]) -> None:
         """Take a data point of the series that ``key`` stands for, which ``metric`` and ``tags`` describe.
 
         Raises RefusedError.
@@ -191,7 +191,7 @@ class Points:
         column = self._columns.get(key)
         if column is None:
             column = column_of(metric, tags, self._writer)
-            if len(self._columns) >= _KNOWN:
+            if len(self._columns) >= _MOST_CACHED:
                 self._columns.clear()
             self._columns[key] = column
         moment, number = time_of(time), number_of(value)
@@ -208,7 +208,7 @@ class Points:
         self._time.append(moment)
         self._value.append(number)
 
-    def known(self, key: object) -> bool:
+    def described(self, key: object) -> bool:
         """True when the series of that key was described before."""
         return key in self._columns
 

@@ -13,12 +13,12 @@ from jobmeter.errors import InvalidRequestError
 from jobmeter.model.memory import Take, unlimited
 from jobmeter.wire.json_shape import shape_of
 
-_TOLD_BYTES = 256
+_DESCRIBED_BYTES = 256
 """What an answer that repeats a data point and says why it is refused takes, besides the data point."""
 
 
 class DataPoint(msgspec.Struct, frozen=True):
-    """One as it was sent; whether it can be kept is told when it is taken."""
+    """One as it was sent; whether it can be stored is told when it is taken."""
 
     metric: str | None = None
     timestamp: int | float | str | None = None
@@ -53,7 +53,7 @@ def decode(body: bytes, most: int, take: Take = unlimited) -> Sequence[DataPoint
         raise InvalidRequestError("Missing request content", "body")
     shape = shape_of(body)
     shape.check(1, most, "points")
-    take(shape.read_bytes + shape.opened[1] * _TOLD_BYTES)
+    take(shape.read_bytes + shape.opened[1] * _DESCRIBED_BYTES)
     try:
         return _ARRAY.decode(body) if stripped.startswith(b"[") else [_ONE.decode(body)]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""What is answered: ``ExportMetricsServiceResponse`` and ``google.rpc.Status``, in both encodings.
+"""What is answered: responses of the three services and ``google.rpc.Status``, in both encodings.
 
 https://opentelemetry.io/docs/specs/otlp/#otlphttp-response and
 https://github.com/googleapis/googleapis/blob/master/google/rpc/error_details.proto
@@ -15,13 +15,13 @@ _DELAY, _SECONDS, _NANOS = 0x0A, 0x08, 0x10
 RETRY_INFO = "type.googleapis.com/google.rpc.RetryInfo"
 
 
-def response(rejected: int, message: str, *, json: bool) -> bytes:
-    """The answer to a request that was taken, ``rejected`` of its data points excepted.
+def response(rejected: int, message: str, *, json: bool, field: str = "rejectedDataPoints") -> bytes:
+    """The answer to a request that was taken, ``rejected`` of its data points (or what ``field`` says) excepted.
 
-    A message without rejected data points is a warning; without both the answer says nothing, which is full success.
+    A message without rejected ones is a warning; without both the answer says nothing, which is full success.
     """
     if json:
-        partial = {"rejectedDataPoints": str(rejected), "errorMessage": message}
+        partial = {field: str(rejected), "errorMessage": message}
         return msgspec.json.encode({"partialSuccess": partial} if rejected or message else {})
     if not (rejected or message):
         return b""

@@ -15,6 +15,7 @@ import msgspec
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.wire.otlp import metric, values
 from jobmeter.wire.otlp.metric import Named, Point
+from jobmeter.wire.otlp.shapes import Shapes
 from jobmeter.wire.otlp.written import ATTRIBUTES, Builder, Header, Kind, Owner, Written, check_signed, check_unsigned
 
 _ATTRIBUTE, _NAME, _VERSION, _SCOPE_ATTRIBUTE = 0x0A, 0x0A, 0x12, 0x1A
@@ -155,7 +156,7 @@ MOST_OBJECTS = 2_000_000
 _DECODER = msgspec.json.Decoder(Request, strict=False)
 
 
-def decode(data: bytes) -> Written:
+def decode(data: bytes, shapes: Shapes | None = None) -> Written:
     """The columns of a request. Raises as ``jobmeter.wire.otlp.protobuf.decode``."""
     # What is read takes much more memory than its text.
     if len(data) > _MOST_BYTES or data.count(b"{") > MOST_OBJECTS:
@@ -164,7 +165,7 @@ def decode(data: bytes) -> Written:
         request = _DECODER.decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise InvalidRequestError(f"the body is not the message that Content-Type says: {error}", "body") from error
-    into = Builder()
+    into = Builder(numbers=None if shapes is None else shapes.numbers)
     for part in request.resource_metrics or ():
         resource = b"".join(_fields(part.resource, _ATTRIBUTE))
         number = into.resource(resource)

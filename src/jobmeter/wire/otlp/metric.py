@@ -42,9 +42,9 @@ class Point:
 
 
 def refusal(temporality: int) -> str:
-    """Why a sum or a histogram of that temporality is not kept; empty for one that is.
+    """Why a sum or a histogram of that temporality is not stored; empty for one that is.
 
-    Changes since the last export cannot be kept: one that is sent again, or lost, would make every later total wrong.
+    Changes since the last export cannot be stored: one that is sent again, or lost, would make every later total wrong.
     """
     return "" if temporality == CUMULATIVE else "delta" if temporality == _DELTA else "temporality"
 
@@ -55,7 +55,7 @@ def number(into: Builder, header: Header, own: bytes, time_ns: int, flags: int, 
         _stale(into)
     elif value is None:
         into.refuse("no-value")
-    elif into.kept(own):
+    elif into.accept(own):
         into.head(header, own, time_ns, value)
 
 
@@ -64,7 +64,7 @@ def histogram(into: Builder, named: Named, point: Point, counts: Sequence[int], 
     if point.flags & NO_VALUE:
         _stale(into)
         return
-    if not into.kept(point.own):
+    if not into.accept(point.own):
         return
     if (counts or bounds) and not _sound(counts, bounds, point.count):
         into.refuse("buckets")
@@ -82,7 +82,7 @@ def summary(into: Builder, named: Named, point: Point, quantiles: Sequence[tuple
     if point.flags & NO_VALUE:
         _stale(into)
         return
-    if not into.kept(point.own):
+    if not into.accept(point.own):
         return
     _count_and_sum(into, named, point, point.sum or 0.0)
     for quantile, value in quantiles:

@@ -17,20 +17,27 @@ class Numbers:
     When there are too many things all are forgotten; a number is never used twice.
     """
 
-    def __init__(self) -> None:
-        self._known: dict[Hashable, bytes] = {}
+    def __init__(self, bound: int = _MOST_BYTES) -> None:
+        """``bound``: bytes of all things together, about."""
+        self._bound = bound
+        self._numbers: dict[Hashable, bytes] = {}
         self._next = itertools.count()
         self._bytes = 0
 
-    def of(self, thing: Hashable, size: int) -> bytes:
+    @property
+    def size(self) -> int:
+        """About how many bytes the things take."""
+        return self._bytes
+
+    def of(self, value: Hashable, size: int) -> bytes:
         """The number; ``size``: about how many bytes the thing takes."""
-        known = self._known
-        found = known.get(thing)
+        numbers = self._numbers
+        found = numbers.get(value)
         if found is None:
-            if len(known) > _MOST or self._bytes > _MOST_BYTES:
-                self._known = known = {}
+            if len(numbers) > _MOST or self._bytes > self._bound:
+                self._numbers = numbers = {}
                 self._bytes = 0
             # Of two threads with the same thing the first one's number holds.
-            found = known.setdefault(thing, _PACK(next(self._next)))
+            found = numbers.setdefault(value, _PACK(next(self._next)))
             self._bytes += size
         return found

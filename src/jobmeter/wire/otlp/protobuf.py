@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from jobmeter.kernel.otlp import Row, Scanned, scan
 from jobmeter.wire.otlp import metric
 from jobmeter.wire.otlp.metric import Named, Point
+from jobmeter.wire.otlp.numbers import Numbers
 from jobmeter.wire.otlp.shapes import LEAST, Shape, Shapes
 from jobmeter.wire.otlp.usual import BEFORE, usual
 from jobmeter.wire.otlp.values import part
@@ -24,7 +25,7 @@ from jobmeter.wire.otlp.written import (
     Owner,
     Written,
 )
-from jobmeter.wire.remote_write.scalar import Field, damaged, fields, varint
+from jobmeter.wire.protobuf import Field, damaged, fields, varint
 
 _FIXED = struct.Struct("<Q")
 _DOUBLE = struct.Struct("<d")
@@ -39,37 +40,37 @@ _HISTOGRAM_ATTRIBUTES, _HISTOGRAM_FLAGS = 0x4A, 0x50
 _COUNTS, _COUNT_ALONE, _BOUNDS, _BOUND_ALONE = 0x32, 0x31, 0x3A, 0x39
 _QUANTILES, _QUANTILE, _QUANTILE_VALUE = 0x32, 0x09, 0x11
 _LONG = 128
-_SHAPES = Shapes()
 
 Span = tuple[int, int]
 
 
-def decode(data: bytes) -> Written:
-    """The columns of a request.
+def decode(data: bytes, shapes: Shapes | None = None) -> Written:
+    """The columns of a request; ``shapes`` are those of earlier ones.
 
     Raises InvalidRequestError (field ``body``) for what is no such message, LimitExceededError for too many parts.
     """
-    walk = _Walk(data)
+    shapes = Shapes() if shapes is None else shapes
+    walk = _Walk(data, shapes.numbers)
     scanned = scan(data, MOST_PARTS, MOST_OWN)
     if scanned is None:
         walk.request()
         return walk.into.written()
     lasting = len(scanned.own) >= LEAST and scanned.plain
-    shape = _SHAPES.get(scanned.shape) if lasting else None
+    shape = shapes.get(scanned.shape) if lasting else None
     if shape is None:
         walk.scanned(scanned)
         if not lasting:
             return walk.into.written()
         shape = Shape.of(walk.into)
-        _SHAPES.put(scanned.shape, shape)
+        shapes.put(scanned.shape, shape)
     return shape.written(data)
 
 
 class _Walk:
     """Goes through a request, message by message."""
 
-    def __init__(self, data: bytes) -> None:
-        self.into = Builder(data)
+    def __init__(self, data: bytes, numbers: Numbers) -> None:
+        self.into = Builder(data, numbers)
         self._data = data
 
     def request(self) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from jobmeter.model.batch import Int64s, Uint32s
+from jobmeter.wire.otlp.numbers import Numbers
 from jobmeter.wire.otlp.written import Builder, Header, Written, usual_columns
 
 LEAST = 64
@@ -42,36 +43,44 @@ class Shape:
 
 
 class Shapes:
-    """Shapes of requests, about 128 MiB at most: those that did not come for longest go first.
+    """Shapes of requests: the least recently used go first. ``numbers`` are those that their keys are made of.
 
     Safe for several threads.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, bound: int | None = None) -> None:
+        """``bound``: bytes of all of them, about."""
+        self._bound = _MOST_BYTES if bound is None else bound
         self._lock = threading.Lock()
-        self._known: OrderedDict[bytes, Shape] = OrderedDict()
+        self.numbers = Numbers(self._bound // 4)
+        self._entries: OrderedDict[bytes, Shape] = OrderedDict()
         self._bytes = 0
+
+    @property
+    def size(self) -> int:
+        """About how many bytes they take."""
+        return self._bytes + self.numbers.size
 
     def get(self, text: bytes) -> Shape | None:
         """The shape of a request with this text but for times and values."""
         with self._lock:
-            found = self._known.get(text)
+            found = self._entries.get(text)
             if found is not None:
-                self._known.move_to_end(text)
+                self._entries.move_to_end(text)
             return found
 
     def put(self, text: bytes, shape: Shape) -> None:
         """Remember one."""
         size = _size(text, shape)
-        if size > _MOST_BYTES // 4:
+        if size > self._bound // 4:
             return
         with self._lock:
-            if text in self._known:
+            if text in self._entries:
                 return
-            self._known[text] = shape
+            self._entries[text] = shape
             self._bytes += size
-            while self._bytes > _MOST_BYTES:
-                self._bytes -= _size(*self._known.popitem(last=False))
+            while self._bytes > self._bound:
+                self._bytes -= _size(*self._entries.popitem(last=False))
 
 
 def _size(text: bytes, shape: Shape) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import msgspec
 
 from jobmeter.errors import InvalidRequestError
-from jobmeter.wire.remote_write.scalar import fields, varint
+from jobmeter.wire.protobuf import fields, varint
 
 MOST_ATTRIBUTES = 128
 """Of one resource, scope or data point; SDKs have the same limit."""
@@ -48,7 +48,7 @@ def attributes(raw: bytes, tag: int) -> dict[str, str]:
     for one, _, at, end in fields(raw, 0, len(raw)):
         if one != tag:
             continue
-        key, value = _pair(raw, at, end, 0)
+        key, value = pair(raw, at, end, 0)
         if key in found:
             raise InvalidRequestError(f"attribute {key[:64]!r} is there twice", "labels")
         if len(found) == MOST_ATTRIBUTES:
@@ -76,17 +76,19 @@ def utf8(raw: bytes, field: str) -> str:
         raise InvalidRequestError("a text is not UTF-8", field) from error
 
 
-def _pair(data: bytes, at: int, end: int, deep: int) -> tuple[str, Value]:
+def pair(data: bytes, at: int, end: int, deep: int = 0) -> tuple[str, Value]:
+    """The key and the value of a KeyValue. Raises InvalidRequestError (field ``labels``)."""
     key, value = b"", (0, 0)
     for tag, _, content, stop in fields(data, at, end):
         if tag == _KEY:
             key = data[content:stop]
         elif tag == _VALUE:
             value = content, stop
-    return utf8(key, "labels"), _value(data, *value, deep)
+    return utf8(key, "labels"), any_value(data, *value, deep)
 
 
-def _value(data: bytes, at: int, end: int, deep: int) -> Value:
+def any_value(data: bytes, at: int, end: int, deep: int = 0) -> Value:
+    """The value of an AnyValue. Raises InvalidRequestError (field ``labels``)."""
     if deep > _MOST_DEEP:
         raise InvalidRequestError(f"an attribute is nested deeper than {_MOST_DEEP} levels", "labels")
     value: Value = None
@@ -101,10 +103,10 @@ def _value(data: bytes, at: int, end: int, deep: int) -> Value:
             value = base64.b64encode(data[content:stop]).decode()
         elif tag == _ARRAY:
             inner = fields(data, content, stop)
-            value = [_value(data, begin, until, deep + 1) for one, _, begin, until in inner if one == _KEY]
+            value = [any_value(data, begin, until, deep + 1) for one, _, begin, until in inner if one == _KEY]
         elif tag == _MAP:
             inner = fields(data, content, stop)
-            value = dict(_pair(data, begin, until, deep + 1) for one, _, begin, until in inner if one == _KEY)
+            value = dict(pair(data, begin, until, deep + 1) for one, _, begin, until in inner if one == _KEY)
     return value
 
 

@@ -15,7 +15,7 @@ from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.batch import Float64s, Int64s, Uint32s
 from jobmeter.wire.otlp.numbers import WIDTH, Numbers
 from jobmeter.wire.otlp.values import attributes, utf8
-from jobmeter.wire.remote_write.scalar import fields
+from jobmeter.wire.protobuf import fields
 
 MOST_PARTS = 1_000_000
 """Most messages in one request: data points, metrics, buckets, and so on."""
@@ -23,11 +23,10 @@ ATTRIBUTES = 0x3A
 """The tag under which a key holds the attributes of a data point."""
 _RESOURCE_ATTRIBUTES, _SCOPE_NAME, _SCOPE_VERSION, _SCOPE_ATTRIBUTES = 0x0A, 0x0A, 0x12, 0x1A
 _MILLISECOND = 1_000_000
-_RESOURCES, _OWNERS, _HEADERS = Numbers(), Numbers(), Numbers()
 _LONGEST_NAME = 1_024
 """Bytes of a name or a unit; longer ones are no names."""
 MOST_OWN = 32 * 1_024
-"""Bytes of a data point's attributes; more than that is never kept, and would be remembered."""
+"""Bytes of a data point's attributes; more than that is never stored, and would be remembered."""
 
 Columns = tuple[Uint32s, Int64s, Float64s]
 """Index, time in ms (-1 where there is none), value."""
@@ -98,10 +97,10 @@ class Written:
 
     ``keys``: what stands for the name and the attributes of each series: the same bytes are the same ones, in every
     request. That of a sample that was not finite may be there too, without a sample. ``points`` is the number of data
-    points. ``heads`` holds one sample for each data point that can be kept, ``rest`` the further samples of histograms
-    and summaries; the indexes of both are positions in ``keys``; values are finite. ``refused`` counts the data points
-    that are not kept, by reason; ``stale`` those that say that there is no value; ``parts`` the samples of kept
-    histograms and summaries that are no number.
+    points. ``heads`` holds one sample for each data point that can be stored, ``rest`` the further samples of
+    histograms and summaries; the indexes of both are positions in ``keys``; values are finite. ``refused`` counts the
+    data points that are not stored, by reason; ``stale`` those that say that there is no value; ``parts`` the samples
+    of stored histograms and summaries that are no number.
     """
 
     keys: list[bytes]
@@ -141,8 +140,9 @@ def _scope(raw: bytes) -> Scope:
 class Builder:
     """Gathers the data points of one request."""
 
-    def __init__(self, data: bytes = b"") -> None:
-        """``data`` is what ``places`` point into."""
+    def __init__(self, data: bytes = b"", numbers: Numbers | None = None) -> None:
+        """``data`` is what ``places`` point into; ``numbers`` those of earlier requests."""
+        self._numbers = Numbers() if numbers is None else numbers
         self.keys: list[bytes] = []
         self.spans: list[tuple[int, Header]] = []
         self.indexes: list[int] = []
@@ -163,15 +163,13 @@ class Builder:
         if self._left < 0:
             raise LimitExceededError(f"a request may have {MOST_PARTS} data points and other parts", "body")
 
-    @staticmethod
-    def resource(sent: bytes) -> bytes:
+    def resource(self, sent: bytes) -> bytes:
         """A number for a resource, the same in every request."""
-        return _RESOURCES.of(sent, len(sent))
+        return self._numbers.of(sent, len(sent))
 
-    @staticmethod
-    def owner(number: bytes, resource: bytes, scope: bytes) -> Owner:
+    def owner(self, number: bytes, resource: bytes, scope: bytes) -> Owner:
         """See ``Owner``; ``number`` is that of the resource."""
-        return Owner(_OWNERS.of((number, scope), len(scope)), resource, scope)
+        return Owner(self._numbers.of((number, scope), len(scope)), resource, scope)
 
     def header(
         self,
@@ -188,10 +186,10 @@ class Builder:
             parts = (owner.number, _digest(name), _digest(unit), counts, suffix, extra)
         else:
             parts = (owner.number, name, unit, counts, suffix, extra)
-        return Header(_HEADERS.of(parts, len(parts[1]) + len(parts[2])), owner, name, unit, kind, suffix, extra)
+        return Header(self._numbers.of(parts, len(parts[1]) + len(parts[2])), owner, name, unit, kind, suffix, extra)
 
     def refuse(self, reason: str, points: int = 1) -> None:
-        """Count data points that are not kept."""
+        """Count data points that are not stored."""
         self.points += points
         self.refused[reason] += points
 
@@ -210,8 +208,8 @@ class Builder:
             return
         self._add(self._rest, header, own, time_ns, value)
 
-    def kept(self, own: bytes) -> bool:
-        """Whether a data point with such attributes may be kept; one that may not is counted."""
+    def accept(self, own: bytes) -> bool:
+        """Whether a data point with such attributes may be stored; one that may not is counted."""
         if len(own) > MOST_OWN:
             self.refuse("labels")
             return False

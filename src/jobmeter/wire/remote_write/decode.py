@@ -1,4 +1,4 @@
-"""Requests of both versions to columns, without an object for each sample.
+"""Requests of both versions to columns: by the compiled scan, else in plain Python.
 
 https://prometheus.io/docs/specs/prw/remote_write_spec/ and https://prometheus.io/docs/specs/prw/remote_write_spec_2_0/
 """
@@ -14,10 +14,9 @@ from jobmeter.errors import InvalidRequestError
 from jobmeter.kernel.remote_write import Scanned, scan_1, scan_2
 from jobmeter.kernel.table import Texts
 from jobmeter.model.batch import Float64s, Int64s, Uint32s
-from jobmeter.wire.remote_write.samples import read
-from jobmeter.wire.remote_write.scalar import fields, label
-from jobmeter.wire.remote_write.symbols import SYMBOLS, references
-from jobmeter.wire.remote_write.walk import Octets, Walked, padded, split, walk
+from jobmeter.wire.protobuf import fields
+from jobmeter.wire.remote_write.plain import Plain, label, read
+from jobmeter.wire.remote_write.symbols import Symbols, references
 
 MOST_PARTS = 1_000_000
 STALE = 0x7FF0000000000002
@@ -54,43 +53,43 @@ def decode_1(data: bytes) -> Written:
     """A ``prometheus.WriteRequest``. Metadata is passed over. Raises InvalidRequestError."""
     scanned = scan_1(data, MOST_PARTS)
     if scanned is None:
-        return arrays_1(data)
+        return plain_1(data)
     names = Texts(data, scanned.begin, scanned.end)
     return _scanned(scanned, names, _of_names(names))
 
 
-def decode_2(data: bytes) -> Written:
-    """An ``io.prometheus.write.v2.Request``. Metadata is passed over. Raises InvalidRequestError."""
+def decode_2(data: bytes, symbol_cache: Symbols | None = None) -> Written:
+    """An ``io.prometheus.write.v2.Request``; ``symbol_cache`` are the texts of earlier ones.
+
+    Metadata is passed over. Raises InvalidRequestError.
+    """
+    symbol_cache = Symbols() if symbol_cache is None else symbol_cache
     scanned = scan_2(data, MOST_PARTS)
     if scanned is None:
-        return arrays_2(data)
+        return plain_2(data, symbol_cache)
     symbols = Texts(data, scanned.begin, scanned.end)
     refs, edges = scanned.refs, scanned.edges
-    return _scanned(scanned, _numbered(symbols, refs, edges), _of_symbols(symbols, refs, edges))
+    return _scanned(scanned, _numbered(symbol_cache, symbols, refs, edges), _of_symbols(symbols, refs, edges))
 
 
-def arrays_1(data: bytes) -> Written:
-    """The same as ``decode_1`` without the compiled scan, for whatever it does not read."""
-    ((starts, ends),) = split(data, (_SERIES_1,), MOST_PARTS)
-    octets = padded(data)
-    walked = walk(data, octets, starts, ends, packed=False)
-    return _walked(data, octets, walked, walked.names, _of_names(walked.names), _HISTOGRAMS_1, _EXEMPLARS_1)
+def plain_1(data: bytes) -> Written:
+    """The same as ``decode_1`` in plain Python."""
+    found = read(data, _SERIES_1, None, MOST_PARTS)
+    return _plain(found, found.names, _of_names(found.names), _HISTOGRAMS_1, _EXEMPLARS_1)
 
 
-def arrays_2(data: bytes) -> Written:
-    """The same as ``decode_2`` without the compiled scan, for whatever it does not read."""
-    (froms, untils), (starts, ends) = split(data, (_SYMBOL, _SERIES_2), MOST_PARTS)
-    symbols = Texts(data, np.array(froms, np.int64), np.array(untils, np.int64))
-    octets = padded(data)
-    walked = walk(data, octets, starts, ends, packed=True)
-    refs, edges = references(walked.names, len(symbols))
-    keys = _numbered(symbols, refs, edges)
-    return _walked(data, octets, walked, keys, _of_symbols(symbols, refs, edges), _HISTOGRAMS_2, _EXEMPLARS_2)
+def plain_2(data: bytes, symbol_cache: Symbols) -> Written:
+    """The same as ``decode_2`` in plain Python."""
+    found = read(data, _SERIES_2, _SYMBOL, MOST_PARTS)
+    symbols = Texts(data, *(np.array(places, np.int64) for places in found.symbols))
+    refs, edges = references(found.names, len(symbols))
+    keys = _numbered(symbol_cache, symbols, refs, edges)
+    return _plain(found, keys, _of_symbols(symbols, refs, edges), _HISTOGRAMS_2, _EXEMPLARS_2)
 
 
-def _numbered(symbols: Texts, refs: NDArray[Any], edges: Int64s) -> Texts:
+def _numbered(symbol_cache: Symbols, symbols: Texts, refs: NDArray[Any], edges: Int64s) -> Texts:
     """Keys of series: the numbers of the symbols that they refer to."""
-    numbers = SYMBOLS.numbers(symbols)[refs]
+    numbers = symbol_cache.numbers(symbols)[refs]
     bounds = edges * numbers.itemsize
     return Texts(numbers.tobytes(), bounds[:-1], bounds[1:])
 
@@ -127,25 +126,18 @@ def _scanned(scanned: Scanned, keys: Texts, labels: Callable[[int], Labels]) -> 
     )
 
 
-def _walked(
-    data: bytes,
-    octets: Octets,
-    walked: Walked,
-    keys: Sequence[bytes],
-    labels: Callable[[int], Labels],
-    histograms: int,
-    exemplars: int,
+def _plain(
+    found: Plain, keys: Sequence[bytes], labels: Callable[[int], Labels], histograms: int, exemplars: int
 ) -> Written:
-    value, time = read(data, octets, walked.at, walked.end)
-    index = walked.index.astype(np.uint32)
+    index, time = np.array(found.index, np.uint32), np.array(found.time, np.int64)
+    value, others = np.array(found.value, np.float64), found.others
     finite = np.isfinite(value)
     stale = odd = 0
     if not finite.all():
         stale = int(np.count_nonzero(value.view(np.uint64) == STALE))
         odd = int(np.count_nonzero(~finite)) - stale
         index, time, value = index[finite], time[finite], value[finite]
-    others = walked.others
-    return Written(keys, labels, index, time, value, stale, odd, others.get(histograms, 0), others.get(exemplars, 0))
+    return Written(keys, labels, index, time, value, stale, odd, others[histograms], others[exemplars])
 
 
 def _texts(pairs: Iterable[tuple[bytes, bytes]]) -> Labels:

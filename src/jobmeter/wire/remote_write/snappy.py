@@ -3,11 +3,9 @@
 https://github.com/google/snappy/blob/main/format_description.txt
 """
 
-import pyarrow as pa
-
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.memory import Take
-from jobmeter.wire.remote_write.scalar import varint
+from jobmeter.wire.protobuf import varint
 
 _BEST = 22
 """No block unpacks to more than 64 bytes for 3."""
@@ -28,6 +26,8 @@ def unpack(packed: bytes, limit: int, take: Take) -> bytes:
     if size > _BEST * len(packed) + _HEAD:
         raise InvalidRequestError("the body is not a Snappy block: it is too short for the size that it says", "body")
     take(size)
+    import pyarrow as pa  # noqa: PLC0415 - 30 MiB, for servers to which nobody writes in this form
+
     try:
         unpacked: bytes = pa.decompress(packed, size, codec="snappy", asbytes=True)
     except (OSError, pa.ArrowInvalid) as error:

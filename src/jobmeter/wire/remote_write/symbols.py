@@ -7,7 +7,7 @@ import numpy as np
 
 from jobmeter.kernel.table import Texts, new_table
 from jobmeter.model.batch import Int64s, Uint64s
-from jobmeter.wire.remote_write.scalar import damaged
+from jobmeter.wire.protobuf import damaged
 
 _MOST = 1_000_000
 _MOST_BYTES = 64 * 2**20
@@ -20,21 +20,25 @@ class Symbols:
     Safe for several threads. When there are too many texts all are forgotten; a number is never used twice.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, bound: int = _MOST_BYTES) -> None:
+        """``bound``: bytes of all texts together."""
+        self._bound = bound
         self._lock = threading.Lock()
         self._table = new_table()
         self._base = 0
 
+    @property
+    def size(self) -> int:
+        """Bytes that the texts take."""
+        return self._table.size
+
     def numbers(self, symbols: Sequence[bytes]) -> Uint64s:
         """uint64[n]: the number of each text."""
         with self._lock:
-            if len(self._table) > _MOST or self._table.size > _MOST_BYTES:
+            if len(self._table) > _MOST or self._table.size > self._bound:
                 self._base += len(self._table)
                 self._table = new_table()
             return (self._table.add(Texts.of(symbols)) + self._base).astype(np.uint64)
-
-
-SYMBOLS = Symbols()
 
 
 def references(parts: Sequence[bytes], count: int) -> tuple[Int64s, Int64s]:

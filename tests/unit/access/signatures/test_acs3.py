@@ -43,9 +43,9 @@ def signed(
     }
     names = sorted(headers)
     path = "/" + "/".join(quote(segment, safe="~") for segment in segments)
-    wanted = "&".join(f"{quote(name, safe='~')}={quote(query[name], safe='~')}" for name in sorted(query))
+    expected = "&".join(f"{quote(name, safe='~')}={quote(query[name], safe='~')}" for name in sorted(query))
     canonical = "\n".join(
-        [method, path, wanted, *(f"{name}:{headers[name].strip()}" for name in names), "", ";".join(names), digest]
+        [method, path, expected, *(f"{name}:{headers[name].strip()}" for name in names), "", ";".join(names), digest]
     )
     to_sign = f"{algorithm}\n{hashlib.new(hashed, canonical.encode()).hexdigest()}"
     signature = hmac.new(secret.encode(), to_sign.encode(), hashed).hexdigest()
@@ -81,14 +81,14 @@ def test_what_was_signed_as_described_holds(parts: dict[str, object]) -> None:
     assert ACS3.verify(call, str(parts["secret"]))
 
 
-def holds(call: Call, secret: str) -> bool:
+def verifies(call: Call, secret: str) -> bool:
     try:
-        held = ACS3.claim(call) is not None and ACS3.verify(call, secret)
+        verified = ACS3.claim(call) is not None and ACS3.verify(call, secret)
     except UnauthenticatedError:
         return False
     # Before its body is read, no call is refused that holds with it.
-    assert ACS3.verify_headers(replace(call, body=b""), secret) or not held
-    return held
+    assert ACS3.verify_headers(replace(call, body=b""), secret) or not verified
+    return verified
 
 
 @given(parts=calls, data=st.data())
@@ -123,7 +123,7 @@ def test_any_single_change_is_refused(parts: dict[str, object], data: st.DataObj
         other = "0" if last != "0" else "1"
         headers = tuple((n, v[:-1] + other if n == "authorization" else v) for n, v in call.headers)
         changed = replace(call, headers=headers)
-    assert not holds(changed, key), what
+    assert not verifies(changed, key), what
 
 
 @given(parts=calls)
@@ -139,27 +139,27 @@ def test_what_an_http_library_unescapes_does_not_matter(parts: dict[str, object]
 @given(parts=calls)
 def test_sm3_is_the_same_with_another_hash(parts: dict[str, object]) -> None:
     call = signed(**parts, hashed="sm3", algorithm="ACS3-HMAC-SM3")  # type: ignore[arg-type]
-    assert holds(call, str(parts["secret"]))
-    assert not holds(replace(call, body=call.body + b"x"), str(parts["secret"]))
+    assert verifies(call, str(parts["secret"]))
+    assert not verifies(replace(call, body=call.body + b"x"), str(parts["secret"]))
 
 
 def test_a_slash_inside_a_segment_stays_inside() -> None:
     call = signed("GET", ["a/b"], {}, {}, b"", "s")
     assert call.raw_path == "/a%2Fb"
-    assert holds(call, "s")
-    assert not holds(replace(call, raw_path="/a/b"), "s")
+    assert verifies(call, "s")
+    assert not verifies(replace(call, raw_path="/a/b"), "s")
 
 
 def test_the_order_of_a_repeated_parameter_matters() -> None:
     call = signed("GET", ["a"], {"n": "1"}, {}, b"", "s")
-    assert not holds(replace(call, query="n=2&n=1"), "s")
-    assert not holds(replace(call, query="n=1&n=2"), "s")
+    assert not verifies(replace(call, query="n=2&n=1"), "s")
+    assert not verifies(replace(call, query="n=1&n=2"), "s")
 
 
-def test_bytes_that_are_no_text_are_told_apart() -> None:
+def test_bytes_that_are_no_text_are_distinguished() -> None:
     call = signed("GET", ["a"], {"n": "\N{REPLACEMENT CHARACTER}"}, {}, b"", "s")
-    assert holds(call, "s")
-    assert not holds(replace(call, query="n=%FF"), "s")
+    assert verifies(call, "s")
+    assert not verifies(replace(call, query="n=%FF"), "s")
 
 
 def authorization(call: Call, text: str) -> Call:
@@ -221,6 +221,6 @@ def test_other_credentials_are_no_claim(headers: tuple[tuple[str, str], ...]) ->
 
 def test_a_signature_over_two_segments_does_not_hold_for_one_with_an_escaped_slash() -> None:
     call = signed("GET", ["jobs", "a", "b"], {}, {}, b"", "secret")
-    assert holds(call, "secret")
+    assert verifies(call, "secret")
     for path in ("/jobs/a%2Fb", "/jobs/a%2fb", "/jobs%2Fa/b", "%2Fjobs/a/b"):
-        assert not holds(replace(call, raw_path=path), "secret"), path
+        assert not verifies(replace(call, raw_path=path), "secret"), path

@@ -60,14 +60,14 @@ calls = st.fixed_dictionaries(
 )
 
 
-def holds(call: Call, secret: str) -> bool:
+def verifies(call: Call, secret: str) -> bool:
     try:
-        held = ROA.claim(call) is not None and ROA.verify(call, secret)
+        verified = ROA.claim(call) is not None and ROA.verify(call, secret)
     except UnauthenticatedError:
         return False
     # Before its body is read, no call is refused that holds with it.
-    assert ROA.verify_headers(replace(call, body=b""), secret) or not held
-    return held
+    assert ROA.verify_headers(replace(call, body=b""), secret) or not verified
+    return verified
 
 
 @given(parts=calls)
@@ -76,7 +76,7 @@ def test_what_either_client_signs_holds(parts: dict[str, object]) -> None:
     claim = ROA.claim(call)
     assert claim is not None
     assert (claim.value, claim.date_ms, claim.nonce) == ("AK", DATE_MS, "" if parts["legacy"] else "n-1")
-    assert holds(call, str(parts["secret"]))
+    assert verifies(call, str(parts["secret"]))
 
 
 @given(parts=calls, data=st.data())
@@ -106,12 +106,12 @@ def test_any_single_change_is_refused(parts: dict[str, object], data: st.DataObj
         other = "A" if text[9] != "A" else "B"
         headers = tuple((n, v[:9] + other + v[10:] if n == "authorization" else v) for n, v in call.headers)
         changed = replace(call, headers=headers)
-    assert not holds(changed, key), what
+    assert not verifies(changed, key), what
 
 
 def test_a_bodyless_request_may_have_got_a_content_type_on_its_way() -> None:
     call = signed(["api"], {}, b"", "s", legacy=False)
-    assert holds(replace(call, headers=(*call.headers, ("content-type", "application/octet-stream"))), "s")
+    assert verifies(replace(call, headers=(*call.headers, ("content-type", "application/octet-stream"))), "s")
 
 
 @pytest.mark.parametrize(
@@ -140,18 +140,18 @@ def test_other_credentials_are_no_claim() -> None:
 @pytest.mark.parametrize("legacy", [True, False])
 def test_a_signature_over_two_segments_does_not_hold_for_one_with_an_escaped_slash(legacy: bool) -> None:
     call = signed(["jobs", "a", "b"], {}, b"", "secret", legacy=legacy)
-    assert holds(call, "secret")
+    assert verifies(call, "secret")
     for path in ("/jobs/a%2Fb", "/jobs/a%2fb", "/jobs%2Fa/b", "%2Fjobs/a/b"):
-        assert not holds(replace(call, raw_path=path), "secret"), path
+        assert not verifies(replace(call, raw_path=path), "secret"), path
 
 
 def test_a_signature_over_an_escape_does_not_hold_for_an_escaped_one() -> None:
     call = signed(["jobs", "a b"], {}, b"", "secret", legacy=False)
     assert call.raw_path == "/jobs/a%20b"
-    assert holds(call, "secret")
-    assert not holds(replace(call, raw_path="/jobs/a%2520b"), "secret")
+    assert verifies(call, "secret")
+    assert not verifies(replace(call, raw_path="/jobs/a%2520b"), "secret")
 
 
 def test_a_percent_sign_in_a_segment_holds() -> None:
     """The legacy core signs ``50%`` and its HTTP library sends ``50%25``."""
-    assert holds(signed(["jobs", "50%"], {}, b"", "secret", legacy=True), "secret")
+    assert verifies(signed(["jobs", "50%"], {}, b"", "secret", legacy=True), "secret")

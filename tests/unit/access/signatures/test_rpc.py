@@ -63,14 +63,14 @@ parts = st.fixed_dictionaries(
 )
 
 
-def holds(call: Call, secret: str) -> bool:
+def verifies(call: Call, secret: str) -> bool:
     try:
-        held = RPC.claim(call) is not None and RPC.verify(call, secret)
+        verified = RPC.claim(call) is not None and RPC.verify(call, secret)
     except UnauthenticatedError:
         return False
     # Before its body is read, no call is refused that holds with it.
-    assert RPC.verify_headers(replace(call, body=b""), secret) or not held
-    return held
+    assert RPC.verify_headers(replace(call, body=b""), secret) or not verified
+    return verified
 
 
 @given(parts=parts)
@@ -79,7 +79,7 @@ def test_what_a_client_signs_holds(parts: dict[str, object]) -> None:
     claim = RPC.claim(call)
     assert claim is not None
     assert (claim.value, claim.date_ms, claim.nonce) == ("AK", STAMP_MS, "n-1")
-    assert holds(call, str(parts["secret"]))
+    assert verifies(call, str(parts["secret"]))
 
 
 @given(parts=parts, data=st.data())
@@ -106,7 +106,7 @@ def test_any_single_change_is_refused(parts: dict[str, object], data: st.DataObj
         key += "1"
     else:
         changed = replace(call, query=call.query.replace("Signature=", "Signature=A"))
-    assert not holds(changed, key), what
+    assert not verifies(changed, key), what
 
 
 @pytest.mark.parametrize(

@@ -123,9 +123,9 @@ def make(
     path = "/" + "/".join(quote(segment, safe="~") for segment in segments)
     # The SDKs unescape the path and then take it apart: a slash inside of a segment is signed as one between two.
     decoded = "/".join(quote(part, safe="~") for part in ("/" + "/".join(segments)).split("/"))
-    wanted = "&".join(f"{quote(name, safe='~')}={quote(value, safe='~')}" for name, value in sorted(query))
+    expected = "&".join(f"{quote(name, safe='~')}={quote(value, safe='~')}" for name, value in sorted(query))
     canonical = (
-        f"{method}\n{decoded if decoded.endswith('/') else decoded + '/'}\n{wanted}\n"
+        f"{method}\n{decoded if decoded.endswith('/') else decoded + '/'}\n{expected}\n"
         + "".join(f"{name}:{headers[name].strip()}\n" for name in named)
         + f"\n{';'.join(named)}\n{payload or hashlib.new(hashed, body).hexdigest()}"
     )
@@ -141,14 +141,14 @@ def make(
     return Made(Call(method, path, sent, tuple(wire), body), secret)
 
 
-def holds(call: Call, secret: str) -> bool:
+def verifies(call: Call, secret: str) -> bool:
     try:
-        held = SDK_HMAC.claim(call) is not None and SDK_HMAC.verify(call, secret)
+        verified = SDK_HMAC.claim(call) is not None and SDK_HMAC.verify(call, secret)
     except UnauthenticatedError:
         return False
     # Before its body is read, no call is refused that holds with it.
-    assert SDK_HMAC.verify_headers(replace(call, body=b""), secret) or not held
-    return held
+    assert SDK_HMAC.verify_headers(replace(call, body=b""), secret) or not verified
+    return verified
 
 
 def with_header(call: Call, name: str, value: str) -> Call:
@@ -207,7 +207,7 @@ def test_any_single_change_is_refused(one: Made, data: st.DataObject) -> None:
         changed = with_header(call, "authorization", call.header("authorization").replace(KEY, f"{KEY}1"))
         # The HMAC of the plain variants does not cover the key's id: another id has another secret.
         assume("HMAC" not in call.header("authorization") or "V11" in call.header("authorization"))
-    assert not holds(changed, secret), what
+    assert not verifies(changed, secret), what
 
 
 @pytest.mark.parametrize("algorithm", sorted(HASHES))
@@ -215,7 +215,7 @@ def test_a_signature_of_another_algorithm_does_not_hold(algorithm: str) -> None:
     call = make(algorithm).call
     for other in HASHES.keys() - {algorithm, "V11-HMAC-SHA256"}:
         text = call.header("authorization").replace(f"Credential={KEY}/20261120/cn-north-4/modelarts", f"Access={KEY}")
-        assert not holds(with_header(call, "authorization", text.replace(algorithm, other)), "secret")
+        assert not verifies(with_header(call, "authorization", text.replace(algorithm, other)), "secret")
 
 
 def test_the_published_example_holds() -> None:
@@ -234,22 +234,22 @@ def test_the_published_example_holds() -> None:
             ("authorization", text),
         ),
     )
-    assert holds(call, "MFyfvK41ba2giqM7Uio6PznpdUKGpownRZlmVmHc")
-    assert not holds(call, "MFyfvK41ba2giqM7Uio6PznpdUKGpownRZlmVmHd")
+    assert verifies(call, "MFyfvK41ba2giqM7Uio6PznpdUKGpownRZlmVmHc")
+    assert not verifies(call, "MFyfvK41ba2giqM7Uio6PznpdUKGpownRZlmVmHd")
 
 
 @pytest.mark.parametrize("algorithm", sorted(HASHES))
 def test_a_signature_over_two_segments_does_not_hold_for_one_with_an_escaped_slash(algorithm: str) -> None:
     one = make(algorithm, segments=("v2", "p", "training-jobs", "a", "b"))
-    assert holds(one.call, one.secret)
+    assert verifies(one.call, one.secret)
     for path in ("/v2/p/training-jobs/a%2Fb", "/v2/p/training-jobs/a%2fb", "/v2/p%2Ftraining-jobs/a/b", "%2Fv2/p/a/b"):
-        assert not holds(replace(one.call, raw_path=path), one.secret), path
+        assert not verifies(replace(one.call, raw_path=path), one.secret), path
     as_sdks_sign_it = make(algorithm, segments=("v2", "p", "training-jobs", "a/b"))
-    assert not holds(as_sdks_sign_it.call, as_sdks_sign_it.secret), "it would hold for a/b too"
+    assert not verifies(as_sdks_sign_it.call, as_sdks_sign_it.secret), "it would hold for a/b too"
     escaped = make(algorithm, segments=("a%2Fb",))
     assert escaped.call.raw_path == "/a%252Fb"
-    assert holds(escaped.call, escaped.secret)
-    assert not holds(replace(escaped.call, raw_path="/a%2Fb"), escaped.secret)
+    assert verifies(escaped.call, escaped.secret)
+    assert not verifies(replace(escaped.call, raw_path="/a%2Fb"), escaped.secret)
 
 
 RECORDED = json.loads(Path(__file__).with_name("huawei_calls.json").read_text())
@@ -275,35 +275,35 @@ def test_a_recorded_signature_holds_and_no_other(entry: dict[str, Any]) -> None:
         with_header(call, "x-project-id", "other"),
         with_header(call, "x-sdk-date", "20261120T000000Z"),
     ):
-        assert not holds(changed, secret)
+        assert not verifies(changed, secret)
 
 
 def test_the_query_may_come_in_another_order_but_not_in_another_meaning() -> None:
     call = make(query=(("b", "1"), ("a", "2"))).call
     assert call.query == "b=1&a=2"
-    assert holds(call, "secret")
-    assert holds(replace(call, query="a=2&b=1"), "secret")
+    assert verifies(call, "secret")
+    assert verifies(replace(call, query="a=2&b=1"), "secret")
     twice = make(query=(("a", "1"), ("a", "2"))).call
-    assert holds(twice, "secret")
-    assert not holds(replace(twice, query="a=2&a=1"), "secret")
+    assert verifies(twice, "secret")
+    assert not verifies(replace(twice, query="a=2&a=1"), "secret")
 
 
 def test_an_unsigned_body_is_taken_as_the_client_says() -> None:
     kind = (("content-type", "text/plain"), ("x-sdk-content-sha256", "UNSIGNED-PAYLOAD"))
     unsigned = make(method="POST", extra=kind, body=b"any", payload="UNSIGNED-PAYLOAD").call
-    assert holds(unsigned, "secret")
-    assert holds(replace(unsigned, body=b"other"), "secret"), "that is what the client chose"
+    assert verifies(unsigned, "secret")
+    assert verifies(replace(unsigned, body=b"other"), "secret"), "that is what the client chose"
     empty = make(method="POST", extra=kind).call
-    assert holds(empty, "secret"), "Python hashes an empty body all the same"
-    assert not holds(replace(empty, body=b"other"), "secret")
-    assert holds(make(method="POST", extra=kind, payload="UNSIGNED-PAYLOAD").call, "secret"), "Go does not"
+    assert verifies(empty, "secret"), "Python hashes an empty body all the same"
+    assert not verifies(replace(empty, body=b"other"), "secret")
+    assert verifies(make(method="POST", extra=kind, payload="UNSIGNED-PAYLOAD").call, "secret"), "Go does not"
 
 
 def test_a_hash_that_the_client_names_is_checked() -> None:
     right = hashlib.sha256(b"body").hexdigest()
-    assert holds(make(extra=(("x-sdk-content-sha256", right),), body=b"body").call, "secret")
+    assert verifies(make(extra=(("x-sdk-content-sha256", right),), body=b"body").call, "secret")
     wrong = make(extra=(("x-sdk-content-sha256", right),), body=b"evil", payload=right).call
-    assert not holds(wrong, "secret")
+    assert not verifies(wrong, "secret")
 
 
 def test_a_token_is_enough_where_a_signature_is_there_too() -> None:

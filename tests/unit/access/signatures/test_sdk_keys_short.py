@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobmeter.access.signatures.sdk_keys import sm2_holds
+from jobmeter.access.signatures.sdk_keys import sm2_verifies
 
 MADE_BY_THE_SDK = [
     (
@@ -28,6 +28,6 @@ MADE_BY_THE_SDK = [
 
 @pytest.mark.parametrize(("key", "secret", "text", "signature"), MADE_BY_THE_SDK, ids=["short y", "short x"])
 def test_a_signature_of_the_sdk_holds_where_a_coordinate_is_short(key, secret, text, signature):
-    assert sm2_holds(key, secret, signature, text.encode())
-    assert not sm2_holds(key, secret, signature, text.encode() + b".")
-    assert not sm2_holds(key, secret + "0", signature, text.encode())
+    assert sm2_verifies(key, secret, signature, text.encode())
+    assert not sm2_verifies(key, secret, signature, text.encode() + b".")
+    assert not sm2_verifies(key, secret + "0", signature, text.encode())

@@ -141,11 +141,11 @@ def test_blocks_join_without_a_seam(tmp_path, monkeypatch):
     rows = [(f"j{i % 7}", "r", "n", "", "cpu.usage", 1_000 + i, float(i)) for i in range(500)]
     file = tmp_path / "a.csv"
     file.write_text(csv_text(rows))
-    seen: list[int] = []
-    blocks = read(file, progress=seen.append)
+    sizes: list[int] = []
+    blocks = read(file, progress=sizes.append)
     assert len(blocks) > 10
     assert samples(blocks) == rows
-    assert sum(seen) == file.stat().st_size
+    assert sum(sizes) == file.stat().st_size
 
 
 def test_job_records_stand_between_samples(tmp_path):
@@ -176,18 +176,18 @@ BAD_CSV = [
 ]
 
 
-@pytest.mark.parametrize(("line", "column", "told"), BAD_CSV)
-def test_a_bad_line_of_csv_is_named(tmp_path, line, column, told):
+@pytest.mark.parametrize(("line", "column", "problem"), BAD_CSV)
+def test_a_bad_line_of_csv_is_named(tmp_path, line, column, problem):
     file = tmp_path / "a.csv"
     file.write_text(f"job_id,metric,time,value\nj,cpu.usage,0,1\n\n{line}\nj,cpu.usage,2,1\n")
     with pytest.raises(BadRowError) as caught:
         read(file)
     assert caught.value.message.startswith(f"{file}, line 4" + (f", column {column}: " if column else ": "))
-    assert told in caught.value.message
+    assert problem in caught.value.message
 
 
-@pytest.mark.parametrize(("line", "column", "told"), BAD_CSV)
-def test_bad_lines_of_csv_can_be_skipped(tmp_path, line, column, told):
+@pytest.mark.parametrize(("line", "column", "problem"), BAD_CSV)
+def test_bad_lines_of_csv_can_be_skipped(tmp_path, line, column, problem):
     file = tmp_path / "a.csv"
     file.write_text(f"job_id,metric,time,value\nj,cpu.usage,0,1\n{line}\nj,cpu.usage,2,1\n")
     [block] = read(file, skip_bad=True)
@@ -196,7 +196,7 @@ def test_bad_lines_of_csv_can_be_skipped(tmp_path, line, column, told):
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "problem"),
     [
         ("{", "not JSON"),
         ("[1]", "not a JSON object"),
@@ -209,14 +209,14 @@ def test_bad_lines_of_csv_can_be_skipped(tmp_path, line, column, told):
         ('{"job_id": "a/b"}', "column job_id"),
     ],
 )
-def test_a_bad_line_of_json_is_named_or_skipped(tmp_path, line, told):
+def test_a_bad_line_of_json_is_named_or_skipped(tmp_path, line, problem):
     file = tmp_path / "a.jsonl"
     good = '{"job_id": "j", "metric": "cpu.usage", "time": 1, "value": 1}'
     file.write_text(f"{good}\n{line}\n{good}\n")
     with pytest.raises(BadRowError) as caught:
         read(file)
     assert f"{file}, line 2" in caught.value.message
-    assert told in caught.value.message
+    assert problem in caught.value.message
     [block] = read(file, skip_bad=True)
     assert (block.skipped, len(samples([block]))) == (1, 2)
 
@@ -232,7 +232,7 @@ def test_a_bad_row_of_parquet_is_named_or_skipped(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("header", "told"),
+    ("header", "problem"),
     [
         ("job_id,metric,time", "no column 'value'"),
         ("job_id,metric,time,value,color", "'color' is not one of"),
@@ -240,10 +240,10 @@ def test_a_bad_row_of_parquet_is_named_or_skipped(tmp_path):
         ("", "no column"),
     ],
 )
-def test_columns_are_checked(tmp_path, header, told):
+def test_columns_are_checked(tmp_path, header, problem):
     file = tmp_path / "a.csv"
     file.write_text(header + "\n")
-    with pytest.raises(InvalidRequestError, match=told):
+    with pytest.raises(InvalidRequestError, match=problem):
         read(file)
 
 

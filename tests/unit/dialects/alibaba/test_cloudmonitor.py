@@ -86,14 +86,16 @@ def test_pages_together_are_the_whole_and_each_is_full(stored, length):
         if not token:
             break
         assert len(points) == length
-    wanted = {
+    expected = {
         (START + minute * MINUTE, job, f"{job}-{replica}", device[3:]): value * 100
         for (job, replica, device, minute), value in stored.values.items()
     }
-    told = {(point["timestamp"], point["jobId"], point["pod"], point["gpu"]): point["Value"] for point in found}
-    assert told == pytest.approx(wanted, rel=1e-11)
-    assert len(told) == len(found)
-    assert pages == max(1, -(-len(wanted) // length))
+    values_by_point = {
+        (point["timestamp"], point["jobId"], point["pod"], point["gpu"]): point["Value"] for point in found
+    }
+    assert values_by_point == pytest.approx(expected, rel=1e-11)
+    assert len(values_by_point) == len(found)
+    assert pages == max(1, -(-len(expected) // length))
     assert [point["timestamp"] for point in found] == sorted(point["timestamp"] for point in found)
 
 
@@ -154,10 +156,10 @@ def test_names():
 )
 def test_dimensions_are_read_or_refused(value):
     try:
-        wanted = len(read(json.dumps(value)))
+        expected = len(read(json.dumps(value)))
     except InvalidRequestError:
-        wanted = 1
-    assert 1 <= wanted <= 50
+        expected = 1
+    assert 1 <= expected <= 50
 
 
 @pytest.mark.parametrize(("device", "name"), [("gpu0", "0"), ("npu12", "12"), ("0", "0"), ("gpu", "gpu"), ("", "")])

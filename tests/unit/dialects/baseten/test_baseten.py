@@ -46,17 +46,17 @@ def call(path, body="", method="POST", query="", headers=FORM):
     return Call(method, path, query, headers, body if isinstance(body, bytes) else body.encode())
 
 
-def asked(request, answers, now_ms=NOW):
+def answer_of(request, answers, now_ms=NOW):
     """What an operation asks, and its body."""
     questions = []
 
-    def told(question):
+    def answered(question):
         questions.append(question)
         return answers(question)
 
     match = BASETEN.match(request)
     assert match is not None
-    body = drive(match.operation.answer(request, Context(now_ms, REQUEST_ID, match.path)), told)
+    body = drive(match.operation.answer(request, Context(now_ms, REQUEST_ID, match.path)), answered)
     return questions, json.loads(body.body)
 
 
@@ -66,13 +66,13 @@ def view(**fields):
 
 
 def answering(own, *lines):
-    def told(question):
+    def answered(question):
         if isinstance(question, JobQuestion):
             return own
         found = [line for line in lines if line.metric in question.metrics]
         return MetricResult(question, found if question.by is By.DEVICE else [])
 
-    return told
+    return answered
 
 
 def line(metric, points, replica="worker-0", node="n", device=""):
@@ -81,7 +81,7 @@ def line(metric, points, replica="worker-0", node="n", device=""):
 
 
 def metrics(own, *lines, body="{}"):
-    questions, found = asked(call(f"{JOB_PATH}/metrics", body), answering(own, *lines))
+    questions, found = answer_of(call(f"{JOB_PATH}/metrics", body), answering(own, *lines))
     return [question for question in questions if isinstance(question, MetricQuery)], found
 
 
@@ -90,7 +90,7 @@ def test_the_sample_answer_has_the_documents_keys_in_their_order():
     case = json.loads((CASES / "sample_answer.json").read_text())
     request = call(case["request"]["path"], case["request"]["body"])
     own = view(state=JobState.FAILED, start=NOW, end=NOW)
-    _, body = asked(request, answering(own, line("cpu.usage", [(NOW, 123.0)])))
+    _, body = answer_of(request, answering(own, line("cpu.usage", [(NOW, 123.0)])))
     assert list(body) == [
         "gpu_memory_usage_bytes",
         "gpu_utilization",
@@ -132,8 +132,10 @@ def test_numbers_are_written_as_in_the_sample():
     request = call(f"{JOB_PATH}/metrics")
     match = BASETEN.match(request)
     assert match is not None
-    told = answering(own, line("cpu.usage", [(NOW - 1000, 123.0), (NOW, 0.25)]), line("memory.usage", [(NOW, 8.6e10)]))
-    body = drive(match.operation.answer(request, Context(NOW, REQUEST_ID, match.path)), told).body
+    answered = answering(
+        own, line("cpu.usage", [(NOW - 1000, 123.0), (NOW, 0.25)]), line("memory.usage", [(NOW, 8.6e10)])
+    )
+    body = drive(match.operation.answer(request, Context(NOW, REQUEST_ID, match.path)), answered).body
     assert b'"cpu_usage":[{"value":123,"timestamp":"2026-11-20T15:33:55Z"},{"value":0.25,' in body
     assert b'{"value":86000000000,"timestamp":"2026-11-20T15:33:56Z"}' in body
 
@@ -146,31 +148,31 @@ def test_an_absent_user_is_left_out():
 
 
 @pytest.mark.parametrize("state", JobState)
-@pytest.mark.parametrize("kept", [*STATUSES, "TRAINING_JOB_DREAMING", "", 7, None])
-def test_a_kept_status_holds_as_long_as_the_state_does(state, kept):
-    told = status(Job(id="j", state=state, extra={"baseten": {"current_status": kept}}))
+@pytest.mark.parametrize("stored_status", [*STATUSES, "TRAINING_JOB_DREAMING", "", 7, None])
+def test_a_kept_status_holds_as_long_as_the_state_does(state, stored_status):
+    answered = status(Job(id="j", state=state, extra={"baseten": {"current_status": stored_status}}))
     # None of their words is for an end that nobody saw, and that is never a success.
-    assert STATUSES[told] is (JobState.STOPPED if state is JobState.UNKNOWN else state)
-    if isinstance(kept, str) and STATUSES.get(kept) is state:
-        assert told == kept
+    assert STATUSES[answered] is (JobState.STOPPED if state is JobState.UNKNOWN else state)
+    if isinstance(stored_status, str) and STATUSES.get(stored_status) is state:
+        assert answered == stored_status
     else:
-        assert told == status(Job(id="j", state=state))
+        assert answered == status(Job(id="j", state=state))
 
 
 @given(
-    wanted=st.lists(st.sampled_from([*STATUSES, "TRAINING_JOB_DREAMING"])),
+    statuses=st.lists(st.sampled_from([*STATUSES, "TRAINING_JOB_DREAMING"])),
     state=st.sampled_from(JobState),
-    kept=st.sampled_from([*STATUSES, None, "other"]),
+    stored_status=st.sampled_from([*STATUSES, None, "other"]),
 )
-def test_a_search_by_status_finds_each_job_by_the_status_that_it_shows_once(wanted, state, kept):
-    job = Job(id="j", state=state, extra={"baseten": {"current_status": kept}} if kept else {})
+def test_a_search_by_status_finds_each_job_by_the_status_that_it_shows_once(statuses, state, stored_status):
+    job = Job(id="j", state=state, extra={"baseten": {"current_status": stored_status}} if stored_status else {})
 
     def meets(states, conditions):
-        values = [kept in condition.values for condition in conditions]
+        values = [stored_status in condition.values for condition in conditions]
         fit = [found is (one.operator is Operator.IN) for found, one in zip(values, conditions, strict=True)]
         return job.state in states and all(fit)
 
-    assert sum(meets(*one) for one in filters(wanted)) == (status(job) in wanted)
+    assert sum(meets(*one) for one in filters(statuses)) == (status(job) in statuses)
 
 
 RANGES = st.tuples(st.integers(0, NOW + 10**10), st.integers(0, 10**10)).map(lambda pair: (pair[0], sum(pair)))
@@ -183,7 +185,7 @@ def test_a_range_and_a_step_are_asked_as_they_are(span, step, as_text):
     body = {"start_epoch_millis": form(start), "end_epoch_millis": form(end), "step_seconds": form(step)}
     questions, _ = metrics(view(start=5), body=json.dumps(body))
     query = f"end_epoch_millis={end}&start_epoch_millis={start}&step_seconds={step}"
-    by_get, _ = asked(call(f"{JOB_PATH}/metrics", method="GET", query=query), answering(view(start=5)))
+    by_get, _ = answer_of(call(f"{JOB_PATH}/metrics", method="GET", query=query), answering(view(start=5)))
     assert by_get[1:] == questions
     for question in questions:
         assert (question.range.start_ms, question.range.end_ms, question.step_ms) == (start, end, step * 1000)
@@ -223,7 +225,7 @@ def test_a_start_alone_never_fails(start):
 def test_any_body_is_read_or_refused_as_the_caller_s_mistake(body):
     for path in ("metrics", "logs"):
         try:
-            asked(
+            answer_of(
                 call(f"{JOB_PATH}/{path}", body), lambda question: LogPage([]) if _logs(question) else _none(question)
             )
         except InvalidRequestError as error:
@@ -245,7 +247,7 @@ def _none(question):
         st.tuples(st.integers(0, 4_000_000_000).map(lambda second: second * 1000), st.floats(0, 1e15)), max_size=5
     )
 )
-def test_points_are_told_as_they_are(points):
+def test_points_are_reported_as_they_are(points):
     points = sorted(dict(points).items())
     _, body = metrics(view(), line("cpu.usage", points)) if points else metrics(view())
     assert [(datetime.fromisoformat(point["timestamp"]), point["value"]) for point in body["cpu_usage"]] == [
@@ -291,7 +293,7 @@ def test_the_leader_leads_even_when_it_was_not_measured():
     assert [node["node_id"] for node in body["per_node_metrics"]] == ["worker-1"]
 
 
-def test_a_job_without_replicas_is_told_by_machine():
+def test_a_job_without_replicas_is_reported_by_machine():
     _, body = metrics(view(), line("cpu.usage", [(NOW, 1.5)], replica="", node="n1"))
     assert [node["node_id"] for node in body["per_node_metrics"]] == ["n1"]
     assert body["cpu_usage"] == body["per_node_metrics"][0]["metrics"]["cpu_usage"]
@@ -303,11 +305,11 @@ def test_truss_loses_no_line_of_a_millisecond_that_a_page_cuts():
     start = NOW * 1_000_000
     lines = [LogLine(time_ns=start + number * 300_000, text=str(number), job="j") for number in range(3500)]
 
-    def told(question):
+    def answered(question):
         found = [one for one in lines if question.start_ns <= one.time_ns < question.end_ns]
         return LogPage(found[: question.limit])
 
-    seen, window = [], NOW
+    texts, window = [], NOW
     while True:
         body = {
             "start_epoch_millis": window,
@@ -315,19 +317,19 @@ def test_truss_loses_no_line_of_a_millisecond_that_a_page_cuts():
             "limit": 1000,
             "direction": "asc",
         }
-        _, page = asked(call(f"{JOB_PATH}/logs", json.dumps(body)), told)
+        _, page = answer_of(call(f"{JOB_PATH}/logs", json.dumps(body)), answered)
         if not page["logs"]:
             break
-        seen += [one["message"] for one in page["logs"]]
+        texts += [one["message"] for one in page["logs"]]
         window = int(page["logs"][-1]["timestamp"]) // 1_000_000 + 1
-    assert seen == [one.text for one in lines]
+    assert texts == [one.text for one in lines]
 
 
 def test_a_smaller_page_holds_what_was_asked_for():
-    def told(question):
+    def answered(question):
         return LogPage([LogLine(time_ns=NOW * 10**6, text=str(n), job="j") for n in range(question.limit)])
 
-    questions, page = asked(call(f"{JOB_PATH}/logs", '{"limit": 7, "direction": "ASC"}'), told)
+    questions, page = answer_of(call(f"{JOB_PATH}/logs", '{"limit": 7, "direction": "ASC"}'), answered)
     assert len(page["logs"]) == 7
     assert len(questions) == 1
 
@@ -343,7 +345,7 @@ def test_an_error_is_a_code_and_a_message(error):
     assert answer.content_type == "application/json"
 
 
-def test_too_many_requests_are_told_as_documented():
+def test_too_many_requests_are_reported_as_documented():
     answer = BASETEN.render_error(call("/"), Context(0, REQUEST_ID), ThrottledError("busy", 36_001))
     assert answer.status == 429
     assert json.loads(answer.body) == {"error": "Rate limit exceeded. Please try again later.", "retry_after": 37}
@@ -389,10 +391,10 @@ def test_other_paths_under_v1_are_left_alone(path):
     "path",
     ["/v1/training_jobs", "/v1/training/capacity", f"{JOB_PATH}/ssh/sign", "/v1/training_projects/p/jobs//metrics/x"],
 )
-def test_what_is_not_answered_is_told_in_the_vendors_form(path):
-    with pytest.raises(NotFoundError) as told:
+def test_what_is_not_answered_is_reported_in_the_vendors_form(path):
+    with pytest.raises(NotFoundError) as answered:
         BASETEN.match(call(path))
-    assert BASETEN.render_error(call(path), Context(0, REQUEST_ID), told.value).status == 404
+    assert BASETEN.render_error(call(path), Context(0, REQUEST_ID), answered.value).status == 404
 
 
 def test_a_percent_encoded_name_is_decoded_once():

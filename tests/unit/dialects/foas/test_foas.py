@@ -17,7 +17,7 @@ from jobmeter.model.catalog import CATALOG
 from jobmeter.model.job import Job
 from jobmeter.model.question import Asks
 from jobmeter.model.series import Series
-from jobmeter.query.series import Buckets, BucketsQuestion, Found, SeriesQuestion
+from jobmeter.query.series import Buckets, BucketsQuestion, FoundSeries, SeriesQuestion
 from jobmeter.testing.dialect import DialectTests
 from jobmeter.testing.dialect import result_of as plain_result_of
 
@@ -101,7 +101,9 @@ def result_of(given, question):
     match question:
         case SeriesQuestion():
             members = (given or {"series": []})["series"]
-            return Found([Series(**{**one, "labels": tuple(map(tuple, one.get("labels", ())))}) for one in members])
+            return FoundSeries(
+                [Series(**{**one, "labels": tuple(map(tuple, one.get("labels", ())))}) for one in members]
+            )
         case BucketsQuestion():
             return Buckets(_columns((given or {"points": []})["points"]))
         case _:
@@ -133,18 +135,18 @@ def _ask(metric, headers=(), query=""):
     assert match is not None
     asked = []
 
-    def told(question):
+    def page_of(question):
         asked.append(question)
         if len(asked) == 1:
             return result_of({"jobs": [{"id": "j", "project": "p", "state": "Running"}], "total": 1}, question)
         if isinstance(question, SeriesQuestion):
             assert question.metrics is not None
             (name,) = question.metrics
-            return Found([Series(name, "p", job="j", replica="tm-0")])
+            return FoundSeries([Series(name, "p", job="j", replica="tm-0")])
         return result_of({"points": [[0, 1574247000000, 1.5]]}, question)
 
     context = Context(1574250000000, "ID", match.path)
-    return drive(match.operation.answer(call, context), told), asked[1]
+    return drive(match.operation.answer(call, context), page_of), asked[1]
 
 
 def test_the_whole_table_is_known_in_its_own_units():

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobmeter.dialects.foas.lines import Drawn, Points, chosen, draw
-from jobmeter.dialects.foas.metric_json import Asked, LineLimit, Take
+from jobmeter.dialects.foas.metric_json import LineLimit, MetricRequest, Take
 from jobmeter.query.request import Statistic
 
 FUNCTIONS: dict[Statistic, Callable[[list[float]], float]] = {
@@ -26,8 +26,8 @@ VALUES = st.integers(-1000, 1000).map(float)
 SERIES = st.dictionaries(st.integers(0, 50), VALUES, min_size=1, max_size=20)
 
 
-def _asked(step_s=20, granularity_s=20, how=Statistic.MEAN, tags=()):
-    return Asked("m", "delay", step_s * 1000, Statistic.MEAN, granularity_s * 1000, how, tags)
+def _request(step_s=20, granularity_s=20, how=Statistic.MEAN, tags=()):
+    return MetricRequest("m", "delay", step_s * 1000, Statistic.MEAN, granularity_s * 1000, how, tags)
 
 
 def _line(points, **tags):
@@ -40,39 +40,39 @@ def _line(points, **tags):
 )
 def test_one_line_joins_all_points_of_a_granularity(series, how, granularity):
     lines = [_line({1574247000000 + at * 20_000: value for at, value in points.items()}) for points in series]
-    (drawn,) = draw(_asked(20, granularity, how), lines, None)
-    wanted = defaultdict(list)
+    (drawn,) = draw(_request(20, granularity, how), lines, None)
+    expected = defaultdict(list)
     for points in series:
         for at, value in points.items():
             second = 1574247000 + at * 20
-            wanted[second - second % granularity].append(value)
+            expected[second - second % granularity].append(value)
     assert dict(zip(drawn.seconds.tolist(), drawn.values.tolist(), strict=True)) == pytest.approx(
-        {second: FUNCTIONS[how](values) for second, values in wanted.items()}
+        {second: FUNCTIONS[how](values) for second, values in expected.items()}
     )
-    assert drawn.seconds.tolist() == sorted(wanted)
+    assert drawn.seconds.tolist() == sorted(expected)
     assert drawn.summary == pytest.approx(np.mean(drawn.values))
     assert drawn.tags == {}
 
 
 def test_tags_tell_lines_apart_or_choose_series():
     lines = [_line({0: float(at)}, replica=f"tm-{at}", node=f"n{at % 2}") for at in range(4)]
-    by_node = draw(_asked(tags=(("node", ()),), how=Statistic.SUM), lines, None)
+    by_node = draw(_request(tags=(("node", ()),), how=Statistic.SUM), lines, None)
     assert [(line.tags, line.values.tolist()) for line in by_node] == [({"node": "n0"}, [2.0]), ({"node": "n1"}, [4.0])]
-    some = draw(_asked(tags=(("replica", ("tm-1", "tm-3")),)), lines, None)
+    some = draw(_request(tags=(("replica", ("tm-1", "tm-3")),)), lines, None)
     assert [line.tags["replica"] for line in some] == ["tm-1", "tm-3"]
-    assert draw(_asked(tags=(("replica", ("tm-9",)),)), lines, None) == []
-    assert draw(_asked(tags=(("task", ()),)), lines, None) == []
+    assert draw(_request(tags=(("replica", ("tm-9",)),)), lines, None) == []
+    assert draw(_request(tags=(("task", ()),)), lines, None) == []
 
 
 def test_no_series_is_no_line():
-    assert draw(_asked(), [], LineLimit("avg", Take.SAMPLE, 5)) == []
+    assert draw(_request(), [], LineLimit("avg", Take.SAMPLE, 5)) == []
 
 
 def test_a_sum_beyond_all_numbers_is_no_point():
     lines = [_line({0: 1.7e308, 20_000: 1.0}), _line({0: 1.7e308, 20_000: 2.0})]
-    (drawn,) = draw(_asked(how=Statistic.SUM), lines, None)
+    (drawn,) = draw(_request(how=Statistic.SUM), lines, None)
     assert (drawn.seconds.tolist(), drawn.values.tolist()) == ([20], [3.0])
-    (line,) = draw(_asked(), [_line({0: 1.7e308, 20_000: 1.7e308})], None)
+    (line,) = draw(_request(), [_line({0: 1.7e308, 20_000: 1.7e308})], None)
     assert line.summary == 1.7e308
 
 

@@ -78,10 +78,10 @@ def test_points_are_bounded_in_all(step, queries):
         st.sampled_from(["metric", "downsample", "granularity", "aggregator", "tags", "rate", "filters"]), JSON
     ),
 )
-def test_whatever_is_wrong_is_told(whole, query):
+def test_whatever_is_wrong_is_reported(whole, query):
     for body in (whole, {"queries": [query]}, {"queries": [{"metric": "delay", **query}]}):
-        told = _problem(body)
-        assert told is None or "metricJson" in told
+        problem = _problem(body)
+        assert problem is None or "metricJson" in problem
 
 
 def _problem(body):

@@ -24,7 +24,7 @@ from jobmeter.model.retention import Retention
 from jobmeter.model.series import Series
 from jobmeter.query.execute import Executor
 from jobmeter.query.request import JobQuestion, Line, LogQuestion, MetricQuery, MetricResult
-from jobmeter.query.series import Found, SeriesQuestion
+from jobmeter.query.series import FoundSeries, SeriesQuestion
 from jobmeter.registry.open import open_registry
 from jobmeter.settings import Limits
 from jobmeter.store.memory import MemoryStore
@@ -44,7 +44,7 @@ class TestModelArts(DialectTests):
 
     def result_of(self, given, question):
         if isinstance(question, SeriesQuestion):
-            return Found([Series(metric, job="j") for metric in given or ()])
+            return FoundSeries([Series(metric, job="j") for metric in given or ()])
         return super().result_of(given, question)
 
 
@@ -53,11 +53,11 @@ def refused(error, headers=()):
     return answer, json.loads(answer.body)
 
 
-def operate(path, told, query=""):
+def operate(path, run, query=""):
     call = Call("GET", path, query, (("host", "h"),))
     match = MODELARTS.match(call)
     assert match is not None
-    return drive(match.operation.answer(call, Context(NOW_MS, REQUEST_ID, match.path)), told)
+    return drive(match.operation.answer(call, Context(NOW_MS, REQUEST_ID, match.path)), run)
 
 
 @pytest.mark.parametrize("error", ERRORS)
@@ -138,7 +138,7 @@ def _unknown(_):
     raise NotFoundError("there is no job j1", "job", "j1")
 
 
-def start(operation, context, told):
+def start(operation, context, run):
     values = {
         parameter.name: {"project_id": "default", "report_type": "training-event"}.get(parameter.name, "j1")
         for parameter in operation.parameters
@@ -150,7 +150,7 @@ def start(operation, context, told):
     assert match is not None
     context = replace(context, path=match.path)
     try:
-        return drive(operation.answer(call, context), told)
+        return drive(operation.answer(call, context), run)
     except JobmeterError as error:
         return MODELARTS.render_error(call, context, error)
 
@@ -195,7 +195,7 @@ def test_series_have_one_value_for_each_minute_of_the_life(start_ms, end_ms, dat
         )
     )
 
-    def told(question):
+    def run(question):
         if isinstance(question, JobQuestion):
             return view
         assert isinstance(question, MetricQuery)
@@ -215,7 +215,7 @@ def test_series_have_one_value_for_each_minute_of_the_life(start_ms, end_ms, dat
         ]
         return MetricResult(question, lines)
 
-    body = json.loads(operate(f"{PATH}/metrics/worker-0", told).body)
+    body = json.loads(operate(f"{PATH}/metrics/worker-0", run).body)
     begun = end_ms is None or end_ms % MINUTE == 0
     length = last - first + 1
     if begun and not any(last in points for points in measured.values()):
@@ -233,7 +233,7 @@ class Log:
     def __init__(self, lines, page_bytes=None):
         self.lines = lines
         self.page_bytes = page_bytes
-        self.asked = 0
+        self.reads = 0
 
     def __call__(self, question):
         if isinstance(question, JobQuestion):
@@ -241,7 +241,7 @@ class Log:
             return JobView(job=Job(id="j1", state=JobState.RUNNING), replicas=replicas, allocations=[])
         assert isinstance(question, LogQuestion)
         assert question.replicas == {"worker-0"}
-        self.asked += 1
+        self.reads += 1
         low = -(2**63) if question.start_ns is None else question.start_ns
         high = 2**63 if question.end_ns is None else question.end_ns
         found = [line for line in self.lines if low <= line.time_ns < high]
@@ -295,13 +295,13 @@ def test_a_preview_is_the_newest_lines_that_fit(width, count):
     whole = "".join(f"{line.text}\n" for line in lines)
     content = whole
     if len(whole.encode()) > 5 * 2**20:
-        kept, size = [], 0
+        page_lines, size = [], 0
         for line in reversed(lines):
             size += len(line.text.encode()) + 1
             if size > 5 * 2**20:
                 break
-            kept.append(f"{line.text}\n")
-        content = "".join(reversed(kept))
+            page_lines.append(f"{line.text}\n")
+        content = "".join(reversed(page_lines))
     assert body == {"content": content, "current_size": len(content.encode()), "full_size": len(whole.encode())}
 
 
@@ -315,7 +315,7 @@ def test_a_preview_copes_with_lines_that_are_suddenly_long():
     store = Log([*long, *short], page_bytes=2_100_000)
     body = json.loads(operate(f"{PATH}/tasks/worker-0/logs/preview", store).body)
     assert body["current_size"] == 2000 + 2000 * 2001
-    assert store.asked == 4
+    assert store.reads == 4
 
 
 def test_a_body_of_any_content_type_is_json():
@@ -350,16 +350,16 @@ def test_a_job_of_many_days_is_answered_by_the_minute(days, answered):
     minutes = days * 1440
     start_ms = NOW_MS // MINUTE * MINUTE - minutes * MINUTE
     values = np.round(np.random.default_rng(5).random(minutes), 2)
-    told = House(start_ms, values).metrics()
-    assert {len(series) for series in told.values()} == {answered * 1440}
-    assert told["cpuUsage"] == pytest.approx((values[-answered * 1440 :] * 100).tolist())
-    assert set(told["gpuUtil"]) == {-1}
+    metric_bodies = House(start_ms, values).metrics()
+    assert {len(series) for series in metric_bodies.values()} == {answered * 1440}
+    assert metric_bodies["cpuUsage"] == pytest.approx((values[-answered * 1440 :] * 100).tolist())
+    assert set(metric_bodies["gpuUtil"]) == {-1}
 
 
 def test_a_percentage_is_from_0_to_100():
     start_ms = NOW_MS // MINUTE * MINUTE - 4 * MINUTE
-    told = House(start_ms, np.array([-0.04, -1e-12, 1.0000000001, 3.5])).metrics()
-    assert told["cpuUsage"] == [0, 0, 100, 100]
+    metric_bodies = House(start_ms, np.array([-0.04, -1e-12, 1.0000000001, 3.5])).metrics()
+    assert metric_bodies["cpuUsage"] == [0, 0, 100, 100]
 
 
 @pytest.mark.parametrize(
@@ -426,7 +426,7 @@ def test_a_search_finds_each_job_by_what_it_is_shown_with(tmp_path):
         records = [JobRecord(job_id=job, created=NOW_MS, **fields) for job, fields in SHOWN.items()]
         registry.record("default", Records(jobs=records), NOW_MS)
 
-        def told(question):
+        def run(question):
             if isinstance(question, JobQuestion):
                 return registry.job(frozenset({"default"}), question.ref.id, NOW_MS)[0]
             return registry.jobs(question, NOW_MS)
@@ -436,7 +436,7 @@ def test_a_search_finds_each_job_by_what_it_is_shown_with(tmp_path):
             call = Call("POST", "/v2/default/training-job-searches", "", (("host", "h"),), body)
             match = MODELARTS.match(call)
             assert match is not None
-            answer = drive(match.operation.answer(call, Context(NOW_MS, REQUEST_ID, match.path)), told)
+            answer = drive(match.operation.answer(call, Context(NOW_MS, REQUEST_ID, match.path)), run)
             return json.loads(answer.body)["items"]
 
         every = items()

@@ -235,15 +235,15 @@ def test_a_series_that_ended_before_the_range_has_no_filler(policy, filler):
     wanted = parse(f"10s-sum-{policy}", UTC, calendar=False)
     span = TimeRange(T0, T0 + 20_001)
 
-    def asked(name, group):
+    def values_of(name, group):
         query = SubQuery(index=0, metric="m", aggregator=name, downsample=wanted)
         found = points(columns(group), query, Groups([0] * len(group)), span, milliseconds=True, stepped=False)
         return {at: list(zip(*(part.tolist() for part in found[at]), strict=True)) for at in found}
 
     expected = [(T0, filler), (T0 + 10_000, 7.0), (T0 + 20_000, filler)]
-    same(asked("avg", [ended, lasting])[0], expected)
-    same(asked("count", [ended, lasting])[0], [(time, None if value is None else 1.0) for time, value in expected])
-    assert asked("avg", [ended]) == {}
+    same(values_of("avg", [ended, lasting])[0], expected)
+    same(values_of("count", [ended, lasting])[0], [(time, None if value is None else 1.0) for time, value in expected])
+    assert values_of("avg", [ended]) == {}
 
 
 def test_the_rate_before_stands_in_for_a_reset_that_was_dropped():
@@ -264,15 +264,15 @@ def test_several_readings_in_a_second_become_one_unless_milliseconds_are_asked_f
     group = [[(T0 + 100, 1.0), (T0 + 900, 3.0), (T0 + 1_000, 7.0)]]
     span = TimeRange(T0, T0 + 5_000)
 
-    def asked(name, milliseconds):
+    def values_of(name, milliseconds):
         query = SubQuery(index=0, metric="m", aggregator=name)
         found = points(columns(group), query, Groups([0]), span, milliseconds=milliseconds, stepped=False)
         return [part.tolist() for part in found[0]]
 
-    assert asked("sum", True) == [[T0 + 100, T0 + 900, T0 + 1_000], [1, 3, 7]]
-    assert asked("sum", False) == [[T0, T0 + 1_000], [4, 7]]
-    assert asked("none", False) == [[T0, T0 + 1_000], [3, 7]]
-    assert asked("squareSum", False) == [[T0, T0 + 1_000], [4, 49]]
+    assert values_of("sum", True) == [[T0 + 100, T0 + 900, T0 + 1_000], [1, 3, 7]]
+    assert values_of("sum", False) == [[T0, T0 + 1_000], [4, 7]]
+    assert values_of("none", False) == [[T0, T0 + 1_000], [3, 7]]
+    assert values_of("squareSum", False) == [[T0, T0 + 1_000], [4, 49]]
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from jobmeter.query.reduce import bucket
 from jobmeter.query.series import (
     Buckets,
     BucketsQuestion,
-    Found,
+    FoundSeries,
     LastQuestion,
     NamesQuestion,
     Samples,
@@ -52,7 +52,7 @@ class TestOpenTsdb(DialectTests):
     def result_of(self, given, question):
         match question:
             case SeriesQuestion():
-                return Found([series_of(one) for one in given or ()])
+                return FoundSeries([series_of(one) for one in given or ()])
             case NamesQuestion():
                 return given or []
             case SamplesQuestion() | LastQuestion():
@@ -131,7 +131,7 @@ def test_paths_of_others_are_left_alone(path):
 @pytest.mark.parametrize(
     "path", ["/api/query/exp", "/api/query/gexp", "/api/annotation", "/api/uid/assign", "/api/tree", "/api/stats/jvm"]
 )
-def test_what_is_a_gap_is_told_so(path):
+def test_what_is_a_gap_is_reported_so(path):
     with pytest.raises(NotFoundError) as refused:
         OPENTSDB.match(Call("GET", path, "", ()))
     assert refused.value.kind == "path"

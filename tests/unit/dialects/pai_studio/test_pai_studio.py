@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobmeter.access.call import Call
-from jobmeter.access.limit import Rate
+from jobmeter.access.limit import Per, Rate
 from jobmeter.dialects.base import Context
 from jobmeter.dialects.pai_studio import PAI_STUDIO
 from jobmeter.dialects.pai_studio.names import device_model, job_type, kilobytes, node_metrics, number_text
@@ -159,7 +159,7 @@ def test_every_operation_is_reached_by_header_by_path_and_by_url():
 
 def test_users_are_asked_for_a_hundred_times_a_second():
     rates = {operation.name: operation.rate for operation in PAI_STUDIO.operations if operation.rate}
-    assert rates == {"GetUserViewMetrics": Rate(100.0, 100)}
+    assert rates == {"GetUserViewMetrics": Rate(100, 100, Per.KEY)}
 
 
 def test_only_a_bearer_token_opens_the_url_form():
@@ -237,9 +237,9 @@ def test_sorting_keeps_every_record_and_puts_the_unknown_last(records, field, de
             assert [id(record) for record in found if record["RequestCPU"] == value] == same
     if field == "CPUUsageRate":
         rates = [record["CPUUsageRate"] for record in found]
-        known = [float(rate) for rate in rates if rate]
-        assert rates[len(known) :] == [""] * (len(rates) - len(known))
-        assert known == sorted(known, reverse=descending)
+        positive = [float(rate) for rate in rates if rate]
+        assert rates[len(positive) :] == [""] * (len(rates) - len(positive))
+        assert positive == sorted(positive, reverse=descending)
 
 
 @given(_RECORDS, st.sampled_from(["GmtModified", "", "users"]), st.booleans())

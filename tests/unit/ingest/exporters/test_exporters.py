@@ -11,7 +11,7 @@ from jobmeter.ingest.exporters import RULES
 from jobmeter.ingest.exporters.place import owner_of, place
 from jobmeter.ingest.exporters.table import Places
 from jobmeter.model.catalog import CATALOG, Kind, Scope
-from jobmeter.model.roster import Roster
+from jobmeter.model.interner import SeriesInterner
 from jobmeter.model.series import Series
 
 _TEXT = re.compile(r'(\w+)="([^"]*)"')
@@ -101,7 +101,12 @@ CASES = {
         1.0,
     ),
     'flink_jobmanager_job_lastCheckpointDuration{host="jm",job_id="0a1b",job_name="clicks"}': (
-        series("flink.lastCheckpointDuration", node="jm", job="clicks", replica="jobmanager"),
+        series("flink.lastCheckpointDuration", node="jm", job="0a1b", replica="jobmanager"),
+        1.0,
+    ),
+    # A reporter that is set up to leave the id out.
+    'flink_jobmanager_job_lastCheckpointSize{host="jm",job_name="clicks"}': (
+        series("flink.lastCheckpointSize", node="jm", job="clicks", replica="jobmanager"),
         1.0,
     ),
     'flink_taskmanager_job_task_numRecordsInPerSecond{host="tm",job_id="0a1b",job_name="a / b",subtask_index="2",'
@@ -179,9 +184,9 @@ CASES = {
 
 @pytest.mark.parametrize("text", CASES)
 def test_a_series_has_its_place(text):
-    wanted, factor = CASES[text]
+    expected, factor = CASES[text]
     found = placed(text)
-    assert found.series == wanted
+    assert found.series == expected
     assert found.factor == factor
 
 
@@ -303,7 +308,7 @@ def test_what_is_known_is_bounded(monkeypatch):
     for at in range(20):
         found, _, _ = batch(places, [([("__name__", f"m{at}")], 1.0, T)])
         assert found.series[0].metric == f"external.m{at}"
-    assert sum(len(known.table) for known in places._known.values()) <= 3
+    assert sum(len(known.table) for known in places._caches.values()) <= 3
 
 
 def test_long_keys_are_bounded_by_their_bytes_whether_they_are_kept_or_not(monkeypatch):
@@ -312,7 +317,7 @@ def test_long_keys_are_bounded_by_their_bytes_whether_they_are_kept_or_not(monke
     for at in range(40):
         _, refused, _ = batch(places, [([("__name__", f"m{at}"), ("a", "x" * 1_000)], 1.0, T)], f"p{at % 3}")
         assert refused == {"labels": 1}
-        assert sum(known.table.size for known in places._known.values()) <= 10_000 + 2_000
+        assert sum(known.table.size for known in places._caches.values()) <= 10_000 + 2_000
 
 
 def test_lists_of_keys_are_known_again_as_a_whole_and_bounded(monkeypatch):
@@ -349,11 +354,11 @@ def test_the_unit_is_that_of_the_labels_even_where_two_mean_the_same_series():
 def test_another_roster_begins_anew(monkeypatch):
     places = Places()
     first, _, _ = batch(places, [(UP, 1.0, T), (GPU_LABELS, 50.0, T)])
-    other = Roster()
+    other = SeriesInterner()
     other.numbers([Series("cpu.usage", job="x")])
     monkeypatch.setattr("jobmeter.ingest.exporters.table.current", lambda: other)
     again, _, _ = batch(places, [(UP, 1.0, T), (GPU_LABELS, 50.0, T)])
-    assert (again.series.roster, list(again.series)) == (other, list(first.series))
+    assert (again.series.interner, list(again.series)) == (other, list(first.series))
 
 
 def test_many_series_are_kept_apart():

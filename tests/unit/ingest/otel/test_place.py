@@ -168,10 +168,12 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("sent", "wanted"), CASES, ids=[f"{case[0][0]}-{number}" for number, case in enumerate(CASES)])
-def test_a_series_of_the_conventions_is_what_the_catalogue_says(sent, wanted):
+@pytest.mark.parametrize(
+    ("sent", "expected"), CASES, ids=[f"{case[0][0]}-{number}" for number, case in enumerate(CASES)]
+)
+def test_a_series_of_the_conventions_is_what_the_catalogue_says(sent, expected):
     name, resource, kind, attributes = sent
-    assert placed(name, resource, kind, **attributes).series == wanted
+    assert placed(name, resource, kind, **attributes).series == expected
 
 
 def test_every_rule_names_a_metric_of_the_same_subject():
@@ -217,7 +219,7 @@ def test_the_scope_is_in_the_labels():
     }
 
 
-def test_a_resource_says_which_one_it_is_and_a_name_that_both_have_is_told_apart():
+def test_a_resource_says_which_one_it_is_and_a_name_that_both_have_is_distinguished():
     found = placed("x", {"region": "a", "zone": "z"}, region="b", zone="z").series
     assert dict(found.labels) == {"region": "b", "resource_region": "a", "zone": "z"}
 

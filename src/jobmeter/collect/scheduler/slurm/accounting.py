@@ -5,8 +5,8 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from jobmeter.collect.scheduler.slurm.facts import GIVEN_BACK, Attempt, Exit, Facts, Step
 from jobmeter.collect.scheduler.slurm.hostlist import expand
+from jobmeter.collect.scheduler.slurm.slurm_job import GIVEN_BACK, Attempt, Exit, SlurmJob, Step
 from jobmeter.collect.scheduler.slurm.tres import parse_tres
 
 DELIMITER = "\x1f"
@@ -23,7 +23,7 @@ _UNNAMED = "allocation"
 Row = Mapping[str, str]
 
 
-def parse_accounting(text: str) -> dict[int, Facts]:
+def parse_accounting(text: str) -> dict[int, SlurmJob]:
     """By number, the jobs that ``sacct`` with ``ARGUMENTS`` printed."""
     allocations: dict[int, list[tuple[Row, list[Step]]]] = {}
     for line in text.splitlines():
@@ -41,10 +41,10 @@ def parse_accounting(text: str) -> dict[int, Facts]:
     return {number: _facts(number, rows) for number, rows in allocations.items()}
 
 
-def _facts(number: int, rows: Sequence[tuple[Row, list[Step]]]) -> Facts:
+def _facts(number: int, rows: Sequence[tuple[Row, list[Step]]]) -> SlurmJob:
     row = rows[-1][0]
     asked = parse_tres(row["reqtres"])
-    return Facts(
+    return SlurmJob(
         number=number,
         label=row["jobid"],
         name="" if row["jobname"] == _UNNAMED else row["jobname"],

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from jobmeter.collect.scheduler.slurm.facts import LIVE, Attempt, Exit, Facts
 from jobmeter.collect.scheduler.slurm.hostlist import expand, indices
+from jobmeter.collect.scheduler.slurm.slurm_job import LIVE, Attempt, Exit, SlurmJob
 from jobmeter.collect.scheduler.slurm.tres import parse_tres
 from jobmeter.errors import UnavailableError
 
@@ -23,7 +23,7 @@ _NO_VALUE = 0xFFFFFFFC
 """Slurm's own numbers for "nothing", "infinite" and the like are this and above, in 32 bits."""
 
 
-def parse_jobs(body: bytes) -> list[Facts]:
+def parse_jobs(body: bytes) -> list[SlurmJob]:
     """The jobs of an answer; what is no job is left out. Raises UnavailableError for what is no answer at all."""
     try:
         document = msgspec.json.decode(body)
@@ -45,13 +45,13 @@ def _errors(document: Document) -> Iterator[str]:
             yield str(error)[:500]
 
 
-def _facts(job: Document) -> Facts | None:
+def _facts(job: Document) -> SlurmJob | None:
     number = _number(job, "job_id")
     if not number:
         return None
     requested = _text(job, "tres_req_str")
     asked = parse_tres(requested)
-    return Facts(
+    return SlurmJob(
         number=number,
         label=_label(job, number),
         name=_text(job, "name"),
@@ -95,8 +95,8 @@ _UNENDED = LIVE | {"CONFIGURING"}
 
 def _state(job: Document) -> str:
     """The base state. One that is completing still has processes: how it ended is told when it has."""
-    told = job.get("job_state")
-    states = [str(state) for state in told] if isinstance(told, list) else [str(told or "")]
+    raw = job.get("job_state")
+    states = [str(state) for state in raw] if isinstance(raw, list) else [str(raw or "")]
     for flag in ("COMPLETING", "CONFIGURING", "REQUEUE_HOLD", "SPECIAL_EXIT"):
         if flag in states:
             return flag

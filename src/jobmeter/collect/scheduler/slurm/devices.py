@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from jobmeter.collect.scheduler.slurm import commands
 from jobmeter.collect.scheduler.slurm.controller import gpu_indices
-from jobmeter.collect.scheduler.slurm.facts import LIVE, Facts
 from jobmeter.collect.scheduler.slurm.hostlist import expand
+from jobmeter.collect.scheduler.slurm.slurm_job import LIVE, SlurmJob
 from jobmeter.errors import UnavailableError
 
-_MOST_AT_ONCE = 100
+_MOST_PER_ROUND = 100
 """Jobs that are asked about in one turn; the others have theirs in the next."""
 _PLACE = re.compile(r" Nodes=(\S+) CPU_IDs=\S+ Mem=\d+ GRES=(\S*)")
 
@@ -25,16 +25,16 @@ class Devices:
 
     def __init__(self, scontrol: str) -> None:
         self._scontrol = scontrol
-        self._known: dict[tuple[int, int | None], Gpus] = {}
+        self._cache: dict[tuple[int, int | None], Gpus] = {}
 
-    def known(self, jobs: list[Facts]) -> list[Facts]:
+    def cached(self, jobs: list[SlurmJob]) -> list[SlurmJob]:
         """The jobs, with their GPUs where those are known."""
         lacking = [job for job in jobs if job.gpu_count and not job.gpus and job.now.state in LIVE]
         keys = {_key(job) for job in lacking}
-        self._known = {key: gpus for key, gpus in self._known.items() if key in keys}
-        for job in [job for job in lacking if _key(job) not in self._known][:_MOST_AT_ONCE]:
-            self._known[_key(job)] = self._ask(job.number)
-        return [replace(job, gpus=self._known.get(_key(job), job.gpus)) for job in jobs]
+        self._cache = {key: gpus for key, gpus in self._cache.items() if key in keys}
+        for job in [job for job in lacking if _key(job) not in self._cache][:_MOST_PER_ROUND]:
+            self._cache[_key(job)] = self._ask(job.number)
+        return [replace(job, gpus=self._cache.get(_key(job), job.gpus)) for job in jobs]
 
     def _ask(self, number: int) -> Gpus:
         try:
@@ -56,5 +56,5 @@ def parse_details(lines: Iterable[str]) -> Gpus:
     return found
 
 
-def _key(job: Facts) -> tuple[int, int | None]:
+def _key(job: SlurmJob) -> tuple[int, int | None]:
     return job.number, job.now.start

@@ -7,12 +7,12 @@ from jobmeter.collect.scheduler.base import Kind, Option, Scheduler
 from jobmeter.collect.scheduler.slurm import accounting, commands
 from jobmeter.collect.scheduler.slurm.controller import parse_jobs
 from jobmeter.collect.scheduler.slurm.devices import Devices
-from jobmeter.collect.scheduler.slurm.facts import Facts
 from jobmeter.collect.scheduler.slurm.rest import Rest
+from jobmeter.collect.scheduler.slurm.slurm_job import SlurmJob
 from jobmeter.collect.scheduler.slurm.source import Database, SlurmScheduler
 from jobmeter.errors import ConfigurationError
 
-_AT_ONCE = 1_000
+_BATCH = 1_000
 """Jobs that one ``sacct`` is asked about: a command line has a limit."""
 _EPOCH = {"SLURM_TIME_FORMAT": "%s"}
 
@@ -25,7 +25,7 @@ def _make(cluster: str, options: Mapping[str, str | None], state: Path | None) -
     squeue = commands.find("squeue")
     command = [squeue, "--all", "--states=all", "--json"]
     devices = Devices(commands.find("scontrol"))
-    return SlurmScheduler(cluster, lambda: devices.known(parse_jobs(commands.run(command))), _database(), state)
+    return SlurmScheduler(cluster, lambda: devices.cached(parse_jobs(commands.run(command))), _database(), state)
 
 
 def _database() -> Database | None:
@@ -34,14 +34,14 @@ def _database() -> Database | None:
     except ConfigurationError:
         return None
 
-    def ask(*arguments: str) -> dict[int, Facts]:
+    def ask(*arguments: str) -> dict[int, SlurmJob]:
         text = commands.run([sacct, "--allusers", *accounting.ARGUMENTS, *arguments], _EPOCH)
         return accounting.parse_accounting(text.decode(errors="replace"))
 
-    def of_jobs(numbers: list[int]) -> dict[int, Facts]:
-        found: dict[int, Facts] = {}
-        for first in range(0, len(numbers), _AT_ONCE):
-            some = ",".join(str(number) for number in numbers[first : first + _AT_ONCE])
+    def of_jobs(numbers: list[int]) -> dict[int, SlurmJob]:
+        found: dict[int, SlurmJob] = {}
+        for first in range(0, len(numbers), _BATCH):
+            some = ",".join(str(number) for number in numbers[first : first + _BATCH])
             found.update(ask(f"--jobs={some}"))
         return {number: found[number] for number in numbers if number in found}
 

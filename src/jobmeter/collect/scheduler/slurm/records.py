@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from jobmeter.collect.scheduler.slurm.facts import LIVE, WAITING, Attempt, Facts, Step
+from jobmeter.collect.scheduler.slurm.events import oom_steps
+from jobmeter.collect.scheduler.slurm.slurm_job import LIVE, WAITING, Attempt, SlurmJob, Step
 from jobmeter.collect.text import valid_text
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.job import AllocationSource, JobState
@@ -33,7 +34,7 @@ def job_state(state: str) -> JobState:
     return JobState.STOPPED if state in _STOPPED else JobState.FAILED
 
 
-def records(facts: Facts, cluster: str) -> list[JobRecord]:
+def records(facts: SlurmJob, cluster: str) -> list[JobRecord]:
     """The records that make a job known; the first one of several tells of the start of its first attempt.
 
     Empty where Slurm's own names are none of ours.
@@ -51,7 +52,7 @@ def records(facts: Facts, cluster: str) -> list[JobRecord]:
         return []
 
 
-def _job(facts: Facts, cluster: str, attempts: Sequence[tuple[int, Attempt]]) -> JobRecord:
+def _job(facts: SlurmJob, cluster: str, attempts: Sequence[tuple[int, Attempt]]) -> JobRecord:
     now = facts.now
     replicas = [replica for number, attempt in attempts for replica in _replicas(facts, cluster, number, attempt)]
     return JobRecord(
@@ -74,7 +75,7 @@ def _job(facts: Facts, cluster: str, attempts: Sequence[tuple[int, Attempt]]) ->
     )
 
 
-def _numbered(facts: Facts) -> Iterator[tuple[int, Attempt]]:
+def _numbered(facts: SlurmJob) -> Iterator[tuple[int, Attempt]]:
     """The attempts that have begun, with the number that their tasks know as SLURM_RESTART_COUNT."""
     begun = [attempt for attempt in facts.attempts if attempt.start is not None]
     last = len(begun) - 1
@@ -92,7 +93,7 @@ def attempt_tasks(attempt: Attempt) -> int:
     return min(max((step.tasks for step in attempt.steps), default=1), _MOST_REPLICAS)
 
 
-def _replicas(facts: Facts, cluster: str, number: int, attempt: Attempt) -> Iterator[ReplicaRecord]:
+def _replicas(facts: SlurmJob, cluster: str, number: int, attempt: Attempt) -> Iterator[ReplicaRecord]:
     latest = attempt is facts.now
     over = attempt.end is not None
     state = job_state(attempt.state)
@@ -132,7 +133,7 @@ def _reason(attempt: Attempt, *, latest: bool) -> str:
     return attempt.state if not latest or not attempt.by else f"{attempt.state} by {attempt.by}"
 
 
-def _error(facts: Facts) -> str:
+def _error(facts: SlurmJob) -> str:
     """Slurm's word for the end, and what it means; empty for a job that did what it was to do."""
     now = facts.now
     if now.state == "COMPLETED":
@@ -144,16 +145,17 @@ def _error(facts: Facts) -> str:
         return f"CANCELLED by {now.by}" if now.by else "CANCELLED"
     if now.state in _MEANING:
         return f"{now.state}: {_MEANING[now.state]}"
+    memory = "".join(f"; step {step} ran out of memory" for step in oom_steps(now)[:1])
     if now.exit and now.exit.signal:
-        return f"{now.state}: ended by signal {now.exit.signal}"
+        return f"{now.state}: ended by signal {now.exit.signal}{memory}"
     if now.exit and now.exit.code:
-        return f"{now.state}: exit status {now.exit.code}"
-    return f"{now.state}: {facts.reason}" if facts.reason else now.state
+        return f"{now.state}: exit status {now.exit.code}{memory}"
+    return f"{now.state}: {facts.reason}{memory}" if facts.reason else f"{now.state}{memory}"
 
 
-def _labels(facts: Facts, cluster: str) -> dict[str, str]:
+def _labels(facts: SlurmJob, cluster: str) -> dict[str, str]:
     now = facts.now
-    told = {
+    described = {
         "cluster": cluster,
         "account": facts.account,
         "partition": facts.partition,
@@ -169,10 +171,10 @@ def _labels(facts: Facts, cluster: str) -> dict[str, str]:
         "requested.memory": _text(facts.memory),
         "requested.gpus": _text(facts.gpu_count),
     }
-    return {name: _short(value) for name, value in told.items() if value}
+    return {name: _short(value) for name, value in described.items() if value}
 
 
-def _share(facts: Facts, tasks: int) -> dict[str, int | float | str] | None:
+def _share(facts: SlurmJob, tasks: int) -> dict[str, int | float | str] | None:
     """What one task was promised: an even share of what the job asked for. GPUs only where they divide evenly."""
     share: dict[str, int | float | str] = {}
     if facts.cpus is not None:
@@ -185,7 +187,7 @@ def _share(facts: Facts, tasks: int) -> dict[str, int | float | str] | None:
     return share or None
 
 
-def _allocations(facts: Facts, cluster: str, attempt: Attempt) -> list[AllocationRecord]:
+def _allocations(facts: SlurmJob, cluster: str, attempt: Attempt) -> list[AllocationRecord]:
     """The GPUs that Slurm gave the job, each held by the only task of its node.
 
     A node with several tasks is left out: which of them has which GPU Slurm does not say, their environment does.

@@ -7,12 +7,12 @@ import urllib3
 from urllib3.connection import HTTPConnection
 from urllib3.connectionpool import HTTPConnectionPool
 
+from jobmeter.collect.scheduler.rest_body import read_body
 from jobmeter.collect.scheduler.slurm.commands import MOST_BYTES, SECONDS
 from jobmeter.errors import ConfigurationError, UnavailableError
 
 VERSIONS = tuple(f"v0.0.{number}" for number in range(47, 37, -1))
 """Those that are asked for, newest first: 38 came with Slurm 22.05. A server speaks three or four of them."""
-_CHUNK = 2**20
 _UNIX = "unix:"
 
 
@@ -71,7 +71,7 @@ class Rest:
         )
 
     def _get(self, path: str) -> bytes | None:
-        """The body of an answer, None for a path that is not known there."""
+        """The body of an answer, None for a path that is unknown there."""
         try:
             if self._unix is not None:
                 answer = self._unix.urlopen(
@@ -88,7 +88,8 @@ class Rest:
                 )
             else:
                 return None
-            body = self._read(answer)
+            body = read_body(answer, MOST_BYTES, "slurmrestd")
+            answer.close()
         except urllib3.exceptions.HTTPError as error:
             raise UnavailableError(f"slurmrestd at {self._address} does not answer: {error}") from error
         if answer.status == 404:
@@ -96,17 +97,6 @@ class Rest:
         if answer.status != 200:
             raise UnavailableError(f"slurmrestd at {self._address} answers {answer.status}: {body[:200]!r}")
         return body
-
-    def _read(self, answer: urllib3.BaseHTTPResponse) -> bytes:
-        body = bytearray()
-        try:
-            for chunk in answer.stream(_CHUNK):
-                body += chunk
-                if len(body) > MOST_BYTES:
-                    raise UnavailableError(f"slurmrestd's answer is longer than {MOST_BYTES} bytes")
-        finally:
-            answer.close()
-        return bytes(body)
 
     def _headers(self) -> dict[str, str]:
         token = os.environ.get("SLURM_JWT", "")

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import msgspec
 
-from jobmeter.collect.scheduler.slurm.facts import Attempt, Facts
+from jobmeter.collect.scheduler.slurm.events import job_events
 from jobmeter.collect.scheduler.slurm.records import records
+from jobmeter.collect.scheduler.slurm.slurm_job import Attempt, SlurmJob
 from jobmeter.errors import UnavailableError
-from jobmeter.model.record import JobRecord, Records
+from jobmeter.model.record import EventRecord, JobRecord, Records
 
 _BACK_MS = 24 * 3_600_000
 """How far a first start looks back."""
@@ -24,14 +25,14 @@ _STATE = "slurm.json"
 
 _log = logging.getLogger(__name__)
 
-Told = Mapping[int, Facts]
+JobsByNumber = Mapping[int, SlurmJob]
 
 
 class Database(msgspec.Struct, frozen=True):
     """How to ask the accounting: about these jobs, or about all of the last so many seconds."""
 
-    of_jobs: Callable[[list[int]], Told]
-    of_seconds: Callable[[int], Told]
+    of_jobs: Callable[[list[int]], JobsByNumber]
+    of_seconds: Callable[[int], JobsByNumber]
 
 
 class _Memory(msgspec.Struct):
@@ -42,22 +43,24 @@ class _Memory(msgspec.Struct):
 class _Job:
     """What was last heard of a job, told or not: ``tries`` are the questions left that it is worth."""
 
-    heard: Facts
-    known: Facts | None = None
+    heard: SlurmJob
+    job_record: SlurmJob | None = None
     tries: int = _TRIES_RUNNING
     sent: bytes = b""
+    events: int = 0
+    """How many of its events were sent."""
 
     @property
-    def settled(self) -> bool:
+    def final(self) -> bool:
         """Whether there is nothing left to learn of it."""
-        return self.heard.over or (self.known is not None and self.known.over)
+        return self.heard.over or (self.job_record is not None and self.job_record.over)
 
 
 class SlurmScheduler:
     """See ``Scheduler``. ``queue`` gives the controller's jobs, ``database`` None means that there is none."""
 
     def __init__(
-        self, cluster: str, queue: Callable[[], list[Facts]], database: Database | None, state: Path | None = None
+        self, cluster: str, queue: Callable[[], list[SlurmJob]], database: Database | None, state: Path | None = None
     ) -> None:
         self._cluster = cluster
         self._queue = queue
@@ -71,18 +74,19 @@ class SlurmScheduler:
         """See ``Scheduler.poll``."""
         listed = {facts.number: facts for facts in self._queue()}
         self._remember()
-        told = self._accounts(listed, now_ms)
+        accounted = self._accounts(listed, now_ms)
         for number, facts in listed.items():
             self._hear(number, facts)
-        for number, facts in told.items():
+        for number, facts in accounted.items():
             self._learn(number, facts, listed=number in listed)
         found = [record for number in sorted(self._jobs) for record in self._news(number)]
+        events = [event for job in self._jobs.values() for event in self._events(job)]
         self._forget(listed)
         if not self._silent:
             self._answered_ms = now_ms
-        return Records(jobs=found)
+        return Records(jobs=found, events=events)
 
-    def _hear(self, number: int, facts: Facts) -> None:
+    def _hear(self, number: int, facts: SlurmJob) -> None:
         job = self._jobs.get(number)
         if job is None or _identity(job.heard) != _identity(facts):
             job = self._jobs[number] = _Job(facts, sent=job.sent if job else b"")
@@ -93,28 +97,28 @@ class SlurmScheduler:
             facts if facts.gpus or facts.now.start != job.heard.now.start else replace(facts, gpus=job.heard.gpus)
         )
 
-    def _learn(self, number: int, facts: Facts, *, listed: bool) -> None:
+    def _learn(self, number: int, facts: SlurmJob, *, listed: bool) -> None:
         if not listed and not facts.over:
             return  # the controller knows nothing of it any more, and the accounting not yet how it ended
         job = self._jobs.setdefault(number, _Job(facts))
-        job.known = facts
+        job.job_record = facts
         if not listed:
             same = facts.now.start == job.heard.now.start
             job.heard = replace(facts, gpus=job.heard.gpus, restarts=job.heard.restarts) if same else facts
         if _agree(job.heard, facts):
             job.tries = 0
 
-    def _accounts(self, listed: Mapping[int, Facts], now_ms: int) -> Told:
+    def _accounts(self, listed: Mapping[int, SlurmJob], now_ms: int) -> JobsByNumber:
         """What the accounting has to say; nothing while it does not answer, which is told once."""
         if self._database is None:
             return {}
         try:
             if self._answered_ms is None:
-                told = self._database.of_seconds(self._back_ms(now_ms) // 1000)
+                accounted = self._database.of_seconds(self._back_ms(now_ms) // 1000)
             else:
-                wanted = self._wanted(listed)
-                told = self._database.of_jobs(wanted) if wanted else {}
-                for number in wanted:
+                numbers = self._to_account(listed)
+                accounted = self._database.of_jobs(numbers) if numbers else {}
+                for number in numbers:
                     if number in self._jobs:
                         self._jobs[number].tries -= 1
         except UnavailableError as error:
@@ -125,34 +129,40 @@ class SlurmScheduler:
         if self._silent:
             _log.info("the accounting answers again")
             self._silent = ""
-        return told
+        return accounted
 
-    def _wanted(self, listed: Mapping[int, Facts]) -> list[int]:
+    def _to_account(self, listed: Mapping[int, SlurmJob]) -> list[int]:
         """The jobs that changed, that the accounting did not know well enough, or that the controller has forgotten."""
-        wanted = set()
+        numbers = set()
         for number, facts in listed.items():
             job = self._jobs.get(number)
             changed = job is None or _moment(job.heard) != _moment(facts)
             if facts.now.start is None and not facts.restarts and not facts.over:
                 continue  # it waits, and never ran
             if changed or (job is not None and job.tries > 0):
-                wanted.add(number)
+                numbers.add(number)
         gone = self._jobs.keys() - listed.keys()
-        return sorted(wanted | {number for number in gone if not self._jobs[number].settled})
+        return sorted(numbers | {number for number in gone if not self._jobs[number].final})
 
     def _news(self, number: int) -> Iterable[JobRecord]:
         job = self._jobs[number]
-        fresh = records(_together(job.heard, job.known), self._cluster)
+        fresh = records(_together(job.heard, job.job_record), self._cluster)
         body = msgspec.json.encode(fresh[-1:])
         if body == job.sent:
             return []
         first_time, job.sent = not job.sent, body
         return fresh if first_time else fresh[-1:]
 
-    def _forget(self, listed: Mapping[int, Facts]) -> None:
+    def _events(self, job: _Job) -> list[EventRecord]:
+        """Those that are new; a step's state comes with the accounting, and stays."""
+        events = list(job_events(_together(job.heard, job.job_record), self._cluster))
+        fresh, job.events = events[job.events :], len(events)
+        return fresh
+
+    def _forget(self, listed: Mapping[int, SlurmJob]) -> None:
         for number in self._jobs.keys() - listed.keys():
             job = self._jobs[number]
-            if job.settled or job.tries < -_TRIES_ENDED:
+            if job.final or job.tries < -_TRIES_ENDED:
                 del self._jobs[number]
 
     def _back_ms(self, now_ms: int) -> int:
@@ -175,39 +185,39 @@ class SlurmScheduler:
             _log.debug("the time of the last answer cannot be kept: %s", error)
 
 
-def _identity(facts: Facts) -> tuple[object, ...]:
+def _identity(facts: SlurmJob) -> tuple[object, ...]:
     """What stays the same of a job for its life: a number that is given out again comes with another of these."""
     return facts.user, facts.restarts is not None and not facts.restarts and facts.now.submit
 
 
-def _moment(facts: Facts) -> tuple[object, ...]:
+def _moment(facts: SlurmJob) -> tuple[object, ...]:
     return facts.now.state, facts.now.start, facts.now.end, facts.restarts, facts.now.nodes
 
 
-def _agree(heard: Facts, known: Facts) -> bool:
+def _agree(heard: SlurmJob, job_record: SlurmJob) -> bool:
     """Whether the accounting has got as far as the controller, with the steps that there are."""
     if heard.over:
-        return known.over and known.now.end is not None and bool(known.name)
-    return bool(known.now.steps) and known.now.start == heard.now.start
+        return job_record.over and job_record.now.end is not None and bool(job_record.name)
+    return bool(job_record.now.steps) and job_record.now.start == heard.now.start
 
 
-def _together(heard: Facts, known: Facts | None) -> Facts:
+def _together(heard: SlurmJob, job_record: SlurmJob | None) -> SlurmJob:
     """The controller's word on how the job stands, the accounting's on its attempts and their steps."""
-    if known is None or known is heard:
+    if job_record is None or job_record is heard:
         return heard
     if heard.restarts is None:
-        return known
+        return job_record
     return replace(
         heard,
-        user=heard.user or known.user,
-        account=heard.account or known.account,
-        requested=heard.requested or known.requested,
-        attempts=_joined(heard, known),
+        user=heard.user or job_record.user,
+        account=heard.account or job_record.account,
+        requested=heard.requested or job_record.requested,
+        attempts=_joined(heard, job_record),
     )
 
 
-def _joined(heard: Facts, known: Facts) -> tuple[Attempt, ...]:
-    now, earlier = heard.now, known.attempts
+def _joined(heard: SlurmJob, job_record: SlurmJob) -> tuple[Attempt, ...]:
+    now, earlier = heard.now, job_record.attempts
     same = next((one for one in earlier if one.start == now.start and one.submit == now.submit), None)
     if same is None:
         same = next((one for one in earlier if one.start == now.start), None) if now.start is not None else None

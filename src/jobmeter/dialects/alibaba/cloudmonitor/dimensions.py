@@ -13,7 +13,7 @@ FIELD = "Dimensions"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class Resource:
     """One member of Dimensions. Empty parts match everything; ``user`` and ``region`` are given back as they came."""
 
     job: str = ""
@@ -23,17 +23,17 @@ class Wanted:
     user: str = ""
     region: str = ""
 
-    def holds(self, pod: str, card: str) -> bool:
+    def covers(self, pod: str, card: str) -> bool:
         """True when it is about that pod and that card."""
         return self.pod in {"", pod} and self.card in {"", card}
 
 
-def read(text: str, job: str = "") -> tuple[Wanted, ...]:
+def read(text: str, job: str = "") -> tuple[Resource, ...]:
     """The members of a JSON object, or array of objects, as text; ``job`` is that of members which name none."""
     members = _members(text) if text else [{}]
     if not 1 <= len(members) <= MOST:
         raise InvalidRequestError(f"{FIELD} may name 1 to {MOST} resources, these are {len(members)}", FIELD)
-    return tuple(_wanted(member, job) for member in members)
+    return tuple(_resource(member, job) for member in members)
 
 
 def card_name(device: str) -> str:
@@ -48,7 +48,7 @@ def _members(text: str) -> list[dict[str, Any]]:
         raise InvalidRequestError(f"{FIELD} is neither a JSON object nor an array of them", FIELD) from error
 
 
-def _wanted(member: dict[str, Any], job: str) -> Wanted:
+def _resource(member: dict[str, Any], job: str) -> Resource:
     def part(*names: str) -> str:
         found = next((member[name] for name in names if member.get(name) not in {None, ""}), "")
         return found if isinstance(found, str) else msgspec.json.encode(found).decode()
@@ -59,7 +59,7 @@ def _wanted(member: dict[str, Any], job: str) -> Wanted:
     named = part("jobId")
     if job and named not in {"", job}:
         raise InvalidRequestError(f"{FIELD} names job {named[:128]!r}, JobId names {job[:128]!r}", FIELD)
-    return Wanted(
+    return Resource(
         job=named or job,
         pod=part("pod", "podId"),
         card=card_name(part("gpu", "gpuId")),

@@ -92,7 +92,7 @@ class Measure:
             return self.metric.text
         return "Memory allowed and not in use." if self.part is Part.FREE else "Memory allowed."
 
-    def told(self, value: float) -> float:
+    def converted(self, value: float) -> float:
         """A value of ours in its unit, to 12 significant digits; nothing but degrees is below 0."""
         unit, factor = _UNITS[self.metric.answer_unit]
         return rounded((value if unit == "Celsius" else not_negative(value)) * factor)

@@ -4,7 +4,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from jobmeter.dialects.alibaba.cloudmonitor.dimensions import FIELD, MOST, Wanted, card_name
+from jobmeter.dialects.alibaba.cloudmonitor.dimensions import FIELD, MOST, Resource, card_name
 from jobmeter.dialects.alibaba.cloudmonitor.names import Measure, Part
 from jobmeter.dialects.alibaba.cloudmonitor.request import Place, Request
 from jobmeter.dialects.base import ask
@@ -34,14 +34,14 @@ class _Target:
 
     job: Job
     pods: dict[str, str]
-    wanted: tuple[Wanted, ...]
+    resources: tuple[Resource, ...]
 
     def pod(self, replica: str) -> str:
         return self.pods.get(replica) or f"{self.job.id}-{replica}"
 
-    def replicas(self, wanted: Sequence[Wanted]) -> frozenset[str] | None:
+    def replicas(self, resources: Sequence[Resource]) -> frozenset[str] | None:
         """The replicas to read, empty for all of them; None when the job has none of the pods that are wanted."""
-        pods = {one.pod for one in wanted}
+        pods = {one.pod for one in resources}
         if "" in pods:
             return frozenset()
         return frozenset(replica for replica in self.pods if self.pod(replica) in pods) or None
@@ -80,28 +80,28 @@ def newest(request: Request) -> Points:
 
 
 def _targets(request: Request, strict: bool) -> Generator[Asks[Any], Any, list[_Target]]:
-    by_job: dict[str, list[Wanted]] = {}
-    for wanted in request.wanted:
-        names = [wanted.job] if wanted.job else (yield from _running(wanted, request.span))
+    by_job: dict[str, list[Resource]] = {}
+    for resource in request.resources:
+        names = [resource.job] if resource.job else (yield from _running(resource, request.span))
         for name in names:
-            by_job.setdefault(name, []).append(wanted)
+            by_job.setdefault(name, []).append(resource)
     if len(by_job) > MOST:
         raise LimitExceededError(f"{FIELD} fit {len(by_job)} jobs, a question may be about {MOST}: name them", FIELD)
     found = []
-    for name, wanted_of in sorted(by_job.items()):
+    for name, filter_of in sorted(by_job.items()):
         try:
             view = yield from ask(JobQuestion(JobRef(name)))
         except NotFoundError:
             if strict:
                 raise
             continue
-        found.append(_Target(view.job, _pods(view), tuple(wanted_of)))
+        found.append(_Target(view.job, _pods(view), tuple(filter_of)))
     return found
 
 
-def _running(wanted: Wanted, span: TimeRange) -> Generator[Asks[Any], Any, list[str]]:
+def _running(resource: Resource, span: TimeRange) -> Generator[Asks[Any], Any, list[str]]:
     """The jobs that a member means which names none: those that ran in the range."""
-    workspaces = frozenset({wanted.workspace}) if wanted.workspace else frozenset()
+    workspaces = frozenset({resource.workspace}) if resource.workspace else frozenset()
     ended = Condition("end", Operator.BETWEEN, (span.start_ms, None))
     running = yield from ask(JobFilter(states=frozenset({JobState.RUNNING}), workspaces=workspaces, limit=MOST + 1))
     closed = frozenset(state for state in JobState if state.finished)
@@ -119,18 +119,18 @@ def _points(
 ) -> Generator[Asks[Any], Any, list[tuple[Place, dict[str, Any]]]]:
     found: list[tuple[Place, dict[str, Any]]] = []
     for target in targets:
-        for by, wanted in _levels(request.measure, target.wanted):
-            replicas = target.replicas(wanted)
+        for by, resources in _levels(request.measure, target.resources):
+            replicas = target.replicas(resources)
             if replicas is None:
                 continue
             figures = yield from _figures(request, target, span, by, replicas)
-            found += _described(request.measure, target, wanted, figures)
+            found += _described(request.measure, target, resources, figures)
     return sorted(found, key=lambda point: point[0])
 
 
-def _levels(measure: Measure, wanted: Iterable[Wanted]) -> Iterator[tuple[By, list[Wanted]]]:
-    """A metric of the job, narrowed to a pod, is told of that pod."""
-    members = list(wanted)
+def _levels(measure: Measure, resources: Iterable[Resource]) -> Iterator[tuple[By, list[Resource]]]:
+    """A metric of the job, narrowed to a pod, is reported for that pod."""
+    members = list(resources)
     if measure.by is not By.JOB:
         yield measure.by, members
         return
@@ -189,31 +189,31 @@ def _of_limit(usage: _Figures, limit: _Values, part: Part) -> _Figures:
 
 
 def _described(
-    measure: Measure, target: _Target, wanted: Sequence[Wanted], figures: _Figures
+    measure: Measure, target: _Target, resources: Sequence[Resource], figures: _Figures
 ) -> Iterator[tuple[Place, dict[str, Any]]]:
     for place, value in figures.mean.items():
         pod = target.pod(place.replica) if place.replica else ""
         card = card_name(place.device) if place.device else ""
-        match = next((one for one in wanted if one.holds(pod, card)), None)
+        match = next((one for one in resources if one.covers(pod, card)), None)
         if match is not None:
-            average = measure.told(value)
+            average = measure.converted(value)
             yield (
                 place,
                 {
                     "timestamp": place.time,
                     **_named(target, match, pod, card),
-                    "Minimum": measure.told(figures.least.get(place, value)),
-                    "Maximum": measure.told(figures.most.get(place, value)),
+                    "Minimum": measure.converted(figures.least.get(place, value)),
+                    "Maximum": measure.converted(figures.most.get(place, value)),
                     "Average": average,
                     "Value": average,
                 },
             )
 
 
-def _named(target: _Target, wanted: Wanted, pod: str, card: str) -> dict[str, str]:
+def _named(target: _Target, resource: Resource, pod: str, card: str) -> dict[str, str]:
     parts = {
-        "userId": wanted.user or target.job.user,
-        "regionId": wanted.region,
+        "userId": resource.user or target.job.user,
+        "regionId": resource.region,
         "workspaceId": target.job.workspace,
         "jobId": target.job.id,
         "pod": pod,

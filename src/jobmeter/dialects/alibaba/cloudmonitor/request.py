@@ -2,14 +2,14 @@
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as EncodingError
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from hashlib import blake2b
 from typing import NamedTuple
 
 import msgspec
 
 from jobmeter.dialects.alibaba.arguments import Arguments
-from jobmeter.dialects.alibaba.cloudmonitor.dimensions import FIELD, Wanted, read
+from jobmeter.dialects.alibaba.cloudmonitor.dimensions import FIELD, Resource, read
 from jobmeter.dialects.alibaba.cloudmonitor.names import MEASURES, NAMESPACE, PERIODS, Measure
 from jobmeter.dialects.alibaba.ranges import ordered_range
 from jobmeter.errors import InvalidRequestError, NotFoundError
@@ -43,7 +43,7 @@ class Request:
     """One page. ``after`` is the last point of the page before, None for the first page."""
 
     measure: Measure
-    wanted: tuple[Wanted, ...]
+    resources: tuple[Resource, ...]
     span: TimeRange
     period: int
     length: int
@@ -83,13 +83,13 @@ def request_of(
         raise InvalidRequestError("Express is not supported", "Express")
     request = Request(
         measure=measure_of(arguments),
-        wanted=read(arguments.text(FIELD), job),
+        resources=read(arguments.text(FIELD), job),
         span=_span(arguments, now_ms, back_ms),
         period=_period(arguments),
         length=arguments.integer("Length", min(DEFAULT_LENGTH, most), 1, most),
     )
-    words = (operation, request.measure.name, str(request.period), *map(repr, request.wanted))
-    request = replace(request, question=blake2b("\n".join(words).encode(), digest_size=8).hexdigest())
+    content = msgspec.json.encode((operation, request.measure.name, request.period, [*map(astuple, request.resources)]))
+    request = replace(request, question=blake2b(content, digest_size=8).hexdigest())
     token = arguments.text("NextToken")
     return _continued(request, token) if token else request
 

@@ -31,16 +31,16 @@ def get_job(call: Call, context: Context) -> Steps:  # noqa: ARG001 - the shape 
 def update_job(call: Call, context: Context) -> Steps:
     """Keep a new priority or availability model; whoever runs the job heeds it or does not."""
     arguments, ref = Arguments(call), job_ref(context)
-    wanted: dict[str, Any] = {
+    changes: dict[str, Any] = {
         "priority": arguments.integer("priority", -MOST_PRIORITY, MOST_PRIORITY),
         "availability_model": arguments.choice("availability_model", _MODELS),
     }
-    wanted = {name: value for name, value in wanted.items() if value is not None}
+    changes = {name: value for name, value in changes.items() if value is not None}
     view = yield from ask(JobQuestion(ref))
-    if wanted:
+    if changes:
         if view.job.state is not JobState.QUEUED:
             raise ConflictError(f"Only a pending job can be changed; job {view.job.id} is not pending.")
-        record = JobRecord(job_id=view.job.id, project=view.job.project, extra={NAME: wanted})
+        record = JobRecord(job_id=view.job.id, project=view.job.project, extra={NAME: changes})
         yield from ask(RecordJobs(Records(jobs=[record])))
         view = yield from ask(JobQuestion(ref))
     return answer({"training_job": view_body(view)})

@@ -29,7 +29,7 @@ def job_metrics(call: Call, context: Context) -> Steps:
     start, end = arguments.time("start_epoch_millis"), arguments.time("end_epoch_millis")
     seconds = arguments.integer("step_seconds", 1, MAX_TIME_MS // SECOND)
     view = yield from ask(JobQuestion(ref))
-    span = asked_range(view.job, context.now_ms, start, end, seconds and seconds * SECOND)
+    span = requested_range(view.job, context.now_ms, start, end, seconds and seconds * SECOND)
     step_ms = seconds * SECOND if seconds else default_step(span)
     of_nodes = yield from ask(MetricQuery(subject=ref, metrics=NODE_METRICS, range=span, step_ms=step_ms, by=By.DEVICE))
     of_job = yield from ask(MetricQuery(subject=ref, metrics=CACHE_METRICS, range=span, step_ms=step_ms, by=By.JOB))
@@ -45,7 +45,7 @@ def job_metrics(call: Call, context: Context) -> Steps:
     )
 
 
-def asked_range(job: Job, now_ms: int, start: int | None, end: int | None, step_ms: int | None) -> TimeRange:
+def requested_range(job: Job, now_ms: int, start: int | None, end: int | None, step_ms: int | None) -> TimeRange:
     """The range of a question: of a finished job by default its life, of another the last hour.
 
     Nothing was measured after the end of a job, so that a start beyond it leaves an empty range.
@@ -126,8 +126,8 @@ def gpu_ranks(view: JobView, lines: Iterable[Line]) -> dict[tuple[str, str, str]
         devices.setdefault((replica, node), set()).add(device)
     ranks: dict[tuple[str, str, str], int] = {}
     for (replica, node), names in devices.items():
-        known = [stated.get((replica, node, name)) for name in sorted(names, key=natural)]
-        distinct = None not in known and len(set(known)) == len(known)
+        limits = [stated.get((replica, node, name)) for name in sorted(names, key=natural)]
+        distinct = None not in limits and len(set(limits)) == len(limits)
         for place, name in enumerate(sorted(names, key=natural)):
             rank = stated[replica, node, name] if distinct else place
             ranks[replica, node, name] = rank

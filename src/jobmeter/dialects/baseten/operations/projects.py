@@ -43,10 +43,10 @@ def upsert_project(call: Call, context: Context) -> Steps:
     try:
         body = yield from project(name, context)
     except NotFoundError as error:
-        known = context.project or "one that has jobs"
+        named = context.project or "one that has jobs"
         raise InvalidRequestError(
             f"training_project.name {name[:64]!r} is no project of this key: projects come with keys and jobs, and "
-            f"this key's is {known}",
+            f"this key's is {named}",
             "training_project.name",
         ) from error
     return answer({"training_project": body})

@@ -44,28 +44,28 @@ def filters(statuses: Sequence[str]) -> Iterator[Filter]:
     A status that is none of theirs finds nothing. A state of which every status is asked for needs no condition; the
     status that stands for a state is also that of a job whose record keeps no finer word, or one for another state.
     """
-    asked = frozenset(statuses)
+    requested = frozenset(statuses)
     whole: set[JobState] = set()
     for state, default in DEFAULT_STATUS.items():
         own = [status for status, meant in STATUSES.items() if meant is state] or [default]
-        wanted = tuple(status for status in own if status in asked)
-        if len(wanted) == len(own):
+        chosen = tuple(status for status in own if status in requested)
+        if len(chosen) == len(own):
             whole.add(state)
-        elif default in wanted:
-            others = tuple(status for status in own if status not in asked)
+        elif default in chosen:
+            others = tuple(status for status in own if status not in requested)
             yield frozenset({state}), (Condition(_FIELD, Operator.NOT_IN, others),)
-        elif wanted:
-            yield frozenset({state}), (Condition(_FIELD, Operator.IN, wanted),)
+        elif chosen:
+            yield frozenset({state}), (Condition(_FIELD, Operator.IN, chosen),)
     if whole:
         yield frozenset(whole), ()
 
 
-def _found(question: JobFilter, asked: Sequence[Filter]) -> Generator[Asks[Any], Any, list[Job]]:
+def _found(question: JobFilter, filters: Sequence[Filter]) -> Generator[Asks[Any], Any, list[Job]]:
     jobs: list[Job] = []
-    for states, conditions in asked:
+    for states, conditions in filters:
         page = yield from ask(_with(question, states, conditions))
         jobs.extend(page.jobs)
-    if len(asked) > 1:
+    if len(filters) > 1:
         jobs.sort(key=lambda job: (created(job), job.id), reverse=question.descending)
     return jobs[:MOST_JOBS]
 

@@ -17,7 +17,7 @@ from jobmeter.dialects.foas import metric_json
 from jobmeter.dialects.foas.answers import metrics_answer
 from jobmeter.dialects.foas.bodies import arguments
 from jobmeter.dialects.foas.lines import Drawn, Points, draw
-from jobmeter.dialects.foas.metric_json import Asked
+from jobmeter.dialects.foas.metric_json import MetricRequest
 from jobmeter.dialects.foas.names import CLUSTER_METRICS, CPU_MODES, CPU_PREFIX
 from jobmeter.dialects.foas.operations.instance_metric import METRIC_JSON_TEXT
 from jobmeter.model.catalog import Aggregate
@@ -39,32 +39,32 @@ def get_cluster_metrics(call: Call, context: Context) -> Steps:
     """The lines of each query, over the nodes of the cluster."""
     given = arguments(call, context)
     cluster = given.required("clusterId")
-    wanted = metric_json.read(given.required(metric_json.FIELD), f"{cluster}.", CLUSTER_METRICS, context.now_ms)
+    document = metric_json.read(given.required(metric_json.FIELD), f"{cluster}.", CLUSTER_METRICS, context.now_ms)
     lines: list[Drawn] = []
-    for asked in wanted.queries:
-        series = yield from _series(cluster, asked, wanted.span)
-        lines += draw(asked, [Points({"node": one.node}, one.time, one.value) for one in series], wanted.limit)
+    for sub_query in document.queries:
+        series = yield from _series(cluster, sub_query, document.span)
+        lines += draw(sub_query, [Points({"node": one.node}, one.time, one.value) for one in series], document.limit)
     return metrics_answer(call, context, ACTION, lines)
 
 
-def _series(cluster: str, asked: Asked, span: TimeRange) -> Generator[Asks[Any], Any, Sequence[Line]]:
+def _series(cluster: str, sub_query: MetricRequest, span: TimeRange) -> Generator[Asks[Any], Any, Sequence[Line]]:
     """A line for each node."""
     query = MetricQuery(
         subject=NodeRef("", cluster),
-        metrics=(CLUSTER_METRICS[asked.name],),
+        metrics=(CLUSTER_METRICS[sub_query.name],),
         range=span,
-        step_ms=asked.downsample_ms,
+        step_ms=sub_query.downsample_ms,
         by=By.NODE,
-        statistic=asked.downsample,
-        aggregate=AGGREGATES[asked.aggregator],
+        statistic=sub_query.downsample,
+        aggregate=AGGREGATES[sub_query.aggregator],
     )
-    if not asked.name.startswith(CPU_PREFIX):
+    if not sub_query.name.startswith(CPU_PREFIX):
         result = yield from ask(query)
         return result.lines
     # A rate has one value a step, whichever function is asked for.
     query = replace(query, statistic=Statistic.MEAN, aggregate=None)
     whole = yield from ask(query)
-    part = yield from ask(replace(query, labels=(("mode", asked.name.removeprefix(CPU_PREFIX)),)))
+    part = yield from ask(replace(query, labels=(("mode", sub_query.name.removeprefix(CPU_PREFIX)),)))
     return list(_shares(part.lines, whole.lines))
 
 
@@ -77,9 +77,11 @@ def _shares(parts: Sequence[Line], wholes: Sequence[Line]) -> Generator[Line]:
             continue
         _, mine, theirs = np.intersect1d(part.time, whole.time, assume_unique=True, return_indices=True)
         upper, lower = part.value[mine], whole.value[theirs]
-        known = lower > 0
-        percent = [rounded(value) for value in (100.0 * upper[known] / lower[known]).tolist()]
-        yield msgspec.structs.replace(part, time=part.time[mine][known], value=np.array(percent, np.float64), unit="%")
+        positive = lower > 0
+        percent = [rounded(value) for value in (100.0 * upper[positive] / lower[positive]).tolist()]
+        yield msgspec.structs.replace(
+            part, time=part.time[mine][positive], value=np.array(percent, np.float64), unit="%"
+        )
 
 
 OPERATIONS = (

@@ -22,9 +22,9 @@ def get_instance_metric(call: Call, context: Context) -> Steps:
     project, name = given.required("projectName"), given.required("jobName")
     number = given.integer("instanceId", CURRENT, CURRENT, LARGEST_ID)
     prefix = f"blink.{project}.{name}."
-    wanted = metric_json.read(given.required(metric_json.FIELD), prefix, METRICS, context.now_ms)
+    document = metric_json.read(given.required(metric_json.FIELD), prefix, METRICS, context.now_ms)
     job = yield from running(project, name, number)
-    lines = yield from lines_of(job, wanted, METRICS)
+    lines = yield from lines_of(job, document, METRICS)
     return metrics_answer(call, context, ACTION, lines)
 
 

@@ -42,7 +42,7 @@ TYPES = {STREAM: STREAM, BATCH: BATCH}
 STATES = {state: state for state in ("WAITING", "RUNNING", "PAUSED", "TERMINATED", "SUCCESS", "FAILED", "UNKNOWN")}
 DELAY = METRICS["delay"]
 DELAY_SPAN_MS = 5 * MINUTE
-KEPT = ("ApiType", "Code", "Properties", "Packages", "PlanJson", "EngineVersion", "ClusterId", "QueueName")
+STORED_FIELDS = ("ApiType", "Code", "Properties", "Packages", "PlanJson", "EngineVersion", "ClusterId", "QueueName")
 """What a record may keep of a registered job, by foas, to be given back word for word."""
 
 
@@ -51,25 +51,27 @@ def list_instance(call: Call, context: Context) -> Steps:
     given = arguments(call, context)
     project, name = given.required("projectName"), given.text("jobName")
     given.required("jobType")
-    wanted = _filter(given)
+    matches = _filter(given)
     index, size = page_of(given)
     jobs = yield from jobs_named(project, name) if name else jobs_of(project)
     archived = _archived(jobs, context.now_ms)
-    kept = [job for job in jobs if wanted(job, job.id in archived)]
-    members = [instance(project, job) for job in kept[(index - 1) * size : index * size]]
-    return reply(call, context, "ListInstance", {**paging(index, size, len(kept)), "Instances": {"Instance": members}})
+    matching = [job for job in jobs if matches(job, job.id in archived)]
+    members = [instance(project, job) for job in matching[(index - 1) * size : index * size]]
+    return reply(
+        call, context, "ListInstance", {**paging(index, size, len(matching)), "Instances": {"Instance": members}}
+    )
 
 
 def get_instance(call: Call, context: Context) -> Steps:
     """One instance; -1 is the running one of a streaming job, or its last."""
-    project, _, job = yield from _asked(arguments(call, context))
+    project, _, job = yield from _job_of(arguments(call, context))
     delay = yield from _delay(job, context)
     return reply(call, context, "GetInstance", {"Instance": {**instance(project, job), **delay}})
 
 
 def get_instance_run_summary(call: Call, context: Context) -> Steps:
     """Whether an instance runs, and how late it is."""
-    _, name, job = yield from _asked(arguments(call, context))
+    _, name, job = yield from _job_of(arguments(call, context))
     delay = yield from _delay(job, context)
     return reply(call, context, "GetInstanceRunSummary", {"RunSummary": {**summary(name, job), **delay}})
 
@@ -101,7 +103,7 @@ def modify_instance_state(call: Call, context: Context) -> Steps:
             " (TERMINATED)",
             "expectState",
         )
-    _, _, job = yield from _asked(given)
+    _, _, job = yield from _job_of(given)
     yield from ask(StopJob(JobRef(job.id, job.project)))
     return reply(call, context, "ModifyInstanceState", {})
 
@@ -120,7 +122,7 @@ def paging(index: int, size: int, total: int) -> dict[str, Any]:
 def instance(project: str, job: Job) -> dict[str, Any]:
     """An instance, with the fields that are known; times in milliseconds."""
     fields = {
-        **{name: value for name, value in job.extra.get(NAME, {}).items() if name in KEPT},
+        **{name: value for name, value in job.extra.get(NAME, {}).items() if name in STORED_FIELDS},
         "Id": instance_id(job),
         "ProjectName": project,
         "JobName": job_name(job),
@@ -150,7 +152,7 @@ def summary(name: str, job: Job) -> dict[str, Any]:
     }
 
 
-def _asked(given: Arguments) -> Generator[Asks[Any], Any, tuple[str, str, Job]]:
+def _job_of(given: Arguments) -> Generator[Asks[Any], Any, tuple[str, str, Job]]:
     project, name = given.required("projectName"), given.required("jobName")
     number = given.integer("instanceId", None, CURRENT, LARGEST_ID)
     return project, name, (yield from instance_of(project, name, number))

@@ -25,7 +25,7 @@ from jobmeter.dialects.foas.instances import (
     jobs_of,
 )
 from jobmeter.dialects.foas.names import JOB, NAME, project_of
-from jobmeter.dialects.foas.operations.instances import KEPT, page_of, paging
+from jobmeter.dialects.foas.operations.instances import STORED_FIELDS, page_of, paging
 from jobmeter.errors import ConflictError, NotFoundError
 from jobmeter.model.job import Job, JobState
 from jobmeter.model.record import JobRecord, Records
@@ -47,15 +47,15 @@ def list_job(call: Call, context: Context) -> Steps:
     newest: dict[str, Job] = {}
     for job in (yield from jobs_of(project)):
         newest.setdefault(job_name(job), job)
-    kept = [
+    matching = [
         job
         for job in newest.values()
         if kind in {"", job_type(job)}
         and name in job_name(job).casefold()
         and all(not want or str(_extra(job).get(key, "")).casefold() == want for key, want in exact.items())
     ]
-    members = [described(project, job, full=full) for job in kept[(index - 1) * size : index * size]]
-    return reply(call, context, "ListJob", {**paging(index, size, len(kept)), "Jobs": {"Job": members}})
+    members = [described(project, job, full=full) for job in matching[(index - 1) * size : index * size]]
+    return reply(call, context, "ListJob", {**paging(index, size, len(matching)), "Jobs": {"Job": members}})
 
 
 def get_job(call: Call, context: Context) -> Steps:
@@ -76,7 +76,7 @@ def create_job(call: Call, context: Context) -> Steps:
     kind = OUR_TYPES[given.choice("jobType", WORDS, STREAM)]
     if (yield from jobs_named(project, name)):
         raise ConflictError(f"project {project} has a job {name} already")
-    kept = {key: given.text(key[0].lower() + key[1:]) for key in (*KEPT, "Description")}
+    matching = {key: given.text(key[0].lower() + key[1:]) for key in (*STORED_FIELDS, "Description")}
     record = JobRecord(
         job_id=name,
         project=project_of(project),
@@ -85,8 +85,8 @@ def create_job(call: Call, context: Context) -> Steps:
         state=JobState.QUEUED,
         created=context.now_ms,
         user=context.caller or None,
-        resource_group=kept["QueueName"] or None,
-        extra={NAME: {key: value for key, value in kept.items() if value}},
+        resource_group=matching["QueueName"] or None,
+        extra={NAME: {key: value for key, value in matching.items() if value}},
     )
     yield from ask(RecordJobs(Records(jobs=[record])))
     return reply(call, context, "CreateJob", {})
@@ -158,7 +158,7 @@ def _nothing(project: str, name: str) -> NotFoundError:
 
 _PROJECT = Parameter("projectName", "path", "The project; `_` stands for `-`.", required=True)
 _NAME = Parameter("jobName", "path", "The id of a job, or its name.", required=True)
-_KEPT = "Given back as it is."
+_STORED_FIELDS = "Given back as it is."
 
 OPERATIONS = (
     Operation(
@@ -201,7 +201,7 @@ OPERATIONS = (
             Parameter("jobType", "body", f"`{STREAM}` or `{BATCH}`.", required=True),
             Parameter("queueName", "body", "The resource group."),
             *(
-                Parameter(name, "body", _KEPT)
+                Parameter(name, "body", _STORED_FIELDS)
                 for name in (
                     "apiType",
                     "code",

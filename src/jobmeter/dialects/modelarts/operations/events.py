@@ -43,7 +43,7 @@ _LEVELS: Mapping[str, frozenset[Level]] = MappingProxyType(
 )
 _SOURCES: Mapping[str, frozenset[EventSource]] = MappingProxyType(
     {
-        "Job": frozenset({EventSource.STATE, EventSource.JOB}),
+        "Job": frozenset({EventSource.STATE, EventSource.JOB, EventSource.SERVER}),
         "Task": frozenset({EventSource.REPLICA}),
         "K8S": frozenset({EventSource.NODE}),
     }

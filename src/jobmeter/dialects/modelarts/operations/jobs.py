@@ -58,7 +58,7 @@ def stop_training_job(call: Call, context: Context) -> Steps:
 
 
 def change_training_job_description(call: Call, context: Context) -> Steps:
-    """A description, kept with the job's record."""
+    """A description, stored with the job's record."""
     ref = job_of(call, context)
     text = json_body(call, UpdateBody).description
     if text is not None and len(text) > MAX_DESCRIPTION:

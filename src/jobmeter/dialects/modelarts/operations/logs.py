@@ -43,7 +43,7 @@ class _Base:
 
 def show_training_job_logs_preview(call: Call, context: Context) -> Steps:
     """The newest lines that fit, in the order in which they were written."""
-    view, question = yield from _asked(call, context)
+    view, question = yield from _job_and_question(call, context)
     newest = yield from ask(replace(question, descending=True, limit=_SMALL_PAGE, count=True))
     if not newest.lines:
         return _no_log(view, context)
@@ -59,7 +59,7 @@ def show_training_job_logs_from_aom(call: Call, context: Context) -> Steps:
     order = query_choice(call, "order", ("asc", "desc"), "desc")
     most = query_integer(call, "lines", DEFAULT_LINES, 1, MAX_LINES)
     base = _base(query_text(call, "base_line"))
-    view, question = yield from _asked(call, context)
+    view, question = yield from _job_and_question(call, context)
     page = yield from ask(replace(_from(question, base, order), limit=most + 1))
     lines = page.lines[:most]
     if not lines and base is None:
@@ -75,13 +75,13 @@ def show_training_job_logs_from_aom(call: Call, context: Context) -> Steps:
 
 def show_obs_url_of_training_job_logs(call: Call, context: Context) -> Steps:
     """Where the whole text is: on this server, for whoever shows a key."""
-    view, _ = yield from _asked(call, context)
+    view, _ = yield from _job_and_question(call, context)
     query = {"project": view.job.project, "replica": context.path["task_id"], "format": "text"}
     path = f"/api/jobmeter/v1/jobs/{quote(view.job.id, safe='')}/logs?{urlencode(query)}"
     return answer({"obs_url": f"{call.scheme}://{call.header('host')}{path}"}, context)
 
 
-def _asked(call: Call, context: Context) -> Generator[Asks[Any], Any, tuple[JobView, LogQuestion]]:
+def _job_and_question(call: Call, context: Context) -> Generator[Asks[Any], Any, tuple[JobView, LogQuestion]]:
     """The job, and the question for all lines of the task."""
     view = yield from ask(JobQuestion(job_of(call, context)))
     task = task_of(view, context)

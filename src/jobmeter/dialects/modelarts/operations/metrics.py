@@ -22,7 +22,7 @@ from jobmeter.query.request import By, JobQuestion, JobRef, Line, MetricQuery, M
 
 NOT_MEASURED = -1
 LONGEST_MS = 90 * DAY
-"""Most of a job's life that is answered, its end: minutes are kept so long, and the format has no other step."""
+"""Most of a job's life that is answered, its end: minutes are stored so long, and the format has no other step."""
 _TOGETHER_MS = 30 * DAY
 """Most minutes of one question: a server lets a line have 50,000 buckets."""
 

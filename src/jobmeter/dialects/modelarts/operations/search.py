@@ -15,7 +15,7 @@ from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask
 from jobmeter.dialects.modelarts.answers import answer
 from jobmeter.dialects.modelarts.arguments import MAX_INTEGER, json_body, project_of, query_text
 from jobmeter.dialects.modelarts.errors import INVALID_QUERY, UNSUPPORTED_SORT, RefusedError
-from jobmeter.dialects.modelarts.filters import KEYS, Filter, Wanted, wanted_by
+from jobmeter.dialects.modelarts.filters import KEYS, Filter, SearchFilter, filter_by
 from jobmeter.dialects.modelarts.job_body import DEFAULT_WORKSPACE, job_body
 from jobmeter.dialects.modelarts.names import NAME
 from jobmeter.dialects.modelarts.operations.parameters import PROJECT
@@ -75,19 +75,19 @@ def list_training_jobs(call: Call, context: Context) -> Steps:
         raise RefusedError(UNSUPPORTED_SORT, f"{sort_by[:64]!r} is not one of {', '.join(_SORTS)}", "sort_by")
     if order not in {"asc", "desc"}:
         raise InvalidRequestError(f"{order[:64]!r} is neither asc nor desc", "order")
-    wanted = wanted_by(body.filters or ()).and_also(_besides(body))
+    criteria = filter_by(body.filters or ()).and_also(_besides(body))
     question = JobFilter(
         projects=frozenset({project}),
-        states=wanted.states or frozenset(),
+        states=criteria.states or frozenset(),
         workspaces=_workspaces(body.workspace_id),
-        conditions=wanted.conditions,
+        conditions=criteria.conditions,
         sort=_SORTS[sort_by],
         descending=order == "desc",
         offset=offset * limit,
         limit=limit,
     )
     page = JobPage([], 0)
-    if wanted.states != frozenset():
+    if criteria.states != frozenset():
         page = yield from ask(question)
     everything = yield from ask(JobFilter(projects=frozenset({project}), limit=1))
     items = []
@@ -140,7 +140,7 @@ def _workspaces(given: str | None) -> frozenset[str]:
     return frozenset({"", DEFAULT_WORKSPACE}) if given == DEFAULT_WORKSPACE else frozenset({given})
 
 
-def _besides(body: SearchBody) -> Wanted:
+def _besides(body: SearchBody) -> SearchFilter:
     """What the parts beside ``filters`` demand."""
     conditions = [_tag(tag) for tag in _few(body.tags or [], MAX_TAGS, "tags")]
     hosts = _hosts(body)
@@ -151,7 +151,7 @@ def _besides(body: SearchBody) -> Wanted:
     if body.train_type:
         operator = Operator.IN if body.train_type == "ftjob" else Operator.NOT_IN
         conditions.append(Condition(f"extra.{NAME}.train_type", operator, ("ftjob",)))
-    return Wanted(tuple(conditions))
+    return SearchFilter(tuple(conditions))
 
 
 def _hosts(body: SearchBody) -> tuple[str, ...]:

@@ -60,13 +60,13 @@ def list_training_job_stages(call: Call, context: Context) -> Steps:
 def _changes(job: Job, events: Sequence[Event]) -> list[tuple[int, JobState]]:
     """When the job came into which state. What no event tells, its record does: a job may have come whole."""
     states = {state.value: state for state in JobState}
-    told = [(event.time, states[event.reason]) for event in events if not event.replica and event.reason in states]
+    changes = [(event.time, states[event.reason]) for event in events if not event.replica and event.reason in states]
     start, end = started(job), job_end(job)
-    known = {state for _, state in told}
+    present = {state for _, state in changes}
     recorded = [(job.created, JobState.QUEUED), (start, JobState.RUNNING), (end, job.state)]
-    told += [(time, state) for time, state in recorded if time is not None and state not in known]
+    changes += [(time, state) for time, state in recorded if time is not None and state not in present]
     rank = {JobState.QUEUED: 0, JobState.RUNNING: 1}
-    return sorted(told, key=lambda change: (change[0], rank.get(change[1], 2)))
+    return sorted(changes, key=lambda change: (change[0], rank.get(change[1], 2)))
 
 
 def _runs(changes: Sequence[tuple[int, JobState]]) -> list[_Run]:

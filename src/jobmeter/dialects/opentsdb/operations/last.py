@@ -45,7 +45,7 @@ class LastBody(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class LastQuery:
     """A request: sub queries, whether to name what is answered, and how far to look back (0: without end)."""
 
     queries: Sequence[LastSubQuery]
@@ -55,19 +55,19 @@ class Asked:
 
 def last(call: Call, context: Context) -> Steps:
     """The last reading of every series that is asked for."""
-    asked = _of_body(call) if call.method == "POST" else _of_string(call)
-    if not asked.queries:
+    last_query = _of_body(call) if call.method == "POST" else _of_string(call)
+    if not last_query.queries:
         raise MissingFieldError("Missing sub queries", "queries")
-    if len(asked.queries) > MOST_QUERIES:
+    if len(last_query.queries) > MOST_QUERIES:
         raise LimitExceededError(f"a query may have {MOST_QUERIES} sub queries", "queries")
-    since = max(0, floor_to(context.now_ms, HOUR) - asked.hours * HOUR) if asked.hours else 0
+    since = max(0, floor_to(context.now_ms, HOUR) - last_query.hours * HOUR) if last_query.hours else 0
     results: list[dict[str, Any]] = []
-    for one in asked.queries:
+    for one in last_query.queries:
         series = yield from _series(one, context)
         found = yield from ask(LastQuestion(series=tuple(each.series for each in series), since_ms=since))
         columns = found.columns
         rows = zip(columns.index.tolist(), columns.time.tolist(), columns.value.tolist(), strict=True)
-        results += [_result(series[at], time, value, resolve=asked.resolve) for at, time, value in rows]
+        results += [_result(series[at], time, value, resolve=last_query.resolve) for at, time, value in rows]
     return answer(results)
 
 
@@ -94,13 +94,13 @@ def _result(one: Tagged, time: int, value: float, *, resolve: bool) -> dict[str,
     return {"metric": one.metric, **point, "tags": one.tags, "tsuid": tsuid(one.series)}
 
 
-def _of_body(call: Call) -> Asked:
+def _of_body(call: Call) -> LastQuery:
     body = json_body(call, LastBody)
     hours = whole(body.backScan, "backScan", 0, _MOST_HOURS)
-    return Asked(body.queries or (), truth(body.resolve) or truth(body.resolveNames), hours)
+    return LastQuery(body.queries or (), truth(body.resolve) or truth(body.resolveNames), hours)
 
 
-def _of_string(call: Call) -> Asked:
+def _of_string(call: Call) -> LastQuery:
     queries: list[LastSubQuery] = []
     for name, value in call.parameters:
         if name == "timeseries":
@@ -111,7 +111,7 @@ def _of_string(call: Call) -> Asked:
         elif name == "tsuids":
             queries.append(LastSubQuery(tsuids=value.split(",")))
     hours = whole(call.parameter("back_scan"), "back_scan", 0, _MOST_HOURS)
-    return Asked(queries, flag(call, "resolve"), hours)
+    return LastQuery(queries, flag(call, "resolve"), hours)
 
 
 OPERATIONS = (

@@ -40,14 +40,14 @@ class LookupBody(msgspec.Struct, frozen=True):
 
 def lookup(call: Call, context: Context) -> Steps:
     """The series that match, with their tags."""
-    asked = json_body(call, LookupBody) if call.method == "POST" else _of_string(call)
-    pairs = asked.tags or []
-    metric = "" if asked.metric in {None, ANY} else asked.metric or ""
+    request = json_body(call, LookupBody) if call.method == "POST" else _of_string(call)
+    pairs = request.tags or []
+    metric = "" if request.metric in {None, ANY} else request.metric or ""
     if not metric and not pairs:
         raise MissingFieldError("Missing metric and tags. Please supply at least one value.", "m")
     if len(pairs) > MOST_PAIRS:
         raise LimitExceededError(f"a lookup may have {MOST_PAIRS} tags", "tags")
-    limit = whole(asked.limit, "limit", DEFAULT_LIMIT, MOST)
+    limit = whole(request.limit, "limit", DEFAULT_LIMIT, MOST)
     if metric:
         found = yield from of_metric(metric)
     else:
@@ -72,10 +72,10 @@ def lookup(call: Call, context: Context) -> Steps:
 
 def _matches(one: Tagged, pairs: Sequence[PairBody]) -> bool:
     """Each key must be there, with one of the values asked for it; a value without a key, under any key."""
-    wanted: dict[str, set[str]] = {}
+    by_key: dict[str, set[str]] = {}
     for pair in pairs:
-        wanted.setdefault(pair.key, set()).add(pair.value)
-    for key, values in wanted.items():
+        by_key.setdefault(pair.key, set()).add(pair.value)
+    for key, values in by_key.items():
         if key == ANY:
             if not values & {*one.tags.values(), ANY}:
                 return False

@@ -34,7 +34,7 @@ Refusals = dict[int, str]
 
 
 def put(call: Call, context: Context) -> Steps:
-    """Keep data points, each by itself; the answer comes when those that are kept are durable."""
+    """Keep data points, each by itself; the answer comes when those that are stored are durable."""
     whole(call.parameter("sync_timeout"), "sync_timeout", 0, _LONGEST_WAIT_MS)
     sent = decode(call.body, context.limits.request_points, call.take)
     if not sent:
@@ -54,7 +54,7 @@ def put(call: Call, context: Context) -> Steps:
 def _gather(
     sent: Sequence[DataPoint], writer: Writer, refused: Refusals, reasons: Counter[str]
 ) -> tuple[SampleBatch, list[int]]:
-    """What can be kept, and the position of each row in the request."""
+    """What can be stored, and the position of each row in the request."""
     points = Points(writer)
     places: list[int] = []
     for at, one in enumerate(sent):

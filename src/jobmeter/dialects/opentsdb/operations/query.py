@@ -41,41 +41,41 @@ class Cost:
 
 def query(call: Call, context: Context) -> Steps:
     """The points of every sub query, one result a group."""
-    asked = from_body(call, context.now_ms) if call.method == "POST" else from_string(call, context.now_ms)
+    whole = from_body(call, context.now_ms) if call.method == "POST" else from_string(call, context.now_ms)
     cost = Cost()
     results: list[bytes] = []
-    for one in asked.queries:
-        results += yield from _results(one, asked, context, cost)
-    if asked.show_summary:
+    for one in whole.queries:
+        results += yield from _results(one, whole, context, cost)
+    if whole.show_summary:
         summary = {"datapoints": cost.points, "rawDatapoints": cost.samples, "storageTime": cost.milliseconds}
         results.append(msgspec.json.encode({"statsSummary": summary}))
     return Answer(200, b"[" + b",".join(results) + b"]", (), JSON)
 
 
-def _results(one: SubQuery, asked: Query, context: Context, cost: Cost) -> Generator[Asks[Any], Any, list[bytes]]:
+def _results(one: SubQuery, whole: Query, context: Context, cost: Cost) -> Generator[Asks[Any], Any, list[bytes]]:
     view = View.of([each.tag for each in one.filters], context.project)
-    series = yield from _series(one, asked, view, cost)
+    series = yield from _series(one, whole, view, cost)
     members = _grouped(series, one)
     groups = Groups([at for at, group in enumerate(members) for _ in group])
     order = tuple(each.series for group in members for each in group)
     if not order:
         return []
-    columns, stepped = yield from _read(order, one, groups, asked.range, cost)
-    columns = prepare(columns, one, asked.range, milliseconds=asked.milliseconds, stepped=stepped)
+    columns, stepped = yield from _read(order, one, groups, whole.range, cost)
+    columns = prepare(columns, one, whole.range, milliseconds=whole.milliseconds, stepped=stepped)
     # A series that takes no part has no say in the tags of its group.
     present = iter(np.isin(np.arange(len(order)), columns.index).tolist())
     members = [[each for each in group if next(present)] for group in members]
-    found = points(columns, one, groups, asked.range)
-    return [_result(members[at], one, asked, *found[at], cost) for at in range(len(members)) if at in found]
+    found = points(columns, one, groups, whole.range)
+    return [_result(members[at], one, whole, *found[at], cost) for at in range(len(members)) if at in found]
 
 
-def _series(one: SubQuery, asked: Query, view: View, cost: Cost) -> Generator[Asks[Any], Any, list[Tagged]]:
+def _series(one: SubQuery, whole: Query, view: View, cost: Cost) -> Generator[Asks[Any], Any, list[Tagged]]:
     if one.tsuids:
         found = yield from of_tsuids(one.tsuids)
         if len({series.metric for series in found.series}) > 1:
             raise InvalidRequestError("One or more TSUIDs did not share the same metric", "tsuids")
     else:
-        found = yield from of_metric(one.metric, asked.range.start_ms)
+        found = yield from of_metric(one.metric, whole.range.start_ms)
     cost.milliseconds += found.milliseconds
     chosen = choose(tagged(found.series, view), one.filters)
     if not one.explicit_tags:
@@ -99,16 +99,16 @@ def _read(
     order: tuple[Any, ...], one: SubQuery, groups: Groups, span: TimeRange, cost: Cost
 ) -> Generator[Asks[Any], Any, tuple[Columns, bool]]:
     """The readings of the series, or, where their steps say enough, the points of these."""
-    wanted, beyond = one.downsample, margin(one, groups)
+    spec, beyond = one.downsample, margin(one, groups)
     start, end = span.start_ms - beyond, span.end_ms + beyond
-    if wanted is not None:
-        start, end = wanted.reach(span.start_ms, span.end_ms - 1, beyond)
+    if spec is not None:
+        start, end = spec.reach(span.start_ms, span.end_ms - 1, beyond)
     around = TimeRange(max(0, start), min(end, MAX_TIME_MS))
-    if wanted is not None and wanted.interval_ms and wanted.unit is None and wanted.function.name in STEPPED:
-        steps = yield from ask(BucketsQuestion(series=order, range=around, step_ms=wanted.interval_ms))
+    if spec is not None and spec.interval_ms and spec.unit is None and spec.function.name in STEPPED:
+        steps = yield from ask(BucketsQuestion(series=order, range=around, step_ms=spec.interval_ms))
         cost.samples += steps.samples
         cost.milliseconds += steps.milliseconds
-        return from_steps(steps.columns, wanted.function.name), True
+        return from_steps(steps.columns, spec.function.name), True
     read = yield from ask(SamplesQuestion(series=order, range=around))
     cost.samples += len(read.columns)
     cost.milliseconds += read.milliseconds
@@ -116,29 +116,29 @@ def _read(
     return Columns(columns.index.astype(np.int64), columns.time, columns.value), False
 
 
-def _result(members: Sequence[Tagged], one: SubQuery, asked: Query, time: Int64s, value: Float64s, cost: Cost) -> bytes:
+def _result(members: Sequence[Tagged], one: SubQuery, whole: Query, time: Int64s, value: Float64s, cost: Cost) -> bytes:
     """One result in JSON: the points by hand, as JSON libraries have no form for NaN."""
     tags, aggregated = _tags(members)
     head: dict[str, Any] = {"metric": members[0].metric, "tags": tags, "aggregateTags": aggregated}
-    if asked.show_query:
+    if whole.show_query:
         head["query"] = described(one)
-    if asked.show_tsuids:
+    if whole.show_tsuids:
         head["tsuids"] = sorted(tsuid(each.series) for each in members)
     cost.points += len(time)
     null = one.downsample is not None and one.downsample.fill is Fill.NULL
-    return msgspec.json.encode(head)[:-1] + b',"dps":' + _dps(time, value, asked, null=null) + b"}"
+    return msgspec.json.encode(head)[:-1] + b',"dps":' + _dps(time, value, whole, null=null) + b"}"
 
 
-def _dps(time: Int64s, value: Float64s, asked: Query, *, null: bool) -> bytes:
-    if not asked.milliseconds:
+def _dps(time: Int64s, value: Float64s, whole: Query, *, null: bool) -> bytes:
+    if not whole.milliseconds:
         # Where steps are shorter than a second, the last one of each is answered.
         time = time // SECOND
         last = np.r_[time[1:] != time[:-1], True]
         time, value = time[last], value[last]
     texts = [json_of(one, null=null) for one in value.tolist()]
-    form = "[%d,%s]" if asked.arrays else '"%d":%s'
+    form = "[%d,%s]" if whole.arrays else '"%d":%s'
     joined = ",".join(form % pair for pair in zip(time.tolist(), texts, strict=True))
-    return (f"[{joined}]" if asked.arrays else f"{{{joined}}}").encode()
+    return (f"[{joined}]" if whole.arrays else f"{{{joined}}}").encode()
 
 
 def _tags(members: Sequence[Tagged]) -> tuple[Mapping[str, str], list[str]]:

@@ -1,6 +1,6 @@
 """The operations, one file a subject."""
 
-from jobmeter.dialects.otlp.operations import export
+from jobmeter.dialects.otlp.operations import export, telemetry
 
-OPERATIONS = export.OPERATIONS
+OPERATIONS = (*export.OPERATIONS, *telemetry.OPERATIONS)
 """All of them."""

@@ -10,8 +10,8 @@ from jobmeter.dialects.otlp.forms import JSON, PROTOBUF, TYPE, media_of
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.ingest.exporters.table import Places
 from jobmeter.ingest.join import join
-from jobmeter.ingest.otel.place import place
 from jobmeter.ingest.receipt import Receipt
+from jobmeter.ingest.sender_cache import SenderCache
 from jobmeter.model.batch import Int64s, SampleBatch
 from jobmeter.model.series import DEFAULT_PROJECT
 from jobmeter.wire.otlp import json, protobuf
@@ -23,26 +23,26 @@ BODY_BYTES = 32 * 2**20
 _OF_MESSAGE = 16
 """How many times a message in protocol buffers is in memory, what is read from it included, at most."""
 _DECODERS = {PROTOBUF: protobuf.decode, JSON: json.decode}
-_PLACES = Places(place)
 _HINTS = {"delta": "delta (only cumulative sums and histograms are kept)"}
 
 
 def export(call: Call, context: Context) -> Steps:
-    """Keep data points, each series by itself; the answer comes when those that are kept are durable."""
+    """Keep data points, each series by itself; the answer comes when those that are stored are durable."""
     media = media_of(call)
     if media not in _DECODERS:
         raise InvalidRequestError(f"{TYPE} {media[:80]!r} is not supported; {PROTOBUF} and {JSON} are", TYPE)
-    written = _DECODERS[media](call.body)
+    senders = context.senders or SenderCache()
+    written = _DECODERS[media](call.body, senders.otlp_shapes)
     most = context.limits.request_series
     if len(written.keys) > most:
         raise LimitExceededError(f"a request may bring {most} samples, this one brings {len(written.keys)}", "body")
-    batch, heads, refused, parts = _placed(written, context.project or DEFAULT_PROJECT)
+    batch, heads, refused, parts = _placed(written, context.project or DEFAULT_PROJECT, senders.otlp_labels)
     rejected = Counter({"stale": written.stale, "not-a-number": written.parts}) + refused + parts
     receipt = Receipt()
     if len(batch) or rejected:
         receipt = yield from ask(WriteSamples(batch=batch, rejected=tuple(sorted(rejected.items()))))
     refused.update(_late(receipt, batch.time, heads))
-    return Answer(200, response(refused.total(), _told(refused, parts), json=media == JSON), (), media)
+    return Answer(200, response(refused.total(), _explanation(refused, parts), json=media == JSON), (), media)
 
 
 def read_bytes(call: Call) -> int:
@@ -50,18 +50,18 @@ def read_bytes(call: Call) -> int:
     return read_as_json(call) if media_of(call) == JSON else _OF_MESSAGE * len(call.body)
 
 
-def _placed(written: Written, project: str) -> tuple[SampleBatch, int, Counter[str], Counter[str]]:
-    """What can be kept, and how many of its first rows stand for a data point each.
+def _placed(written: Written, project: str, labels: Places) -> tuple[SampleBatch, int, Counter[str], Counter[str]]:
+    """What can be stored, and how many of its first rows stand for a data point each.
 
-    Then what cannot be kept, by reason: data points, and further samples of histograms and summaries.
+    Then what cannot be stored, by reason: data points, and further samples of histograms and summaries.
     """
     names = project, "otlp"
-    batch, refused = _PLACES.batch(names, written.keys, written.describe, written.heads)
+    batch, refused = labels.batch(names, written.keys, written.describe, written.heads)
     refused.update(written.refused)
     heads = len(batch)
     if not len(written.rest[0]):
         return batch, heads, refused, Counter()
-    more, parts = _PLACES.batch(names, written.keys, written.describe, written.rest)
+    more, parts = labels.batch(names, written.keys, written.describe, written.rest)
     return join([batch, more]), heads, refused, parts
 
 
@@ -78,7 +78,7 @@ def _late(receipt: Receipt, time: Int64s, heads: int) -> Counter[str]:
     return found
 
 
-def _told(refused: Counter[str], parts: Counter[str]) -> str:
+def _explanation(refused: Counter[str], parts: Counter[str]) -> str:
     """What the sender is told; nothing where all is well."""
     reasons = ", ".join(f"{count} for {_HINTS.get(reason, reason)}" for reason, count in sorted(refused.items()))
     if reasons:

@@ -10,7 +10,7 @@ from typing import Any
 from jobmeter.access.call import Call
 from jobmeter.dialects.alibaba.answers import answer
 from jobmeter.dialects.alibaba.arguments import Arguments
-from jobmeter.dialects.alibaba.ranges import asked_range
+from jobmeter.dialects.alibaba.ranges import requested_range
 from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask
 from jobmeter.dialects.pai_dlc.pods import find, pod_id, pod_uid
 from jobmeter.dialects.pai_dlc.states import WORDS
@@ -30,8 +30,8 @@ def get_job_events(call: Call, context: Context) -> Steps:
     view = yield from ask(JobQuestion(JobRef(arguments.required("JobId"))))
     events = yield from _events(arguments, context, view.job)
     pods = {replica.name: pod_id(replica, view.job) for replica in _by_attempt(view)}
-    told = [_told(event, view.job, pods.get(event.replica, event.replica)) for event in events]
-    return answer({"JobId": view.job.id, "Events": told}, context)
+    bodies = [_message(event, view.job, pods.get(event.replica, event.replica)) for event in events]
+    return answer({"JobId": view.job.id, "Events": bodies}, context)
 
 
 def get_pod_events(call: Call, context: Context) -> Steps:
@@ -46,7 +46,7 @@ def get_pod_events(call: Call, context: Context) -> Steps:
         "JobId": view.job.id,
         "PodId": pod,
         "PodUid": pod_uid(replica, view.job),
-        "Events": [_told(event, view.job, pod if event.source is EventSource.STATE else "") for event in shown],
+        "Events": [_message(event, view.job, pod if event.source is EventSource.STATE else "") for event in shown],
     }
     return answer(body, context)
 
@@ -55,7 +55,7 @@ def _events(
     arguments: Arguments, context: Context, job: Job, replica: str = ""
 ) -> Generator[Asks[Any], Any, list[Event]]:
     """The newest, oldest first."""
-    span = asked_range(arguments, context.now_ms, WEEK)
+    span = requested_range(arguments, context.now_ms, WEEK)
     page = yield from ask(
         EventFilter(
             projects=frozenset({job.project}),
@@ -74,7 +74,7 @@ def _by_attempt(view: JobView) -> list[Replica]:
     return sorted(view.replicas, key=lambda replica: replica.attempt)
 
 
-def _told(event: Event, job: Job, pod: str) -> str:
+def _message(event: Event, job: Job, pod: str) -> str:
     """``2021-01-28 14:07:24 text``, with the pod where it is about one."""
     if event.source is EventSource.STATE and event.reason in set(JobState):
         whose = f"Pod {pod}" if pod else f"Job {job.id}"

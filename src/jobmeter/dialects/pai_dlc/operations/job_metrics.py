@@ -6,7 +6,7 @@ https://www.alibabacloud.com/help/en/pai/developer-reference/api-pai-dlc-2020-12
 from jobmeter.access.call import Call
 from jobmeter.dialects.alibaba.answers import answer
 from jobmeter.dialects.alibaba.arguments import Arguments
-from jobmeter.dialects.alibaba.ranges import asked_range
+from jobmeter.dialects.alibaba.ranges import requested_range
 from jobmeter.dialects.alibaba.units import in_their_unit, member_name
 from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask
 from jobmeter.dialects.pai_dlc.names import METRICS
@@ -29,7 +29,7 @@ def get_job_metrics(call: Call, context: Context) -> Steps:
         MetricQuery(
             subject=job,
             metrics=(metric.name,),
-            range=asked_range(arguments, context.now_ms, HOUR),
+            range=requested_range(arguments, context.now_ms, HOUR),
             step_ms=arguments.step("TimeStep", DEFAULT_STEP_MS, MINUTE),
             by=By.REPLICA,
         )

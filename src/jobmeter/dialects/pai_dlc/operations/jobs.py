@@ -48,8 +48,8 @@ def get_job(call: Call, context: Context) -> Steps:
         sources=frozenset({EventSource.STATE}),
         limit=MAX_STATES,
     )
-    told = (yield from ask(question)) if detail else EventPage([], 0)
-    changes = [event for event in told.events if not event.replica]
+    page = (yield from ask(question)) if detail else EventPage([], 0)
+    changes = [event for event in page.events if not event.replica]
     return answer(alone(view, changes, context.now_ms, detail=detail), context)
 
 

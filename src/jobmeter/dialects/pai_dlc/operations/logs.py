@@ -6,7 +6,7 @@ https://help.aliyun.com/document_detail/459678.html
 from jobmeter.access.call import Call
 from jobmeter.dialects.alibaba.answers import answer
 from jobmeter.dialects.alibaba.arguments import Arguments
-from jobmeter.dialects.alibaba.ranges import asked_range
+from jobmeter.dialects.alibaba.ranges import requested_range
 from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask
 from jobmeter.dialects.pai_dlc.pods import find, pod_id, pod_uid
 from jobmeter.dialects.pai_dlc.times import TIME, WEEK
@@ -16,7 +16,7 @@ from jobmeter.query.request import JobQuestion, JobRef, LogQuestion
 DEFAULT_LINES = 2000
 MAX_LINES = 10_000
 CONTAINER = "main"
-"""A pod's one container: what its processes write is kept by pod."""
+"""A pod's one container: what its processes write is stored by pod."""
 
 _NS = 1_000_000
 
@@ -28,7 +28,7 @@ def get_pod_logs(call: Call, context: Context) -> Steps:
     arguments.flag("DownloadToFile")
     view = yield from ask(JobQuestion(JobRef(arguments.required("JobId"))))
     replica, one_attempt = find(view, arguments.required("PodId"), arguments.text("PodUid"))
-    span = asked_range(arguments, context.now_ms, WEEK)
+    span = requested_range(arguments, context.now_ms, WEEK)
     question = LogQuestion(
         ref=JobRef(view.job.id, view.job.project),
         replicas=frozenset({replica.name}),
@@ -38,8 +38,8 @@ def get_pod_logs(call: Call, context: Context) -> Steps:
         descending=True,
         limit=arguments.integer("MaxLines", DEFAULT_LINES, 1, MAX_LINES),
     )
-    asked = not containers or CONTAINER in containers
-    page = (yield from ask(question)) if asked else LogPage([])
+    requested = not containers or CONTAINER in containers
+    page = (yield from ask(question)) if requested else LogPage([])
     body = {
         "JobId": view.job.id,
         "PodId": pod_id(replica, view.job),

@@ -19,7 +19,7 @@ def get_metrics(call: Call, context: Context) -> Steps:
     """One page of one metric's points."""
     arguments = Arguments(call, context)
     request = request_of(arguments, context.now_ms, "GetMetrics", most=MOST, job=arguments.text("JobId"))
-    if not all(wanted.job for wanted in request.wanted):
+    if not all(resource.job for resource in request.resources):
         raise MissingFieldError("JobId, or a jobId in Dimensions, is mandatory for this action", "JobId")
     points, token = yield from page(request, strict=True)
     body = {

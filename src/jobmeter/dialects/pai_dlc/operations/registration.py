@@ -24,7 +24,7 @@ from jobmeter.dialects.base import (
 )
 from jobmeter.dialects.pai_dlc import specs
 from jobmeter.dialects.pai_dlc.filters import search_keys, sums
-from jobmeter.dialects.pai_dlc.items import KEPT, NAME, own
+from jobmeter.dialects.pai_dlc.items import NAME, STORED_FIELDS, own
 from jobmeter.errors import ConflictError, InvalidRequestError
 from jobmeter.model.job import JobState
 from jobmeter.model.record import JobRecord, Records, ReplicaRecord
@@ -35,7 +35,7 @@ JOB_TYPES = (
     *("SlurmJob", "RayJob", "DataJuicerJob"),
 )
 MAX_BODY = 4 << 20
-_ALSO_KEPT = (
+_EXTRA_FIELDS = (
     *("CustomEnvs", "DebuggerConfigContent", "Description", "JobMaxRunningTimeMinutes", "Options"),
     *("SuccessPolicy", "TemplateId", "TemplateVersion"),
 )
@@ -44,7 +44,7 @@ _DIGITS = string.digits + string.ascii_lowercase
 
 
 class _Body(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
-    """What of a request is understood; the rest of it is kept as it came."""
+    """What of a request is understood; the rest of it is stored as it came."""
 
     display_name: str | None = None
     job_type: str | None = None
@@ -68,7 +68,7 @@ def create_job(call: Call, context: Context) -> Steps:
     roles = specs.checked(body.job_specs)
     _check_choices(body)
     job = new_id(context)
-    kept = {name: raw[name] for name in (*KEPT, *_ALSO_KEPT) if raw.get(name) not in (None, [], {})}
+    stored = {name: raw[name] for name in (*STORED_FIELDS, *_EXTRA_FIELDS) if raw.get(name) not in (None, [], {})}
     record = JobRecord(
         job_id=job,
         name=body.display_name,
@@ -82,7 +82,7 @@ def create_job(call: Call, context: Context) -> Steps:
         instance_type=specs.instance_type(roles) or None,
         limits=specs.limits(roles) or None,
         labels=_labels(body.settings or {}) or None,
-        extra={NAME: {"Priority": 1, **kept, **_found_by(body, roles)}},
+        extra={NAME: {"Priority": 1, **stored, **_found_by(body, roles)}},
         replicas=[ReplicaRecord(name=name, state=JobState.QUEUED) for name in specs.pod_names(roles)],
     )
     yield from ask(RecordJobs(Records(jobs=[record])))
@@ -103,8 +103,8 @@ def update_job(call: Call, context: Context) -> Steps:
         for name in ("Accessibility", "Description", "JobSpecs", "Priority")
         if raw.get(name) not in (None, [])
     }
-    known = {replica.name for replica in view.replicas}
-    added = [name for name in specs.pod_names(roles) if name not in known]
+    existing = {replica.name for replica in view.replicas}
+    added = [name for name in specs.pod_names(roles) if name not in existing]
     record = JobRecord(
         job_id=view.job.id,
         project=view.job.project,
@@ -229,7 +229,7 @@ OPERATIONS = (
             Parameter(
                 ", ".join(
                     name
-                    for name in sorted({*KEPT, *_ALSO_KEPT})
+                    for name in sorted({*STORED_FIELDS, *_EXTRA_FIELDS})
                     if name not in {"JobSpecs", "Priority", "Accessibility", "Settings"}
                 ),
                 "body",

@@ -35,7 +35,7 @@ def list_training_job_instance_events(call: Call, context: Context) -> Steps:
 
 def _events(arguments: Arguments, context: Context, instance: str) -> Steps:
     ref = JobRef(arguments.required("TrainingJobId"))
-    asked = page(arguments)
+    requested = page(arguments)
     start, end = times(arguments)
     view = yield from ask(JobQuestion(ref))
     found = yield from ask(
@@ -45,8 +45,8 @@ def _events(arguments: Arguments, context: Context, instance: str) -> Steps:
             replicas=frozenset({replica_of(view, instance)} if instance else ()),
             start=start,
             end=end,
-            offset=asked.offset,
-            limit=asked.size,
+            offset=requested.offset,
+            limit=requested.size,
         )
     )
     body = {"Events": [event_text(event) for event in found.events], "TotalCount": str(found.total)}

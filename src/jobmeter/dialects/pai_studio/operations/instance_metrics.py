@@ -29,8 +29,8 @@ def list_training_job_instance_metrics(call: Call, context: Context) -> Steps:
     ref = JobRef(arguments.required("TrainingJobId"))
     metric = INSTANCE_METRICS.get(metric_type := arguments.required("MetricType"))
     if metric is None:
-        known = ", ".join(INSTANCE_METRICS)
-        raise InvalidRequestError(f"MetricType {metric_type!r} is not one of {known}", "MetricType")
+        names = ", ".join(INSTANCE_METRICS)
+        raise InvalidRequestError(f"MetricType {metric_type!r} is not one of {names}", "MetricType")
     step_ms = arguments.step("TimeStep", DEFAULT_STEP_MS, SECOND)
     view = yield from ask(JobQuestion(ref))
     instance = arguments.text("InstanceId")

@@ -15,7 +15,7 @@ def list_training_job_logs(call: Call, context: Context) -> Steps:
     """The lines of a job or of one instance, by time."""
     arguments = Arguments(call, context)
     ref = JobRef(arguments.required("TrainingJobId"))
-    asked = page(arguments)
+    requested = page(arguments)
     start, end = times(arguments)
     view = yield from ask(JobQuestion(ref))
     instance = arguments.text("InstanceId") or arguments.text("WorkerId")
@@ -25,8 +25,8 @@ def list_training_job_logs(call: Call, context: Context) -> Steps:
             replicas=frozenset({replica_of(view, instance)} if instance else ()),
             start_ns=None if start is None else start * _NS,
             end_ns=None if end is None else end * _NS,
-            offset=asked.offset,
-            limit=asked.size,
+            offset=requested.offset,
+            limit=requested.size,
             count=True,
         )
     )

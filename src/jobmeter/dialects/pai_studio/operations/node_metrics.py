@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from jobmeter.access.call import Call
 from jobmeter.dialects.alibaba.answers import answer
 from jobmeter.dialects.alibaba.arguments import Arguments
-from jobmeter.dialects.alibaba.ranges import asked_range
+from jobmeter.dialects.alibaba.ranges import requested_range
 from jobmeter.dialects.alibaba.units import in_their_unit
 from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask
 from jobmeter.dialects.pai_studio.names import (
@@ -31,9 +31,9 @@ def get_node_metrics(call: Call, context: Context) -> Steps:
     metrics = node_metrics(metric_type := arguments.required("MetricType"))
     if not metrics:
         raise InvalidRequestError(f"MetricType {metric_type!r} is not one of {', '.join(NODE_METRICS)}", "MetricType")
-    wanted = arguments.text("GPUType").casefold()
+    gpu_type = arguments.text("GPUType").casefold()
     arguments.flag("Verbose")
-    span = asked_range(arguments, context.now_ms, HOUR)
+    span = requested_range(arguments, context.now_ms, HOUR)
     step_ms = arguments.step("TimeStep", DEFAULT_STEP_MS, SECOND)
     result = yield from ask(MetricQuery(subject=group, metrics=metrics, range=span, step_ms=step_ms, by=By.NODE))
     nodes = yield from ask(GroupNodesQuestion(group=group, range=span))
@@ -41,7 +41,7 @@ def get_node_metrics(call: Call, context: Context) -> Steps:
     members = [
         {"NodeID": line.node, "GPUType": ",".join(types.get(line.node, ())), "Metrics": _points(line)}
         for line in _first_of(metrics, result.lines)
-        if not wanted or wanted in {model.casefold() for model in types.get(line.node, ())}
+        if not gpu_type or gpu_type in {model.casefold() for model in types.get(line.node, ())}
     ]
     body = {"ResourceGroupID": group.id, "MetricType": metric_type, "NodesMetrics": members}
     return answer(body, context, id_key="")
@@ -52,8 +52,8 @@ def _first_of(metrics: Sequence[str], lines: Sequence[Line]) -> list[Line]:
     ranked: dict[str, int] = {}
     for line in lines:
         ranked[line.node] = min(ranked.get(line.node, len(metrics)), metrics.index(line.metric))
-    kept = [line for line in lines if metrics.index(line.metric) == ranked[line.node]]
-    return sorted(kept, key=lambda line: natural(line.node))
+    matching = [line for line in lines if metrics.index(line.metric) == ranked[line.node]]
+    return sorted(matching, key=lambda line: natural(line.node))
 
 
 def _models(node: GroupNode) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ def list_training_job_metrics(call: Call, context: Context) -> Steps:
     """Every sample, by time."""
     arguments = Arguments(call, context)
     ref = JobRef(arguments.required("TrainingJobId"))
-    asked = page(arguments)
+    requested = page(arguments)
     descending = arguments.choice("Order", {"ASC": False, "DESC": True}, default=False)
     view = yield from ask(JobQuestion(ref))
     name = arguments.text("Name")
@@ -27,8 +27,8 @@ def list_training_job_metrics(call: Call, context: Context) -> Steps:
             range=job_range(arguments, view.job, context.now_ms),
             names=frozenset({name} if name else ()),
             descending=descending,
-            offset=asked.offset,
-            limit=asked.size,
+            offset=requested.offset,
+            limit=requested.size,
         )
     )
     return answer({"Metrics": _metrics(found.reports), "TotalCount": found.total}, context)

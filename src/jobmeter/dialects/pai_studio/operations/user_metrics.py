@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from jobmeter.access.call import Call
-from jobmeter.access.limit import Rate
 from jobmeter.dialects.alibaba.answers import answer
 from jobmeter.dialects.alibaba.arguments import Arguments
 from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask
@@ -28,7 +27,7 @@ def get_user_view_metrics(call: Call, context: Context) -> Steps:
     """One record a user over the last time step, and one over all of them."""
     arguments = Arguments(call, context)
     group = arguments.required("ResourceGroupID")
-    asked = page(arguments, required=True)
+    page_requested = page(arguments, required=True)
     descending = arguments.choice("Order", {"asc": False, "desc": True}, default=False)
     step_ms = arguments.step("TimeStep", DEFAULT_STEP_MS, SECOND)
     found = yield from ask(
@@ -43,7 +42,7 @@ def get_user_view_metrics(call: Call, context: Context) -> Steps:
     records = in_order(records, arguments.text("SortBy"), descending=descending)
     body = {
         "ResourceGroupId": group,
-        "UserMetrics": records[asked.offset : asked.offset + asked.size],
+        "UserMetrics": records[page_requested.offset : page_requested.offset + page_requested.size],
         "Summary": _record(group, found.capacity, found.summary),
         "Total": len(records),
     }
@@ -53,15 +52,15 @@ def get_user_view_metrics(call: Call, context: Context) -> Steps:
 def in_order(records: Sequence[dict[str, Any]], field: str, *, descending: bool) -> list[dict[str, Any]]:
     """Records by a field, its letter case not minded; a field that there is not leaves their order as it is.
 
-    What is not known comes last either way; equal ones stay in order.
+    What is unknown comes last either way; equal ones stay in order.
     """
     names = {name.casefold(): name for record in records[:1] for name in record}
     name = names.get(field.casefold())
     if name is None:
         return list(records)
-    known = [record for record in records if record[name] != UNKNOWN]
+    present = [record for record in records if record[name] != UNKNOWN]
     unknown = [record for record in records if record[name] == UNKNOWN]
-    return [*sorted(known, key=lambda record: _key(name, record[name]), reverse=descending), *unknown]
+    return [*sorted(present, key=lambda record: _key(name, record[name]), reverse=descending), *unknown]
 
 
 def _key(name: str, value: Any) -> Any:  # noqa: ANN401 - as the field's own type compares
@@ -122,7 +121,6 @@ OPERATIONS = (
         method="GET",
         path="/api/v1/resources/{ResourceGroupID}/usermetrics",
         answer=get_user_view_metrics,
-        rate=Rate(100.0, 100),
         parameters=(
             Parameter("ResourceGroupID", "path", "The resource group, as job and node records name it.", required=True),
             Parameter("PageNumber", "query", "From 1.", required=True),

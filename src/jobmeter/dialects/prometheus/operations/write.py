@@ -6,8 +6,8 @@ from jobmeter.access.call import Call
 from jobmeter.dialects.base import Answer, Context, Operation, Parameter, Steps, WriteSamples, accounted_for, ask
 from jobmeter.dialects.prometheus.errors import ENCODING, TEXT, TYPE, Headers, text
 from jobmeter.errors import InvalidRequestError, LimitExceededError
-from jobmeter.ingest.exporters.table import Places
 from jobmeter.ingest.receipt import Receipt
+from jobmeter.ingest.sender_cache import SenderCache
 from jobmeter.model.series import DEFAULT_PROJECT
 from jobmeter.wire.remote_write.decode import Written, decode_1, decode_2
 from jobmeter.wire.remote_write.snappy import unpack
@@ -18,18 +18,18 @@ _COLUMNS = 4
 """How many times an unpacked message is in memory: itself, and what is read from it, at most."""
 _MEDIA = "application/x-protobuf"
 _ONE, _TWO = "prometheus.WriteRequest", "io.prometheus.write.v2.Request"
-_DECODERS = {_ONE: decode_1, _TWO: decode_2}
-_PLACES = Places()
 
 
 def write(call: Call, context: Context) -> Steps:
-    """Keep samples, each series by itself; the answer comes when those that are kept are durable."""
+    """Keep samples, each series by itself; the answer comes when those that are stored are durable."""
     message = _message(call)
-    written = _DECODERS[message](unpack(call.body, _UNPACKED_BYTES, lambda size: call.take(_COLUMNS * size)))
+    senders = context.senders or SenderCache()
+    data = unpack(call.body, _UNPACKED_BYTES, lambda size: call.take(_COLUMNS * size))
+    written = decode_1(data) if message == _ONE else decode_2(data, senders.symbols)
     most = context.limits.request_series
     if len(written.keys) > most:
         raise LimitExceededError(f"a request may name {most} series, this one names {len(written.keys)}", "body")
-    batch, refused = _PLACES.batch(
+    batch, refused = senders.prometheus_labels.batch(
         (context.project or DEFAULT_PROJECT, message),
         written.keys,
         written.labels,
@@ -45,7 +45,7 @@ def write(call: Call, context: Context) -> Steps:
     refused.update(receipt.rejected)
     headers = _counts(receipt, written) if message == _TWO else ()
     if refused:
-        return text(400, _told(refused, receipt), headers)
+        return text(400, _explanation(refused, receipt), headers)
     return Answer(204, b"", headers, TEXT)
 
 
@@ -59,7 +59,7 @@ def _message(call: Call) -> str:
         raise InvalidRequestError(f"{TYPE} {media[:80]!r} is not supported; {_MEDIA} is", TYPE)
     names = [value.strip('"') for name, _, value in (one.partition("=") for one in parameters) if name == "proto"]
     message = names[0] if names else _ONE
-    if message not in _DECODERS:
+    if message not in {_ONE, _TWO}:
         raise InvalidRequestError(f"message {message[:80]!r} is not known; {_ONE} and {_TWO} are", TYPE)
     return message
 
@@ -74,7 +74,7 @@ def _counts(receipt: Receipt, written: Written) -> Headers:
     )
 
 
-def _told(refused: Counter[str], receipt: Receipt) -> str:
+def _explanation(refused: Counter[str], receipt: Receipt) -> str:
     reasons = ", ".join(f"{count} for {reason}" for reason, count in sorted(refused.items()))
     return f"{receipt.accepted} samples were kept, {refused.total()} were refused: {reasons}"
 

@@ -3,8 +3,6 @@
 import sqlalchemy as sa
 from alembic import op
 
-from jobmeter.registry.functions import postgresql_functions
-
 revision = "0002"
 down_revision = "0001"
 branch_labels = None
@@ -18,7 +16,7 @@ def _text_columns(*names: str) -> list[sa.Column[str]]:
 
 
 def upgrade() -> None:
-    """Add columns, the table of events, and the functions that SQL calls."""
+    """Add columns and the table of events."""
     for name in ("checkpoints", "extra"):
         op.add_column("jobs", sa.Column(name, _text))
     op.add_column("jobs", sa.Column("updated", sa.BigInteger, nullable=False, server_default="-1"))
@@ -40,6 +38,3 @@ def upgrade() -> None:
     op.create_index("events_job", "events", ["job", "time", "id", "project"])
     op.create_index("events_node", "events", ["node", "time", "id", "project"])
     op.create_index("events_project", "events", ["project", "time", "id"])
-    if op.get_bind().dialect.name == "postgresql":
-        for statement in postgresql_functions():
-            op.get_bind().exec_driver_sql(statement)

@@ -2,7 +2,14 @@
 
 from collections.abc import Callable, Sequence
 
-from jobmeter.store.clickhouse.migrations import m0001_samples, m0002_logs, m0003_decimals
+from jobmeter.store.clickhouse.migrations import (
+    m0001_samples,
+    m0002_logs,
+    m0003_decimals,
+    m0004_system_logs,
+    m0005_spans,
+    m0006_outbox,
+)
 from jobmeter.store.clickhouse.target import Target
 
 Statements = Callable[[Target], list[str]]
@@ -11,5 +18,8 @@ MIGRATIONS: Sequence[tuple[int, str, Statements]] = (
     (1, "samples", m0001_samples.statements),
     (2, "logs", m0002_logs.statements),
     (3, "decimals", m0003_decimals.statements),
+    (4, "system logs", m0004_system_logs.statements),
+    (5, "spans", m0005_spans.statements),
+    (6, "outbox", m0006_outbox.statements),
 )
 """Number, name and statements of each change, ascending from 1 without a gap."""

@@ -1,0 +1,1 @@
+"""The page's figures by a real browser and real connections; ``python -m benchmarks.page`` prints them."""

@@ -1,0 +1,166 @@
+"""The page's figures by a real browser: ``python -m benchmarks.page``.
+
+Chromium on a server of its own with a running job of 128 ranks and 24 hours of samples, of six metrics one each 15 s:
+from opening the job's page to its first chart, without anything in the browser's cache; frames that are dropped
+while somebody zooms, points and scrolls through a long list, by the browser's own trace; what the page weighs; and what
+many viewers of the live job cost the server beside one. CPU times stand beside times of the clock: on a machine that
+does other things they are what can be compared. Takes five minutes.
+"""
+
+import argparse
+import gzip
+import shutil
+import statistics
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from benchmarks.page import browser, data
+from benchmarks.page.trace import FRAME_MS
+from benchmarks.page.viewers import Watched, rounds
+from benchmarks.processes import exit_on_sigterm
+from jobmeter.client.searches import MetricSearch
+from jobmeter.examples.server import OwnServer, own_server
+from jobmeter.model.time import HOUR, SystemClock
+from jobmeter.server.pages import FOLDER, read_files
+
+FIRST_CHART_MS = 1_000.0
+WEIGHT = 300_000
+DROPPED = 0.01
+"""The share of frames that may be dropped."""
+MANY_BESIDE_ONE = 2.0
+"""How many times one viewer's cost many may cost."""
+PLACE = f"#/jobs/{data.JOB}"
+COUNTS = (0, 1, 100)
+_ROLLED_SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A line of what is printed; ``met`` is None for one that only explains another."""
+
+    name: str
+    text: str
+    bar: str = ""
+    met: bool | None = None
+
+
+def first_charts(visitor: browser.Visitor, hours: int, runs: int) -> list[Figure]:
+    """The time to the first chart of what a job's page shows at first, and of the job's whole life."""
+    now = SystemClock().now_ms()
+    views = {"the last hour": PLACE, f"{hours} h": f"{PLACE}?from={now - hours * HOUR}&to={now}"}
+    opened = [{name: visitor.open(place) for name, place in views.items()} for _ in range(runs)]
+    found = []
+    for name in views:
+        some = [one[name] for one in opened]
+        ms, page, server = (
+            statistics.median(getattr(one, of) for one in some) for of in ("ms", "page_ms", "server_ms")
+        )
+        worst = max(one.ms for one in some)
+        cost = f"CPU until then: page {page:.0f} ms, server {server:.0f} ms; questions begun: {some[0].asked}"
+        met = ms <= FIRST_CHART_MS
+        found.append(
+            Figure(f"first chart, {name}", f"{ms:.0f} ms (at most {worst:.0f})", f"{FIRST_CHART_MS:.0f} ms", met)
+        )
+        found.append(Figure("", cost))
+    return found
+
+
+def moved(name: str, of: browser.Moved) -> list[Figure]:
+    """Whether something moved smoothly."""
+    total = of.frames.shown + of.frames.dropped
+    if not of.frames.shown:
+        return [Figure(name, "the browser's trace has no frame", f"{DROPPED:.0%}", met=False)]
+    text = f"{of.frames.dropped} of {total} frames dropped ({of.frames.share:.1%})"
+    tasks = of.tasks
+    return [
+        Figure(name, text, f"{DROPPED:.0%}", of.frames.share <= DROPPED),
+        Figure("", f"longest task {tasks.longest:.1f} ms of CPU, {tasks.over} over a frame's {FRAME_MS:.1f} ms"),
+    ]
+
+
+def weight() -> Figure:
+    """Of all files of the page in gzip."""
+    size = sum(len(gzip.compress(file.forms[""], 9)) for file in read_files(FOLDER).values())
+    return Figure("page, all files in gzip", f"{size / 1000:.1f} kB", f"{WEIGHT / 1000:.0f} kB", size <= WEIGHT)
+
+
+def viewers(some: Sequence[Sequence[Watched]]) -> list[Figure]:
+    """What viewers cost: the least of the rounds with them, less that without; other work of the server only adds."""
+    none, one, many = (min(row[at].cpu for row in some) for at in range(len(COUNTS)))
+    single, hundred = one - none, many - none
+    least = min(row[2].updates for row in some)
+    size = statistics.median(row[2].size / max(row[2].updates, 1) for row in some)
+    met = single > 0 and hundred <= MANY_BESIDE_ONE * single
+    text = f"{hundred:.1f} ms of CPU a second, one costs {single:.1f}"
+    levels = f"server in all: {none:.1f} with none, {one:.1f} with one, {many:.1f} with {COUNTS[2]}, samples arriving"
+    reached = f"each viewer had at least {least} updates of {size / 1000:.0f} kB in a round"
+    bar = f"{MANY_BESIDE_ONE:.0f} times"
+    return [Figure(f"{COUNTS[2]} viewers of a live job", text, bar, met), Figure("", levels), Figure("", reached)]
+
+
+def wait_for_roll_ups(server: OwnServer, hours: int) -> None:
+    """Wait until the job's day is rolled up, as it is for a job that ran for a day.
+
+    RuntimeError when that takes too long.
+    """
+    end = SystemClock().now_ms()
+    deadline = time.monotonic() + _ROLLED_SECONDS
+    while time.monotonic() < deadline:
+        end -= 1
+        search = MetricSearch(metrics=("cpu.usage",), start=end - hours * HOUR, end=end, by="job", step="10m")
+        if "minute" in server.api.metrics(data.JOB, search).tiers:
+            return
+        time.sleep(1)
+    raise RuntimeError("the samples were not rolled up")
+
+
+def measure(options: argparse.Namespace) -> Iterator[list[Figure]]:
+    """Everything, in its order."""
+    with own_server() as server:
+        data.fill_job(server, options.hours)
+        wait_for_roll_ups(server, options.hours)
+        with data.feeding(server):
+            with browser.visiting(server) as visitor:
+                yield first_charts(visitor, options.hours, options.runs)
+                yield moved("pointing at a chart", visitor.move(PLACE, browser.CHART, browser.hover))
+                yield moved("zooming all charts", visitor.move(PLACE, browser.CHART, browser.zoom))
+                address = visitor.live_address(PLACE)
+            yield viewers(list(rounds(server, address, COUNTS, options.seconds, options.rounds)))
+        data.fill_list(server, options.jobs)
+        with browser.visiting(server) as visitor:
+            yield moved(f"scrolling {options.jobs:,} jobs", visitor.move("#/", ".rows .row[data-at]", browser.scroll))
+    yield [weight()]
+
+
+def shown(found: Sequence[Figure]) -> str:
+    """The figures, one a line, with bar and verdict."""
+    lines = []
+    for one in found:
+        verdict = "" if one.met is None else "met" if one.met else "NOT MET"
+        bar = f"at most {one.bar}" if one.bar else ""
+        lines.append(f"{one.name:26}  {one.text:72}  {bar:16}  {verdict}".rstrip())
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.page", description=__doc__)
+    parser.add_argument("--hours", type=int, default=24, help="how long the job has run")
+    parser.add_argument("--jobs", type=int, default=100_000, help="how long the list is")
+    parser.add_argument("--runs", type=int, default=5, help="how often each page is opened")
+    parser.add_argument("--seconds", type=float, default=12.0, help="how long the viewers of a round look")
+    parser.add_argument("--rounds", type=int, default=3, help="how often viewers are counted")
+    options = parser.parse_args()
+    if shutil.which("chromium") is None:
+        sys.exit("chromium is not installed: make programs")
+    if not read_files(FOLDER):
+        sys.exit("the page is not built: make page")
+    exit_on_sigterm()
+    for found in measure(options):
+        print(shown(found), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""What viewers of one live job cost the server: its CPU time, as the kernel counts it, with none, one and many."""
+
+import contextlib
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from benchmarks.processes import cpu_seconds
+from jobmeter.examples.server import OwnServer
+
+_PIECE = 1 << 18
+_EMPTY_BLOCK = b"\x00\x00\xff\xff"
+SETTLE_SECONDS = 2.5
+"""Longer than the time between two updates: whoever comes gets one at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """CPU milliseconds of the server in each second; the least of updates and of bytes that a viewer had."""
+
+    cpu: float
+    updates: int
+    size: int
+
+
+class _Viewers:
+    """Connections that follow something live, read by one thread."""
+
+    def __init__(self, server: OwnServer, address: str, count: int) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._over = threading.Event()
+        self.updates = [0] * count
+        self.sizes = [0] * count
+        place = urlsplit(server.api.transport.server)
+        headers = f"Host: {place.netloc}\r\nAuthorization: Bearer {server.token}\r\nAccept-Encoding: gzip"
+        head = f"GET {address} HTTP/1.1\r\n{headers}\r\n\r\n".encode()
+        for number in range(count):
+            connection = socket.create_connection((place.hostname or "", place.port or 80), 30)
+            connection.sendall(head)
+            self._selector.register(connection, selectors.EVENT_READ, number)
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        while not self._over.is_set():
+            for key, _ in self._selector.select(0.2):
+                piece = key.fileobj.recv(_PIECE)  # type: ignore[union-attr]
+                if not piece:
+                    self._selector.unregister(key.fileobj)
+                # As the server compresses it, a part ends with an empty block (RFC 1951, section 3.2.4).
+                self.updates[key.data] += piece.count(_EMPTY_BLOCK)
+                self.sizes[key.data] += len(piece)
+
+    def close(self) -> None:
+        self._over.set()
+        self._thread.join()
+        for key in list(self._selector.get_map().values()):
+            key.fileobj.close()  # type: ignore[union-attr]
+        self._selector.close()
+
+
+def watched(server: OwnServer, address: str, viewers: int, seconds: float) -> Watched:
+    """The server's cost while so many follow what is live at the address."""
+    with contextlib.closing(_Viewers(server, address, viewers)) as looking:
+        time.sleep(SETTLE_SECONDS)
+        updates, sizes = list(looking.updates), list(looking.sizes)
+        begin, before = time.monotonic(), cpu_seconds(server.pid)
+        time.sleep(seconds)
+        cpu = (cpu_seconds(server.pid) - before) * 1000 / (time.monotonic() - begin)
+        return Watched(cpu, _least(looking.updates, updates), _least(looking.sizes, sizes))
+
+
+def rounds(
+    server: OwnServer, address: str, counts: Sequence[int], seconds: float, times: int
+) -> Iterator[list[Watched]]:
+    """Every count after the other, so often: what else the machine does falls on all of them alike."""
+    for _ in range(times):
+        yield [watched(server, address, count, seconds) for count in counts]
+
+
+def _least(now: Sequence[int], before: Sequence[int]) -> int:
+    return min((a - b for a, b in zip(now, before, strict=True)), default=0)

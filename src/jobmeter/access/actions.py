@@ -1,0 +1,31 @@
+"""The name of each operation in policies: ``paidlc:GetJobMetrics``.
+
+A name is that of a service, a colon, and the operation's own. Some operations have two names, as their vendors'
+documents do: a policy may use either. Services of Alibaba Cloud:
+https://www.alibabacloud.com/help/en/ram/product-overview/services-that-work-with-ram
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+SERVICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "pai-dlc": ("paidlc", "pai"),
+        "pai-studio": ("pai",),
+        "eflo": ("eflo", "pai"),
+        "eas": ("eas", "pai"),
+        "pai-llm-trace": ("paillmtrace", "xtrace"),
+        "native": ("jobmeter",),
+    }
+)
+"""By the API's name, the services whose names its operations have. An API that is not here is a service of its name."""
+
+
+def services_of(api: str) -> tuple[str, ...]:
+    """The services of an API."""
+    return SERVICES.get(api, (api,))
+
+
+def names_of(api: str, operation: str) -> tuple[str, ...]:
+    """Every name of an operation, the one to show first."""
+    return tuple(f"{service}:{operation}" for service in services_of(api))

@@ -1,0 +1,172 @@
+"""What calls cost: the shipped table of prices, an operator's in its place, and the bill of a month's calls.
+
+Amounts are decimal numbers from the file to the answer, never binary ones.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from enum import StrEnum
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jobmeter.errors import ConfigurationError
+
+_MOST_BYTES = 1024 * 1024
+_UNLIMITED = "unlimited"
+_FIELDS = frozenset({"free", "input", "output"})
+
+
+class Charge(StrEnum):
+    """Which of an operation's two prices a call costs."""
+
+    INPUT = "input"
+    OUTPUT = "output"
+    BOTH = "both"
+
+
+class Pricing(StrEnum):
+    """Whether an operation has a price."""
+
+    PRICED = "priced"
+    FREE = "free"
+    """However often it is called."""
+    UNPRICED = "unpriced"
+    """Nobody states a price for calls beyond the free ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """Of one operation: ``free`` calls an account and month (None: all of them), and the two prices of a call."""
+
+    free: int | None = 0
+    input: Decimal | None = None
+    output: Decimal | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """Of an operation's calls in a month.
+
+    ``free`` are the calls that cost nothing and ``free_left`` what is left of them, None where all are free. ``unit``
+    is the price of a call beyond them and ``cost`` of all of those; None where nobody states a price and one is needed.
+    """
+
+    pricing: Pricing
+    free: int | None
+    free_left: int | None
+    unit: Decimal | None
+    cost: Decimal | None
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """A table of prices. A name of ``operations`` is an operation's, or its API's and its own: ``native/getJob``.
+
+    ``devices`` has the price of an hour of a device, by the name of its type or a part of it.
+    """
+
+    currency: str
+    charge: Charge
+    operations: Mapping[str, Price]
+    devices: Mapping[str, Decimal] = field(default_factory=dict)
+
+    def device_hour(self, name: str) -> Decimal | None:
+        """The price of an hour of a device of that type: of several names that fit the longest; None: not stated."""
+        low = name.casefold()
+        fitting = [one for one in self.devices if one.casefold() in low]
+        return self.devices[max(fitting, key=len)] if low and fitting else None
+
+    def price(self, api: str, operation: str) -> Price:
+        """The price of an operation."""
+        return self.operations.get(f"{api}/{operation}") or self.operations.get(operation) or Price()
+
+    def bill(self, api: str, operation: str, calls: int) -> Bill:
+        """What so many calls of a month cost."""
+        price = self.price(api, operation)
+        if price.free is None:
+            return Bill(Pricing.FREE, None, None, Decimal(0), Decimal(0))
+        billed, left = max(0, calls - price.free), max(0, price.free - calls)
+        unit = self._unit(price)
+        if unit is None:
+            return Bill(Pricing.UNPRICED, price.free, left, None, None if billed else Decimal(0))
+        return Bill(Pricing.PRICED, price.free, left, unit, unit * billed)
+
+    def _unit(self, price: Price) -> Decimal | None:
+        chosen = {Charge.INPUT: (price.input,), Charge.OUTPUT: (price.output,)}.get(
+            self.charge, (price.input, price.output)
+        )
+        return None if None in chosen else sum((one for one in chosen if one is not None), Decimal(0))
+
+
+def load_prices(path: str = "") -> Prices:
+    """The shipped table, and in place of its entries those of an operator's file, where there is one.
+
+    Raises ConfigurationError naming the file and the entry that is wrong.
+    """
+    shipped = files("jobmeter.access").joinpath("prices.toml").read_text(encoding="utf-8")
+    table = _parsed(shipped, "prices")
+    if path:
+        own = _parsed(_read(path), path)
+        unknown = set(own) - {"currency", "charge", "operations", "devices"}
+        if unknown or not all(isinstance(own.get(name, {}), dict) for name in ("operations", "devices")):
+            raise ConfigurationError(
+                f"{path}: there are currency, charge, [operations.NAME] and [devices], not {sorted(unknown)}"
+            )
+        table = {**table, **own, "operations": {**table["operations"], **own.get("operations", {})}}
+    place = path or "prices"
+    currency, charge = table["currency"], table["charge"]
+    if not isinstance(currency, str) or not currency.isalpha() or len(currency) != 3:
+        raise ConfigurationError(f"{place}: currency is three letters such as CNY")
+    if charge not in set(Charge):
+        raise ConfigurationError(f"{place}: charge is one of {', '.join(Charge)}")
+    operations = {name: _price(entry, f"{place}: {name}") for name, entry in table["operations"].items()}
+    return Prices(currency, Charge(charge), operations, _devices(table.get("devices", {}), place))
+
+
+def _devices(table: Mapping[str, object], place: str) -> Mapping[str, Decimal]:
+    amounts = {name: _amount(value, f"{place}: devices: {name}") for name, value in table.items() if name}
+    return {name: amount for name, amount in amounts.items() if amount is not None}
+
+
+def _price(entry: object, place: str) -> Price:
+    if not isinstance(entry, dict) or set(entry) - _FIELDS:
+        raise ConfigurationError(f"{place} has {', '.join(sorted(_FIELDS))} and nothing else")
+    free = entry.get("free", 0)
+    if free == _UNLIMITED:
+        return Price(None)
+    if isinstance(free, bool) or not isinstance(free, int) or not 0 <= free < 2**53:
+        raise ConfigurationError(f"{place}: free is a number of calls, or {_UNLIMITED!r}")
+    return Price(free, *(_amount(entry.get(name), f"{place}: {name}") for name in ("input", "output")))
+
+
+def _amount(value: object, place: str) -> Decimal | None:
+    if value is None:
+        return None
+    try:
+        amount = Decimal(-1) if isinstance(value, bool) else Decimal(str(value))
+    except InvalidOperation:
+        amount = Decimal(-1)
+    if not amount.is_finite() or not 0 <= amount < 10**12:
+        raise ConfigurationError(f"{place} is an amount of money from 0 such as 0.001")
+    return amount
+
+
+def _parsed(text: str, place: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text, parse_float=Decimal)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise ConfigurationError(f"{place} is no TOML: {error}") from error
+
+
+def _read(path: str) -> str:
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
+            raise ConfigurationError(f"{path} is larger than {_MOST_BYTES} bytes")
+        return content.decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"the prices in {path} cannot be read: {error}") from error

@@ -1,0 +1,38 @@
+"""Trace tokens, where the vendor's senders have them and where OpenTelemetry's have a token. Only OTLP reads them."""
+
+from jobmeter.access.call import Call
+from jobmeter.access.signatures.base import Claim, ClaimKind
+from jobmeter.errors import UnauthenticatedError
+
+PREFIX = "jmt_"
+MAX_TOKEN = 1_024
+
+
+class TraceTokenScheme:
+    """``Authentication: TOKEN``, as Alibaba's senders have it, or ``Authorization: Bearer TOKEN``. See ``Scheme``.
+
+    https://www.alibabacloud.com/help/en/opentelemetry/. The token carries its own seal, which ``Authenticator`` checks.
+    """
+
+    name = "trace"
+
+    def claim(self, call: Call) -> Claim | None:
+        """See ``Scheme.claim``. A token of a key is none of a trace."""
+        for header in ("authentication", "authorization"):
+            scheme, _, token = call.header(header).strip().rpartition(" ")
+            if scheme.lower() in {"", "bearer"} and token.startswith(PREFIX):
+                if len(token) > MAX_TOKEN:
+                    raise UnauthenticatedError(f"a trace token may have {MAX_TOKEN} characters", "malformed")
+                return Claim(kind=ClaimKind.TRACE, value=token)
+        return None
+
+    def verify_headers(self, call: Call, secret: str) -> bool:  # noqa: ARG002
+        """See ``Scheme.verify_headers``."""
+        return True
+
+    def verify(self, call: Call, secret: str) -> bool:  # noqa: ARG002
+        """See ``Scheme.verify``."""
+        return True
+
+
+TRACE = TraceTokenScheme()

@@ -1,0 +1,62 @@
+"""Trace tokens: with one a program sends spans and log records to one project, as the key that requested it.
+
+A token carries its own content under the vault's seal; nothing is stored for it. It is valid until it
+expires, or its key is revoked.
+"""
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import Error as EncodingError
+from dataclasses import dataclass, replace
+
+from jobmeter.access.decide import write_project
+from jobmeter.access.principal import Principal
+from jobmeter.access.signatures.trace import PREFIX
+from jobmeter.access.vault import Vault
+from jobmeter.errors import ConfigurationError, ForbiddenError, UnauthenticatedError
+from jobmeter.model.time import DAY
+
+LIFE_MS = 7 * DAY
+"""How long a token is valid."""
+ACTIONS = frozenset({"traces:write"})
+"""What its holder may do."""
+_USE = "trace token"
+
+
+@dataclass(frozen=True, slots=True)
+class TraceGrant:
+    """What a token says: by whose key, and into which project."""
+
+    access_key_id: str
+    project: str
+
+    def narrowed(self, principal: Principal) -> Principal:
+        """The holder of the token, who may do less than the key."""
+        return replace(principal, project=self.project, actions=ACTIONS)
+
+
+def issue(vault: Vault, principal: Principal, now_ms: int) -> tuple[str, int]:
+    """A token for the caller's own project, and when it ends (epoch ms). Raises ForbiddenError."""
+    project = write_project(principal)
+    if not principal.access_key_id:
+        raise ForbiddenError("only the holder of a key may request a trace token")
+    content = f"{principal.access_key_id} {project} {now_ms + LIFE_MS}"
+    return PREFIX + urlsafe_b64encode(vault.seal(content, _USE)).decode().rstrip("="), now_ms + LIFE_MS
+
+
+def read(vault: Vault, token: str, now_ms: int) -> TraceGrant:
+    """What a token says. Raises UnauthenticatedError: ``malformed``, ``bad-signature`` or ``expired``."""
+    body = token.removeprefix(PREFIX)
+    try:
+        sealed = urlsafe_b64decode(body.encode("ascii") + b"=" * (-len(body) % 4))
+    except (EncodingError, UnicodeEncodeError) as error:
+        raise UnauthenticatedError("the trace token is not one", "malformed") from error
+    if urlsafe_b64encode(sealed).decode().rstrip("=") != body:
+        raise UnauthenticatedError("the trace token is not one", "malformed")
+    try:
+        content = vault.open(sealed, _USE)
+    except ConfigurationError as error:
+        raise UnauthenticatedError("the trace token was not made here, or was changed", "bad-signature") from error
+    access_key_id, project, expires = content.split(" ")
+    if int(expires) <= now_ms:
+        raise UnauthenticatedError("the trace token has expired", "expired")
+    return TraceGrant(access_key_id, project)

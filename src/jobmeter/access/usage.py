@@ -1,0 +1,90 @@
+"""Counts the calls of each account, and hands the counts to the registry every second."""
+
+import secrets
+import threading
+from collections.abc import Sequence
+from typing import Protocol
+
+from jobmeter.access.months import Calendar
+from jobmeter.model.time import Clock
+from jobmeter.model.usage import Usage
+
+FLUSH_SECONDS, RETRY_SECONDS = 1.0, 10.0
+
+_Counts = dict[tuple[str, str, str, str, bool], int]
+"""Calls by month, account, API, operation, and whether they failed."""
+
+
+class Ledger(Protocol):
+    """Where counts are added up; see ``Registry``."""
+
+    def add_usage(self, writer: str, batch: int, rows: Sequence[Usage], now_ms: int) -> None:
+        """See ``Registry.add_usage``."""
+        ...
+
+
+class UsageMeter:
+    """Counts each call once, when it is answered, in the month of that moment. Safe to use from any thread.
+
+    A call counts for the account of its key as soon as its credential is verified, whatever its result. Counts not yet
+    handed on are lost with the process: a second's calls, or those since the registry was last reached.
+    """
+
+    name = "usage"
+
+    def __init__(self, ledger: Ledger, clock: Clock, calendar: Calendar) -> None:
+        self.interval = FLUSH_SECONDS
+        self._ledger = ledger
+        self._clock = clock
+        self._calendar = calendar
+        self._month = calendar.at(clock.now_ms())
+        self._lock = threading.Lock()
+        self._counts: _Counts = {}
+        self._flushing = threading.Lock()
+        self._writer = secrets.token_hex(8)
+        self._batch: tuple[int, _Counts] = (0, {})
+
+    def count(self, account: str, api: str, operation: str, *, failed: bool) -> None:
+        """An operation of an API was called for that account, and answered or refused."""
+        now_ms = self._clock.now_ms()
+        month = self._month
+        if not month.start_ms <= now_ms < month.end_ms:
+            month = self._month = self._calendar.at(now_ms)
+        key = (month.name, account, api, operation, failed)
+        with self._lock:
+            self._counts[key] = self._counts.get(key, 0) + 1
+
+    def round(self) -> None:
+        """See ``jobmeter.server.background.Work``: hand on what was counted."""
+        self.interval = RETRY_SECONDS
+        self.flush()
+        self.interval = FLUSH_SECONDS
+
+    def flush(self) -> None:
+        """Hand on what was counted until now. Raises UnavailableError; the counts are handed on the next time."""
+        with self._flushing:
+            self._hand_on()
+            with self._lock:
+                counts, self._counts = self._counts, {}
+            self._batch = self._batch[0] + 1, counts
+            self._hand_on()
+
+    def _hand_on(self) -> None:
+        """Add the batch, and forget it. One whose fate is unknown goes again, under its number."""
+        number, counts = self._batch
+        if counts:
+            self._ledger.add_usage(self._writer, number, _rows(counts), self._clock.now_ms())
+            self._batch = number, {}
+
+
+def _rows(counts: _Counts) -> list[Usage]:
+    calls: dict[tuple[str, str, str, str], list[int]] = {}
+    for (*names, failed), count in counts.items():
+        month, account, api, operation = names
+        both = calls.setdefault((month, account, api, operation), [0, 0])
+        both[0] += count
+        both[1] += count if failed else 0
+    return [
+        Usage(month=month, account=account, api=api, operation=operation, calls=both[0], failed=both[1])
+        for (month, account, api, operation), both in calls.items()
+    ]

@@ -1,0 +1,112 @@
+"""``jobmeter doctor``: what is measured on this machine, what is not, and why."""
+
+import os
+import sys
+from pathlib import Path
+
+import click
+from rich.markup import escape
+
+from jobmeter.cli import local
+from jobmeter.cli.key_option import key_option
+from jobmeter.cli.output import console, print_json
+from jobmeter.client.transport import Transport
+from jobmeter.collect.doctor.base import Check, Machine, Status
+from jobmeter.collect.doctor.examine import Questions, examine
+from jobmeter.errors import ConfigurationError, UnavailableError
+from jobmeter.model.time import SystemClock
+from jobmeter.settings import default_data_directory
+
+_STYLES = {Status.OK: "green", Status.LIMITED: "yellow", Status.ABSENT: "dim", Status.PROBLEM: "bold red"}
+
+
+@click.command(short_help="Show what is measured on this machine, what is not, and why.")
+@click.option("--server", metavar="URL", help="The server (JOBMETER_SERVER; by default the data folder's own).")
+@key_option("The agent's token (JOBMETER_KEY).")
+@click.option(
+    "--data", type=click.Path(path_type=Path, file_okay=False), metavar="DIR", help="The data folder (JOBMETER_DATA)."
+)
+@click.option(
+    "--spool",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="The agent's spool (by default spool/agent in the data folder).",
+)
+@click.option(
+    "--ca-file",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Certificates, in PEM, to verify the server.",
+)
+@click.option("--kubeconfig", metavar="FILE", help="How to reach a Kubernetes API server (KUBECONFIG).")
+@click.option("--flink", metavar="URL", help="A Flink job manager (FLINK_REST).")
+@click.option("--json", "as_json", is_flag=True, help="The checks as JSON.")
+def command(
+    *,
+    server: str | None,
+    key: str | None,
+    data: Path | None,
+    spool: Path | None,
+    ca_file: str | None,
+    kubeconfig: str | None,
+    flink: str | None,
+    as_json: bool,
+) -> None:
+    """Show what is measured on this machine, what is not, why, and what to do; status 1 when something is broken.
+
+    Run it as the agent's own user, with its own settings: rights and keys are those of the caller.
+    """
+    folder = data or Path(os.environ.get("JOBMETER_DATA") or default_data_directory(os.environ))
+    questions = Questions(
+        environment=os.environ,
+        transport=_transport(server, key, data, ca_file),
+        spool=spool or folder / "spool" / "agent",
+        kubeconfig=kubeconfig,
+        flink=flink,
+    )
+    checks = list(examine(Machine(), questions, SystemClock()))
+    if as_json:
+        print_json([_row(check) for check in checks])
+    else:
+        _show(checks)
+    sys.exit(any(check.status is Status.PROBLEM for check in checks))
+
+
+def _transport(server: str | None, key: str | None, data: Path | None, ca_file: str | None) -> Transport | None:
+    """A way to the server; None where none is named and none listens for the data folder."""
+    try:
+        found = local.connect(server, key, data, start=False)
+    except ConfigurationError:
+        raise
+    except UnavailableError:
+        return None
+    return Transport(found.server, found.key, ca_file=ca_file, timeout=10.0)
+
+
+def _row(check: Check) -> dict[str, str]:
+    return {
+        "area": check.area,
+        "name": check.name,
+        "status": str(check.status),
+        "text": check.text,
+        "advice": check.advice,
+    }
+
+
+def _show(checks: list[Check]) -> None:
+    out, area = console(), ""
+    for check in checks:
+        if check.area != area:
+            area = check.area
+            out.print(f"[bold]{area}[/]")
+        status = f"[{_STYLES[check.status]}]{check.status:<8}[/]"
+        out.print(f"  {status} {check.name:<13}{_plain(check.text)}")
+        if check.advice and check.status is not Status.OK:
+            out.print(f"{'':24}[dim]→[/] {_plain(check.advice)}")
+    problems = sum(check.status is Status.PROBLEM for check in checks)
+    limited = sum(check.status is Status.LIMITED for check in checks)
+    out.print(f"\n{problems} to be mended, {limited} read in part")
+
+
+def _plain(text: str) -> str:
+    return escape("".join(character if character.isprintable() else "�" for character in text))

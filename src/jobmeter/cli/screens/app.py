@@ -1,0 +1,56 @@
+"""The program behind the screens: jobs, one job, until q."""
+
+import asyncio
+import signal
+import sys
+from typing import ClassVar, Literal
+
+from textual.app import App
+from textual.binding import Binding
+
+from jobmeter.cli.screens.hangup import on_hangup
+from jobmeter.cli.screens.job import JobScreen
+from jobmeter.cli.screens.jobs import JobsScreen
+from jobmeter.cli.screens.watch import Watch
+from jobmeter.client.api import Api
+from jobmeter.model.time import Clock
+
+_PATIENCE = 10.0
+"""Seconds to wait for an answer: a screen that does not leave is worse than one that says that none came."""
+
+
+class TopApp(App[None]):
+    """``jobmeter top`` on a terminal. ``pause`` is in seconds; with ``job`` it begins at that job."""
+
+    CSS = """
+    Screen { background: ansi_default; color: ansi_default; }
+    #title { height: 1; padding: 0 1; text-style: bold; }
+    #title.trouble { color: ansi_red; }
+    #note { height: auto; padding: 0 1; text-style: dim; }
+    #found, #courses { height: auto; padding: 0 1; }
+    #found { max-height: 8; }
+    #members { height: 1fr; layout: vertical; }
+    #text { height: 1fr; padding: 0 1; }
+    LiveTable { height: 1fr; background: ansi_default; }
+    """
+    ENABLE_COMMAND_PALETTE = False
+    TITLE = "jobmeter top"
+    BINDINGS: ClassVar = [Binding("ctrl+c", "quit", show=False, priority=True)]
+
+    def __init__(self, api: Api, clock: Clock, pause: float, *, project: str | None, job: str | None) -> None:
+        super().__init__(ansi_color=True)
+        self.animation_level: Literal["none", "basic", "full"] = "none"
+        self._watch = Watch(Api(api.transport.patient(_PATIENCE)), clock, project)
+        self._pause, self._project, self._job = pause, project, job
+
+    async def on_mount(self) -> None:
+        """Open the list of jobs, and the job above it where one was named."""
+        # Interrupting is how one leaves a live view: it is no failure.
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGINT, self.exit)
+        # The library reads a terminal that is gone again and again, as fast as it can.
+        if sys.__stdin__ is not None:
+            on_hangup(sys.__stdin__.fileno(), lambda: loop.call_soon_threadsafe(self.exit))
+        await self.push_screen(JobsScreen(self._watch, self._pause))
+        if self._job is not None:
+            await self.push_screen(JobScreen(self._watch, self._pause, self._job, self._project))

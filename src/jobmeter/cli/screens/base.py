@@ -1,0 +1,90 @@
+"""The base of screens: polls while visible, and says so when no answer comes."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+from textual.binding import Binding
+from textual.screen import Screen
+from textual.widgets import Static
+
+from jobmeter.cli.output import moment
+from jobmeter.cli.screens.table import LiveTable
+from jobmeter.errors import JobmeterError
+
+_T = TypeVar("_T")
+
+
+class LiveScreen(Screen[None]):
+    """A screen with a title line, tables and keys to sort them."""
+
+    BINDINGS = [  # noqa: RUF012 - as Textual declares it
+        Binding("s", "sort", "Sort"),
+        Binding("r", "reverse", "Reverse"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._now = asyncio.Event()
+        self._trouble = ""
+
+    def follow(self, pause: float, ask: Callable[[], _T], show: Callable[[_T], None]) -> None:
+        """Query on a thread, show the answer, and again after ``pause`` seconds, until the screen is left."""
+        self.run_worker(self._follow(pause, ask, show))
+
+    async def _follow(self, pause: float, ask: Callable[[], _T], show: Callable[[_T], None]) -> None:
+        while True:
+            if self._is_shown:
+                await self._refresh(ask, show)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._now.wait(), pause)
+                self._now.clear()
+
+    async def _refresh(self, ask: Callable[[], _T], show: Callable[[_T], None]) -> None:
+        try:
+            found = await asyncio.to_thread(ask)
+        except JobmeterError as error:
+            if self._is_shown:
+                self._trouble = error.message
+                self.say(error.message)
+            return
+        # Meanwhile the screen may have been left, and what it was made of be gone.
+        if self._is_shown:
+            self._trouble = ""
+            show(found)
+
+    @property
+    def _is_shown(self) -> bool:
+        """True while it is on the terminal: a program that ends takes the parts of its screen away first."""
+        return self.is_current and bool(self.query("#title"))
+
+    def on_screen_resume(self) -> None:
+        """Refresh: the values are from when the screen was left."""
+        self._now.set()
+
+    def look_now(self) -> None:
+        """Refresh before the pause is over."""
+        self._now.set()
+
+    def say(self, text: str) -> None:
+        """Show a line of text, of anybody, as the title."""
+        title = self.query_one("#title", Static)
+        title.set_class(bool(self._trouble), "trouble")
+        title.update(text)
+
+    def action_sort(self) -> None:
+        """Sort the table that has the cursor by its next column."""
+        self._table().sort_next()
+
+    def action_reverse(self) -> None:
+        """Sort it the other way round."""
+        self._table().turn()
+
+    def _table(self) -> LiveTable:
+        return self.focused if isinstance(self.focused, LiveTable) else self.query(LiveTable).first()
+
+
+def when(now_ms: int) -> str:
+    """The moment that a screen shows."""
+    return f"{moment(now_ms)} UTC"

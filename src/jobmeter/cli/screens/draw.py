@@ -1,0 +1,67 @@
+"""Cells of the screens: bars, sparklines, states, each with what it is sorted by."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rich.text import Text
+
+from jobmeter.cli.output import BARS, Course, cell
+from jobmeter.cli.use import MISSING, Joined
+
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+USE_STYLE, MEMORY_STYLE, FAR_STYLE = "cyan", "magenta", "bold yellow"
+
+
+class Cell(NamedTuple):
+    """What is shown, and what its column is sorted by (None: unknown, always last)."""
+
+    text: Text
+    order: float | str | None = None
+
+
+def words(text: str, order: float | str | None = None, style: str = "") -> Cell:
+    """A text of anybody, without what a terminal would act on."""
+    shown = Text.from_markup(cell(text))
+    if style:
+        shown.stylize(style)
+    return Cell(shown, text.casefold() if order is None else order)
+
+
+def number(value: Joined) -> Cell:
+    """A quantity with its unit."""
+    return Cell(Text(value.text, "dim" if value.text == MISSING else ""), value.value)
+
+
+def bar(value: Joined, width: int, style: str = USE_STYLE) -> Cell:
+    """A ratio as a bar of ``width`` characters with its figure."""
+    if value.value is None:
+        return Cell(Text(MISSING, "dim"))
+    full = min(max(value.value, 0.0), 1.0) * width
+    whole = int(full)
+    blocks = "█" * whole + (_EIGHTHS[int((full - whole) * 8)] if whole < width else "")
+    shown = Text(f"{blocks:<{width}}", style)
+    shown.append(f" {value.text:>6}", "default")
+    return Cell(shown, value.value)
+
+
+def spark(course: Course | None, width: int, top: float) -> Text:
+    """A course on a scale from 0 to ``top``; a blank is a time without a measurement."""
+    if course is None:
+        return Text("")
+    means = course.means(width)
+    top = top or max((mean for mean in means if mean is not None), default=0.0) or 1.0
+    return Text("".join(" " if mean is None else _level(mean / top) for mean in means), USE_STYLE)
+
+
+def _level(share: float) -> str:
+    return BARS[round(min(max(share, 0.0), 1.0) * 7)]
+
+
+def newest_of(course: Course | None) -> float | None:
+    """The last value of a course."""
+    return course.points[-1][1] if course is not None and course.points else None
+
+
+def measured(rows: Sequence[Sequence[Cell]], at: int) -> bool:
+    """Whether any row has something in that column."""
+    return any(row[at].text.plain not in {"", MISSING} for row in rows)

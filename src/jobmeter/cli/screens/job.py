@@ -1,0 +1,153 @@
+"""The screen of one job: is it healthy, which rank is not, why."""
+
+from collections.abc import Sequence
+
+from rich.text import Text
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Container
+from textual.widgets import Footer, Static
+
+from jobmeter.cli.diagnose import headline
+from jobmeter.cli.output import cell, quantity
+from jobmeter.cli.screens.base import LiveScreen, when
+from jobmeter.cli.screens.draw import newest_of, spark
+from jobmeter.cli.screens.findings import FindingsScreen
+from jobmeter.cli.screens.members import DEVICE_COLUMNS, RANK_COLUMNS, device_rows, rank_rows
+from jobmeter.cli.screens.table import LiveTable
+from jobmeter.cli.screens.watch import COURSE_SECONDS, FINDING_SECONDS, Courses, Parts, Watch
+from jobmeter.cli.use import age
+from jobmeter.model.finding import Finding
+
+_TALL = 34
+"""Lines from which on ranks and devices stand below each other."""
+_SHOWN_SMALL, _SHOWN_TALL = 2, 6
+
+
+class JobScreen(LiveScreen):
+    """One job, live: findings, courses, ranks, devices."""
+
+    BINDINGS = [  # noqa: RUF012 - as Textual declares it
+        Binding("d", "devices", "Ranks or devices"),
+        Binding("f", "findings", "Findings"),
+        Binding("escape", "app.pop_screen", "Jobs"),
+        Binding("q", "app.quit", "Quit"),
+    ]
+
+    def __init__(self, watch: Watch, pause: float, job: str, project: str | None) -> None:
+        super().__init__()
+        self._watch, self._pause = watch, pause
+        self._job, self._project = job, project
+        self._parts: Parts | None = None
+        self._courses = Courses()
+        self._findings: Sequence[Finding] | None = None
+        self._of_devices = False
+
+    def compose(self) -> ComposeResult:
+        """From top to bottom: what it is, what is wrong, how it went, its ranks and devices, the keys."""
+        yield Static("asking …", id="title", markup=False)
+        yield Static("", id="found")
+        yield Static("", id="courses")
+        with Container(id="members"):
+            yield LiveTable("ranks")
+            yield LiveTable("devices")
+        yield Footer(show_command_palette=False)
+
+    def on_mount(self) -> None:
+        """Begin to poll: usage often, the rest more rarely."""
+        self.query_one("#ranks").focus()
+        self.follow(self._pause, lambda: self._watch.parts(self._job, self._project), self._show)
+        self.follow(COURSE_SECONDS, self._ask_courses, self._show_courses)
+        self.follow(FINDING_SECONDS, lambda: self._watch.findings(self._job, self._project), self._show_findings)
+
+    def on_resize(self, _: events.Resize) -> None:
+        """A tall terminal shows ranks and devices together."""
+        self._arrange()
+        self._draw_findings()
+        self._draw_courses()
+
+    def action_devices(self) -> None:
+        """Show the devices in place of the ranks, or go to the other table where both are shown."""
+        self._of_devices = not self._of_devices
+        self._arrange()
+        self.query_one("#devices" if self._of_devices else "#ranks").focus()
+
+    async def action_findings(self) -> None:
+        """Show every finding with its evidence and advice."""
+        await self.app.push_screen(FindingsScreen(self._job, self._findings or []))
+
+    def _ask_courses(self) -> Courses:
+        return self._watch.courses(self._parts or self._watch.parts(self._job, self._project))
+
+    def _show(self, found: Parts) -> None:
+        self._parts = found
+        self.say(_title(found, self.size.width - 2))
+        self._draw_members()
+
+    def _show_courses(self, found: Courses) -> None:
+        self._courses = found
+        self._draw_courses()
+        self._draw_findings()
+        self._draw_members()
+
+    def _show_findings(self, found: Sequence[Finding]) -> None:
+        self._findings = found
+        self._draw_findings()
+
+    def _draw_members(self) -> None:
+        if self._parts is None:
+            return
+        self.query_one("#ranks", LiveTable).present(RANK_COLUMNS, rank_rows(self._parts, self._courses))
+        self.query_one("#devices", LiveTable).present(DEVICE_COLUMNS, device_rows(self._parts))
+        self._arrange()
+
+    def _arrange(self) -> None:
+        ranks, devices = self.query_one("#ranks", LiveTable), self.query_one("#devices", LiveTable)
+        some = devices.row_count > 0
+        tall = self.size.height >= _TALL
+        devices.display = some and (tall or self._of_devices)
+        ranks.display = tall or not devices.display
+
+    def _draw_courses(self) -> None:
+        width = max(self.size.width - 34, 16)
+        lines = [
+            Text.assemble(
+                (f"{metric:<16}", "bold"),
+                spark(course, width, 1.0 if unit == "1" else 0.0),
+                "  ",
+                quantity(newest_of(course), unit),
+            )
+            for metric, (course, unit) in self._courses.whole.items()
+        ]
+        self.query_one("#courses", Static).update(Text("\n").join(lines))
+
+    def _draw_findings(self) -> None:
+        if self._findings is None:
+            return
+        most = _SHOWN_TALL if self.size.height >= _TALL else _SHOWN_SMALL
+        lines = [Text.from_markup(headline(one), overflow="ellipsis") for one in self._findings[:most]]
+        if len(self._findings) > most:
+            lines.append(Text(f"{len(self._findings) - most} more: f", style="dim"))
+        self.query_one("#found", Static).update(Text("\n").join(lines or [self._nothing()]))
+
+    def _nothing(self) -> Text:
+        far = self._courses.far
+        if not far:
+            return Text("no rule found anything", style="dim")
+        worst = max(far, key=lambda name: abs(far[name]))
+        text = f"no rule found anything, but {cell(worst)} is {_distance(far[worst], self._courses.unit)} the median"
+        return Text.from_markup(f"[bold yellow]{text}[/]")
+
+
+def _title(parts: Parts, width: int) -> str:
+    """What it is and how it does; without its name where that has no room."""
+    job = parts.job
+    tail = f"{job.state}  {age(job, parts.now_ms)}  {when(parts.now_ms)[11:]}"
+    whole = f"{job.id}  {job.name}  {tail}"
+    return whole if job.name not in {"", job.id} and len(whole) <= width else f"{job.id}  {tail}"
+
+
+def _distance(difference: float, unit: str) -> str:
+    size = f"{abs(difference) * 100:.0f} points" if unit == "1" else quantity(abs(difference), unit)
+    return f"{size} {'below' if difference < 0 else 'above'}"

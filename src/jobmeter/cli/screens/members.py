@@ -1,0 +1,93 @@
+"""The rows of a job's ranks and of its devices."""
+
+from jobmeter.cli.screens.draw import FAR_STYLE, MEMORY_STYLE, USE_STYLE, Cell, bar, newest_of, number, spark, words
+from jobmeter.cli.screens.table import Column, Row
+from jobmeter.cli.screens.watch import Courses, Parts
+from jobmeter.cli.use import COLUMNS, Joined, joined
+from jobmeter.client.api import LatestValue
+
+_SPARK, _BAR = 20, 10
+_RANK_SPARE = (
+    "disk read", "net in", "disk write", "net out", "npu memory", "power", "node", "gpu memory", "memory", "rank",
+    "npu", "gpu", "cpu",
+)  # fmt: skip
+_BARS = {"gpu.utilization", "npu.utilization"}
+_OF_DEVICE = (
+    ("use", ("gpu.utilization", "npu.utilization")),
+    ("memory", ("gpu.memory.utilization", "npu.memory.utilization")),
+    ("used", ("gpu.memory.usage", "npu.memory.usage")),
+    ("power", ("gpu.power", "npu.power")),
+    ("temperature", ("gpu.temperature", "npu.temperature")),
+)
+_DEVICE_SPARE = ("node", "used", "power", "temperature", "memory")
+_NO_RANK = 1 << 30
+
+
+def _spare(name: str, order: tuple[str, ...]) -> int:
+    return order.index(name) + 1 if name in order else 0
+
+
+_USED = tuple(name for name, _ in COLUMNS)
+RANK_COLUMNS = tuple(
+    Column(name, right=name == "rank" or name in _USED, spare=_spare(name, _RANK_SPARE))
+    for name in ("replica", "rank", "node", "course", *_USED)
+)
+DEVICE_COLUMNS = tuple(
+    Column(name, right=name in {"used", "power", "temperature"}, spare=_spare(name, _DEVICE_SPARE))
+    for name in ("device", "replica", "node", *(name for name, _ in _OF_DEVICE))
+)
+
+
+def rank_rows(parts: Parts, courses: Courses) -> list[Row]:
+    """A row for each replica, by rank; the name of one that is far from the median is marked."""
+    by_replica: dict[str, list[LatestValue]] = {}
+    for value in parts.values:
+        by_replica.setdefault(value.replica, []).append(value)
+    order = sorted(by_replica, key=lambda name: (parts.ranks.get(name, _NO_RANK), len(name), name))
+    return [_rank_row(name, by_replica[name], parts.ranks.get(name), courses) for name in order]
+
+
+def _rank_row(name: str, values: list[LatestValue], rank: int | None, courses: Courses) -> Row:
+    course = courses.replicas.get(name)
+    line = spark(course, _SPARK, courses.top)
+    if name in courses.far:
+        line.stylize(FAR_STYLE)
+    nodes = {value.node for value in values} - {""}
+    cells = [
+        words(name or "(job)", style=FAR_STYLE if name in courses.far else ""),
+        Cell(words("" if rank is None else str(rank)).text, rank),
+        words(", ".join(sorted(nodes))),
+        Cell(line, newest_of(course)),
+        *(number(joined(values, metric)) for _, metric in COLUMNS),
+    ]
+    return Row(name, cells)
+
+
+def device_rows(parts: Parts) -> list[Row]:
+    """A row for each device: bars of its use and of its memory, power, temperature."""
+    by_device: dict[tuple[str, str, str], list[LatestValue]] = {}
+    for value in parts.values:
+        if value.device:
+            by_device.setdefault((value.replica, value.node, value.device), []).append(value)
+    order = sorted(
+        by_device, key=lambda key: (parts.ranks.get(key[0], _NO_RANK), len(key[0]), key[0], len(key[2]), key[2])
+    )
+    return [_device_row(key, by_device[key]) for key in order]
+
+
+def _device_row(key: tuple[str, str, str], values: list[LatestValue]) -> Row:
+    replica, node, device = key
+    found = {name: _either(values, metrics) for name, metrics in _OF_DEVICE}
+    cells = [
+        words(device),
+        words(replica),
+        words(node),
+        bar(found["use"], _BAR, USE_STYLE),
+        bar(found["memory"], _BAR, MEMORY_STYLE),
+        *(number(found[name]) for name in ("used", "power", "temperature")),
+    ]
+    return Row("\0".join(key), cells)
+
+
+def _either(values: list[LatestValue], metrics: tuple[str, ...]) -> Joined:
+    return next((found for metric in metrics if (found := joined(values, metric)).value is not None), Joined(None))

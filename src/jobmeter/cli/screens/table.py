@@ -1,0 +1,161 @@
+"""A table whose rows change in place: sorted by any column, and never wider than the terminal while that can be."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rich.cells import cell_len
+from rich.text import Text
+from textual import events
+from textual.widgets import DataTable
+
+from jobmeter.cli.screens.draw import Cell, measured
+
+_PADDING = 2
+_SCROLLBAR = 2
+
+
+class Column(NamedTuple):
+    """A column; ``spare`` says how soon a narrow terminal goes without it, 0 for never."""
+
+    name: str
+    right: bool = False
+    spare: int = 0
+
+
+class Row(NamedTuple):
+    """A row under the key that it is chosen by."""
+
+    key: str
+    cells: Sequence[Cell]
+
+
+def _order(cell: Cell) -> tuple[bool, float, str]:
+    """Numbers before words; what is unknown is sorted apart."""
+    order = cell.order
+    return (True, 0.0, order) if isinstance(order, str) else (False, order or 0.0, "")
+
+
+class LiveTable(DataTable[Text]):
+    """Rows that are shown again and again; the cursor stays on its row."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(id=name, cursor_type="row", zebra_stripes=False, cell_padding=1)
+        self.sorted_by: str | None = None
+        self.descending = True
+        self._all: Sequence[Column] = ()
+        self._rows: Sequence[Row] = ()
+        self._drawn: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+
+    @property
+    def missing(self) -> list[str]:
+        """Columns that there was no room for."""
+        shown = self._shown()
+        some = [one.name for at, one in enumerate(self._all) if measured([row.cells for row in self._rows], at)]
+        return [name for name in some if name not in {one.name for one in shown}]
+
+    def present(self, columns: Sequence[Column], rows: Sequence[Row]) -> None:
+        """Show these rows; in their own order unless a column was chosen to sort by."""
+        self._all, self._rows = columns, rows
+        self._draw()
+
+    def sort_next(self) -> None:
+        """Sort by the next column; after the last one in the rows' own order again."""
+        names = [one.name for one in self._shown() if one.name]
+        at = names.index(self.sorted_by) + 1 if self.sorted_by in names else 0
+        self._sort_by(names[at] if at < len(names) else None)
+
+    def turn(self) -> None:
+        """Sort the other way round."""
+        self.descending = not self.descending
+        self._draw()
+
+    def on_resize(self, _: events.Resize) -> None:
+        """Another width has room for other columns."""
+        self._draw()
+
+    def on_data_table_header_selected(self, event: DataTable.HeaderSelected) -> None:
+        """A click on a head sorts by it, a second one the other way round."""
+        name = str(event.column_key.value)
+        if name == self.sorted_by:
+            self.turn()
+        else:
+            self._sort_by(name)
+
+    def _sort_by(self, name: str | None) -> None:
+        """By numbers the highest first, by words in their order."""
+        at = next((at for at, one in enumerate(self._all) if one.name == name), None)
+        self.sorted_by = name
+        self.descending = at is not None and not any(isinstance(row.cells[at].order, str) for row in self._rows)
+        self._draw()
+
+    def _draw(self) -> None:
+        columns, rows = self._shown(), self._ordered()
+        places = [self._all.index(column) for column in columns]
+        heads = tuple(self._head(column) for column in columns)
+        keys = tuple(row.key for row in rows)
+        if (heads, keys) == self._drawn:
+            for row in rows:
+                for column, at in zip(columns, places, strict=True):
+                    text = _aligned(column, row.cells[at].text)
+                    if self.get_cell(row.key, column.name) != text:
+                        self.update_cell(row.key, column.name, text, update_width=True)
+            return
+        self._fill(columns, places, heads, rows)
+        self._drawn = (heads, keys)
+
+    def _fill(
+        self, columns: Sequence[Column], places: Sequence[int], heads: Sequence[str], rows: Sequence[Row]
+    ) -> None:
+        chosen, scrolled = self.chosen, self.scroll_offset
+        self.clear(columns=True)
+        for column, head in zip(columns, heads, strict=True):
+            self.add_column(_aligned(column, Text(head)), key=column.name)
+        for row in rows:
+            self.add_row(
+                *(_aligned(column, row.cells[at].text) for column, at in zip(columns, places, strict=True)), key=row.key
+            )
+        keys = [row.key for row in rows]
+        if chosen in keys:
+            self.move_cursor(row=keys.index(chosen), scroll=False)
+            self.scroll_to(y=scrolled.y, animate=False)
+
+    @property
+    def chosen(self) -> str | None:
+        """The key of the row under the cursor."""
+        if not self.is_valid_coordinate(self.cursor_coordinate):
+            return None
+        return self.coordinate_to_cell_key(self.cursor_coordinate).row_key.value
+
+    def _ordered(self) -> list[Row]:
+        at = next((at for at, one in enumerate(self._all) if one.name == self.sorted_by), None)
+        if at is None:
+            return list(self._rows)
+        present = [row for row in self._rows if row.cells[at].order is not None]
+        present.sort(key=lambda row: _order(row.cells[at]), reverse=self.descending)
+        return present + [row for row in self._rows if row.cells[at].order is None]
+
+    def _shown(self) -> list[Column]:
+        """The columns with any value, without those that there is no room for."""
+        rows = [row.cells for row in self._rows]
+        shown = [one for at, one in enumerate(self._all) if not one.spare or measured(rows, at)]
+        room = (self.size.width or self.app.size.width) - _SCROLLBAR
+        widths = {
+            one.name: _PADDING + max([cell_len(one.name) + 2, *(row[at].text.cell_len for row in rows)])
+            for at, one in enumerate(self._all)
+        }
+        for one in sorted((one for one in shown if one.spare), key=lambda one: one.spare):
+            if sum(widths[column.name] for column in shown) <= room:
+                break
+            shown.remove(one)
+        return shown
+
+    def _head(self, column: Column) -> str:
+        if column.name != self.sorted_by:
+            return column.name
+        return f"{column.name} {'▼' if self.descending else '▲'}"
+
+
+def _aligned(column: Column, text: Text) -> Text:
+    shown = text.copy()
+    shown.justify = "right" if column.right else "left"
+    return shown

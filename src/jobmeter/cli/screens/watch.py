@@ -1,0 +1,171 @@
+"""The queries of the screens: jobs with their usage, one job's parts, their courses, its findings."""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import median
+
+from jobmeter.cli.output import Course
+from jobmeter.cli.use import BUSY, joined, newest
+from jobmeter.client.api import Api, JobSearch, LatestValue, MetricAnswer, MetricSearch
+from jobmeter.errors import JobmeterError, NotFoundError
+from jobmeter.model.finding import Finding
+from jobmeter.model.job import Job
+from jobmeter.model.time import SECOND, Clock
+
+MOST_JOBS = 50
+COURSE = "30m"
+"""How much of a running job its sparklines show; of a finished one its whole life."""
+COURSE_SECONDS = 15.0
+FINDING_SECONDS = 30.0
+_MOST_COURSES = 200
+_FAR, _LEAST_SHARE = 5, 0.08
+_ENOUGH = 3
+"""Ranks from which on one can differ from the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class UsedJob:
+    """A job, the newest values of its parts, and the course of what says how busy it is."""
+
+    job: Job
+    values: Sequence[LatestValue]
+    course: Course | None
+
+    @property
+    def load(self) -> list[float]:
+        """What the busiest jobs are listed first by."""
+        return [joined(self.values, metric).value or 0.0 for metric in BUSY]
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """The newest jobs, the busiest first, and how many there are."""
+
+    now_ms: int
+    total: int
+    jobs: Sequence[UsedJob]
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """One job and the newest values of its parts; ``ranks`` by replica, where known."""
+
+    now_ms: int
+    job: Job
+    ranks: dict[str, int]
+    values: Sequence[LatestValue]
+
+
+@dataclass(frozen=True, slots=True)
+class Courses:
+    """How busy each replica was, in ``metric``; the whole job's, by metric with its unit; the ranks that differ."""
+
+    metric: str = ""
+    unit: str = ""
+    replicas: dict[str, Course] = field(default_factory=dict)
+    whole: dict[str, tuple[Course, str]] = field(default_factory=dict)
+    far: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def top(self) -> float:
+        """The highest value of any replica, 1 at least for a ratio: all their sparklines have this scale."""
+        peak = max((value for one in self.replicas.values() for _, value in one.points), default=0.0)
+        return max(peak, 1.0) if self.unit == "1" else peak
+
+
+class Watch:
+    """Queries of one server. Every method may raise what the server refuses with. Thread safe."""
+
+    def __init__(self, api: Api, clock: Clock, project: str | None) -> None:
+        self._api = api
+        self._clock = clock
+        self._project = project
+        self._courses: OrderedDict[tuple[str, str], tuple[int, Course | None]] = OrderedDict()
+
+    def overview(self, *, running: bool) -> Overview:
+        """The jobs that run, or the newest of all."""
+        states = ("Running",) if running else ()
+        page = self._api.jobs(JobSearch(states=states, project=self._project, limit=MOST_JOBS))
+        used = [UsedJob(job, newest(self._api, job), self._course(job)) for job in page.jobs]
+        if running:
+            used.sort(key=lambda one: one.load, reverse=True)
+        return Overview(self._clock.now_ms(), page.total, used)
+
+    def parts(self, job: str, project: str | None) -> Parts:
+        """One job now. Raises NotFoundError."""
+        detail = self._api.job(job, project, summary=False)
+        values = self._api.latest(job, by="device", project=detail.job.project or project)
+        ranks = {one.name: one.rank for one in detail.replicas if one.rank is not None}
+        return Parts(self._clock.now_ms(), detail.job, ranks, values)
+
+    def courses(self, parts: Parts) -> Courses:
+        """How the job and each of its replicas came to where they are."""
+        measured = {value.metric for value in parts.values}
+        metric = next((one for one in BUSY if one in measured), "")
+        if not metric:
+            return Courses()
+        replicas = self._points(parts.job, (metric,), "replica")
+        whole = self._points(parts.job, [one for one in BUSY if one in measured], "job")
+        lines = {line.replica: _course(replicas, line.points) for line in replicas.lines}
+        return Courses(
+            metric=metric,
+            unit=replicas.lines[0].unit if replicas.lines else "",
+            replicas=lines,
+            whole={line.metric: (_course(whole, line.points), line.unit) for line in whole.lines},
+            far=far({name: _mean(course) for name, course in lines.items() if course.points}),
+        )
+
+    def findings(self, job: str, project: str | None) -> list[Finding]:
+        """What the rules find; nothing on a server of an older release."""
+        with suppress(NotFoundError):
+            return self._api.findings(job, project)
+        return []
+
+    def _course(self, job: Job) -> Course | None:
+        """The course of what says how busy a job is, read again every few seconds."""
+        key, now_ms = (job.project, job.id), self._clock.now_ms()
+        found = self._courses.get(key)
+        if found is None or now_ms - found[0] >= COURSE_SECONDS * SECOND:
+            found = now_ms, self._read(job)
+            self._courses[key] = found
+            while len(self._courses) > _MOST_COURSES:
+                self._courses.popitem(last=False)
+        return found[1]
+
+    def _read(self, job: Job) -> Course | None:
+        try:
+            answer = self._points(job, BUSY, "job")
+        except JobmeterError:
+            return None  # deleted meanwhile, or too large for one question: its row goes without
+        by_metric = {line.metric: line for line in answer.lines if line.points}
+        line = next((by_metric[metric] for metric in BUSY if metric in by_metric), None)
+        return None if line is None else _course(answer, line.points)
+
+    def _points(self, job: Job, metrics: Sequence[str], by: str) -> MetricAnswer:
+        since = None if job.state.finished else COURSE
+        aggregate = "whole" if by == "job" else None
+        search = MetricSearch(metrics=metrics, since=since, by=by, aggregate=aggregate, project=job.project or None)
+        return self._api.metrics(job.id, search)
+
+
+def far(means: dict[str, float]) -> dict[str, float]:
+    """Of whom the mean is far from the median, and how far: beyond five median deviations and 8 % of it."""
+    if len(means) < _ENOUGH:
+        return {}
+    center = median(means.values())
+    spread = median(abs(mean - center) for mean in means.values())
+    least = max(spread * _FAR, abs(center) * _LEAST_SHARE)
+    return {name: mean - center for name, mean in means.items() if abs(mean - center) > least}
+
+
+def _course(answer: MetricAnswer, points: Sequence[tuple[int, float]]) -> Course:
+    """The points with a step as long as they are apart: buckets may be shorter than what lies between two samples."""
+    gaps = [after[0] - before[0] for before, after in pairwise(points)]
+    return Course(points, answer.start, answer.end, max(answer.step, int(median(gaps)) if gaps else 0))
+
+
+def _mean(course: Course) -> float:
+    return sum(value for _, value in course.points) / len(course.points)

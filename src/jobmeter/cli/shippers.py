@@ -1,0 +1,128 @@
+"""``jobmeter shippers``: where the log lines of resource groups are shipped to, and how far that has come."""
+
+from collections.abc import Sequence
+
+import click
+import msgspec
+
+from jobmeter.cli import local
+from jobmeter.cli.listing import show_listing
+from jobmeter.cli.output import console, duration, print_json
+from jobmeter.client.api import Api, ShipperInfo
+from jobmeter.errors import ConflictError, NotFoundError
+
+_json = click.option("--json", "as_json", is_flag=True, help="The shipper as an object.")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]}, short_help="Ship log lines to other systems.")
+def command() -> None:
+    """Ship the log lines of resource groups to sinks that the server's settings name (JOBMETER_SINKS)."""
+
+
+@command.command("list")
+@click.option("--json", "as_json", is_flag=True, help="An array of objects.")
+@local.connection_options
+def list_(as_json: bool, connection: local.Connection) -> None:
+    """Show every shipper, its state and its lag."""
+    found = connection.open().shippers(connection.project)
+    if as_json:
+        print_json([msgspec.structs.asdict(one) for one in found])
+    elif found:
+        _table(found)
+    else:
+        console().print("no shippers yet: jobmeter shippers create GROUP --to PROJECT/LOGSTORE", markup=False)
+
+
+@command.command()
+@click.argument("group")
+@click.option("--to", "sink", required=True, metavar="PROJECT/LOGSTORE", help="The sink, as the settings name it.")
+@_json
+@local.connection_options
+def create(group: str, sink: str, as_json: bool, connection: local.Connection) -> None:
+    """Ship the log lines of the resource group GROUP from now on; with --project those of that project alone."""
+    project, slash, logstore = sink.partition("/")
+    if not slash or not project or not logstore:
+        raise click.UsageError(f"--to {sink!r} is not PROJECT/LOGSTORE")
+    made = connection.open().create_shipper(group, (project, logstore), connection.project)
+    if as_json:
+        print_json(msgspec.structs.asdict(made))
+        return
+    console().print(f"{made.id} ships the logs of {made.resource_group} to {project}/{logstore}", markup=False)
+
+
+@command.command()
+@click.argument("shipper")
+@_json
+@local.connection_options
+def show(shipper: str, as_json: bool, connection: local.Connection) -> None:
+    """Show SHIPPER, an id or a resource group: what was shipped, what waits and for how long."""
+    found = _find(connection.open(), shipper, connection.project)
+    if as_json:
+        print_json(msgspec.structs.asdict(found))
+        return
+    for name, value in _facts(found):
+        console().print(f"{name:<15} {value}", markup=False)
+
+
+@command.command()
+@click.argument("shipper")
+@local.connection_options
+def delete(shipper: str, connection: local.Connection) -> None:
+    """Stop SHIPPER, an id or a resource group. What waits is not shipped any more; the lines themselves stay."""
+    api = connection.open()
+    gone = api.delete_shipper(_find(api, shipper, connection.project).id)
+    console().print(f"deleted {gone.id}; {gone.waiting} lines were not shipped", markup=False)
+
+
+def _find(api: Api, text: str, project: str | None) -> ShipperInfo:
+    every = api.shippers(project)
+    found = [one for one in every if one.id == text] or [one for one in every if one.resource_group == text]
+    if not found:
+        raise NotFoundError(f"there is no shipper {text}", "shipper", text)
+    if len(found) > 1:
+        raise ConflictError(
+            f"{text} has shippers of several projects: name one of {', '.join(one.id for one in found)}"
+        )
+    return found[0]
+
+
+def _facts(one: ShipperInfo) -> list[tuple[str, str]]:
+    facts = [
+        ("shipper", one.id),
+        ("resource group", one.resource_group),
+        ("project", one.project or "all"),
+        ("sink", f"{one.sink_project}/{one.logstore}"),
+        ("state", one.state),
+        ("waiting", f"{one.waiting} lines"),
+        ("lag", _lag(one)),
+        ("shipped", f"{one.shipped} lines"),
+        ("dropped", f"{one.dropped} lines, which expired first or were too many"),
+        ("rejected", f"{one.rejected} lines, which the sink refuses"),
+        ("failures", str(one.failures)),
+    ]
+    return facts + ([("error", one.error)] if one.error else [])
+
+
+def _lag(one: ShipperInfo) -> str:
+    return duration(int(one.lag_seconds * 1000)) if one.lag_seconds else "-"
+
+
+def _table(found: Sequence[ShipperInfo]) -> None:
+    columns = ("id", "resource group", "project", "sink", "state", "waiting", "lag", "shipped", "dropped", "error")
+    rows = [
+        (
+            one.id,
+            one.resource_group,
+            one.project or "all",
+            f"{one.sink_project}/{one.logstore}",
+            one.state,
+            str(one.waiting),
+            _lag(one),
+            str(one.shipped),
+            str(one.dropped + one.rejected),
+            one.error or "-",
+        )
+        for one in found
+    ]
+    spare = ("error", "project", "dropped", "shipped")
+    show_listing(console(), columns, rows, right=("waiting", "shipped", "dropped"), spare=spare)

@@ -1,0 +1,131 @@
+"""``jobmeter traces``: the slowest traces of a job, as trees of their spans."""
+
+from collections.abc import Iterator, Sequence
+
+import click
+import msgspec
+from rich.cells import cell_len, set_cell_size
+from rich.text import Text
+
+from jobmeter.cli import completion, local
+from jobmeter.cli.output import cell, console, counted, moment, print_json
+from jobmeter.client import traces
+from jobmeter.client.traces import SpanEntry, TraceEntry, TraceSearch
+from jobmeter.model.span import SpanStatus
+from jobmeter.model.time import parse_duration
+
+SHOWN, SPANS, WIDTH = 5, 40, 80
+"""Traces when nobody says how many, spans of each, and characters of a line at most."""
+_DEEP = 16
+
+
+@click.command(short_help="Show the slowest traces of a job.")
+@click.argument("job", shell_complete=completion.jobs)
+@click.option("--since", metavar="LENGTH", help="Spans that began at most this long ago, such as 30m or 7d.")
+@click.option("--name", metavar="NAME", help="Only traces with a span of this name.")
+@click.option(
+    "--status", type=click.Choice([str(one) for one in SpanStatus]), help="Only traces with a span like that."
+)
+@click.option("--attribute", "attributes", metavar="KEY=VALUE", multiple=True, help="Only traces with such a span.")
+@click.option("--min-duration", metavar="LENGTH", help="Only traces that last at least so long, such as 30s.")
+@click.option(
+    "--sort", type=click.Choice(["duration", "start"]), default="duration", help="The longest, or the newest."
+)
+@click.option(
+    "--limit", type=click.IntRange(1), default=SHOWN, metavar="N", help=f"So many traces; {SHOWN} by default."
+)
+@click.option("--json", "as_json", is_flag=True, help="An array of objects, without their spans.")
+@local.connection_options
+def command(  # noqa: PLR0913, PLR0917 - one for each option
+    job: str,
+    since: str | None,
+    name: str | None,
+    status: str | None,
+    attributes: tuple[str, ...],
+    min_duration: str | None,
+    sort: str,
+    limit: int,
+    as_json: bool,
+    connection: local.Connection,
+) -> None:
+    """Show the slowest traces of JOB, each as a tree of its spans by their start."""
+    if since:
+        parse_duration(since, "--since")
+    named = connection.find(job)
+    search = TraceSearch(
+        job=named.id,
+        project=named.project,
+        since=since,
+        name=name,
+        status=status,
+        attributes=attributes,
+        min_duration=parse_duration(min_duration, "--min-duration") if min_duration else None,
+        sort=sort,
+    )
+    found = list(traces.traces(named.api, search, limit))
+    if as_json:
+        print_json([msgspec.structs.asdict(one) for one in found])
+        return
+    out = console()
+    if not found:
+        out.print("no trace matches", markup=False)
+    for trace in found:
+        width = min(WIDTH, out.width)
+        out.print(_head(trace, width))
+        for line in tree(traces.spans(named.api, trace.trace, trace.project, SPANS), width):
+            out.print(line)
+        if trace.spans > SPANS:
+            out.print(f"  and {counted(trace.spans - SPANS, 'further span')}", style="dim")
+
+
+def _head(trace: TraceEntry, width: int) -> Text:
+    errors = f", {counted(trace.errors, 'error')}" if trace.errors else ""
+    text = f"{trace.trace}  {moment(trace.start)}  {counted(trace.spans, 'span')}{errors}"
+    return Text(_fitting(text, width), style="bold")
+
+
+def tree(spans: Sequence[SpanEntry], width: int) -> Iterator[Text]:
+    """A line a span: its name below that of its parent, its service, how long it took; an error is marked.
+
+    A span whose parent is not there stands as a root; a ring of parents ends where it began.
+    """
+    span_ids = {span.span for span in spans}
+    children: dict[str, list[SpanEntry]] = {}
+    for span in spans:
+        children.setdefault(span.parent if span.parent in span_ids else "", []).append(span)
+    waiting = [(0, span) for span in reversed(children.get("", ()))]
+    shown: set[str] = set()
+    while waiting or len(shown) < len(spans):
+        # What hangs on itself alone is shown from its first span on.
+        deep, span = waiting.pop() if waiting else (0, next(one for one in spans if one.span not in shown))
+        if span.span in shown:
+            continue
+        shown.add(span.span)
+        yield _line(span, deep, width)
+        waiting.extend((deep + 1, child) for child in reversed(children.get(span.span, ())))
+
+
+def _line(span: SpanEntry, deep: int, width: int) -> Text:
+    took = _took(span.duration_ns)
+    failed = span.status == SpanStatus.ERROR
+    tail = f"  {span.replica or span.service}  {took:>8}{' !' if failed else '  '}"
+    tail = tail if cell_len(tail) <= width // 2 else f"  {took:>8}{' !' if failed else '  '}"
+    name = f"{'  ' * min(deep + 1, _DEEP)}{span.name or span.span}"
+    if failed and span.message:
+        name = f"{name}: {span.message}"
+    line = set_cell_size(_fitting(name, width - cell_len(tail)), width - cell_len(tail)) + tail
+    return Text(line.rstrip(), style="red" if failed else "")
+
+
+def _fitting(text: str, width: int) -> str:
+    """The text on one line, its end left out where it is too wide; nothing in it acts on a terminal."""
+    plain = Text.from_markup(cell(text)).plain
+    return plain if cell_len(plain) <= width else set_cell_size(plain, width - 1).rstrip() + "…"
+
+
+def _took(length_ns: int) -> str:
+    """``830ns``, ``12.5us``, ``3.1ms``, ``1.25s``, ``1200s``."""
+    for unit, size in (("s", 10**9), ("ms", 10**6), ("us", 10**3)):
+        if length_ns >= size:
+            return f"{length_ns / size:.3g}{unit}" if length_ns < 1000 * size else f"{length_ns / size:.0f}{unit}"
+    return f"{length_ns}ns"

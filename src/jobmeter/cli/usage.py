@@ -1,0 +1,82 @@
+"""``jobmeter usage``: the calls of a month, what of them was free, and what the others cost."""
+
+import csv
+import sys
+
+import click
+import msgspec
+
+from jobmeter.cli import local
+from jobmeter.cli.listing import show_listing
+from jobmeter.cli.output import console, counted, piped, print_json
+from jobmeter.client.bodies import UsageLine, UsageReport
+
+_COLUMNS = ("account", "api", "operation", "calls", "failed", "free left", "price", "cost")
+_NUMBERS = ("calls", "failed", "free left", "price", "cost")
+
+
+@click.command(short_help="Show how often the API was called, and what it cost.")
+@click.option("--month", metavar="YYYY-MM", help="The month, in the server's time zone. Default: the present one.")
+@click.option(
+    "--output",
+    "form",
+    type=click.Choice(("table", "json", "csv")),
+    default="table",
+    show_default=True,
+    help="The form.",
+)
+@click.option("--json", "as_json", is_flag=True, help="The same as --output json.")
+@local.connection_options
+def command(month: str | None, form: str, as_json: bool, connection: local.Connection) -> None:
+    """Show the calls of a month by account, API and operation: how many, how many failed, what is free, what it costs.
+
+    An account is a project; --project shows that one alone. JSON and CSV have every amount in full.
+    """
+    report = connection.open().usage(month, connection.project)
+    with piped():
+        if as_json or form == "json":
+            print_json(msgspec.to_builtins(report))
+        elif form == "csv":
+            _csv(report)
+        else:
+            _table(report)
+
+
+def _csv(report: UsageReport) -> None:
+    names = UsageLine.__struct_fields__
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(("month", *names))
+    for line in report.usage:
+        writer.writerow((report.month, *(getattr(line, name) for name in names)))
+
+
+def _table(report: UsageReport) -> None:
+    out = console()
+    out.print(f"{report.month} in {report.time_zone}, in {report.currency}", markup=False)
+    if not report.usage:
+        out.print("Nothing was called.")
+        return
+    several = len({line.account for line in report.usage}) > 1
+    columns = _COLUMNS if several else _COLUMNS[1:]
+    rows = [_row(line)[0 if several else 1 :] for line in report.usage]
+    show_listing(out, columns, rows, right=_NUMBERS, spare=("price", "failed", "api"))
+    unpriced = sum(line.pricing == "unpriced" for line in report.usage)
+    rest = f"; {counted(unpriced, 'operation')} without a price" if unpriced else ""
+    out.print(
+        f"{counted(report.calls, 'call')}, {report.failed:,} failed: {report.cost} {report.currency}{rest}",
+        markup=False,
+    )
+
+
+def _row(line: UsageLine) -> tuple[str, ...]:
+    free_left = "unlimited" if line.free_left is None else f"{line.free_left:,}" if line.free else "-"
+    return (
+        line.account,
+        line.api,
+        line.operation,
+        f"{line.calls:,}",
+        f"{line.failed:,}",
+        free_left,
+        line.unit_price or "-",
+        "unpriced" if line.pricing == "unpriced" else line.cost or "-",
+    )

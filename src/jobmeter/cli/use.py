@@ -1,0 +1,73 @@
+"""What jobs and their parts use right now, as cells: shared by the tables and the screens of ``jobmeter top``."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from jobmeter.cli.output import duration, quantity
+from jobmeter.client.api import Api, LatestValue
+from jobmeter.errors import NotFoundError
+from jobmeter.model import catalog
+from jobmeter.model.job import Job
+
+COLUMNS = (
+    ("cpu", "cpu.usage"),
+    ("memory", "memory.usage"),
+    ("net in", "network.receive"),
+    ("net out", "network.transmit"),
+    ("disk read", "disk.read"),
+    ("disk write", "disk.write"),
+    ("gpu", "gpu.utilization"),
+    ("gpu memory", "gpu.memory.usage"),
+    ("power", "gpu.power"),
+    ("npu", "npu.utilization"),
+    ("npu memory", "npu.memory.usage"),
+)
+SPARE = ("user", "node", "disk read", "net in", "disk write", "net out", "power", "npu memory", "gpu memory", "name")
+"""What a narrow terminal shows no column of, in this order."""
+BUSY = ("gpu.utilization", "npu.utilization", "cpu.usage")
+"""What says how busy a job is, the first that it has."""
+MISSING = "-"
+
+
+class Joined(NamedTuple):
+    """The values of several members as one; None where none of them was measured."""
+
+    value: float | None
+    unit: str = ""
+
+    @property
+    def text(self) -> str:
+        """As people read it; a dash where it is unknown."""
+        return quantity(self.value, self.unit)
+
+
+def joined(values: Sequence[LatestValue], metric: str) -> Joined:
+    """The members' values of a metric as one: together where the unit adds up, else their mean."""
+    found = [value for value in values if value.metric == metric]
+    if not found:
+        return Joined(None)
+    total = sum(value.value for value in found)
+    described = catalog.find(metric)
+    adds = described is not None and described.on_node is catalog.Aggregate.SUM
+    return Joined(total if adds else total / len(found), found[0].unit)
+
+
+def cells(values: Sequence[LatestValue]) -> list[str]:
+    """What they use, a cell for each of ``COLUMNS``."""
+    return [joined(values, metric).text for _, metric in COLUMNS]
+
+
+def newest(api: Api, job: Job) -> list[LatestValue]:
+    """The newest values of a job's devices and replicas; none where it was deleted meanwhile."""
+    try:
+        return api.latest(job.id, by="device", project=job.project)
+    except NotFoundError:
+        return []
+
+
+def age(job: Job, now_ms: int) -> str:
+    """How long a job runs, or ran."""
+    start = job.start if job.start is not None else job.first_sample
+    end = job.end if job.end is not None else job.last_sample
+    until = end if job.state.finished and end is not None else now_ms
+    return MISSING if start is None else duration(max(until - start, 0))

@@ -1,0 +1,102 @@
+"""The CPU time of a job from the job's own group, which outlives the groups of its steps and counts what they counted.
+
+Slurm removes the group of a task within milliseconds of its end: whoever reads it then may come too late. The group of
+the job stays until its last step has gone, the external one that ``PrologFlags=Contain`` makes for each job included.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from jobmeter.collect.base import Owner
+from jobmeter.collect.cgroup.count import GroupKey
+from jobmeter.collect.cgroup.usage import Usage
+
+_EXTERN = "/step_extern"
+
+
+class Reads(Protocol):
+    """The part of ``jobmeter.collect.cgroup.reader.GroupReader`` that is used here."""
+
+    def read(self, groups: Mapping[str, str]) -> Usage:
+        """See ``GroupReader.read``."""
+        ...
+
+
+class JobGroupReader:
+    """Reads what the tasks of a job have used. Safe for several threads."""
+
+    def __init__(self, reader: Reads) -> None:
+        self._reader = reader
+        self._with_extern: set[GroupKey] = set()
+
+    def cpu_seconds(self, groups: GroupKey) -> float | None:
+        """CPU seconds of all steps but the external one, whose processes are no tasks; None where that is not known."""
+        seconds = self._reader.read(dict(groups)).cpu_seconds
+        if seconds is None:
+            return None
+        extern = self._reader.read({controller: path + _EXTERN for controller, path in groups}).cpu_seconds
+        if extern is not None:
+            self._with_extern.add(groups)
+        elif groups in self._with_extern:
+            return None  # the job's group still has what the external step used, and nobody knows how much that was
+        return max(seconds - (extern or 0.0), 0.0)
+
+    def forget(self, groups: Iterable[GroupKey]) -> None:
+        """Drop what is remembered of jobs that are over."""
+        self._with_extern.difference_update(groups)
+
+
+@dataclass(slots=True)
+class _Job:
+    owners: set[Owner] = field(default_factory=set)
+    sole: Owner | None = None
+    """Its only replica, or who was that before there were others."""
+    seconds: float = 0.0
+    earlier: float = 0.0
+    unread: float = 0.0
+    """What ``sole`` used in groups that nobody read in time."""
+
+
+class JobGroupCounters:
+    """Adds to a replica's CPU time what only the group of its job had: while it is the job's one replica on the node.
+
+    Of two replicas nobody can say which of them used it.
+    """
+
+    def __init__(self) -> None:
+        self._jobs: dict[tuple[GroupKey, int], _Job] = {}
+
+    def replicas(self, found: Iterable[tuple[GroupKey, Owner]]) -> None:
+        """Name the replicas of jobs: ``found`` has the groups of the job for each."""
+        for groups, owner in found:
+            self._jobs.setdefault((groups, owner.attempt), _Job()).owners.add(owner)
+        for job in self._jobs.values():
+            if len(job.owners) == 1:
+                (job.sole,) = job.owners
+
+    def update(self, groups: GroupKey, attempt: int, seconds: float | None) -> None:
+        """Take in a reading. Call it before the groups of the replicas are read."""
+        job = self._jobs.get((groups, attempt))
+        if job is None or seconds is None:
+            return
+        if seconds < job.seconds:
+            job.earlier += job.seconds  # the group was removed and made again
+        job.seconds = seconds
+
+    def add(self, totals: Mapping[Owner, dict[str, float]]) -> None:
+        """Raise ``cpu`` of the totals of replicas to what their job's group had."""
+        for job in self._jobs.values():
+            counts = totals.get(job.sole, {}) if job.sole else {}
+            if "cpu" not in counts:
+                continue
+            if len(job.owners) == 1:
+                job.unread = max(job.seconds + job.earlier - counts["cpu"], 0.0)
+            counts["cpu"] += job.unread
+
+    def forget(self, owners: set[Owner]) -> list[GroupKey]:
+        """Drop what is remembered of replicas that are over; the groups of jobs of which none is left."""
+        over = [key for key, job in self._jobs.items() if job.owners <= owners]
+        for key in over:
+            del self._jobs[key]
+        return [groups for groups, _ in over]

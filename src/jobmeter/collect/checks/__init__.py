@@ -1,0 +1,1 @@
+"""Checks of a node on request: each reads, none changes anything."""

@@ -1,0 +1,114 @@
+"""The checks of a node by name, each in a thread of its own so that one that hangs costs itself alone."""
+
+from collections.abc import Callable, Mapping, Sequence
+from threading import Thread
+from typing import Protocol, TypeVar
+
+from jobmeter.collect.checks import system
+from jobmeter.collect.nvidia.api import DeviceLostError, NotSupportedError, NvmlDevice
+from jobmeter.model.task import Check, CheckStatus
+
+_T = TypeVar("_T")
+PATIENCE = 8.0
+"""Seconds that one check may take."""
+HOT = 90
+_SKEW = 1.0
+
+
+class Devices(Protocol):
+    """Where the GPUs come from; see ``NvidiaCollector``."""
+
+    @property
+    def devices(self) -> Sequence[NvmlDevice]:
+        """The GPUs there are."""
+        ...
+
+
+class NodeClock(Protocol):
+    """The agent's clock; see ``SampleClock``."""
+
+    @property
+    def difference(self) -> float:
+        """Seconds by which the wall clock is ahead of the time of samples."""
+        ...
+
+
+class NodeChecks:
+    """Makes the requested checks. A check that still hangs is not begun again."""
+
+    def __init__(self, gpus: Devices, clock: NodeClock, patience: float = PATIENCE) -> None:
+        self._patience = patience
+        self._running: dict[str, Thread] = {}
+        self.checks: Mapping[str, Callable[[], list[Check]]] = {
+            "disks": system.check_disks,
+            "links": system.check_links,
+            "gpus": lambda: check_gpus(gpus),
+            "clock": lambda: check_clock(clock),
+            "tasks": system.check_tasks,
+            "kernel_log": system.check_kernel_log,
+            "memory": system.check_memory,
+        }
+
+    def make(self, names: Sequence[str]) -> list[Check]:
+        """What the checks of those names found; names that are none are passed over."""
+        return [found for name in dict.fromkeys(names) if name in self.checks for found in self._one(name)]
+
+    def _one(self, name: str) -> list[Check]:
+        before = self._running.get(name)
+        if before is not None and before.is_alive():
+            return [Check(name, CheckStatus.WARNING, "the check of an earlier task still hangs")]
+        found: list[Check] = []
+
+        def work() -> None:
+            try:
+                found.extend(self.checks[name]())
+            except Exception as error:  # noqa: BLE001 - a check may fail in any way and must not take others along
+                found.append(Check(name, CheckStatus.UNAVAILABLE, f"the check failed: {error}"[:1_000]))
+
+        thread = self._running[name] = Thread(target=work, name=f"check {name}", daemon=True)
+        thread.start()
+        thread.join(self._patience)
+        if thread.is_alive():
+            return [Check(name, CheckStatus.WARNING, f"the check did not come back within {self._patience:.0f} s")]
+        return found
+
+
+def check_clock(clock: NodeClock) -> list[Check]:
+    """Whether the wall clock agrees with the time that samples have."""
+    offset = clock.difference
+    status = CheckStatus.WARNING if abs(offset) > _SKEW else CheckStatus.OK
+    text = f"the wall clock is {offset:+.3f} s from the time of samples"
+    return [Check("clock", status, text, {"offset_seconds": round(offset, 3)})]
+
+
+def check_gpus(gpus: Devices) -> list[Check]:
+    """Errors of memory, rows that wait for a remapping or could not be remapped, and temperatures, by NVML."""
+    return [_gpu(device) for device in gpus.devices] or [
+        Check("gpus", CheckStatus.UNAVAILABLE, "no GPU can be seen through NVML")
+    ]
+
+
+def _gpu(device: NvmlDevice) -> Check:
+    name, values, bad, warned = f"gpu{device.index}", {}, [], []
+    try:
+        if (ecc := _given(device.ecc_errors)) is not None:
+            values["ecc_uncorrected"] = float(ecc[1])
+            bad += [f"{ecc[1]} memory errors were not corrected"] if ecc[1] else []
+        if (rows := _given(device.remapped_rows)) is not None:
+            bad += ["remapping a memory row failed"] if rows[3] else []
+            warned += ["a remapping waits for a reset"] if rows[2] else []
+        if (heat := _given(device.temperature)) is not None:
+            values["temperature"] = float(heat)
+            warned += [f"it is {heat} degrees hot"] if heat >= HOT else []
+    except DeviceLostError:
+        return Check("gpus", CheckStatus.CRITICAL, f"{name} is lost: it does not answer")
+    status = CheckStatus.CRITICAL if bad else CheckStatus.WARNING if warned else CheckStatus.OK
+    text = f"{name} ({device.name}): {'; '.join([*bad, *warned]) or 'answers, without errors'}"
+    return Check("gpus", status, text, values)
+
+
+def _given(ask: Callable[[], _T]) -> _T | None:
+    try:
+        return ask()
+    except NotSupportedError:
+        return None

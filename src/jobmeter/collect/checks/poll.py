@@ -1,0 +1,79 @@
+"""Polls the server for checks of this node, makes them, and sends their results."""
+
+import logging
+from collections.abc import Callable
+from threading import Event, Thread
+from urllib.parse import quote
+
+import msgspec
+
+from jobmeter.client.transport import API
+from jobmeter.collect.base import Place
+from jobmeter.collect.checks.node import NodeChecks
+from jobmeter.collect.deliver import Requester
+from jobmeter.errors import JobmeterError, NotFoundError
+from jobmeter.model.task import NodeRequest
+
+_log = logging.getLogger(__name__)
+_SHORTEST, _LONGEST = 2.0, 60.0
+_MOST = 8
+
+
+class _PollAnswer(msgspec.Struct):
+    asks: list[NodeRequest] = []
+
+
+class CheckPoller:
+    """A thread that polls every interval, 2 s to a minute. It stops where the server has no such endpoint.
+
+    A check whose result was not delivered is made anew when the server requests it again.
+    """
+
+    def __init__(self, place: Place, connect: Callable[[], Requester], checks: NodeChecks, interval_ms: int) -> None:
+        self._place = place
+        self._connect = connect
+        self._checks = checks
+        self._seconds = min(max(interval_ms / 1000, _SHORTEST), _LONGEST)
+        self._stopping = Event()
+        self._thread = Thread(target=self._run, name="checks", daemon=True)
+
+    def start(self) -> None:
+        """Start polling."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop polling; a running check is not waited for."""
+        self._stopping.set()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                self.turn()
+            except NotFoundError:
+                _log.info("the server has no diagnostic checks: polling for them ends")
+                return
+            except JobmeterError as error:
+                _log.debug("polling for checks failed: %s", error.message)
+            except Exception:  # noqa: BLE001 - the thread has to live
+                _log.exception("checks failed")
+            if self._stopping.wait(self._seconds):
+                return
+
+    def turn(self) -> int:
+        """Poll once, make the checks and send them; the number of tasks that were answered."""
+        answered = 0
+        asks = self._poll([])
+        while asks and answered < _MOST:
+            answers: list[dict[str, object]] = [
+                {"task": ask.task, "checks": self._checks.make(ask.checks)} for ask in asks
+            ]
+            answered += len(answers)
+            done = {ask.task for ask in asks}
+            asks = [ask for ask in self._poll(answers) if ask.task not in done]
+        return answered
+
+    def _poll(self, answers: list[dict[str, object]]) -> list[NodeRequest]:
+        path = f"{API}/nodes/{quote(self._place.node, safe='')}/checks"
+        body = msgspec.json.encode({"cluster": self._place.cluster, "answers": answers})
+        answer = self._connect().request("POST", path, body, {"Content-Type": "application/json"})
+        return msgspec.json.decode(answer.body, type=_PollAnswer).asks

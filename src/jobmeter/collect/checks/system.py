@@ -1,0 +1,149 @@
+"""Checks of disks, links, memory, waiting tasks and the kernel's log, from /proc and /sys."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event
+
+from jobmeter.collect import files
+from jobmeter.collect.host.filesystem import mount_points
+from jobmeter.model.task import Check, CheckStatus
+
+FULL, NEARLY_FULL = 0.98, 0.90
+_LOOKS, _LOOK_SECONDS = 3, 0.5
+_MOST_NAMED = 10
+_DOWN = frozenset({"down", "lowerlayerdown"})
+
+
+def check_disks(proc: str = "/proc", sys: str = "/sys") -> list[Check]:
+    """How full each filesystem is, which are mounted read-only, and what block devices say of themselves."""
+    text = files.read(f"{proc}/self/mountinfo") or b""
+    checks = [found for point in mount_points(text) for found in _filesystem(point)]
+    checks += [found for device in sorted(Path(sys, "block").glob("*")) for found in _block_device(device)]
+    for controller in sorted(Path(sys, "class/nvme").glob("nvme*")):
+        state = _text(controller / "state")
+        if state:
+            bad = state != "live"
+            text_of = f"controller {controller.name} is {state}"
+            checks.append(Check("disks", CheckStatus.CRITICAL if bad else CheckStatus.OK, text_of))
+    return checks or [Check("disks", CheckStatus.UNAVAILABLE, "no filesystem can be seen")]
+
+
+def _filesystem(point: str) -> Iterator[Check]:
+    try:
+        found = os.statvfs(point)
+    except OSError as error:
+        yield Check("disks", CheckStatus.WARNING, f"{point} does not answer: {error.strerror}")
+        return
+    if not found.f_blocks:
+        return
+    used = 1 - found.f_bavail / found.f_blocks
+    inodes = 1 - found.f_favail / found.f_files if found.f_files else 0.0
+    most = max(used, inodes)
+    status = CheckStatus.CRITICAL if most >= FULL else CheckStatus.WARNING if most >= NEARLY_FULL else CheckStatus.OK
+    text = f"{point} is {used:.0%} full, {inodes:.0%} of its inodes are used"
+    if found.f_flag & os.ST_RDONLY:
+        status, text = max(status, CheckStatus.WARNING, key=list(CheckStatus).index), f"{text}, it is read-only"
+    yield Check("disks", status, text, {"used_ratio": round(used, 4), "inodes_used_ratio": round(inodes, 4)})
+
+
+def _block_device(device: Path) -> Iterator[Check]:
+    errors = _number(device / "device/ioerr_cnt")
+    if errors is not None:
+        status = CheckStatus.WARNING if errors else CheckStatus.OK
+        yield Check("disks", status, f"{device.name} counts {errors} errors", {"errors": float(errors)})
+    degraded = _number(device / "md/degraded")
+    if degraded is not None:
+        status = CheckStatus.CRITICAL if degraded else CheckStatus.OK
+        yield Check("disks", status, f"{device.name} lacks {degraded} of its disks", {"missing": float(degraded)})
+
+
+def check_links(sys: str = "/sys") -> list[Check]:
+    """Links of network interfaces that belong to a device, their errors, and ports of InfiniBand."""
+    interfaces = sorted(Path(sys, "class/net").glob("*"))
+    checks = [_interface(interface) for interface in interfaces if (interface / "device").exists()]
+    for state in sorted(Path(sys, "class/infiniband").glob("*/ports/*/state")):
+        port, text = f"{state.parts[-4]} port {state.parts[-2]}", _text(state)
+        up = text.endswith("ACTIVE")
+        checks.append(Check("links", CheckStatus.OK if up else CheckStatus.CRITICAL, f"{port} is {text}"))
+    return checks or [Check("links", CheckStatus.UNAVAILABLE, "no network device can be seen")]
+
+
+def _interface(interface: Path) -> Check:
+    state = _text(interface / "operstate")
+    names = ("rx_errors", "tx_errors", "rx_packets", "tx_packets")
+    counts = {name: _number(interface / "statistics" / name) or 0 for name in names}
+    changes = _number(interface / "carrier_changes") or 0
+    errors = counts["rx_errors"] + counts["tx_errors"]
+    share = errors / max(counts["rx_packets"] + counts["tx_packets"], 1)
+    administered = (_number(interface / "flags", 16) or 0) & 1
+    status = CheckStatus.OK
+    if share > 0.01:
+        status = CheckStatus.WARNING
+    if state in _DOWN and administered:
+        status = CheckStatus.CRITICAL
+    text = f"{interface.name} is {state}, {changes} changes of its carrier, {errors} errors"
+    return Check("links", status, text, {"carrier_changes": float(changes), "errors": float(errors)})
+
+
+def check_memory(proc: str = "/proc") -> list[Check]:
+    """How much memory is available."""
+    found = files.read_pairs(f"{proc}/meminfo") or {}
+    total, available = found.get(b"MemTotal"), found.get(b"MemAvailable")
+    if not total or available is None:
+        return [Check("memory", CheckStatus.UNAVAILABLE, "the kernel does not say how much memory is available")]
+    share = available / total
+    status = CheckStatus.CRITICAL if share < 0.02 else CheckStatus.WARNING if share < 0.05 else CheckStatus.OK
+    return [Check("memory", status, f"{share:.0%} of the memory is available", {"available_ratio": round(share, 4)})]
+
+
+def check_tasks(proc: str = "/proc", pause: Event | None = None) -> list[Check]:
+    """Processes that wait for a device without a break: those that do at three looks within a second."""
+    pause = pause or Event()
+    waiting = _waiting(proc)
+    if waiting is None:
+        return [Check("tasks", CheckStatus.UNAVAILABLE, f"{proc} cannot be read")]
+    for _ in range(_LOOKS - 1):
+        if not waiting:
+            break
+        pause.wait(_LOOK_SECONDS)
+        again = _waiting(proc) or {}
+        waiting = {pid: name for pid, name in waiting.items() if pid in again}
+    if not waiting:
+        return [Check("tasks", CheckStatus.OK, "no process waits for a device without a break", {"waiting": 0.0})]
+    named = ", ".join(f"{name} ({pid})" for pid, name in sorted(waiting.items())[:_MOST_NAMED])
+    text = f"{len(waiting)} processes wait for a device without a break: {named}"
+    return [Check("tasks", CheckStatus.WARNING, text, {"waiting": float(len(waiting))})]
+
+
+def _waiting(proc: str) -> dict[int, str] | None:
+    try:
+        numbers = [int(entry.name) for entry in os.scandir(proc) if entry.name.isdigit()]
+    except OSError:
+        return None
+    found = {}
+    for number in numbers:
+        before, _, after = (files.read(f"{proc}/{number}/stat") or b"").rpartition(b")")
+        if after.split(None, 1)[:1] == [b"D"]:
+            found[number] = before.partition(b"(")[2].decode(errors="replace")
+    return found
+
+
+def check_kernel_log(path: str = "/dev/kmsg") -> list[Check]:
+    """Whether the kernel's log can be read: without it errors of devices show in counters alone."""
+    try:
+        os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+    except OSError as error:
+        return [Check("kernel_log", CheckStatus.UNAVAILABLE, f"{path} cannot be read: {error.strerror}")]
+    return [Check("kernel_log", CheckStatus.OK, f"{path} can be read")]
+
+
+def _text(path: Path) -> str:
+    return (files.read(str(path)) or b"").decode(errors="replace").strip()
+
+
+def _number(path: Path, base: int = 10) -> int | None:
+    try:
+        return int(_text(path), 0 if base == 16 else base)
+    except ValueError:
+        return None

@@ -1,0 +1,55 @@
+"""Which run of a container has an id, by the kubelet's links in /var/log/containers.
+
+``/var/log/containers/POD_NAMESPACE_CONTAINER-ID.log`` leads to ``/var/log/pods/NAMESPACE_POD_UID/CONTAINER/RUN.log``
+(https://kubernetes.io/docs/concepts/cluster-administration/logging/). RUN counts the starts of the container from 0.
+"""
+
+import os
+from pathlib import PurePath
+
+FOLDER = "/var/log/containers"
+_MOST = 10_000
+"""Containers whose runs are remembered."""
+
+
+class ContainerRuns:
+    """Reads the links. For one thread."""
+
+    def __init__(self, folder: str = FOLDER) -> None:
+        self._folder = folder
+        self._runs: dict[str, int] = {}
+        self._pods: set[str] = set()
+
+    def number(self, pod: str, container: str) -> int | None:
+        """The number of the run, 0 where there are no links to the pod.
+
+        None where there are, and none to this container: the pod's sandbox, or a container that has just begun.
+        """
+        if container and container not in self._runs:
+            self._read()
+        return self._runs.get(container, None if container and pod in self._pods else 0)
+
+    def _read(self) -> None:
+        try:
+            names = [entry.name for entry in os.scandir(self._folder)]
+        except OSError:
+            names = []
+        found: dict[str, int] = {}
+        pods: set[str] = set()
+        for name in names[:_MOST]:
+            container = name.removesuffix(".log").rpartition("-")[2]
+            if (place := self._target(name)) is not None:
+                found[container], pod = place
+                pods.add(pod)
+        self._runs, self._pods = found, pods
+
+    def _target(self, name: str) -> tuple[int, str] | None:
+        """The number of the run that a link leads to, and the uid of its pod."""
+        try:
+            path = PurePath(os.readlink(f"{self._folder}/{name}"))  # noqa: PTH115 - beside scandir
+        except OSError:
+            return None
+        run = path.stem
+        if not (run.isascii() and run.isdigit() and len(run) < 10):
+            return None
+        return int(run), path.parent.parent.name.rpartition("_")[2]

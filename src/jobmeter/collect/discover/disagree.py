@@ -1,0 +1,162 @@
+"""Where the sources of who has which device disagree: who was given it, who may open it, who computes on it."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from jobmeter.collect.base import Owner, Place
+from jobmeter.collect.discover.devices import Claim, Named, Permitted, device_name, no_device_list, promised
+from jobmeter.collect.discover.member import Member
+from jobmeter.model.event import ALLOCATION_MISMATCH, EventSource, Level
+from jobmeter.model.job import AllocationSource
+from jobmeter.model.record import EventRecord, Records
+
+HOLD = 3
+"""Consecutive scans that must show it: a process may open every device briefly as it starts."""
+
+
+_GIVERS = {AllocationSource.KUBELET: "the kubelet", AllocationSource.PROLOG: "the prolog"}
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """Two sources say different things of a replica and a device; ``message`` says who says what."""
+
+    owner: Owner
+    device: int
+    message: str
+
+
+def disagreements(
+    devices: Sequence[Named],
+    users: Mapping[int, Sequence[Member]],
+    given: Mapping[int, Sequence[Claim]] | None = None,
+    members: Iterable[Member] = (),
+    permitted: Permitted = no_device_list,
+) -> list[Disagreement]:
+    """Those of this moment. The arguments are as for ``jobmeter.collect.discover.devices.claims``.
+
+    A device on which a process computes comes first: of one that the kubelet or the prolog gave to somebody they alone
+    decide, then its control group, then its environment, where each word of it names a device of this node beyond
+    doubt. Then what was only given: an environment that names a device that its group forbids, or that was given to
+    others; and a device that two sources gave to different jobs.
+    """
+    given = given or {}
+    found: dict[tuple[Owner, int], str] = {}
+    for index, present in users.items():
+        for member in present:
+            message = _of_use(index, member, devices, given.get(index, ()), permitted(member))
+            if message:
+                found.setdefault((member.owner, index), f"It computes on {device_name(index)}, {message}.")
+    for member in members:
+        for index, message in _of_promises(member, devices, given, permitted(member)):
+            found.setdefault((member.owner, index), message)
+    for index, claims in given.items():
+        for owner, message in _of_givers(index, claims):
+            found.setdefault((owner, index), message)
+    return [Disagreement(owner, index, message) for (owner, index), message in found.items()]
+
+
+def _of_use(
+    index: int, member: Member, devices: Sequence[Named], given: Sequence[Claim], allowed: Sequence[int] | None
+) -> str:
+    if given:
+        return "" if _has(given, member.owner) else f"which {_givers(given)}"
+    if allowed is not None:
+        return "" if index in allowed else f"but its control group lets it open {_names(allowed)}"
+    names = _named(member, devices)
+    if not names or index in names:
+        return ""
+    return f"but {_variable(member)} gives it {_names(names)}"
+
+
+def _of_promises(
+    member: Member, devices: Sequence[Named], given: Mapping[int, Sequence[Claim]], allowed: Sequence[int] | None
+) -> Iterator[tuple[int, str]]:
+    for index in _named(member, devices):
+        what = f"{_variable(member)} gives it {device_name(index)}"
+        if index in given:
+            if not _has(given[index], member.owner):
+                yield index, f"{what}, which {_givers(given[index])}."
+        elif allowed is not None and index not in allowed:
+            yield index, f"{what}, but its control group lets it open {_names(allowed)}."
+
+
+def _of_givers(index: int, claims: Sequence[Claim]) -> Iterator[tuple[Owner, str]]:
+    """What the less trusted source gave to a job that the first one does not name."""
+    first = [claim for claim in claims if claim.source == claims[0].source]
+    jobs = {claim.owner.job for claim in first}
+    for claim in claims[len(first) :]:
+        if claim.owner.job not in jobs:
+            giver = _GIVERS[claim.source].replace("the", "The", 1)
+            yield claim.owner, f"{giver} gave it {device_name(index)}, which {_givers(first)}."
+
+
+def _has(given: Iterable[Claim], owner: Owner) -> bool:
+    return any((claim.owner.job, claim.owner.replica) == (owner.job, owner.replica) for claim in given)
+
+
+def _givers(given: Sequence[Claim]) -> str:
+    names = sorted({f"{claim.owner.replica} of {claim.owner.job}" for claim in given})
+    return f"{_GIVERS[given[0].source]} gave to {', '.join(names[:3])}"
+
+
+def _variable(member: Member) -> str:
+    return member.devices[0] if member.devices else ""
+
+
+def _names(devices: Sequence[int]) -> str:
+    return ", ".join(device_name(one) for one in devices) or "none"
+
+
+def _named(member: Member, devices: Sequence[Named]) -> list[int]:
+    """The devices that the environment names; none where any word may mean another device.
+
+    The numbers of CUDA_VISIBLE_DEVICES count from the first device that a container or a group lets the process see.
+    """
+    if member.devices is None:
+        return []
+    variable, text = member.devices
+    words = [word.strip() for word in text.split(",")]
+    if variable == "CUDA_VISIBLE_DEVICES" and any(word.isdigit() for word in words):
+        return []
+    names = promised(member, devices)
+    return names if len(names) == len(words) else []
+
+
+class DisagreementWatch:
+    """See ``RecordSource``. An event for each disagreement that lasts. One thread updates, another may read."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._looks: dict[tuple[Owner, int], int] = {}
+        self._events: list[EventRecord] = []
+
+    def look(self, now_ms: int, found: Iterable[Disagreement]) -> None:
+        """Update with the current disagreements."""
+        before, self._looks = self._looks, {}
+        for one in found:
+            key = one.owner, one.device
+            self._looks[key] = looks = before.get(key, 0) + 1
+            if looks == HOLD:
+                self._events = [*self._events, self._event(now_ms, one)]
+
+    def records(self, now_ms: int) -> Records:  # noqa: ARG002 - events have the times of their looks
+        """See ``RecordSource.records``."""
+        events, self._events = self._events, []
+        return Records(events=events)
+
+    def _event(self, now_ms: int, one: Disagreement) -> EventRecord:
+        return EventRecord(
+            time=now_ms,
+            project=self._place.project,
+            job=one.owner.job,
+            replica=one.owner.replica,
+            attempt=one.owner.attempt,
+            cluster=self._place.cluster,
+            node=self._place.node,
+            source=EventSource.REPLICA,
+            level=Level.WARNING,
+            reason=ALLOCATION_MISMATCH,
+            message=one.message,
+            subject=f"device {device_name(one.device)}",
+        )

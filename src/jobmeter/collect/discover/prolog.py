@@ -1,0 +1,92 @@
+"""Which job has which GPU by the files that a scheduler's prolog writes and its epilog deletes.
+
+The form is that of NVIDIA's exporter (``--hpc-job-mapping-dir``): a file for each GPU, named by its number or its UUID,
+``2.1`` for an instance of GPU 2, and in it the number of a job a line. What follows the number on its line is passed
+over, so that the files of Princeton's jobstats (``JOB UID``) are read as well.
+https://docs.nvidia.com/datacenter/dcgm/latest/reference/command-line-reference/dcgm-exporter.html
+"""
+
+import logging
+import os
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from jobmeter.collect.base import Owner
+from jobmeter.collect.discover.devices import Named
+from jobmeter.collect.discover.member import Member
+from jobmeter.model.job import AllocationSource
+
+_NUMBER = re.compile(r"(?P<index>\d{1,4})(?:\.\d{1,4})?")
+_MOST_FILES = 1024
+_MOST_BYTES = 65_536
+_log = logging.getLogger(__name__)
+
+
+class PrologAllocations:
+    """See ``jobmeter.collect.discover.devices.Allocated``. The files are read at each look. One thread asks.
+
+    A file counts while a process of its job is on this node: the file of a job whose epilog failed says nothing. Of a
+    job with several replicas here every one has the device, since the files name no replica.
+    """
+
+    source = AllocationSource.PROLOG
+
+    def __init__(self, folder: Path, members: Callable[[], Iterable[Member]]) -> None:
+        self._folder = folder
+        self._members = members
+        self._problem = ""
+
+    def owners(self, devices: Sequence[Named], now_ms: int) -> dict[int, list[Owner]]:  # noqa: ARG002 - see Allocated
+        """By the number of a device, the replicas of the jobs that it was given to."""
+        jobs = self._jobs(devices)
+        if not jobs:
+            return {}
+        replicas: dict[str, dict[Owner, None]] = {}
+        for member in self._members():
+            replicas.setdefault(member.owner.job, {})[member.owner] = None
+        return {
+            index: owners
+            for index, names in jobs.items()
+            if (owners := [owner for name in names for owner in replicas.get(name, ())])
+        }
+
+    def _jobs(self, devices: Sequence[Named]) -> dict[int, list[str]]:
+        """The jobs of each device's file. What cannot be read is written once, and what can be counts."""
+        found: dict[int, list[str]] = {}
+        problem = ""
+        try:
+            with os.scandir(self._folder) as entries:
+                names = sorted(entry.name for _, entry in zip(range(_MOST_FILES), entries, strict=False))
+        except OSError as error:
+            names, problem = [], str(error)
+        for name in names:
+            index = _device(name, devices)
+            try:
+                jobs = [] if index is None else _read(self._folder / name)
+            except OSError as error:
+                jobs, problem = [], str(error)
+            if index is not None and jobs:
+                found[index] = list(dict.fromkeys([*found.get(index, ()), *jobs]))
+        if problem and problem != self._problem:
+            _log.warning("which job has which GPU cannot be read: %s", problem)
+        self._problem = problem
+        return found
+
+
+def _device(name: str, devices: Sequence[Named]) -> int | None:
+    """The device that a file is named after, None for another file or a device that is not here."""
+    number = _NUMBER.fullmatch(name)
+    return next(
+        (one.index for one in devices if (one.index == int(number["index"]) if number else one.uuid == name)), None
+    )
+
+
+def _read(path: Path) -> list[str]:
+    """The first word of each line; of a file that was deleted meanwhile none."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(_MOST_BYTES).decode(errors="replace")
+    except FileNotFoundError:
+        return []
+    return [words[0] for line in text.splitlines() if (words := line.split())]

@@ -1,0 +1,96 @@
+"""What the kernel offers: control groups, pressure, its log, counters of performance and of energy."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from jobmeter.collect.cgroup.paths import UNIFIED, Hierarchies
+from jobmeter.collect.doctor.base import Check, Machine, Status
+
+_AREA = "kernel"
+_NEEDED = ("cpu", "memory", "io", "pids")
+_NEEDED_V1 = ("cpu", "cpuacct", "memory", "blkio", "pids")
+
+
+def check_kernel(machine: Machine) -> Iterator[Check]:
+    """Each source of the kernel's."""
+    yield check_groups(machine)
+    yield _check_pressure(machine)
+    yield _check_log(machine)
+    yield _check_journal(machine)
+    yield _check_performance(machine)
+    yield _check_energy(machine)
+
+
+def check_groups(machine: Machine) -> Check:
+    """Which version of control groups there is, and which controllers: what a job's use is measured by."""
+    hierarchies = Hierarchies(machine.proc)
+    first = [name for name in _NEEDED_V1 if hierarchies.top(name)]
+    unified = hierarchies.top(UNIFIED)
+    if first:
+        missing = [name for name in _NEEDED_V1 if name not in first]
+        text = f"version 1: {', '.join(first)}" + (" (hybrid, with version 2 beside it)" if unified else "")
+    elif unified:
+        offered = machine.text(f"{unified}/cgroup.controllers").split()
+        missing = [name for name in _NEEDED if name not in offered]
+        text = f"version 2: {', '.join(offered) or 'no controller'}"
+    else:
+        text = "no control groups are mounted: jobs are measured by adding up their processes"
+        return Check(_AREA, "cgroups", Status.LIMITED, text, "mount cgroup2 at /sys/fs/cgroup")
+    if missing:
+        advice = "add them to cgroup.subtree_control (systemd: CPUAccounting=, MemoryAccounting=, IOAccounting=)"
+        return Check(_AREA, "cgroups", Status.LIMITED, f"{text}; missing: {', '.join(missing)}", advice)
+    return Check(_AREA, "cgroups", Status.OK, text)
+
+
+def _check_pressure(machine: Machine) -> Check:
+    if machine.text(f"{machine.proc}/pressure/cpu"):
+        return Check(_AREA, "pressure", Status.OK, "the kernel counts how long tasks wait for CPU, memory and disks")
+    text = "the kernel does not count how long tasks wait for CPU, memory and disks"
+    return Check(_AREA, "pressure", Status.ABSENT, text, "boot with psi=1, where the kernel has CONFIG_PSI")
+
+
+def _check_log(machine: Machine) -> Check:
+    device = f"{machine.dev}/kmsg"
+    try:
+        os.close(os.open(device, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+    except FileNotFoundError:
+        text = f"there is no {device}: errors of GPUs (XID) and kills for lack of memory show in counters alone"
+        return Check(_AREA, "log", Status.ABSENT, text, "in a container: give it the device /dev/kmsg")
+    except OSError as error:
+        text = f"{device} cannot be read ({error.strerror}): errors of GPUs (XID) are not recorded"
+        return Check(_AREA, "log", Status.LIMITED, text, "give it CAP_SYSLOG, or set kernel.dmesg_restrict=0")
+    return Check(_AREA, "log", Status.OK, f"{device} can be read")
+
+
+def _check_journal(machine: Machine) -> Check:
+    places = [Path(machine.run, "log/journal"), Path(machine.var, "log/journal")]
+    found = [place for place in places if place.is_dir() and (not os.access(place, os.R_OK) or any(place.iterdir()))]
+    if not found:
+        return Check(_AREA, "journal", Status.ABSENT, "this machine has no journal of systemd")
+    if shutil.which("journalctl") is None:
+        text = f"there is a journal in {found[0]} and no journalctl to read it"
+        return Check(_AREA, "journal", Status.LIMITED, text, "install systemd's journalctl where the agent runs")
+    if not any(os.access(folder, os.R_OK | os.X_OK) for place in found for folder in _inside(place)):
+        text = f"the journal in {found[0]} may not be read by this user"
+        return Check(_AREA, "journal", Status.LIMITED, text, "put the user into the group systemd-journal")
+    return Check(_AREA, "journal", Status.OK, f"the journal in {found[0]} can be read")
+
+
+def _inside(place: Path) -> list[Path]:
+    return list(place.iterdir()) if os.access(place, os.R_OK) else []
+
+
+def _check_performance(machine: Machine) -> Check:
+    level = machine.text(f"{machine.proc}/sys/kernel/perf_event_paranoid")
+    text = "this version does not read counters of performance (instructions, caches)"
+    return Check(_AREA, "perf", Status.ABSENT, f"{text}; perf_event_paranoid is {level}" if level else text)
+
+
+def _check_energy(machine: Machine) -> Check:
+    zones = sorted(Path(machine.sys, "class/powercap").glob("intel-rapl:*"))
+    if not zones:
+        return Check(_AREA, "rapl", Status.ABSENT, "the kernel offers no counters of the processors' energy (RAPL)")
+    text = f"the kernel offers {len(zones)} counters of the processors' energy (RAPL), this version reads none"
+    return Check(_AREA, "rapl", Status.ABSENT, text)

@@ -1,0 +1,78 @@
+"""What this process may see of other users' processes, by its user and its capabilities.
+
+https://man7.org/linux/man-pages/man7/capabilities.7.html
+"""
+
+import os
+from collections.abc import Iterator
+
+from jobmeter.collect import files
+from jobmeter.collect.doctor.base import Check, Machine, Status
+
+CAPABILITIES = {
+    2: ("CAP_DAC_READ_SEARCH", "log files of other users"),
+    19: ("CAP_SYS_PTRACE", "environment, storage traffic and devices of other users' processes"),
+    34: ("CAP_SYSLOG", "the kernel's log"),
+}
+"""By number, each capability that the agent makes use of, and what it reads by it."""
+_AREA = "rights"
+_MOST = 4_096
+"""Processes that are tried."""
+
+
+def check_rights(machine: Machine, uid: int | None = None) -> Iterator[Check]:
+    """The user, the capabilities, and how many processes' environments can be read."""
+    uid = os.geteuid() if uid is None else uid
+    effective = effective_capabilities(machine)
+    missing = [name for number, (name, _) in CAPABILITIES.items() if not effective >> number & 1]
+    who = "root" if uid == 0 else f"user {uid}"
+    if missing:
+        reads = "; ".join(f"{name}: {what}" for name, what in CAPABILITIES.values() if name in missing)
+        advice = f"give the service AmbientCapabilities={' '.join(missing)}, or leave it in unprivileged mode"
+        yield Check(_AREA, "capabilities", Status.LIMITED, f"{who}, without {reads}", advice)
+    else:
+        yield Check(_AREA, "capabilities", Status.OK, f"{who}, with all that the agent makes use of")
+    yield _check_environments(machine)
+
+
+def effective_capabilities(machine: Machine) -> int:
+    """The mask of this process's effective capabilities, 0 where the kernel does not say."""
+    for line in machine.text(f"{machine.proc}/self/status").splitlines():
+        name, _, value = line.partition(":")
+        if name == "CapEff":
+            return int(value, 16)
+    return 0
+
+
+def has_capability(machine: Machine, name: str) -> bool:
+    """Whether this process has one of ``CAPABILITIES``, by its name."""
+    effective = effective_capabilities(machine)
+    return any(capability == name and effective >> number & 1 for number, (capability, _) in CAPABILITIES.items())
+
+
+def _check_environments(machine: Machine) -> Check:
+    pids = [name for name in os.listdir(machine.proc) if name.isdigit()][:_MOST]  # noqa: PTH208 - a look is one call
+    # A thread of the kernel has no command line, and no environment either.
+    users = [pid for pid in pids if files.read(f"{machine.proc}/{pid}/cmdline")]
+    read = sum(files.read(f"{machine.proc}/{pid}/environ") is not None for pid in users)
+    hidden = _hidden(machine)
+    text = f"the environment of {read} of {len(users)} processes can be read"
+    if hidden:
+        advice = "mount /proc with gid=GROUP and put the agent's user into that group, or run it as root"
+        return Check(_AREA, "processes", Status.LIMITED, f"{text}; /proc is mounted with {hidden}", advice)
+    if read < len(users) * 0.9:
+        text = f"{text}: jobs of others are found by their control groups alone, without ranks"
+        return Check(_AREA, "processes", Status.LIMITED, text, "give it CAP_SYS_PTRACE")
+    return Check(_AREA, "processes", Status.OK, text)
+
+
+def _hidden(machine: Machine) -> str:
+    """The option by which /proc hides other users' processes from this one, empty where it does not."""
+    if has_capability(machine, "CAP_SYS_PTRACE"):
+        return ""
+    for line in machine.text(f"{machine.proc}/self/mounts").splitlines():
+        words = line.split()
+        if len(words) > 3 and words[1] == "/proc":
+            options = [option for option in words[3].split(",") if option.startswith("hidepid=")]
+            return next((option for option in options if option not in {"hidepid=0", "hidepid=off"}), "")
+    return ""

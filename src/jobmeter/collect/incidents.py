@@ -1,0 +1,128 @@
+"""Events that a tick's samples show: processes killed for memory, throttling, errors of devices."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from jobmeter.collect.base import Samples
+from jobmeter.model.event import EventSource, Level
+from jobmeter.model.record import EventRecord, Records
+from jobmeter.model.sample import Sample
+from jobmeter.model.time import SECOND
+
+if TYPE_CHECKING:
+    from jobmeter.model.series import Series
+
+THROTTLED, FREE = 0.25, 0.05
+"""Share of the time throttled from which, for ``HOLD`` ticks, something counts as throttled; below which it ends."""
+HOLD = 3
+MOST = 100
+"""Events of one tick, at most: counters that jump everywhere together have one cause."""
+OOM_KILLED = "OOMKilled"
+_MOST_SERIES = 20_000
+_COUNTS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "memory.oom.kills": (OOM_KILLED, "{count:.0f} of its processes were killed because memory ran out."),
+        "node.memory.oom.kills": ("SystemOOM", "{count:.0f} processes were killed because memory ran out."),
+        "gpu.ecc.uncorrected": ("EccUncorrected", "{count:.0f} memory errors were not corrected. Reset the device."),
+    }
+)
+"""Counters of which each step up is an event: its reason and its message."""
+_SHARES: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "cpu.throttled.time": ("Cpu", "Its CPU quota"),
+        "gpu.throttle.thermal.hardware": ("Device", "Its temperature"),
+        "gpu.throttle.thermal.software": ("Device", "Its temperature"),
+        "gpu.throttle.power.brake": ("Device", "An external power brake"),
+    }
+)
+"""Counters of seconds throttled: the prefix of the events' reasons, and what throttles."""
+
+
+class IncidentWatch:
+    """See ``RecordSource``. ``watch`` sees each tick's samples before ``records`` gives what they show.
+
+    A counter's first reading is no event. Remembers a number for each watched series.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[Series, Sample] = {}
+        self._above: dict[Series, int] = {}
+        self._failed: set[Series] = set()
+        self._events: list[EventRecord] = []
+
+    def watch(self, samples: Samples) -> None:
+        """Check the samples of a tick."""
+        for sample in samples:
+            metric = sample.series.metric
+            if metric in _COUNTS:
+                self._count(sample)
+            elif metric in _SHARES:
+                self._share(sample)
+            elif metric == "gpu.remapped.rows.failed":
+                self._remap(sample)
+
+    def records(self, now_ms: int) -> Records:  # noqa: ARG002 - events have the times of their samples
+        """See ``RecordSource.records``."""
+        found, self._events = self._events[:MOST], []
+        return Records(events=found)
+
+    def _before(self, sample: Sample) -> Sample | None:
+        """The last reading of the counter; the least recently sampled series are dropped."""
+        before = self._last.pop(sample.series, None)
+        self._last[sample.series] = sample
+        if len(self._last) > _MOST_SERIES:
+            oldest = next(iter(self._last))
+            del self._last[oldest]
+            self._above.pop(oldest, None)
+        return before
+
+    def _count(self, sample: Sample) -> None:
+        before = self._before(sample)
+        if before is not None and sample.value > before.value:
+            reason, message = _COUNTS[sample.series.metric]
+            self._report(sample, reason, message.format(count=sample.value - before.value), Level.ERROR)
+
+    def _share(self, sample: Sample) -> None:
+        before = self._before(sample)
+        if before is None or sample.time_ms <= before.time_ms or sample.value < before.value:
+            return
+        share = (sample.value - before.value) * SECOND / (sample.time_ms - before.time_ms)
+        kind, what = _SHARES[sample.series.metric]
+        ticks = self._above.get(sample.series, 0)
+        if share >= THROTTLED:
+            self._above[sample.series] = ticks + 1
+            if ticks + 1 == HOLD:
+                message = f"{what} throttled it {share:.2f} s in each second."
+                self._report(sample, f"{kind}Throttled", message, Level.WARNING)
+        elif ticks < HOLD:
+            self._above.pop(sample.series, None)
+        elif share < FREE:
+            del self._above[sample.series]
+            self._report(sample, f"{kind}ThrottlingEnded", f"{what} throttles it no longer.", Level.INFO)
+
+    def _remap(self, sample: Sample) -> None:
+        if not sample.value:
+            self._failed.discard(sample.series)
+        elif sample.series not in self._failed and len(self._failed) < _MOST_SERIES:
+            self._failed.add(sample.series)
+            self._report(sample, "RemapFailed", "Remapping a memory row failed. Replace the device.", Level.ERROR)
+
+    def _report(self, sample: Sample, reason: str, message: str, level: Level) -> None:
+        series = sample.series
+        self._events.append(
+            EventRecord(
+                time=sample.time_ms,
+                project=series.project,
+                job=series.job,
+                replica=series.replica if series.job else "",
+                attempt=series.attempt,
+                cluster=series.cluster,
+                node=series.node,
+                source=EventSource.REPLICA if series.replica and series.job else EventSource.NODE,
+                level=level,
+                reason=reason,
+                message=message,
+                subject=f"device {series.device}" if series.device else "",
+            )
+        )

@@ -1,0 +1,107 @@
+"""Which of a node's devices the kubelet gave to which pod, by their numbers."""
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+from jobmeter.collect.base import Owner
+from jobmeter.collect.discover.devices import Named
+from jobmeter.collect.discover.member import Member
+from jobmeter.collect.kubelet.messages import ContainerDevices
+from jobmeter.errors import UnavailableError
+from jobmeter.model.job import AllocationSource
+from jobmeter.model.pod import job_of_pod
+
+PODS = "/var/log/pods"
+"""The kubelet has a folder ``NAMESPACE_NAME_UID`` for each pod of the node."""
+_LIST_MS = 10_000
+_log = logging.getLogger(__name__)
+
+
+class Kubelet(Protocol):
+    """The part of ``jobmeter.collect.kubelet.client.PodResources`` that is used here."""
+
+    @property
+    def present(self) -> bool:
+        """See ``PodResources.present``."""
+        ...
+
+    def devices(self) -> list[ContainerDevices]:
+        """See ``PodResources.devices``."""
+        ...
+
+
+class KubeletAllocations:
+    """See ``jobmeter.collect.discover.devices.Allocated``. Reads at most every 10 s. For one thread."""
+
+    source = AllocationSource.KUBELET
+
+    def __init__(self, kubelet: Kubelet, members: Callable[[], Iterable[Member]], folder: str = PODS) -> None:
+        self._kubelet = kubelet
+        self._members = members
+        self._folder = folder
+        self._listed_ms: int | None = None
+        self._given: list[ContainerDevices] = []
+        self._problem = ""
+
+    def owners(self, devices: Sequence[Named], now_ms: int) -> dict[int, list[Owner]]:
+        """By the number of a device, the pods that have it; empty where the kubelet does not answer."""
+        if self._listed_ms is None or not 0 <= now_ms - self._listed_ms < _LIST_MS:
+            self._listed_ms = now_ms
+            self._given = self._list()
+        if not self._given:
+            return {}
+        runs = {member.pod_id: member.owner for member in self._members() if member.pod_id}
+        uids = self._uids(runs)
+        found: dict[int, list[Owner]] = {}
+        for given in self._given:
+            uid = uids.get((given.namespace, given.pod))
+            if uid is None:
+                continue
+            owner = runs.get(uid) or Owner(job_of_pod(uid), "worker-0")
+            for index in indices(given.ids, devices):
+                if owner not in found.setdefault(index, []):
+                    found[index].append(owner)
+        return found
+
+    def _list(self) -> list[ContainerDevices]:
+        if not self._kubelet.present:
+            return []
+        try:
+            given = self._kubelet.devices()
+        except UnavailableError as error:
+            if error.message != self._problem:
+                _log.warning("%s: allocations of devices are unknown", error.message)
+            self._problem = error.message
+            return []
+        self._problem = ""
+        return given
+
+    def _uids(self, living: Iterable[str]) -> dict[tuple[str, str], str]:
+        """The uid of each pod by namespace and name; of several of one name the one that has processes."""
+        try:
+            names = sorted(entry.name for entry in os.scandir(self._folder))
+        except OSError:
+            return {}
+        alive = set(living)
+        found: dict[tuple[str, str], str] = {}
+        for name in names:
+            namespace, _, rest = name.partition("_")
+            pod, _, uid = rest.rpartition("_")
+            if uid and (found.get((namespace, pod)) not in alive or uid in alive):
+                found[namespace, pod] = uid
+        return found
+
+
+def indices(ids: Iterable[str], devices: Sequence[Named]) -> list[int]:
+    """The numbers of the devices that a plug-in's ids name, each once.
+
+    An id is a device's UUID; ``UUID::N`` is one of several that share it in turns, ``UUID/N`` a part of it, and
+    ``MIG-GPU-UUID/N/M`` an instance of it. A CDI name has the id behind its last ``=``.
+    https://github.com/NVIDIA/k8s-device-plugin#with-cuda-time-slicing
+    """
+    by_uuid = {device.uuid: device.index for device in devices}
+    names = (one.rpartition("=")[2].partition("::")[0].partition("/")[0].removeprefix("MIG-GPU") for one in ids)
+    plain = (f"GPU{name}" if name.startswith("-") else name for name in names)
+    return list(dict.fromkeys(by_uuid[name] for name in plain if name in by_uuid))

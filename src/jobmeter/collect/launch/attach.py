@@ -1,0 +1,229 @@
+"""Attaching to a process that runs already: it and its descendants are measured until it ends, and left as they are."""
+
+import os
+import pwd
+import select
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event, Thread
+
+from jobmeter.collect import files
+from jobmeter.collect.base import Owner, Place, Samples
+from jobmeter.collect.cgroup.paths import Hierarchies
+from jobmeter.collect.cgroup.reader import GroupReader
+from jobmeter.collect.clock import SampleClock
+from jobmeter.collect.cost import Cost
+from jobmeter.collect.deliver import Delivery, Requester
+from jobmeter.collect.discover.environ import read_environment
+from jobmeter.collect.discover.member import Member, Source
+from jobmeter.collect.host.network import NetworkCollector
+from jobmeter.collect.incidents import IncidentWatch
+from jobmeter.collect.launch.exits import ProcessEnd
+from jobmeter.collect.launch.family import Family
+from jobmeter.collect.launch.figures import Figures
+from jobmeter.collect.launch.plan import Plan
+from jobmeter.collect.launch.records import JobRecorder, ReplicaLife
+from jobmeter.collect.launch.result import Result
+from jobmeter.collect.loop import Loop
+from jobmeter.collect.outbox import Outbox
+from jobmeter.collect.process.count import Ended
+from jobmeter.collect.process.stat import read_io, read_stat
+from jobmeter.collect.process.surroundings import allowance, machine_limits
+from jobmeter.collect.registry import job_collectors
+from jobmeter.collect.spool import Spool
+from jobmeter.collect.text import valid_text
+from jobmeter.collect.worker import Worker
+from jobmeter.errors import ConflictError, NotFoundError
+from jobmeter.model.job import JobState
+
+_PROC = "/proc"
+_REPLICA = "worker-0"
+_LEAVING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_TICKS = os.sysconf("SC_CLK_TCK")
+_FLUSH_SECONDS = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A process to attach to: what it was started with, whose it is, and when it began."""
+
+    end: ProcessEnd
+    command: tuple[str, ...]
+    user: str
+    start_ms: int
+
+
+def find_target(pid: int, clock: SampleClock) -> Target:
+    """The process of that number. Raises NotFoundError, or ConflictError where a run measures it already."""
+    try:
+        end = ProcessEnd(pid)
+    except OSError as error:
+        raise NotFoundError(f"process {pid} cannot be attached to: {error.strerror or error}", "pid") from error
+    variables = read_environment(_PROC, pid)
+    if variables.get("JOBMETER_MEASURED") == "run":
+        end.close()
+        job = variables.get("JOBMETER_JOB_ID", "")
+        raise ConflictError(f"process {pid} belongs to job {job}, which `jobmeter run` measures already")
+    line = files.read(f"{_PROC}/{pid}/cmdline") or files.read(f"{_PROC}/{pid}/comm") or b""
+    words = tuple(valid_text(os.fsdecode(word)) for word in line.rstrip(b"\0\n").split(b"\0"))
+    started = clock.at_elapsed_ms(end.stat.key.start * 1000 // _TICKS)
+    return Target(end, words, _owner(pid), min(started, clock.now_ms()))
+
+
+class Attachment:
+    """Measures one tree of processes. To be used in the main thread, once.
+
+    The job's state is left open while the process runs: it is Running as long as samples come, and Unknown should this
+    process die. The exit status is reported where the kernel shows it to others than the parent.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        target: Target,
+        place: Place,
+        connect: Callable[[], Requester],
+        clock: SampleClock,
+        *,
+        spool: Spool | None,
+    ) -> None:
+        self._plan = plan
+        self._target = target
+        self._place = place
+        self._clock = clock
+        self._outbox = Outbox(spool)
+        self._delivery = Delivery(self._outbox, connect, clock)
+        self._owner = Owner(plan.job, _REPLICA, plan.attempt)
+        family = Family(plan.job)
+        family.add(target.end.stat.key.pid, Member(owner=self._owner, source=Source.TAGS, rank=0))
+        self._collectors = job_collectors(place, family, clock, alone=True)
+        self._network = NetworkCollector(place)
+        self._figures = Figures()
+        self._incidents = IncidentWatch()
+        self._life = ReplicaLife(_REPLICA, 0, target.start_ms)
+        self._detached = False
+
+    def run(self, interval_ms: int) -> Result:
+        """Measure until the process ends, or until a signal ends this one."""
+        start = self._clock.now_ms()
+        limits = allowance(_PROC, self._target.end.stat.key.pid, GroupReader(Hierarchies()), machine_limits(_PROC))
+        named = zip(("cpu.limit", "memory.limit"), limits, strict=True)
+        recorder = JobRecorder(
+            self._plan,
+            self._place,
+            {name: limit for name, limit in named if limit is not None},
+            self._target.start_ms,
+        )
+        loop = self._loop(interval_ms)
+        loop.spool_records(recorder.attached(self._life, start, self._target.end.stat.key.pid))
+        stop = Event()
+        ticking = Thread(target=loop.run, args=(stop, interval_ms), name="loop", daemon=True)
+        with _leaving() as signals:
+            ticking.start()
+            self._delivery.start()
+            self._wait(signals)
+            stop.set()
+            ticking.join(timeout=10.0)
+            last = loop.tick(whatever=True) or self._clock.now_ms()
+            return self._finish(loop, recorder, start, last)
+
+    def _wait(self, signals: int) -> None:
+        """Wait for the end of the process, and take its last figures, or for a signal."""
+        end = self._target.end
+        poll = select.poll()
+        poll.register(end.descriptor, select.POLLIN)
+        poll.register(signals, select.POLLIN)
+        ready = {descriptor for descriptor, _ in poll.poll()}
+        self._detached = end.descriptor not in ready
+        if self._detached:
+            return
+        stat = end.last_look()
+        moved = read_io(_PROC, end.stat.key.pid)
+        if stat is not None:
+            waited = stat.waited_ticks / _TICKS
+            self._collectors.jobs.ended(
+                Ended(stat.key, self._owner, stat.cpu_ticks / _TICKS, 0.0, moved, waited_seconds=waited)
+            )
+        self._life.end = max(self._clock.now_ms(), self._life.start)
+        self._life.exit_code = end.status()
+
+    def _finish(self, loop: Loop, recorder: JobRecorder, start: int, last: int) -> Result:
+        life = self._life
+        remaining = self._living()
+        self._collectors.nvidia.allocations.close(last)
+        loop.spool_records(self._collectors.nvidia.allocations.records(last))
+        if self._detached:
+            records = recorder.detached(life, last, self._target.end.stat.key.pid)
+        elif life.exit_code is None:
+            records = recorder.end_unknown(life, last)
+        else:
+            records = recorder.ended([life], last, stopped=False)
+        loop.spool_records(records)
+        delivered = self._delivery.flush(_FLUSH_SECONDS)
+        self._delivery.stop()
+        self._target.end.close()
+        return Result(
+            status=life.exit_code,
+            state=JobState.RUNNING if self._detached else records.jobs[0].state or JobState.UNKNOWN,
+            reason="" if self._detached else records.jobs[0].error or "",
+            start_ms=start,
+            end_ms=last,
+            figures=self._figures,
+            undelivered="" if delivered else self._delivery.last_error or "no answer",
+            set_aside=self._delivery.set_aside,
+            counted_by="process",
+            remaining=frozenset() if self._detached else remaining,
+        )
+
+    def _loop(self, interval_ms: int) -> Loop:
+        timeout = max(0.8 * interval_ms / 1000, 0.5)
+        return Loop(
+            [Worker(planned.collector, planned.every_ms, self._clock, timeout) for planned in self._collectors.planned],
+            [self._collectors.nvidia.allocations, self._incidents],
+            self._outbox,
+            Cost(self._place, self._plan.job),
+            self._clock,
+            watch=self._watch,
+            refused=lambda: self._delivery.refused,
+        )
+
+    def _watch(self, samples: Samples) -> None:
+        self._incidents.watch(samples)
+        if samples:
+            self._figures.watch([*samples, *self._network.collect(samples[-1].time_ms)])
+
+    def _living(self) -> frozenset[int]:
+        """The processes of the tree that still run."""
+        found = (read_stat(_PROC, process.stat.key.pid) for process in self._collectors.table.processes())
+        return frozenset(stat.key.pid for stat in found if stat and not stat.ended)
+
+
+@contextmanager
+def _leaving() -> Iterator[int]:
+    """A descriptor that is readable once a signal ends this process. A signal that is ignored stays so."""
+    reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    taken = [number for number in _LEAVING if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, lambda _number, _frame: None) for number in taken}
+    woken = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    try:
+        yield reader
+    finally:
+        signal.set_wakeup_fd(woken)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        os.close(reader)
+        os.close(writer)
+
+
+def _owner(pid: int) -> str:
+    try:
+        uid = Path(_PROC, str(pid)).stat().st_uid
+    except OSError:
+        return ""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)

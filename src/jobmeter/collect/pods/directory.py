@@ -1,0 +1,58 @@
+"""The pods with known jobs, stored over a restart of the agent: the server may be away then."""
+
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from jobmeter.model.pod import PodReplica
+
+_FILE = "pods.json"
+_MOST = 2_000
+"""Pods that are remembered; those that were learnt of longest ago are forgotten first."""
+
+_log = logging.getLogger(__name__)
+
+
+class PodDirectory:
+    """Remembers in a folder, None: while the process lives. Nobody changes the same one from two threads."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._path = folder / _FILE if folder else None
+        self._pods = {one.uid: one for one in self._load()}
+
+    def __bool__(self) -> bool:
+        return bool(self._pods)
+
+    def get(self, uid: str) -> PodReplica | None:
+        """The replica that the pod is, None where nobody said."""
+        return self._pods.get(uid)
+
+    def add(self, found: Iterable[PodReplica]) -> None:
+        """Remember these, in the place of what was remembered of the same pods."""
+        fresh = {one.uid: one for one in found}
+        if not fresh:
+            return
+        pods = {**{uid: one for uid, one in self._pods.items() if uid not in fresh}, **fresh}
+        self._pods = dict(list(pods.items())[-_MOST:])
+        self._save()
+
+    def _load(self) -> list[PodReplica]:
+        if self._path is None or not self._path.exists():
+            return []
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=list[PodReplica])
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+            _log.warning("%s cannot be read (%s): all pods are requested from the server again", self._path, error)
+            return []
+
+    def _save(self) -> None:
+        if self._path is None:
+            return
+        fresh = self._path.with_suffix(".new")
+        try:
+            fresh.write_bytes(msgspec.json.encode(list(self._pods.values())))
+            fresh.replace(self._path)
+        except OSError as error:
+            _log.warning("%s cannot be written: %s", self._path, error)

@@ -1,0 +1,184 @@
+"""Renames samples of pods to their jobs; they wait while the job of a pod is unknown."""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from threading import Lock
+
+from jobmeter.collect.base import Owner, Samples
+from jobmeter.collect.discover.table import Process
+from jobmeter.collect.pods.directory import PodDirectory
+from jobmeter.collect.pods.pod import MOST_RECORDS, Pod
+from jobmeter.model.pod import MOST_PODS, PodReplica, pod_of_job
+from jobmeter.model.record import EventRecord, JobRecord, Records
+
+PATIENCE = 60.0
+"""Seconds for which a pod waits whose job is unknown to the server."""
+LONGEST = 600.0
+"""Seconds for which a pod waits while the server does not answer at all."""
+MOST_SAMPLES = 30_000
+"""Samples that wait; the pod that has waited longest goes out under its own name beyond that."""
+_AGAIN = 60.0
+"""Seconds between requests for a pod that waits no longer."""
+_FORGET = 3_600.0
+_MOST = 10_000
+
+
+class PodJobs:
+    """See ``Attribution``. ``samples``, ``records`` and ``released`` belong to one thread; any may call the others.
+
+    A pod with an unknown job waits, unless no pod of this node ever had a known one: a cluster without a watcher makes
+    no pod wait after the first minute. Nothing is dropped: what has waited long enough goes out under the name that
+    the host name suggests, else ``pod-UID``, and the server is asked for it each minute after.
+    """
+
+    def __init__(
+        self, processes: Callable[[], Iterable[Process]], monotonic: Callable[[], float], state: Path | None = None
+    ) -> None:
+        """``state``: folder in which to remember the pods over a restart of the agent."""
+        self._processes = processes
+        self._monotonic = monotonic
+        self._directory = PodDirectory(state)
+        self._pods: dict[str, Pod] = {}
+        self._lock = Lock()
+        self._found_any = bool(self._directory)
+        self._in_vain = False
+        self._patient = True
+
+    @property
+    def waiting(self) -> int:
+        """Samples that wait."""
+        with self._lock:
+            return sum(len(pod.samples) for pod in self._pods.values())
+
+    def owner(self, owner: Owner) -> Owner | None:
+        """The replica of a process, by the name that the node gives it; None while a pod waits for its job."""
+        uid = pod_of_job(owner.job)
+        if not uid:
+            return owner
+        with self._lock:
+            pod = self._pods.get(uid)
+            return pod.owner(owner.attempt) if pod is not None and pod.resolved else None
+
+    def samples(self, samples: Samples) -> Samples:
+        """See ``Attribution.samples``."""
+        now = self._monotonic()
+        with self._lock:
+            self._find_pods(now)
+            ready: Samples = []
+            for sample in samples:
+                uid = pod_of_job(sample.series.job)
+                if not uid:
+                    ready.append(sample)
+                elif (pod := self._pod(uid, now)).resolved:
+                    ready.append(pod.sample(sample))
+                else:
+                    pod.samples.append(sample)
+            self._abandon_overdue(now)
+            for pod in self._pods.values():
+                if pod.resolved and pod.samples:
+                    ready += [pod.sample(sample) for sample in pod.samples]
+                    pod.samples.clear()
+            self._forget(now)
+        return ready
+
+    def records(self, records: Records) -> Records:
+        """See ``Attribution.records``."""
+        now = self._monotonic()
+        jobs: list[JobRecord] = []
+        events: list[EventRecord] = []
+        with self._lock:
+            for job in records.jobs:
+                if not (uid := pod_of_job(job.job_id)):
+                    jobs.append(job)
+                elif (pod := self._pod(uid, now)).resolved:
+                    jobs += filter(None, [pod.job(job)])
+                else:
+                    pod.jobs.append(job)
+                    pod.abandoned = len(pod.jobs) > MOST_RECORDS
+            for event in records.events:
+                if not (uid := pod_of_job(event.job)):
+                    events.append(event)
+                elif (pod := self._pod(uid, now)).resolved:
+                    events.append(pod.event(event))
+                else:
+                    pod.events.append(event)
+                    pod.abandoned = len(pod.events) > MOST_RECORDS
+        return Records(jobs=jobs, nodes=records.nodes, events=events)
+
+    def released(self) -> Records:
+        """See ``Attribution.released``."""
+        jobs: list[JobRecord] = []
+        events: list[EventRecord] = []
+        with self._lock:
+            for pod in self._pods.values():
+                if pod.resolved:
+                    jobs += filter(None, map(pod.job, pod.jobs))
+                    events += map(pod.event, pod.events)
+                    pod.jobs.clear()
+                    pod.events.clear()
+        return Records(jobs=jobs, events=events)
+
+    def unresolved(self) -> list[str]:
+        """The pods to request from the server now, least recently requested first."""
+        now = self._monotonic()
+        with self._lock:
+            some = [
+                pod
+                for pod in self._pods.values()
+                if pod.replica is None
+                and not (pod.abandoned and pod.requested is not None and now - pod.requested < _AGAIN)
+            ]
+            some.sort(key=lambda pod: -1.0 if pod.requested is None else pod.requested)
+            for pod in some[:MOST_PODS]:
+                pod.requested = now
+            return [pod.uid for pod in some[:MOST_PODS]]
+
+    def answer(self, requested: Sequence[str], found: Iterable[PodReplica]) -> None:
+        """Update with the server's answer for the requested pods."""
+        now = self._monotonic()
+        by_uid = {one.uid: one for one in found}
+        with self._lock:
+            for pod in filter(None, map(self._pods.get, requested)):
+                pod.replica = by_uid.get(pod.uid)
+                if pod.answered is None:
+                    pod.answered = now
+            self._found_any = self._found_any or bool(by_uid)
+        self._directory.add(by_uid.values())
+
+    def abandon(self) -> None:
+        """Let nothing wait from now on: the agent stops, or the server has no endpoint for pods."""
+        with self._lock:
+            self._patient = False
+            for pod in self._pods.values():
+                pod.abandoned = True
+
+    def _find_pods(self, now: float) -> None:
+        for process in self._processes():
+            member = process.member
+            if member.pod_id and pod_of_job(member.owner.job):
+                pod = self._pod(member.pod_id, now)
+                pod.guess = pod.guess or member.guess
+
+    def _pod(self, uid: str, now: float) -> Pod:
+        pod = self._pods.get(uid)
+        if pod is None:
+            self._pods[uid] = pod = Pod(uid, now, replica=self._directory.get(uid), abandoned=not self._patient)
+        pod.used = now
+        return pod
+
+    def _abandon_overdue(self, now: float) -> None:
+        """Stop waiting for pods that waited long enough, or for which there is no room."""
+        waiting = sorted((pod for pod in self._pods.values() if not pod.resolved), key=lambda pod: pod.began)
+        room = MOST_SAMPLES - sum(len(pod.samples) for pod in waiting)
+        for pod in waiting:
+            overdue = pod.answered is not None and now - pod.answered >= PATIENCE
+            self._in_vain = self._in_vain or overdue
+            hopeless = self._in_vain and not self._found_any
+            if overdue or hopeless or room < 0 or now - pod.began >= LONGEST:
+                pod.abandoned = True
+                room += len(pod.samples)
+
+    def _forget(self, now: float) -> None:
+        if any(now - pod.used >= _FORGET for pod in self._pods.values()) or len(self._pods) > _MOST:
+            newest = sorted(self._pods.values(), key=lambda pod: pod.used)[-_MOST:]
+            self._pods = {pod.uid: pod for pod in newest if pod.waits or now - pod.used < _FORGET}

@@ -1,0 +1,118 @@
+"""A pod on this node: what waits for its job, and how what was measured gets the name of that."""
+
+from dataclasses import dataclass, field, replace
+
+import msgspec
+
+from jobmeter.collect.base import Owner
+from jobmeter.model.pod import PodReplica, job_of_pod
+from jobmeter.model.record import AllocationRecord, EventRecord, JobRecord, ReplicaRecord
+from jobmeter.model.sample import Sample
+from jobmeter.model.series import Series
+
+MOST_RECORDS = 64
+"""Records of one pod that wait; the oldest go out under the pod's own name beyond that."""
+
+
+@dataclass(slots=True)
+class Pod:
+    """One pod. Times are seconds of a monotonic clock.
+
+    ``guess`` is the replica that its host name makes it, None for none; ``replica`` what the watcher said. The pod is
+    ``abandoned`` where that was waited for long enough. ``answered`` is when the server first had no answer.
+    """
+
+    uid: str
+    began: float
+    guess: Owner | None = None
+    replica: PodReplica | None = None
+    abandoned: bool = False
+    answered: float | None = None
+    requested: float | None = None
+    used: float = 0.0
+    samples: list[Sample] = field(default_factory=list)
+    jobs: list[JobRecord] = field(default_factory=list)
+    events: list[EventRecord] = field(default_factory=list)
+
+    @property
+    def resolved(self) -> bool:
+        """Whether its samples go out without waiting."""
+        return self.replica is not None or self.abandoned
+
+    @property
+    def waits(self) -> bool:
+        """Whether something of it waits."""
+        return bool(self.samples or self.jobs or self.events)
+
+    def owner(self, attempt: int) -> Owner:
+        """The replica of a run of its containers, by what is known now."""
+        if self.replica is not None:
+            found = self.replica
+            return Owner(found.job, found.replica, found.first + attempt, found.project)
+        if self.guess is not None:
+            return replace(self.guess, attempt=attempt)
+        return Owner(job_of_pod(self.uid), "worker-0", attempt)
+
+    def sample(self, sample: Sample) -> Sample:
+        """The sample under the name of that replica."""
+        series = sample.series
+        owner = self.owner(series.attempt)
+        renamed = Series(
+            series.metric,
+            owner.project or series.project,
+            series.cluster,
+            series.node,
+            series.device,
+            owner.job,
+            owner.replica if series.replica else "",
+            owner.attempt,
+            series.labels,
+        )
+        return Sample(renamed, sample.time_ms, sample.value)
+
+    def event(self, event: EventRecord) -> EventRecord:
+        """The event under the name of that replica."""
+        owner = self.owner(event.attempt)
+        return msgspec.structs.replace(
+            event,
+            project=owner.project or event.project,
+            job=owner.job,
+            replica=owner.replica if event.replica else "",
+            attempt=owner.attempt,
+        )
+
+    def job(self, record: JobRecord) -> JobRecord | None:
+        """The record under the name of that replica's job; None where the watcher has said all of it, and better.
+
+        How a replica began and ended the watcher says. What it cannot know stays: ranks and devices.
+        """
+        replicas = [self._replica(one) for one in record.replicas or () if isinstance(one, ReplicaRecord)]
+        allocations = [self._allocation(one) for one in record.allocations or ()]
+        owner = self.owner(0)
+        if self.replica is None:
+            return msgspec.structs.replace(record, job_id=owner.job, replicas=replicas, allocations=allocations)
+        ranked = [one for one in replicas if one.rank is not None]
+        if not ranked and not allocations:
+            return None
+        return JobRecord(
+            job_id=owner.job,
+            project=owner.project or record.project,
+            replicas=list(ranked),
+            allocations=allocations,
+        )
+
+    def _replica(self, record: ReplicaRecord) -> ReplicaRecord:
+        owner = self.owner(record.attempt)
+        if self.replica is None:
+            return msgspec.structs.replace(record, name=owner.replica)
+        return ReplicaRecord(
+            name=owner.replica,
+            attempt=owner.attempt,
+            rank=record.rank if self.replica.rank is None else None,
+            cluster=record.cluster,
+            node=record.node,
+            pod_id=record.pod_id,
+        )
+
+    def _allocation(self, record: AllocationRecord) -> AllocationRecord:
+        return msgspec.structs.replace(record, replica=self.owner(0).replica)

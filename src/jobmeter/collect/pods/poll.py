@@ -1,0 +1,88 @@
+"""Polls the server for the jobs of waiting pods."""
+
+import logging
+from collections.abc import Callable
+from threading import Event, Thread
+from urllib.parse import quote
+
+import msgspec
+
+from jobmeter.client.transport import API
+from jobmeter.collect.base import Place
+from jobmeter.collect.deliver import Requester
+from jobmeter.collect.pods.jobs import PodJobs
+from jobmeter.errors import JobmeterError, NotFoundError
+from jobmeter.model.pod import NodePods
+
+_SHORTEST, _LONGEST = 1.0, 10.0
+_LAST_SECONDS = 3.0
+_log = logging.getLogger(__name__)
+
+
+class PodPoller:
+    """A thread that polls every interval, 1 to 10 s, for pods with unknown jobs.
+
+    Without such pods it sends nothing. It stops where the server has no such endpoint.
+    """
+
+    def __init__(self, place: Place, connect: Callable[[], Requester], pods: PodJobs, interval_ms: int) -> None:
+        self._place = place
+        self._connect = connect
+        self._pods = pods
+        self._seconds = min(max(interval_ms / 1000, _SHORTEST), _LONGEST)
+        self._stopping = Event()
+        self._thread = Thread(target=self._run, name="pods", daemon=True)
+        self._answers = True
+
+    def start(self) -> None:
+        """Start polling."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop polling."""
+        self._stopping.set()
+
+    def last_turn(self) -> None:
+        """Poll once more where the server answered last time, and let nothing wait from then on.
+
+        Takes 3 s at most: a server that does not answer in that time has no say any more.
+        """
+        if self._answers:
+            last = Thread(target=self._try, name="last pods", daemon=True)
+            last.start()
+            last.join(_LAST_SECONDS)
+        self._pods.abandon()
+
+    def _run(self) -> None:
+        while not self._stopping.wait(self._seconds):
+            if not self._try():
+                return
+
+    def _try(self) -> bool:
+        """Poll once; False where another poll is useless."""
+        try:
+            self.turn()
+        except NotFoundError:
+            _log.info("the server has no endpoint for pods: they go by their own names")
+            self._answers = False
+            self._pods.abandon()
+            return False
+        except JobmeterError as error:
+            _log.debug("polling for pods failed: %s", error.message)
+            self._answers = False
+        except Exception:  # noqa: BLE001 - the thread has to live
+            _log.exception("the server's answer on pods")
+        else:
+            self._answers = True
+        return True
+
+    def turn(self) -> int:
+        """Poll once; the number of pods requested."""
+        uids = self._pods.unresolved()
+        if not uids:
+            return 0
+        query = f"cluster={quote(self._place.cluster, safe='')}&uid={','.join(uids)}"
+        path = f"{API}/nodes/{quote(self._place.node, safe='')}/pods?{query}"
+        answer = self._connect().request("GET", path, None, {})
+        self._pods.answer(uids, msgspec.json.decode(answer.body, type=NodePods).pods)
+        return len(uids)

@@ -1,0 +1,81 @@
+"""What counters had reached when the agent last ran: no counter of a job falls because the agent was restarted."""
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from jobmeter.collect import files
+from jobmeter.collect.base import Owner
+from jobmeter.collect.clock import elapsed_ns
+
+_log = logging.getLogger(__name__)
+
+Reached = dict[Owner, dict[str, float]]
+"""By replica: what each counter had reached, by its name."""
+
+
+class _Entry(msgspec.Struct):
+    job: str
+    replica: str
+    attempt: int
+    reached: dict[str, float]
+
+
+class _File(msgspec.Struct):
+    """``elapsed_ms`` is the time of writing, in milliseconds since the start of the machine ``boot``."""
+
+    boot: str
+    elapsed_ms: int
+    entries: list[_Entry]
+
+
+class CounterFile:
+    """Stores the counters in a file, replaced as a whole. A file that cannot be read or written costs nothing else.
+
+    ``saved_ms`` is when the loaded file was written, in milliseconds since the machine started; None where that is not
+    known. A process that began later is none of those that were counted then.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.saved_ms: int | None = None
+        self._path = path
+        self._last: Mapping[Owner, Mapping[str, float]] = {}
+
+    def load(self) -> Reached:
+        """What was saved last; empty when nothing was, or when the machine has been started since."""
+        if self._path is None:
+            return {}
+        try:
+            found = msgspec.json.decode(self._path.read_bytes(), type=_File | list[_Entry])
+        except FileNotFoundError:
+            return {}
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+            _log.warning("the counters of the last start cannot be read from %s: %s", self._path, error)
+            return {}
+        if isinstance(found, list):
+            entries = found  # as it was written before the time was
+        elif found.boot == _boot():
+            entries, self.saved_ms = found.entries, found.elapsed_ms
+        else:
+            entries = []
+        return {Owner(entry.job, entry.replica, entry.attempt): entry.reached for entry in entries}
+
+    def save(self, reached: Mapping[Owner, Mapping[str, float]]) -> None:
+        """Save what the counters have reached, when that has changed."""
+        if self._path is None or reached == self._last:
+            return
+        self._last = {owner: dict(counts) for owner, counts in reached.items()}
+        entries = [_Entry(owner.job, owner.replica, owner.attempt, dict(counts)) for owner, counts in reached.items()]
+        fresh = self._path.with_suffix(".new")
+        try:
+            fresh.write_bytes(msgspec.json.encode(_File(_boot(), elapsed_ns() // 1_000_000, entries)))
+            fresh.replace(self._path)
+        except OSError as error:
+            _log.debug("the counters cannot be saved: %s", error)
+
+
+def _boot() -> str:
+    """The identity of this start of the machine, empty where the kernel does not say."""
+    return (files.read("/proc/sys/kernel/random/boot_id") or b"").decode(errors="replace").strip()

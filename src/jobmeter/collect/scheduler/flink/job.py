@@ -1,0 +1,244 @@
+"""The state of one job of Flink, and its records."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from jobmeter.collect.scheduler.flink.answers import TERMINAL, Details, Failure, Subtask, Summary
+from jobmeter.collect.text import valid_text
+from jobmeter.errors import InvalidRequestError
+from jobmeter.model.event import Level
+from jobmeter.model.job import JobState
+from jobmeter.model.record import MAX_REASON, MAX_SHORT_TEXT, EventRecord, JobRecord, ReplicaRecord
+from jobmeter.model.series import check_name
+
+_STATES = {
+    "INITIALIZING": JobState.QUEUED,
+    "CREATED": JobState.QUEUED,
+    "FINISHED": JobState.SUCCEEDED,
+    "FAILED": JobState.FAILED,
+    "CANCELED": JobState.STOPPED,
+    "SUSPENDED": JobState.UNKNOWN,
+}
+_DONE = frozenset({"CANCELING", "CANCELED", "FAILED", "FINISHED"})
+_MOST_ATTEMPTS = 32
+"""Attempts of which the task managers are remembered."""
+_MOST_TRACE = 8_192
+
+
+def job_state(state: str) -> JobState:
+    """Ours for one of Flink's: what works on its way to another state runs."""
+    return _STATES.get(state, JobState.RUNNING)
+
+
+@dataclass(slots=True, eq=False)
+class FlinkJob:
+    """A job since it was first listed. ``counted`` is Flink's own count of its restarts, which comes late."""
+
+    listed: Summary
+    details: Details | None = None
+    subtasks: Mapping[str, Sequence[Subtask]] = field(default_factory=dict)
+    failures: Sequence[Failure] = ()
+    counted: int = 0
+    read_ms: int | None = None
+    changed_ms: int = 0
+    replicas: dict[tuple[str, int], ReplicaRecord] = field(default_factory=dict)
+    sent: dict[tuple[str, int], ReplicaRecord] = field(default_factory=dict)
+    record: JobRecord | None = None
+    reported: set[int] = field(default_factory=set)
+    _restarts: int = 0
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will happen to it."""
+        return self.listed.state in TERMINAL
+
+    @property
+    def restarts(self) -> int:
+        """How often it was restarted: the number of the attempt that runs, or was the last one."""
+        last = len(self.failures) - (1 if self.failed else 0)
+        self._restarts = max(self._restarts, self.counted, last)
+        return self._restarts
+
+    @property
+    def failed(self) -> bool:
+        """Whether the newest failure is the one that ended it."""
+        return self.details is not None and self.details.state == "FAILED"
+
+    def heard(self, details: Details, subtasks: Mapping[str, Sequence[Subtask]], failures: Sequence[Failure]) -> None:
+        """Take over what the job manager says; ``failures`` are oldest first."""
+        self.details, self.subtasks, self.failures = details, subtasks, failures
+
+    def attempts(self) -> Iterator[tuple[int, Failure]]:
+        """Each failure that is remembered, with the number of the attempt that it ended."""
+        first = self.restarts + (1 if self.failed else 0) - len(self.failures)
+        for at, failure in enumerate(self.failures):
+            yield max(first + at, 0), failure
+
+
+def job_records(job: FlinkJob, cluster: str) -> list[JobRecord]:
+    """The record of what is new since the last call; empty where nothing is."""
+    _attempts(job, cluster)
+    full = _record(job, cluster)
+    fresh = [one for key, one in job.replicas.items() if job.sent.get(key) != one]
+    if full == job.record and not fresh:
+        return []
+    job.record, job.sent = full, dict(job.replicas)
+    fields = {name: getattr(full, name) for name in full.__struct_fields__}
+    return [JobRecord(**{**fields, "replicas": list(fresh)})]
+
+
+def job_events(job: FlinkJob) -> list[EventRecord]:
+    """The failures that were not reported yet."""
+    found = []
+    for attempt, failure in job.attempts():
+        if failure.timestamp not in job.reported:
+            job.reported.add(failure.timestamp)
+            found.append(_event(job, attempt, failure))
+    return found
+
+
+def lost_record(job: FlinkJob, reported_ms: int) -> JobRecord:
+    """The record of a job that ran, and that the job manager has forgotten: how it ended nobody saw."""
+    return JobRecord(
+        job_id=job.listed.jid,
+        state=JobState.UNKNOWN,
+        end=reported_ms,
+        error="Flink has the job no more: its job manager was started anew",
+    )
+
+
+def endpoint_host(endpoint: str) -> str:
+    """The host of ``host:port`` as a name of a node; empty for what is none, such as ``(unassigned)``."""
+    host = endpoint.rpartition(":")[0].strip("[]")
+    return host if host and _is_name(host) else ""
+
+
+def task_manager(subtask: Subtask) -> str:
+    """The task manager of a subtask as a replica's name; empty while it has none."""
+    return subtask.taskmanager_id if _is_name(subtask.taskmanager_id) else ""
+
+
+def _record(job: FlinkJob, cluster: str) -> JobRecord:
+    listed, details = job.listed, job.details
+    state = job_state(listed.state)
+    widest = max((vertex.parallelism for vertex in details.vertices), default=0) if details else 0
+    labels = {
+        "cluster": cluster,
+        "flink.state": listed.state,
+        "flink.parallelism": str(widest) if widest else "",
+        "flink.restarts": str(job.restarts),
+    }
+    return JobRecord(
+        job_id=listed.jid,
+        name=valid_text(listed.name)[:MAX_SHORT_TEXT] or None,
+        type="FlinkBatch" if details and details.job_type == "BATCH" else "FlinkStream",
+        state=state,
+        created=listed.start_time,
+        start=None if state is JobState.QUEUED else listed.start_time,
+        end=listed.end_time if job.over and listed.end_time >= 0 else None,
+        error=_cause(job.failures[-1])[:_MOST_TRACE] if job.failed and job.failures else None,
+        labels={name: value for name, value in labels.items() if value},
+    )
+
+
+def _attempts(job: FlinkJob, cluster: str) -> None:
+    """Bring the replicas up to date: the task managers of each attempt."""
+    if job.details is None:
+        return
+    began = job.listed.start_time
+    for attempt, failure in job.attempts():
+        _failed(job, cluster, attempt, failure, began)
+        began = failure.timestamp
+    now = job.restarts
+    state = job_state(job.listed.state)
+    since = max((one.timestamp for attempt, one in job.attempts() if attempt < now), default=0)
+    for subtasks in job.subtasks.values():
+        for one in subtasks:
+            if task_manager(one) and one.start_time >= 0 and (job.over or one.status not in _DONE):
+                _ran(job, cluster, one, since)
+    for key, replica in list(job.replicas.items()):
+        if replica.end is None and job.over:
+            outcome = JobState.STOPPED if state is JobState.FAILED else state
+            job.replicas[key] = _ended(replica, outcome, job.listed.end_time)
+        if key[1] < now - _MOST_ATTEMPTS:
+            del job.replicas[key]
+
+
+def _ran(job: FlinkJob, cluster: str, subtask: Subtask, since: int) -> None:
+    """A subtask runs there in the latest attempt, which began at ``since``: a restart may leave subtasks alone."""
+    key = (task_manager(subtask), job.restarts)
+    start = max(subtask.start_time, since)
+    reported = job.replicas.get(key)
+    if reported is not None and (reported.end is not None or int(reported.start or 0) <= start):
+        return
+    job.replicas[key] = ReplicaRecord(
+        name=key[0],
+        attempt=key[1],
+        cluster=cluster,
+        node=endpoint_host(subtask.endpoint),
+        state=JobState.RUNNING,
+        start=start,
+    )
+
+
+def _failed(job: FlinkJob, cluster: str, attempt: int, failure: Failure, began: int) -> None:
+    """An attempt ended by a failure: on its replica where that is known, else on all."""
+    where = _place(failure)
+    if where and (where, attempt) not in job.replicas:
+        job.replicas[where, attempt] = ReplicaRecord(name=where, attempt=attempt, cluster=cluster, start=began)
+    for key, replica in list(job.replicas.items()):
+        if key[1] == attempt and replica.end is None:
+            state = JobState.FAILED if key[0] == where else JobState.STOPPED
+            reason = _cause(failure)[:MAX_REASON] if key[0] == where else "the job was restarted"
+            job.replicas[key] = _ended(replica, state, failure.timestamp, reason)
+
+
+def _ended(replica: ReplicaRecord, state: JobState, end_ms: int, reason: str = "") -> ReplicaRecord:
+    return ReplicaRecord(
+        name=replica.name,
+        attempt=replica.attempt,
+        cluster=replica.cluster,
+        node=replica.node,
+        state=state,
+        start=replica.start,
+        end=end_ms,
+        reason=reason,
+    )
+
+
+def _event(job: FlinkJob, attempt: int, failure: Failure) -> EventRecord:
+    final = job.failed and failure is job.failures[-1]
+    task = f" in {failure.task_name}" if failure.task_name else ""
+    trace = valid_text(failure.stacktrace)[:_MOST_TRACE]
+    return EventRecord(
+        time=failure.timestamp,
+        job=job.listed.jid,
+        replica=_place(failure),
+        attempt=attempt,
+        level=Level.ERROR if final else Level.WARNING,
+        reason="JobFailed" if final else "Restarted",
+        message=f"{_cause(failure)}{task}\n{trace}",
+    )
+
+
+def _place(failure: Failure) -> str:
+    """The task manager where it happened; empty where Flink does not say."""
+    for one in (failure, *failure.concurrent_exceptions):
+        if one.task_manager_id and _is_name(one.task_manager_id):
+            return one.task_manager_id
+    return ""
+
+
+def _cause(failure: Failure) -> str:
+    """The exception at the root: the last cause of the trace."""
+    lines = [line for line in failure.stacktrace.splitlines() if line and not line.startswith(("\t", " "))]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    return valid_text((causes or lines[:1] or [failure.exception_name])[-1])
+
+
+def _is_name(text: str) -> bool:
+    try:
+        check_name(text, "name")
+    except InvalidRequestError:
+        return False
+    return True

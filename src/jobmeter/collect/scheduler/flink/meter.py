@@ -1,0 +1,166 @@
+"""The samples of a job of Flink: read from the job manager by job, task and task manager."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from jobmeter.collect.scheduler.flink import meaning
+from jobmeter.collect.scheduler.flink.answers import Details, Subtask, Vertex
+from jobmeter.collect.scheduler.flink.job import FlinkJob, endpoint_host, task_manager
+from jobmeter.collect.scheduler.flink.rest import Rest
+from jobmeter.collect.text import valid_text
+from jobmeter.model.sample import Sample
+from jobmeter.model.series import MAX_LABEL_VALUE, Series
+
+JOB_MANAGER = "jobmanager"
+"""The replica of a job's own metrics, the same as with Flink's Prometheus reporter."""
+_LIST_MS = 60_000
+"""How long a list of a task's metrics is good for: operators register some of theirs late."""
+
+
+@dataclass(slots=True)
+class _Listed:
+    attempt: int
+    read_ms: int
+    names: list[str]
+
+
+@dataclass(slots=True)
+class _Restarts:
+    count: float
+    time_ms: int
+
+
+@dataclass(slots=True, eq=False)
+class Meter:
+    """Measures jobs. It remembers, of each that runs, which metrics its tasks have, and its count of restarts."""
+
+    rest: Rest
+    cluster: str
+    _lists: dict[tuple[str, str], _Listed] = field(default_factory=dict)
+    _restarts: dict[str, _Restarts] = field(default_factory=dict)
+
+    def measure(self, job: FlinkJob, alone: frozenset[str], now_ms: int) -> list[Sample]:
+        """What there is of a job that runs.
+
+        ``alone`` are the task managers that work for this job and no other one. What Flink has not collected yet,
+        or does not measure, is absent.
+        """
+        details = job.details
+        if details is None:
+            return []
+        found = list(self._of_job(job, now_ms))
+        for vertex, task in zip(details.vertices, _tasks(details), strict=True):
+            found += self._of_task(job, vertex, task, now_ms)
+        for name, node in _task_managers(job):
+            found += self._of_task_manager(job, name, node, alone, now_ms)
+        return found
+
+    def forget(self, running: Iterable[str]) -> None:
+        """Let go of all jobs but these."""
+        stay = set(running)
+        self._lists = {key: value for key, value in self._lists.items() if key[0] in stay}
+        self._restarts = {key: value for key, value in self._restarts.items() if key in stay}
+
+    def _of_job(self, job: FlinkJob, now_ms: int) -> Iterator[Sample]:
+        jid = job.listed.jid
+        read = self.rest.values(f"/jobs/{jid}/metrics", meaning.JOB)
+        place = Series("", "", self.cluster, job=jid, replica=JOB_MANAGER)
+        for one in meaning.of_job(read):
+            yield _sample(place, one, now_ms)
+        count = read.get(meaning.RESTARTS)
+        if count is None:
+            return
+        job.counted = max(job.counted, int(count))
+        before = self._restarts.get(jid)
+        if before is not None and now_ms > before.time_ms and count >= before.count:
+            rate = (count - before.count) / (now_ms - before.time_ms) * 1000
+            yield _sample(place, meaning.Measured("task_failover.rate", rate), now_ms)
+        self._restarts[jid] = _Restarts(count, now_ms)
+
+    def _of_task(self, job: FlinkJob, vertex: Vertex, task: str, now_ms: int) -> Iterator[Sample]:
+        jid = job.listed.jid
+        path = f"/jobs/{jid}/vertices/{vertex.id}"
+        listed = self._lists.get((jid, vertex.id))
+        if listed is None or listed.attempt != job.restarts or now_ms - listed.read_ms >= _LIST_MS:
+            listed = _Listed(job.restarts, now_ms, meaning.select(self.rest.names(f"{path}/subtasks/metrics")))
+            self._lists[jid, vertex.id] = listed
+        if not listed.names:
+            del self._lists[jid, vertex.id]
+            return
+        subtasks = {one.subtask: one for one in job.subtasks.get(vertex.id, ()) if task_manager(one)}
+        parameters = [f"{number}.{name}" for number in sorted(subtasks) for name in listed.names]
+        by_subtask: dict[int, dict[str, float]] = {}
+        for name, value in self.rest.values(f"{path}/metrics", parameters).items():
+            number, _, metric = name.partition(".")
+            by_subtask.setdefault(int(number), {})[metric] = value
+        for at, read in by_subtask.items():
+            place = self._place(job, subtasks[at])
+            labels = (("subtask", str(at)), ("task", task))
+            for one in meaning.of_subtask(read):
+                yield _sample(place, one._replace(labels=(*_short(one.labels), *labels)), now_ms)
+
+    def _of_task_manager(
+        self, job: FlinkJob, name: str, node: str, alone: frozenset[str], now_ms: int
+    ) -> Iterator[Sample]:
+        read = self.rest.values(f"/taskmanagers/{name}/metrics", meaning.TASK_MANAGER)
+        place = Series("", "", self.cluster, node, job=job.listed.jid, replica=name, attempt=job.restarts)
+        for one in meaning.of_task_manager(read):
+            yield _sample(place, one, now_ms)
+        if name in alone and (used := read.get(meaning.CPU_TIME, -1.0)) >= 0:
+            yield Sample(_series("cpu.time", place), now_ms, used / 1e9)
+
+    def _place(self, job: FlinkJob, subtask: Subtask) -> Series:
+        node = endpoint_host(subtask.endpoint)
+        replica = task_manager(subtask)
+        return Series("", "", self.cluster, node, job=job.listed.jid, replica=replica, attempt=job.restarts)
+
+
+def shared_by(jobs: Iterable[FlinkJob]) -> frozenset[str]:
+    """The task managers that work for one of these jobs alone."""
+    users = Counter(name for job in jobs for name, _ in _task_managers(job))
+    return frozenset(name for name, count in users.items() if count == 1)
+
+
+def _task_managers(job: FlinkJob) -> list[tuple[str, str]]:
+    """The task managers of a job and their nodes."""
+    found = {
+        name: endpoint_host(one.endpoint)
+        for subtasks in job.subtasks.values()
+        for one in subtasks
+        if (name := task_manager(one))
+    }
+    return sorted(found.items())
+
+
+def _tasks(details: Details) -> list[str]:
+    """Names of the tasks: their chains of operators, made unique where they are long or alike."""
+    names = [valid_text(vertex.name) for vertex in details.vertices]
+    alike = Counter(name[: MAX_LABEL_VALUE - 10] for name in names)
+    return [
+        name
+        if len(name) <= MAX_LABEL_VALUE and alike[name[: MAX_LABEL_VALUE - 10]] == 1
+        else f"{name[: MAX_LABEL_VALUE - 10]} {vertex.id[:8]}"
+        for name, vertex in zip(names, details.vertices, strict=True)
+    ]
+
+
+def _short(labels: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, valid_text(value)[:MAX_LABEL_VALUE]) for name, value in labels)
+
+
+def _sample(place: Series, one: meaning.Measured, now_ms: int) -> Sample:
+    return Sample(_series(f"flink.{one.name}", place, one.labels), now_ms, one.value)
+
+
+def _series(metric: str, place: Series, labels: tuple[tuple[str, str], ...] = ()) -> Series:
+    return Series(
+        metric,
+        place.project,
+        place.cluster,
+        place.node,
+        job=place.job,
+        replica=place.replica,
+        attempt=place.attempt,
+        labels=labels,
+    )

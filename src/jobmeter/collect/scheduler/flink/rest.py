@@ -1,0 +1,103 @@
+"""The REST interface of a job manager, with a limit of requests, of time and of bytes."""
+
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
+from urllib.parse import quote, urlsplit
+
+import msgspec
+import urllib3
+
+from jobmeter.collect.scheduler.flink.answers import Reading
+from jobmeter.collect.scheduler.rest_body import read_body
+from jobmeter.errors import ConfigurationError, LimitExceededError, UnavailableError
+
+SECONDS = 20.0
+MOST_BYTES = 64 * 2**20
+MOST_REQUESTS = 500
+"""Requests between two calls of ``begin``."""
+_LONGEST_QUERY = 3_000
+"""Characters of a list of metrics: Flink's server refuses a request line of more than 4096."""
+
+T = TypeVar("T")
+
+
+class Rest:
+    """A client of a job manager at ``http(s)://[USER:PASSWORD@]HOST[:PORT][/PATH]``."""
+
+    def __init__(self, address: str, most_requests: int = MOST_REQUESTS) -> None:
+        """Raises ConfigurationError for an address that is none."""
+        try:
+            parts = urlsplit(address)
+            port = "" if parts.port is None else f":{parts.port}"
+        except ValueError as error:
+            raise ConfigurationError(f"--rest {address!r} is not an address: {error}") from error
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise ConfigurationError(f"--rest {address!r} is not an address such as http://host:8081")
+        host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+        self.address = f"{parts.scheme}://{host}{port}{parts.path.rstrip('/')}"
+        login = None if parts.username is None else f"{parts.username}:{parts.password or ''}"
+        self._headers = urllib3.make_headers(basic_auth=login) if login else {}
+        self._pool = urllib3.PoolManager(timeout=SECONDS)
+        self._most = self._left = most_requests
+
+    def begin(self) -> None:
+        """Begin an interval: so many requests may be made until the next call."""
+        self._left = self._most
+
+    def get(self, path: str, kind: type[T]) -> T | None:
+        """The answer; None for what the job manager does not have (any more).
+
+        Raises UnavailableError when it does not answer as it should, LimitExceededError after too many requests.
+        """
+        if self._left <= 0:
+            raise LimitExceededError(f"{self._most} requests in one interval", "rest")
+        self._left -= 1
+        try:
+            answer = self._pool.request(
+                "GET",
+                self.address + path,
+                headers=self._headers,
+                retries=False,
+                redirect=False,
+                preload_content=False,
+            )
+            body = read_body(answer, MOST_BYTES, "Flink")
+            answer.release_conn()
+        except urllib3.exceptions.HTTPError as error:
+            raise UnavailableError(f"Flink at {self.address} does not answer: {error}") from error
+        if answer.status == 404:
+            return None
+        if answer.status != 200:
+            raise UnavailableError(f"Flink at {self.address} answers {answer.status} to {path[:100]}: {body[:200]!r}")
+        try:
+            return msgspec.json.decode(body, type=kind)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise UnavailableError(
+                f"Flink at {self.address} answers {path[:100]} with something else: {error}"
+            ) from error
+
+    def names(self, path: str) -> list[str]:
+        """The names of the metrics there; Flink collects them only after a first request, so that they may be none."""
+        return [one.id for one in self.get(path, list[Reading]) or []]
+
+    def values(self, path: str, names: Sequence[str]) -> dict[str, float]:
+        """The values of those metrics that there are, by name. What is no number is left out."""
+        found: dict[str, float] = {}
+        for some in _chunks(names):
+            for one in self.get(f"{path}?get={some}", list[Reading]) or []:
+                try:
+                    found[one.id] = float(one.value)
+                except ValueError:
+                    continue
+        return found
+
+
+def _chunks(names: Sequence[str]) -> Iterator[str]:
+    some = ""
+    for name in map(quote, names):
+        if some and len(some) + len(name) >= _LONGEST_QUERY:
+            yield some
+            some = ""
+        some = f"{some},{name}" if some else name
+    if some:
+        yield some

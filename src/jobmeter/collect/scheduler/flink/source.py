@@ -1,0 +1,163 @@
+"""A cluster of Flink as a ``MeasuringScheduler``: its jobs, and what they use and do."""
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from jobmeter.collect.scheduler.flink.answers import (
+    Details,
+    Exceptions,
+    Overview,
+    Reading,
+    Subtask,
+    Subtasks,
+    Summary,
+)
+from jobmeter.collect.scheduler.flink.job import FlinkJob, job_events, job_records, lost_record
+from jobmeter.collect.scheduler.flink.meter import Meter, shared_by
+from jobmeter.collect.scheduler.flink.rest import Rest
+from jobmeter.errors import InvalidRequestError, LimitExceededError
+from jobmeter.model.record import EventRecord, JobRecord, Records, check_event, check_record
+from jobmeter.model.sample import Sample
+from jobmeter.model.series import DEFAULT_PROJECT, check_series
+
+_READ_MS = 60_000
+"""How old the details of a running job may get while Flink reports no change."""
+_CACHED_MS = 6_000
+"""For how long after a change details are read again: Flink answers them from a cache (``web.refresh-interval``)."""
+_STATE = "flink.json"
+_TOUCH = "/jobmanager/metrics?get=taskSlotsTotal"
+
+_log = logging.getLogger(__name__)
+
+
+class _Memory(msgspec.Struct):
+    """The jobs that had not ended when Flink last answered."""
+
+    answered_ms: int
+    jobs: list[Summary] = []
+
+
+class FlinkCluster:
+    """See ``MeasuringScheduler``. One thread calls it; ``state`` is a folder that outlives the program."""
+
+    def __init__(self, cluster: str, rest: Rest, state: Path | None = None) -> None:
+        self._cluster = cluster
+        self._rest = rest
+        self._state = state / _STATE if state else None
+        self._meter = Meter(rest, cluster)
+        self._answered_ms: int | None = None
+        self._jobs = self._remembered()
+        self._turn = 0
+        self._short = False
+
+    def poll(self, now_ms: int) -> Records:
+        """See ``Scheduler.poll``. A job that is not listed any more ended in a way that nobody saw."""
+        self._rest.begin()
+        listed = self._rest.get("/jobs/overview", Overview) or Overview()
+        if listed.jobs:
+            # Flink collects metrics after a first request: those that are read later are fresher for it.
+            self._rest.get(_TOUCH, list[Reading])
+        jobs: list[JobRecord] = []
+        events: list[EventRecord] = []
+        for one in self._in_turn(listed.jobs):
+            job = self._hear(one, now_ms)
+            jobs += [record for record in job_records(job, self._cluster) if _legal(record)]
+            events += [event for event in job_events(job) if _legal(event)]
+        gone = self._jobs.keys() - {one.jid for one in listed.jobs}
+        jobs += [self._lost(jid, now_ms) for jid in sorted(gone) if not self._jobs[jid].over]
+        for jid in gone:
+            del self._jobs[jid]
+        self._answered_ms = now_ms
+        self._remember()
+        return Records(jobs=jobs, events=events)
+
+    def measure(self, now_ms: int) -> list[Sample]:
+        """See ``MeasuringScheduler.measure``. Where the requests of an interval are too few, jobs take turns."""
+        running = [job for job in self._jobs.values() if job.listed.state == "RUNNING"]
+        self._meter.forget(job.listed.jid for job in running)
+        alone, found, self._turn = shared_by(running), list[Sample](), self._turn + 1
+        first = self._turn % len(running) if running else 0
+        try:
+            for job in running[first:] + running[:first]:
+                found += [one for one in self._meter.measure(job, alone, now_ms) if _legal(one)]
+        except LimitExceededError as error:
+            if not self._short:
+                _log.warning("%s are too few to measure all jobs each time: they take turns", error.message)
+            self._short = True
+        return found
+
+    def _in_turn(self, listed: list[Summary]) -> list[Summary]:
+        first = self._turn % len(listed) if listed else 0
+        return listed[first:] + listed[:first]
+
+    def _hear(self, one: Summary, now_ms: int) -> FlinkJob:
+        job = self._jobs.setdefault(one.jid, FlinkJob(one))
+        same = job.listed == one or (job.over and job.details is not None)
+        if not same:
+            job.changed_ms = now_ms
+        job.listed = one
+        since = job.changed_ms + _CACHED_MS
+        old = job.read_ms is None or job.read_ms < since or (not job.over and now_ms - job.read_ms >= _READ_MS)
+        if not same or old:
+            try:
+                self._read(job, now_ms)
+            except LimitExceededError:
+                job.read_ms = None
+        return job
+
+    def _read(self, job: FlinkJob, now_ms: int) -> None:
+        path = f"/jobs/{job.listed.jid}"
+        details = self._rest.get(path, Details)
+        exceptions = self._rest.get(f"{path}/exceptions", Exceptions)
+        if details is None or exceptions is None:
+            return
+        subtasks: dict[str, list[Subtask]] = {}
+        for vertex in details.vertices:
+            found = self._rest.get(f"{path}/vertices/{vertex.id}", Subtasks)
+            subtasks[vertex.id] = found.subtasks if found else []
+        failures = sorted(exceptions.exception_history.entries, key=lambda one: one.timestamp)
+        job.heard(details, subtasks, failures)
+        # The answers were given one after the other: a job that moved on meanwhile is read again.
+        job.read_ms = now_ms if details.state == job.listed.state else None
+
+    def _lost(self, jid: str, now_ms: int) -> JobRecord:
+        return lost_record(self._jobs[jid], now_ms if self._answered_ms is None else self._answered_ms)
+
+    def _remembered(self) -> dict[str, FlinkJob]:
+        try:
+            memory = msgspec.json.decode(self._state.read_bytes(), type=_Memory) if self._state else None
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+            memory = None
+        if memory is None:
+            return {}
+        self._answered_ms = memory.answered_ms
+        return {one.jid: FlinkJob(one) for one in memory.jobs}
+
+    def _remember(self) -> None:
+        """Note which jobs have not ended, so that one that is gone after a restart of this program is reported."""
+        if self._state is None or self._answered_ms is None:
+            return
+        fresh = self._state.with_suffix(".new")
+        open_jobs = [job.listed for job in self._jobs.values() if not job.over]
+        try:
+            fresh.write_bytes(msgspec.json.encode(_Memory(self._answered_ms, open_jobs)))
+            fresh.replace(self._state)
+        except OSError as error:
+            _log.debug("the jobs that run cannot be remembered: %s", error)
+
+
+def _legal(found: JobRecord | EventRecord | Sample) -> bool:
+    """Whether a server would take it: one name that is none of ours must not stop everything else."""
+    try:
+        if isinstance(found, JobRecord):
+            check_record(found)
+        elif isinstance(found, EventRecord):
+            check_event(found)
+        else:
+            check_series(replace(found.series, project=DEFAULT_PROJECT))  # the server puts in that of the key
+    except InvalidRequestError:
+        return False
+    return True

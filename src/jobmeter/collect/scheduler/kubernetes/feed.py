@@ -1,0 +1,193 @@
+"""One kind of objects, listed once and then watched: what an informer is to Kubernetes' own programs.
+
+https://kubernetes.io/docs/reference/using-api/api-concepts/#watch-bookmarks
+"""
+
+import logging
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from queue import Empty, Full, Queue
+from threading import Event, Thread
+from typing import Generic, TypeVar
+
+import msgspec
+
+from jobmeter.collect.scheduler.kubernetes.api import AbsentError, Api, GoneError
+from jobmeter.collect.scheduler.kubernetes.objects import Metadata
+from jobmeter.errors import UnavailableError
+
+_RANDOM = random.Random()  # noqa: S311 - of its own: the shared one belongs to the program
+_MOST_CHANGES = 50_000
+"""Changes that wait for the next poll; the API server is read no faster than they are taken."""
+_FIRST_REST, _LONGEST_REST = 1.0, 60.0
+_ABSENT_REST = 300.0
+"""Seconds until a kind that the API server did not have is listed again."""
+_FULL_SECONDS = 1.0
+_READY_SECONDS = 20.0
+
+_log = logging.getLogger(__name__)
+
+
+class _Object(msgspec.Struct, frozen=True):
+    metadata: Metadata = Metadata()
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Change(Generic[T]):
+    """Something that happened to an object: ``found`` None says that it is gone, ``listed`` that all was read anew.
+
+    ``uids`` are those of everything there was in a list, after which whatever is not among them is gone, unseen.
+    """
+
+    uid: str
+    found: T | None
+    uids: frozenset[str] | None = None
+
+
+class _ListMetadata(msgspec.Struct, rename="camel", frozen=True):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class _Page(msgspec.Struct, frozen=True):
+    items: list[msgspec.Raw] | None = None
+    metadata: _ListMetadata = _ListMetadata()
+
+
+class _Event(msgspec.Struct, frozen=True):
+    type: str
+    object: msgspec.Raw
+
+
+class _Status(msgspec.Struct, frozen=True):
+    code: int = 0
+    message: str = ""
+
+
+class Feed(Generic[T]):
+    """Reads on a thread of its own from ``start`` on. ``take`` belongs to one thread."""
+
+    def __init__(
+        self, api: Api, path: str, kind: type[T], *, optional: bool, rest: Callable[[float], bool] | None = None
+    ) -> None:
+        """``optional``: the API server may not have the kind. ``rest`` waits for so many seconds; True: stop."""
+        self.path = path
+        self._api = api
+        self._kind = kind
+        self._optional = optional
+        self._stop = Event()
+        self._rest = rest or self._stop.wait
+        self._changes: Queue[Change[T]] = Queue(_MOST_CHANGES)
+        self._version = ""
+        self.ready = Event()
+        """Set when the first list was read, or the kind is known to be absent."""
+        self.problem = ""
+        """Why the API server does not answer, empty while it does."""
+
+    def start(self) -> None:
+        """Begin to read."""
+        Thread(target=self.run, name=f"watch {self.path}", daemon=True).start()
+
+    def wait_ready(self, seconds: float = _READY_SECONDS) -> bool:
+        """Whether the first list was read within so many seconds, or the kind is known to be absent."""
+        return self.ready.wait(seconds)
+
+    def stop(self) -> None:
+        """Read no more after the event that is being read."""
+        self._stop.set()
+
+    def take(self) -> list[Change[T]]:
+        """What has changed since the last call, oldest first."""
+        found: list[Change[T]] = []
+        while True:
+            try:
+                found.append(self._changes.get_nowait())
+            except Empty:
+                return found
+
+    def run(self) -> None:
+        """List, watch, and begin again where that ends, until ``stop``."""
+        failures = 0
+        while not self._stop.is_set():
+            try:
+                if not self._version:
+                    self._list()
+                failures, self.problem = 0, ""
+                self._watch()
+                wait = _FIRST_REST
+            except GoneError:
+                self._version = ""  # everything is listed again, and what is missing then is gone
+                wait = _FIRST_REST
+            except AbsentError as error:
+                wait = self._absent(error)
+            except (UnavailableError, msgspec.DecodeError) as error:
+                self.problem = str(error)
+                _log.debug("watching %s: %s", self.path, error)
+                # With jitter, so that not all clients ask an API server that comes back together.
+                spread = _RANDOM.uniform(0.5, 1.0)
+                wait = spread * min(_FIRST_REST * 2 ** min(failures, 8), _LONGEST_REST)
+                failures += 1
+            if self._rest(wait):
+                return
+
+    def _absent(self, error: AbsentError) -> float:
+        """Note that the kind is not there; seconds until it is listed again."""
+        self._version = ""
+        if not self._optional:
+            self.problem = error.message
+            return _LONGEST_REST
+        self.problem = ""
+        self.ready.set()
+        return _ABSENT_REST
+
+    def _list(self) -> None:
+        token, uids = "", set[str]()
+        while True:
+            page = msgspec.json.decode(self._api.page(self.path, token), type=_Page)
+            for item in page.items or ():
+                uids.add(self._changed(item))
+            token = page.metadata.continue_
+            if not token:
+                break
+        self._put(Change("", None, frozenset(uids)))
+        self._version = page.metadata.resource_version
+        self.ready.set()
+
+    def _watch(self) -> None:
+        for line in self._api.watch(self.path, self._version):
+            event = msgspec.json.decode(line, type=_Event)
+            if event.type == "ERROR":
+                status = msgspec.json.decode(event.object, type=_Status)
+                raise (GoneError if status.code == 410 else UnavailableError)(status.message or "the watch ended")
+            metadata = msgspec.json.decode(event.object, type=_Object).metadata
+            if event.type != "BOOKMARK":
+                self._changed(event.object)
+                if event.type == "DELETED":
+                    self._put(Change(metadata.uid, None))
+            # Noted after it is in the queue: what breaks off between the two is read again.
+            self._version = metadata.resource_version
+            if self._stop.is_set():
+                return
+
+    def _changed(self, item: msgspec.Raw) -> str:
+        try:
+            found = msgspec.json.decode(item, type=self._kind)
+        except msgspec.ValidationError as error:
+            # One object of a form that nobody foresaw must not hide all others.
+            _log.warning("an object of %s is not understood: %s", self.path, error)
+            return ""
+        uid = msgspec.json.decode(item, type=_Object).metadata.uid
+        self._put(Change(uid, found))
+        return uid
+
+    def _put(self, change: Change[T]) -> None:
+        while not self._stop.is_set():
+            try:
+                self._changes.put(change, timeout=_FULL_SECONDS)
+            except Full:
+                continue
+            return

@@ -1,0 +1,48 @@
+"""Kubernetes as a kind of scheduler: how its API server is reached from here."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from jobmeter.collect.scheduler.base import Kind, Option, Scheduler
+from jobmeter.collect.scheduler.kubernetes.api import HttpApi
+from jobmeter.collect.scheduler.kubernetes.feed import Feed
+from jobmeter.collect.scheduler.kubernetes.kinds import KINDS
+from jobmeter.collect.scheduler.kubernetes.objects import Pod, Workload
+from jobmeter.collect.scheduler.kubernetes.source import KubernetesScheduler
+from jobmeter.errors import ConfigurationError
+
+_PROJECTS = ("key", "namespace")
+
+
+def _make(cluster: str, options: Mapping[str, str | None], state: Path | None) -> Scheduler:
+    projects = options.get("projects") or "key"
+    if projects not in _PROJECTS:
+        raise ConfigurationError(f"--projects {projects!r} is none of {', '.join(_PROJECTS)}")
+    api = HttpApi(options.get("kubeconfig"), options.get("context"))
+    names = (name.strip() for name in (options.get("namespaces") or "").split(","))
+    return KubernetesScheduler(
+        cluster,
+        Feed(api, "api/v1/pods", Pod, optional=False),
+        [(kind, Feed(api, kind.path, Workload, optional=True)) for kind in KINDS],
+        state=state,
+        by_namespace=projects == "namespace",
+        namespaces=frozenset(filter(None, names)),
+        user_label=options.get("user-label") or options.get("user_label") or "",
+    )
+
+
+KIND = Kind(
+    "Jobs of a Kubernetes cluster: its API server is watched, once for the whole cluster.",
+    _make,
+    (
+        Option(
+            "kubeconfig",
+            "FILE",
+            "How to reach the API server (by default the pod's own account, else KUBECONFIG or ~/.kube/config).",
+        ),
+        Option("context", "NAME", "Context of that file (by default its current one)."),
+        Option("namespaces", "NAME,...", "Only these namespaces (by default all)."),
+        Option("projects", "key|namespace", "Whose project a job is in: the key's (by default), or one a namespace."),
+        Option("user-label", "NAME", "Label or annotation of a job that names its user."),
+    ),
+)

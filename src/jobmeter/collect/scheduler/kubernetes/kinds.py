@@ -1,0 +1,134 @@
+"""Which kinds of objects own pods, where the API server has them, and what their status means."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from jobmeter.collect.scheduler.kubernetes.objects import Condition, Workload, milliseconds, read_time
+from jobmeter.model.job import JobState
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """How a workload stands, as it says itself; None as state: it follows from the pods. Epoch milliseconds."""
+
+    state: JobState | None = None
+    start: int | None = None
+    end: int | None = None
+    reason: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerKind:
+    """A kind that is watched: its path below the API server, and what its status means."""
+
+    name: str
+    path: str
+    life: Callable[[Workload], Life]
+
+
+def _conditions(workload: Workload) -> dict[str, Condition]:
+    """The conditions that are true, by type."""
+    try:
+        listed = msgspec.convert(workload.status.get("conditions") or [], list[Condition])
+    except msgspec.ValidationError:
+        return {}
+    return {condition.type: condition for condition in listed if condition.status == "True"}
+
+
+def _by_conditions(workload: Workload) -> Life:
+    """batch/v1 Job, JobSet and the jobs of Kubeflow: they differ in one word."""
+    conditions = _conditions(workload)
+    start = read_time(workload.status.get("startTime"))
+    done = conditions.get("Complete") or conditions.get("Completed") or conditions.get("Succeeded")
+    for condition, state in ((conditions.get("Failed"), JobState.FAILED), (done, JobState.SUCCEEDED)):
+        if condition is not None:
+            end = read_time(workload.status.get("completionTime")) or milliseconds(condition.last_transition_time)
+            failed = state is JobState.FAILED
+            reason, message = (condition.reason or "", condition.message or "") if failed else ("", "")
+            return Life(state, start, end, reason, message)
+    if "Suspended" in conditions or workload.spec.get("suspend") is True:
+        return Life(JobState.QUEUED, start, reason="Suspended")
+    if "Running" in conditions:
+        return Life(JobState.RUNNING, start)
+    return Life(None, start)
+
+
+_RAY = {
+    "PENDING": JobState.QUEUED,
+    "RUNNING": JobState.RUNNING,
+    "SUCCEEDED": JobState.SUCCEEDED,
+    "FAILED": JobState.FAILED,
+    "STOPPED": JobState.STOPPED,
+}
+
+
+def _ray_job(workload: Workload) -> Life:
+    status = workload.status
+    state = _RAY.get(str(status.get("jobStatus", "")))
+    if status.get("jobDeploymentStatus") == "Failed":
+        state = JobState.FAILED
+    ended = state is not None and state.finished
+    return Life(
+        state,
+        read_time(status.get("startTime")),
+        read_time(status.get("endTime")) if ended else None,
+        str(status.get("reason") or "") if ended else "",
+        str(status.get("message") or "") if state is JobState.FAILED else "",
+    )
+
+
+_VOLCANO = {
+    "Pending": JobState.QUEUED,
+    "Running": JobState.RUNNING,
+    "Restarting": JobState.RUNNING,
+    "Completing": JobState.RUNNING,
+    "Aborting": JobState.RUNNING,
+    "Terminating": JobState.RUNNING,
+    "Completed": JobState.SUCCEEDED,
+    "Aborted": JobState.STOPPED,
+    "Terminated": JobState.STOPPED,
+    "Failed": JobState.FAILED,
+}
+
+
+def _volcano(workload: Workload) -> Life:
+    state = workload.status.get("state")
+    said: Mapping[str, Any] = state if isinstance(state, dict) else {}
+    state = _VOLCANO.get(str(said.get("phase", "")))
+    ended = state is not None and state.finished
+    return Life(
+        state,
+        None,
+        read_time(said.get("lastTransitionTime")) if ended else None,
+        str(said.get("reason") or "") if ended else "",
+        str(said.get("message") or "") if ended else "",
+    )
+
+
+def by_pods(_workload: Workload) -> Life:
+    """Of a kind that has no end of its own."""
+    return Life()
+
+
+KINDS = (
+    OwnerKind("Job", "apis/batch/v1/jobs", _by_conditions),
+    OwnerKind("ReplicaSet", "apis/apps/v1/replicasets", by_pods),
+    OwnerKind("StatefulSet", "apis/apps/v1/statefulsets", by_pods),
+    OwnerKind("JobSet", "apis/jobset.x-k8s.io/v1alpha2/jobsets", _by_conditions),
+    OwnerKind("PyTorchJob", "apis/kubeflow.org/v1/pytorchjobs", _by_conditions),
+    OwnerKind("TFJob", "apis/kubeflow.org/v1/tfjobs", _by_conditions),
+    OwnerKind("MPIJob", "apis/kubeflow.org/v2beta1/mpijobs", _by_conditions),
+    OwnerKind("MPIJob", "apis/kubeflow.org/v1/mpijobs", _by_conditions),
+    OwnerKind("RayJob", "apis/ray.io/v1/rayjobs", _ray_job),
+    OwnerKind("RayCluster", "apis/ray.io/v1/rayclusters", by_pods),
+    OwnerKind("Job", "apis/batch.volcano.sh/v1alpha1/jobs", _volcano),
+    OwnerKind("LeaderWorkerSet", "apis/leaderworkerset.x-k8s.io/v1/leaderworkersets", by_pods),
+)
+"""The kinds that are watched where the API server has them."""
+WATCHED = frozenset(kind.name for kind in KINDS)
+SCHEDULES = frozenset({"CronJob"})
+"""Kinds that start jobs and are none: each of what they own is a job of its own."""

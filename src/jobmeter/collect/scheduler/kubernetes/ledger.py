@@ -1,0 +1,245 @@
+"""The jobs of a cluster and the pods of each, as the changes of the API server's objects make them."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from jobmeter.collect.scheduler.kubernetes.kinds import SCHEDULES, WATCHED, OwnerKind
+from jobmeter.collect.scheduler.kubernetes.memory import JobMemory, Memory, PodPlace
+from jobmeter.collect.scheduler.kubernetes.naming import place_of
+from jobmeter.collect.scheduler.kubernetes.objects import Metadata, Pod, Workload
+from jobmeter.collect.scheduler.kubernetes.runs import Run, gone, read_runs
+from jobmeter.model.job import JobState
+
+_DEPTH = 8
+"""Most owners above each other."""
+_TRIES = 3
+"""How often a pod without its owner is checked again: the two come by different watches."""
+_POD = "Pod"
+_PASSIVE = frozenset({"ReplicaSet", "StatefulSet", "RayCluster", "LeaderWorkerSet"})
+"""Kinds that are jobs only while they have pods."""
+
+
+class Presence(StrEnum):
+    """Whether the API server has an object."""
+
+    THERE = "there"
+    DELETED = "deleted"
+    MISSING = "missing"
+    """It was there, and how it went nobody saw."""
+
+
+@dataclass(frozen=True, slots=True)
+class Top:
+    """The object that a job is."""
+
+    kind: str
+    name: str
+    namespace: str
+    uid: str
+
+
+@dataclass(slots=True)
+class Owner:
+    """A workload that is watched."""
+
+    kind: OwnerKind
+    workload: Workload
+    presence: Presence = Presence.THERE
+    gone_ms: int | None = None
+
+
+@dataclass(slots=True)
+class Member:
+    """A pod of a job; ``runs`` by their number in the pod."""
+
+    pod: Pod
+    place: PodPlace
+    runs: dict[int, Run] = field(default_factory=dict)
+    presence: Presence = Presence.THERE
+
+
+@dataclass(slots=True)
+class Job:
+    """A job: its id and project, what it is, and its pods by uid in the order in which they came."""
+
+    job_id: str
+    project: str
+    top: Top
+    owner: Owner | None = None
+    members: dict[str, Member] = field(default_factory=dict)
+
+
+class Ledger:
+    """Takes changes, and says which jobs they touch. Belongs to one thread."""
+
+    def __init__(self, memory: Memory, *, by_namespace: bool, namespaces: frozenset[str]) -> None:
+        """``by_namespace``: each namespace is a project. ``namespaces`` are those that are reported, empty: all."""
+        self.memory = memory
+        self.jobs: dict[str, Job] = {}
+        self._by_namespace = by_namespace
+        self._namespaces = namespaces
+        self._owners: dict[str, Owner] = {}
+        self._job_of_pod: dict[str, str] = {}
+        self._waiting: dict[str, tuple[Pod, int]] = {}
+        self._dirty: dict[str, None] = {}
+
+    def workload(self, kind: OwnerKind, found: Workload) -> None:
+        """A workload is there, as it is now."""
+        if not self._included(found.metadata):
+            return
+        uid = found.metadata.uid
+        owner = self._owners.setdefault(uid, Owner(kind, found))
+        owner.workload, owner.presence = found, Presence.THERE
+        above = found.metadata.owner
+        if uid in self.jobs or (kind.name not in _PASSIVE and (above is None or above.kind in SCHEDULES)):
+            job = self._job(Top(kind.name, found.metadata.name, found.metadata.namespace, uid))
+            job.owner = owner
+            self._dirty[uid] = None
+
+    def workload_gone(self, uid: str, now_ms: int, presence: Presence) -> None:
+        """Note that a workload was deleted."""
+        if (owner := self._owners.get(uid)) is not None and owner.presence is Presence.THERE:
+            owner.presence, owner.gone_ms = presence, now_ms
+            self._dirty[uid] = None
+
+    def missing_workloads(self, kind: OwnerKind, there: frozenset[str], now_ms: int) -> None:
+        """All workloads of a kind were listed: the others of it are gone."""
+        for uid in [uid for uid, owner in self._owners.items() if owner.kind is kind and uid not in there]:
+            self.workload_gone(uid, now_ms, Presence.MISSING)
+
+    def pods(self, found: Iterable[Pod]) -> None:
+        """These pods are there, as they are now; several of one pod in the order of time."""
+        again = [pod for pod, _ in self._waiting.values()]
+        for pod in [*again, *found]:
+            uid = pod.metadata.uid
+            if uid not in self._job_of_pod and not self._joined(pod):
+                continue
+            job = self.jobs[self._job_of_pod[uid]]
+            member = job.members[uid]
+            member.pod, member.presence = pod, Presence.THERE
+            member.runs.update(read_runs(pod))
+            self._note(job, member)
+
+    def pod_gone(self, uid: str, presence: Presence) -> None:
+        """Note that a pod was deleted."""
+        self._waiting.pop(uid, None)
+        job = self.jobs.get(self._job_of_pod.get(uid, ""))
+        member = job.members[uid] if job else None
+        if job is None or member is None or member.presence is not Presence.THERE:
+            return
+        member.presence = presence
+        latest = max(member.runs, default=0)
+        run = member.runs.get(latest, Run(JobState.QUEUED))
+        member.runs[latest] = gone(run, member.pod, observed=presence is Presence.DELETED)
+        self._note(job, member)
+
+    def missing_pods(self, there: frozenset[str]) -> None:
+        """All pods were listed: the others are gone."""
+        for uid in [uid for uid in self._job_of_pod if uid not in there]:
+            self.pod_gone(uid, Presence.MISSING)
+
+    def touched(self) -> Iterator[Job]:
+        """The jobs that changed since the last call."""
+        dirty, self._dirty = self._dirty, {}
+        return (self.jobs[uid] for uid in dirty if uid in self.jobs)
+
+    def lost(self) -> list[JobMemory]:
+        """Jobs that were alive when this was saved, and that the cluster has no more; each is returned once."""
+        names = [uid for uid in self.memory.jobs if uid not in self.jobs]
+        return [self.memory.jobs.pop(uid) for uid in names]
+
+    def forget(self, job: Job) -> None:
+        """Take a job that is over out of what is remembered, and altogether once the cluster has nothing of it."""
+        uid = job.top.uid
+        self.memory.jobs.pop(uid, None)
+        if job.owner is not None and job.owner.presence is Presence.THERE:
+            return
+        if any(member.presence is Presence.THERE for member in job.members.values()):
+            return
+        del self.jobs[uid]
+        self._owners.pop(uid, None)
+        for pod in job.members:
+            del self._job_of_pod[pod]
+
+    def _note(self, job: Job, member: Member) -> None:
+        latest = max(member.runs)
+        state = member.runs[latest].state
+        member.place.runs = latest + 1
+        member.place.failed = state.finished and state is not JobState.SUCCEEDED
+        self._dirty[job.top.uid] = None
+
+    def _included(self, metadata: Metadata) -> bool:
+        return not self._namespaces or metadata.namespace in self._namespaces
+
+    def _joined(self, pod: Pod) -> bool:
+        """Whether the pod is a member of a job by now."""
+        uid = pod.metadata.uid
+        _, tries = self._waiting.pop(uid, (pod, 0))
+        if not self._included(pod.metadata):
+            return False
+        top, whole = self._top(pod)
+        if not whole and tries < _TRIES:
+            self._waiting[uid] = pod, tries + 1
+            return False
+        job = self._job(top)
+        job.owner = job.owner or self._owners.get(top.uid)
+        job.members[uid] = Member(pod, self._place(job, pod))
+        self._job_of_pod[uid] = top.uid
+        return True
+
+    def _top(self, pod: Pod) -> tuple[Top, bool]:
+        """The uppermost owner of a pod, and whether every owner on the way to it was found."""
+        metadata, namespace = pod.metadata, pod.metadata.namespace
+        top = Top(_POD, metadata.name, namespace, metadata.uid)
+        for _ in range(_DEPTH):
+            above = metadata.owner
+            if above is None or above.kind in SCHEDULES or above.kind == "Node":
+                return top, True
+            top = Top(above.kind, above.name, namespace, above.uid)
+            found = self._metadata(above.uid)
+            if found is None:
+                return top, above.kind not in WATCHED and above.kind != _POD
+            metadata = found
+        return top, True
+
+    def _metadata(self, uid: str) -> Metadata | None:
+        if (owner := self._owners.get(uid)) is not None:
+            return owner.workload.metadata
+        job = self.jobs.get(self._job_of_pod.get(uid, ""))
+        return job.members[uid].pod.metadata if job else None
+
+    def _job(self, top: Top) -> Job:
+        if top.uid not in self.jobs:
+            project = top.namespace if self._by_namespace else ""
+            job = self.memory.jobs.get(top.uid)
+            job_id = job.job_id if job else self.memory.claim(project, top.name, top.uid)
+            self.jobs[top.uid] = Job(job_id, project, top)
+            self.memory.jobs.setdefault(top.uid, JobMemory(job_id, project))
+        return self.jobs[top.uid]
+
+    def _place(self, job: Job, pod: Pod) -> PodPlace:
+        places = self.memory.jobs.setdefault(job.top.uid, JobMemory(job.job_id, job.project)).pods
+        for uid, member in job.members.items():
+            places.setdefault(uid, member.place)  # a job that is over is not remembered, and a pod of it may come late
+        if (place := places.get(pod.metadata.uid)) is not None:
+            return place
+        wanted = place_of(pod)
+        name = wanted.name or _free(wanted.role, places)
+        first = max((place.first + place.runs for place in places.values() if place.replica == name), default=0)
+        places[pod.metadata.uid] = found = PodPlace(name, first, rank=wanted.rank)
+        return found
+
+
+def _free(role: str, places: dict[str, PodPlace]) -> str:
+    """The first replica of a role whose pod has failed, so that this one takes its place; else the next one."""
+    last = {place.replica: place for place in places.values()}
+    number = 0
+    while (place := last.get(f"{role}-{number}")) is not None and not place.failed:
+        number += 1
+    return f"{role}-{number}"
+
+
+def ordered(pods: Iterable[Pod]) -> list[Pod]:
+    """The pods in the order in which they were made: by it the nameless ones are numbered."""
+    return sorted(pods, key=lambda pod: (str(pod.metadata.creation_timestamp or ""), pod.metadata.name))

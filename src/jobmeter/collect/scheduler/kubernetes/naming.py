@@ -1,0 +1,64 @@
+"""Which replica of its job a pod is: by the labels that its controller gives it, else by its number in order.
+
+The labels are those of batch/v1, JobSet, Kubeflow's training operator, Volcano, KubeRay and LeaderWorkerSet.
+"""
+
+import re
+from dataclasses import dataclass
+
+from jobmeter.collect.scheduler.kubernetes.objects import Pod
+
+_ORDINAL = re.compile(r".*-(\d{1,6})")
+_TYPES = ("training.kubeflow.org/replica-type", "replica-type")
+_INDICES = ("training.kubeflow.org/replica-index", "replica-index")
+_COMPLETION = "batch.kubernetes.io/job-completion-index"
+_JOBSET = "jobset.sigs.k8s.io/"
+_LWS = "leaderworkerset.sigs.k8s.io/"
+_VOLCANO = "volcano.sh/"
+_MOST = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A replica's name, and its rank where the labels say it. ``name`` empty: the next free one of ``role``."""
+
+    name: str = ""
+    rank: int | None = None
+    role: str = "worker"
+
+
+def place_of(pod: Pod) -> Place:
+    """Which replica the pod's labels make it."""
+    label = pod.metadata.label
+    task = label(f"{_VOLCANO}task-spec"), label(f"{_VOLCANO}task-index")
+    if all(task):
+        return Place(_name(*task))
+    if kind := label(*_TYPES, "training.kubeflow.org/job-role"):
+        index = label(*_INDICES)
+        return Place(_name(kind.lower(), index)) if index else Place(role=_word(kind.lower()))
+    completion = label(_COMPLETION)
+    if group := label(f"{_JOBSET}replicatedjob-name"):
+        return Place(_name(group, label(f"{_JOBSET}job-index") or "0", completion or "0"))
+    if completion:
+        return Place(_name("worker", completion), _number(completion))
+    if group := label(f"{_LWS}group-index"):
+        return Place(_name("group", group, "worker", label(f"{_LWS}worker-index") or "0"))
+    if node_type := label("ray.io/node-type"):
+        return Place(role=_word("head" if node_type == "head" else label("ray.io/group") or "worker"))
+    owner = pod.metadata.owner
+    if owner is not None and owner.kind == "StatefulSet" and (match := _ORDINAL.fullmatch(pod.metadata.name)):
+        return Place(_name("worker", match[1]), _number(match[1]))
+    return Place()
+
+
+def _name(*parts: str) -> str:
+    return "-".join(_word(part) for part in parts)
+
+
+def _word(text: str) -> str:
+    word = re.sub(r"[^A-Za-z0-9.-]", "-", text)[:_MOST].strip("-.")
+    return word or "worker"
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None

@@ -1,0 +1,61 @@
+"""Quantities of Kubernetes: ``500m``, ``2``, ``1.5Gi``, ``1e3``.
+
+https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+
+from jobmeter.collect.scheduler.kubernetes.objects import Container
+
+_QUANTITY = re.compile(r"(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?)(?P<suffix>[numkMGTPE]|[KMGTPE]i)?")
+_SUFFIXES = {
+    **{name: Decimal(1000) ** power for name, power in zip("numkMGTPE", (-3, -2, -1, 1, 2, 3, 4, 5, 6), strict=True)},
+    **{f"{name}i": Decimal(1024) ** (power + 1) for power, name in enumerate("KMGTPE")},
+}
+_DEVICES = re.compile(r"(?:[a-z0-9.-]+/)(?:gpu|gpu\.shared|mig-.+|Ascend.+|npu)", re.IGNORECASE)
+
+
+def parse_quantity(value: str | float) -> Decimal | None:
+    """The number that a quantity stands for, None for what is none."""
+    match = _QUANTITY.fullmatch(str(value).strip())
+    if match is None or len(str(value)) > 64:
+        return None
+    return Decimal(match["number"]) * _SUFFIXES.get(match["suffix"] or "", Decimal(1))
+
+
+class Wanted:
+    """The requests of a pod: cores, bytes of memory, and devices by the name of their resource."""
+
+    def __init__(self, containers: Iterable[Container]) -> None:
+        self.cpu: float | None = None
+        self.memory: int | None = None
+        self.devices: dict[str, int] = {}
+        for container in containers:
+            requests = _requests(container)
+            if "cpu" in requests:
+                self.cpu = (self.cpu or 0.0) + float(requests["cpu"])
+            if "memory" in requests:
+                self.memory = (self.memory or 0) + int(requests["memory"])
+            for name in filter(_DEVICES.fullmatch, requests):
+                self.devices[name] = self.devices.get(name, 0) + int(requests[name])
+
+    @property
+    def instance_type(self) -> dict[str, int | float | str] | None:
+        """As a job record has it; None where nothing is requested."""
+        found: dict[str, int | float | str] = {}
+        if self.cpu is not None:
+            found["cpu"] = self.cpu
+        if self.memory is not None:
+            found["memory"] = self.memory
+        if self.devices:
+            found["gpu_count"] = sum(self.devices.values())
+            found["gpu_type"] = ",".join(sorted(self.devices))[:256]
+        return found or None
+
+
+def _requests(container: Container) -> Mapping[str, Decimal]:
+    """The requests of a container; where it has only a limit, that is its request."""
+    both = {**(container.resources.limits or {}), **(container.resources.requests or {})}
+    return {name: number for name, value in both.items() if (number := parse_quantity(value)) is not None}

@@ -1,0 +1,99 @@
+"""The runs of a pod: its containers are started again in place, and each start is an attempt of the replica."""
+
+from dataclasses import dataclass, replace
+
+from jobmeter.collect.scheduler.kubernetes.objects import ContainerStatus, Pod, Terminated, milliseconds
+from jobmeter.model.job import JobState
+
+_PHASES = {
+    "Pending": JobState.QUEUED,
+    "Running": JobState.RUNNING,
+    "Succeeded": JobState.SUCCEEDED,
+    "Failed": JobState.FAILED,
+    "Unknown": JobState.UNKNOWN,
+}
+_DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of a pod's main container. Epoch milliseconds; what the API does not say is None or empty."""
+
+    state: JobState
+    start: int | None = None
+    end: int | None = None
+    exit_code: int | None = None
+    reason: str = ""
+
+
+def read_runs(pod: Pod) -> dict[int, Run]:
+    """The runs in the pod's status, by their number: the present one and, of each container, the one before.
+
+    A run is that of the main container: the one that the annotation ``kubectl.kubernetes.io/default-container``
+    names, else the first of the specification; of a run that only others have, as theirs.
+    """
+    statuses = {status.name: status for status in pod.status.container_statuses or ()}
+    names = [container.name for container in pod.spec.containers] or list(statuses)
+    main = pod.metadata.label(_DEFAULT_CONTAINER)
+    ordered = sorted((name for name in names if name in statuses), key=lambda name: name != main)
+    found: dict[int, Run] = {}
+    for name in ordered:
+        for number, run in _of_container(statuses[name]).items():
+            found.setdefault(number, run)
+    latest = max(found, default=0)
+    found[latest] = _with_phase(pod, found.get(latest))
+    return found
+
+
+def _of_container(status: ContainerStatus) -> dict[int, Run]:
+    number, state, last = status.restart_count, status.state, status.last_state.terminated
+    found: dict[int, Run] = {}
+    if state.running is not None:
+        found[number] = Run(JobState.RUNNING, milliseconds(state.running.started_at))
+    elif state.terminated is not None:
+        found[number] = _ended(state.terminated)
+    if last is not None:
+        # A container that waits for its next run is still counted as the one that ended.
+        before = number - 1 if number in found else number
+        if before >= 0:
+            found[before] = _ended(last)
+    return found
+
+
+def _ended(status: Terminated) -> Run:
+    failed = status.exit_code != 0 or status.reason == "OOMKilled"
+    return Run(
+        JobState.FAILED if failed else JobState.SUCCEEDED,
+        milliseconds(status.started_at),
+        milliseconds(status.finished_at),
+        status.exit_code,
+        status.reason if failed else "",
+    )
+
+
+def _with_phase(pod: Pod, run: Run | None) -> Run:
+    """The latest run, in the light of what is said of the pod as a whole (Evicted, NodeLost, Pending)."""
+    phase = _PHASES.get(pod.status.phase, JobState.UNKNOWN)
+    if run is None:
+        end = _ready_change(pod) if phase.outcome else None
+        return Run(phase, None, end, None, pod.status.reason)
+    if phase is JobState.FAILED and not run.state.finished:
+        return replace(run, state=phase, end=_ready_change(pod), reason=pod.status.reason)
+    if phase is JobState.FAILED and pod.status.reason:
+        return replace(run, state=phase, reason=pod.status.reason)
+    return replace(run, state=phase) if phase is JobState.UNKNOWN and not run.state.finished else run
+
+
+def _ready_change(pod: Pod) -> int | None:
+    """When the pod stopped being ready: the nearest to an end where its containers have none."""
+    times = {one.type: milliseconds(one.last_transition_time) for one in pod.status.conditions or ()}
+    return times.get("DisruptionTarget") or times.get("ContainersReady") or times.get("Ready")
+
+
+def gone(run: Run, pod: Pod, *, observed: bool) -> Run:
+    """The latest run of a pod that the API server has no more; ``observed``: its deletion was."""
+    if run.state.finished:
+        return run
+    if not observed:
+        return replace(run, state=JobState.UNKNOWN)
+    return replace(run, state=JobState.STOPPED, end=milliseconds(pod.metadata.deletion_timestamp), reason="Deleted")

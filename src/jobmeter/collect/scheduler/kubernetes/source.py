@@ -1,0 +1,164 @@
+"""A cluster of Kubernetes as a ``Scheduler``: the changes of its watches are reported every interval."""
+
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from jobmeter.collect.scheduler.kubernetes.feed import Change
+from jobmeter.collect.scheduler.kubernetes.kinds import OwnerKind
+from jobmeter.collect.scheduler.kubernetes.ledger import Job, Ledger, Presence, ordered
+from jobmeter.collect.scheduler.kubernetes.memory import JobMemory, MemoryFile
+from jobmeter.collect.scheduler.kubernetes.objects import Pod, Workload
+from jobmeter.collect.scheduler.kubernetes.records import job_record, replica_records
+from jobmeter.errors import InvalidRequestError, UnavailableError
+from jobmeter.model.job import JobState
+from jobmeter.model.record import JobRecord, Records, ReplicaRecord, check_record
+
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class Watched(Protocol[T]):
+    """The part of ``feed.Feed`` that is used here."""
+
+    @property
+    def problem(self) -> str:
+        """See ``Feed.problem``."""
+        ...
+
+    def start(self) -> None:
+        """See ``Feed.start``."""
+        ...
+
+    def wait_ready(self) -> bool:
+        """See ``Feed.wait_ready``."""
+        ...
+
+    def take(self) -> Iterable[Change[T]]:
+        """See ``Feed.take``."""
+        ...
+
+
+class KubernetesScheduler:
+    """See ``Scheduler``. ``owners`` are the feeds of workloads by their kind."""
+
+    def __init__(
+        self,
+        cluster: str,
+        pods: Watched[Pod],
+        owners: Iterable[tuple[OwnerKind, Watched[Workload]]],
+        *,
+        state: Path | None = None,
+        by_namespace: bool = False,
+        namespaces: frozenset[str] = frozenset(),
+        user_label: str = "",
+    ) -> None:
+        """``state`` is the folder in which names are remembered. See ``Ledger`` for the others."""
+        self._cluster = cluster
+        self._pods = pods
+        self._owners = list(owners)
+        self._user_label = user_label
+        self._file = MemoryFile(state)
+        self._ledger = Ledger(self._file.load(), by_namespace=by_namespace, namespaces=namespaces)
+        self._sent: dict[str, dict[tuple[str, int], bytes]] = {}
+        self._reported_problem = ""
+        self._started = self._listed = False
+
+    def poll(self, now_ms: int) -> Records:
+        """See ``Scheduler.poll``."""
+        self._begin()
+        self._file.save(self._ledger.memory)  # what the last call gave is in the outbox by now
+        for kind, feed in self._owners:
+            self._take_workloads(kind, feed, now_ms)
+        self._take_pods()
+        jobs = [] if self._listed else [_unknown_job(lost) for lost in self._ledger.lost()]
+        self._listed = True
+        for job in list(self._ledger.touched()):
+            jobs += self._news(job)
+        if not jobs and self._pods.problem:
+            raise UnavailableError(self._pods.problem)
+        self._report_problems()
+        return Records(jobs=jobs)
+
+    def _begin(self) -> None:
+        feeds: list[Watched[Pod] | Watched[Workload]] = [feed for _, feed in self._owners]
+        feeds.append(self._pods)
+        if not self._started:
+            for feed in feeds:
+                feed.start()
+            self._started = True
+        for feed in feeds:
+            if not self._listed and not feed.wait_ready():
+                raise UnavailableError(feed.problem or "the API server has not answered yet")
+
+    def _take_workloads(self, kind: OwnerKind, feed: Watched[Workload], now_ms: int) -> None:
+        for change in feed.take():
+            if change.found is not None:
+                self._ledger.workload(kind, change.found)
+            elif change.uids is not None:
+                self._ledger.missing_workloads(kind, change.uids, now_ms)
+            else:
+                self._ledger.workload_gone(change.uid, now_ms, Presence.DELETED)
+
+    def _take_pods(self) -> None:
+        together: list[Pod] = []
+        for change in self._pods.take():
+            if change.found is not None:
+                together.append(change.found)
+                continue
+            self._ledger.pods(together if change.uids is None else ordered(together))
+            together = []
+            if change.uids is not None:
+                self._ledger.missing_pods(change.uids)
+            else:
+                self._ledger.pod_gone(change.uid, Presence.DELETED)
+        self._ledger.pods(together)
+
+    def _news(self, job: Job) -> list[JobRecord]:
+        """What of a job was not reported yet: its record, and the replicas that changed."""
+        uid = job.top.uid
+        sent = self._sent.setdefault(uid, {})
+        head = job_record(job, self._cluster, self._user_label)
+        fresh = [one for one in replica_records(job, self._cluster) if _changed(sent, (one.name, one.attempt), one)]
+        changed = _changed(sent, ("", 0), head)
+        if head.state is not None and head.state.finished:
+            self._ledger.forget(job)
+            if uid not in self._ledger.jobs:
+                del self._sent[uid]
+        record = msgspec.structs.replace(head, replicas=list(fresh))
+        if not changed and not fresh:
+            return []
+        try:
+            return [check_record(record)]
+        except InvalidRequestError as error:
+            _log.warning(
+                "%s %s/%s cannot be reported: %s", job.top.kind, job.top.namespace, job.top.name, error.message
+            )
+            return []
+
+    def _report_problems(self) -> None:
+        problem = next((feed.problem for _, feed in self._owners if feed.problem), "")
+        if problem and problem != self._reported_problem:
+            _log.warning("%s; jobs are reported as far as they are known", problem)
+        self._reported_problem = problem
+
+
+def _changed(sent: dict[tuple[str, int], bytes], key: tuple[str, int], record: JobRecord | ReplicaRecord) -> bool:
+    body = msgspec.json.encode(record)
+    if sent.get(key) == body:
+        return False
+    sent[key] = body
+    return True
+
+
+def _unknown_job(lost: JobMemory) -> JobRecord:
+    """A job that ended while nobody watched, and of which the cluster has nothing any more."""
+    last = {place.replica: (uid, place) for uid, place in lost.pods.items()}
+    replicas: list[ReplicaRecord | str] = [
+        ReplicaRecord(name=name, attempt=place.first + place.runs - 1, pod_id=uid, state=JobState.UNKNOWN)
+        for name, (uid, place) in last.items()
+    ]
+    return JobRecord(job_id=lost.job_id, project=lost.project or None, state=JobState.UNKNOWN, replicas=replicas)

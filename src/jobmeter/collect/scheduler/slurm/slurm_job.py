@@ -1,0 +1,96 @@
+"""What Slurm says of a job, in one shape, whichever version and whichever of its parts said it. Times in seconds."""
+
+from dataclasses import dataclass, field
+
+LIVE = frozenset({"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"})
+WAITING = frozenset(
+    {
+        "PENDING",
+        "CONFIGURING",
+        "REQUEUED",
+        "REQUEUE_FED",
+        "REQUEUE_HOLD",
+        "SPECIAL_EXIT",
+        "RESV_DEL_HOLD",
+        "POWER_UP_NODE",
+    }
+)
+GIVEN_BACK = frozenset({"REQUEUED", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "LAUNCH_FAILED", "RECONFIG_FAIL"})
+"""States of an attempt that another one may follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """How a job or a step ended: its exit code, and the signal that ended it (0: none)."""
+
+    code: int = 0
+    signal: int = 0
+
+    @property
+    def status(self) -> int:
+        """As a shell tells it: the code, or 128 and the signal."""
+        return 128 + self.signal if self.signal and not self.code else self.code
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step of an attempt: ``id`` is ``batch``, ``interactive`` or its number. Nodes by name, in Slurm's order."""
+
+    id: str
+    tasks: int
+    nodes: tuple[str, ...]
+    state: str = ""
+    exit: Exit = Exit()
+    end: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One run of a job, from its start on. ``start`` None: it has not begun."""
+
+    state: str
+    submit: int | None = None
+    start: int | None = None
+    end: int | None = None
+    exit: Exit | None = None
+    nodes: tuple[str, ...] = ()
+    by: str = ""
+    steps: tuple[Step, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmJob:
+    """A job. Memory in bytes, the limit of time in minutes; None or empty where Slurm does not say.
+
+    ``label`` is the number that Slurm's commands show: ``8``, ``2_1`` of an array, ``6+1`` of a heterogeneous job.
+    ``gpus`` are those of each node, as indices. ``restarts`` is None where only the database told of the job.
+    """
+
+    number: int
+    label: str
+    name: str
+    user: str
+    account: str = ""
+    partition: str = ""
+    qos: str = ""
+    reason: str = ""
+    tasks: int | None = None
+    cpus: int | None = None
+    memory: int | None = None
+    gpu_count: int | None = None
+    gpu_type: str = ""
+    requested: str = ""
+    time_limit: int | None = None
+    restarts: int | None = None
+    attempts: tuple[Attempt, ...] = ()
+    gpus: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+    @property
+    def now(self) -> Attempt:
+        """The latest attempt."""
+        return self.attempts[-1]
+
+    @property
+    def over(self) -> bool:
+        """Whether the latest attempt has ended and no other one is to follow."""
+        return self.now.state not in LIVE and self.now.state not in WAITING

@@ -1,0 +1,80 @@
+"""When the counters of a replica were zero: at its start, where it began while the agent ran.
+
+The increase of a counter leaves out what was before its first sample. A replica that was not there at the last look has
+used nothing before its first process started, so its counters have a reading of zero at that moment.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+
+from jobmeter.collect.clock import elapsed_ns
+
+COUNTERS = frozenset(
+    {
+        "cpu.time",
+        "cpu.throttled.time",
+        "memory.oom.kills",
+        "disk.read",
+        "disk.write",
+        "pressure.cpu",
+        "pressure.memory",
+        "pressure.io",
+    }
+)
+"""What is counted by a replica's own control group or its processes.
+
+Network traffic is not among them: a network namespace is often older than the replica that uses it, as a pod's is.
+"""
+SHORTEST_MS = 250
+"""A reading that comes sooner after the zero waits for the next look: over so short a time its rate says nothing."""
+_LOOKS = 2
+"""A replica is found one look after its first process where that was, at the look before, a copy of its parent."""
+
+
+class Starts:
+    """Says when the counters of a replica stood at zero. For one thread.
+
+    What had started before this was made had perhaps used something, and so had what began before the look before the
+    last: neither has a zero.
+    """
+
+    def __init__(
+        self,
+        epoch_ms: Callable[[int], int],
+        elapsed: Callable[[], int] = elapsed_ns,
+        ticks_per_second: int = 0,
+        cores: int = 0,
+    ) -> None:
+        """``epoch_ms`` gives the epoch milliseconds of so many milliseconds after the start of the machine.
+
+        ``elapsed`` gives nanoseconds since then. ``cores`` bounds what may have been used since a start.
+        """
+        self._epoch_ms = epoch_ms
+        self._elapsed = elapsed
+        self._ticks = ticks_per_second or os.sysconf("SC_CLK_TCK")
+        self._cores = cores or os.cpu_count() or 1
+        self._looks = [elapsed()] * _LOOKS
+        self._now = self._looks[-1]
+
+    def look(self) -> None:
+        """Call this before the processes are listed, once a scan."""
+        self._looks = [*self._looks[1:], self._now]
+        self._now = self._elapsed()
+
+    def zero_ms(self, start: int, values: Mapping[str, float | None], now_ms: int) -> int | None:
+        """When counters stood at zero that read ``values`` at ``now_ms``: epoch milliseconds.
+
+        ``start`` is that of the replica's first process, in ticks since the start of the machine. None where what was
+        used before is unknown: it began before the first scan, or its group has more CPU time than there was since.
+        """
+        if start < self._in_ticks(self._looks[0]):
+            return None
+        most = (self._elapsed() - self._looks[0]) / 1e9 * self._cores + 1 / self._ticks
+        if (values.get("cpu.time") or 0.0) > most:
+            return None
+        # At the end of that tick: a job is recorded with the time at which it was started, which lies inside of it.
+        zero_ms = self._epoch_ms((start + 1) * 1000 // self._ticks)
+        return zero_ms if zero_ms < now_ms else None
+
+    def _in_ticks(self, nanoseconds: int) -> int:
+        return nanoseconds * self._ticks // 1_000_000_000

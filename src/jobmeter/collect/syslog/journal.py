@@ -1,0 +1,181 @@
+"""The journal of systemd, through its own reader, which follows it.
+
+Fields: https://www.freedesktop.org/software/systemd/man/latest/systemd.journal-fields.html
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from jobmeter.collect.syslog.base import Entry, Position, Reading
+from jobmeter.collect.syslog.lines import LineCutter, Piece
+from jobmeter.model.log import MAX_SYSTEM_NAME, is_cut
+from jobmeter.model.syslog import facility_name
+
+_FIELDS = "MESSAGE,PRIORITY,SYSLOG_FACILITY,SYSLOG_IDENTIFIER,_PID,_TRANSPORT"
+_COMMAND = ("journalctl", "--output=json", "--quiet", "--no-pager", f"--output-fields={_FIELDS}")
+_PLACES = (Path("/run/log/journal"), Path("/var/log/journal"))
+_CHUNK = 256 * 1024
+_NUMBER = re.compile(r"(?:^|;)i=([0-9a-f]+)")
+
+
+def has_journal() -> bool:
+    """Whether this machine has a journal and its reader."""
+    return shutil.which("journalctl") is not None and any(path.is_dir() for path in _PLACES)
+
+
+class JournalSource:
+    """What services say, since the newest line or since a position. What the kernel says is left to its own source.
+
+    One process of ``journalctl`` runs as long as the source is open.
+    """
+
+    key = "journal"
+    stream = "journal"
+
+    def __init__(self, arguments: Sequence[str] = (), *, kernel: bool = False) -> None:
+        """``arguments`` go to journalctl; ``kernel`` takes the kernel's lines too."""
+        self._arguments = arguments
+        self._kernel = kernel
+        self._process: subprocess.Popen[bytes] | None = None
+        self._cutter = LineCutter(4 * 2**20)
+        self._waiting: list[tuple[Entry | None, str]] = []
+        self._at = ""
+
+    def read(self, position: Position | None, until: Position | None = None) -> Reading | None:
+        """See ``Source.read``."""
+        if position is None:
+            return Reading([], {"cursor": self._newest()}, more=True)
+        cursor = str(position["cursor"])
+        if self._process is None or cursor != self._at or until is not None:
+            # What is read again ends with the journal: the line that is looked for may have been removed from it.
+            self._start(cursor, follow=until is None)
+        process = self._process
+        if process is None or process.stdout is None:
+            return None
+        more = self._fill(process, wait=until is not None, until=until)
+        found, self._waiting = self._waiting, []
+        if until is not None:
+            places = [place for place, (_, one) in enumerate(found) if one == until["cursor"]]
+            last = places[0] + 1 if places else len(found)
+            self.close()  # it is followed from there on
+            found = found[:last]
+        if not found:
+            return None
+        self._at = found[-1][1]
+        return Reading([entry for entry, _ in found if entry is not None], {"cursor": self._at}, more)
+
+    def close(self) -> None:
+        """See ``Source.close``."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+        self._cutter = LineCutter(4 * 2**20)
+        self._waiting = []
+
+    def _newest(self) -> str:
+        """The cursor of the newest line, empty where the journal has none."""
+        command = [*_COMMAND, "--lines=1", *self._arguments]
+        found = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=False)
+        try:
+            return str(msgspec.json.decode(found.stdout.strip() or b"{}").get("__CURSOR", ""))
+        except (msgspec.DecodeError, AttributeError):
+            return ""
+
+    def _start(self, cursor: str, *, follow: bool) -> None:
+        self.close()
+        place = [f"--after-cursor={cursor}"] if cursor else []
+        self._process = subprocess.Popen(
+            [*_COMMAND, "--all", *(["--follow", "--no-tail"] if follow else []), *place, *self._arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        if self._process.stdout is not None:
+            os.set_blocking(self._process.stdout.fileno(), False)
+        self._at = cursor
+
+    def _fill(self, process: "subprocess.Popen[bytes]", *, wait: bool, until: Position | None) -> bool:
+        """Read what there is, a bounded amount of it; True when there may be more."""
+        stdout = process.stdout
+        if stdout is None:
+            return False
+        if wait:
+            os.set_blocking(stdout.fileno(), True)
+        try:
+            while True:
+                try:
+                    data = os.read(stdout.fileno(), _CHUNK)
+                except BlockingIOError:
+                    return False
+                if not data:
+                    self.close_ended(process)
+                    return False
+                for piece in self._cutter.feed(data):
+                    self._take(piece)
+                reached = until is not None and any(one == until["cursor"] for _, one in self._waiting)
+                if reached or not wait:
+                    return len(data) == _CHUNK
+        finally:
+            if wait and self._process is process:
+                os.set_blocking(stdout.fileno(), False)
+
+    def close_ended(self, process: "subprocess.Popen[bytes]") -> None:
+        """The reader has ended by itself: it is started again with the next reading."""
+        waiting = self._waiting
+        if self._process is process:
+            self.close()
+            self._waiting = waiting
+
+    def _take(self, piece: Piece) -> None:
+        before = self._waiting[-1][1] if self._waiting else self._at
+        if is_cut(piece.text):
+            self._waiting.append(
+                (Entry(f"[jobmeter: a line is left out here, {piece.length} bytes]", severity=4), before)
+            )
+            return
+        try:
+            fields: dict[str, Any] = msgspec.json.decode(piece.text)
+            cursor = str(fields["__CURSOR"])
+        except (msgspec.DecodeError, KeyError, TypeError):
+            return
+        if not self._kernel and fields.get("_TRANSPORT") == "kernel":
+            self._waiting.append((None, cursor))
+        else:
+            self._waiting.append((_entry(fields, cursor), cursor))
+
+
+def _entry(fields: dict[str, Any], cursor: str) -> Entry:
+    number = _NUMBER.search(cursor)
+    micros = int(fields.get("__REALTIME_TIMESTAMP") or 0)
+    tag = "".join(filter(str.isprintable, _text(fields.get("SYSLOG_IDENTIFIER"))))[:MAX_SYSTEM_NAME]
+    return Entry(
+        _text(fields.get("MESSAGE")),
+        micros * 1_000 + (int(number[1], 16) % 1_000 if number else 0),
+        severity=_number(fields.get("PRIORITY"), 7),
+        facility=facility_name(_number(fields.get("SYSLOG_FACILITY"), 23) or 3),
+        tag=tag,
+        pid=_number(fields.get("_PID"), 2**31),
+    )
+
+
+def _text(value: object) -> str:
+    """A field's text: bytes that are no text come as a list of numbers, a field that is there twice as a list."""
+    if isinstance(value, list) and all(isinstance(one, int) and 0 <= one < 256 for one in value):
+        return bytes(value).decode(errors="replace")
+    if isinstance(value, list):
+        return " ".join(map(_text, value))
+    return value if isinstance(value, str) else ""
+
+
+def _number(value: object, most: int) -> int | None:
+    return int(value) if isinstance(value, str) and value.isdigit() and int(value) <= most else None

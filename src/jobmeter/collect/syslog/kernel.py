@@ -1,0 +1,197 @@
+"""The kernel's log, by its records.
+
+Format: https://www.kernel.org/doc/Documentation/ABI/testing/dev-kmsg
+"""
+
+import os
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from jobmeter.collect.syslog.base import Entry, Position, Reading
+from jobmeter.model.syslog import facility_name
+
+DEVICE = Path("/dev/kmsg")
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_RECORD_BYTES = 16_384
+_RECORDS = 2_000
+_DRIFT_NS = 1_000_000_000
+"""By how much the wall clock may move before times are reckoned anew."""
+_ESCAPE = re.compile(rb"\\x([0-9a-f]{2})")
+_PID = re.compile(r"\bpid[=:' ]{1,3}(\d{1,9})|[Pp]rocess (\d{1,9}) \(", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record: ``priority`` is facility * 8 + severity, ``micros`` the time since the kernel began."""
+
+    priority: int
+    sequence: int
+    micros: int
+    text: str
+
+
+def parse_record(data: bytes) -> Record | None:
+    """What a read of the device gave; None for what is no record. Lines of properties behind the first are left out."""
+    head, found, message = data.partition(b";")
+    fields = head.split(b",")
+    if not found or len(fields) < 3 or not all(field.isdigit() for field in fields[:3]):
+        return None
+    line = _ESCAPE.sub(lambda match: bytes([int(match[1], 16)]), message.split(b"\n", 1)[0])
+    priority, sequence, micros = (int(field) for field in fields[:3])
+    return Record(priority, sequence, micros, line.decode(errors="replace"))
+
+
+def since_boot_ns() -> int:
+    """Nanoseconds since the kernel began, those of sleep included."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+class KernelDevice(Protocol):
+    """The part of ``/dev/kmsg`` that is used."""
+
+    def read(self) -> bytes | None:
+        """The next record, None where there is none yet. BrokenPipeError: records were overwritten before."""
+        ...
+
+    def close(self) -> None:
+        """Let go of it."""
+        ...
+
+
+class Device:
+    """``/dev/kmsg``, from the oldest record that the kernel still has."""
+
+    def __init__(self, path: Path = DEVICE) -> None:
+        """Raises OSError where it may not be read."""
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def read(self) -> bytes | None:
+        """See ``KernelDevice.read``."""
+        try:
+            return os.read(self._descriptor, _RECORD_BYTES)
+        except BlockingIOError:
+            return None
+
+    def close(self) -> None:
+        """See ``KernelDevice.close``."""
+        os.close(self._descriptor)
+
+
+def boot_id() -> str:
+    """The id of this start of the kernel, empty where it has none."""
+    try:
+        return _BOOT_ID.read_text().strip()
+    except OSError:
+        return ""
+
+
+class KernelSource:
+    """The kernel's log since its start, or since the position of the same start.
+
+    A position says how times were reckoned, so that a record that is read again has the time that it had. Records that
+    the kernel overwrote before they were read are counted in a line.
+    """
+
+    key = "kernel"
+    stream = "kernel"
+
+    def __init__(
+        self,
+        now_ns: Callable[[], int],
+        since_boot_ns: Callable[[], int],
+        *,
+        connect: Callable[[], KernelDevice] = Device,
+        boot: Callable[[], str] = boot_id,
+    ) -> None:
+        self._now_ns = now_ns
+        self._since_boot_ns = since_boot_ns
+        self._connect = connect
+        self._boot = boot()
+        self._device: KernelDevice | None = None
+        self._last = -1
+
+    def read(self, position: Position | None, until: Position | None = None) -> Reading | None:
+        """See ``Source.read``."""
+        if position is None or position.get("boot") != self._boot:
+            if until is not None:
+                return None  # the records of another start are gone
+            return Reading([], {"boot": self._boot, "sequence": -1, "anchor": self._anchor()}, more=True)
+        if self._device is None or self._last != int(position["sequence"]):
+            self.close()
+            self._device = self._connect()
+        last, anchor = int(position["sequence"]), int(position["anchor"])
+        most = None if until is None else int(until["sequence"])
+        entries: list[Entry] = []
+        for _ in range(_RECORDS):
+            record = self._next()
+            if record is None:
+                break
+            if record.sequence <= last:
+                continue
+            if most is not None and record.sequence > most:
+                self.close()  # what was read too far is read again
+                break
+            if record.sequence > last + 1 and last >= 0:
+                entries.append(_missing(record, record.sequence - last - 1, anchor))
+            entries.append(_entry(record, anchor))
+            last = record.sequence
+        else:
+            return self._reading(entries, last, anchor, until, more=True)
+        return self._reading(entries, last, anchor, until, more=False) if entries else None
+
+    def close(self) -> None:
+        """See ``Source.close``."""
+        if self._device is not None:
+            self._device.close()
+            self._device = None
+
+    def _reading(self, entries: list[Entry], last: int, anchor: int, until: Position | None, *, more: bool) -> Reading:
+        self._last = last
+        if until is not None:
+            self.close()
+            return Reading(entries, until, more)
+        now = self._anchor()
+        anchor = now if abs(now - anchor) > _DRIFT_NS else anchor
+        return Reading(entries, {"boot": self._boot, "sequence": last, "anchor": anchor}, more)
+
+    def _next(self) -> Record | None:
+        while self._device is not None:
+            try:
+                data = self._device.read()
+            except BrokenPipeError:
+                continue  # the next record's number says how many are missing
+            if data is None:
+                return None
+            record = parse_record(data)
+            if record is not None:
+                return record
+        return None
+
+    def _anchor(self) -> int:
+        """When the kernel began, by the wall clock as it is now."""
+        return self._now_ns() - self._since_boot_ns()
+
+
+def _time_ns(record: Record, anchor: int) -> int:
+    # Records of one microsecond stay apart, and in order.
+    return anchor // 1_000_000 * 1_000_000 + record.micros * 1_000 + record.sequence % 1_000
+
+
+def _entry(record: Record, anchor: int) -> Entry:
+    found = _PID.search(record.text)
+    return Entry(
+        record.text,
+        _time_ns(record, anchor),
+        severity=record.priority & 7,
+        facility=facility_name(record.priority >> 3),
+        pid=int(found[1] or found[2]) if found else None,
+    )
+
+
+def _missing(record: Record, count: int, anchor: int) -> Entry:
+    text = f"[jobmeter: {count} records of the kernel are missing here, they were overwritten before they were read]"
+    return Entry(text, _time_ns(record, anchor) - 1, severity=4, facility="kern")

@@ -1,0 +1,53 @@
+"""Bytes of a file as whole lines, each bounded."""
+
+from dataclasses import dataclass
+
+from jobmeter.model.log import MAX_TEXT_BYTES, cut_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A line's text, and how many bytes it takes in the file, its end included."""
+
+    text: str
+    length: int
+
+
+class LineCutter:
+    """Cuts its input into lines. Of an unfinished line it buffers at most ``most_bytes``, its beginning."""
+
+    def __init__(self, most_bytes: int = MAX_TEXT_BYTES) -> None:
+        self._most = most_bytes
+        self._begun = bytearray()
+        self._length = 0
+
+    @property
+    def pending(self) -> int:
+        """Bytes of the line that has no end yet."""
+        return self._length
+
+    def feed(self, data: bytes) -> list[Piece]:
+        """The lines that end in these bytes."""
+        *whole, rest = data.split(b"\n")
+        found = []
+        for part in whole:
+            self._add(part)
+            found.append(self._take(1))
+        self._add(rest)
+        return found
+
+    def finish(self) -> Piece | None:
+        """The unfinished line, where the file will not grow."""
+        return self._take(0) if self._length else None
+
+    def _add(self, part: bytes) -> None:
+        self._length += len(part)
+        self._begun += part[: max(0, self._most + 1 - len(self._begun))]
+
+    def _take(self, end: int) -> Piece:
+        begun, length = bytes(self._begun), self._length
+        self._begun.clear()
+        self._length = 0
+        if length > self._most:
+            return Piece(cut_bytes(begun, length), length + end)
+        return Piece(begun.removesuffix(b"\r").decode(errors="replace"), length + end)

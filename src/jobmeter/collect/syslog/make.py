@@ -1,0 +1,55 @@
+"""The sources of system logs that there are on this machine: the only place that names them."""
+
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jobmeter.collect.base import Owner, Place
+from jobmeter.collect.clock import SampleClock
+from jobmeter.collect.outbox import Outbox
+from jobmeter.collect.syslog.journal import JournalSource, has_journal
+from jobmeter.collect.syslog.kernel import DEVICE, KernelSource, since_boot_ns
+from jobmeter.collect.syslog.reader import LogSettings, SystemLogReader
+from jobmeter.collect.syslog.watch import FileWatch
+
+if TYPE_CHECKING:
+    from jobmeter.collect.syslog.base import Source
+
+_NS = 1_000_000
+_log = logging.getLogger(__name__)
+
+
+def system_logs(
+    settings: LogSettings | None,
+    place: Place,
+    outbox: Outbox,
+    clock: SampleClock,
+    *,
+    owner_of: Callable[[int], Owner | None],
+    state: Path | None,
+) -> SystemLogReader | None:
+    """The reader of the configured system logs that this machine has; None where there are none."""
+    if settings is None:
+        return None
+    sources: list[Source] = []
+    if settings.kernel and os.access(DEVICE, os.R_OK):
+        sources.append(KernelSource(lambda: clock.now_ms() * _NS, since_boot_ns))
+    elif settings.kernel:
+        _log.info("the kernel's log is not read: %s may not be read here", DEVICE)
+    if settings.journal and has_journal():
+        sources.append(JournalSource(kernel=not sources))
+    if not sources and not settings.files:
+        return None
+    return SystemLogReader(
+        sources,
+        FileWatch(settings.files),
+        place,
+        outbox,
+        now_ns=lambda: clock.now_ms() * _NS,
+        monotonic=clock.monotonic,
+        lines_a_second=settings.lines_a_second,
+        owner_of=owner_of,
+        state=state,
+    )

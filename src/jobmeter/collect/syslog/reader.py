@@ -1,0 +1,214 @@
+"""The agent's thread that reads system logs and hands their lines on, each once, in order per source."""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event, Thread
+from typing import TYPE_CHECKING
+
+from jobmeter.collect.base import Owner, Place
+from jobmeter.collect.outbox import Outbox
+from jobmeter.collect.syslog import checkpoint
+from jobmeter.collect.syslog.base import Entry, Reading, Source
+from jobmeter.collect.syslog.checkpoint import Intent
+from jobmeter.collect.syslog.limit import LineRate
+from jobmeter.collect.syslog.watch import FileWatch
+from jobmeter.model.log import LogLine
+from jobmeter.model.syslog import level_of_severity
+from jobmeter.wire.native.logs import logs_frame
+
+if TYPE_CHECKING:
+    from jobmeter.collect.syslog.files import FileSource
+
+_INTERVAL = 0.25
+_LOOK_EVERY = 8
+"""Rounds between two looks for new files."""
+_READINGS = 8
+"""Readings of one source in a round, before the others have their turn."""
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSettings:
+    """What of system logs an agent reads. ``lines_a_second`` is the most of each source; what is above is counted."""
+
+    kernel: bool = True
+    journal: bool = True
+    files: tuple[str, ...] = ()
+    lines_a_second: float = 10_000.0
+
+
+class SystemLogReader:
+    """Reads sources in turn. Positions are remembered in ``state`` (None: nowhere, each start begins anew).
+
+    A position is remembered once the lines before it are in the spool, or, where there is no spool, once the server
+    has them. While what waits for the server fills half of the outbox, sources are not read.
+    ``dropped`` counts lines that came faster than allowed; a line in the log says so where they are missing.
+    """
+
+    def __init__(  # noqa: PLR0913 - one for each part
+        self,
+        sources: Sequence[Source],
+        watch: FileWatch,
+        place: Place,
+        outbox: Outbox,
+        *,
+        now_ns: Callable[[], int],
+        monotonic: Callable[[], float],
+        lines_a_second: float,
+        owner_of: Callable[[int], Owner | None] = lambda pid: None,  # noqa: ARG005 - nobody is known
+        state: Path | None = None,
+    ) -> None:
+        self.dropped = 0
+        self.sent = 0
+        self._sources = list(sources)
+        self._watch = watch
+        self._place = place
+        self._outbox = outbox
+        self._now_ns = now_ns
+        self._monotonic = monotonic
+        self._rate = lines_a_second
+        self._owner_of = owner_of
+        self._state = state
+        self._saved = checkpoint.load(state)
+        self._unsaved = False
+        self._unsaveable = False
+        self._waits = False
+        self._files: list[FileSource] = []
+        self._rounds = 0
+        self._rates: dict[str, LineRate] = {}
+        self._failing: set[str] = set()
+        self._stopping = Event()
+        self._thread = Thread(target=self._run, name="system logs", daemon=True)
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Read once more what there is, then let go of the sources."""
+        self._stopping.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        self.round()
+        for source in self._sources:
+            source.close()
+        self._watch.close()
+
+    def round(self) -> bool:
+        """Read what there is, some of each source; True when there is more."""
+        if self._rounds % _LOOK_EVERY == 0:
+            self._look()
+        self._rounds += 1
+        if self._waits:
+            if self._outbox.size:
+                return False
+            self._waits = False
+        more = False
+        for source in [*self._sources, *self._files]:
+            for _ in range(_READINGS):
+                if self._waits or self._outbox.size > self._outbox.capacity // 2 or not self._turn(source):
+                    break
+            else:
+                more = True
+        if self._unsaved and not self._waits:
+            self._save()
+        return more
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                more = self.round()
+            except Exception:  # noqa: BLE001 - what goes wrong now may go right later, and nothing was passed over
+                _log.exception("system logs cannot be read now")
+                more = False
+            if not more:
+                self._stopping.wait(_INTERVAL)
+
+    def _look(self) -> None:
+        self._files = self._watch.look(self._saved.patterns, self._saved.places)
+        # Noted once every file was found: one that comes later is read from its beginning.
+        self._unsaved |= self._saved.patterns != self._watch.patterns
+
+    def _turn(self, source: Source) -> bool:
+        """One reading of a source; True when there may be another one now."""
+        place = self._saved.places.get(source.key)
+        intent = place.intent if place else None
+        try:
+            if place is not None and intent is not None:
+                self._repeat(source, place, intent)
+                return True
+            reading = source.read(place.position if place else None)
+        except OSError as error:
+            if source.key not in self._failing:
+                _log.warning("%s cannot be read: %s", source.key, error)
+            self._failing.add(source.key)
+            source.close()
+            return False
+        self._failing.discard(source.key)
+        if reading is None:
+            return False
+        self._hand_on(source, reading)
+        return reading.more
+
+    def _hand_on(self, source: Source, reading: Reading) -> None:
+        entries = reading.entries
+        if entries:
+            rate = self._rates.setdefault(source.key, LineRate(self._rate, self._monotonic))
+            intent = Intent(reading.end, max(self._now_ns(), self._saved.last_ns + 1), rate.take(len(entries)))
+            self._saved.last_ns = intent.first_ns + len(entries)
+            if source.key in self._saved.places:
+                self._saved.places[source.key].intent = intent
+                self._save()
+            self._put(source, entries, intent)
+        self._saved.places[source.key] = checkpoint.Place(reading.end)
+        self._unsaved = True
+
+    def _repeat(self, source: Source, place: checkpoint.Place, intent: Intent) -> None:
+        """Hand on again what may have been handed on before the agent died."""
+        reading = source.read(place.position, intent.end)
+        if reading is not None and reading.entries:
+            self._put(source, reading.entries, intent)
+        self._saved.places[source.key] = checkpoint.Place(intent.end)
+        self._unsaved = True
+
+    def _put(self, source: Source, entries: list[Entry], intent: Intent) -> None:
+        lines = [self._line(source, entry, intent.first_ns + at) for at, entry in enumerate(entries[: intent.taken])]
+        missing = len(entries) - intent.taken
+        if missing > 0:
+            self.dropped += missing
+            text = f"[jobmeter: {missing} lines are missing here, they came faster than {self._rate:g} a second]"
+            note = Entry(text, entries[-1].time_ns, severity=4, facility=entries[-1].facility)
+            lines.append(self._line(source, note, intent.first_ns + len(entries)))
+        if lines and not self._outbox.put(logs_frame(lines)):
+            self._waits = True
+        self.sent += len(lines)
+
+    def _line(self, source: Source, entry: Entry, time_ns: int) -> LogLine:
+        owner = self._owner_of(entry.pid) if entry.pid is not None else None
+        return LogLine(
+            time_ns=time_ns if entry.time_ns is None else entry.time_ns,
+            text=entry.text,
+            job=owner.job if owner else "",
+            project=(owner.project if owner else "") or self._place.project,
+            replica=owner.replica if owner else "",
+            node=self._place.node,
+            stream=source.stream,
+            level=None if entry.severity is None else level_of_severity(entry.severity),
+            facility=entry.facility,
+            severity=entry.severity,
+            tag=entry.tag,
+        )
+
+    def _save(self) -> None:
+        self._saved.patterns = self._watch.patterns
+        self._unsaved = False
+        try:
+            checkpoint.save(self._state, self._saved)
+        except OSError as error:
+            if not self._unsaveable:
+                _log.warning("positions in system logs cannot be remembered: %s", error)
+            self._unsaveable = True
+        else:
+            self._unsaveable = False

@@ -1,0 +1,56 @@
+"""The files that match the patterns of an agent's settings, listed at intervals."""
+
+import glob
+import logging
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from jobmeter.collect.syslog.files import FileSource
+from jobmeter.collect.syslog.rotation import is_rotated
+
+MOST_FILES = 1_000
+"""Most files that one agent reads."""
+_log = logging.getLogger(__name__)
+
+
+class FileWatch:
+    """Finds the files that patterns name, rotated ones left out: these belong to the file that they were.
+
+    A file that is there when its pattern is met for the first time is read from its end on, one that comes later from
+    its beginning.
+    """
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        self._patterns = [str(Path(pattern).absolute()) for pattern in patterns]
+        self._sources: dict[Path, FileSource] = {}
+        self._full = False
+
+    @property
+    def patterns(self) -> list[str]:
+        """The patterns, absolute."""
+        return list(self._patterns)
+
+    def look(self, met: Collection[str], remembered: Collection[str]) -> list[FileSource]:
+        """A source for each file there is. ``met`` are patterns of an earlier call, ``remembered`` keys."""
+        for pattern in self._patterns:
+            found = sorted(Path(name) for name in glob.glob(pattern, recursive=True))  # noqa: PTH207 - of an absolute pattern
+            for path in found:
+                if path in self._sources or not path.is_file():
+                    continue
+                others = {*found, *self._sources, *(Path(key.removeprefix("file:")) for key in remembered)} - {path}
+                if any(is_rotated(path, other) for other in others):
+                    continue
+                self._add(path, from_end=pattern not in met and f"file:{path}" not in remembered)
+        return list(self._sources.values())
+
+    def close(self) -> None:
+        """Let go of all files."""
+        for source in self._sources.values():
+            source.close()
+
+    def _add(self, path: Path, *, from_end: bool) -> None:
+        if len(self._sources) < MOST_FILES:
+            self._sources[path] = FileSource(path, from_end=from_end)
+        elif not self._full:
+            self._full = True
+            _log.warning("the patterns of log files name more than %d files: the others are left out", MOST_FILES)

@@ -1,0 +1,118 @@
+"""Findings of jobs that run as events: one when a finding opens, one when it is found no longer."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from jobmeter.diagnose.causes import FINDING
+from jobmeter.diagnose.rule import rules
+from jobmeter.model.event import LEVEL_OF, Event, EventSource
+from jobmeter.model.finding import Evidence, Finding, Role, Severity, Subject
+from jobmeter.model.record import EventRecord
+
+ENDED = "FindingEnded"
+_SEVERITIES = {level: severity for severity, level in LEVEL_OF.items()}
+_RULE = re.compile(r"[a-z0-9_]+")
+
+Key = tuple[str, Subject]
+"""The identity of an open finding: its rule and its subject."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedFinding:
+    """A finding that the stream of events reports. ``ended`` is None while it is open."""
+
+    rule: str
+    opened: Event
+    ended: Event | None = None
+
+    @property
+    def key(self) -> Key:
+        """See ``Key``."""
+        return self.rule, self.opened.object
+
+    def finding(self, until_ms: int) -> Finding:
+        """What the events say of it; of one that is open it lasts ``until_ms``."""
+        rule = next((one for one in rules() if one.name == self.rule), None)
+        end = until_ms if self.ended is None else self.ended.time
+        parts = [event for event in (self.opened, self.ended) if event is not None]
+        return Finding(
+            rule=self.rule,
+            role=Role.ROOT,
+            severity=_SEVERITIES.get(self.opened.level, Severity.INFO),
+            confidence=0.9,
+            subject=self.opened.object,
+            start=self.opened.time,
+            end=max(end, self.opened.time),
+            evidence=[
+                Evidence(kind="event", text=_rest(event), time=event.time, replica=event.replica) for event in parts
+            ],
+            advice=rule.advice if rule else "",
+            source=rule.source if rule else "",
+        )
+
+
+def opening(project: str, job: str, one: Finding, time_ms: int) -> EventRecord:
+    """The event that a finding of a job that runs opens."""
+    event = _event(project, job, one.subject, time_ms)
+    return replace(event, reason=FINDING, message=one.sentence, level=LEVEL_OF[one.severity])
+
+
+def ending(project: str, job: str, key: Key, time_ms: int, since_ms: int, *, over: bool = False) -> EventRecord:
+    """The event that it is found no longer; ``over``: because the job has ended."""
+    rule, subject = key
+    minutes = max(time_ms - since_ms, 0) / 60_000
+    why = "the job ended with it" if over else "it is found no longer"
+    message = f"{rule} ({subject.kind} {subject.name}): {why}, {minutes:.1f} min after it was reported"
+    return replace(_event(project, job, subject, time_ms), reason=ENDED, message=message)
+
+
+def _event(project: str, job: str, subject: Subject, time_ms: int) -> EventRecord:
+    replica = subject.name if subject.kind == "replica" else ""
+    return EventRecord(
+        time=time_ms,
+        project=project,
+        job=job,
+        replica=replica,
+        source=EventSource.REPLICA if replica else EventSource.JOB,
+        subject=f"{subject.kind} {subject.name}",
+    )
+
+
+def reported_findings(events: Iterable[Event]) -> list[ReportedFinding]:
+    """The findings that a job's events (in order of time) reported while it ran, in the order in which they opened."""
+    found: list[ReportedFinding] = []
+    open_at: dict[Key, int] = {}
+    for event in events:
+        name = _RULE.match(event.message)
+        # Those without a subject were found when the job had ended.
+        if event.reason not in {FINDING, ENDED} or not event.subject or name is None:
+            continue
+        key = (name[0], event.object)
+        at = open_at.pop(key, None) if event.reason == ENDED else open_at.get(key)
+        if event.reason == ENDED and at is not None:
+            found[at] = ReportedFinding(name[0], found[at].opened, event)
+        elif event.reason == FINDING and at is None:
+            open_at[key] = len(found)
+            found.append(ReportedFinding(name[0], event))
+    return found
+
+
+def with_reported(
+    found: Sequence[Finding], reported: Sequence[ReportedFinding], until_ms: int, *, running: bool
+) -> list[Finding]:
+    """The findings, and behind them those that events reported and that are not among them: a hang that went by.
+
+    Of a job that does not run those without an end are left out.
+    """
+    there = {(one.rule, one.subject) for one in found}
+    last = {one.key: one for one in reported if one.ended is not None or running}
+    return [*found, *(one.finding(until_ms) for key, one in last.items() if key not in there)]
+
+
+def _rest(event: Event) -> str:
+    """The message without the rule and the subject before it."""
+    head = f"({event.object.kind} {event.object.name}): "
+    return event.message.partition(head)[2] or event.message

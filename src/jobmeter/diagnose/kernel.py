@@ -1,0 +1,131 @@
+"""What the kernels of nodes said, as far as rules look for it: found by the store's search, bounded in number."""
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+from jobmeter.access.scope import Scope
+from jobmeter.diagnose.nodes import MOST_NODES, faults_of
+from jobmeter.diagnose.rule import Rule, rules
+from jobmeter.errors import InvalidRequestError, LimitExceededError, NotFoundError, QueryTimeoutError
+from jobmeter.model.event import Event, EventFilter, EventType
+from jobmeter.model.job import JobView
+from jobmeter.model.log import LogLine
+from jobmeter.model.log_query import LogQuery, matches, parse_log_query
+from jobmeter.model.time import TimeRange
+from jobmeter.query.execute import Executor
+from jobmeter.query.request import LogQuestion, NodeRef
+
+MOST_LINES = 200
+"""Lines of one node that are read, the first ones."""
+MOST_TASK_LINES, LEAST_LINES = 8_000, 8
+"""Lines of all nodes of a task; and those of one node for one rule, however many nodes there are."""
+_NS = 1_000_000
+MOST_FAULTS = 200
+"""Faults of devices that are read, the first ones."""
+_APART_MS, _COMPARED = 2_000, 500
+
+
+def kernel_lines(executor: Executor, scope: Scope, view: JobView, span: TimeRange) -> Sequence[LogLine]:
+    """Lines of the kernel in order of time; none for a caller that may see the job alone.
+
+    What a rule about nodes looks for is there. A fault of a device is there where the job had devices on that node;
+    that a process was killed where it was one of the job's. So a neighbour's fault is not reported for this
+    job.
+    """
+    if scope.job is not None:
+        return ()
+    nodes = list(dict.fromkeys(replica.node for replica in view.replicas if replica.node))[:MOST_NODES]
+    with_devices = {one.node for one in view.allocations}
+    found: list[LogLine] = []
+    for node in nodes:
+        try:
+            ref = NodeRef(node, project=view.job.project)
+            lines = _ask(executor, scope, ref, span, query_of(rules()), MOST_LINES)
+        except (NotFoundError, LimitExceededError, QueryTimeoutError):
+            continue  # a node without an agent, or too much to search: the other rules still have their say
+        found += [line for line in lines if _concerns(line, view, devices=node in with_devices)]
+    return sorted(found, key=lambda line: line.order)
+
+
+def task_lines(
+    executor: Executor, scope: Scope, nodes: Iterable[NodeRef], span: TimeRange, which: Sequence[Rule]
+) -> tuple[list[LogLine], list[str]]:
+    """The first lines of each node's kernel that each of the rules looks for, in order of time.
+
+    Each line has its node as its replica. Beside them, in words, which nodes could not be searched and why.
+    """
+    searching = [rule for rule in which if rule.kernel]
+    refs = list(nodes)
+    most = min(MOST_LINES, max(LEAST_LINES, MOST_TASK_LINES // max(1, len(refs) * len(searching))))
+    found: dict[object, LogLine] = {}
+    failures: list[str] = []
+    for ref in refs:
+        for rule in searching:
+            try:
+                lines = _ask(executor, scope, ref, span, query_of((rule,)), most)
+            except NotFoundError:  # it was forgotten meanwhile
+                break
+            except (LimitExceededError, QueryTimeoutError) as error:
+                failures.append(f"the kernel's log of {ref.name} was not searched: {error.message}")
+                break
+            found.update(((ref.name, line.order), line) for line in lines)
+    return sorted(found.values(), key=lambda line: line.order), failures
+
+
+@lru_cache(maxsize=64)
+def query_of(which: tuple[Rule, ...]) -> LogQuery:
+    """The search for the lines of the kernel that the rules need."""
+    wanted = " OR ".join(f"({rule.kernel})" for rule in which if rule.kernel)
+    query = parse_log_query(f"facility:kern AND ({wanted})")
+    if query is None:
+        raise InvalidRequestError("no rule reads the kernel's log", "query")
+    return query
+
+
+def _ask(
+    executor: Executor, scope: Scope, ref: NodeRef, span: TimeRange, query: LogQuery, most: int
+) -> Sequence[LogLine]:
+    start, end = span.start_ms * _NS, span.end_ms * _NS
+    return executor.run(LogQuestion(ref=ref, query=query, start_ns=start, end_ns=end, limit=most), scope).lines
+
+
+def faults_of_nodes(
+    executor: Executor, scope: Scope, view: JobView, span: TimeRange, lines: Sequence[LogLine]
+) -> list[Event]:
+    """Events about devices of nodes, while the job had some there; without those whose lines are there already.
+
+    In order of time; none for a caller that may see the job alone.
+    """
+    nodes = frozenset(one.node for one in view.allocations)
+    if scope.job is not None or scope.grant is not None or not nodes:
+        return []
+    question = EventFilter(
+        projects=frozenset({view.job.project}),
+        nodes=nodes,
+        types=frozenset({EventType.DEVICE_FAULT}),
+        start=span.start_ms,
+        end=span.end_ms,
+        limit=MOST_FAULTS,
+    )
+    found = faults_of(view, executor.run(question, scope).events)
+    return [event for event in found if not any(same_fact(event, line) for line in lines)]
+
+
+def same_fact(event: Event, line: LogLine) -> bool:
+    """True where an event was made of that line of a kernel: the same node, time and text.
+
+    The clocks of two readers of one log may differ by a moment, and an event has the meaning of a line behind it.
+    """
+    apart = abs(event.time - line.time_ns // _NS)
+    text = line.text[:_COMPARED]
+    return event.node == line.node and apart <= _APART_MS and bool(text) and event.message.startswith(text)
+
+
+def _concerns(line: LogLine, view: JobView, *, devices: bool) -> bool:
+    if line.job:
+        return line.job == view.job.id
+    return any(
+        rule.of_nodes or (devices and rule.of_devices)
+        for rule in rules()
+        if rule.kernel and matches(query_of((rule,)), line)
+    )

@@ -1,0 +1,64 @@
+"""Which findings of a job that runs are open: what opens, what stays open, what closes."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from jobmeter.diagnose.finding_events import Key
+from jobmeter.model.finding import Finding, Severity
+
+MOST_OPEN = 64
+"""Open findings of a job, at most; further ones are reported when it has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """When a finding was reported, and until when it last held; both epoch ms."""
+
+    opened: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Changes of one evaluation: findings that opened, and those that closed with the time of their report."""
+
+    opened: list[Finding] = field(default_factory=list)
+    closed: list[tuple[Key, int]] = field(default_factory=list)
+
+
+class OpenFindings:
+    """The open findings of one job.
+
+    A finding opens when a rule finds it and it held within ``hold_ms`` of the job's last samples. It stays open as
+    long as it is found so, and closes when it did not hold for ``hold_ms``.
+    """
+
+    def __init__(self, already: Mapping[Key, Open] | None = None) -> None:
+        self._open = dict(already or {})
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    @property
+    def rules(self) -> frozenset[str]:
+        """The rules of those that are open."""
+        return frozenset(rule for rule, _ in self._open)
+
+    def update(self, found: Iterable[Finding], upto_ms: int, now_ms: int, hold_ms: float) -> Change:
+        """Update with the findings over samples up to a time. Findings of level info do not count."""
+        change = Change()
+        for one in found:
+            if one.severity is Severity.INFO or upto_ms - one.end >= hold_ms:
+                continue
+            key = (one.rule, one.subject)
+            before = self._open.get(key)
+            if before is not None:
+                self._open[key] = Open(before.opened, max(before.last, one.end))
+            elif len(self._open) < MOST_OPEN:
+                self._open[key] = Open(now_ms, one.end)
+                change.opened.append(one)
+        over = [(key, one.opened) for key, one in self._open.items() if upto_ms - one.last >= hold_ms]
+        for key, _ in over:
+            del self._open[key]
+        change.closed.extend(over)
+        return change

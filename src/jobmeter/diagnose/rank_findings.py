@@ -1,0 +1,111 @@
+"""Which finding is a root and which followed from it, and the order of the report."""
+
+from collections.abc import Mapping, Sequence
+
+from msgspec.structs import replace
+
+from jobmeter.diagnose.case import Case
+from jobmeter.diagnose.rule import Rule, Weight
+from jobmeter.model.finding import Evidence, Finding, Role, Severity, Subject
+
+MOST = 16
+"""Findings of one rule, at most; beyond that one stands for all."""
+_SEVERITIES = (Severity.CRITICAL, Severity.WARNING, Severity.INFO)
+_ROLES = (Role.ROOT, Role.CONFIRMATION, Role.CASCADE)
+
+
+def rank_findings(case: Case, found: Sequence[Finding], by_name: Mapping[str, Rule]) -> list[Finding]:
+    """The findings with their roles, worst first, roots before what followed from them."""
+    causes = [one for one in found if by_name[one.rule].cause is not None]
+    others = [one for one in found if by_name[one.rule].cause is None]
+    folded = _folded(case, [*_causes(case, causes, by_name), *others])
+    return in_order(folded)
+
+
+def in_order(found: Sequence[Finding]) -> list[Finding]:
+    """Worst first, roots before what followed from them."""
+    return sorted(found, key=lambda one: (_SEVERITIES.index(one.severity), _ROLES.index(one.role), one.start, one.rule))
+
+
+def _causes(case: Case, found: Sequence[Finding], by_name: Mapping[str, Rule]) -> list[Finding]:
+    """Of each replica's end its causes, the best of them a root in the replica that failed first."""
+    by_subject: dict[Subject, list[Finding]] = {}
+    for one in found:
+        by_subject.setdefault(one.subject, []).append(one)
+    job = Subject("job", case.job.id)
+    if len(by_subject) > 1 and len({one.end for one in by_subject.get(job, ())}) <= 1:
+        # A finding of the job as a whole explains its only replica's end, too.
+        whole = [one for one in by_subject.pop(job, []) if by_name[one.rule].cause is Weight.SPECIFIC]
+        first = min(by_subject, key=lambda subject: min(one.end for one in by_subject[subject]))
+        by_subject[first] += whole
+    ends = [_of_one_end(own, by_name) for own in by_subject.values()]
+    ends.sort(key=lambda own: (_weight(own[0], by_name) is Weight.CONSEQUENCE, own[0].end, own[0].start))
+    ranked: list[Finding] = []
+    for at, own in enumerate(ends):
+        ranked += own if at == 0 else [_followed(one, ends[0][0]) for one in own]
+    return ranked
+
+
+def _of_one_end(found: Sequence[Finding], by_name: Mapping[str, Rule]) -> list[Finding]:
+    """The best explanation first, as a root; what says less about the same end is left out."""
+    ordered = sorted(_specific(found, by_name), key=lambda one: (_weight(one, by_name), one.start))
+    best = ordered[0]
+    ranked = [replace(best, role=Role.ROOT)]
+    for one in ordered[1:]:
+        weight = _weight(one, by_name)
+        if weight is Weight.CONSEQUENCE:
+            ranked.append(replace(one, role=Role.CASCADE))
+        elif weight is Weight.SPECIFIC or one.rule == "rank_lost":
+            ranked.append(replace(one, role=Role.CONFIRMATION))
+    return ranked
+
+
+def _specific(found: Sequence[Finding], by_name: Mapping[str, Rule]) -> list[Finding]:
+    """Without findings that only restate a consequence: an exception about it, a signal, a bare status."""
+    waits = [one for one in found if _weight(one, by_name) is Weight.CONSEQUENCE]
+    texts = {evidence.text for one in waits for evidence in one.evidence if evidence.kind == "log"}
+    if not waits:
+        return list(found)
+    return [
+        one
+        for one in found
+        if one in waits
+        or _weight(one, by_name) is Weight.SPECIFIC
+        or (one.rule == "python_exception" and one.evidence[0].text not in texts)
+    ]
+
+
+def _followed(one: Finding, root: Finding) -> Finding:
+    """A cause of another replica's end: the same one confirms the root, any other followed from it."""
+    role = Role.CONFIRMATION if one.rule == root.rule else Role.CASCADE
+    severity = Severity.WARNING if one.severity is Severity.CRITICAL else one.severity
+    return replace(one, role=role, severity=severity)
+
+
+def _weight(one: Finding, by_name: Mapping[str, Rule]) -> Weight:
+    return by_name[one.rule].cause or Weight.SPECIFIC
+
+
+def _folded(case: Case, found: Sequence[Finding]) -> list[Finding]:
+    """Many findings of one rule and role in one, which names the first of them."""
+    groups: dict[tuple[str, Role], list[Finding]] = {}
+    for one in found:
+        groups.setdefault((one.rule, one.role), []).append(one)
+    folded: list[Finding] = []
+    for own in groups.values():
+        if len(own) <= MOST:
+            folded += own
+            continue
+        worst = min(own, key=lambda one: (_SEVERITIES.index(one.severity), one.start))
+        text = f"{len(own)} {worst.subject.kind}s, the first of them {', '.join(one.subject.name for one in own[:8])}"
+        evidence = [Evidence(kind="status", text=text), *(one.evidence[0] for one in own[:8] if one.evidence)]
+        folded.append(
+            replace(
+                worst,
+                subject=Subject("job", case.job.id),
+                start=min(one.start for one in own),
+                end=max(one.end for one in own),
+                evidence=evidence,
+            )
+        )
+    return folded

@@ -1,0 +1,32 @@
+"""The sources of who has which device disagree."""
+
+from jobmeter.diagnose.case import Case
+from jobmeter.diagnose.causes import event_evidence
+from jobmeter.diagnose.rule import Rule
+from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.model.event import ALLOCATION_MISMATCH, Event
+from jobmeter.model.finding import Finding, Severity, Subject
+
+
+def find(case: Case, numbers: Numbers) -> list[Finding]:  # noqa: ARG001 - the shape of a rule
+    """The agents' events of it, once for each replica and device."""
+    mismatches: dict[tuple[str, str, str], list[Event]] = {}
+    for event in case.events:
+        if event.reason == ALLOCATION_MISMATCH and event.subject.startswith("device "):
+            mismatches.setdefault((event.node, event.subject.removeprefix("device "), event.replica), []).append(event)
+    return [_finding(node, device, events) for (node, device, _), events in mismatches.items()]
+
+
+def _finding(node: str, device: str, events: list[Event]) -> Finding:
+    subject = Subject("device", f"{node or events[0].replica}/{device}")
+    evidence = [event_evidence(event) for event in events[:5]]
+    return RULE.finding(subject, Severity.WARNING, (events[0].time, events[-1].time), evidence, 0.9)
+
+
+RULE = Rule(
+    name="allocation_mismatch",
+    sees="A replica computes on a device that was not given to it, or sources disagree on whose a device is.",
+    advice="Let the launcher choose devices from what the scheduler gives, and constrain devices by control group.",
+    source="https://slurm.schedmd.com/gres.html#Constraining_Devices",
+    find=find,
+)

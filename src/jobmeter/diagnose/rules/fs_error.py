@@ -1,0 +1,63 @@
+"""A filesystem or the disk below it reported errors."""
+
+import re
+
+from jobmeter.diagnose.case import Case
+from jobmeter.diagnose.causes import line_evidence
+from jobmeter.diagnose.rule import MOST_LINES, Rule
+from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.model.finding import Evidence, Finding, Severity, Subject
+from jobmeter.model.log import LogLine
+
+_WORSE = re.compile(
+    r"EXT[234]-fs error|Remounting filesystem read-only|Aborting journal|BTRFS:? (?:error|critical)"
+    r"|XFS \([^)]*\):.*(?:[Cc]orruption|Internal error|[Ss]hutting down)|xfs_do_force_shutdown",
+    re.ASCII,
+)
+_ERROR = re.compile(r"I/O error|JBD2: .*IO error|nfs: server \S+ not responding", re.ASCII | re.IGNORECASE)
+_DEVICE = re.compile(
+    r"\(device:? (?P<a>[\w.-]+)\)|(?:fs|XFS|BTRFS) \((?P<b>[\w.-]+)\)|\bdev(?:ice)? (?P<c>[\w.-]+)|server (?P<d>\S+)",
+    re.ASCII,
+)
+
+
+def find(case: Case, numbers: Numbers) -> list[Finding]:
+    """Each device with errors once; worst where the filesystem gave up."""
+    by_device: dict[tuple[str, str], list[LogLine]] = {}
+    for line in case.kernel:
+        text = line.text[:4_000]
+        if _WORSE.search(text) or _ERROR.search(text):
+            by_device.setdefault((line.node, _device(text)), []).append(line)
+    return [_finding(case, *place, lines) for place, lines in by_device.items() if len(lines) >= numbers["lines"]]
+
+
+def _finding(case: Case, node: str, device: str, lines: list[LogLine]) -> Finding:
+    evidence = [line_evidence(line) for line in lines]
+    times = [one.time or case.span.end_ms for one in evidence]
+    worse = any(_WORSE.search(line.text[:4_000]) for line in lines)
+    text = f"{len(lines)} lines of the kernel report errors of {device or 'a device'} of {node}"
+    head = Evidence(kind="status", text=text, value=float(len(lines)))
+    severity = Severity.CRITICAL if worse else Severity.WARNING
+    subject = Subject("filesystem", f"{node}:{device}")
+    rests = [head, *evidence[: MOST_LINES - 1]]
+    return RULE.finding(subject, severity, (min(times), max(times)), rests, 0.9)
+
+
+def _device(text: str) -> str:
+    named = _DEVICE.search(text)
+    return next((name for name in named.groups() if name), "") if named else ""
+
+
+RULE = Rule(
+    name="fs_error",
+    sees="The kernel of a node reports errors of a filesystem, of the disk below it, or of a server that it is on.",
+    advice="Take jobs off the node; look at the disk (smartctl, nvme smart-log) or the storage server before fsck.",
+    source="https://docs.kernel.org/filesystems/ext4/index.html",
+    find=find,
+    kernel=(
+        '"EXT4 fs error" OR "EXT3 fs error" OR "EXT2 fs error" OR "Remounting filesystem" OR "Aborting journal" '
+        'OR "BTRFS error" OR "BTRFS critical" OR (XFS AND (corruption OR "internal error" OR "shutting down")) '
+        'OR "force shutdown" OR "I O error" OR "JBD2 detected" OR (nfs AND "not responding")'
+    ),
+    of_nodes=True,
+)

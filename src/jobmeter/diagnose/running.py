@@ -1,0 +1,202 @@
+"""Evaluates rules over the last part of running jobs: those rules that cannot wait for the end.
+
+Samples are read with one query a job (more only for a very large one); events and nodes are read for many jobs
+together, and log lines only of a job of which a replica failed lately.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from jobmeter.access.scope import Scope
+from jobmeter.diagnose.case import Case, Signals
+from jobmeter.diagnose.devices import PREFIXES
+from jobmeter.diagnose.examine import examine
+from jobmeter.diagnose.gather import names_of, signals_of_job, step_of
+from jobmeter.diagnose.lives import failed
+from jobmeter.diagnose.nodes import faults_of, measured_of_nodes, nodes_of
+from jobmeter.diagnose.rule import Rule, rules
+from jobmeter.diagnose.signal import Signal
+from jobmeter.diagnose.thresholds import Thresholds
+from jobmeter.errors import JobmeterError, NotFoundError
+from jobmeter.model.event import Event, EventFilter, EventType
+from jobmeter.model.finding import Finding
+from jobmeter.model.job import JobState, JobView
+from jobmeter.model.log import LogLine
+from jobmeter.model.time import SECOND, TimeRange
+from jobmeter.query.defaults import default_step, life
+from jobmeter.query.execute import Executor
+from jobmeter.query.request import JobQuestion, JobRef, LogQuestion
+
+STEPS, NODE_STEPS, _POINTS = 180, 60, 200_000
+MOST_EVENTS, MOST_LINES = 1_000, 1_000
+RUNNING = "running"
+"""The table of thresholds of this module: what is evaluated and how long a finding stays open."""
+_KINDS = frozenset({EventType.OOM, EventType.DEVICE_FAULT})
+_NS = 1_000_000
+
+JobKey = tuple[str, str]
+"""(project, id) of a job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What was found in a job. ``found`` is None where the reads failed, with the ``error`` that says why."""
+
+    job: JobKey
+    view: JobView | None = None
+    found: list[Finding] | None = None
+    error: JobmeterError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Together:
+    """What was read for many jobs together: events of jobs, faults of devices by node, series of nodes."""
+
+    events: Mapping[JobKey, list[Event]]
+    faults: Mapping[tuple[str, str], list[Event]]
+    nodes: Mapping[tuple[str, str], list[Signal]]
+
+
+def evaluate_running(
+    executor: Executor,
+    scope: Scope,
+    jobs: Mapping[JobKey, frozenset[str]],
+    now_ms: int,
+    thresholds: Thresholds,
+) -> Iterator[Evaluation]:
+    """Evaluate some jobs, each with its open rules; those that run no longer are left out.
+
+    A job whose evaluation fails does not affect the others. Raises as ``Executor.run`` does where what is read
+    of all together cannot be.
+    """
+    which = [rule for rule in rules() if rule.running]
+    views = {key: view for key in jobs if (view := _view(executor, scope, key)) is not None}
+    since = now_ms - int(thresholds[RUNNING]["window"])
+    together = _read_together(executor, scope, list(views.values()), which, TimeRange(since, now_ms + 1))
+    for key, view in views.items():
+        try:
+            case = _case(executor, scope, view, which, together, since, now_ms)
+            yield Evaluation(key, view, examine(replace(case, open_rules=jobs[key]), thresholds, which))
+        except JobmeterError as error:
+            yield Evaluation(key, view, None, error)
+
+
+def _view(executor: Executor, scope: Scope, key: JobKey) -> JobView | None:
+    try:
+        view = executor.run(JobQuestion(JobRef(key[1], key[0])), scope)
+    except NotFoundError:  # it was deleted meanwhile
+        return None
+    return view if view.job.state is JobState.RUNNING else None
+
+
+def _read_together(
+    executor: Executor, scope: Scope, views: Sequence[JobView], which: Sequence[Rule], span: TimeRange
+) -> _Together:
+    if not views:
+        return _Together({}, {}, {})
+    places = list(dict.fromkeys(place for view in views for place in nodes_of(view)))
+    wanted = EventFilter(
+        projects=frozenset(view.job.project for view in views),
+        types=_KINDS,
+        start=span.start_ms,
+        descending=True,
+        limit=MOST_EVENTS,
+    )
+    events: dict[JobKey, list[Event]] = {}
+    for event in _events(executor, scope, wanted, jobs=tuple(sorted({view.job.id for view in views}))):
+        events.setdefault((event.project, event.job), []).append(event)
+    faults: dict[tuple[str, str], list[Event]] = {}
+    names = frozenset(node for _, node in places)
+    for event in _events(executor, scope, wanted, nodes=names) if names else ():
+        if not event.job:
+            faults.setdefault((event.project, event.node), []).append(event)
+    signals: dict[tuple[str, str], list[Signal]] = {}
+    metrics = names_of(which, lambda rule: rule.nodes)
+    step_ms = default_step(span, NODE_STEPS)
+    for series, signal in measured_of_nodes(executor, scope, places, metrics, span, step_ms) if places else ():
+        signals.setdefault((series.project, series.node), []).append(signal)
+    return _Together(events, faults, signals)
+
+
+def _events(executor: Executor, scope: Scope, wanted: EventFilter, **of: object) -> Iterable[Event]:
+    values = {name: getattr(wanted, name) for name in wanted.__struct_fields__}
+    return reversed(executor.run(EventFilter(**{**values, **of}), scope).events)
+
+
+def _case(
+    executor: Executor,
+    scope: Scope,
+    view: JobView,
+    which: Sequence[Rule],
+    together: _Together,
+    since: int,
+    now_ms: int,
+) -> Case:
+    whole = life(view.job, now_ms)
+    span = TimeRange(min(max(whole.start_ms, since), whole.end_ms), whole.end_ms)
+    counters = names_of(which, lambda rule: rule.counters)
+    names = _fitting(view, sorted({*names_of(which, lambda rule: rule.metrics), *counters}))
+    step_ms = step_of(view, span, len(names), STEPS, _POINTS)
+    means = signals_of_job(executor, scope, view, names, span, step_ms)
+    key = (view.job.project, view.job.id)
+    return Case(
+        view=view,
+        span=span,
+        now_ms=now_ms,
+        step_ms=step_ms,
+        means=means,
+        increases={name: [_increases(one, step_ms) for one in means.get(name, ())] for name in counters},
+        nodes=_of_nodes(view, together),
+        events=together.events.get(key, ()),
+        faults=_faults(view, together),
+        lines=_last_lines(executor, scope, view, since),
+        began_ms=whole.start_ms,
+    )
+
+
+def _fitting(view: JobView, names: Sequence[str]) -> list[str]:
+    """The metrics without those of devices of a kind that the job has none of, where its devices are known."""
+    kinds = {one.device.rstrip("0123456789") for one in view.allocations}
+    others = tuple(f"{kind}." for kind in PREFIXES if kind not in kinds) if kinds & set(PREFIXES) else ()
+    return [name for name in names if not name.startswith(others)]
+
+
+def _increases(rate: Signal, step_ms: int) -> Signal:
+    """What a counter grew by: its rate times the time between two points; a whole number of errors, kills and such."""
+    interval = max(rate.interval, step_ms)
+    passed = np.diff(rate.time, prepend=rate.time[:1] - interval) / SECOND
+    return replace(rate, value=np.where(rate.value > 0, np.maximum(np.round(rate.value * passed), 1.0), 0.0))
+
+
+def _of_nodes(view: JobView, together: _Together) -> Signals:
+    found: dict[str, list[Signal]] = {}
+    for _, node in nodes_of(view):
+        for signal in together.nodes.get((view.job.project, node), ()):
+            found.setdefault(signal.metric, []).append(signal)
+    return found
+
+
+def _faults(view: JobView, together: _Together) -> list[Event]:
+    """Faults of devices of the nodes on which the job had some, while it had them."""
+    nodes = dict.fromkeys(one.node for one in view.allocations)
+    found = [event for node in nodes for event in together.faults.get((view.job.project, node), ())]
+    return faults_of(view, found)
+
+
+def _last_lines(executor: Executor, scope: Scope, view: JobView, since: int) -> Sequence[LogLine]:
+    """The last lines of the replicas that failed lately while the job runs on; nothing where none did."""
+    names = frozenset(
+        replica.name for replica in view.replicas if failed(replica) and (replica.end is None or replica.end >= since)
+    )
+    if not names:
+        return ()
+    question = LogQuestion(
+        ref=JobRef(view.job.id, view.job.project),
+        replicas=names,
+        start_ns=since * _NS,
+        descending=True,
+        limit=MOST_LINES,
+    )
+    return sorted(executor.run(question, scope).lines, key=lambda line: line.order)

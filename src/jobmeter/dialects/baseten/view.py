@@ -1,0 +1,21 @@
+"""The call of Baseten that gives what a chart shows."""
+
+from jobmeter.dialects.base import KEY, View, ViewCall, encoded, target
+from jobmeter.dialects.baseten.names import METRICS
+from jobmeter.model.time import SECOND
+
+_SHOWN = frozenset(METRICS.values())
+
+
+def view_call(view: View) -> ViewCall | None:
+    """The job's metrics; None where that metric is none of them."""
+    if view.metric.name not in _SHOWN:
+        return None
+    path = f"/v1/training_projects/{encoded(view.job.project)}/jobs/{encoded(view.job.id)}/metrics"
+    times = {"start_epoch_millis": view.span.start_ms, "end_epoch_millis": view.span.end_ms}
+    return ViewCall(
+        operation="get_training_projects_jobs_metrics",
+        path=target(path, **times, step_seconds=max(view.step_ms // SECOND, 1)),
+        header=f"Authorization: Api-Key {KEY}",
+        note="With the other metrics of this API.",
+    )

@@ -1,0 +1,42 @@
+"""The call of CloudMonitor that gives what a chart shows."""
+
+from jobmeter.dialects.alibaba.answers import json_text
+from jobmeter.dialects.alibaba.cloudmonitor.names import MEASURES, NAMESPACE, PERIODS, Part
+from jobmeter.dialects.alibaba.cloudmonitor.request import LONGEST_MS
+from jobmeter.dialects.base import BEARER, View, ViewCall, target
+from jobmeter.dialects.cms.names import VERSION
+from jobmeter.dialects.cms.operations.points import MOST
+from jobmeter.model.catalog import Scope
+from jobmeter.model.time import SECOND
+from jobmeter.query.request import By
+
+
+def view_call(view: View) -> ViewCall | None:
+    """DescribeMetricList by card, or by pod for a metric without devices; None where it has no name for it.
+
+    It has a few periods only: the shortest that is not below the step of the view. It reaches over 31 days.
+    """
+    by = By.DEVICE if view.metric.scope is Scope.DEVICE else By.REPLICA
+    own = (
+        one.name
+        for one in MEASURES.values()
+        if one.metric.name == view.metric.name and one.part is Part.ITSELF and one.by is by
+    )
+    name = next(own, None)
+    if name is None or view.span.length_ms > LONGEST_MS:
+        return None
+    period = next((one for one in PERIODS if one * SECOND >= view.step_ms), PERIODS[-1])
+    path = target(
+        f"/api/cms/{VERSION}/DescribeMetricList",
+        Namespace=NAMESPACE,
+        MetricName=name,
+        Dimensions=json_text({"jobId": view.job.id}),
+        StartTime=view.span.start_ms,
+        EndTime=view.span.end_ms,
+        Period=period,
+        Length=MOST,
+    )
+    level = "device" if by is By.DEVICE else "replica"
+    periods = "" if period * SECOND == view.step_ms else f" Its next period is {period} seconds."
+    note = f"By {level}, {MOST} points a page.{periods}"
+    return ViewCall(operation="DescribeMetricList", path=path, header=BEARER, note=note)

@@ -1,0 +1,239 @@
+"""CreateDiagnosticTask, ListDiagnosticResults, DescribeDiagnosticResult.
+
+https://www.alibabacloud.com/help/en/pai/developer-reference/api-eflo-controller-2022-12-15-creatediagnostictask
+https://www.alibabacloud.com/help/en/pai/developer-reference/api-eflo-controller-2022-12-15-describediagnosticresult
+"""
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from jobmeter.access.call import Call
+from jobmeter.access.limit import Rate
+from jobmeter.dialects.alibaba.answers import answer
+from jobmeter.dialects.alibaba.arguments import Arguments
+from jobmeter.dialects.base import Context, MissingFieldError, Operation, Parameter, Steps, ask
+from jobmeter.errors import InvalidRequestError, NotFoundError
+from jobmeter.model.task import (
+    DiagnosticTask,
+    GivenLog,
+    NewTask,
+    NodeAnswer,
+    TaskFilter,
+    TaskState,
+    TaskType,
+    Verdict,
+)
+from jobmeter.model.time import MINUTE, SECOND, iso
+
+BY_LOGS = "CheckByAiJobLogs"
+DEFAULT_PAGE, MAX_PAGE = 20, 100
+_RATE = Rate(100, 100)
+_STATES = {Verdict.HEALTHY: "Normal", Verdict.FAULT: "Fault", Verdict.UNKNOWN: "Unknown"}
+_MOST_SECONDS = 253_402_300_800
+_T = TypeVar("_T")
+
+
+class _Log(msgspec.Struct):
+    LogContent: str | None = None
+    Datetime: str | None = None
+
+
+class _JobLog(msgspec.Struct):
+    AiInstance: str | None = None
+    NodeId: str | None = None
+    Logs: list[_Log] | None = None
+
+
+class _LogInfo(msgspec.Struct):
+    StartTime: str | int | None = None
+    EndTime: str | int | None = None
+    AiJobLogs: list[_JobLog] | None = None
+
+
+def create_diagnostic_task(call: Call, context: Context) -> Steps:
+    """A task of the nodes, or of the logs that it brings along."""
+    arguments = Arguments(call, context)
+    info = _json(arguments, "AiJobLogInfo", _LogInfo) or _LogInfo()
+    label = arguments.text("DiagnosticType")
+    start, end = _minute(info.StartTime, arguments, "StartTime"), _minute(info.EndTime, arguments, "EndTime")
+    logs = [_given(log) for log in info.AiJobLogs or []]
+    kind = TaskType.LOGS if label == BY_LOGS or (not label and logs) else TaskType.NODE
+    if kind is TaskType.LOGS and not any(log.lines for log in logs):
+        raise MissingFieldError("AiJobLogInfo is mandatory for this diagnostics type", "AiJobLogInfo")
+    task = yield from ask(
+        NewTask(
+            type=kind,
+            cluster=arguments.text("ClusterId"),
+            nodes=list(arguments.names("NodeIds")),
+            start=start,
+            end=end,
+            logs=logs if kind is TaskType.LOGS else [],
+            label=label or (BY_LOGS if kind is TaskType.LOGS else "NodeDiagnostic"),
+        )
+    )
+    return answer({"DiagnosticId": task.id}, context)
+
+
+def list_diagnostic_results(call: Call, context: Context) -> Steps:
+    """One page of tasks, the newest first."""
+    arguments = Arguments(call, context)
+    requested = arguments.integer("MaxResults", DEFAULT_PAGE, -(10**9), 10**9)
+    size = DEFAULT_PAGE if requested < DEFAULT_PAGE else min(requested, MAX_PAGE)
+    kind, group = arguments.text("DiagType"), arguments.text("ResourceGroupId")
+    page = yield from ask(
+        TaskFilter(
+            labels=frozenset({kind} if kind else ()),
+            resource_groups=frozenset({group} if group else ()),
+            after=arguments.text("NextToken"),
+            limit=size,
+        )
+    )
+    token = page.tasks[-1].id if len(page.tasks) == size else ""
+    body = {"DiagnosticResults": [_row(task) for task in page.tasks], "MaxResults": size, "NextToken": token}
+    return answer(body, context)
+
+
+def describe_diagnostic_result(call: Call, context: Context) -> Steps:
+    """A task and what it found."""
+    task_id = Arguments(call, context).required("DiagnosticId")
+    page = yield from ask(TaskFilter(ids=(task_id,), limit=1))
+    if not page.tasks:
+        raise NotFoundError(f"The specified DiagnosticId {task_id[:64]} does not exist.", "task", task_id[:64])
+    [task] = page.tasks
+    body = {
+        "DiagnosticId": task.id,
+        "DiagnosticType": task.label or task.type,
+        "DiagnosticState": _state(task),
+        "ClusterId": task.cluster,
+        "NodeIds": task.nodes,
+        "CreatedTime": iso(task.created),
+        "EndTime": iso(task.end),
+        "DiagnosticResults": [
+            *(_finding(one) for one in task.findings),
+            *(_node(one) for one in task.answers),
+            *(_event(one) for one in task.events),
+        ],
+    }
+    return answer(body, context)
+
+
+def _given(log: _JobLog) -> GivenLog:
+    lines = [line for one in log.Logs or [] for line in (one.LogContent or "").splitlines()]
+    return GivenLog(instance=log.AiInstance or "", node=log.NodeId or "", lines=lines)
+
+
+def _json(arguments: Arguments, name: str, shape: type[_T]) -> _T | None:
+    text = arguments.text(name)
+    try:
+        return msgspec.json.decode(text, type=shape) if text else None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidRequestError(f"{name} is not the JSON object that it has to be: {error}", name) from error
+
+
+def _minute(value: str | int | None, arguments: Arguments, name: str) -> int | None:
+    """Epoch milliseconds of seconds that are a whole minute, as text or number."""
+    text = arguments.text(name) if value in {None, ""} else str(value)
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 13 and int(text) < _MOST_SECONDS):
+        raise InvalidRequestError(f"{name} {text[:64]!r} is not a time in seconds", name)
+    if int(text) * SECOND % MINUTE:
+        raise InvalidRequestError(f"{name} {text} is not a whole minute", name)
+    return int(text) * SECOND
+
+
+def _state(task: DiagnosticTask) -> str:
+    if task.state is TaskState.INTERRUPTED:
+        return "Interrupted"
+    return "Running" if task.verdict is None else _STATES[task.verdict]
+
+
+def _row(task: DiagnosticTask) -> dict[str, str]:
+    done = task.state is TaskState.DONE
+    return {
+        "DiagId": task.id,
+        "ClusterId": task.cluster,
+        "ClusterName": task.cluster,
+        "ResourceId": task.resource_group,
+        "ServerName": ",".join(task.nodes),
+        "DiagContent": task.label or task.type,
+        "DiagResult": "" if task.finished is None else "success" if done else "failure",
+        "Status": _state(task),
+        "CreationTime": iso(task.created),
+        "FinishedTime": "" if task.finished is None else iso(task.finished),
+    }
+
+
+def _finding(one: Any) -> dict[str, Any]:  # noqa: ANN401 - a finding, as JSON
+    return {"Kind": "Finding", **msgspec.to_builtins(one)}
+
+
+def _node(one: NodeAnswer) -> dict[str, Any]:
+    return {
+        "Kind": "Node",
+        "NodeId": one.node,
+        "State": _STATES[one.verdict],
+        "Message": one.text,
+        "Checks": msgspec.to_builtins(one.checks),
+    }
+
+
+def _event(one: Any) -> dict[str, Any]:  # noqa: ANN401 - an event, as JSON
+    return {"Kind": "Event", "EventId": one.id, "EventType": one.type, **msgspec.to_builtins(one)}
+
+
+OPERATIONS = (
+    Operation(
+        name="CreateDiagnosticTask",
+        action="tasks:write",
+        method="POST",
+        path="/",
+        answer=create_diagnostic_task,
+        rate=_RATE,
+        parameters=(
+            Parameter("ClusterId", "body", "The nodes' cluster. Default: nodes of that name in any."),
+            Parameter("NodeIds", "body", "Comma text: 1 to 256 nodes; needed unless logs come along."),
+            Parameter("DiagnosticType", "body", f"`{BY_LOGS}`; every other word has the nodes checked."),
+            Parameter(
+                "AiJobLogInfo",
+                "body",
+                "JSON text: `{StartTime, EndTime, AiJobLogs: [{NodeId, AiInstance, Logs: [{Datetime, LogContent}]}]}`, "
+                "times in seconds, whole minutes. Default: the last hour.",
+            ),
+        ),
+        text="Has nodes or log lines diagnosed: `{DiagnosticId, RequestId}`. See `docs/how-to/diagnose.md`.",
+    ),
+    Operation(
+        name="ListDiagnosticResults",
+        action="jobs:read",
+        method="POST",
+        path="/",
+        answer=list_diagnostic_results,
+        rate=_RATE,
+        parameters=(
+            Parameter("DiagType", "body", "Only tasks that were made with this DiagnosticType."),
+            Parameter("ResourceGroupId", "body", "Only tasks whose nodes belong to this resource group."),
+            Parameter("MaxResults", "body", f"Below 20 it is 20, above {MAX_PAGE} it is {MAX_PAGE}. Default: 20."),
+            Parameter("NextToken", "body", "That of the page before."),
+        ),
+        text=(
+            "Tasks, the newest first: `{DiagnosticResults: [{DiagId, ClusterId, ClusterName, ResourceId, ServerName, "
+            "DiagContent, DiagResult, Status, CreationTime, FinishedTime}], MaxResults, NextToken, RequestId}`."
+        ),
+    ),
+    Operation(
+        name="DescribeDiagnosticResult",
+        action="jobs:read",
+        method="POST",
+        path="/",
+        answer=describe_diagnostic_result,
+        rate=_RATE,
+        parameters=(Parameter("DiagnosticId", "body", "The task.", required=True),),
+        text=(
+            "`{DiagnosticId, DiagnosticType, DiagnosticState, ClusterId, NodeIds, CreatedTime, EndTime, "
+            "DiagnosticResults, RequestId}`. DiagnosticState is Running, Normal, Fault, Unknown (an agent gave no "
+            "answer) or Interrupted. Results are findings, what each node answered, and events that warn."
+        ),
+    ),
+)

@@ -1,0 +1,90 @@
+"""ListSyslogs.
+
+https://www.alibabacloud.com/help/en/pai/developer-reference/api-eflo-controller-2022-12-15-listsyslogs
+"""
+
+from jobmeter.access.call import Call
+from jobmeter.dialects.alibaba.answers import answer
+from jobmeter.dialects.alibaba.arguments import Arguments
+from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask
+from jobmeter.errors import InvalidRequestError
+from jobmeter.model.log import LogLine
+from jobmeter.model.log_query import parse_log_query
+from jobmeter.model.series import check_name
+from jobmeter.model.syslog import SEVERITIES
+from jobmeter.model.time import MAX_TIME_MS
+from jobmeter.query.log_pages import LogSearch
+from jobmeter.query.request import LogQuestion, NodeRef
+
+MOST = 100
+"""Lines of one answer, as documented."""
+_NS = 1_000_000_000
+_LATEST = MAX_TIME_MS // 1000
+
+
+def list_syslogs(call: Call, context: Context) -> Steps:
+    """One page of a node's system log."""
+    arguments = Arguments(call, context)
+    start, end = _seconds(arguments, "FromTime"), _seconds(arguments, "ToTime")
+    if end <= start:
+        raise InvalidRequestError("ToTime must be later than FromTime", "ToTime")
+    question = LogQuestion(
+        ref=NodeRef(check_name(arguments.required("NodeId"), "NodeId")),
+        query=parse_log_query(arguments.text("Query"), "Query"),
+        start_ns=start * _NS,
+        end_ns=end * _NS,
+        descending=arguments.flag("Reverse"),
+        limit=MOST,
+    )
+    found = yield from ask(LogSearch(question=question, token=arguments.text("NextToken"), field="NextToken"))
+    body: dict[str, object] = {"Logs": [_log(line) for line in found.lines]}
+    return answer({**body, "NextToken": found.token} if found.token else body, context)
+
+
+def _seconds(arguments: Arguments, name: str) -> int:
+    arguments.required(name)
+    return arguments.integer(name, None, 0, _LATEST)
+
+
+def _log(line: LogLine) -> dict[str, str]:
+    severity = SEVERITIES[line.severity] if line.severity is not None else ""
+    path = line.stream.removeprefix("file:") if line.stream.startswith("file:") else ""
+    fields = {
+        "NodeId": line.node,
+        "Hostname": line.node,
+        "Time": str(line.time_ns // _NS),
+        "Msg": line.text,
+        "Facility": line.facility,
+        "Severity": severity,
+        "Source": line.stream,
+        "Syslogtag": line.tag,
+        "TagPath": path,
+    }
+    return {name: value for name, value in fields.items() if value or name == "Msg"}
+
+
+_TIME = "Seconds since 1970, as text."
+
+OPERATIONS = (
+    Operation(
+        name="ListSyslogs",
+        action="nodes:read",
+        method="POST",
+        path="/",
+        answer=list_syslogs,
+        parameters=(
+            Parameter("FromTime", "body", _TIME, required=True),
+            Parameter("ToTime", "body", f"{_TIME} Not included.", required=True),
+            Parameter("NodeId", "body", "The node's name.", required=True),
+            Parameter("Query", "body", "Words, quoted phrases, AND, OR, NOT, parentheses, `field:value`."),
+            Parameter("Reverse", "body", "`true` for the newest first. Default: `false`."),
+            Parameter("NextToken", "body", "What the page before gave; it holds for an hour, for the same question."),
+        ),
+        text=(
+            f"At most {MOST} lines of a node's system log: "
+            "`{Logs: [{NodeId, Hostname, Time, Msg, Facility, Severity, Source, Syslogtag, TagPath}], NextToken, "
+            "RequestId}`, all of them texts; what is not known is left out. "
+            "The parameters are in a form body or in the query; in JSON in the URL form."
+        ),
+    ),
+)

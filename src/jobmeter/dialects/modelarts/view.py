@@ -1,0 +1,21 @@
+"""The call of ModelArts that gives what a chart shows."""
+
+from jobmeter.dialects.base import KEY, View, ViewCall, encoded
+from jobmeter.dialects.modelarts.names import NAME
+
+_HEADER = f"X-Auth-Token: {KEY}"
+_REPORTED = "app."
+
+
+def view_call(view: View) -> ViewCall | None:
+    """ShowTrainingJobMetrics or ShowFtMetrics; None where neither has that metric."""
+    base = f"/v2/{encoded(view.job.project)}/training-jobs/{encoded(view.job.id)}"
+    if view.metric.name.startswith(_REPORTED):
+        note = "The whole life of the job: this API takes no range."
+        return ViewCall(operation="ShowFtMetrics", path=f"{base}/ft-metrics", header=_HEADER, note=note)
+    if NAME not in view.metric.names:
+        return None
+    task = view.replica or "worker-0"
+    note = f"{view.metric.names[NAME]} of {task}, each minute of the job's life: this API takes neither range nor step."
+    path = f"{base}/metrics/{encoded(task)}"
+    return ViewCall(operation="ShowTrainingJobMetrics", path=path, header=_HEADER, note=note)

@@ -1,0 +1,29 @@
+"""The call of OpenTSDB that gives what a chart shows."""
+
+import re
+
+from jobmeter.dialects.base import BEARER, View, ViewCall, target
+from jobmeter.model.catalog import Kind, Scope
+from jobmeter.model.time import SECOND
+from jobmeter.wire.opentsdb.names import outside
+
+_PLAIN = re.compile(r"[-\w./]+", re.ASCII)
+
+
+def view_call(view: View) -> ViewCall | None:
+    """A query by replica and device; None for a metric that is made of others when it is read, or of a counter."""
+    metric = view.metric
+    # A filter in a query's text has no form for other letters.
+    if (
+        not _PLAIN.fullmatch(view.job.id)
+        or metric.rate_of
+        or metric.ratio
+        or metric.difference
+        or metric.kind is Kind.COUNTER
+    ):
+        return None
+    tags = f"job={view.job.id},replica=*" + (",device=*" if metric.scope is Scope.DEVICE else "")
+    what = f"avg:{max(view.step_ms // SECOND, 1)}s-avg:{outside(metric.name)}{{{tags}}}"
+    # Both ends are inside; of what is shown the end is not.
+    path = target("/api/query", start=view.span.start_ms, end=view.span.end_ms - 1, ms="true", m=what)
+    return ViewCall(operation="/api/query", path=path, header=BEARER, note="By replica and device.")

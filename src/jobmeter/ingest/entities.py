@@ -1,0 +1,191 @@
+"""What samples are of (a replica on a device of a node), by small numbers."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jobmeter.ingest.join import extremes, numbered
+from jobmeter.model.batch import Int64s, SampleBatch
+from jobmeter.model.interner import SeriesInterner, SeriesList, series_of
+from jobmeter.model.series import Series
+from jobmeter.registry.base import Observation
+
+NEVER = np.iinfo(np.int64).max
+_NOBODY, _UNKNOWN = -1, -2
+
+
+class Entity(NamedTuple):
+    """One of them; names that do not apply are empty."""
+
+    project: str
+    job: str
+    replica: str
+    attempt: int
+    cluster: str
+    node: str
+    device: str
+
+
+class Sighting(NamedTuple):
+    """Entities (int64[n] numbers, each once) with the first and the last time of their samples (int64[n] ms)."""
+
+    entity: Int64s
+    first: Int64s
+    last: Int64s
+
+    def part(self, most: int) -> "Sighting":
+        """The first of them, so many at most."""
+        return Sighting(self.entity[:most], self.first[:most], self.last[:most])
+
+    def where(self, chosen: NDArray[np.bool_]) -> "Sighting":
+        """Some of them."""
+        return Sighting(self.entity[chosen], self.first[chosen], self.last[chosen])
+
+
+NOTHING = Sighting(*(np.empty(0, np.int64) for _ in Sighting._fields))
+"""None of them."""
+
+
+def merged(parts: Sequence[Sighting]) -> Sighting:
+    """Each entity of any of them once, with its first and last time over all of them."""
+    if not parts:
+        return NOTHING
+    if len(parts) == 1:
+        return parts[0]
+    entity, places = np.unique(np.concatenate([part.entity for part in parts]), return_inverse=True)
+    first, last = np.full(len(entity), NEVER), np.full(len(entity), -NEVER)
+    np.minimum.at(first, places, np.concatenate([part.first for part in parts]))
+    np.maximum.at(last, places, np.concatenate([part.last for part in parts]))
+    return Sighting(entity, first, last)
+
+
+class Spans:
+    """The ``first`` and the ``last`` time (ms) of each entity, by its number; ``NEVER`` for one without any."""
+
+    def __init__(self) -> None:
+        self.first: Int64s = np.empty(0, np.int64)
+        self.last: Int64s = np.empty(0, np.int64)
+
+    def fit(self, count: int) -> None:
+        """Make room for that many entities."""
+        more = count - len(self.first)
+        if more > 0:
+            more = max(more, len(self.first))
+            self.first = np.concatenate((self.first, np.full(more, NEVER)))
+            self.last = np.concatenate((self.last, np.full(more, -NEVER)))
+
+    def widen(self, sighting: Sighting) -> None:
+        """Extend the times by those of a sighting."""
+        self.first[sighting.entity] = np.minimum(self.first[sighting.entity], sighting.first)
+        self.last[sighting.entity] = np.maximum(self.last[sighting.entity], sighting.last)
+
+    def forget(self, entities: Int64s) -> None:
+        """Remove the times of these entities."""
+        self.first[entities], self.last[entities] = NEVER, -NEVER
+
+    def all(self) -> Sighting:
+        """All entities that have times."""
+        entities = np.flatnonzero(self.first != NEVER)
+        return Sighting(entities, self.first[entities], self.last[entities])
+
+
+class _Members:
+    """Which entities some series are of."""
+
+    def __init__(self, entities: Int64s) -> None:
+        """``entities`` int64[n]: of each series its entity, or ``_NOBODY``."""
+        # A stable sort of 16 bits is much the faster one.
+        few = len(entities) and int(entities.max()) - int(entities.min()) < 2**16
+        order = np.argsort((entities - entities.min()).astype(np.uint16) if few else entities, kind="stable")
+        self._order = order[np.searchsorted(entities[order], 0) :]
+        ordered = entities[self._order]
+        self._starts = np.flatnonzero(np.diff(ordered, prepend=_NOBODY))
+        self._entities = ordered[self._starts]
+
+    def all_at(self, time_ms: int) -> Sighting:
+        """Each entity once, where every sample is of one time."""
+        time = np.full(len(self._entities), time_ms)
+        return Sighting(self._entities, time, time)
+
+    def spans(self, first: Int64s, last: Int64s) -> Sighting:
+        """Each entity once, from the first and last time of each series."""
+        if not len(self._entities):
+            return Sighting(self._entities, first[:0], last[:0])
+        earliest = np.minimum.reduceat(first[self._order], self._starts)
+        return Sighting(self._entities, earliest, np.maximum.reduceat(last[self._order], self._starts))
+
+
+class Entities:
+    """Numbers of entities, and the entity of each series of a interner. Not safe for several threads."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Entity, int] = {}
+        self._entities: list[Entity] = []
+        self._interner = SeriesInterner()
+        self._of_series: Int64s = np.empty(0, np.int64)
+        self._members: WeakKeyDictionary[SeriesList, _Members] = WeakKeyDictionary()
+
+    def __len__(self) -> int:
+        return len(self._entities)
+
+    def number(self, entity: Entity) -> int:
+        """The number of an entity; the next one when it had none."""
+        number = self._numbers.setdefault(entity, len(self._entities))
+        if number == len(self._entities):
+            self._entities.append(entity)
+        return number
+
+    def of(self, sighting: Sighting) -> list[Entity]:
+        """The entities of these numbers."""
+        return [self._entities[number] for number in sighting.entity.tolist()]
+
+    def of_job(self, project: str, job: str) -> Int64s:
+        """The numbers of everything that is of a job."""
+        mine = (at for at, entity in enumerate(self._entities) if entity.job == job and entity.project == project)
+        return np.fromiter(mine, np.int64)
+
+    def sighting(self, batch: SampleBatch) -> Sighting:
+        """What a batch was measured of, and when."""
+        if not isinstance(batch.series, SeriesList) or batch.series.interner is not self._interner:
+            batch = numbered(batch)
+        series = series_of(batch)
+        if series.interner is not self._interner:
+            self._interner, self._of_series = series.interner, np.empty(0, np.int64)
+            self._members.clear()
+        members = self._members.get(series)
+        if members is not None and batch.single and batch.span[0] == batch.span[1]:
+            return members.all_at(batch.span[0])
+        positions, first, last = extremes(batch)
+        if len(positions) < len(series):
+            return self._of(series, positions).spans(first, last)
+        if members is None:
+            members = self._members[series] = self._of(series, positions)
+        return members.spans(first, last)
+
+    def _of(self, series: SeriesList, positions: Int64s) -> "_Members":
+        """The entities of some of the series."""
+        more = len(self._interner) - len(self._of_series)
+        if more > 0:
+            self._of_series = np.concatenate((self._of_series, np.full(max(more, len(self._of_series)), _UNKNOWN)))
+        numbers = series.numbers[positions]
+        for place in np.flatnonzero(self._of_series[numbers] == _UNKNOWN).tolist():
+            self._of_series[numbers[place]] = self._number_of(series[int(positions[place])])
+        return _Members(self._of_series[numbers])
+
+    def observations(self, sighting: Sighting) -> list[Observation]:
+        """The same, in the registry's words."""
+        return [
+            Observation(**entity._asdict(), first_ms=first, last_ms=last)
+            for entity, first, last in zip(
+                self.of(sighting), sighting.first.tolist(), sighting.last.tolist(), strict=True
+            )
+        ]
+
+    def _number_of(self, series: Series) -> int:
+        if not series.job and not series.node:
+            return _NOBODY
+        place = series.cluster, series.node, series.device
+        return self.number(Entity(series.project, series.job, series.replica, series.attempt, *place))

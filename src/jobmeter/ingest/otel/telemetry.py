@@ -1,0 +1,141 @@
+"""Spans and log records of OpenTelemetry to ours: whose they are, when they were, what a line says.
+
+A span or a record is of the job that Jobmeter's own words or Kubernetes' ones name, as a series
+is; else of the service: https://opentelemetry.io/docs/specs/semconv/resource/#service.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from jobmeter.errors import InvalidRequestError
+from jobmeter.ingest.otel.owner import owner
+from jobmeter.model.event import Level
+from jobmeter.model.log import LogLine, level_of
+from jobmeter.model.series import check_job_id, check_name
+from jobmeter.model.span import Span
+from jobmeter.model.time import MAX_TIME_MS
+from jobmeter.wire.otlp.records import Record
+from jobmeter.wire.otlp.telemetry import Sent
+from jobmeter.wire.otlp.values import text_of
+
+STREAM = "otlp"
+"""The stream that lines of log records are of."""
+_SERVICE, _UNKNOWN = "service.name", "unknown_service"
+_MAX_TIME_NS = MAX_TIME_MS * 1_000_000
+_BARE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:/@+-")
+
+
+@dataclass(frozen=True, slots=True)
+class _Whose:
+    job: str
+    replica: str
+    attempt: int
+    node: str
+    service: str
+
+
+def placed_spans(sent: Sent[Span], project: str) -> tuple[list[Span], Counter[str]]:
+    """The spans with their owners, and how many cannot be stored, by reason."""
+    refused, found = Counter(sent.refused), list[Span]()
+    for group in sent.groups:
+        try:
+            whose = _whose(group.resource)
+        except InvalidRequestError as error:
+            refused[error.field] += len(group.items)
+            continue
+        for span in group.items:
+            if not 0 < span.start_ns <= span.end_ns <= _MAX_TIME_NS or _late(span):
+                refused["time"] += 1
+                continue
+            found.append(
+                msgspec.structs.replace(
+                    span,
+                    project=project,
+                    job=whose.job,
+                    replica=whose.replica,
+                    attempt=whose.attempt,
+                    node=whose.node,
+                    service=whose.service,
+                )
+            )
+    return found, refused
+
+
+def placed_records(sent: Sent[Record], project: str, now_ns: int) -> tuple[list[LogLine], Counter[str]]:
+    """The records as lines, and how many cannot be stored, by reason; what says no time is of ``now_ns``."""
+    refused, found = Counter(sent.refused), list[LogLine]()
+    for group in sent.groups:
+        try:
+            whose = _whose(group.resource)
+        except InvalidRequestError as error:
+            refused[error.field] += len(group.items)
+            continue
+        for record in group.items:
+            reason = "no-job" if not whose.job else "time" if record.time_ns > _MAX_TIME_NS else ""
+            if reason:
+                refused[reason] += 1
+                continue
+            found.append(
+                LogLine(
+                    time_ns=record.time_ns or now_ns,
+                    text=" ".join(_words(record)),
+                    job=whose.job,
+                    project=project,
+                    replica=whose.replica,
+                    attempt=whose.attempt,
+                    node=whose.node,
+                    stream=STREAM,
+                    level=_level(record),
+                )
+            )
+    return found, refused
+
+
+def _late(span: Span) -> bool:
+    """Whether an event has a time that cannot be one."""
+    return any(event.time_ns > _MAX_TIME_NS for event in span.events)
+
+
+def _whose(resource: Mapping[str, Any]) -> _Whose:
+    """Whose the items of a resource are. Raises InvalidRequestError naming what is no name."""
+    texts = {key: text_of(value) for key, value in resource.items()}
+    found = owner(texts)
+    service = texts.get(_SERVICE, "")
+    job = found.job or ("" if service.startswith(_UNKNOWN) else service)
+    if job:
+        check_job_id(job, "job")
+    if found.replica:
+        check_name(found.replica, "replica")
+    return _Whose(job, found.replica, found.attempt, found.node, service)
+
+
+def _words(record: Record) -> Iterator[str]:
+    """The body, then what else the record says as ``key=value``: nothing of it is lost."""
+    body = text_of(record.body)
+    if body:
+        yield body
+    if record.event:
+        yield f"event={_value(record.event)}"
+    for key, value in record.attributes.items():
+        yield f"{_value(key)}={_value(text_of(value))}"
+    if record.trace:
+        yield f"trace_id={record.trace}"
+    if record.span:
+        yield f"span_id={record.span}"
+
+
+def _value(text: str) -> str:
+    """The text bare where nothing in it could be mistaken, else as JSON has it, on one line."""
+    return text if text and _BARE.issuperset(text) else msgspec.json.encode(text).decode()
+
+
+def _level(record: Record) -> Level | None:
+    """https://opentelemetry.io/docs/specs/otel/logs/data-model/#field-severitynumber."""
+    for least, level in ((17, Level.ERROR), (13, Level.WARNING), (9, Level.INFO), (1, Level.DEBUG)):
+        if least <= record.severity <= 24:
+            return level
+    return level_of(record.word)

@@ -1,0 +1,353 @@
+"""The ingest pipeline: check a request, store it durably, report it to the registry, acknowledge it."""
+
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jobmeter.access.decide import write_project
+from jobmeter.access.principal import Principal
+from jobmeter.errors import LimitExceededError, UnavailableError
+from jobmeter.ingest.commit import LogCommitter, SampleCommitter, SpanCommitter
+from jobmeter.ingest.join import join, numbered, select, used
+from jobmeter.ingest.lines import by_project, prepared
+from jobmeter.ingest.observe import Observer
+from jobmeter.ingest.receipt import PendingReceipt, Receipt
+from jobmeter.ingest.sender_cache import SenderCache
+from jobmeter.ingest.series_cache import (
+    MAX_UNKNOWN,
+    SeriesBounds,
+    SeriesCache,
+    check_shape,
+    check_times,
+    check_values,
+)
+from jobmeter.model.batch import SampleBatch
+from jobmeter.model.interner import series_of
+from jobmeter.model.log import LogLine
+from jobmeter.model.log_batch import LogBatch
+from jobmeter.model.memory import Take, unlimited
+from jobmeter.model.record import JobRecord, Records
+from jobmeter.model.retention import Retention
+from jobmeter.model.span import Span
+from jobmeter.model.time import DAY, SECOND, Clock
+from jobmeter.registry.base import Registry
+from jobmeter.settings import Limits
+from jobmeter.store.base import Store
+from jobmeter.wire.native.decode import decode, decode_from_memory
+
+_Part = tuple[SampleBatch, Retention]
+_NS = 1_000_000
+_RETENTION_SECONDS = 1.0
+"""How long the registry's word on a project's retention is believed."""
+_MOST_PROJECTS = 10_000
+Forward = Callable[[Sequence[LogLine], Retention], None]
+_LogPart = tuple[LogBatch, Retention]
+
+
+class LateGroups(Protocol):
+    """Who ships the lines of jobs whose resource group becomes known; see ``jobmeter.ship.late``."""
+
+    def grouped(self, project: str, jobs: Sequence[JobRecord]) -> Sequence[JobRecord]:
+        """Those of the records that matter to it."""
+        ...
+
+    def ship(self, project: str, jobs: Sequence[JobRecord], retention: Retention) -> None:
+        """Ship what those jobs wrote before, while no line is written."""
+        ...
+
+
+class IngestPipeline:
+    """Takes samples, log lines and records for the store and the registry.
+
+    Every method may be called from any thread, and returns when what it took is durable or gives a receipt that comes
+    then. A request is taken as a whole or, with an error, not at all; samples that are too far ahead, too old for their
+    project, or of a metric that the catalogue does not have, are left out and counted.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        clock: Clock,
+        limits: Limits,
+        senders: SenderCache | None = None,
+        forward: Forward | None = None,
+        late: LateGroups | None = None,
+    ) -> None:
+        """``forward`` stores the lines that go elsewhere as well (see ``LogCommitter``), ``late`` those of before."""
+        self.senders = SenderCache() if senders is None else senders
+        self._registry = registry
+        self._clock = clock
+        self._limits = limits
+        self._late = late
+        self._retentions = RetentionCache(registry, clock)
+        self._lists = self.senders.series_lists
+        self._series = SeriesCache(clock, limits.project_series)
+        self._observer = Observer(registry, clock)
+        self._committer = SampleCommitter(store, self._observer.observe_all, self._observer.flush)
+        self._log_committer = LogCommitter(store, self._observer.observe_lines, forward)
+        self._span_committer = SpanCommitter(store, self._observer.observe_lines)
+
+    @property
+    def queue_bytes(self) -> int:
+        """About how much memory the requests take that wait to be written."""
+        return sum(one.waiting_bytes for one in (self._committer, self._log_committer, self._span_committer))
+
+    def submit(self, body: bytes, principal: Principal, take: Take = unlimited) -> PendingReceipt:
+        """Take a body of the native wire format. Its records are durable on return, and all of it with the receipt.
+
+        ``take`` is asked for the memory that reading it needs, and may raise. Raises InvalidRequestError
+        (LimitExceededError for what is too large), ForbiddenError, ThrottledError or UnavailableError; then the same
+        bytes may be sent again.
+        """
+        decoded = decode(body, write_project(principal, None), self._limits, take, self._lists)
+        grouped = [self._by_project(records, principal) for records in decoded.records]
+        batch = join(decoded.batches)
+        checked = self._checked(batch, principal)
+        parts = checked.parts
+        logs, rejected_lines = self._check_lines(decoded.lines, principal)
+        self._admit(parts)
+        for lines, _ in logs:
+            self._log_committer.check_room(lines)
+        receipt = Receipt(
+            accepted=sum(len(part) for part, _ in parts),
+            records=sum(self._record(groups) for groups in grouped),
+            rejected=checked.rejected,
+            lines=sum(len(lines) for lines, _ in logs),
+            rejected_lines=rejected_lines,
+            unknown=tuple(dict.fromkeys((*checked.unknown, *decoded.unknown)))[:MAX_UNKNOWN],
+        )
+        accepted = [self._committer.append(*part) for part in parts]
+        return PendingReceipt(receipt, accepted + [self._log_committer.append(*part) for part in logs])
+
+    def submit_from_memory(self, body: bytes, principal: Principal) -> Awaitable[Receipt] | None:
+        """As ``submit`` when memory holds everything needed, else None, and nothing was stored.
+
+        None for series that are not cached, records, log lines, several projects, or a retention that is not cached.
+        Call it, and await its result, on an event loop's thread. Raises as ``submit``.
+        """
+        batches = decode_from_memory(body, write_project(principal, None), self._limits, self._lists)
+        if batches is None:
+            return None
+        batch = batches[0] if len(batches) == 1 else join(batches)
+        checked = self._check(batch, principal, self._retentions.cached)
+        if checked is None or len(checked.parts) != 1:
+            return None
+        ((part, retention),) = checked.parts
+        self._observer.admit(part)
+        receipt = Receipt(accepted=len(part), rejected=checked.rejected, unknown=checked.unknown)
+        return _when_durable(self._committer.append_from_loop(part, retention), receipt)
+
+    def samples(self, batch: SampleBatch, principal: Principal) -> Receipt:
+        """Take samples whose series name their projects. Raises as ``submit``."""
+        check_shape(batch)
+        checked = self._checked(numbered(batch), principal)
+        self._admit(checked.parts)
+        accepted = sum(len(part) for part, _ in checked.parts)
+        receipt = Receipt(accepted=accepted, rejected=checked.rejected, unknown=checked.unknown)
+        return PendingReceipt(receipt, [self._committer.append(*part) for part in checked.parts]).wait()
+
+    def logs(self, lines: Sequence[LogLine], principal: Principal) -> Receipt:
+        """Take log lines that name their projects. Raises as ``submit``."""
+        parts, rejected = self._check_lines(lines, principal)
+        receipt = Receipt(lines=sum(len(own) for own, _ in parts), rejected_lines=rejected)
+        return PendingReceipt(receipt, [self._log_committer.append(*part) for part in parts]).wait()
+
+    def spans(self, spans: Sequence[Span], principal: Principal) -> Receipt:
+        """Take spans of one project, which they name. Raises as ``submit``."""
+        if not spans:
+            return Receipt()
+        retention = self._retentions.of(write_project(principal, spans[0].project))
+        now_ms = self._clock.now_ms()
+        latest = (now_ms + self._limits.future_seconds * SECOND) * _NS
+        earliest = (now_ms - retention.raw_days * DAY) * _NS
+        accepted = [span for span in spans if earliest <= span.start_ns <= latest]
+        counts = {
+            "future": sum(span.start_ns > latest for span in spans),
+            "expired": sum(span.start_ns < earliest for span in spans),
+        }
+        receipt = Receipt(
+            spans=len(accepted), rejected_spans={reason: count for reason, count in counts.items() if count}
+        )
+        return PendingReceipt(receipt, [self._span_committer.append(accepted, retention)] if accepted else []).wait()
+
+    def records(self, records: Records, principal: Principal) -> int:
+        """Take records; gives their number. A job or an event that names no project is for the key's own."""
+        return self._record(self._by_project(records, principal))
+
+    def forget(self, project: str, job: str) -> None:
+        """Forget a job that was deleted from the registry: samples that arrive later create it again."""
+        self._observer.forget(project, job)
+
+    def close(self) -> None:
+        """Refuse what comes from now on and finish what is under way."""
+        self._log_committer.close()
+        self._span_committer.close()
+        self._committer.close()
+
+    def _admit(self, parts: Sequence[_Part]) -> None:
+        """Raise ThrottledError where the queue is full, UnavailableError where the registry cannot hear of them."""
+        for part, _ in parts:
+            self._committer.check_room(part)
+            self._observer.admit(part)
+
+    def _checked(self, batch: SampleBatch, principal: Principal) -> "_Checked":
+        checked = self._check(batch, principal, self._retentions.of)
+        if checked is None:
+            raise TypeError("a project has no retention")
+        return checked
+
+    def _check(
+        self, batch: SampleBatch, principal: Principal, retention_of: Callable[[str], Retention | None]
+    ) -> "_Checked | None":
+        """What may be stored of a batch; None where ``retention_of`` gives None."""
+        if len(batch.series) > self._limits.request_series:
+            raise LimitExceededError(
+                f"a request may name {self._limits.request_series} series, this one names {len(batch.series)}", "series"
+            )
+        bounds = self._series.look_up(series_of(batch))
+        own = _by_project(batch, bounds)
+        for project, _ in own:
+            write_project(principal, project)
+        check_times(batch)
+        check_values(batch, bounds.lowest, bounds.highest, bounds.floor, bounds.ceiling)
+        counts = {"future": 0, "expired": 0}
+        parts: list[_Part] = []
+        for project, part in own:
+            retention = retention_of(project)
+            if retention is None:
+                return None
+            timely = self._timely(part, retention, counts)
+            if len(timely):
+                parts.append((timely, retention))
+        unknown = len(batch) - sum(len(part) for _, part in own) if bounds.unknown else 0
+        rejected = {reason: count for reason, count in (*counts.items(), ("unknown_metric", unknown)) if count}
+        return _Checked(parts, rejected, bounds.unknown)
+
+    def _timely(self, part: SampleBatch, retention: Retention, counts: dict[str, int]) -> SampleBatch:
+        """The samples that are neither too far ahead nor too old; the others are counted."""
+        now_ms = self._clock.now_ms()
+        latest = now_ms + self._limits.future_seconds * SECOND
+        earliest = now_ms - retention.raw_days * DAY
+        if not len(part) or (part.span[1] <= latest and part.span[0] >= earliest):
+            return part
+        future, expired = part.time > latest, part.time < earliest
+        counts["future"] += int(np.count_nonzero(future))
+        counts["expired"] += int(np.count_nonzero(expired))
+        return _rows(part, ~(future | expired))
+
+    def _check_lines(self, lines: Iterable[LogLine], principal: Principal) -> tuple[list[_LogPart], dict[str, int]]:
+        """The lines that are neither too far ahead nor too old, by project, and the count of the others."""
+        now_ms = self._clock.now_ms()
+        latest = (now_ms + self._limits.future_seconds * SECOND) * _NS
+        counts = {"future": 0, "expired": 0}
+        parts: list[_LogPart] = []
+        for project, own in by_project(prepared(lines, self._limits.request_lines)):
+            retention = self._retentions.of(write_project(principal, project))
+            earliest = (now_ms - retention.raw_days * DAY) * _NS
+            future, expired = own.time_ns > latest, own.time_ns < earliest
+            counts["future"] += int(np.count_nonzero(future))
+            counts["expired"] += int(np.count_nonzero(expired))
+            accepted = own.where(~(future | expired))
+            if len(accepted):
+                parts.append((accepted, retention))
+        return parts, {reason: count for reason, count in counts.items() if count}
+
+    def _by_project(self, records: Records, principal: Principal) -> dict[str, Records]:
+        self._count(records.count)
+        groups: dict[str, Records] = {}
+        if records.nodes:
+            groups[write_project(principal, None)] = Records(nodes=records.nodes)
+        for job in records.jobs:
+            groups.setdefault(write_project(principal, job.project), Records()).jobs.append(job)
+        for event in records.events:
+            groups.setdefault(write_project(principal, event.project or None), Records()).events.append(event)
+        for renewal in records.leases:
+            groups.setdefault(write_project(principal, renewal.project or None), Records()).leases.append(renewal)
+        return groups
+
+    def _count(self, records: int) -> None:
+        most = self._limits.request_records
+        if records > most:
+            raise LimitExceededError(
+                f"a request may bring {most} records (JOBMETER_LIMIT_REQUEST_RECORDS), this one brings {records}",
+                "records",
+            )
+
+    def _record(self, groups: dict[str, Records]) -> int:
+        now_ms = self._clock.now_ms()
+        return sum(self._record_of(project, records, now_ms) for project, records in groups.items())
+
+    def _record_of(self, project: str, records: Records, now_ms: int) -> int:
+        """Write records; where they give jobs groups that are shipped, their lines of before are on their way first."""
+        if self._late is None or not self._late.grouped(project, records.jobs):
+            return self._registry.record(project, records, now_ms)
+        retention = self._retentions.of(project)
+        with self._log_committer.paused:
+            self._late.ship(project, records.jobs, retention)
+            return self._registry.record(project, records, now_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """What may be stored of a batch, the count of the rest by reason, and the metrics that are unknown."""
+
+    parts: list[_Part]
+    rejected: dict[str, int]
+    unknown: tuple[str, ...]
+
+
+async def _when_durable(durable: Awaitable[None], receipt: Receipt) -> Receipt:
+    await durable
+    return receipt
+
+
+def _by_project(batch: SampleBatch, bounds: SeriesBounds) -> list[tuple[str, SampleBatch]]:
+    return [(name, batch if places is None else select(batch, places)) for name, places in bounds.projects]
+
+
+def _rows(batch: SampleBatch, keep: NDArray[np.bool_]) -> SampleBatch:
+    """The given rows, and only the series that still have one."""
+    columns = batch.index[keep], batch.time[keep], batch.value[keep]
+    return used(SampleBatch(batch.series, *columns, batch.existing_keys))
+
+
+class RetentionCache:
+    """What the registry says, up to a second late. Safe for several threads."""
+
+    def __init__(self, registry: Registry, clock: Clock) -> None:
+        self._registry = registry
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._retentions: dict[str, tuple[float, Retention]] = {}
+
+    def of(self, project: str) -> Retention:
+        """That of a project; what it was when the registry was asked last, where it cannot be asked now."""
+        found = self.cached(project)
+        if found is not None:
+            return found
+        now = self._clock.monotonic()
+        try:
+            retention = self._registry.retention(project)
+        except UnavailableError:
+            with self._lock:
+                last = self._retentions.get(project)
+            if last is None:
+                raise
+            retention = last[1]
+        with self._lock:
+            if len(self._retentions) >= _MOST_PROJECTS:
+                self._retentions.clear()
+            self._retentions[project] = now, retention
+        return retention
+
+    def cached(self, project: str) -> Retention | None:
+        """The same, where the registry need not be asked; else None."""
+        now = self._clock.monotonic()
+        with self._lock:
+            found = self._retentions.get(project)
+        return found[1] if found is not None and 0 <= now - found[0] < _RETENTION_SECONDS else None

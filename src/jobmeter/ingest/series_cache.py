@@ -1,0 +1,225 @@
+"""A cache of the bounds of series that came lately, and the checks of a batch by them: a few array steps each."""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jobmeter.errors import InvalidRequestError, LimitExceededError
+from jobmeter.model import catalog
+from jobmeter.model.batch import Float64s, Int64s, SampleBatch
+from jobmeter.model.catalog import CATALOG, Metric
+from jobmeter.model.interner import SeriesInterner, SeriesList
+from jobmeter.model.series import check_series
+from jobmeter.model.time import MAX_TIME_MS, Clock
+
+GENERATION_SECONDS = 3_600.0
+MAX_UNKNOWN = 16
+"""Most names of unknown metrics that a receipt tells."""
+_NEVER = -1
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SeriesBounds:
+    """Of some series, one after the other: the bounds of their metrics, and their projects.
+
+    ``lowest``, ``highest`` float64[n]; a value between ``floor`` and ``ceiling`` is right for all of them.
+    ``projects``: the name of each project, and which of the series (int64[]) are its; None for all of them.
+    ``unknown``: names of metrics that the catalogue does not have, at most 16; their series are of no project.
+    """
+
+    lowest: Float64s
+    highest: Float64s
+    floor: float
+    ceiling: float
+    projects: Sequence[tuple[str, Int64s | None]]
+    unknown: tuple[str, ...] = ()
+
+
+class _Columns:
+    """What is known of the series of one interner, by their numbers."""
+
+    def __init__(self, interner: SeriesInterner) -> None:
+        self.interner = interner
+        self.lowest: Float64s = np.empty(0)
+        self.highest: Float64s = np.empty(0)
+        self.project: Int64s = np.empty(0, np.int64)
+        self.last_ms: Int64s = np.empty(0, np.int64)
+        self.unknown: Bools = np.empty(0, np.bool_)
+
+    def fit(self) -> None:
+        """Make room for every series of the interner."""
+        more = len(self.interner) - len(self.last_ms)
+        if more <= 0:
+            return
+        more = max(more, len(self.last_ms))
+        self.lowest = np.concatenate((self.lowest, np.full(more, np.nan)))
+        self.highest = np.concatenate((self.highest, np.full(more, np.nan)))
+        self.project = np.concatenate((self.project, np.full(more, _NEVER)))
+        self.last_ms = np.concatenate((self.last_ms, np.full(more, _NEVER)))
+        self.unknown = np.concatenate((self.unknown, np.zeros(more, np.bool_)))
+
+
+class SeriesCache:
+    """Series of this hour and of the hour before: their number in each project is what ``project_series`` limits.
+
+    A series is checked when it is new. With another interner the count begins anew. Safe for several threads.
+    """
+
+    def __init__(self, clock: Clock, project_series: int) -> None:
+        self._clock = clock
+        self._limit = project_series
+        self._lock = threading.Lock()
+        self._columns = _Columns(SeriesInterner())
+        self._projects: dict[str, int] = {}
+        self._counts: Int64s = np.empty(0, np.int64)
+        self._bounds_of: WeakKeyDictionary[SeriesList, tuple[int, SeriesBounds]] = WeakKeyDictionary()
+        self._now = 1
+        self._turned = clock.monotonic()
+
+    def look_up(self, series: SeriesList) -> SeriesBounds:
+        """What is known of each. Raises InvalidRequestError naming the field of the first that is illegal.
+
+        Nothing is counted of a list that is refused.
+        """
+        with self._lock:
+            if series.interner is not self._columns.interner:
+                self._columns, self._counts = _Columns(series.interner), np.zeros_like(self._counts)
+                self._bounds_of.clear()
+            self._turn()
+            turn, bounds = self._bounds_of.get(series, (_NEVER, None))
+            if bounds is not None and turn == self._now:
+                return bounds
+            self._columns.fit()
+            columns, numbers = self._columns, series.numbers
+            missing = np.flatnonzero(columns.last_ms[numbers] != self._now)
+            if len(missing):
+                self._learn(series, missing)
+                self._admit(numbers[missing])
+            bounds = _bounds_of(series, columns, list(self._projects))
+            self._bounds_of[series] = self._now, bounds
+            return bounds
+
+    def _turn(self) -> None:
+        passed = self._clock.monotonic() - self._turned
+        if passed < GENERATION_SECONDS:
+            return
+        self._now += 1 if passed < 2 * GENERATION_SECONDS else 2
+        self._turned = self._clock.monotonic()
+        live = self._columns.project[self._columns.last_ms >= self._now - 1]
+        self._counts = np.bincount(live, minlength=len(self._projects))
+
+    def _learn(self, series: SeriesList, places: Int64s) -> None:
+        columns, numbers = self._columns, series.numbers
+        for place in places[columns.project[numbers[places]] == _NEVER].tolist():
+            one = series[place]
+            number = numbers[place]
+            metric = catalog.find(check_series(one).metric)
+            columns.unknown[number] = metric is None
+            columns.lowest[number], columns.highest[number] = _bounds(metric)
+            columns.project[number] = self._projects.setdefault(one.project, len(self._projects))
+
+    def _admit(self, numbers: Int64s) -> None:
+        columns, names = self._columns, list(self._projects)
+        fresh = columns.project[numbers[columns.last_ms[numbers] < self._now - 1]]
+        more = np.bincount(fresh, minlength=len(names))
+        counts = np.zeros(len(names), np.int64)
+        counts[: len(self._counts)] = self._counts
+        for project in np.flatnonzero(more).tolist():
+            if counts[project] + more[project] > self._limit:
+                raise LimitExceededError(f"project {names[project]} may have {self._limit} live series", "project")
+        self._counts = counts + more
+        columns.last_ms[numbers] = self._now
+
+
+def _bounds_of(series: SeriesList, columns: _Columns, names: Sequence[str]) -> SeriesBounds:
+    numbers = series.numbers
+    lowest, highest, project = columns.lowest[numbers], columns.highest[numbers], columns.project[numbers]
+    floor, ceiling = float(lowest.max(initial=-np.inf)), float(highest.min(initial=np.inf))
+    unknown = columns.unknown[numbers]
+    if len(project) and (project == project[0]).all() and not unknown.any():
+        return SeriesBounds(lowest, highest, floor, ceiling, [(names[int(project[0])], None)])
+    parts = [(names[one], np.flatnonzero((project == one) & ~unknown)) for one in np.unique(project).tolist()]
+    return SeriesBounds(lowest, highest, floor, ceiling, parts, _names(series, np.flatnonzero(unknown)))
+
+
+def _names(series: SeriesList, places: Int64s) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    for place in places.tolist():
+        found[series[place].metric] = None
+        if len(found) == MAX_UNKNOWN:
+            break
+    return tuple(found)
+
+
+def _bounds(metric: Metric | None) -> tuple[float, float]:
+    lowest = float("-inf") if metric is None or metric.minimum is None else metric.minimum
+    return lowest, float("inf") if metric is None or metric.maximum is None else metric.maximum
+
+
+def check_shape(batch: SampleBatch) -> None:
+    """Refuse columns that do not belong together (fields ``value`` and ``series``)."""
+    if not len(batch.index) == len(batch.time) == len(batch.value):
+        raise InvalidRequestError(
+            f"{len(batch.index)} series, {len(batch.time)} times and {len(batch.value)} values are not the same number",
+            "value",
+        )
+    if len(batch) and int(batch.index.max()) >= len(batch.series):
+        raise InvalidRequestError(f"a sample names series {int(batch.index.max())} of {len(batch.series)}", "series")
+
+
+def check_times(batch: SampleBatch) -> None:
+    """Refuse times before 1970 and after 2100 (field ``time``)."""
+    if len(batch) and (batch.span[0] < 0 or batch.span[1] > MAX_TIME_MS):
+        at = int(np.flatnonzero((batch.time < 0) | (batch.time > MAX_TIME_MS))[0])
+        raise InvalidRequestError(
+            f"time {int(batch.time[at])} of {_label(batch, at)} is not between 1970 and 2100 in milliseconds", "time"
+        )
+
+
+def check_values(batch: SampleBatch, lowest: Float64s, highest: Float64s, floor: float, ceiling: float) -> None:
+    """Refuse what is not finite or lies outside the bounds of its metric (field ``value``).
+
+    ``lowest`` and ``highest`` hold one entry for each of ``batch.series``; ``floor`` and ``ceiling`` are the largest of
+    the former and the smallest of the latter.
+    """
+    if not len(batch):
+        return
+    low, high = batch.value.min(), batch.value.max()
+    if low >= floor and high <= ceiling and np.isfinite((low, high)).all():
+        return
+    finite = np.isfinite(batch.value)
+    if not finite.all():
+        at = _first(~finite)
+        raise InvalidRequestError(
+            f"a value of {_label(batch, at)} is {batch.value[at]}: values must be finite", "value"
+        )
+    outside = (batch.value < lowest[batch.index]) | (batch.value > highest[batch.index])
+    if outside.any():
+        at = _first(outside)
+        name = batch.series[int(batch.index[at])].metric
+        metric = CATALOG[name]
+        raise InvalidRequestError(
+            f"{name} {float(batch.value[at])!r} is outside of {_allowed(metric)}: is its unit {metric.unit!r}?",
+            "value",
+        )
+
+
+def _first(mask: NDArray[np.bool_]) -> int:
+    return int(np.flatnonzero(mask)[0])
+
+
+def _allowed(metric: Metric) -> str:
+    lowest = "-inf" if metric.minimum is None else f"{metric.minimum:g}"
+    highest = "inf" if metric.maximum is None else f"{metric.maximum:g}"
+    return f"[{lowest}, {highest}]"
+
+
+def _label(batch: SampleBatch, at: int) -> str:
+    series = batch.series[int(batch.index[at])]
+    place = " ".join(name for name in (series.job, series.replica, series.node, series.device) if name)
+    return f"{series.metric} ({place})" if place else series.metric

@@ -1,0 +1,120 @@
+"""Sorts rows of many sections together (``sort_dedupe.c``)."""
+
+import ctypes
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jobmeter.kernel.bind import PLACE, SIZE, bind
+from jobmeter.kernel.library import pointer
+
+Int64s = NDArray[np.int64]
+Float64s = NDArray[np.float64]
+Uint64s = NDArray[np.uint64]
+
+_COUNT = bind("jobmeter_settle_count", [PLACE] * 2)
+_PUT = bind("jobmeter_settle_place", [PLACE] * 2, SIZE)
+_SORT = bind("jobmeter_settle_sort", [PLACE, SIZE, PLACE], SIZE)
+_REPEAT = bind("jobmeter_settle_repeat", [PLACE, PLACE, SIZE, PLACE])
+_NUMBER = bind("jobmeter_settle_number", [PLACE, PLACE, SIZE, PLACE, PLACE, SIZE, PLACE, PLACE], SIZE)
+_KEY = np.frombuffer(os.urandom(16), np.uint64) | np.uint64(1)
+AVAILABLE = _COUNT is not None
+
+
+class Runs(NamedTuple):
+    """Runs of one series each.
+
+    ``slots`` int64[k]: the place of each run's series; ``counts`` int64[k]: its rows, at least 1; ``time`` int64[n] and
+    ``value`` float64[n] of all rows, run after run.
+    """
+
+    slots: Int64s
+    counts: Int64s
+    time: Int64s
+    value: Float64s
+
+
+class Ordered(NamedTuple):
+    """Rows by slot, then by time, each pair once.
+
+    ``sizes`` int64[slots]: how many each slot has; ``time`` int64[n], ``value`` float64[n]; ``origin`` uint32[n]: in
+    which of the sections each was, where that was requested.
+    """
+
+    sizes: Int64s
+    time: Int64s
+    value: Float64s
+    origin: "NDArray[np.uint32] | None"
+
+
+def sort_dedupe(sections: Sequence[Runs], slots: int, *, origin: bool) -> Ordered:
+    """The rows of some sections in order; of rows of one slot and time the last.
+
+    Raises IndexError for a slot of ``slots`` or more, ValueError where runs and rows do not belong together.
+    """
+    assert _COUNT and _PUT and _SORT  # noqa: S101, PT018 - callers look at AVAILABLE
+    sections_read = [_contiguous(runs) for runs in sections]
+    for runs in sections_read:
+        _check(runs, slots)
+    lengths = np.array([len(runs.slots) for runs in sections_read], np.int64)
+    lists = [_addresses(column) for column in zip(*sections_read, strict=True)]
+    given = (ctypes.c_void_p * 6)(len(sections_read), lengths.ctypes.data, *(one.ctypes.data for one in lists))
+    sizes = np.zeros(slots, np.int64)
+    _COUNT(given, pointer(sizes))
+    ends = np.cumsum(sizes) - sizes
+    rows, largest = int(sizes.sum()), int(sizes.max(initial=0))
+    time, value = np.empty(rows, np.int64), np.empty(rows)
+    of = np.empty(rows, np.uint32) if origin else None
+    sizes[:] = 0
+    taken = (ctypes.c_void_p * 6)(
+        slots, ends.ctypes.data, sizes.ctypes.data, time.ctypes.data, value.ctypes.data,
+        None if of is None else of.ctypes.data,
+    )  # fmt: skip
+    if not _PUT(given, taken):
+        room = np.empty(3 * largest, np.int64)  # named: it must outlive the call
+        rows = _SORT(taken, largest, pointer(room))
+    return Ordered(sizes, time[:rows], value[:rows], None if of is None else of[:rows])
+
+
+def numbered(job: Uint64s, series: Uint64s) -> tuple[Int64s, Int64s]:
+    """Where each pair comes first, in that order, and for each pair which of those it is."""
+    assert _NUMBER  # noqa: S101 - callers look at AVAILABLE
+    count = len(job)
+    first, number = np.empty(count, np.int64), np.empty(count, np.int64)
+    slots = np.full(1 << (2 * count).bit_length(), -1, np.int32)
+    job, series = np.ascontiguousarray(job, np.uint64), np.ascontiguousarray(series, np.uint64)
+    rows_left = _NUMBER(
+        pointer(job), pointer(series), count, pointer(_KEY), pointer(slots), len(slots) - 1, pointer(first),
+        pointer(number),
+    )  # fmt: skip
+    return first[:rows_left], number
+
+
+def repeated(numbers: Uint64s, sizes: Int64s) -> Uint64s:
+    """Each number so many times."""
+    assert _REPEAT  # noqa: S101 - callers look at AVAILABLE
+    numbers, out = np.ascontiguousarray(numbers, np.uint64), np.empty(int(sizes.sum()), np.uint64)
+    _REPEAT(pointer(numbers), pointer(sizes), len(sizes), pointer(out))
+    return out
+
+
+def _contiguous(runs: Runs) -> Runs:
+    slots, counts, time, value = runs
+    whole = np.ascontiguousarray
+    return Runs(whole(slots, np.int64), whole(counts, np.int64), whole(time, np.int64), whole(value, np.float64))
+
+
+def _check(runs: Runs, slots: int) -> None:
+    """The library writes where they say."""
+    if len(runs.slots) and not (int(runs.slots.min()) >= 0 and int(runs.slots.max()) < slots):
+        raise IndexError(f"a run of a slot that is none of {slots}")
+    whole = len(runs.slots) == len(runs.counts) and len(runs.time) == len(runs.value) == int(runs.counts.sum())
+    if not whole or (len(runs.counts) and int(runs.counts.min()) < 1):
+        raise ValueError("the rows of runs are others than the rows that there are")
+
+
+def _addresses(arrays: Sequence[NDArray[np.generic]]) -> Uint64s:
+    return np.array([array.ctypes.data for array in arrays], np.uint64)

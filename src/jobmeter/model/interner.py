@@ -1,0 +1,139 @@
+"""Series by small numbers, so that what is known of them lies in arrays: batches of known series need no objects."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from typing import overload
+
+import numpy as np
+
+from jobmeter.model.batch import Float64s, Int64s, SampleBatch, SeriesKeys, Uint32s, Uint64s
+from jobmeter.model.series import Series
+
+MOST, MOST_BYTES = 1_000_000, 2**30
+_SERIES_BYTES = 600
+"""What a series takes besides the text of its labels, about."""
+_FIRST = 1_024
+
+
+class SeriesInterner:
+    """Every series seen since the interner was begun, numbered from 0. Safe for several threads.
+
+    Nothing is taken out: a full interner is replaced by an empty one (see ``current``), and lives as long as a batch
+    that refers to it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._numbers: dict[Series, int] = {}
+        self._series: list[Series] = []
+        self._bytes = 0
+        self._job: Uint64s = np.empty(_FIRST, np.uint64)
+        self._id: Uint64s = np.empty(_FIRST, np.uint64)
+
+    def __len__(self) -> int:
+        return len(self._series)
+
+    @property
+    def full(self) -> bool:
+        """Whether it is time for another one."""
+        return len(self._series) >= MOST or self._bytes >= MOST_BYTES
+
+    def numbers(self, series: Sequence[Series]) -> Int64s:
+        """int64[n]: the number of each, those that have none being given the next ones."""
+        with self._lock:
+            numbers = self._numbers
+            for one in series:
+                if one not in numbers:
+                    self._add(one)
+            return np.fromiter(map(numbers.__getitem__, series), np.int64, len(series))
+
+    def series(self, numbers: Int64s) -> list[Series]:
+        """The series that have these numbers."""
+        series = self._series
+        return [series[number] for number in numbers.tolist()]
+
+    def keys(self, numbers: Int64s) -> SeriesKeys:
+        """The keys of the series that have these numbers."""
+        return SeriesKeys(self._job[numbers], self._id[numbers])
+
+    def _add(self, one: Series) -> None:
+        number = len(self._series)
+        if number == len(self._job):
+            # New arrays: a reader holds either the old ones or these, and finds its series in both.
+            self._job, self._id = (np.concatenate((series, np.empty_like(series))) for series in (self._job, self._id))
+        self._job[number], self._id[number] = one.job_key, one.id
+        self._series.append(one)
+        self._bytes += _SERIES_BYTES + sum(len(name) + len(value) for name, value in one.labels)
+        self._numbers[one] = number
+
+
+class SeriesList(Sequence[Series]):
+    """Different series of one interner: ``numbers`` int64[n], each once. The objects are looked up when asked for.
+
+    Whoever sends the same series again and again is given the very same list: what follows from it may be cached by it,
+    in a ``WeakKeyDictionary``.
+    """
+
+    __slots__ = ("__weakref__", "_keys", "_series", "interner", "numbers")
+
+    def __init__(self, interner: SeriesInterner, numbers: Int64s) -> None:
+        self.interner = interner
+        self.numbers = numbers
+        self._keys: SeriesKeys | None = None
+        self._series: list[Series] | None = None
+
+    @property
+    def keys(self) -> SeriesKeys:
+        """The keys, in the order of the series."""
+        if self._keys is None:
+            self._keys = self.interner.keys(self.numbers)
+        return self._keys
+
+    def take(self, places: Int64s) -> "SeriesList":
+        """Some of them, each once."""
+        return SeriesList(self.interner, self.numbers[places])
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @overload
+    def __getitem__(self, at: int) -> Series: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Series]: ...
+    def __getitem__(self, at: int | slice) -> Series | list[Series]:
+        """One of them, or a list of some."""
+        if self._series is None:
+            self._series = self.interner.series(self.numbers)
+        return self._series[at]
+
+    def __iter__(self) -> Iterator[Series]:
+        return iter(self[:])
+
+
+def listed(series: SeriesList, index: Uint32s, time: Int64s, value: Float64s) -> SampleBatch:
+    """A batch of them, which knows its keys."""
+    return SampleBatch(series, index, time, value, series.keys)
+
+
+def series_of(batch: SampleBatch) -> SeriesList:
+    """The series of a batch of them."""
+    series = batch.series
+    if not isinstance(series, SeriesList):
+        raise TypeError("the series of the batch have no numbers")
+    return series
+
+
+class _Current:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._interner = SeriesInterner()
+
+    def get(self) -> SeriesInterner:
+        with self._lock:
+            if self._interner.full:
+                self._interner = SeriesInterner()
+            return self._interner
+
+
+current = _Current().get
+"""The interner of this process; another one once it is full: whoever keeps numbers asks whether it changed."""

@@ -1,0 +1,43 @@
+"""Which replica of a job a pod of Kubernetes is: what a cluster's watcher told the server, and an agent asks it for."""
+
+import re
+
+import msgspec
+
+MOST_PODS = 100
+"""Pods that may be asked for at once."""
+WATCHED_LABEL = "kubernetes.uid"
+"""The label of a job by which the watcher of a cluster, and nobody else, marks what it tells of."""
+
+_JOB = re.compile(r"pod-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32})")
+
+
+def job_of_pod(uid: str) -> str:
+    """The job that a pod is by itself."""
+    return f"pod-{uid}"
+
+
+def pod_of_job(job: str) -> str:
+    """The uid of the pod that a job is by itself; empty for any other job."""
+    match = _JOB.fullmatch(job) if job.startswith("pod-") else None
+    return match[1] if match else ""
+
+
+class PodReplica(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The pod ``uid`` is this replica; run ``n`` of its containers, counted from 0, is attempt ``first + n`` of it.
+
+    ``rank`` is that of the replica where the watcher told one.
+    """
+
+    uid: str
+    project: str
+    job: str
+    replica: str
+    first: int = 0
+    rank: int | None = None
+
+
+class NodePods(msgspec.Struct, frozen=True):
+    """Those of the pods that were asked for of which a watcher has told."""
+
+    pods: list[PodReplica] = []

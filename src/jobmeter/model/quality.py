@@ -1,0 +1,108 @@
+"""How complete what is stored of a job is: what is missing, what came late, what clocks were wrong."""
+
+import msgspec
+
+
+class Gap(msgspec.Struct, frozen=True, kw_only=True):
+    """Samples of a replica are missing, though it has some before and after. Times in epoch milliseconds.
+
+    There is none strictly between ``start`` and ``end``; or, where ``exact`` is false, ``missing`` samples are missing
+    somewhere between them. ``agent_away`` is true where the agent of its node is known to have measured nothing of
+    itself either.
+    """
+
+    replica: str
+    attempt: int = 0
+    node: str = ""
+    start: int
+    end: int
+    missing: int
+    exact: bool = True
+    agent_away: bool = False
+
+
+class ReplicaQuality(msgspec.Struct, frozen=True, kw_only=True):
+    """How well one attempt of a replica was measured, judged by the samples of one metric. Times in epoch ms.
+
+    ``interval`` is its own sampling interval in milliseconds, the usual one over its life; ``missing`` counts the
+    samples that its gaps lack. ``coverage`` is the share (0 to 1) of the time from its first to its last sample that is
+    in no gap. Both None where nobody can tell: there are fewer than four samples, or it lived for too few steps. A
+    replica that ran and has none has an empty metric.
+    """
+
+    replica: str
+    attempt: int = 0
+    node: str = ""
+    metric: str = ""
+    first: int | None = None
+    last: int | None = None
+    interval: int | None = None
+    samples: int = 0
+    missing: int = 0
+    gaps: int = 0
+    coverage: float | None = None
+
+
+class Stretch(msgspec.Struct, frozen=True):
+    """From ``start`` to ``end``, in epoch milliseconds."""
+
+    start: int
+    end: int
+
+
+class NodeQuality(msgspec.Struct, frozen=True, kw_only=True):
+    """How the agent of a node of the job fared during the job's life, as it measured itself.
+
+    ``away``: it measured nothing of itself while a replica was there. ``late``: samples waited for the server on its
+    disk all the while, for a minute and a step or more, so that those taken then arrived late, at most by the length of
+    the stretch. Each are the longest 100, in order of time. ``dropped`` counts samples that it gave up, by reason
+    (``refused``: the server did not take them; ``spool.full``); ``damaged_bytes`` of its spool could not be read back.
+    ``clock_offset`` is how many seconds the node's clock was ahead (negative: behind) of the time of its samples, at
+    the most; None where nobody measured it.
+    """
+
+    node: str
+    cluster: str = ""
+    away: list[Stretch] = []
+    late: list[Stretch] = []
+    dropped: dict[str, int] = {}
+    damaged_bytes: int = 0
+    clock_offset: float | None = None
+
+
+class DamagedRows(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of the store that cannot be read and may have held samples of the job; None is what nobody knows."""
+
+    table: str
+    part: str
+    reason: str = ""
+    rows: int | None = None
+    start: int | None = None
+    end: int | None = None
+
+
+class JobQuality(msgspec.Struct, frozen=True, kw_only=True):
+    """How complete what is stored of a job is, from ``start`` to ``end`` (epoch ms), looked at in steps of ``step`` ms.
+
+    ``complete``: whether nothing is known to be missing; None where nothing of it can be judged. ``coverage`` is that
+    of its replicas together. ``gaps`` are the longest 1,000 of ``gap_count``, in order of time. ``nodes`` None: the
+    asker may not see nodes; ``nodes_total`` is how many the job was on, of which 256 are looked at. ``ahead`` is by how
+    many milliseconds its newest sample is ahead of the server's clock, 0 where it is not. ``sentences`` tell what there
+    is to tell, the worst first; empty where there is nothing.
+    """
+
+    job: str
+    project: str
+    start: int = 0
+    end: int = 0
+    step: int = 0
+    complete: bool | None = None
+    coverage: float | None = None
+    replicas: list[ReplicaQuality] = []
+    gaps: list[Gap] = []
+    gap_count: int = 0
+    nodes: list[NodeQuality] | None = None
+    nodes_total: int = 0
+    damaged: list[DamagedRows] = []
+    ahead: int = 0
+    sentences: list[str] = []

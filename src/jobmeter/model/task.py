@@ -1,0 +1,162 @@
+"""Diagnostic tasks: what somebody asked to have looked at, and what came of it."""
+
+from enum import StrEnum
+
+import msgspec
+
+from jobmeter.model.event import Event
+from jobmeter.model.finding import Finding
+from jobmeter.model.question import Asks
+
+MAX_NODES = 256
+MAX_LOG_LINES = 10_000
+MAX_LOG_BYTES = 512 * 1024
+MOST_OPEN = 100
+"""Tasks of a project that are not finished."""
+
+
+class TaskType(StrEnum):
+    """What a task looks at."""
+
+    NODE = "node"
+    """Nodes: checks that their agents make now; samples, events and lines of the kernels stored of the range."""
+    LOGS = "logs"
+    """Log lines that the task brings along."""
+    JOB = "job"
+    """A job, by every rule."""
+
+
+class TaskState(StrEnum):
+    """Where a task is."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+    INTERRUPTED = "interrupted"
+    """It could not be carried through; ``message`` says why."""
+
+
+class Verdict(StrEnum):
+    """What came of a task or a node."""
+
+    HEALTHY = "healthy"
+    FAULT = "fault"
+    UNKNOWN = "unknown"
+    """No fault was seen, and not everything could be looked at."""
+
+
+class CheckStatus(StrEnum):
+    """What a check found."""
+
+    OK = "ok"
+    WARNING = "warning"
+    CRITICAL = "critical"
+    UNAVAILABLE = "unavailable"
+    """It could not look."""
+
+
+class Check(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What one check of a node found. ``values`` are figures by name, in the units that the names say."""
+
+    name: str
+    status: CheckStatus
+    text: str
+    values: dict[str, float] = {}
+
+
+class NodeAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the agent of a node answered to a task; ``time`` None: it gave no answer."""
+
+    node: str
+    cluster: str = ""
+    time: int | None = None
+    verdict: Verdict = Verdict.UNKNOWN
+    text: str = ""
+    checks: list[Check] = []
+
+
+class GivenLog(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Log lines that a task brings along: of which instance, on which node."""
+
+    instance: str = ""
+    node: str = ""
+    lines: list[str] = []
+
+
+class NewTask(msgspec.Struct, Asks["DiagnosticTask"], frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A task to make. ``start`` and ``end`` in epoch ms; by default the last hour.
+
+    ``nodes`` are those of ``cluster``, where one is named. A task of type ``job`` names its job, one of type ``logs``
+    has ``logs``.
+    """
+
+    type: TaskType = TaskType.NODE
+    cluster: str = ""
+    nodes: list[str] = []
+    job: str = ""
+    start: int | None = None
+    end: int | None = None
+    logs: list[GivenLog] = []
+    project: str | None = None
+    label: str = ""
+    """The asker's own word for the type, given back as it came."""
+
+
+class DiagnosticTask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A task and what came of it. Times in epoch ms."""
+
+    id: str
+    type: TaskType
+    state: TaskState
+    project: str
+    created: int
+    start: int
+    end: int
+    cluster: str = ""
+    nodes: list[str] = []
+    resource_group: str = ""
+    job: str = ""
+    label: str = ""
+    finished: int | None = None
+    verdict: Verdict | None = None
+    message: str = ""
+    findings: list[Finding] = []
+    events: list[Event] = []
+    answers: list[NodeAnswer] = []
+    logs: list[GivenLog] = []
+    deadline: int = 0
+    """Until when agents may answer."""
+    attempts: int = 0
+    looked: bool = False
+    """Whether what is stored was looked at."""
+
+
+class TaskPage(msgspec.Struct, frozen=True):
+    """One page of tasks, the newest first, without what they found; ``total`` match in all."""
+
+    tasks: list[DiagnosticTask]
+    total: int
+
+
+class TaskFilter(msgspec.Struct, Asks[TaskPage], frozen=True, kw_only=True):
+    """Which tasks. ``after`` is the id of the last task of the page before. ``whole`` with what they found."""
+
+    projects: frozenset[str] | None = None
+    ids: tuple[str, ...] = ()
+    types: frozenset[TaskType] = frozenset()
+    labels: frozenset[str] = frozenset()
+    states: frozenset[TaskState] = frozenset()
+    resource_groups: frozenset[str] = frozenset()
+    after: str = ""
+    limit: int = 100
+
+
+class NodeRequest(msgspec.Struct, frozen=True):
+    """What an agent is asked for: the checks of a task, by their names."""
+
+    task: str
+    checks: list[str]
+
+
+CHECKS = ("disks", "links", "gpus", "clock", "tasks", "kernel_log", "memory")
+"""The checks that an agent makes: each reads, none changes anything."""

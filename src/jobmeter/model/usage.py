@@ -1,0 +1,19 @@
+"""Calls that were made: how many, of which operation, by whom, in which month."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Calls of an operation that an account made in a month.
+
+    ``month`` is like ``2026-11``; ``api`` the name of a dialect, ``native`` for our own. ``calls`` counts every call
+    whose credential held, ``failed`` those of them that were answered with a status of 400 or more.
+    """
+
+    month: str
+    account: str
+    api: str
+    operation: str
+    calls: int
+    failed: int

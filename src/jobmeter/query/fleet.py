@@ -1,0 +1,234 @@
+"""The fleet at a glance: every node, its devices, who has them, and what they use. A few questions, however many nodes.
+
+What a device uses is its newest sample of the last minutes; where it was measured for nobody that counts, else the
+busiest of the jobs on it. A device is idle when a job has it and every sample of the window is at most ``IDLE``, the
+window being that of the rule ``gpu_idle_allocated``.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from jobmeter.access.scope import Scope
+from jobmeter.errors import LimitExceededError
+from jobmeter.model.job import Job, JobFilter, JobState, Node
+from jobmeter.model.order import natural
+from jobmeter.model.question import Asks
+from jobmeter.model.time import DAY, MAX_TIME_MS, MINUTE, SECOND, Clock, TimeRange, ceil_to
+from jobmeter.query.frame import Frame, read
+from jobmeter.query.idle import HOLD_MS, IDLE
+from jobmeter.query.inventory import Inventory, named_devices
+from jobmeter.query.plan import metrics_of, sources
+from jobmeter.query.request import Statistic
+from jobmeter.query.shape import Entry, Member, Shape
+from jobmeter.query.source import Meter, Source
+from jobmeter.query.usage import DEVICES, Readings
+from jobmeter.registry.base import Registry
+from jobmeter.settings import Limits
+from jobmeter.store.base import Selector, Store
+
+WINDOW_MS = HOLD_MS
+FRESH_MS = 5 * MINUTE
+"""Oldest value that counts as current; a device with a sample of a job in that time is still the job's."""
+CPU = "node.cpu.utilization"
+MOST_JOBS = 20_000
+"""Running jobs that one look may meet."""
+_SERIES = 10
+_INTERVALS = 5
+"""As the registry has it: a node may be silent for so many of its agent's intervals."""
+_WHOLE_MS = ceil_to(MAX_TIME_MS + 1, DAY)
+
+Place = tuple[str, str]
+"""A node (cluster, name)."""
+DeviceKey = tuple[str, str, str]
+"""A device (cluster, node, name)."""
+
+
+@dataclass(frozen=True, slots=True)
+class FleetDevice:
+    """A device: ``use`` 0 to 1, None where nothing was measured lately; ``job`` a position in ``Fleet.jobs``, or None.
+
+    ``idle``: see the module.
+    """
+
+    device: str
+    type: str
+    use: float | None
+    job: int | None
+    idle: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FleetNode:
+    """A node, ``state`` being ``up``, ``down`` or ``unknown``. ``cpu`` is its CPUs in use, 0 to 1, None: unmeasured.
+
+    Nobody can say of a node whose agent never described itself that it is down: then it is unknown.
+    """
+
+    node: Node
+    state: str
+    cpu: float | None
+    devices: Sequence[FleetDevice]
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """The nodes by cluster and name, and the running jobs that have devices on them."""
+
+    now_ms: int
+    nodes: Sequence[FleetNode]
+    jobs: Sequence[Job]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetQuestion(Asks[Fleet]):
+    """The fleet as it is now, as far as the asker may see it. ``silent_ms``: how long a node may say nothing."""
+
+    projects: frozenset[str] | None = None
+    silent_ms: int = 3 * MINUTE
+
+
+@dataclass(slots=True)
+class _Found:
+    """By node and device who has it, its newest use, and whether its whole window was idle."""
+
+    holder: dict[DeviceKey, int] = field(default_factory=dict)
+    use: dict[DeviceKey, float] = field(default_factory=dict)
+    idle: set[DeviceKey] = field(default_factory=set)
+    since: dict[DeviceKey, int] = field(default_factory=dict)
+    cpu: dict[Place, float] = field(default_factory=dict)
+    devices: dict[Place, set[str]] = field(default_factory=dict)
+
+    def saw(self, key: DeviceKey) -> DeviceKey:
+        """The same key; the node has that device."""
+        self.devices.setdefault(key[:2], set()).add(key[2])
+        return key
+
+
+def fleet(
+    store: Store,
+    registry: Registry,
+    clock: Clock,
+    limits: Limits,
+    source: Source,
+    question: FleetQuestion,
+    scope: Scope,
+) -> Fleet:
+    """See ``FleetQuestion``. Raises LimitExceededError past ``MOST_JOBS`` running jobs."""
+    now_ms, projects = clock.now_ms(), _projects(question, scope)
+    nodes = [] if scope.job else [node for node in registry.nodes(projects) if scope.shows_node(node)]
+    found = _Found()
+    jobs = _holders(registry, projects, scope, now_ms, found) if nodes else []
+    places = {(node.cluster, node.name) for node in nodes}
+    if places:
+        _measure(store, source, Meter(clock, limits), _selector(places, projects, now_ms, limits), now_ms, found)
+    inventory = Inventory(nodes)
+    shown = [_node(one, found, inventory, question.silent_ms, now_ms) for one in _machines(nodes)]
+    return Fleet(now_ms, shown, jobs)
+
+
+def _projects(question: FleetQuestion, scope: Scope) -> frozenset[str] | None:
+    if question.projects is None or scope.projects is None:
+        return scope.projects if question.projects is None else question.projects
+    return question.projects & scope.projects
+
+
+def _holders(
+    registry: Registry, projects: frozenset[str] | None, scope: Scope, now_ms: int, found: _Found
+) -> list[Job]:
+    """The running jobs that have devices; of each device who has it goes to ``found``."""
+    running = frozenset({JobState.RUNNING})
+    page = registry.jobs(JobFilter(projects=projects, states=running, limit=MOST_JOBS), now_ms)
+    if page.total > MOST_JOBS:
+        raise LimitExceededError(f"the fleet is shown with up to {MOST_JOBS} running jobs, not {page.total}", "project")
+    span = TimeRange(max(0, now_ms - FRESH_MS), now_ms + 1)
+    shown = [(job.project, job.id) for job in page.jobs if scope.shows(job)]
+    jobs: list[Job] = []
+    for view in registry.job_views(shown, span, now_ms):
+        if not view.allocations:
+            continue
+        for one in view.allocations:
+            key = found.saw((one.cluster, one.node, one.device))
+            found.holder[key] = len(jobs)
+            found.since[key] = max(one.start, found.since.get(key, 0))
+        jobs.append(view.job)
+    return jobs
+
+
+def _selector(places: Iterable[Place], projects: frozenset[str] | None, now_ms: int, limits: Limits) -> Selector:
+    return Selector(
+        projects=projects,
+        nodes=tuple(sorted(places)),
+        metrics=sources(metrics_of((*DEVICES, CPU))),
+        since=max(0, now_ms - WINDOW_MS),
+        limit=_SERIES * limits.query_series,
+    )
+
+
+def _measure(store: Store, source: Source, meter: Meter, selector: Selector, now_ms: int, found: _Found) -> None:
+    series = store.find(selector)
+    alone = {(one.metric, one.cluster, one.node, one.device) for one in series if not one.job}
+    entries = [
+        Entry(one, Member(one.job, "", one.cluster, one.node, one.device), "")
+        for one in series
+        if not one.job or (one.metric, one.cluster, one.node, one.device) not in alone
+    ]
+    shape = Shape(entries)
+    span = TimeRange(max(0, now_ms - WINDOW_MS), now_ms + meter.limits.future_seconds * SECOND)
+    readings = Readings(Frame(shape, read(shape, source, span, _WHOLE_MS, meter), {}))
+    columns = readings.frame.columns
+    newest = np.zeros(len(shape.members), np.int64)
+    np.maximum.at(newest, shape.member[columns.index], columns.last_time)
+    fresh = newest > now_ms - FRESH_MS
+    for metric in DEVICES:
+        last, most = readings.of(metric, Statistic.LAST), readings.of(metric, Statistic.MAX)
+        for at in np.flatnonzero(fresh & np.isfinite(last)).tolist():
+            member = shape.members[at]
+            key = found.saw((member.cluster, member.node, member.device))
+            before = found.use.get(key)
+            found.use[key] = max(float(last[at]), 0.0 if before is None else before)
+            if most[at] > IDLE:
+                found.idle.discard(key)
+            elif before is None:
+                found.idle.add(key)
+    cpu = readings.of(CPU)
+    for at in np.flatnonzero(fresh & np.isfinite(cpu)).tolist():
+        member = shape.members[at]
+        if not member.device:
+            found.cpu[member.cluster, member.node] = float(cpu[at])
+
+
+def _machines(nodes: Sequence[Node]) -> Iterator[Node]:
+    """Each machine once: of several projects' records the one that was heard of last."""
+    machines: dict[Place, Node] = {}
+    for node in nodes:
+        before = machines.get((node.cluster, node.name))
+        if before is None or (node.last_seen or 0) > (before.last_seen or 0):
+            machines[node.cluster, node.name] = node
+    for place in sorted(machines, key=lambda one: (natural(one[0]), natural(one[1]))):
+        yield machines[place]
+
+
+def _node(node: Node, found: _Found, inventory: Inventory, silent_ms: int, now_ms: int) -> FleetNode:
+    place = (node.cluster, node.name)
+    names = {*named_devices(node.info), *found.devices.get(place, ())}
+    devices = [_device(node, name, found, inventory, now_ms) for name in sorted(names, key=natural)]
+    return FleetNode(node, _state(node, silent_ms, now_ms), found.cpu.get(place), devices)
+
+
+def _device(node: Node, name: str, found: _Found, inventory: Inventory, now_ms: int) -> FleetDevice:
+    key = (node.cluster, node.name, name)
+    holder = found.holder.get(key)
+    # One that a job has for a shorter time than the window was not idle for its length.
+    long_enough = found.since.get(key, now_ms) <= now_ms - WINDOW_MS
+    idle = holder is not None and key in found.idle and long_enough
+    return FleetDevice(name, inventory.type_of(node.name, name), found.use.get(key), holder, idle)
+
+
+def _state(node: Node, silent_ms: int, now_ms: int) -> str:
+    interval = node.info.get("interval_ms")
+    patience = max(silent_ms, _INTERVALS * interval if isinstance(interval, int) and 0 < interval <= DAY else 0)
+    if node.last_seen is not None and now_ms - node.last_seen < patience:
+        return "up"
+    return "down" if node.info else "unknown"

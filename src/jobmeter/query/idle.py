@@ -1,0 +1,140 @@
+"""How long a job's devices did nothing while it had them.
+
+A device is idle while its utilization is at most ``IDLE`` for ``HOLD_MS`` or longer without a pause: what the fleet
+shows as idle now, and what the rule ``gpu_idle_allocated`` looks for. What was not measured is not idle.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from jobmeter.model.batch import Bools, Float64s, Int64s
+from jobmeter.model.job import JobView
+from jobmeter.model.question import Asks
+from jobmeter.model.time import MINUTE, TimeRange
+from jobmeter.query.defaults import default_step, life
+from jobmeter.query.inventory import Inventory
+from jobmeter.query.request import By, JobRef, Line, MetricQuery, Statistic
+from jobmeter.query.stretches import sustained
+from jobmeter.query.usage import DEVICES
+
+IDLE = 0.01
+HOLD_MS = 15 * MINUTE
+_MOST_STEPS, _FEWEST_STEPS, _POINTS = 1_440, 96, 1_000_000
+_LEAST_STEP_MS = MINUTE
+
+Device = tuple[str, str]
+"""A device (node, or replica where no node is known; name)."""
+
+
+@dataclass(frozen=True, slots=True)
+class IdleQuestion(Asks["IdleTime"]):
+    """How long the devices of a job were idle over its life."""
+
+    ref: JobRef
+
+
+@dataclass(frozen=True, slots=True)
+class IdleDevice:
+    """A device: how long the job had it, how much of that was measured, and how long it was idle, in milliseconds."""
+
+    node: str
+    device: str
+    type: str
+    allocated_ms: int
+    measured_ms: int
+    idle_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class IdleTime:
+    """The devices of a job over its life, looked at in steps of ``step_ms``: a step with one busy sample is busy."""
+
+    view: JobView
+    span: TimeRange
+    step_ms: int
+    devices: Sequence[IdleDevice]
+
+
+def idle_time(view: JobView, now_ms: int, ask: Callable[[MetricQuery], Iterable[Line]], types: Inventory) -> IdleTime:
+    """See ``IdleQuestion``. ``ask`` answers a question about the job, ``types`` knows its nodes."""
+    span = life(view.job, now_ms)
+    allocated = _allocated(view, span)
+    steps = int(np.clip(_POINTS // max(len(allocated), 1), _FEWEST_STEPS, _MOST_STEPS))
+    step_ms = max(default_step(span, steps), _LEAST_STEP_MS)
+    ref = JobRef(view.job.id, view.job.project)
+    lines = ask(
+        MetricQuery(subject=ref, metrics=DEVICES, range=span, step_ms=step_ms, by=By.DEVICE, statistic=Statistic.MAX)
+    )
+    measured = dict(_measured(lines))
+    devices = [
+        _device(key, allocated.get(key), measured.get(key), span, step_ms, _type(view, types, key))
+        for key in sorted({*allocated, *measured})
+    ]
+    return IdleTime(view, span, step_ms, devices)
+
+
+def _allocated(view: JobView, span: TimeRange) -> Mapping[Device, int]:
+    """How long the job had each device: time in which several replicas had it counts once."""
+    found: dict[Device, list[tuple[int, int]]] = {}
+    for one in view.allocations:
+        start, end = max(one.start, span.start_ms), span.end_ms if one.end is None else min(one.end, span.end_ms)
+        found.setdefault((one.node or one.replica, one.device), []).append((start, max(start, end)))
+    return {key: _union(intervals) for key, intervals in found.items()}
+
+
+def _union(intervals: list[tuple[int, int]]) -> int:
+    total, last = 0, 0
+    for start, end in sorted(intervals):
+        total += max(0, end - max(start, last))
+        last = max(last, end)
+    return total
+
+
+def _measured(lines: Iterable[Line]) -> Iterator[tuple[Device, tuple[Int64s, Float64s]]]:
+    """By device its steps, ascending, with the highest value of any line in each."""
+    found: dict[Device, list[Line]] = {}
+    for line in lines:
+        if line.device and len(line.time):
+            found.setdefault((line.node or line.replica, line.device), []).append(line)
+    for key, same in found.items():
+        time, at = np.unique(np.concatenate([line.time for line in same]), return_inverse=True)
+        value = np.full(len(time), -np.inf)
+        np.maximum.at(value, at, np.concatenate([line.value for line in same]))
+        yield key, (time, value)
+
+
+def _device(
+    key: Device,
+    allocated_ms: int | None,
+    measured: tuple[Int64s, Float64s] | None,
+    span: TimeRange,
+    step_ms: int,
+    name: str,
+) -> IdleDevice:
+    seen_ms = idle_ms = 0
+    if measured is not None:
+        time, value = measured
+        seen_ms = sum(stretch.length_ms for stretch in _within(time, np.full(len(time), True), span, step_ms, 0))
+        idle_ms = sum(stretch.length_ms for stretch in _within(time, value <= IDLE, span, step_ms, HOLD_MS))
+    # A device that nobody allocated was the job's while it was measured for it.
+    had_ms = seen_ms if allocated_ms is None else allocated_ms
+    return IdleDevice(*key, name, had_ms, min(seen_ms, had_ms), min(idle_ms, had_ms))
+
+
+def _within(time: Int64s, true: Bools, span: TimeRange, step_ms: int, hold_ms: int) -> Iterator[TimeRange]:
+    """The stretches, cut to the span. A job of a single step has no interval but the step itself."""
+    if len(time) == 1:
+        found = [(int(time[0]), int(time[0]) + step_ms)] if true[0] and step_ms >= hold_ms else []
+    else:
+        found = [(one.start, one.end) for one in sustained(time, true, hold_ms)]
+    for start, end in found:
+        inside = max(start, span.start_ms), min(end, span.end_ms)
+        if inside[1] - inside[0] >= max(hold_ms, 1):
+            yield TimeRange(*inside)
+
+
+def _type(view: JobView, types: Inventory, key: Device) -> str:
+    kind = view.job.instance_type
+    return types.type_of(*key) or ("" if kind is None else kind.gpu_type)

@@ -1,0 +1,350 @@
+"""How complete what is stored of a job is: gaps of its replicas, how the agents of its nodes fared, damaged parts.
+
+When a sample arrived is not stored. That samples came late is derived from the agents' own metrics: how
+much waited on their disks.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from jobmeter.access.scope import Scope
+from jobmeter.model.batch import BucketColumns, Int64s, SeriesKeys
+from jobmeter.model.job import JobState, JobView, Replica
+from jobmeter.model.order import natural
+from jobmeter.model.quality import DamagedRows, Gap, JobQuality, NodeQuality, ReplicaQuality, Stretch
+from jobmeter.model.question import Asks
+from jobmeter.model.series import NOBODY, NamePart, Series, job_key
+from jobmeter.model.time import MINUTE, TimeRange
+from jobmeter.query.defaults import default_step, life
+from jobmeter.query.gaps import Gaps, Presence, gaps
+from jobmeter.query.quality_text import sentences
+from jobmeter.query.request import JobRef
+from jobmeter.query.source import Meter, Source, buckets
+from jobmeter.settings import Limits
+from jobmeter.store.base import Selector, Store
+from jobmeter.store.damage import DamagedPart
+
+REGULAR = ("cpu.time", "cpu.usage", "memory.usage", "gpu.utilization", "npu.utilization", "cpu.utilization")
+"""Metrics that are sampled at an interval, as long as a replica runs. It is judged by the first of them that it has."""
+AGENT = frozenset({"agent.samples", "agent.dropped", "agent.spool.damaged", "agent.spool.size", "agent.clock.offset"})
+MOST_GAPS, MOST_STRETCHES, MOST_NODES = 1_000, 100, 256
+STEPS = 1_000
+_FEWEST_STEPS, _POINTS = 30, 1_000_000
+_RAN_MS = MINUTE
+"""How long a replica has to have run for samples of it to be missed."""
+_LATE_MS = MINUTE
+"""What waits for less is on its way."""
+_MOST_NAMES = 64
+_DAMAGE = frozenset({"samples", "minutes", "hours", "journal"})
+
+_Member = tuple[str, int]
+"""A replica and its attempt."""
+_Place = tuple[str, str]
+"""Cluster and node."""
+
+
+@dataclass(frozen=True, slots=True)
+class QualityQuestion(Asks[JobQuality]):
+    """How complete what is stored of a job is."""
+
+    ref: JobRef
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Read:
+    """Series in steps: ``columns`` sorted by series and time, those of series k in ``rows(k)``."""
+
+    series: Sequence[Series]
+    columns: BucketColumns
+    bounds: Sequence[int]
+    step_ms: int
+
+    def rows(self, at: int) -> slice:
+        """Where the steps of a series are."""
+        return slice(self.bounds[at], self.bounds[at + 1])
+
+    def presence(self, which: Sequence[int]) -> Presence:
+        """When any of those series was sampled."""
+        at = np.concatenate([np.arange(self.bounds[one], self.bounds[one + 1]) for one in which])
+        columns = self.columns
+        counts = columns.count[at].astype(np.int64)
+        return Presence.joined(columns.first_time[at], columns.last_time[at], counts, self.step_ms)
+
+
+class Qualities:
+    """Answers ``QualityQuestion`` in steps, from roll-ups where there are: what it reads is bounded."""
+
+    def __init__(self, store: Store, source: Source, limits: Limits) -> None:
+        self._store = store
+        self._source = source
+        self._most = limits.query_series
+
+    def of_job(self, view: JobView, scope: Scope, now_ms: int, meter: Meter) -> JobQuality:
+        """The quality of a job that the asker may see. Raises LimitExceededError or QueryTimeoutError."""
+        job = view.job
+        span = life(job, now_ms)
+        places = list(dict.fromkeys((one.cluster, one.node) for one in view.replicas if one.node))
+        open_nodes = scope.job is None and scope.grant is None
+        own = _judged(*self._own(view))
+        agents = self._agents(view, places[:MOST_NODES] if open_nodes else ())
+        step_ms = default_step(span, int(np.clip(_POINTS // max(len(own) + len(agents), 1), _FEWEST_STEPS, STEPS)))
+        nodes = _nodes(self._read(agents, span, step_ms, meter), view, span)
+        replicas, found = _replicas(self._read(own, span, step_ms, meter), view, nodes, now_ms)
+        longest = sorted(sorted(found, key=lambda gap: gap.start - gap.end)[:MOST_GAPS], key=lambda gap: gap.start)
+        damaged = _damaged(self._store.damaged(), job_key(job.project, job.id), span)
+        quality = JobQuality(
+            job=job.id,
+            project=job.project,
+            start=span.start_ms,
+            end=span.end_ms,
+            step=step_ms,
+            complete=_complete(replicas, found, nodes.values(), damaged),
+            coverage=_coverage(replicas),
+            replicas=replicas,
+            gaps=longest,
+            gap_count=len(found),
+            nodes=[nodes[place] for place in sorted(nodes)] if open_nodes else None,
+            nodes_total=len(places),
+            damaged=damaged,
+            ahead=max((job.last_sample or 0) - now_ms, 0),
+        )
+        return msgspec.structs.replace(quality, sentences=sentences(quality))
+
+    def _own(self, view: JobView) -> tuple[Sequence[Series], Sequence[str]]:
+        """The series by which replicas may be judged, and their metrics, the best first."""
+        found = self._find(view, REGULAR)
+        if found:
+            return found, REGULAR
+        # An import of other metrics, or Flink's: any is better than none, but what a program reports has no interval.
+        own = Selector(jobs=(job_key(view.job.project, view.job.id),), limit=_MOST_NAMES)
+        names = [
+            name for name in self._store.names(own, NamePart.METRIC) if not name.startswith(("app.", "agent.", "job."))
+        ]
+        return (self._find(view, names), names) if names else ((), ())
+
+    def _agents(self, view: JobView, places: Sequence[_Place]) -> list[Series]:
+        """The series of whatever measured the job: its own run, or the agents of its nodes."""
+        own = self._find(view, AGENT)
+        running = {(one.cluster, one.node) for one in own}
+        others = tuple(place for place in places if place not in running)
+        if not others:
+            return own
+        project = frozenset({view.job.project})
+        selector = Selector(projects=project, jobs=(NOBODY,), nodes=others, metrics=AGENT, limit=self._most)
+        return [*own, *self._store.find(selector)]
+
+    def _find(self, view: JobView, names: Iterable[str]) -> list[Series]:
+        job = view.job
+        keys, project = (job_key(job.project, job.id),), frozenset({job.project})
+        return self._store.find(Selector(projects=project, jobs=keys, metrics=frozenset(names), limit=self._most))
+
+    def _read(self, series: Sequence[Series], span: TimeRange, step_ms: int, meter: Meter) -> _Read:
+        counters = np.array([one.metric in {"agent.dropped", "agent.spool.damaged"} for one in series], np.bool_)
+        keys = SeriesKeys.of(series)
+        columns = buckets(self._source, keys, counters, span, step_ms, owned_ms=0, meter=meter)
+        bounds = np.searchsorted(columns.index, np.arange(len(series) + 1)).tolist()
+        return _Read(series, columns, bounds, step_ms)
+
+
+def _judged(series: Iterable[Series], names: Sequence[str]) -> list[Series]:
+    """Of each replica on each node one series: of the first metric that it has, of its first device."""
+    order = {name: at for at, name in enumerate(names)}
+
+    def rank(one: Series) -> tuple[int, tuple[tuple[str, str], ...], str]:
+        return order[one.metric], one.labels, one.device
+
+    best: dict[tuple[_Member, _Place], Series] = {}
+    metrics: dict[_Member, int] = {}
+    for one in series:
+        member = (one.replica, one.attempt)
+        place = (member, (one.cluster, one.node))
+        if place not in best or rank(one) < rank(best[place]):
+            best[place] = one
+            metrics[member] = min(metrics.get(member, len(order)), order[one.metric])
+    return [one for (member, _), one in best.items() if order[one.metric] == metrics[member]]
+
+
+def _replicas(
+    read: _Read, view: JobView, nodes: Mapping[_Place, NodeQuality], now_ms: int
+) -> tuple[list[ReplicaQuality], list[Gap]]:
+    members: dict[_Member, list[int]] = {}
+    for at, one in enumerate(read.series):
+        if read.bounds[at + 1] > read.bounds[at]:
+            members.setdefault((one.replica, one.attempt), []).append(at)
+    recorded = {(one.name, one.attempt): one for one in view.replicas}
+    measured, found = list[ReplicaQuality](), list[Gap]()
+    for member, which in members.items():
+        presence = read.presence(which)
+        series = read.series[which[-1]]
+        record = recorded.get(member)
+        node = series.node or ("" if record is None else record.node)
+        away = nodes.get((series.cluster, node))
+        missing = gaps(presence)
+        measured.append(_measured(member, node, series.metric, presence, missing))
+        found += _gaps(member, node, missing, away.away if away else ())
+    unmeasured = [
+        ReplicaQuality(replica=one.name, attempt=one.attempt, node=one.node)
+        for member, one in recorded.items()
+        if members and member not in members and _ran(one, view, now_ms)
+    ]
+    return sorted([*measured, *unmeasured], key=lambda one: (natural(one.replica), one.attempt)), found
+
+
+def _measured(member: _Member, node: str, metric: str, presence: Presence, found: Gaps) -> ReplicaQuality:
+    first, last = int(presence.first[0]), int(presence.last.max())
+    interval = found.interval
+    return ReplicaQuality(
+        replica=member[0],
+        attempt=member[1],
+        node=node,
+        metric=metric,
+        first=first,
+        last=last,
+        interval=None if interval is None else round(interval),
+        samples=presence.samples,
+        missing=int(found.missing.sum()),
+        gaps=len(found),
+        coverage=None if interval is None else _share(found.lost_ms, last - first + interval),
+    )
+
+
+def _gaps(member: _Member, node: str, found: Gaps, away: Sequence[Stretch]) -> list[Gap]:
+    columns = (found.start.tolist(), found.end.tolist(), found.missing.tolist(), found.exact.tolist())
+    return [
+        Gap(
+            replica=member[0],
+            attempt=member[1],
+            node=node,
+            start=start,
+            end=end,
+            missing=missing,
+            exact=exact,
+            agent_away=any(one.start < end and start < one.end for one in away),
+        )
+        for start, end, missing, exact in zip(*columns, strict=True)
+    ]
+
+
+def _ran(replica: Replica, view: JobView, now_ms: int) -> bool:
+    """Whether it ran for long enough to be measured, by its record."""
+    if replica.start is None or replica.state is JobState.QUEUED:
+        return False
+    ended = replica.end if replica.end is not None else view.job.end
+    if ended is None and view.job.state.finished:
+        return False
+    return (now_ms if ended is None else ended) - replica.start >= _RAN_MS
+
+
+def _nodes(read: _Read, view: JobView, span: TimeRange) -> dict[_Place, NodeQuality]:
+    by_place: dict[_Place, list[int]] = {}
+    for at, one in enumerate(read.series):
+        if read.bounds[at + 1] > read.bounds[at]:
+            by_place.setdefault((one.cluster, one.node), []).append(at)
+    return {place: _node(place, which, read, _stays(view, place, span)) for place, which in by_place.items()}
+
+
+def _node(place: _Place, which: Sequence[int], read: _Read, stays: Sequence[Stretch]) -> NodeQuality:
+    columns = read.columns
+    away, late = list[Stretch](), list[Stretch]()
+    dropped: dict[str, int] = {}
+    damaged, offset = 0.0, None
+    for at in which:
+        series, rows = read.series[at], read.rows(at)
+        match series.metric:
+            case "agent.samples":
+                away += _within(gaps(read.presence([at])), stays)
+            case "agent.spool.size":
+                late += _waiting(columns.first_time[rows], columns.last_time[rows], columns.minimum[rows] > 0)
+            case "agent.dropped":
+                reason = dict(series.labels).get("reason", "")
+                dropped[reason] = dropped.get(reason, 0) + round(float(columns.increase[rows].sum()))
+            case "agent.spool.damaged":
+                damaged += float(columns.increase[rows].sum())
+            case _:
+                ends = (float(columns.minimum[rows].min()), float(columns.maximum[rows].max()))
+                offset = max((*ends, offset or 0.0), key=abs)
+    return NodeQuality(
+        node=place[1],
+        cluster=place[0],
+        away=_longest(away),
+        late=_longest(late),
+        dropped={reason: count for reason, count in sorted(dropped.items()) if count},
+        damaged_bytes=round(damaged),
+        clock_offset=offset,
+    )
+
+
+def _stays(view: JobView, place: _Place, span: TimeRange) -> list[Stretch]:
+    return [
+        Stretch(
+            span.start_ms if one.start is None else one.start,
+            span.end_ms if one.end is None else one.end,
+        )
+        for one in view.replicas
+        if (one.cluster, one.node) == place
+    ] or [Stretch(span.start_ms, span.end_ms)]
+
+
+def _within(found: Gaps, stays: Sequence[Stretch]) -> list[Stretch]:
+    exact = [
+        (start, end)
+        for start, end, exact in zip(found.start.tolist(), found.end.tolist(), found.exact.tolist(), strict=True)
+        if exact and any(stay.start < end and start < stay.end for stay in stays)
+    ]
+    return [Stretch(start, end) for start, end in exact]
+
+
+def _waiting(first: Int64s, last: Int64s, waits: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> list[Stretch]:
+    """Steps after each other in all of whose samples something waited, where they last."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], waits, [False])).astype(np.int8)))
+    stretches = [(int(first[start]), int(last[end - 1])) for start, end in edges.reshape(-1, 2).tolist()]
+    return [Stretch(start, end) for start, end in stretches if end - start >= _LATE_MS]
+
+
+def _longest(stretches: Sequence[Stretch]) -> list[Stretch]:
+    longest = sorted(stretches, key=lambda one: one.start - one.end)[:MOST_STRETCHES]
+    return sorted(longest, key=lambda one: one.start)
+
+
+def _damaged(parts: Iterable[DamagedPart], key: int, span: TimeRange) -> list[DamagedRows]:
+    return [
+        DamagedRows(
+            table=part.table,
+            part=part.name,
+            reason=part.reason,
+            rows=part.rows,
+            start=None if part.span is None else part.span.start_ms,
+            end=None if part.span is None else part.span.end_ms,
+        )
+        for part in parts
+        if part.table in _DAMAGE
+        and part.may_concern(key)
+        and (part.span is None or (part.span.start_ms <= span.end_ms and span.start_ms <= part.span.end_ms))
+    ]
+
+
+def _complete(
+    replicas: Sequence[ReplicaQuality],
+    found: Sequence[Gap],
+    nodes: Iterable[NodeQuality],
+    damaged: Sequence[DamagedRows],
+) -> bool | None:
+    if found or damaged or any(node.dropped or node.damaged_bytes for node in nodes):
+        return False
+    if any(not one.samples for one in replicas):
+        return False
+    return True if any(one.coverage is not None for one in replicas) else None
+
+
+def _coverage(replicas: Sequence[ReplicaQuality]) -> float | None:
+    judged = [one for one in replicas if one.coverage is not None and one.first is not None and one.last is not None]
+    whole = sum((one.last or 0) - (one.first or 0) + (one.interval or 0) for one in judged)
+    lost = sum((1 - (one.coverage or 0)) * ((one.last or 0) - (one.first or 0) + (one.interval or 0)) for one in judged)
+    return _share(lost, whole) if judged else None
+
+
+def _share(lost: float, whole: float) -> float:
+    return round(min(max(1 - lost / whole, 0.0), 1.0), 6)

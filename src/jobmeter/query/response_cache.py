@@ -1,0 +1,56 @@
+"""Encoded answers, cached while nothing that they were made from has changed.
+
+A dashboard that several people look at, or that asks more often than samples come, asks the same thing again. Whether
+an answer still holds is known exactly: nobody wrote to its series (``Store.written``), and the registry and the store
+say the same of the job and its series (its ``Layout`` is the very same). Samples whose time is over go without a write:
+an answer holds to the end of the hour in which it was made, and outlives them by no more than that.
+"""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from jobmeter.query.layout import Layout
+from jobmeter.query.request import MetricQuery
+from jobmeter.store.cache import Cache
+
+_LARGEST = 2 * 2**20
+_QUESTION, _NAME = 2_000, 150
+"""What a question takes, about, and each name in it: many answers are shorter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Validator:
+    """What an answer was made from: a layout, the limits of the job, and the last write to its series.
+
+    ``hour``: in which hour since the epoch that was so. ``revision``: that of roll-ups, where the answer may be made of
+    them: it tells which tiers it comes from.
+    """
+
+    layout: Layout
+    limits: dict[str, float]
+    written: int
+    hour: int
+    revision: Hashable = None
+
+
+class ResponseCache:
+    """Answers by question, in the cache. Safe to use from any thread."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+
+    def get(self, query: MetricQuery, validator: Validator) -> tuple[bytes, int] | None:
+        """The answer and how many rows were read for it; None where it is no longer valid."""
+        found: tuple[bytes, int] | None = self._cache.get(query, validator)
+        return found
+
+    def put(self, query: MetricQuery, validator: Validator, answer: bytes, rows: int) -> None:
+        """Cache an answer for which so many rows were read. ``validator`` was taken before it was made."""
+        if len(answer) <= _LARGEST:
+            self._cache.put(query, validator, (answer, rows), size_of(query, answer))
+
+
+def size_of(query: MetricQuery, answer: bytes) -> int:
+    """Memory that a cached answer takes, about."""
+    names = len(query.metrics) + len(query.replicas) + len(query.devices) + len(query.labels)
+    return len(answer) + _QUESTION + _NAME * names

@@ -1,0 +1,101 @@
+"""Values of hours that are over, joined to lines and cached: of a long range only its ends are worked out again.
+
+They are valid for one revision of the store (``Store.revision``) and one layout of a job's series. Only metrics
+computed from their own samples are cached: a derived metric may differ between a part of a range and the whole.
+"""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from jobmeter.model.time import HOUR, TimeRange, whole_steps
+from jobmeter.query.layout import Layout
+from jobmeter.query.reduce import weave
+from jobmeter.query.table import Table
+from jobmeter.store.base import Tier
+from jobmeter.store.cache import Cache
+
+_STRETCH = 4
+"""A cached part serves a query while it is at most this many times as long."""
+
+Tables = Mapping[str, Table]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """The tables of a part of a range by metric, made from ``tiers``; ``fresh``: just now."""
+
+    span: TimeRange
+    tables: Tables
+    tiers: frozenset[str]
+    fresh: bool = True
+
+    @property
+    def rows(self) -> int:
+        """How many values there are."""
+        return sum(map(len, self.tables.values()))
+
+
+class ResultCache:
+    """Cached tables by layout and query. Thread safe.
+
+    A layout is identified by the object itself: a repeated query gets the same one.
+    """
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+
+    def get(
+        self, layout: Layout, part_key: Hashable, span: TimeRange, revision: Hashable, make: Callable[[], Part]
+    ) -> Part:
+        """The part of a question over a span of whole steps; ``part_key`` is everything else that it depends on."""
+        name, validator = (ResultCache, id(layout), part_key), (layout, revision)
+        part: Part | None = self._cache.get(name, validator)
+        if part is not None:
+            covered = part.span
+            inside = covered.start_ms <= span.start_ms and span.end_ms <= covered.end_ms
+            if inside and covered.length_ms <= _STRETCH * span.length_ms:
+                return _cut(part, span)
+        part = make()
+        self._cache.put(name, validator, part, _size(part))
+        return part
+
+
+def middle(span: TimeRange, step_ms: int, rolled: Sequence[TimeRange]) -> TimeRange | None:
+    """The longest part of a range in whole steps of hours that are rolled up, where that is worth caching."""
+    if not any(step_ms % tier == 0 for tier in Tier):
+        return None
+    parts = [whole_steps(inside, step_ms) for one in rolled if (inside := one.intersect(span)) is not None]
+    longest = max(parts, key=lambda part: part.length_ms, default=None)
+    return longest if longest is not None and longest.length_ms >= max(HOUR, 2 * step_ms) else None
+
+
+def ends(span: TimeRange, inside: TimeRange) -> tuple[TimeRange, TimeRange]:
+    """What is before and what is after a part of a range; either may be empty."""
+    return TimeRange(span.start_ms, inside.start_ms), TimeRange(inside.end_ms, span.end_ms)
+
+
+def woven(tables: Sequence[Table]) -> Table:
+    """The rows of tables that follow each other in time, by owner; each of them is sorted."""
+    filled = [table for table in tables if len(table)]
+    if len(filled) < 2:
+        return filled[0] if filled else tables[0]
+    total, places = weave([table.owner for table in filled])
+    size = sum(map(len, filled))
+    time, value = np.empty(size, np.int64), np.empty(size)
+    for table, place in zip(filled, places, strict=True):
+        time[place], value[place] = table.time, table.value
+    return Table(np.repeat(np.arange(len(total)), total), time, value)
+
+
+def _cut(part: Part, span: TimeRange) -> Part:
+    tables = dict(part.tables)
+    for name, table in part.tables.items() if part.span != span else ():
+        inside = (table.time >= span.start_ms) & (table.time < span.end_ms)
+        tables[name] = Table(table.owner[inside], table.time[inside], table.value[inside])
+    return Part(span, tables, part.tiers, fresh=False)
+
+
+def _size(part: Part) -> int:
+    return 1_000 + sum(table.owner.nbytes + table.time.nbytes + table.value.nbytes for table in part.tables.values())

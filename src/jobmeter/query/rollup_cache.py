@@ -1,0 +1,136 @@
+"""Cache of buckets of hours that are over: of a day, only its last hours are read again.
+
+They are valid for one revision of the store (``Store.revision``). Lines need whole steps, so whole steps are
+cached, coarsened already; what a range cuts off at its ends is cached as it was read, an hour or a day at a time, and
+where it cuts into a minute, so are the raw samples of that hour.
+"""
+
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass
+
+from jobmeter.model.batch import BucketColumns, SampleColumns, SeriesKeys
+from jobmeter.model.time import DAY, HOUR, MINUTE, TimeRange, floor_to, whole_steps
+from jobmeter.query.reduce import FIELDS, coarsen, merge, take
+from jobmeter.store.base import Tier
+from jobmeter.store.cache import Cache
+
+_STRETCH = 4
+"""A cached part serves a query while it is at most this many times as long."""
+
+_FEW = 256
+"""Series of which an hour of raw samples is not much."""
+
+ReadRows = Callable[[TimeRange], BucketColumns]
+ReadSamples = Callable[[TimeRange], SampleColumns]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    span: TimeRange
+    columns: BucketColumns
+
+
+@dataclass(frozen=True, slots=True)
+class Trusted:
+    """A span whose samples are all rolled up, at a revision of the store."""
+
+    span: TimeRange
+    revision: Hashable
+
+
+class RollupCache:
+    """Roll-up rows by (series, step), in the cache. Safe to use from any thread.
+
+    Series are identified by their ``SeriesKeys`` object itself: a repeated query has the same one.
+    """
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+
+    def read(
+        self, keys: SeriesKeys, span: TimeRange, tier: Tier, step_ms: int, usable: "Trusted", rows: ReadRows
+    ) -> Iterator[BucketColumns]:
+        """The buckets of ``step_ms`` over a span of one tier, in order of time; ``rows`` reads what is unknown.
+
+        The first and the last of them have only what lies inside of the span.
+        """
+        whole = whole_steps(span, step_ms)
+        if not whole.length_ms:
+            yield from self._ends(keys, span, tier, step_ms, usable, rows)
+            return
+        yield from self._ends(keys, TimeRange(span.start_ms, whole.start_ms), tier, step_ms, usable, rows)
+        yield self._whole(keys, whole, step_ms, usable.revision, rows)
+        yield from self._ends(keys, TimeRange(whole.end_ms, span.end_ms), tier, step_ms, usable, rows)
+
+    def samples(self, keys: SeriesKeys, span: TimeRange, revision: Hashable, rows: ReadSamples) -> SampleColumns:
+        """The raw samples of a span inside one ``stretch``; the whole of it is read where it is unknown."""
+        whole = stretch(keys, span)
+        name = (RollupCache, id(keys), None, whole.start_ms)
+        found: SampleColumns | None = self._cache.get(name, (keys, revision))
+        if found is None:
+            found = rows(whole)
+            size = found.index.nbytes + found.time.nbytes + found.value.nbytes
+            self._cache.put(name, (keys, revision), found, size)
+        inside = (found.time >= span.start_ms) & (found.time < span.end_ms)
+        return SampleColumns(found.index[inside], found.time[inside], found.value[inside])
+
+    def _whole(
+        self, keys: SeriesKeys, span: TimeRange, step_ms: int, revision: Hashable, rows: ReadRows
+    ) -> BucketColumns:
+        name = (RollupCache, id(keys), step_ms)
+        usable: _Part | None = self._cache.get(name, (keys, revision))
+        if usable is None or usable.span.intersect(span) is None:
+            return self._put(name, keys, revision, _Part(span, coarsen(rows(span), step_ms))).columns
+        missing = list(_outside(span, usable.span))
+        if missing:
+            parts = [coarsen(rows(part), step_ms) for part in missing]
+            covered = TimeRange(min(span.start_ms, usable.span.start_ms), max(span.end_ms, usable.span.end_ms))
+            columns = merge([usable.columns, *parts])
+            if covered.length_ms > _STRETCH * span.length_ms:
+                covered, columns = span, _inside(columns, covered, span)
+            usable = self._put(name, keys, revision, _Part(covered, columns))
+        return _inside(usable.columns, usable.span, span)
+
+    def _ends(
+        self, keys: SeriesKeys, span: TimeRange, tier: Tier, step_ms: int, trusted: "Trusted", rows: ReadRows
+    ) -> Iterator[BucketColumns]:
+        length = HOUR if tier is Tier.MINUTE else DAY
+        for start in range(floor_to(span.start_ms, length), span.end_ms, length):
+            chunk = TimeRange(start, start + length)
+            covered = chunk.intersect(span)
+            if covered is None:
+                continue
+            name = (RollupCache, id(keys), tier, start)
+            usable: _Part | None = self._cache.get(name, (keys, trusted.revision))
+            if usable is None or usable.span.start_ms > covered.start_ms or usable.span.end_ms < covered.end_ms:
+                # The start of a range moves with every query: read what the next ones need as well.
+                whole = chunk.intersect(trusted.span) if len(keys) <= _FEW else None
+                if whole is None or whole.intersect(covered) != covered:
+                    whole = covered
+                usable = self._put(name, keys, trusted.revision, _Part(whole, rows(whole)))
+            yield coarsen(_inside(usable.columns, usable.span, covered), step_ms)
+
+    def _put(self, name: Hashable, keys: SeriesKeys, revision: Hashable, part: _Part) -> _Part:
+        size = sum(getattr(part.columns, field).nbytes for field in FIELDS)
+        self._cache.put(name, (keys, revision), part, size)
+        return part
+
+
+def stretch(keys: SeriesKeys, span: TimeRange) -> TimeRange:
+    """Span read together where a range cuts an hour that is over: its start moves with every query."""
+    length = HOUR if len(keys) <= _FEW else 5 * MINUTE
+    start = floor_to(span.start_ms, length)
+    return TimeRange(start, start + length)
+
+
+def _outside(span: TimeRange, usable: TimeRange) -> Iterator[TimeRange]:
+    if span.start_ms < usable.start_ms:
+        yield TimeRange(span.start_ms, usable.start_ms)
+    if span.end_ms > usable.end_ms:
+        yield TimeRange(usable.end_ms, span.end_ms)
+
+
+def _inside(columns: BucketColumns, covered: TimeRange, span: TimeRange) -> BucketColumns:
+    if covered == span:
+        return columns
+    return take(columns, (columns.time >= span.start_ms) & (columns.time < span.end_ms))

@@ -1,0 +1,43 @@
+"""Stretches of time in which something held, from points that stand for the interval behind them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from jobmeter.model.batch import Bools, Int64s
+
+GAP_INTERVALS = 3
+"""A pause of more intervals than this ends whatever held until then (Omnistat: gap > 3 steps)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A time in which something held: positions ``first`` to ``last``, both inclusive, and ``[start, end)`` in ms."""
+
+    first: int
+    last: int
+    start: int
+    end: int
+
+    @property
+    def length(self) -> int:
+        """How long, in ms."""
+        return self.end - self.start
+
+
+def sustained(time: Int64s, true: Bools, sustain_ms: float) -> list[Stretch]:
+    """The stretches in which a condition was true without a pause for at least ``sustain_ms``.
+
+    A point stands for the interval that follows it; a gap of more than three intervals is a pause.
+    """
+    if len(time) < 2:
+        return []
+    interval = int(np.median(np.diff(time)))
+    broken = ~true[1:] | ~true[:-1] | (np.diff(time) > GAP_INTERVALS * interval)
+    firsts = np.flatnonzero(true & np.append(True, broken))
+    lasts = np.flatnonzero(true & np.append(broken, True))
+    long_enough = time[lasts] + interval - time[firsts] >= sustain_ms
+    return [
+        Stretch(first, last, int(time[first]), int(time[last]) + interval)
+        for first, last in zip(firsts[long_enough].tolist(), lasts[long_enough].tolist(), strict=True)
+    ]

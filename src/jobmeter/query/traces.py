@@ -1,0 +1,49 @@
+"""Questions about traces, within what the asker may see."""
+
+from dataclasses import replace
+from typing import TypeVar
+
+from jobmeter.access.scope import Scope
+from jobmeter.errors import InvalidRequestError, LimitExceededError
+from jobmeter.model.span import Span, TracePage
+from jobmeter.model.trace_filter import MOST_SPANS, MOST_TRACES, SpanFilter, TraceFilter
+from jobmeter.query.source import Meter
+from jobmeter.store.base import Store
+
+_Filter = TypeVar("_Filter", TraceFilter, SpanFilter)
+
+
+def traces(store: Store, question: TraceFilter, scope: Scope, meter: Meter) -> TracePage:
+    """One page. Raises LimitExceededError (field ``limit``), InvalidRequestError naming the field."""
+    if question.limit > MOST_TRACES:
+        raise LimitExceededError(f"a page may have {MOST_TRACES} traces, not {question.limit}", "limit")
+    for field in ("limit", "offset"):
+        if getattr(question, field) < 0:
+            raise InvalidRequestError(f"{field} must not be below 0", field)
+    visible = _narrowed(question, scope)
+    page = (
+        TracePage([], 0 if question.count else None) if visible is None else store.read_traces(visible, meter.budget())
+    )
+    meter.count(sum(one.spans for one in page.traces), None)
+    return page
+
+
+def spans(store: Store, question: SpanFilter, scope: Scope, meter: Meter) -> list[Span]:
+    """The spans of some traces. Raises LimitExceededError (field ``limit``)."""
+    if question.limit > MOST_SPANS:
+        raise LimitExceededError(f"an answer may have {MOST_SPANS} spans, not {question.limit}", "limit")
+    visible = _narrowed(question, scope)
+    found = [] if visible is None else store.read_spans(visible, meter.budget())
+    meter.count(len(found), None)
+    return found
+
+
+def _narrowed(question: _Filter, scope: Scope) -> _Filter | None:
+    """The query restricted to the projects of the scope; None when none is left."""
+    projects = question.projects
+    if scope.projects is not None:
+        projects = scope.projects if projects is None else projects & scope.projects
+    # Spans may have data that a share token for metrics must not show.
+    if scope.job is not None or (projects is not None and not projects):
+        return None
+    return replace(question, projects=projects)

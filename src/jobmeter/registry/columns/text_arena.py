@@ -1,0 +1,80 @@
+"""Many short texts in one buffer: each has a number, and all that hold some part are found by looking through once."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jobmeter.registry.columns.vector import Vector
+
+_END = b"\xff"
+"""Behind each text: no byte of UTF-8, so that nothing is found that begins in one text and ends in the next."""
+
+_DENSE = 3
+"""So many bytes of a part, the rarest, are compared everywhere, the others where these are."""
+
+
+class TextArena:
+    """Texts as UTF-8 by number, from 0; they stay."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._starts: Vector[np.int64] = Vector(np.int64)
+        self._count = 0
+        self._often: NDArray[np.int64] = np.zeros(256, np.int64)
+        self._counted = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, number: int) -> bytes:
+        start, stop = self._starts.first(number + 2)[number:].tolist()
+        return bytes(self._buffer[start : stop - 1])
+
+    def append(self, text: bytes) -> int:
+        """Keep one more text; gives its number."""
+        self._buffer += text
+        self._buffer += _END
+        self._count += 1
+        self._starts[self._count] = len(self._buffer)
+        return self._count - 1
+
+    def holding(self, part: bytes) -> NDArray[np.bool_]:
+        """By number: whether the text holds that part."""
+        if not part or not self._count:
+            return np.full(self._count, not part)
+        buffer = np.frombuffer(self._buffer, np.uint8)
+        often = self._frequencies(buffer)
+        order = sorted(range(len(part)), key=lambda place: int(often[part[place]]))
+        begins = self._begins(buffer, part, order[:_DENSE])
+        starts = self._starts.first(self._count)
+        if len(part) <= _DENSE and np.count_nonzero(begins) > self._count // 4:
+            found: NDArray[np.bool_] = np.bitwise_or.reduceat(begins.view(np.uint8), starts).view(np.bool_)
+            return found
+        places = np.flatnonzero(begins)
+        for place in order[_DENSE:]:
+            if not len(places):
+                break
+            places = places[buffer[places + place] == part[place]]
+        found = np.zeros(self._count, np.bool_)
+        found[np.searchsorted(starts, places, "right") - 1] = True
+        return found
+
+    @staticmethod
+    def _begins(buffer: NDArray[np.uint8], part: bytes, places: Sequence[int]) -> NDArray[np.bool_]:
+        """Where the part may begin, as far as its bytes at those places tell."""
+        begins = np.zeros(len(buffer), np.bool_)
+        size = len(buffer) - len(part) + 1
+        if size > 0:
+            first, *others = places
+            np.equal(buffer[first : first + size], part[first], out=begins[:size])
+            for place in others:
+                begins[:size] &= buffer[place : place + size] == part[place]
+        return begins
+
+    def _frequencies(self, buffer: NDArray[np.uint8]) -> NDArray[np.int64]:
+        if len(buffer) > 2 * self._counted:
+            self._counted = len(buffer)
+            # A guess from every seventeenth will do.
+            self._often = np.bincount(buffer[::17], minlength=256)
+        return self._often

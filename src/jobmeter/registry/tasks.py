@@ -1,0 +1,135 @@
+"""Diagnostic tasks and the answers of agents, in the database."""
+
+import msgspec
+import sqlalchemy as sa
+
+from jobmeter.errors import InvalidRequestError, ThrottledError
+from jobmeter.model.task import MOST_OPEN, DiagnosticTask, NodeAnswer, TaskFilter, TaskPage, TaskState
+from jobmeter.registry.database import Database
+from jobmeter.registry.schema import diagnostic_answers, diagnostic_tasks
+from jobmeter.registry.statements import insert
+
+KEEP = 10_000
+"""Tasks of a project that stay; the oldest finished ones give way."""
+_OPEN = (TaskState.WAITING.value, TaskState.RUNNING.value)
+_task, _answer = diagnostic_tasks.c, diagnostic_answers.c
+
+
+class TaskTable:
+    """Tasks. Every method is one transaction and may be called from any thread; see ``Registry``."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, task: DiagnosticTask) -> None:
+        """Store a new task and its requests to agents. ThrottledError where its project has too many under way."""
+        with self._database.write(key=task.project) as connection:
+            own = _task.project == task.project
+            count = sa.select(sa.func.count()).select_from(diagnostic_tasks).where(own, _task.state.in_(_OPEN))
+            if (connection.scalar(count) or 0) >= MOST_OPEN:
+                raise ThrottledError(f"project {task.project} has {MOST_OPEN} diagnostic tasks under way", 5_000)
+            connection.execute(sa.insert(diagnostic_tasks).values(_row(task)))
+            requests = [
+                {"task": task.id, "project": task.project, "cluster": task.cluster, "node": node,
+                 "deadline": task.deadline}
+                for node in task.nodes
+            ]  # fmt: skip
+            if requests:
+                connection.execute(insert(connection, diagnostic_answers).on_conflict_do_nothing(), requests)
+            self._trim(connection, task.project)
+
+    def save(self, task: DiagnosticTask) -> None:
+        """Write a task anew."""
+        with self._database.write(key=task.project) as connection:
+            connection.execute(sa.update(diagnostic_tasks).where(_task.id == task.id).values(_row(task)))
+
+    def find(self, question: TaskFilter) -> TaskPage:
+        """One page of tasks, the newest first. Raises InvalidRequestError (``after``) for a cursor that is none."""
+        with self._database.read() as connection:
+            conditions = list(_conditions(question))
+            count = sa.select(sa.func.count()).select_from(diagnostic_tasks).where(*conditions)
+            total = connection.scalar(count) or 0
+            if question.after:
+                conditions.append(_behind(connection, question))
+            page = sa.select(_task.body).where(*conditions).order_by(_task.created.desc(), _task.id.desc())
+            texts = connection.scalars(page.limit(question.limit)).all()
+        return TaskPage([msgspec.json.decode(text, type=DiagnosticTask) for text in texts], total)
+
+    def unfinished(self, limit: int) -> list[DiagnosticTask]:
+        """The oldest tasks that are not finished."""
+        question = sa.select(_task.body).where(_task.state.in_(_OPEN)).order_by(_task.created, _task.id).limit(limit)
+        with self._database.read() as connection:
+            texts = connection.scalars(question).all()
+        return [msgspec.json.decode(text, type=DiagnosticTask) for text in texts]
+
+    def waiting_for(self, project: str, cluster: str, node: str, now_ms: int, limit: int) -> list[str]:
+        """The tasks that wait for an answer of that node; a task of no cluster is for nodes of all."""
+        own = (_answer.project == project, _answer.node == node, _answer.cluster.in_(["", cluster]))
+        question = sa.select(_answer.task).where(*own, _answer.answer.is_(None), _answer.deadline > now_ms)
+        with self._database.read() as connection:
+            return list(connection.scalars(question.order_by(_answer.task).limit(limit)))
+
+    def answer(self, project: str, task: str, answer: NodeAnswer) -> bool:
+        """Store a node's first answer; False where none is requested, or no longer."""
+        own = (_answer.project == project, _answer.task == task, _answer.node == answer.node)
+        open_ = (_answer.answer.is_(None), _answer.deadline > (answer.time or 0))
+        text = msgspec.json.encode(answer).decode()
+        with self._database.write(key=project) as connection:
+            given = sa.update(diagnostic_answers).where(*own, *open_).values(answer=text)
+            return connection.execute(given).rowcount > 0
+
+    def answers(self, task: str) -> list[NodeAnswer]:
+        """What the nodes answered so far; one that did not has no time."""
+        question = sa.select(_answer.node, _answer.cluster, _answer.answer).where(_answer.task == task)
+        with self._database.read() as connection:
+            rows = connection.execute(question.order_by(_answer.node)).all()
+        return [
+            msgspec.json.decode(row.answer, type=NodeAnswer)
+            if row.answer
+            else NodeAnswer(node=row.node, cluster=row.cluster)
+            for row in rows
+        ]
+
+    @staticmethod
+    def _trim(connection: sa.Connection, project: str) -> None:
+        own = (_task.project == project, _task.state.not_in(_OPEN))
+        newest = sa.select(_task.id).where(*own).order_by(_task.created.desc(), _task.id.desc())
+        old = list(connection.scalars(newest.offset(KEEP).limit(MOST_OPEN)))
+        if old:
+            connection.execute(sa.delete(diagnostic_answers).where(_answer.task.in_(old)))
+            connection.execute(sa.delete(diagnostic_tasks).where(_task.id.in_(old)))
+
+
+def _row(task: DiagnosticTask) -> dict[str, object]:
+    return {
+        "id": task.id,
+        "project": task.project,
+        "type": task.type.value,
+        "label": task.label,
+        "state": task.state.value,
+        "resource_group": task.resource_group,
+        "created": task.created,
+        "body": msgspec.json.encode(task).decode(),
+    }
+
+
+def _conditions(question: TaskFilter) -> list[sa.ColumnElement[bool]]:
+    pairs = (
+        (_task.project, question.projects),
+        (_task.id, question.ids or None),
+        (_task.type, question.types or None),
+        (_task.label, question.labels or None),
+        (_task.state, question.states or None),
+        (_task.resource_group, question.resource_groups or None),
+    )
+    return [column.in_(sorted(values)) for column, values in pairs if values is not None]
+
+
+def _behind(connection: sa.Connection, question: TaskFilter) -> sa.ColumnElement[bool]:
+    own = sa.select(_task.created, _task.id).where(_task.id == question.after)
+    if question.projects is not None:
+        own = own.where(_task.project.in_(sorted(question.projects)))
+    row = connection.execute(own).one_or_none()
+    if row is None:
+        raise InvalidRequestError("there is no diagnostic task of that id any more", "after")
+    return sa.tuple_(_task.created, _task.id) < sa.tuple_(sa.literal(row.created), sa.literal(row.id))

@@ -1,0 +1,107 @@
+"""A cache with expiry for what every query reads of its job or project."""
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from jobmeter.model.time import MAX_TIME_MS
+
+ALONE_SECONDS = 60.0
+"""How long something is cached where no other process writes it."""
+SHARED_SECONDS = 1.0
+"""How long where others may."""
+MOST_PARTS = 500_000
+"""How many rows of the database are cached in all answers together, some hundred bytes each."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Expiring(Generic[T]):
+    """A cached value that is valid from ``since_ms`` until before ``until_ms``, unless its job is written.
+
+    ``parts`` is the number of rows that it was made of.
+    """
+
+    answer: T
+    since_ms: int = 0
+    until_ms: int = MAX_TIME_MS
+    parts: int = 1
+
+    def is_valid(self, now_ms: int) -> bool:
+        """Whether it is valid at that time."""
+        return self.since_ms <= now_ms < self.until_ms
+
+
+@dataclass(slots=True)
+class _Entry(Generic[T]):
+    """The answers about one job by query, and when each expires (monotonic seconds)."""
+
+    answers: dict[Hashable, tuple[float, Expiring[T]]] = field(default_factory=dict)
+
+    @property
+    def parts(self) -> int:
+        return sum(cached.parts for _, cached in self.answers.values())
+
+
+class TtlCache(Generic[T]):
+    """A cache of values by job and kind of question. Safe to use from any thread.
+
+    A write of this process invalidates its job immediately; a write of another process shows within ``seconds``. Past
+    the bound the least recently read jobs are evicted.
+    """
+
+    def __init__(self, seconds: float = SHARED_SECONDS, most: int = MOST_PARTS) -> None:
+        self._seconds = seconds
+        self._most = most
+        self._lock = threading.Lock()
+        self._generation = 0
+        self._parts = 0
+        self._entries: OrderedDict[str, _Entry[T]] = OrderedDict()
+
+    def get(self, job: str, question: Hashable, now_ms: int) -> tuple[T | None, int]:
+        """The value that is valid at a time, else None; and the generation to give to ``put`` after reading it."""
+        with self._lock:
+            entry = self._entries.get(job)
+            until, cached = (entry and entry.answers.get(question)) or (0.0, None)
+            if cached is None or until <= time.monotonic() or not cached.is_valid(now_ms):
+                return None, self._generation
+            self._entries.move_to_end(job)
+            return cached.answer, self._generation
+
+    def put(self, job: str, question: Hashable, cached: Expiring[T], generation: int) -> None:
+        """Cache a value that was read, unless its job was written since."""
+        now = time.monotonic()
+        with self._lock:
+            if generation != self._generation:
+                return
+            entry = self._pop(job) or _Entry()
+            entry.answers = {key: answer for key, answer in entry.answers.items() if answer[0] > now}
+            entry.answers[question] = now + self._seconds, cached
+            self._entries[job] = entry
+            self._parts += entry.parts
+            while self._parts > self._most and len(self._entries) > 1:
+                self._pop(next(iter(self._entries)))
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._generation += 1
+            self._parts = 0
+            self._entries.clear()
+
+    def written(self, jobs: Iterable[str]) -> None:
+        """Forget those jobs; call it once the change is committed."""
+        with self._lock:
+            self._generation += 1
+            for job in jobs:
+                self._pop(job)
+
+    def _pop(self, job: str) -> _Entry[T] | None:
+        entry = self._entries.pop(job, None)
+        if entry is not None:
+            self._parts -= entry.parts
+        return entry

@@ -1,0 +1,243 @@
+"""Whose question is next, so that the expensive questions of some keys leave threads and connections to the others.
+
+A question begins as a short one. One that turns out to read much is stopped and waits among the long ones, of which
+few are under way at a time: however many there are, short ones find a thread, a connection and the processor. Among
+either kind the key with the least recent use is next. Waiting work occupies no thread.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, Self, TypeVar
+
+from jobmeter.access.budget import Allowance, Budget
+from jobmeter.errors import LongQuestionError, ThrottledError
+from jobmeter.model.time import Clock
+from jobmeter.query.spent import ACCOUNT, Spent
+from jobmeter.server.fair import FairQueue, Place
+from jobmeter.server.work import Lane
+
+R = TypeVar("R")
+
+SHORT, LONG = 12, 4
+"""Questions of either kind under way at one time, of all keys together."""
+SHORT_ROWS = 50_000
+"""Stored rows that a short question may read; one that reads more is a long one."""
+EXPORTS = 4
+"""Raw exports at one time, of all keys together: each occupies a connection to the engine until its end."""
+
+
+def _drop(result: object) -> None:
+    """No operation: releases nothing."""
+
+
+def _unheard(rows: int, seconds: float) -> None:
+    """What nobody counts."""
+
+
+class Slot:
+    """A question of a key that is under way. It is over at the end of its answer, which may be long."""
+
+    def __init__(self, admission: "Admission", queue: FairQueue, key: str, spent: Spent) -> None:
+        self.begun = False
+        self._turns = admission
+        self._queue = queue
+        self._key = key
+        self._spent = spent
+        self._seconds = 0.0
+        self._over = False
+
+    def work(self, function: Callable[[], R]) -> R:
+        """Call the function, on the account of this question."""
+        self.begun = True
+        began = self._turns.clock.monotonic()
+        token = ACCOUNT.set(self._spent)
+        try:
+            return function()
+        finally:
+            ACCOUNT.reset(token)
+            self._seconds += self._turns.clock.monotonic() - began
+
+    def whole(self, function: Callable[[], R]) -> R:
+        """As ``work``, where that is all of it."""
+        try:
+            return self.work(function)
+        finally:
+            self.end()
+
+    def lasting(self) -> None:
+        """What is left of it is bounded otherwise: it may read what it likes."""
+        self._spent.short_rows = None
+
+    def end(self) -> None:
+        """Let the next question go. A no-op the second time."""
+        if not self._over:
+            self._over = True
+            self._turns.count(self._key, self._spent, self._seconds)
+            self._queue.leave(self._key)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting(Generic[R]):
+    """A question that has to wait for its turn in the queue; ``go`` answers it, and ends the turn."""
+
+    queue: FairQueue
+    key: str
+    go: Callable[[Slot], R]
+    spent: Spent
+
+
+class MemoryAttempt:
+    """A block that tries a question from memory. Its cost is counted at its end.
+
+    Where ``answered`` is False then the question goes on on a worker, and its cost is counted there.
+    """
+
+    __slots__ = ("_admission", "_began", "_key", "_spent", "_token", "answered")
+
+    def __init__(self, admission: "Admission", key: str, spent: Spent) -> None:
+        self._admission = admission
+        self._key = key
+        self._spent = spent
+        self.answered = True
+
+    def __enter__(self) -> Self:
+        """Open the account of the question."""
+        self._began = self._admission.clock.monotonic()
+        self._token = ACCOUNT.set(self._spent)
+        return self
+
+    def __exit__(self, failed: type[BaseException] | None, *_: object) -> None:
+        """Close it."""
+        ACCOUNT.reset(self._token)
+        if self.answered or failed is not None:
+            self._admission.count(self._key, self._spent, self._admission.clock.monotonic() - self._began)
+
+
+class Admission:
+    """Questions under way and waiting, by key. Safe to use from any thread; ``wait`` belongs to an event loop's."""
+
+    def __init__(self, clock: Clock, budget: Budget, report: Callable[[int, float], None] = _unheard) -> None:
+        """``report`` gets the stored rows and the seconds of each question that is over."""
+        self.clock = clock
+        self._report = report
+        self._rows = Allowance(clock, budget.rows, "stored rows")
+        self._seconds = Allowance(clock, budget.seconds, "seconds")
+        self._short = FairQueue(SHORT, budget.concurrent, clock)
+        self._long = FairQueue(LONG, budget.concurrent, clock)
+
+    def check(self, key: str) -> None:
+        """Raises ThrottledError when the key has spent what it may spend in a minute."""
+        self._rows.check(key)
+        self._seconds.check(key)
+
+    def account(self) -> Spent:
+        """The account of a request that begins now."""
+        return Spent(self.clock.monotonic())
+
+    def from_memory(self, key: str, spent: Spent) -> "MemoryAttempt":
+        """The block in which a question is tried from memory, without a turn."""
+        return MemoryAttempt(self, key, spent)
+
+    def begin(self, key: str, spent: Spent, go: Callable[[Slot], R]) -> R | Waiting[R]:
+        """What ``go`` gives, where the question can be answered now; else what is to be waited for."""
+        waiting = Waiting(self._short, key, go, spent)
+        if not self._short.enter(key):
+            return waiting
+        return self.go_on(waiting, self._turn(waiting))
+
+    def go_on(self, waiting: Waiting[R], turn: Slot) -> R | Waiting[R]:
+        """What the question gives whose turn has come; what is to be waited for, where it turns out to be long."""
+        try:
+            return waiting.go(turn)
+        except LongQuestionError:
+            return Waiting(self._long, waiting.key, waiting.go, waiting.spent)
+
+    async def wait(self, waiting: Waiting[R]) -> Slot:
+        """The question's turn. Raises ThrottledError when too many of its key wait already."""
+        loop = asyncio.get_running_loop()
+        turn: asyncio.Future[None] = loop.create_future()
+        place = Place(waiting.key, lambda: _resolve(loop, turn))
+        waiting.queue.wait(place)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            waiting.queue.give_up(place)
+            raise
+        return self._turn(waiting)
+
+    def _turn(self, waiting: Waiting[R]) -> Slot:
+        # The time that it waited is not its own.
+        waiting.spent.since = self.clock.monotonic()
+        waiting.spent.short_rows = SHORT_ROWS if waiting.queue is self._short else None
+        return Slot(self, waiting.queue, waiting.key, waiting.spent)
+
+    def count(self, key: str, spent: Spent, seconds: float) -> None:
+        """Charge the key for what a question cost since it was charged last."""
+        rows, spent.counted = spent.rows - spent.counted, spent.rows
+        self._rows.spend(key, rows)
+        self._seconds.spend(key, seconds)
+        self._report(rows, seconds)
+
+
+async def admitted_run(
+    admission: Admission,
+    lane: Lane,
+    work: Callable[[], R | Waiting[R]],
+    unwanted: Callable[[R | Waiting[R]], None] = _drop,
+) -> R:
+    """Work on the lane, and each time it has to wait for its turn, go on there when that comes.
+
+    ``unwanted`` gets what came of it when the caller was cancelled meanwhile.
+    """
+    result = await lane.run(work, unwanted)
+    while isinstance(result, Waiting):
+        result = await _when_admitted(admission, lane, result, unwanted)
+    return result
+
+
+async def _when_admitted(
+    admission: Admission, lane: Lane, waiting: Waiting[R], unwanted: Callable[[R | Waiting[R]], None]
+) -> R | Waiting[R]:
+    turn = await admission.wait(waiting)
+    try:
+        return await lane.run(lambda: admission.go_on(waiting, turn), unwanted, admitted=True)
+    finally:
+        if not turn.begun:
+            turn.end()
+
+
+def _resolve(loop: asyncio.AbstractEventLoop, turn: "asyncio.Future[None]") -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(lambda: None if turn.done() else turn.set_result(None))
+
+
+class ConcurrencyLimiter:
+    """Raw exports under way: few at one time, fewer of one key. Safe to use from any thread."""
+
+    def __init__(self, of_a_key: int, most: int = EXPORTS) -> None:
+        self._of_a_key = of_a_key
+        self._most = most
+        self._lock = threading.Lock()
+        self._taken: dict[str, int] = {}
+
+    def take(self, key: str) -> Callable[[], None]:
+        """Take one; gives what gives it back, once. Raises ThrottledError when none is free."""
+        with self._lock:
+            own = self._taken.get(key, 0)
+            if own >= self._of_a_key:
+                raise ThrottledError(f"this key has {own} raw exports under way, try again", 2000)
+            if sum(self._taken.values()) >= self._most:
+                raise ThrottledError(f"the server has {self._most} raw exports under way, try again", 2000)
+            self._taken[key] = own + 1
+        given = iter((key,))
+
+        def give_back() -> None:
+            with self._lock:
+                for name in given:
+                    self._taken[name] -= 1
+                    if not self._taken[name]:
+                        del self._taken[name]
+
+        return give_back

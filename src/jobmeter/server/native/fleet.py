@@ -1,0 +1,255 @@
+"""``/fleet``, ``/live/fleet`` and ``/users``: every node with what its devices do, and who used how much."""
+
+from functools import partial
+
+import msgspec
+
+from jobmeter.access.scope import Scope
+from jobmeter.model.time import MINUTE, SECOND, TimeRange
+from jobmeter.query.fleet import Fleet, FleetNode, FleetQuestion
+from jobmeter.query.group import Amounts, GroupQuestion, Usage
+from jobmeter.query.request import GroupRef
+from jobmeter.server.live import CONTENT_TYPE, Feed, Update
+from jobmeter.server.native.arguments import Query
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
+from jobmeter.server.native.live import still
+from jobmeter.server.services import Services
+
+EVERY_SECONDS = 5.0
+"""A map of many nodes is looked at from afar: seldom updates keep it calm and cheap."""
+LAST = {"5m": 5 * MINUTE, "15m": 15 * MINUTE, "1h": 60 * MINUTE, "6h": 360 * MINUTE, "24h": 1_440 * MINUTE}
+
+
+class FleetDeviceBody(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A device. ``use`` is its newest utilization, null where nothing was measured in the last five minutes.
+
+    ``type`` is a position in ``types`` and ``job`` one in ``jobs``, null: not known, and nobody's. ``idle``: its job
+    has it for 15 minutes and used at most 1 % of it in all that time.
+    """
+
+    device: str
+    type: int | None = None
+    use: float | None = None
+    job: int | None = None
+    idle: bool = False
+
+
+class FleetNodeBody(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A node: ``state`` up, down or unknown, and ``cpu`` its CPUs in use from 0 to 1, null: not measured lately."""
+
+    name: str
+    project: str
+    cluster: str
+    resource_group: str
+    state: str
+    devices: list[FleetDeviceBody]
+    last_seen: int | None = None
+    cpu: float | None = None
+
+
+class FleetHolder(msgspec.Struct, frozen=True):
+    """A running job that has devices."""
+
+    id: str
+    project: str
+    name: str
+    user: str
+    resource_group: str
+
+
+class DeviceType(msgspec.Struct, frozen=True):
+    """What a maker calls a device, and what an hour of it costs; null where the server's prices do not say."""
+
+    name: str
+    price_hour: float | None
+
+
+class FleetBody(msgspec.Struct, frozen=True):
+    """The fleet at ``now``, in epoch milliseconds."""
+
+    now: int
+    currency: str
+    types: list[DeviceType]
+    jobs: list[FleetHolder]
+    nodes: list[FleetNodeBody]
+
+
+class AmountsBody(msgspec.Struct, frozen=True):
+    """Cores, bytes and devices, these by type too."""
+
+    cpu: float
+    memory: float
+    devices: int
+    device_types: dict[str, int]
+
+
+class UserBody(msgspec.Struct, frozen=True):
+    """What one user had and used of it: ratios of what was requested, bytes a second; null: not measured.
+
+    ``jobs`` ran at some time in the range, those that ended in it too; attempts of a job are one job.
+    """
+
+    user: str
+    jobs: int
+    types: list[str]
+    requested: AmountsBody
+    cpu: float | None
+    memory: float | None
+    device: float | None
+    network_receive: float | None
+    network_transmit: float | None
+    disk_read: float | None
+    disk_write: float | None
+    cpu_jobs: list[str]
+    device_jobs: list[str]
+    nodes: list[str]
+
+
+class UserList(msgspec.Struct, frozen=True):
+    """Who used how much of a resource group in ``[start, end)``, and all of them together."""
+
+    resource_group: str
+    start: int
+    end: int
+    capacity: AmountsBody
+    users: list[UserBody]
+    summary: UserBody
+
+
+def _fleet(context: CallContext) -> FleetBody:
+    return _body(context.services, context.scope)
+
+
+def _body(services: Services, scope: Scope) -> FleetBody:
+    question = FleetQuestion(silent_ms=services.settings.node_seconds * SECOND)
+    found: Fleet = services.executor.run(question, scope)
+    names = sorted({device.type for node in found.nodes for device in node.devices if device.type})
+    numbers = {name: at for at, name in enumerate(names)}
+    return FleetBody(
+        now=found.now_ms,
+        currency=services.prices.currency,
+        types=[DeviceType(name, _price(services, name)) for name in names],
+        jobs=[FleetHolder(job.id, job.project, job.name, job.user, job.resource_group) for job in found.jobs],
+        nodes=[_node(node, numbers) for node in found.nodes],
+    )
+
+
+def _price(services: Services, name: str) -> float | None:
+    price = services.prices.device_hour(name)
+    return None if price is None else float(price)
+
+
+def _node(one: FleetNode, numbers: dict[str, int]) -> FleetNodeBody:
+    node = one.node
+    devices = [
+        FleetDeviceBody(own.device, numbers.get(own.type), _rounded(own.use), own.job, own.idle) for own in one.devices
+    ]
+    return FleetNodeBody(
+        name=node.name,
+        project=node.project,
+        cluster=node.cluster,
+        resource_group=node.resource_group,
+        state=one.state,
+        last_seen=node.last_seen,
+        cpu=_rounded(one.cpu),
+        devices=devices,
+    )
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
+
+
+def _follow(context: CallContext) -> Feed:
+    return Feed(("fleet", context.scope), partial(_now, context.services, context.scope), still(context), EVERY_SECONDS)
+
+
+def _now(services: Services, scope: Scope) -> Update:
+    return Update(msgspec.json.encode(_body(services, scope)))
+
+
+def _users(context: CallContext) -> UserList:
+    group = context.arguments.text("resource_group")
+    length = context.arguments.choice("last", LAST, "15m")
+    now_ms = context.services.clock.now_ms()
+    span = TimeRange(max(0, now_ms - length), now_ms)
+    found = context.services.executor.run(
+        GroupQuestion(group=GroupRef(group, context.project), range=span), context.scope
+    )
+    return UserList(
+        resource_group=group,
+        start=span.start_ms,
+        end=span.end_ms,
+        capacity=_amounts(found.capacity),
+        users=[_user(one) for one in found.users],
+        summary=_user(found.summary),
+    )
+
+
+def _amounts(one: Amounts) -> AmountsBody:
+    return AmountsBody(one.cpu, one.memory, one.devices, dict(one.device_types))
+
+
+def _user(one: Usage) -> UserBody:
+    names = ("cpu", "memory", "device", "network_receive", "network_transmit", "disk_read", "disk_write")
+    return UserBody(
+        **{name: getattr(one, name) for name in names},
+        user=one.user,
+        jobs=one.jobs,
+        types=list(one.types),
+        requested=_amounts(one.requested),
+        cpu_jobs=list(one.cpu_jobs),
+        device_jobs=list(one.device_jobs),
+        nodes=sorted({*one.cpu_nodes, *one.device_nodes}),
+    )
+
+
+ENDPOINTS = (
+    Endpoint(
+        name="getFleet",
+        tag="nodes",
+        method="GET",
+        path="/fleet",
+        action="nodes:read",
+        summary="Every node, its devices, who has them and what they use",
+        text=(
+            "One answer for a map of thousands of nodes. A device is `idle` when a job has it and used at most 1 % of "
+            "it in the last 15 minutes. Prices are those of `[devices]` in the server's file of prices."
+        ),
+        work=_fleet,
+        answer=FleetBody,
+        queries=(PROJECT,),
+    ),
+    Endpoint(
+        name="followFleet",
+        tag="nodes",
+        method="GET",
+        path="/live/fleet",
+        action="nodes:read",
+        summary="Follow the fleet",
+        text=(
+            "Server-sent events: `data` is the whole of `getFleet`, every five seconds or more rarely where that costs "
+            "much. All who may see the same are answered by one question."
+        ),
+        work=_follow,
+        answer=FleetBody,
+        answer_type=CONTENT_TYPE,
+        queries=(PROJECT,),
+    ),
+    Endpoint(
+        name="listUsers",
+        tag="usage",
+        method="GET",
+        path="/users",
+        action="metrics:read",
+        summary="Who used how much of a resource group",
+        text="What GetUserViewMetrics tells, in the units of this API: ratios from 0 to 1, bytes, cores.",
+        work=_users,
+        answer=UserList,
+        queries=(
+            Query("resource_group", "The resource group. Default: what belongs to none."),
+            Query("last", f"How far back: {', '.join(LAST)}. Default: 15m."),
+            PROJECT,
+        ),
+    ),
+)

@@ -1,0 +1,120 @@
+"""``/jobs/{job}/idle``: how long the devices of a job did nothing, and what that time costs."""
+
+from collections.abc import Iterable
+from decimal import Decimal
+
+import msgspec
+
+from jobmeter.access.prices import Prices
+from jobmeter.model.time import HOUR, SECOND
+from jobmeter.query.idle import HOLD_MS, IDLE, IdleDevice, IdleQuestion
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
+from jobmeter.server.native.jobs import JOB_PATH, job_ref
+
+_CENT = Decimal("0.01")
+
+
+class IdleDeviceBody(msgspec.Struct, frozen=True):
+    """A device: seconds that the job had it, that were measured, and in which it was idle; ``idle`` null: unmeasured.
+
+    ``price_hour`` is null where the server's prices do not say.
+    """
+
+    node: str
+    device: str
+    type: str
+    allocated: float
+    measured: float
+    idle: float | None
+    price_hour: float | None
+
+
+class IdleBody(msgspec.Struct, frozen=True):
+    """All devices of a job in ``[start, end)``, looked at in steps of ``step`` ms; device seconds.
+
+    ``idle`` is null where no device was measured, ``cost`` where no idle device has a price. ``unpriced`` are the idle
+    seconds that ``cost`` leaves out because nobody states a price.
+    """
+
+    job: str
+    project: str
+    start: int
+    end: int
+    step: int
+    allocated: float
+    measured: float
+    idle: float | None
+    currency: str
+    cost: float | None
+    unpriced: float
+    devices: list[IdleDeviceBody]
+
+
+def _idle(context: CallContext) -> IdleBody:
+    found = context.services.executor.run(IdleQuestion(job_ref(context)), context.scope)
+    job = found.view.job
+    # Whoever holds a link is told how long, not what the operator pays.
+    prices = None if context.scope.job is not None else context.services.prices
+    measured = [one for one in found.devices if one.measured_ms]
+    costs = [(one, _price(prices, one)) for one in measured]
+    return IdleBody(
+        job=job.id,
+        project=job.project,
+        start=found.span.start_ms,
+        end=found.span.end_ms,
+        step=found.step_ms,
+        allocated=_seconds(one.allocated_ms for one in found.devices),
+        measured=_seconds(one.measured_ms for one in measured),
+        idle=_seconds(one.idle_ms for one in measured) if measured else None,
+        currency=context.services.prices.currency,
+        cost=_cost(costs),
+        unpriced=_seconds(one.idle_ms for one, price in costs if price is None),
+        devices=[_device(one, _price(prices, one)) for one in found.devices],
+    )
+
+
+def _price(prices: Prices | None, one: IdleDevice) -> Decimal | None:
+    return None if prices is None else prices.device_hour(one.type)
+
+
+def _cost(costs: Iterable[tuple[IdleDevice, Decimal | None]]) -> float | None:
+    known = [price * one.idle_ms / HOUR for one, price in costs if price is not None]
+    return float(sum(known, Decimal(0)).quantize(_CENT)) if known else None
+
+
+def _seconds(lengths: Iterable[int]) -> float:
+    return sum(lengths) / SECOND
+
+
+def _device(one: IdleDevice, price: Decimal | None) -> IdleDeviceBody:
+    return IdleDeviceBody(
+        node=one.node,
+        device=one.device,
+        type=one.type,
+        allocated=one.allocated_ms / SECOND,
+        measured=one.measured_ms / SECOND,
+        idle=one.idle_ms / SECOND if one.measured_ms else None,
+        price_hour=None if price is None else float(price),
+    )
+
+
+ENDPOINTS = (
+    Endpoint(
+        name="getJobIdle",
+        tag="jobs",
+        method="GET",
+        path="/jobs/{job}/idle",
+        action="metrics:read",
+        summary="How long a job's devices did nothing, and what that costs",
+        text=(
+            f"A device is idle while its utilization is at most {IDLE:.0%} for {HOLD_MS // 60_000} minutes or longer "
+            "without a pause, as `getFleet` and the rule `gpu_idle_allocated` have it. What was not measured is not "
+            "idle. Long jobs are looked at in steps of `step` ms: one busy sample makes a whole step busy. Prices are "
+            "those of `[devices]` in the server's file of prices; whoever opens a job by a link is told none."
+        ),
+        work=_idle,
+        answer=IdleBody,
+        queries=(PROJECT,),
+        paths=JOB_PATH,
+    ),
+)

@@ -1,0 +1,162 @@
+"""``/nodes/{node}/logs``: the system log of a node."""
+
+from typing import Any
+
+import msgspec
+
+from jobmeter.access.decide import write_project
+from jobmeter.dialects.base import Answer
+from jobmeter.errors import InvalidRequestError
+from jobmeter.model.log import LogLine
+from jobmeter.model.record import NodeRecord, Records
+from jobmeter.model.series import check_name
+from jobmeter.model.syslog import FACILITIES, SEVERITIES, SEVERITY_WORDS, severity_of
+from jobmeter.query.request import NodeRef
+from jobmeter.server.native.arguments import Query
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream
+from jobmeter.server.native.logs import (
+    MAX_LINES,
+    PAGE,
+    SEARCH,
+    LogLineBody,
+    Pushed,
+    base_question,
+    line_body,
+    moment_ns,
+    pushed_lines,
+    streamed,
+)
+
+_NS = 1_000_000
+
+
+class NodeLogList(msgspec.Struct, frozen=True):
+    """One page of lines. ``total`` lines of ``total_bytes`` of text match in all, null unless ``count=true`` asked."""
+
+    node: str
+    lines: list[LogLineBody]
+    total: int | None
+    total_bytes: int | None
+
+
+def _read(context: CallContext) -> Answer | NodeLogList | Stream:
+    given, executor = context.arguments, context.services.executor
+    ref = NodeRef(check_name(context.path["node"], "node"), project=context.project)
+    form = given.choice("format", {"json": "json", "text": "text", "jsonl": "jsonl"}, "json")
+    if form != "json":
+        found = executor.log_pages(
+            base_question(context, ref, 0), context.scope, given.integer("limit", 2**53, 1, 2**53)
+        )
+        return streamed(found, text=form == "text")
+    page = executor.run(base_question(context, ref, given.integer("limit", 100, 0, MAX_LINES)), context.scope)
+    return NodeLogList(ref.name, [line_body(line) for line in page.lines], page.total, page.total_bytes)
+
+
+class PushedNodeLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A line of a node's system log that a program pushes. Without a time it is now."""
+
+    text: str
+    time: int | str | None = None
+    time_ns: int | str | None = None
+    facility: str = "user"
+    severity: int | str | None = None
+    tag: str = ""
+    stream: str = "pushed"
+    job: str = ""
+    replica: str = ""
+
+
+class PushNodeBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Lines in their order."""
+
+    lines: list[PushedNodeLine]
+
+
+def _push(context: CallContext) -> Pushed:
+    """Store lines of a node that no agent reads; it is one of the project's nodes from then on."""
+    services, node = context.services, check_name(context.path["node"], "node")
+    project = write_project(context.principal, context.project)
+    now_ns = services.clock.now_ms() * _NS
+    pushed = pushed_lines(context, PushNodeBody).lines
+    lines = [_line(line, node, project, now_ns + at) for at, line in enumerate(pushed)]
+    receipt = services.pipeline.logs(lines, context.principal)
+    services.telemetry.ingested(receipt)
+    if receipt.lines and not services.registry.nodes(frozenset({project}), frozenset({node})):
+        services.registry.record(project, Records(nodes=[NodeRecord(name=node)]), services.clock.now_ms())
+    return Pushed(receipt.lines, receipt.rejected_lines)
+
+
+def _line(line: PushedNodeLine, node: str, project: str, now_ns: int) -> LogLine:
+    return LogLine(
+        time_ns=moment_ns(line.time, line.time_ns, now_ns),
+        text=line.text,
+        job=line.job,
+        project=project,
+        replica=line.replica,
+        node=node,
+        stream=line.stream,
+        facility=line.facility or "user",
+        severity=_severity(line.severity),
+        tag=line.tag,
+    )
+
+
+def _severity(given: int | str | None) -> int | None:
+    if given is None:
+        return None
+    number = severity_of(str(given))
+    if number is None:
+        raise InvalidRequestError(
+            f"severity {str(given)[:40]!r} is not 0 to 7 or one of {', '.join(SEVERITY_WORDS)}", "severity"
+        )
+    return number
+
+
+_LINE: dict[str, Any] = {"time": "2026-11-20T15:00:00.25Z", "facility": "kern", "severity": "err"}
+
+ENDPOINTS = (
+    Endpoint(
+        name="getNodeLogs",
+        tag="logs",
+        method="GET",
+        path="/nodes/{node}/logs",
+        action="nodes:read",
+        summary="Lines of a node's system log",
+        text=(
+            "What the kernel, the journal and the files that the agent of the node is told to read say, ordered by "
+            "time. What the processes of jobs write is with the jobs."
+        ),
+        work=_read,
+        answer=NodeLogList,
+        queries=(Query("stream", "Only this stream: kernel, journal, or file: and its path."), *SEARCH, *PAGE),
+        paths={"node": "The node's name."},
+        other_types=("text/plain", "application/x-ndjson"),
+    ),
+    Endpoint(
+        name="pushNodeLogs",
+        tag="logs",
+        method="POST",
+        path="/nodes/{node}/logs",
+        action="ingest:write",
+        summary="Push lines of a node's system log",
+        text=(
+            "For a node that no agent reads. Answered when the accepted lines are durable. A line is known by project, "
+            "node, stream, time and text: sent again, it counts once. A node that is new is one of the project's nodes "
+            "from then on; that it is silent later says nothing of it."
+        ),
+        work=_push,
+        answer=Pushed,
+        queries=(PROJECT,),
+        paths={"node": "The node's name."},
+        body_text=(
+            '`{"lines": [{"text", "time", "time_ns", "facility", "severity", "tag", "stream", "job", "replica"}]}`; '
+            f"all but the text may be absent. `facility` is one of {', '.join(FACILITIES)} (default: user), `severity` "
+            f"a number from 0 to 7 or one of {', '.join(SEVERITIES)}. Lines without a time get the server's, in their "
+            "order."
+        ),
+        example={"lines": [{"text": "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.", **_LINE}]},
+        lane="write",
+        large=True,
+    ),
+)
+"""The endpoints of this module."""

@@ -1,0 +1,237 @@
+"""The router of our own API: finds the endpoint, works on its lane, sends what it gives.
+
+Endpoints are found by the table itself: a framework's routing and response objects took longer than most answers. The
+framework describes the API (``jobmeter.server.native.openapi``).
+"""
+
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from functools import partial
+
+from jobmeter.access.call import Call
+from jobmeter.dialects.base import Answer, Run
+from jobmeter.dialects.routes import Routes
+from jobmeter.errors import JobmeterError, NotFoundError
+from jobmeter.query.spent import Spent
+from jobmeter.server import admission
+from jobmeter.server.exchange import Exchange
+from jobmeter.server.live import Feed
+from jobmeter.server.native import (
+    catalog,
+    compare,
+    events,
+    findings,
+    fleet,
+    idle,
+    ingest,
+    jobs,
+    keys,
+    links,
+    live,
+    logs,
+    metrics,
+    node_logs,
+    nodes,
+    problem,
+    quality,
+    resolve,
+    retention,
+    samples,
+    session,
+    share,
+    shippers,
+    status,
+    streaming,
+    tasks,
+    traces,
+    usage,
+    view_calls,
+)
+from jobmeter.server.native.endpoint import (
+    NO_ARGUMENTS,
+    SMALL_BODY,
+    CallContext,
+    Endpoint,
+    Result,
+    Stream,
+    admitted_run,
+    named_project,
+    read_arguments,
+)
+from jobmeter.server.pipeline import NOTHING, Handler, PublicHandler, Request
+from jobmeter.server.services import Services
+
+BASE = "/api/jobmeter/v1"
+ENDPOINTS: Sequence[Endpoint] = (
+    *jobs.ENDPOINTS,
+    *links.ENDPOINTS,
+    *resolve.ENDPOINTS,
+    *metrics.ENDPOINTS,
+    *view_calls.ENDPOINTS,
+    *live.ENDPOINTS,
+    *compare.ENDPOINTS,
+    *samples.ENDPOINTS,
+    *logs.ENDPOINTS,
+    *node_logs.ENDPOINTS,
+    *events.ENDPOINTS,
+    *traces.ENDPOINTS,
+    *findings.ENDPOINTS,
+    *quality.ENDPOINTS,
+    *idle.ENDPOINTS,
+    *tasks.ENDPOINTS,
+    *share.ENDPOINTS,
+    *nodes.ENDPOINTS,
+    *fleet.ENDPOINTS,
+    *catalog.ENDPOINTS,
+    *ingest.ENDPOINTS,
+    *keys.ENDPOINTS,
+    *usage.ENDPOINTS,
+    *shippers.ENDPOINTS,
+    *session.ENDPOINTS,
+    *status.ENDPOINTS,
+    *retention.ENDPOINTS,
+)
+"""Every route of our own API."""
+
+
+class NativeHandler:
+    """See ``jobmeter.server.pipeline.Handler``."""
+
+    def __init__(self, services: Services, endpoint: Endpoint, path: Mapping[str, str], body_bytes: int) -> None:
+        self.services = services
+        self.rule = endpoint.rule
+        self.lane = getattr(services.lanes, endpoint.lane)
+        self.body_bytes = body_bytes
+        self.memory_bytes = endpoint.memory_bytes
+        self._endpoint = endpoint
+        self._path = path
+        self._arguments = NO_ARGUMENTS
+        self._spent: Spent | None = None
+
+    def project(self, call: Call) -> str | None:
+        """See ``Handler.project``."""
+        self._arguments = read_arguments(self._endpoint, call.query)
+        return named_project(self._endpoint, self._arguments, self._path)
+
+    def from_memory(self, request: Request) -> Answer | Awaitable[Answer] | None:
+        """See ``Handler.from_memory``."""
+        services, endpoint = self.services, self._endpoint
+        context = self._context(request)
+        if endpoint.begin is not None:
+            return endpoint.begin(context)
+        if endpoint.steps is None or services.store.damaged():
+            return None  # which damaged parts an answer has to name is found out on a worker
+        run, recall = Run(endpoint.steps(context)), partial(services.executor.from_memory, scope=context.scope)
+        with services.admission.from_memory(context.principal.id, self._account()) as attempt:
+            result = run.advance(recall)
+            attempt.answered = result is not None
+        return result if isinstance(result, Answer) else None
+
+    def work(self, request: Request) -> Result | admission.Waiting[Result]:
+        """See ``Handler.work``."""
+        return admitted_run(self.services, self._endpoint, self._context(request), self._account)
+
+    async def send(self, result: Result, exchange: Exchange) -> None:
+        """See ``Handler.send``."""
+        services = self.services
+        if isinstance(result, Stream):
+            await streaming.send(result, services.lanes, self.lane, exchange)
+        elif isinstance(result, Feed):
+            await services.hub.send(result, exchange)
+        else:
+            await exchange.reply(result if isinstance(result, Answer) else await result)
+
+    def drop(self, result: object) -> None:
+        """See ``Handler.drop``."""
+        if isinstance(result, Stream | Coroutine):
+            result.close()
+
+    def _account(self) -> Spent:
+        """Of what the question costs, in memory and on a worker."""
+        self._spent = self._spent or self.services.admission.account()
+        return self._spent
+
+    def _context(self, request: Request) -> CallContext:
+        limits = self.services.settings.limits
+        return CallContext(
+            services=self.services,
+            request=request,
+            call=request.call,
+            principal=request.principal,
+            scope=request.scope or NOTHING,
+            project=request.project,
+            arguments=self._arguments,
+            path=self._path,
+            most_bytes=limits.decoded_bytes if self._endpoint.large else SMALL_BODY,
+        )
+
+
+class NativeRouter:
+    """See ``jobmeter.server.pipeline.Router``."""
+
+    name = "native"
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._document = b""
+
+    def route(self, call: Call) -> Handler | PublicHandler | None:
+        """See ``Router.route``."""
+        if call.raw_path != "/api/jobmeter" and not call.raw_path.startswith("/api/jobmeter/"):
+            return None
+        if call.raw_path == f"{BASE}/openapi.json":
+            return PublicHandler(self._describe)
+        if call.method == "OPTIONS":
+            return PublicHandler(_allowed_methods)
+        endpoint, path = _find(call)
+        body_bytes = self._services.settings.limits.body_bytes if endpoint.large else SMALL_BODY
+        return NativeHandler(self._services, endpoint, path, body_bytes)
+
+    def refuse(self, call: Call, request_id: str, error: JobmeterError) -> Answer:  # noqa: ARG002 - a router's shape
+        """See ``Router.refuse``."""
+        return problem.render(request_id, error)
+
+    async def _describe(self, exchange: Exchange) -> None:
+        if exchange.call.method not in {"GET", "HEAD"}:
+            raise NotFoundError("the API's description can only be read", "method", "GET, HEAD")
+        # Made when somebody wants it: it takes longer than all the rest of the start.
+        self._document = self._document or await self._services.lanes.control.run(_description)
+        await exchange.reply(Answer(200, self._document))
+
+
+def _description() -> bytes:
+    from jobmeter.server.native.openapi import document  # noqa: PLC0415 - the framework is loaded for this alone
+
+    return document(BASE, ENDPOINTS)
+
+
+async def _allowed_methods(exchange: Exchange) -> None:
+    allowed = ", ".join((*_methods(exchange.call), "OPTIONS"))
+    await exchange.reply(Answer(200, b"{}", (("Allow", allowed),)))
+
+
+def _find(call: Call) -> tuple[Endpoint, Mapping[str, str]]:
+    """The endpoint that a call names, and the values of its path. Raises NotFoundError."""
+    method = "GET" if call.method == "HEAD" else call.method
+    path = call.raw_path.removeprefix(BASE)
+    found = _ROUTES.find(method, path)
+    if found is not None and path != call.raw_path and not _is_odd(path):
+        return found
+    allowed = ", ".join(_methods(call))
+    raise NotFoundError(f"{call.method} is not possible here: {allowed}", "method", allowed)
+
+
+def _methods(call: Call) -> list[str]:
+    """The methods of the endpoints at that path. Raises NotFoundError when there are none."""
+    path = call.raw_path.removeprefix(BASE)
+    found = _ROUTES.methods(path)
+    if not found or _is_odd(path):
+        raise NotFoundError(f"there is nothing at {call.raw_path[:200]}", "path")
+    return sorted([*found, "HEAD"] if "GET" in found else found)
+
+
+def _is_odd(path: str) -> bool:
+    """True where a parameter is empty or holds a slash, which none of ours does."""
+    return "//" in path or ("%" in path and "%2f" in path.lower())
+
+
+_ROUTES = Routes(ENDPOINTS)

@@ -1,0 +1,176 @@
+"""``/tasks``: diagnostic tasks; and ``/nodes/{node}/checks``, where agents ask what is wanted of them and answer."""
+
+import msgspec
+
+from jobmeter.access.decide import write_project
+from jobmeter.errors import LimitExceededError
+from jobmeter.model.series import check_name
+from jobmeter.model.task import (
+    CHECKS,
+    Check,
+    CheckStatus,
+    DiagnosticTask,
+    NewTask,
+    NodeAnswer,
+    NodeRequest,
+    TaskFilter,
+    TaskPage,
+    TaskState,
+    TaskType,
+    Verdict,
+)
+from jobmeter.server.native.arguments import Query
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
+from jobmeter.server.tasks import MAX_PAGE, create_task, find_task, find_tasks
+
+_MOST_REQUESTS, _MOST_CHECKS, _LONGEST = 8, 64, 4_096
+
+
+class Answered(msgspec.Struct, frozen=True):
+    """The checks that an agent made for a task."""
+
+    task: str
+    checks: list[Check]
+
+
+class AgentReport(msgspec.Struct, frozen=True):
+    """An agent's answers; ``cluster`` is that of its node."""
+
+    cluster: str = ""
+    answers: list[Answered] = []
+
+
+class AgentRequests(msgspec.Struct, frozen=True):
+    """What is wanted of the agent now."""
+
+    asks: list[NodeRequest]
+
+
+def _create(context: CallContext) -> DiagnosticTask:
+    new_task = context.body(NewTask)
+    project = (
+        write_project(context.principal, new_task.project) if new_task.project or context.principal.project else None
+    )
+    return create_task(context.services, msgspec.structs.replace(new_task, project=project), context.scope)
+
+
+def _list(context: CallContext) -> TaskPage:
+    given = context.arguments
+    question = TaskFilter(
+        projects=None if context.project is None else frozenset({context.project}),
+        types=given.choices("type", TaskType),
+        states=given.choices("state", TaskState),
+        after=given.text("after"),
+        limit=given.integer("limit", 20, 1, MAX_PAGE),
+    )
+    return find_tasks(context.services, question, context.scope)
+
+
+def _one(context: CallContext) -> DiagnosticTask:
+    return find_task(context.services, context.path["task"], context.scope)
+
+
+def _report(context: CallContext) -> AgentRequests:
+    node, report = check_name(context.path["node"], "node"), context.body(AgentReport)
+    if report.cluster:
+        check_name(report.cluster, "cluster")
+    project, table, now_ms = (
+        write_project(context.principal),
+        context.services.registry.tasks,
+        context.services.clock.now_ms(),
+    )
+    for answered in report.answers:
+        if len(answered.checks) > _MOST_CHECKS or any(len(one.text) > _LONGEST for one in answered.checks):
+            raise LimitExceededError(f"an answer has at most {_MOST_CHECKS} checks of short text", "answers.checks")
+        verdict = verdict_of(answered.checks)
+        answer = NodeAnswer(node=node, cluster=report.cluster, time=now_ms, verdict=verdict, checks=answered.checks)
+        table.answer(project, answered.task, answer)
+    tasks = table.waiting_for(project, report.cluster, node, now_ms, _MOST_REQUESTS)
+    return AgentRequests([NodeRequest(task, list(CHECKS)) for task in tasks])
+
+
+def verdict_of(checks: list[Check]) -> Verdict:
+    """A fault where a check saw one; healthy where at least one could look and none saw anything."""
+    states = {one.status for one in checks}
+    if states & {CheckStatus.WARNING, CheckStatus.CRITICAL}:
+        return Verdict.FAULT
+    return Verdict.HEALTHY if CheckStatus.OK in states else Verdict.UNKNOWN
+
+
+_TEXT = (
+    "`state` is waiting, running, done or interrupted; `verdict` healthy, fault or unknown. A node whose agent did not "
+    "answer in time is unknown, with the text `no answer from the agent`."
+)
+ENDPOINTS = (
+    Endpoint(
+        name="createTask",
+        tag="tasks",
+        method="POST",
+        path="/tasks",
+        action="tasks:write",
+        summary="Have nodes, a job, or log lines diagnosed",
+        text=(
+            "Of type `node`: the agents of the nodes make their checks when they next ask, and rules look at the "
+            "samples, events and lines of the kernels that are stored of the range (by default the last hour). Of "
+            "type `job`: every rule looks at the job. Of type `logs`: the rules about logs look at the lines that come "
+            "along. "
+            f"{_TEXT} A task outlives a restart of the server."
+        ),
+        work=_create,
+        answer=DiagnosticTask,
+        body_text='`{"type": "node|job|logs", "cluster", "nodes": [...], "job", "start", "end", "logs": [{"instance", '
+        '"node", "lines": [...]}], "project", "label"}`, times in epoch ms.',
+        example={"type": "node", "nodes": ["node-7"]},
+        lane="write",
+        large=True,
+    ),
+    Endpoint(
+        name="listTasks",
+        tag="tasks",
+        method="GET",
+        path="/tasks",
+        action="jobs:read",
+        summary="List diagnostic tasks, the newest first",
+        text="For the next page give `after` the id of the last task.",
+        work=_list,
+        answer=TaskPage,
+        queries=(
+            Query("type", "Only these: node, job, logs.", many=True),
+            Query("state", "Only these: waiting, running, done, interrupted.", many=True),
+            Query("after", "The id of the last task of the page before."),
+            Query("limit", f"Tasks in the answer, 1 to {MAX_PAGE}. Default: 20.", type="integer"),
+            PROJECT,
+        ),
+    ),
+    Endpoint(
+        name="getTask",
+        tag="tasks",
+        method="GET",
+        path="/tasks/{task}",
+        action="jobs:read",
+        summary="A diagnostic task and what it found",
+        text=_TEXT,
+        work=_one,
+        answer=DiagnosticTask,
+        paths={"task": "The task's id."},
+    ),
+    Endpoint(
+        name="reportChecks",
+        tag="tasks",
+        method="POST",
+        path="/nodes/{node}/checks",
+        action="ingest:write",
+        summary="What an agent is asked for, and its answers to what it was asked before",
+        text=(
+            f"An agent asks for itself; the checks are {', '.join(CHECKS)}, all of which only read. The first answer "
+            "of a node to a task counts, until the task's deadline."
+        ),
+        work=_report,
+        answer=AgentRequests,
+        body_text='`{"cluster", "answers": [{"task", "checks": [{"name", "status", "text", "values"}]}]}`.',
+        example={"cluster": "", "answers": []},
+        paths={"node": "The agent's node."},
+        lane="write",
+        large=True,
+    ),
+)

@@ -1,0 +1,106 @@
+"""``/usage``: the calls of a month, what of them was free, and what the others cost."""
+
+from decimal import Decimal
+
+import msgspec
+
+from jobmeter.access.prices import Bill
+from jobmeter.model.usage import Usage
+from jobmeter.server.native.arguments import Query
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
+
+
+class UsageRow(msgspec.Struct, frozen=True):
+    """The calls of one account and operation.
+
+    ``pricing`` is ``priced``, ``free`` (however often it is called) or ``unpriced`` (nobody states a price). Amounts
+    are decimal numbers as texts; null where nobody states a price and one is needed. ``free`` and ``free_left`` are
+    null where every call is free.
+    """
+
+    account: str
+    api: str
+    operation: str
+    calls: int
+    failed: int
+    pricing: str
+    free: int | None
+    free_left: int | None
+    unit_price: str | None
+    cost: str | None
+
+
+class UsageBody(msgspec.Struct, frozen=True):
+    """The calls of a month, ``[start, end)`` in epoch milliseconds, and the sum of the costs that are known."""
+
+    month: str
+    time_zone: str
+    start: int
+    end: int
+    currency: str
+    charge: str
+    calls: int
+    failed: int
+    cost: str
+    usage: list[UsageRow]
+
+
+def amount(value: Decimal | None) -> str | None:
+    """An amount as people write it: never with an exponent, without zeros at its end."""
+    if value is None:
+        return None
+    text = f"{value:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _usage(context: CallContext) -> UsageBody:
+    services = context.services
+    name = context.arguments.text("month")
+    month = services.calendar.named(name) if name else services.calendar.at(services.clock.now_ms())
+    services.usage.flush()
+    found = services.registry.usage(month.name, context.scope.projects)
+    rows = [(one, services.prices.bill(one.api, one.operation, one.calls)) for one in found]
+    return UsageBody(
+        month=month.name,
+        time_zone=services.calendar.zone,
+        start=month.start_ms,
+        end=month.end_ms,
+        currency=services.prices.currency,
+        charge=services.prices.charge.value,
+        calls=sum(one.calls for one in found),
+        failed=sum(one.failed for one in found),
+        cost=amount(sum((bill.cost or Decimal(0) for _, bill in rows), Decimal(0))) or "0",
+        usage=[_row(one, bill) for one, bill in rows],
+    )
+
+
+def _row(one: Usage, bill: Bill) -> UsageRow:
+    return UsageRow(
+        account=one.account,
+        api=one.api,
+        operation=one.operation,
+        calls=one.calls,
+        failed=one.failed,
+        pricing=bill.pricing.value,
+        free=bill.free,
+        free_left=bill.free_left,
+        unit_price=amount(bill.unit),
+        cost=amount(bill.cost),
+    )
+
+
+ENDPOINTS = (
+    Endpoint(
+        name="getUsage",
+        tag="usage",
+        method="GET",
+        path="/usage",
+        action="usage:read",
+        summary="The calls of a month, and what they cost",
+        text="Calls that this server answered are counted at once, those of others within a second.",
+        work=_usage,
+        answer=UsageBody,
+        queries=(Query("month", "A month like 2026-11. Default: the present one.", example="2026-11"), PROJECT),
+        lane="control",
+    ),
+)

@@ -1,0 +1,79 @@
+"""``/jobs/{job}/calls``: the call of each vendor's API that gives what a chart shows."""
+
+import msgspec
+
+from jobmeter.dialects.base import View
+from jobmeter.dialects.registry import view_calls
+from jobmeter.errors import InvalidRequestError
+from jobmeter.model.catalog import find
+from jobmeter.model.order import natural
+from jobmeter.model.time import MAX_TIME_MS, SECOND, TimeRange
+from jobmeter.query.request import JobQuestion
+from jobmeter.server.native.arguments import Query
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
+from jobmeter.server.native.jobs import JOB_PATH, job_ref
+
+
+class CallBody(msgspec.Struct, frozen=True):
+    """A call: ``header`` has ``$JOBMETER_KEY`` for a token, ``body`` is JSON, ``note`` says what is not as shown."""
+
+    api: str
+    operation: str
+    method: str
+    path: str
+    header: str
+    body: str
+    note: str
+
+
+class CallList(msgspec.Struct, frozen=True):
+    """A call for each API that has a form for what is shown."""
+
+    job: str
+    project: str
+    calls: list[CallBody]
+
+
+def _calls(context: CallContext) -> CallList:
+    given = context.arguments
+    found = context.services.executor.run(JobQuestion(job_ref(context)), context.scope)
+    start, end = given.time("start"), given.time("end")
+    if start is None or end is None or not 0 <= start < end <= MAX_TIME_MS:
+        raise InvalidRequestError("start and end are needed, the end after the start", "start")
+    metric = find(name := given.text("metric"))
+    if metric is None:
+        raise InvalidRequestError(f"metric {name[:100]!r} is not one of the catalogue", "metric")
+    names = sorted({replica.name for replica in found.replicas}, key=natural)
+    replica = given.text("replica") or (names[0] if names else "")
+    step_ms = given.integer("step", 60, 1, MAX_TIME_MS // SECOND) * SECOND
+    view = View(job=found.job, metric=metric, span=TimeRange(start, end), step_ms=step_ms, replica=replica)
+    calls = [
+        CallBody(title, call.operation, call.method, call.path, call.header, call.body, call.note)
+        for title, call in view_calls(view)
+    ]
+    return CallList(found.job.id, found.job.project, calls)
+
+
+ENDPOINTS = (
+    Endpoint(
+        name="listViewCalls",
+        tag="metrics",
+        method="GET",
+        path="/jobs/{job}/calls",
+        action="metrics:read",
+        summary="The call of each vendor's API that gives what a chart shows",
+        text="Nothing is asked for: these are the calls that would be, with a placeholder for the key.",
+        work=_calls,
+        answer=CallList,
+        queries=(
+            Query("metric", "A name of the catalogue.", required=True, example="gpu.utilization"),
+            Query("start", "Start of the range, included.", example="2026-11-20T15:00:00Z", moment=True),
+            Query("end", "End of the range, not included.", moment=True),
+            Query("step", "Seconds of a bucket. Default: 60.", type="integer"),
+            Query("replica", "The replica that is looked at. Default: the first."),
+            PROJECT,
+        ),
+        paths=JOB_PATH,
+        lane="control",
+    ),
+)

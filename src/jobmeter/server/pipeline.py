@@ -1,0 +1,419 @@
+"""The steps of every request, of our own API and of every dialect, in their order. Access is decided here alone.
+
+1. **Route**: the first router that takes the path gives the handler of the operation (``jobmeter.server.edge``).
+2. **Authenticate** the credential that the headers name; a signature of the whole call when its body is there.
+3. **Authorise**: the rate of the key, the project that the call names, the permission, the budget of questions. What
+   ``jobmeter.access.decide`` does not name is denied; each refusal is counted and leaves an audit line.
+4. **Admit the body** of an authenticated sender, within its limit and the memory that all requests share.
+5. **Run**: from memory on the event loop; when that gives None, on a worker of the operation's lane.
+6. **Finish**: ``finish`` sees every request once, with its operation, caller, project and outcome.
+
+Steps 2, 3 and 5 use memory first. They return None, or False, when the registry, a disk or much computing is needed;
+the same step then runs on a worker.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol
+
+from jobmeter.access.authenticate import Credential
+from jobmeter.access.call import Call
+from jobmeter.access.decide import authorize
+from jobmeter.access.limit import Rate
+from jobmeter.access.memory import MemoryBudget
+from jobmeter.access.principal import Principal, Role
+from jobmeter.access.scope import Scope
+from jobmeter.access.signatures import Scheme
+from jobmeter.access.usage import UsageMeter
+from jobmeter.dialects.base import Answer
+from jobmeter.errors import ForbiddenError, JobmeterError, ThrottledError, UnauthenticatedError
+from jobmeter.server.admission import admitted_run
+from jobmeter.server.exchange import ClientGoneError, Exchange, new_request_id
+from jobmeter.server.services import Services
+from jobmeter.server.work import Lane
+
+_access = logging.getLogger("jobmeter.access")
+
+ANYBODY = Principal(id="", name="", role=Role.READER, project="")
+"""The caller of an operation that needs no key."""
+NOTHING = Scope(frozenset())
+"""The jobs that such a caller may see."""
+WATCH_AFTER_SECONDS = 0.05
+"""A request that takes longer is watched for a client that goes away."""
+
+
+class Source(Protocol):
+    """Where a request came from. ``status`` is that of its answer, as HTTP has it; 0 until it has one."""
+
+    request_id: str
+    call: Call
+    status: int
+
+
+@dataclass(slots=True)
+class Incoming:
+    """A ``Source`` that is no exchange of HTTP: a call of gRPC, a line of telnet."""
+
+    call: Call
+    request_id: str = field(default_factory=new_request_id)
+    status: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AccessRule:
+    """The properties of an operation that the steps need.
+
+    ``name`` in limits and logs; ``action`` for ``jobmeter.access.decide`` (None: anybody may); ``schemes`` are the
+    credentials it takes; ``rate`` is the vendor's, where the settings name none; ``is_question``: it counts against the
+    budget of its key's questions.
+    """
+
+    name: str
+    action: str | None
+    schemes: Sequence[Scheme]
+    rate: Rate | None = None
+    is_question: bool = False
+
+
+@dataclass(slots=True)
+class Request:
+    """A request and what the steps found out about it.
+
+    ``router`` is the name of its part of the paths. ``scope`` is None until the caller is authorised.
+    """
+
+    source: Source
+    router: str = ""
+    rule: AccessRule | None = None
+    credential: Credential | None = None
+    principal: Principal = ANYBODY
+    project: str | None = None
+    scope: Scope | None = None
+    error: JobmeterError | None = None
+
+    @property
+    def call(self) -> Call:
+        """The call as received; its body is empty until it was read."""
+        return self.source.call
+
+
+class Handler(Protocol):
+    """Answers one call to an operation."""
+
+    @property
+    def services(self) -> Services:
+        """The parts of the server."""
+        ...
+
+    @property
+    def rule(self) -> AccessRule:
+        """The rule of access of the operation."""
+        ...
+
+    @property
+    def lane(self) -> Lane:
+        """The lane of workers that runs it when memory is not enough."""
+        ...
+
+    @property
+    def body_bytes(self) -> int:
+        """Largest body, as sent. 0: no body is read."""
+        ...
+
+    @property
+    def memory_bytes(self) -> int:
+        """Largest body with which ``from_memory`` is tried; -1: never."""
+        ...
+
+    def project(self, call: Call) -> str | None:
+        """The project that the call names. Raises InvalidRequestError, for every other parameter too."""
+        ...
+
+    def from_memory(self, request: Request) -> Answer | Awaitable[Answer] | None:
+        """The answer when memory holds all that it needs, else None. Runs on the event loop's thread, after step 3.
+
+        An awaitable result runs to its end even when the client goes away. May raise JobmeterError.
+        """
+        ...
+
+    def work(self, request: Request) -> Any:  # noqa: ANN401 - what the handler's own send takes
+        """The result to send, or work that waits for admission. Runs on a worker. May raise JobmeterError."""
+        ...
+
+    async def send(self, result: Any, exchange: Exchange) -> None:  # noqa: ANN401 - what the handler's own work gives
+        """Send the result of ``work``."""
+        ...
+
+    def drop(self, result: Any) -> None:  # noqa: ANN401 - what the handler's own work gives
+        """Release the result of ``work`` when the client is gone."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PublicHandler:
+    """Answers calls without a key: health, the page, a description. ``body_bytes`` as in ``Handler``."""
+
+    serve: Callable[[Exchange], Awaitable[None]]
+    body_bytes: int = 0
+
+
+class Router(Protocol):
+    """A part of the paths, with its own form of answers and errors."""
+
+    @property
+    def name(self) -> str:
+        """The name in logs and in the server's own metrics."""
+        ...
+
+    def route(self, call: Call) -> Handler | PublicHandler | None:
+        """The handler of the call (its body is not read yet); None: another router's. May raise JobmeterError."""
+        ...
+
+    def refuse(self, call: Call, request_id: str, error: JobmeterError) -> Answer:
+        """The error in this router's own form."""
+        ...
+
+
+def answer_from_memory(
+    request: Request, exchange: Exchange, handler: Handler | PublicHandler
+) -> Answer | Awaitable[Answer] | None:
+    """Steps 2, 3 and 5 from memory, or None when memory is not enough; the body was read, or there is none.
+
+    Raises JobmeterError for a call that is refused.
+    """
+    if isinstance(handler, PublicHandler):
+        return None
+    request.rule = handler.rule
+    if not _is_small(exchange, handler) or not enter_from_memory(handler.services, request, handler.project):
+        return None
+    return handler.from_memory(request)
+
+
+async def handle(
+    request: Request,
+    exchange: Exchange,
+    handler: Handler | PublicHandler,
+    memory: MemoryBudget,
+    answer: Awaitable[Answer] | None,
+) -> None:
+    """Steps 2 to 5 of a call that memory did not answer; ``answer`` is the awaitable that ``from_memory`` gave.
+
+    Raises JobmeterError for a call that is refused, ClientGoneError.
+    """
+    if isinstance(handler, PublicHandler):
+        if exchange.has_body and handler.body_bytes:
+            await exchange.read_body(handler.body_bytes, memory.account())
+        await _while_connected(exchange, handler.serve(exchange))
+        return
+    found: Answer | Awaitable[Answer] | None = answer
+    if exchange.has_body:
+        if handler.body_bytes:
+            await _read_body(request, exchange, handler, memory)
+        found = answer_from_memory(request, exchange, handler)
+    if found is None:
+        await _while_connected(exchange, _on_worker(request, exchange, handler))
+    else:
+        await exchange.reply(found if isinstance(found, Answer) else await found)
+
+
+async def _read_body(request: Request, exchange: Exchange, handler: Handler, memory: MemoryBudget) -> None:
+    """Step 4, and the parts of steps 2 and 3 that need only the headers."""
+    services, request.rule = handler.services, handler.rule
+    if not check_headers_from_memory(services, request, handler.project):
+        await handler.lane.run(partial(check_headers, services, request, handler.project))
+    await exchange.read_body(handler.body_bytes, memory.account())
+
+
+def finish(usage: UsageMeter, request: Request) -> None:
+    """Step 6: the request was answered or refused; ``request.source.status`` says how, ``request.error`` why.
+
+    Called once for each request, after its answer. ``request.rule`` is None when the request was refused before an
+    operation was found. It must neither block nor raise.
+    """
+    failed = request.error is not None or request.source.status >= 400
+    if request.principal is not ANYBODY and request.rule is not None:
+        usage.count(request.principal.account, request.router, request.rule.name, failed=failed)
+    if _access.isEnabledFor(logging.DEBUG):
+        call, status = request.call, request.source.status
+        _access.debug("%s %s %s %d %s", call.client, call.method, call.raw_path, status, request.router)
+
+
+def check_headers_from_memory(services: Services, request: Request, project: Callable[[Call], str | None]) -> bool:
+    """As ``check_headers``; False, and nothing is counted, where the registry has to be asked or told."""
+    if request.rule is None or request.rule.action is None:
+        return True
+    credential = _authenticated(services, request, services.authenticator.cached)
+    if credential is None or (not credential.signed and services.authenticator.use_is_due(credential)):
+        return False
+    _check_headers(services, request, credential, project)
+    return True
+
+
+def check_headers(services: Services, request: Request, project: Callable[[Call], str | None]) -> None:
+    """Authenticate and authorise by the headers alone, before the body is read.
+
+    Raises UnauthenticatedError, and for a credential other than a signature of the body all that ``enter`` raises.
+    """
+    credential = _authenticated(services, request, services.authenticator.identify)
+    if credential is not None:
+        _check_headers(services, request, credential, project)
+
+
+def enter_from_memory(services: Services, request: Request, project: Callable[[Call], str | None]) -> bool:
+    """As ``enter``; False, and nothing is counted, where the registry has to be asked or told."""
+    if request.scope is not None:
+        return True
+    if request.rule is not None and request.rule.action is not None:
+        request.credential = request.credential or _authenticated(services, request, services.authenticator.cached)
+        if request.credential is None or services.authenticator.use_is_due(request.credential):
+            return False
+    _enter(services, request, project)
+    return True
+
+
+def enter(services: Services, request: Request, project: Callable[[Call], str | None]) -> None:
+    """Authenticate and authorise the whole call. A no-op the second time.
+
+    Raises UnauthenticatedError, ThrottledError (the rate, or the budget of questions), InvalidRequestError (the
+    parameters, checked only for an authenticated caller), ForbiddenError.
+    """
+    if request.scope is not None:
+        return
+    if request.rule is not None and request.rule.action is not None:
+        request.credential = request.credential or _authenticated(services, request, services.authenticator.identify)
+    _enter(services, request, project)
+
+
+def export_slot(services: Services, request: Request) -> Callable[[], None]:
+    """Acquire one of the slots for raw exports; returns the function that releases it. Raises ThrottledError."""
+    try:
+        return services.exports.take(request.principal.id)
+    except ThrottledError as error:
+        _refused(services, request, error, "budget")
+        raise
+
+
+def authorise(services: Services, request: Request, project: str | None) -> Scope:
+    """The scope of the caller; an action that no rule names is denied. Raises ForbiddenError."""
+    request.project = project
+    rule = request.rule
+    action, name = ("", "") if rule is None else (rule.action or "", rule.name)
+    try:
+        return authorize(request.principal, action, project, (request.router, name))
+    except ForbiddenError as error:
+        _refused(services, request, error, "forbidden")
+        raise
+
+
+def _authenticated(
+    services: Services, request: Request, identify: Callable[[Call, Sequence[Scheme]], Credential | None]
+) -> Credential | None:
+    """As ``identify``; None too for an operation without a key."""
+    if request.rule is None or request.rule.action is None:
+        return None
+    try:
+        return identify(request.call, request.rule.schemes)
+    except UnauthenticatedError as error:
+        _refused(services, request, error, error.reason)
+        raise
+
+
+def _check_headers(
+    services: Services, request: Request, credential: Credential, project: Callable[[Call], str | None]
+) -> None:
+    try:
+        services.authenticator.check_headers(request.call, credential)
+    except UnauthenticatedError as error:
+        _refused(services, request, error, error.reason)
+        raise
+    request.credential = credential
+    if not credential.signed:
+        _enter(services, request, project)
+
+
+def _enter(services: Services, request: Request, project: Callable[[Call], str | None]) -> None:
+    """Check the credential, the rate, the parameters, the permission and the budget, in this order."""
+    rule = request.rule
+    if rule is None:
+        raise ForbiddenError("there is no rule for this")
+    if rule.action is None:
+        request.project, request.scope = project(request.call), NOTHING
+        return
+    _prove(services, request, rule)
+    scope = authorise(services, request, project(request.call))
+    if rule.is_question:
+        try:
+            services.admission.check(request.principal.id)
+        except ThrottledError as error:
+            _refused(services, request, error, "budget")
+            raise
+    request.scope = scope
+
+
+def _prove(services: Services, request: Request, rule: AccessRule) -> None:
+    if request.credential is None:
+        raise UnauthenticatedError("a credential is required", "missing")
+    try:
+        request.principal = services.authenticator.prove(request.call, request.credential)
+    except UnauthenticatedError as error:
+        _refused(services, request, error, error.reason)
+        raise
+    request.call.authenticated()
+    try:
+        services.limiter.take(request.principal.id, rule.name, rule.rate, request.principal.account)
+    except ThrottledError as error:
+        _refused(services, request, error, "throttled")
+        raise
+
+
+def _refused(services: Services, request: Request, error: JobmeterError, reason: str) -> None:
+    """Count a refused call, and write its audit line."""
+    rule, call, forbidden = request.rule, request.call, isinstance(error, ForbiddenError)
+    name = "" if rule is None else (rule.action or "") if forbidden else rule.name
+    stranger = isinstance(error, UnauthenticatedError)
+    services.telemetry.refused(reason)
+    services.audit.refused(
+        error,
+        action=name,
+        principal=None if stranger else request.principal,
+        claimed=services.authenticator.claimed(call, rule.schemes) if stranger and rule is not None else "",
+        project=request.project if forbidden else None,
+        client=call.client,
+        request_id=request.source.request_id,
+    )
+
+
+def _is_small(exchange: Exchange, handler: Handler) -> bool:
+    """True for a body that is small and not compressed."""
+    return exchange.body_size <= handler.memory_bytes and not exchange.call.header("content-encoding")
+
+
+async def _on_worker(request: Request, exchange: Exchange, handler: Handler) -> None:
+    services = handler.services
+
+    def work() -> Any:  # noqa: ANN401 - as Handler.work
+        enter(services, request, handler.project)
+        return handler.work(request)
+
+    result = await admitted_run(services.admission, handler.lane, partial(exchange.during, work), handler.drop)
+    await handler.send(result, exchange)
+
+
+async def _while_connected(exchange: Exchange, work: Awaitable[None]) -> None:
+    task = asyncio.ensure_future(work)
+    try:
+        done, _ = await asyncio.wait((task,), timeout=WATCH_AFTER_SECONDS)
+        if not done:
+            watcher = asyncio.ensure_future(exchange.wait_for_disconnect())
+            try:
+                await asyncio.wait((task, watcher), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                watcher.cancel()
+        if not task.done():
+            raise ClientGoneError
+        task.result()
+    finally:
+        task.cancel()

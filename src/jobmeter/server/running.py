@@ -1,0 +1,264 @@
+"""Evaluates rules over running jobs, in turn and at a bounded cost, and reports findings that open and close."""
+
+import logging
+import secrets
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from jobmeter.access.scope import Scope
+from jobmeter.diagnose.finding_events import ending, opening, reported_findings
+from jobmeter.diagnose.open import Open, OpenFindings
+from jobmeter.diagnose.running import RUNNING, Evaluation, JobKey, evaluate_running
+from jobmeter.diagnose.thresholds import Thresholds
+from jobmeter.errors import JobmeterError
+from jobmeter.model.event import Event, EventFilter, EventType
+from jobmeter.model.job import Job, JobFilter, JobState
+from jobmeter.model.record import EventRecord, Records
+from jobmeter.model.time import SECOND, Clock
+from jobmeter.query.execute import Executor
+from jobmeter.query.spent import ACCOUNT, Spent
+from jobmeter.registry.base import Registry
+from jobmeter.server.background import Leases
+
+_log = logging.getLogger("jobmeter.server")
+
+INTERVAL_SECONDS = 1.0
+EVERY_SECONDS = 15.0
+"""Least time between two evaluations of a job."""
+BUDGET_SECONDS = 0.1
+"""Most time of one round; what is left is the first of the next one."""
+LIST_SECONDS = 5.0
+"""How often the jobs that run are listed."""
+TOGETHER = 8
+"""Jobs whose events and nodes are read together; a round may take as much longer than its time as these do."""
+LEAST_JOBS = 32
+"""Jobs evaluated in a round, at most."""
+MOST_JOBS = 100_000
+"""Jobs that are watched; further ones have their findings when they have ended."""
+MOST_EVENTS = 5_000
+_HASTE = 2.0
+"""A round evaluates its share of the jobs times this: few jobs are spread evenly, and none waits for long."""
+_LEASE_MS = 60 * SECOND
+_EVERYTHING = Scope(projects=None)
+
+
+@dataclass(slots=True)
+class _Watched:
+    """A running job: its last sample when it was listed and when it was evaluated, and when (monotonic) that was.
+
+    ``waits`` is since when it has new samples; ``open`` is None until the stream of events was read.
+    """
+
+    sampled: int | None
+    waits: float
+    evaluated_sample: int | None = None
+    evaluated: float | None = None
+    open: OpenFindings | None = None
+
+
+@dataclass(slots=True)
+class Figures:
+    """What was done, for the server's own metrics."""
+
+    jobs: int = 0
+    evaluations: int = 0
+    failures: int = 0
+    opened: int = 0
+    closed: int = 0
+    seconds: float = 0.0
+
+
+class RunningJobs:
+    """See ``Work``. Every running job with new samples is evaluated in its turn, the longest waiting first.
+
+    What is open is in the stream of events; in memory is what it says. With ``leases`` several servers share the work
+    in that one of them does it for as long as it renews its lease.
+    """
+
+    name = "findings"
+    interval = INTERVAL_SECONDS
+
+    def __init__(
+        self,
+        executor: Executor,
+        registry: Registry,
+        thresholds: Thresholds,
+        clock: Clock,
+        leases: Leases | None = None,
+    ) -> None:
+        self._executor = executor
+        self._registry = registry
+        self._thresholds = thresholds
+        self._clock = clock
+        self._leases = leases
+        self._owner = secrets.token_hex(8)
+        self._lock = threading.Lock()
+        self._jobs: OrderedDict[JobKey, _Watched] = OrderedDict()
+        self._listed = float("-inf")
+        self.figures = Figures()
+
+    def round(self) -> None:
+        """Evaluate the jobs whose turn it is, for as long as a round may take."""
+        now_ms, began = self._clock.now_ms(), self._clock.monotonic()
+        if self._leases and not self._leases.take_lease(self.name, self._owner, now_ms, now_ms + _LEASE_MS):
+            with self._lock:
+                self._jobs.clear()  # another server has what is open
+            self._listed = float("-inf")
+            return
+        if began - self._listed >= LIST_SECONDS:
+            self._list(now_ms, began)
+        share = int(_HASTE * len(self._jobs) * INTERVAL_SECONDS / EVERY_SECONDS)
+        due = list(islice(self._due(began), max(share, LEAST_JOBS)))
+        for first in range(0, len(due), TOGETHER):
+            self._evaluate(due[first : first + TOGETHER])
+            if self._clock.monotonic() - began >= BUDGET_SECONDS:
+                break
+        self.figures.seconds += self._clock.monotonic() - began
+
+    @property
+    def oldest_seconds(self) -> float:
+        """Longest time that a job with new samples waits for its evaluation; 0 where none does."""
+        moment = self._clock.monotonic()
+        with self._lock:
+            return max(
+                (moment - one.waits for one in self._jobs.values() if one.sampled != one.evaluated_sample), default=0.0
+            )
+
+    @property
+    def open_findings(self) -> int:
+        """How many findings are open."""
+        with self._lock:
+            return sum(len(one.open) for one in self._jobs.values() if one.open is not None)
+
+    def _list(self, now_ms: int, moment: float) -> None:
+        question = JobFilter(states=frozenset({JobState.RUNNING}), limit=MOST_JOBS)
+        page = self._registry.jobs(question, now_ms)
+        if page.total > MOST_JOBS and self._listed == float("-inf"):
+            _log.warning("%d jobs run, rules are evaluated over the newest %d of them", page.total, MOST_JOBS)
+        with self._lock:
+            self._take_in(page.jobs, moment)
+        self._listed = moment
+        self.figures.jobs = len(self._jobs)
+
+    def _take_in(self, jobs: Sequence[Job], moment: float) -> None:
+        names = {(job.project, job.id) for job in jobs}
+        for key in [key for key in self._jobs if key not in names]:
+            del self._jobs[key]
+        for job in jobs:
+            one = self._jobs.get((job.project, job.id))
+            if one is None:
+                key = (job.project, job.id)
+                self._jobs[key] = _Watched(sampled=job.last_sample, waits=moment)
+                self._jobs.move_to_end(key, last=False)
+            elif one.sampled != job.last_sample:
+                if one.sampled == one.evaluated_sample:
+                    one.waits = moment
+                one.sampled = job.last_sample
+
+    def _due(self, moment: float) -> Iterator[JobKey]:
+        """The jobs with new samples whose turn it is: never evaluated ones first, then by their last evaluation."""
+        for key, one in self._jobs.items():
+            if one.evaluated is not None and moment - one.evaluated < EVERY_SECONDS:
+                return
+            if one.sampled != one.evaluated_sample:
+                yield key
+
+    def _evaluate(self, keys: Sequence[JobKey]) -> None:
+        moment, now_ms = self._clock.monotonic(), self._clock.now_ms()
+        sampled = {key: self._jobs[key].sampled for key in keys}
+        try:
+            self._restore(keys, now_ms)
+            evaluations = self._evaluations(keys, now_ms)
+            for evaluation in evaluations.values():
+                self._take(evaluation, sampled[evaluation.job], now_ms)
+        finally:  # whatever failed is not tried again before the others had their turn
+            with self._lock:
+                for key in keys:
+                    self._jobs[key].evaluated, self._jobs[key].evaluated_sample = moment, sampled[key]
+                    self._jobs.move_to_end(key)
+
+    def _evaluations(self, keys: Sequence[JobKey], now_ms: int) -> dict[JobKey, Evaluation]:
+        rules_of = {key: one.rules for key in keys if (one := self._jobs[key].open) is not None}
+        account = ACCOUNT.set(Spent(self._clock.monotonic()))
+        try:
+            evaluations = evaluate_running(self._executor, _EVERYTHING, rules_of, now_ms, self._thresholds)
+            return {evaluation.job: evaluation for evaluation in evaluations}
+        finally:
+            ACCOUNT.reset(account)
+
+    def _restore(self, keys: Sequence[JobKey], now_ms: int) -> None:
+        """Read from the stream of events what was open when this server began to watch a job."""
+        fresh = [key for key in keys if self._jobs[key].open is None]
+        if not fresh:
+            return
+        question = EventFilter(
+            projects=frozenset(project for project, _ in fresh),
+            jobs=tuple(sorted({job for _, job in fresh})),
+            types=frozenset({EventType.FINDING}),
+            descending=True,
+            limit=MOST_EVENTS,
+        )
+        events: dict[JobKey, list[Event]] = {}
+        for event in reversed(self._registry.events(question).events):
+            events.setdefault((event.project, event.job), []).append(event)
+        for key in fresh:
+            reported = reported_findings(events.get(key, ()))
+            already = {one.key: Open(one.opened.time, now_ms) for one in reported if one.ended is None}
+            with self._lock:
+                self._jobs[key].open = OpenFindings(already)
+
+    def _take(self, evaluation: Evaluation, sampled: int | None, now_ms: int) -> None:
+        self.figures.evaluations += 1
+        if evaluation.found is None:
+            self.figures.failures += 1
+            message = evaluation.error.message if evaluation.error else ""
+            _log.warning("rules over job %s of project %s failed: %s", evaluation.job[1], evaluation.job[0], message)
+            return
+        project, job = evaluation.job
+        upto = now_ms if sampled is None else min(sampled, now_ms)
+        findings = self._jobs[evaluation.job].open
+        if findings is None:
+            return
+        with self._lock:
+            change = findings.update(evaluation.found, upto, now_ms, self._thresholds[RUNNING]["hold"])
+        events: list[EventRecord] = [opening(project, job, one, now_ms) for one in change.opened]
+        events += [ending(project, job, key, now_ms, since) for key, since in change.closed]
+        if not events:
+            return
+        try:
+            self._registry.record(project, Records(events=events), now_ms)
+        except JobmeterError:
+            self._jobs[evaluation.job].open = None  # reports the rest next time
+            raise
+        self.figures.opened += len(change.opened)
+        self.figures.closed += len(change.closed)
+
+
+class FindingFigures(Collector):
+    """What watching the jobs that run costs, and how far behind it is."""
+
+    def __init__(self, work: RunningJobs) -> None:
+        self._work = work
+
+    def collect(self) -> Iterator[Metric]:
+        """See ``Collector``."""
+        figures = self._work.figures
+        yield GaugeMetricFamily(
+            "jobmeter_findings_oldest_look_seconds",
+            "Longest time that a running job with new samples waits for its evaluation.",
+            self._work.oldest_seconds,
+        )
+        yield GaugeMetricFamily("jobmeter_findings_open", "Findings of running jobs that are open.",
+                                self._work.open_findings)  # fmt: skip
+        yield GaugeMetricFamily("jobmeter_findings_jobs", "Running jobs that are watched.", figures.jobs)
+        yield CounterMetricFamily("jobmeter_findings_looks", "Evaluations of running jobs.", figures.evaluations)
+        yield CounterMetricFamily("jobmeter_findings_failures", "Looks that failed.", figures.failures)
+        yield CounterMetricFamily("jobmeter_findings_seconds", "Time that looks took.", figures.seconds)
+        yield CounterMetricFamily("jobmeter_findings_opened", "Findings of running jobs reported.", figures.opened)
+        yield CounterMetricFamily("jobmeter_findings_closed", "Findings of running jobs that closed.", figures.closed)

@@ -1,0 +1,218 @@
+"""Diagnostic tasks: made, carried out, and stored with what they found."""
+
+import logging
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from msgspec.structs import replace
+
+from jobmeter.access.scope import Scope
+from jobmeter.diagnose.report import diagnose
+from jobmeter.diagnose.stored import evaluate_lines, evaluate_nodes
+from jobmeter.diagnose.thresholds import Thresholds
+from jobmeter.errors import InvalidRequestError, JobmeterError, LimitExceededError, NotFoundError
+from jobmeter.model.finding import Severity
+from jobmeter.model.job import Node
+from jobmeter.model.task import (
+    MAX_LOG_BYTES,
+    MAX_LOG_LINES,
+    MAX_NODES,
+    DiagnosticTask,
+    NewTask,
+    NodeAnswer,
+    TaskFilter,
+    TaskPage,
+    TaskState,
+    TaskType,
+    Verdict,
+)
+from jobmeter.model.time import DAY, HOUR, SECOND, Clock
+from jobmeter.query.execute import Executor
+from jobmeter.query.request import JobRef, NodeRef
+from jobmeter.query.spent import ACCOUNT, Spent
+from jobmeter.registry.base import Registry
+from jobmeter.server.services import Services
+
+_log = logging.getLogger("jobmeter.server")
+MOST_ATTEMPTS = 3
+"""How often a task is begun that a server did not live to carry through."""
+TASKS_PER_ROUND = 64
+LONGEST_RANGE = 31 * DAY
+MAX_PAGE = 100
+_LONGEST_MESSAGE = 2_000
+
+
+def create_task(services: Services, new_task: NewTask, scope: Scope) -> DiagnosticTask:
+    """Make a task. Raises InvalidRequestError, ThrottledError, and NotFoundError for a node or job out of scope."""
+    now_ms = services.clock.now_ms()
+    end = now_ms if new_task.end is None else new_task.end
+    start = end - HOUR if new_task.start is None else new_task.start
+    if not 0 <= start < end or end - start > LONGEST_RANGE:
+        raise InvalidRequestError("the range must not be empty, nor longer than 31 days", "end")
+    project, group, nodes, job = new_task.project or "default", "", [], ""
+    if new_task.type is TaskType.NODE:
+        found = _nodes(services, new_task, scope)
+        project, nodes = found[0].project, list(dict.fromkeys(node.name for node in found))
+        groups = {node.resource_group for node in found}
+        group = groups.pop() if len(groups) == 1 else ""
+    elif new_task.type is TaskType.JOB:
+        if not new_task.job:
+            raise InvalidRequestError("a task of type job names its job", "job")
+        head = services.executor.head(JobRef(new_task.job, new_task.project), scope)
+        project, job, group = head.project, head.id, head.resource_group
+    else:
+        project = _given_logs(new_task, scope)
+        nodes = list(dict.fromkeys(new_task.nodes))
+    task = DiagnosticTask(
+        id=f"diag-{secrets.token_hex(12)}",
+        type=new_task.type,
+        state=TaskState.WAITING,
+        project=project,
+        created=now_ms,
+        start=start,
+        end=end,
+        cluster=new_task.cluster,
+        nodes=nodes,
+        resource_group=group,
+        job=job,
+        label=new_task.label,
+        logs=new_task.logs,
+        deadline=now_ms + services.settings.task_seconds * SECOND,
+    )
+    services.registry.tasks.add(task)
+    return task
+
+
+def _nodes(services: Services, new_task: NewTask, scope: Scope) -> list[Node]:
+    names = list(dict.fromkeys(new_task.nodes))
+    if not 1 <= len(names) <= MAX_NODES:
+        raise InvalidRequestError(f"a task of type node names 1 to {MAX_NODES} nodes", "nodes")
+    found = [
+        node
+        for name in names
+        for node in services.executor.nodes(NodeRef(name, new_task.cluster or None, new_task.project), scope)
+    ]
+    if len({node.project for node in found}) > 1:
+        raise InvalidRequestError("the nodes belong to several projects: name one", "project")
+    return found
+
+
+def _given_logs(new_task: NewTask, scope: Scope) -> str:
+    lines = [line for log in new_task.logs for line in log.lines]
+    if not lines:
+        raise InvalidRequestError("a task of type logs brings log lines along", "logs")
+    if len(lines) > MAX_LOG_LINES or sum(map(len, lines)) > MAX_LOG_BYTES:
+        raise LimitExceededError(f"logs may have {MAX_LOG_LINES} lines and {MAX_LOG_BYTES} characters", "logs")
+    if len(new_task.nodes) > MAX_NODES:
+        raise LimitExceededError(f"a task names at most {MAX_NODES} nodes", "nodes")
+    if new_task.project is None and scope.projects is not None:
+        return min(scope.projects)
+    return new_task.project or "default"
+
+
+def find_tasks(services: Services, question: TaskFilter, scope: Scope) -> TaskPage:
+    """One page of the tasks that the asker may see."""
+    if scope.job is not None:
+        return TaskPage([], 0)
+    projects = question.projects
+    if scope.projects is not None:
+        projects = scope.projects if projects is None else projects & scope.projects
+    return services.registry.tasks.find(replace(question, projects=projects, limit=min(question.limit, MAX_PAGE)))
+
+
+def find_task(services: Services, task: str, scope: Scope) -> DiagnosticTask:
+    """One task. Raises NotFoundError where there is none that the asker may see."""
+    found = find_tasks(services, TaskFilter(ids=(task,), limit=1), scope).tasks
+    if not found:
+        raise NotFoundError(f"there is no diagnostic task {task[:64]}", "task", task[:64])
+    one = found[0]
+    if one.state is TaskState.RUNNING and one.type is TaskType.NODE:
+        return replace(one, answers=services.registry.tasks.answers(one.id))
+    return one
+
+
+class Tasks:
+    """See ``Work``. Carries out what waits. A task that a server left half way is begun anew, three times at most."""
+
+    name = "tasks"
+    interval = 0.5
+
+    def __init__(self, executor: Executor, registry: Registry, thresholds: Thresholds, clock: Clock) -> None:
+        self._executor = executor
+        self._registry = registry
+        self._thresholds = thresholds
+        self._clock = clock
+
+    def round(self) -> None:
+        """Begin and finish what is due."""
+        for task in self._registry.tasks.unfinished(TASKS_PER_ROUND)[:TASKS_PER_ROUND]:
+            begun = task if task.looked else self._evaluate(task)
+            if begun is not None:
+                self._finish(begun)
+
+    def _evaluate(self, task: DiagnosticTask) -> DiagnosticTask | None:
+        table = self._registry.tasks
+        if task.attempts >= MOST_ATTEMPTS:
+            message = f"The server stopped {task.attempts} times while it evaluated what is stored."
+            table.save(replace(task, state=TaskState.INTERRUPTED, message=message, finished=self._clock.now_ms()))
+            return None
+        task = replace(task, state=TaskState.RUNNING, attempts=task.attempts + 1)
+        table.save(task)
+        try:
+            with _accounted(self._clock):
+                task = self._evaluated(task)
+        except JobmeterError as error:
+            _log.warning("diagnostic task %s was not carried through: %s", task.id, error.message)
+            task = replace(
+                task, state=TaskState.INTERRUPTED, message=error.message, finished=self._clock.now_ms(), looked=True
+            )
+        table.save(task)
+        return task if task.state is TaskState.RUNNING else None
+
+    def _evaluated(self, task: DiagnosticTask) -> DiagnosticTask:
+        now_ms = self._clock.now_ms()
+        if task.type is TaskType.LOGS:
+            findings = evaluate_lines(task, now_ms, self._thresholds)
+            return replace(task, looked=True, findings=findings, logs=[])
+        if task.type is TaskType.JOB:
+            scope = Scope(frozenset({task.project}))
+            made = diagnose(self._executor, JobRef(task.job, task.project), scope, self._clock, self._thresholds)
+            return replace(task, looked=True, findings=made.findings)
+        evaluation = evaluate_nodes(self._executor, task, now_ms, self._thresholds)
+        message = "; ".join(evaluation.failures)[:_LONGEST_MESSAGE]
+        return replace(task, looked=True, findings=evaluation.findings, events=evaluation.events, message=message)
+
+    def _finish(self, task: DiagnosticTask) -> None:
+        answers: list[NodeAnswer] = []
+        now_ms = self._clock.now_ms()
+        if task.type is TaskType.NODE:
+            answers = self._registry.tasks.answers(task.id)
+            if now_ms < task.deadline and any(answer.time is None for answer in answers):
+                return
+            answers = [
+                replace(answer, text="no answer from the agent") if answer.time is None else answer
+                for answer in answers
+            ]
+        verdict = _verdict(task, answers)
+        done = replace(task, state=TaskState.DONE, finished=now_ms, verdict=verdict, answers=answers)
+        self._registry.tasks.save(done)
+
+
+def _verdict(task: DiagnosticTask, answers: list[NodeAnswer]) -> Verdict:
+    if any(one.severity is not Severity.INFO for one in task.findings):
+        return Verdict.FAULT
+    if any(answer.verdict is Verdict.FAULT for answer in answers):
+        return Verdict.FAULT
+    if task.message:  # not everything could be evaluated
+        return Verdict.UNKNOWN
+    return Verdict.UNKNOWN if any(answer.verdict is Verdict.UNKNOWN for answer in answers) else Verdict.HEALTHY
+
+
+@contextmanager
+def _accounted(clock: Clock) -> Iterator[None]:
+    account = ACCOUNT.set(Spent(clock.monotonic()))
+    try:
+        yield
+    finally:
+        ACCOUNT.reset(account)

@@ -1,0 +1,117 @@
+"""What happens to shippers, as events of the one stream. Their object is the shipper; no event has a secret."""
+
+from collections import Counter
+
+from jobmeter.model.event import Level
+from jobmeter.model.shipper import Shipper
+from jobmeter.model.time import Clock
+from jobmeter.registry.base import Registry
+from jobmeter.registry.emit import emit
+
+QUIET_SECONDS = 60.0
+"""Shortest time between two events of one kind and one shipper; what is counted meanwhile is in the next one."""
+
+
+def made(registry: Registry, now_ms: int, shipper: Shipper) -> None:
+    """Record that a shipper was made."""
+    message = f"The logs of {shipper.resource_group} are shipped to {_sink(shipper)}."
+    _emit(registry, now_ms, shipper, "ShipperCreated", message)
+
+
+def deleted(registry: Registry, now_ms: int, shipper: Shipper) -> None:
+    """Record that a shipper was deleted, with its last state."""
+    message = f"The logs of {shipper.resource_group} are not shipped to {_sink(shipper)} any more"
+    message += f"; {shipper.waiting} lines that had arrived were not." if shipper.waiting else "."
+    _emit(registry, now_ms, shipper, "ShipperDeleted", message)
+
+
+def too_many(registry: Registry, now_ms: int, shipper: Shipper, job: str, lines: int) -> None:
+    """Record that lines of a job are not shipped: too many came before its group was known."""
+    message = (
+        f"{lines} log lines of job {job} came before it was of {shipper.resource_group}, were too many and were not "
+        f"shipped to {_sink(shipper)}."
+    )
+    _emit(registry, now_ms, shipper, "ShipperDropped", message, Level.ERROR)
+
+
+class ShipperEvents:
+    """Records events of one shipper while it works. For one thread.
+
+    A sink that fails and recovers repeatedly is reported once a minute; its recovery is reported where that it
+    failed was.
+    """
+
+    def __init__(self, registry: Registry, clock: Clock) -> None:
+        self._registry = registry
+        self._clock = clock
+        self._reported: dict[str, float] = {}
+        self._failing = False
+        self._lost: Counter[str] = Counter()
+
+    def begin(self, shipper: Shipper) -> None:
+        """Continue with a shipper's stored state: its failure was reported when it began."""
+        self._failing = bool(shipper.error)
+
+    def failed(self, shipper: Shipper, error: str) -> None:
+        """Its sink did not take lines."""
+        if self._failing or not self._due("failed"):
+            return
+        self._failing = True
+        message = f"The sink {_sink(shipper)} of the logs of {shipper.resource_group} does not take lines: {error}."
+        self._emit_event(shipper, "ShipperFailed", message, Level.WARNING)
+
+    def shipped(self, shipper: Shipper) -> None:
+        """Its sink took lines."""
+        if not self._failing:
+            return
+        self._failing = False
+        message = f"The sink {_sink(shipper)} of the logs of {shipper.resource_group} takes lines again."
+        self._emit_event(shipper, "ShipperRecovered", message)
+
+    def lost(self, shipper: Shipper, *, dropped: int = 0, rejected: int = 0) -> None:
+        """So many lines more expired before its sink took them, or were refused for good."""
+        self._lost.update(dropped=dropped, rejected=rejected)
+        self.flush(shipper)
+
+    def flush(self, shipper: Shipper, *, now: bool = False) -> None:
+        """Report losses since the last report, at most once a minute; ``now``: at any time."""
+        if not self._lost.total() or not (now or self._due("lost")):
+            return
+        self._reported["lost"] = self._clock.monotonic()
+        dropped, rejected = self._lost["dropped"], self._lost["rejected"]
+        self._lost.clear()
+        whose = f"of {shipper.resource_group} {{}} and were not shipped to {_sink(shipper)}."
+        if dropped:
+            message = f"{dropped} log lines {whose.format('expired first')}"
+            self._emit_event(shipper, "ShipperDropped", message, Level.ERROR)
+        if rejected:
+            message = f"{rejected} log lines {whose.format('were refused for good')}"
+            self._emit_event(shipper, "ShipperRejected", message, Level.ERROR)
+
+    def _due(self, kind: str) -> bool:
+        now = self._clock.monotonic()
+        if now - self._reported.get(kind, float("-inf")) < QUIET_SECONDS:
+            return False
+        self._reported[kind] = now
+        return True
+
+    def _emit_event(self, shipper: Shipper, reason: str, message: str, level: Level = Level.INFO) -> None:
+        _emit(self._registry, self._clock.now_ms(), shipper, reason, message, level)
+
+
+def _emit(
+    registry: Registry, now_ms: int, shipper: Shipper, reason: str, message: str, level: Level = Level.INFO
+) -> None:
+    emit(
+        registry,
+        now_ms,
+        reason,
+        message,
+        subject=f"shipper {shipper.id}",
+        project=shipper.project or None,
+        level=level,
+    )
+
+
+def _sink(shipper: Shipper) -> str:
+    return f"{shipper.sink_project}/{shipper.logstore}"

@@ -1,0 +1,121 @@
+"""One request to a sink over HTTP: to allowed addresses only, without redirects and without the proxies of a shell."""
+
+import http.client
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import SplitResult, urlsplit
+
+from jobmeter.errors import ConfigurationError
+from jobmeter.ship.failures import RefusedError, SinkError
+from jobmeter.ship.guard import Guard
+
+TIMEOUT_SECONDS = 10.0
+_MOST_ANSWER = 64 * 1024
+_REFUSED = frozenset({400, 413, 422})
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a sink answered."""
+
+    status: int
+    body: bytes
+
+
+class _Plain(http.client.HTTPConnection):
+    def __init__(self, guard: Guard, host: str, port: int) -> None:
+        super().__init__(host, port, timeout=TIMEOUT_SECONDS)
+        self._guard = guard
+
+    def connect(self) -> None:
+        self.sock = self._guard.connect(self.host, self.port, TIMEOUT_SECONDS)
+
+
+class _Secure(_Plain):
+    default_port = http.client.HTTPS_PORT
+
+    def connect(self) -> None:
+        super().connect()
+        self.sock = ssl.create_default_context().wrap_socket(self.sock, server_hostname=self.host)
+
+
+class Endpoint:
+    """An address of a sink. Its connection is used again while the sink leaves it open."""
+
+    def __init__(self, url: str, guard: Guard) -> None:
+        """Raises ConfigurationError for what is no such URL."""
+        self.parts = parts = _parsed(url)
+        self.host = parts.hostname or ""
+        self.path = parts.path
+        self._guard = guard
+        self._kind = _Secure if parts.scheme == "https" else _Plain
+        self._port = parts.port or (443 if parts.scheme == "https" else 80)
+        self._connection: _Plain | None = None
+
+    @property
+    def host_header(self) -> str:
+        """The host as requests name it: with its port where that is not the scheme's own."""
+        return self.parts.netloc
+
+    def request(self, method: str, target: str, body: bytes, headers: Mapping[str, str]) -> Reply:
+        """Send a request and give the answer, whatever its status. Raises SinkError where none came."""
+        again = self._connection is not None
+        try:
+            return self._once(method, target, body, headers)
+        except (http.client.HTTPException, ConnectionError) as error:
+            self.close()
+            if not again:  # a connection that was idle may have been closed: that is no failure
+                raise SinkError(f"{self.host} did not answer: {_why(error)}") from error
+        except (OSError, ValueError) as error:
+            self.close()
+            raise SinkError(f"{self.host} cannot be reached: {_why(error)}") from error
+        try:
+            return self._once(method, target, body, headers)
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            raise SinkError(f"{self.host} did not answer: {_why(error)}") from error
+
+    def _once(self, method: str, target: str, body: bytes, headers: Mapping[str, str]) -> Reply:
+        if self._connection is None:
+            self._connection = self._kind(self._guard, self.host, self._port)
+        self._connection.request(method, target, body, {"Host": self.host_header, **headers})
+        answer = self._connection.getresponse()
+        content = answer.read(_MOST_ANSWER)
+        if answer.read(1) or answer.will_close:
+            self.close()
+        return Reply(answer.status, content)
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def checked(reply: Reply, host: str) -> Reply:
+    """The reply of a sink that took what was sent. Raises RefusedError for what it will never take, else SinkError."""
+    if 200 <= reply.status < 300:
+        return reply
+    text = "".join(part if part.isprintable() else " " for part in reply.body[:300].decode(errors="replace"))
+    message = f"{host} answered {reply.status} {text}".rstrip()
+    if 300 <= reply.status < 400:
+        raise SinkError(f"{host} answered {reply.status}: redirects are not followed")
+    raise (RefusedError if reply.status in _REFUSED else SinkError)(message)
+
+
+def _parsed(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        wrong = parts.scheme not in {"http", "https"} or not parts.hostname or (parts.port or 1) < 1
+    except ValueError:
+        wrong = True
+        parts = urlsplit("")
+    if wrong or parts.username is not None or parts.query or parts.fragment:
+        raise ConfigurationError("a sink's url is http://HOST[:PORT][/PATH] or https://..., without a name, ? and #")
+    return parts
+
+
+def _why(error: Exception) -> str:
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return (text or type(error).__name__)[:200]

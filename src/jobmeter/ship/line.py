@@ -1,0 +1,59 @@
+"""A line on its way to a sink."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import msgspec
+
+from jobmeter.model.event import Level
+from jobmeter.model.log import LogLine
+
+_TEXT_FIELDS = frozenset({"time_ns", "text", "level"})
+SEVERITY = {Level.DEBUG: "debug", Level.INFO: "info", Level.WARNING: "warn", Level.ERROR: "error"}
+"""The word for a level that sinks understand."""
+
+
+@dataclass(frozen=True)
+class ShippedLine:
+    """A line with its number, which grows by arrival within one shipper: what came twice has two of them."""
+
+    number: int
+    arrived: int
+    resource_group: str
+    line: LogLine
+
+    @cached_property
+    def attributes(self) -> dict[str, str]:
+        """Everything that says where the line is from, as texts, what is empty left out."""
+        values = {name: getattr(self.line, name) for name in self.line.__struct_fields__ if name not in _TEXT_FIELDS}
+        found = {name: str(value) for name, value in values.items() if value not in {"", None}}
+        return {"resource_group": self.resource_group, **found}
+
+    @property
+    def level(self) -> str:
+        """The line's level, empty where it does not say."""
+        return SEVERITY.get(self.line.level, "") if self.line.level is not None else ""
+
+    def json(self) -> bytes:
+        """One line of JSON lines, without its end."""
+        level = {"level": self.level} if self.level else {}
+        attributes = self.attributes | ({"attempt": self.line.attempt} if "attempt" in self.attributes else {})
+        return msgspec.json.encode(
+            {"time_ns": self.line.time_ns, "number": self.number, **attributes, **level, "text": self.line.text}
+        )
+
+
+def encode(line: LogLine) -> bytes:
+    """A line as the outbox has it."""
+    return msgspec.json.encode(line)
+
+
+def decode(row: bytes) -> LogLine:
+    """A line of the outbox."""
+    return msgspec.json.decode(row, type=LogLine)
+
+
+def size_of(lines: Sequence[ShippedLine]) -> int:
+    """The bytes of their texts."""
+    return sum(len(line.line.text.encode()) for line in lines)

@@ -1,0 +1,123 @@
+"""What arrives for shippers is numbered and stored for them before it is acknowledged."""
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+
+from jobmeter.errors import UnavailableError
+from jobmeter.model.log import LogLine
+from jobmeter.model.log_batch import LogBatch
+from jobmeter.model.retention import Retention
+from jobmeter.model.shipper import OutboxRow, Shipper
+from jobmeter.model.time import SECOND, Clock
+from jobmeter.registry.base import Registry
+from jobmeter.ship.line import encode
+from jobmeter.store.base import Store
+
+WRITE_SECONDS = 20.0
+"""Longest time from taking numbers to the rows being there: what took longer is written again under new ones."""
+GAP_SECONDS = 60.0
+"""How long a reader waits for numbers that are missing before it takes it that nothing is going to come."""
+_FRESH_SECONDS = 1.0
+_NODES_SECONDS = 10.0
+_TRIES = 3
+
+
+def number_of(shipper: Shipper) -> int:
+    """The 64-bit key of a shipper in the engine."""
+    return int(shipper.id, 16)
+
+
+class Outbox:
+    """Puts arriving lines into the outboxes of the shippers that want them. Safe for any number of threads.
+
+    A line belongs to the resource group of its job, or, without a job, of its node. The list of shippers is read
+    each second; ``forget`` invalidates it for this server immediately.
+    """
+
+    def __init__(self, store: Store, registry: Registry, clock: Clock) -> None:
+        self._store = store
+        self._registry = registry
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._shippers: tuple[float, Sequence[Shipper]] | None = None
+        self._nodes: tuple[float, dict[str, str]] = (float("-inf"), {})
+        self.arrived: Callable[[str], None] = _nobody
+        """Called with the id of a shipper for which lines arrived."""
+
+    def forget(self) -> None:
+        """Read the shippers again when the next line comes."""
+        with self._lock:
+            self._shippers = None
+
+    def put(self, lines: Sequence[LogLine], retention: Retention) -> None:
+        """Store the lines for their shippers, in order; on return they are durable.
+
+        Raises UnavailableError when the registry or the engine cannot take them: then nothing may be acknowledged.
+        """
+        shippers = self.shippers()
+        if not shippers:
+            return
+        wanted = {shipper.resource_group for shipper in shippers}
+        batch = LogBatch.of(lines)
+        groups = {names: self._group(*names) for names in {(one.project, one.job, one.node) for one in batch.sources}}
+        if wanted.isdisjoint(groups.values()):
+            return
+        for shipper in shippers:
+            chosen = [
+                groups[one.project, one.job, one.node] == shipper.resource_group
+                and shipper.project in {"", one.project}
+                for one in batch.sources
+            ]
+            own = batch.of_sources(chosen)
+            if len(own):
+                self.append(shipper, own, retention)
+
+    def append(self, shipper: Shipper, lines: Sequence[LogLine], retention: Retention) -> None:
+        """Number the lines and store them for one shipper. Raises as ``put``."""
+        encoded = [encode(line) for line in lines]
+        for _ in range(_TRIES):
+            began = self._clock.monotonic()
+            first = self._registry.shippers.reserve(shipper.id, len(lines))
+            if first is None:  # it was deleted meanwhile
+                return
+            now_ms = self._clock.now_ms()
+            rows = _rows(first, now_ms, retention.raw_days, encoded)
+            self._store.outbox.append(number_of(shipper), rows)
+            if self._clock.monotonic() - began < WRITE_SECONDS:
+                self.arrived(shipper.id)
+                return
+        raise UnavailableError("log lines to be shipped cannot be stored quickly enough", 10 * SECOND)
+
+    def shippers(self) -> Sequence[Shipper]:
+        """Every shipper, as it was within the last second."""
+        now = self._clock.monotonic()
+        with self._lock:
+            cached = self._shippers
+        if cached is not None and now - cached[0] < _FRESH_SECONDS:
+            return cached[1]
+        found = self._registry.shippers.all()
+        with self._lock:
+            self._shippers = now, found
+        return found
+
+    def _group(self, project: str, job: str, node: str) -> str:
+        if not job:
+            return self._node_groups().get(node, "")
+        heads = self._registry.job_head(frozenset({project}), job, self._clock.now_ms())
+        return heads[0].resource_group if heads else ""
+
+    def _node_groups(self) -> dict[str, str]:
+        now = self._clock.monotonic()
+        expires, groups = self._nodes
+        if now - expires >= _NODES_SECONDS:
+            groups = {node.name: node.resource_group for node in self._registry.nodes(None) if node.resource_group}
+            self._nodes = now, groups
+        return groups
+
+
+def _rows(first: int, now_ms: int, raw_days: int, encoded: Iterable[bytes]) -> list[OutboxRow]:
+    return [OutboxRow(number, now_ms, raw_days, line) for number, line in enumerate(encoded, first)]
+
+
+def _nobody(shipper_id: str) -> None:
+    """Nobody ships here."""

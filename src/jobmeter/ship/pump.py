@@ -1,0 +1,257 @@
+"""One shipper: reads its outbox, sends the lines, and stores its position."""
+
+import logging
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from jobmeter.errors import JobmeterError
+from jobmeter.model.shipper import OutboxRow, Progress, Shipper
+from jobmeter.model.time import DAY, HOUR, SECOND, Clock
+from jobmeter.registry.base import Registry
+from jobmeter.ship.events import ShipperEvents
+from jobmeter.ship.failures import RefusedError, SinkError
+from jobmeter.ship.line import ShippedLine, decode
+from jobmeter.ship.outbox import GAP_SECONDS, number_of
+from jobmeter.ship.sink import Sink
+from jobmeter.store.base import Store
+
+_log = logging.getLogger("jobmeter.ship")
+IDLE_SECONDS = 1.0
+LEASE_MS = 20 * SECOND
+"""Length of a lease: for that long after a server died no other takes over."""
+LOOK_SECONDS = 5.0
+"""How often a server looks whether it may ship in the place of another one, and renews its own right."""
+FIRST_SECONDS, LONGEST_SECONDS = 0.5, 60.0
+"""Bounds of the time between two attempts: it doubles from the one to the other."""
+_RANDOM = secrets.SystemRandom().random
+TRIM_LINES = 100_000
+TRIM_SECONDS = 600.0
+
+
+@dataclass(slots=True)
+class _Gap:
+    """Numbers that nobody has written yet: up to ``last``, first missed at ``since``."""
+
+    last: int
+    since: float
+
+
+class Pump:
+    """Ships the lines of one shipper. ``step`` is called again and again by one thread.
+
+    Of several servers the one that has the lease ships. A server that lost it without noticing can only send again
+    what was sent already: a shipper's position is stored only by a caller that has the previous one.
+    """
+
+    def __init__(
+        self,
+        shipper: Shipper,
+        sink: Callable[[], Sink],
+        store: Store,
+        registry: Registry,
+        clock: Clock,
+        random: Callable[[], float] = _RANDOM,
+    ) -> None:
+        self._shipper = shipper
+        self._open = sink
+        self._sink: Sink | None = None
+        self._store = store
+        self._registry = registry
+        self._clock = clock
+        self._random = random
+        self._owner = secrets.token_hex(8)
+        self._renewed: float | None = None
+        self._looked = float("-inf")
+        self._failed = 0
+        self._gap: _Gap | None = None
+        self._expired_until = 0
+        self._events = ShipperEvents(registry, clock)
+        self._trimmed, self._trimmed_at = shipper.cursor, clock.monotonic()
+
+    @property
+    def shipper(self) -> Shipper:
+        """The shipper's state as last read."""
+        return self._shipper
+
+    @property
+    def failing(self) -> bool:
+        """Whether the last attempt failed."""
+        return self._failed > 0
+
+    def step(self) -> float:
+        """Do what is to do now; gives for how many seconds there is nothing to do, unless lines arrive.
+
+        Raises JobmeterError where the registry or the engine does not answer.
+        """
+        if not self._leased():
+            return LOOK_SECONDS
+        if self._sink is None:
+            try:
+                self._sink = self._open()
+            except JobmeterError as error:
+                return self._failure(SinkError(error.message), self._shipper.oldest)
+        rows = self._rows(self._sink)
+        self._events.flush(self._shipper)
+        if not rows:
+            self._beat()
+            return IDLE_SECONDS
+        return self._deliver(rows, self._sink)
+
+    def close(self) -> None:
+        """Let go of the sink and of the lease."""
+        if self._sink is not None:
+            self._sink.close()
+        self._events.flush(self._shipper, now=True)
+        if self._renewed is not None:
+            self._registry.give_back_lease(self._lease_name, self._owner)
+
+    @property
+    def _lease_name(self) -> str:
+        return f"ship-{self._shipper.id}"
+
+    def _leased(self) -> bool:
+        now, now_ms = self._clock.monotonic(), self._clock.now_ms()
+        if self._renewed is not None and now - self._renewed < LOOK_SECONDS:
+            return True
+        had = self._renewed is not None
+        taken = self._registry.take_lease(self._lease_name, self._owner, now_ms, now_ms + LEASE_MS)
+        self._renewed = now if taken else None
+        if not taken or had:
+            return taken
+        there, self._gap = self._reload(), None
+        self._events.begin(self._shipper)
+        updated = self._shipper.updated
+        # What stayed behind while nobody shipped for a day expired there; it was not lost on its way.
+        self._expired_until = self._shipper.reserved if updated is not None and now_ms - updated > DAY else 0
+        return there
+
+    def _reload(self) -> bool:
+        """Continue from the shipper's stored position; False where it was deleted."""
+        found = [one for one in self._registry.shippers.all() if one.id == self._shipper.id]
+        if found:
+            self._shipper = found[0]
+        return bool(found)
+
+    def _rows(self, sink: Sink) -> list[OutboxRow]:
+        """What follows the cursor without a gap, as far as it is time to send it."""
+        cursor = self._shipper.cursor
+        found = self._store.outbox.read(number_of(self._shipper), cursor, sink.most_lines, sink.most_bytes)
+        rows = [row for place, row in enumerate(found, cursor + 1) if row.number == place]
+        if not rows:
+            self._look_at_gap(found)
+            return []
+        self._gap = None
+        now_ms = self._clock.now_ms()
+        full = len(rows) >= sink.most_lines or len(found) > len(rows) or _size(rows) >= sink.most_bytes // 2
+        if not full and now_ms - rows[0].arrived < sink.linger_seconds * SECOND:
+            self._note_oldest(rows[0].arrived)
+            return []
+        return rows
+
+    def _look_at_gap(self, found: Sequence[OutboxRow]) -> None:
+        """Numbers were given out and nothing is there: it is on its way, was never written, or has expired."""
+        now = self._clock.monotonic()
+        if self._gap is None:
+            self._reload()
+            last = found[0].number - 1 if found else self._shipper.reserved
+            if last > self._shipper.cursor:
+                self._gap = _Gap(last, now)
+            return
+        if now - self._gap.since < GAP_SECONDS:
+            return
+        last, self._gap = self._gap.last, None
+        if found:
+            last = min(last, found[0].number - 1)
+        cursor = self._shipper.cursor
+        if last > cursor:
+            dropped = max(0, min(last, self._expired_until) - cursor)
+            if self._advance(Progress(before=cursor, cursor=last, dropped=dropped)):
+                self._events.lost(self._shipper, dropped=dropped)
+
+    def _deliver(self, rows: Sequence[OutboxRow], sink: Sink) -> float:
+        """Send the rows up to the first one that has expired; where that is the first, count those that have."""
+        before, now_ms = self._shipper.cursor, self._clock.now_ms()
+        expired, run = next((gone, list(some)) for gone, some in groupby(rows, lambda row: _expired(row, now_ms)))
+        last = run[-1].number
+        if expired:
+            _log.warning("shipper %s: %d lines expired before its sink took them", self._shipper.id, len(run))
+            if self._advance(Progress(before=before, cursor=last, dropped=len(run), error=self._shipper.error)):
+                self._events.lost(self._shipper, dropped=len(run))
+            return 0.0
+        group = self._shipper.resource_group
+        try:
+            rejected = self._send(sink, [ShippedLine(row.number, row.arrived, group, decode(row.line)) for row in run])
+        except SinkError as error:
+            return self._failure(error, run[0].arrived)
+        self._failed = 0
+        if self._advance(Progress(before=before, cursor=last, shipped=len(run) - rejected, rejected=rejected)):
+            self._events.shipped(self._shipper)
+            self._events.lost(self._shipper, rejected=rejected)
+        self._trim()
+        return 0.0
+
+    def _send(self, sink: Sink, lines: Sequence[ShippedLine]) -> int:
+        """Send the lines; a batch that is refused for good goes in halves, so that one line refused is one line."""
+        try:
+            return sink.send(lines)
+        except RefusedError as error:
+            if len(lines) == 1:
+                _log.warning(
+                    "shipper %s: its sink refuses line %d: %s", self._shipper.id, lines[0].number, error.message
+                )
+                return 1
+            middle = len(lines) // 2
+            return self._send(sink, lines[:middle]) + self._send(sink, lines[middle:])
+
+    def _failure(self, error: SinkError, oldest: int | None) -> float:
+        """Write down why it failed; gives how long to wait before the next attempt."""
+        if not self._failed:
+            _log.warning("shipper %s: its sink does not take lines: %s", self._shipper.id, error.message)
+        longest: float = min(LONGEST_SECONDS, FIRST_SECONDS * 2 ** min(self._failed, 20))
+        self._failed += 1
+        cursor = self._shipper.cursor
+        failure = Progress(before=cursor, cursor=cursor, failures=1, error=error.message[:500], oldest=oldest)
+        if self._advance(failure):
+            self._events.failed(self._shipper, failure.error)
+        return longest * (0.5 + self._random() / 2)
+
+    def _note_oldest(self, oldest: int) -> None:
+        if self._shipper.oldest is None:
+            cursor = self._shipper.cursor
+            self._advance(Progress(before=cursor, cursor=cursor, oldest=oldest))
+
+    def _beat(self) -> None:
+        """Store the position each hour when idle: it shows later what expired unshipped."""
+        updated, now_ms = self._shipper.updated, self._clock.now_ms()
+        if updated is None or now_ms - updated > HOUR:
+            cursor = self._shipper.cursor
+            self._advance(
+                Progress(before=cursor, cursor=cursor, error=self._shipper.error, oldest=self._shipper.oldest)
+            )
+
+    def _advance(self, progress: Progress) -> bool:
+        """Write down how far it came; False where another server has done so."""
+        moved = self._registry.shippers.advance(self._shipper.id, progress, self._clock.now_ms())
+        if not moved:
+            _log.warning("shipper %s: another server ships it, or it was deleted", self._shipper.id)
+            self._renewed = None
+        self._reload()
+        return moved
+
+    def _trim(self) -> None:
+        """Free what the sink has, seldom: the engine rewrites a part for it."""
+        cursor, now = self._shipper.cursor, self._clock.monotonic()
+        due = cursor - self._trimmed >= TRIM_LINES or now - self._trimmed_at >= TRIM_SECONDS
+        if due and cursor > self._trimmed:
+            self._store.outbox.trim(number_of(self._shipper), cursor)
+            self._trimmed, self._trimmed_at = cursor, now
+
+
+def _size(rows: Sequence[OutboxRow]) -> int:
+    return sum(len(row.line) for row in rows)
+
+
+def _expired(row: OutboxRow, now_ms: int) -> bool:
+    return now_ms - row.arrived > row.raw_days * DAY

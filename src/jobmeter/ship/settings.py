@@ -1,0 +1,80 @@
+"""The file of sinks: what of ProjectName and LogStore goes where. See docs/how-to/ship-logs.md."""
+
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from jobmeter.errors import ConfigurationError, NotFoundError
+from jobmeter.ship.guard import Guard
+from jobmeter.ship.registry import opener
+from jobmeter.ship.sink import Origin, Sink, SinkSettings
+
+ANY = "*"
+_SECRETS = ("access_key_secret", "token")
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    allow: list[str] = []
+    sink: list[SinkSettings] = []
+
+
+class Sinks:
+    """The sinks of a server, by project and logstore."""
+
+    def __init__(self, rows: Sequence[SinkSettings], guard: Guard) -> None:
+        """Raises ConfigurationError for one that cannot be, or two that stand for the same."""
+        self._rows: dict[tuple[str, str], SinkSettings] = {}
+        self._guard = guard
+        for row in rows:
+            key = row.project, row.logstore
+            if not all(key):
+                raise ConfigurationError("a sink needs a project and a logstore")
+            if key in self._rows:
+                raise ConfigurationError(f"there are two sinks for {row.project}/{row.logstore}")
+            self._rows[key] = row
+            opener(row.kind)(row, guard, Origin("0", row.project, row.logstore)).close()
+
+    def find(self, project: str, logstore: str) -> SinkSettings:
+        """The sink that stands for them. Raises NotFoundError (kind ``sink``)."""
+        found = self._rows.get((project, logstore)) or self._rows.get((project, ANY))
+        if found is None:
+            name = f"{project}/{logstore}"
+            raise NotFoundError(f"the settings of this server map {name} to no sink", "sink", name)
+        return found
+
+    def open(self, origin: Origin) -> Sink:
+        """The sink of a shipper, ready to take lines. Raises as ``find``."""
+        row = self.find(origin.project, origin.logstore)
+        return opener(row.kind)(row, self._guard, origin)
+
+
+def load(file: str, environment: Mapping[str, str] | None = None) -> Sinks:
+    """The sinks of a TOML file; none for no file. Raises ConfigurationError naming what is wrong, and no secret."""
+    if not file:
+        return Sinks((), Guard.of(()))
+    try:
+        content = tomllib.loads(Path(file).read_text())
+        found = msgspec.convert(content, _File)
+    except OSError as error:
+        raise ConfigurationError(f"the file of sinks {file} cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"the file of sinks {file} is not TOML: {error}") from error
+    except msgspec.ValidationError as error:
+        raise ConfigurationError(f"the file of sinks {file}: {error}") from error
+    variables = os.environ if environment is None else environment
+    return Sinks([_with_secrets(row, variables) for row in found.sink], Guard.of(found.allow))
+
+
+def _with_secrets(row: SinkSettings, environment: Mapping[str, str]) -> SinkSettings:
+    found: dict[str, Any] = {}
+    for name in _SECRETS:
+        variable = getattr(row, f"{name}_env")
+        if variable:
+            if not environment.get(variable):
+                raise ConfigurationError(f"{name}_env: the variable {variable} is not set")
+            found[name] = environment[variable]
+    return msgspec.structs.replace(row, **found)

@@ -1,0 +1,204 @@
+"""All shippers of a server: made and deleted, each at work in a thread of its own."""
+
+import logging
+import secrets
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from jobmeter.errors import ConflictError, InvalidRequestError, JobmeterError, LimitExceededError, NotFoundError
+from jobmeter.model.series import check_project
+from jobmeter.model.shipper import Shipper
+from jobmeter.model.time import Clock
+from jobmeter.registry.base import Registry
+from jobmeter.ship import events
+from jobmeter.ship.outbox import Outbox, number_of
+from jobmeter.ship.pump import Pump
+from jobmeter.ship.settings import Sinks
+from jobmeter.ship.sink import Origin
+from jobmeter.store.base import Store
+
+_log = logging.getLogger("jobmeter.ship")
+MOST = 64
+"""Most shippers of a server: each has a thread."""
+_LOOK_SECONDS = 1.0
+_RETRY_SECONDS = 5.0
+_MOST_NAME = 256
+
+
+class Shipping:
+    """Makes, shows and deletes shippers, and ships while it is started. Safe for any number of threads."""
+
+    def __init__(self, store: Store, registry: Registry, clock: Clock, sinks: Sinks, outbox: Outbox) -> None:
+        self._store = store
+        self._registry = registry
+        self._clock = clock
+        self._sinks = sinks
+        self._outbox = outbox
+        self._lock = threading.Lock()
+        self._threads: dict[str, _Worker] = {}
+        self._stopped = threading.Event()
+        self._looking: threading.Thread | None = None
+        outbox.arrived = self._wake
+
+    def create(self, project: str, resource_group: str, sink_project: str, logstore: str) -> Shipper:
+        """Ship the lines of a resource group from now on; what is so already stays as it is.
+
+        Lines that reach another server of the same registry within a second may not be shipped yet. Raises
+        InvalidRequestError naming the field, NotFoundError (kind ``sink``) where the settings have none of that name,
+        ConflictError where its lines go elsewhere, LimitExceededError for too many shippers.
+        """
+        for field, value in (("resource_group", resource_group), ("project", sink_project), ("logstore", logstore)):
+            if not value or len(value) > _MOST_NAME or not value.isprintable():
+                raise InvalidRequestError(f"{field} must have 1 to {_MOST_NAME} printable characters", field)
+        if project:
+            check_project(project)
+        self._sinks.find(sink_project, logstore)
+        there = self.all()
+        for shipper in there:
+            if (shipper.project, shipper.resource_group) == (project, resource_group):
+                if (shipper.sink_project, shipper.logstore) == (sink_project, logstore):
+                    return shipper
+                raise ConflictError(
+                    f"the logs of {resource_group} go to {shipper.sink_project}/{shipper.logstore}: "
+                    "delete that shipper first"
+                )
+        if len(there) >= MOST:
+            raise LimitExceededError(f"a server may have {MOST} log shippers", "resource_group")
+        made = Shipper(
+            id=secrets.token_hex(8),
+            project=project,
+            resource_group=resource_group,
+            sink_project=sink_project,
+            logstore=logstore,
+            created=self._clock.now_ms(),
+            updated=self._clock.now_ms(),
+        )
+        self._registry.shippers.add(made)
+        self._outbox.forget()
+        _log.info("shipper %s ships the logs of %s to %s/%s", made.id, resource_group, sink_project, logstore)
+        events.made(self._registry, self._clock.now_ms(), made)
+        return made
+
+    def all(self) -> Sequence[Shipper]:
+        """Every shipper, by creation."""
+        return self._registry.shippers.all()
+
+    def of(self, projects: frozenset[str] | None) -> Sequence[Shipper]:
+        """The shippers of those projects, None: all, by creation."""
+        return [one for one in self.all() if projects is None or one.project in projects]
+
+    def find(self, project: str, resource_group: str) -> Shipper:
+        """The shipper of a resource group. Raises NotFoundError (kind ``shipper``)."""
+        for shipper in self.all():
+            if (shipper.project, shipper.resource_group) == (project, resource_group):
+                return shipper
+        raise NotFoundError(f"the logs of {resource_group} are not shipped", "shipper", resource_group)
+
+    def delete(self, shipper: Shipper) -> Shipper:
+        """Ship its lines no more; those that wait are forgotten. Gives what it was at its end.
+
+        Raises NotFoundError where it is gone already.
+        """
+        gone = self._registry.shippers.remove(shipper.id)
+        self._outbox.forget()
+        if gone is None:
+            raise NotFoundError(f"there is no shipper {shipper.id}", "shipper", shipper.id)
+        self._stop(shipper.id)
+        self._store.outbox.trim(number_of(shipper), None)
+        _log.info("shipper %s was deleted; %d lines had not been shipped", gone.id, gone.waiting)
+        events.deleted(self._registry, self._clock.now_ms(), gone)
+        return gone
+
+    def start(self) -> None:
+        """Begin to ship."""
+        self._looking = threading.Thread(target=self._look, name="jobmeter-shipping", daemon=True)
+        self._looking.start()
+
+    def stop(self) -> None:
+        """Stop shipping, after what is under way. What waits is shipped after the next start."""
+        self._stopped.set()
+        if self._looking is not None:
+            self._looking.join()
+        for shipper_id in list(self._threads):
+            self._stop(shipper_id)
+
+    def _look(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                self._adjust()
+            except JobmeterError as error:
+                _log.warning("the shippers cannot be read: %s", error.message)
+            self._stopped.wait(_LOOK_SECONDS)
+
+    def _adjust(self) -> None:
+        """A thread for each shipper, none for those that are gone."""
+        wanted = {shipper.id: shipper for shipper in self.all()}
+        for shipper_id in [one for one in self._threads if one not in wanted]:
+            self._stop(shipper_id)
+        with self._lock:
+            for shipper_id, shipper in wanted.items():
+                if shipper_id not in self._threads and not self._stopped.is_set():
+                    self._threads[shipper_id] = worker = _Worker(self._pump(shipper))
+                    worker.start()
+
+    def _pump(self, shipper: Shipper) -> Callable[[], Pump]:
+        origin = Origin(shipper.id, shipper.sink_project, shipper.logstore)
+        return lambda: Pump(shipper, lambda: self._sinks.open(origin), self._store, self._registry, self._clock)
+
+    def _stop(self, shipper_id: str) -> None:
+        with self._lock:
+            worker = self._threads.pop(shipper_id, None)
+        if worker is not None:
+            worker.stop()
+
+    def _wake(self, shipper_id: str) -> None:
+        with self._lock:
+            worker = self._threads.get(shipper_id)
+        if worker is not None:
+            worker.wake()
+
+
+class _Worker(threading.Thread):
+    """Lets one pump work until ``stop``."""
+
+    def __init__(self, make: Callable[[], Pump]) -> None:
+        super().__init__(name="jobmeter-shipper", daemon=True)
+        self._pump = make()
+        self._changed = threading.Condition()
+        self._stopped = self._woken = False
+
+    def run(self) -> None:
+        """The thread's work."""
+        while not self._stopped:
+            seconds, failing = self._step()
+            with self._changed:
+                if not failing:
+                    self._changed.wait_for(lambda: self._stopped or self._woken, seconds)
+                else:  # what arrives does not make a sink come back sooner
+                    self._changed.wait_for(lambda: self._stopped, seconds)
+                self._woken = False
+        with suppress(JobmeterError):  # the lease ends by itself
+            self._pump.close()
+
+    def _step(self) -> tuple[float, bool]:
+        try:
+            return self._pump.step(), self._pump.failing
+        except JobmeterError as error:
+            _log.warning("shipper %s: %s", self._pump.shipper.id, error.message)
+        except Exception:  # noqa: BLE001 - a bug in one step must not end all that follow
+            _log.exception("shipper %s failed", self._pump.shipper.id)
+        return _RETRY_SECONDS, True
+
+    def wake(self) -> None:
+        """Lines arrived."""
+        with self._changed:
+            self._woken = True
+            self._changed.notify_all()
+
+    def stop(self) -> None:
+        """End after the step that is under way."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+        self.join()

@@ -1,0 +1,84 @@
+"""What a sink is: it takes a batch, or says why not."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from jobmeter.ship.guard import Guard
+from jobmeter.ship.line import ShippedLine
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Whose lines a sink takes: the id of the shipper, and the project and the logstore that it ships to."""
+
+    shipper: str
+    project: str
+    logstore: str
+
+
+class Sink(Protocol):
+    """Somewhere to ship lines to. Used by one thread at a time."""
+
+    @property
+    def most_lines(self) -> int:
+        """Most lines of one batch."""
+        ...
+
+    @property
+    def most_bytes(self) -> int:
+        """Most bytes of a batch as the outbox has them; a single line may have more."""
+        ...
+
+    @property
+    def linger_seconds(self) -> float:
+        """How long lines may wait for more to come before a batch that is not full is sent."""
+        ...
+
+    def send(self, lines: Sequence[ShippedLine]) -> int:
+        """Deliver lines in their order; on return the sink has them. Gives how many of them it refused for good.
+
+        Raises SinkError: some of them may be there then.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release its connections."""
+        ...
+
+
+class SinkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One ``[[sink]]`` of the file.
+
+    ``project`` and ``logstore`` are what it stands for; ``*`` as a logstore: every one of the project that has no sink
+    of its own. Which of the others apply, and what they mean, is said by its kind.
+    """
+
+    project: str
+    logstore: str
+    kind: str
+    url: str = ""
+    directory: str = ""
+    rotate_bytes: int = 64 * 2**20
+    bucket: str = ""
+    prefix: str = ""
+    region: str = "us-east-1"
+    linger_seconds: float | None = None
+    access_key_id: str = ""
+    access_key_secret: str = ""
+    access_key_secret_env: str = ""
+    token: str = ""
+    token_env: str = ""
+    tenant: str = ""
+    headers: dict[str, str] = {}
+    labels: dict[str, str] = {}
+
+    def __repr__(self) -> str:
+        """Without secrets."""
+        return f"SinkSettings({self.project!r}, {self.logstore!r}, {self.kind!r})"
+
+
+Opener = Callable[[SinkSettings, Guard, Origin], Sink]
+"""What opens a sink: its settings, the addresses that are allowed, and whose lines it takes."""

@@ -1,0 +1,131 @@
+"""Files: JSON lines, rotated by size, those that are full compressed with zstd."""
+
+import os
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+
+import zstandard
+
+from jobmeter.errors import ConfigurationError
+from jobmeter.ship.failures import SinkError
+from jobmeter.ship.guard import Guard
+from jobmeter.ship.line import ShippedLine
+from jobmeter.ship.sink import Origin, SinkSettings
+
+
+class FileSink:
+    """``DIRECTORY/LOGSTORE-SHIPPER-NUMBER-COPY.jsonl``, of its first line; ``.jsonl.zst`` once it is full.
+
+    ``COPY`` is 000 but where a file that begins with that line is there already, as after a crash.
+    Every batch is on disk before it counts. What a crash left half written is cut off when the file is opened: it did
+    not count. A crash while a file is compressed leaves it as it was.
+    """
+
+    most_lines = 50_000
+    most_bytes = 8 * 2**20
+
+    def __init__(self, settings: SinkSettings, guard: Guard, origin: Origin) -> None:  # noqa: ARG002 - as every sink
+        """Raises ConfigurationError where ``directory`` is missing."""
+        if not Path(settings.directory).is_absolute() or settings.rotate_bytes < 1:
+            raise ConfigurationError("a sink of kind file needs a directory, as an absolute path, and rotate_bytes > 0")
+        self.linger_seconds = settings.linger_seconds or 0.0
+        self._directory = Path(settings.directory)
+        self._rotate_bytes = settings.rotate_bytes
+        store = "".join(part if part.isalnum() or part in "._" else "_" for part in origin.logstore)
+        self._name = f"{store}-{origin.shipper}"
+        self._descriptor: int | None = None
+        self._path = self._directory
+
+    def send(self, lines: Sequence[ShippedLine]) -> int:
+        """See ``Sink.send``: nothing is refused."""
+        try:
+            descriptor = self._opened(lines[0].number)
+            _write(descriptor, b"".join(line.json() + b"\n" for line in lines))
+            os.fsync(descriptor)
+            if os.fstat(descriptor).st_size >= self._rotate_bytes:
+                self._rotate()
+        except OSError as error:
+            self.close()
+            raise SinkError(f"the file of {self._name} cannot be written: {error.strerror}") from error
+        return 0
+
+    def close(self) -> None:
+        """See ``Sink.close``."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _opened(self, number: int) -> int:
+        if self._descriptor is not None:
+            return self._descriptor
+        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        begun = [path for path in sorted(self._directory.glob(f"{self._name}-*.jsonl")) if not _finished(path)]
+        for path in begun[:-1]:
+            _compress(path)
+        self._path = begun[-1] if begun else self._free(number)
+        self._descriptor = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_APPEND, 0o600)
+        _cut(self._descriptor)
+        _sync(self._directory)
+        return self._descriptor
+
+    def _free(self, number: int) -> Path:
+        """A file that is not there in either form."""
+        for copy in count():
+            path = self._directory / f"{self._name}-{number:020}-{copy:03}.jsonl"
+            if not path.with_suffix(".jsonl.zst").exists():
+                return path
+        raise AssertionError
+
+    def _rotate(self) -> None:
+        self.close()
+        _compress(self._path)
+
+
+def _finished(path: Path) -> bool:
+    """Whether a file was compressed already; then it is removed, as a crash stored it from being."""
+    if not path.with_suffix(".jsonl.zst").exists():
+        return False
+    path.unlink(missing_ok=True)
+    return True
+
+
+def _write(descriptor: int, content: bytes) -> None:
+    view = memoryview(content)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def _cut(descriptor: int) -> None:
+    """Cut off a line without an end."""
+    size = os.fstat(descriptor).st_size
+    end = size
+    while end:
+        start = max(0, end - 65_536)
+        place = os.pread(descriptor, end - start, start).rfind(b"\n")
+        if place >= 0:
+            end = start + place + 1
+            break
+        end = start
+    if end < size:
+        os.ftruncate(descriptor, end)
+
+
+def _compress(path: Path) -> None:
+    """Replace a file by its compressed form: one of the two is there at every moment."""
+    target, part = path.with_suffix(".jsonl.zst"), path.with_suffix(".jsonl.zst.part")
+    with path.open("rb") as source, part.open("wb") as file:
+        zstandard.ZstdCompressor(level=3).copy_stream(source, file)
+        file.flush()
+        os.fsync(file.fileno())
+    part.rename(target)
+    _sync(path.parent)
+    path.unlink()
+
+
+def _sync(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

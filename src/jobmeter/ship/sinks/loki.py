@@ -1,0 +1,55 @@
+"""Loki's push API with JSON: https://grafana.com/docs/loki/latest/reference/loki-http-api/#ingest-logs."""
+
+import gzip
+from collections.abc import Sequence
+
+import msgspec
+
+from jobmeter.ship.guard import Guard
+from jobmeter.ship.http import Endpoint, checked
+from jobmeter.ship.line import ShippedLine
+from jobmeter.ship.sink import Origin, SinkSettings
+
+_LABELS = ("resource_group", "project", "job", "replica", "node", "stream")
+"""What makes a stream: a source. The rest is structured metadata, which makes none."""
+
+
+class LokiSink:
+    """Posts to ``url``, by default with the path ``/loki/api/v1/push``; ``tenant`` is X-Scope-OrgID.
+
+    Lines that Loki refuses as too old or too long are refused for good.
+    """
+
+    most_lines = 4_000
+    most_bytes = 3 * 2**20
+
+    def __init__(self, settings: SinkSettings, guard: Guard, origin: Origin) -> None:  # noqa: ARG002 - as every sink
+        """Raises ConfigurationError for a URL that is none."""
+        self.linger_seconds = settings.linger_seconds or 0.0
+        self._endpoint = Endpoint(settings.url, guard)
+        self._path = self._endpoint.path if self._endpoint.path not in {"", "/"} else "/loki/api/v1/push"
+        self._headers = {**settings.headers, "Content-Type": "application/json", "Content-Encoding": "gzip"}
+        if settings.tenant:
+            self._headers["X-Scope-OrgID"] = settings.tenant
+        if settings.token:
+            self._headers["Authorization"] = f"Bearer {settings.token}"
+        self._labels = settings.labels
+
+    def send(self, lines: Sequence[ShippedLine]) -> int:
+        """See ``Sink.send``."""
+        streams: dict[tuple[tuple[str, str], ...], list[tuple[str, str, dict[str, str]]]] = {}
+        for line in lines:
+            labels = {name: line.attributes[name] for name in _LABELS if name in line.attributes}
+            own = {"service_name": "jobmeter", **labels, **self._labels}
+            rest = {name: value for name, value in line.attributes.items() if name not in _LABELS}
+            if line.level:
+                rest["level"] = line.level
+            streams.setdefault(tuple(own.items()), []).append((str(line.line.time_ns), line.line.text, rest))
+        body = {"streams": [{"stream": dict(labels), "values": values} for labels, values in streams.items()]}
+        content = gzip.compress(msgspec.json.encode(body), 1)
+        checked(self._endpoint.request("POST", self._path, content, self._headers), self._endpoint.host)
+        return 0
+
+    def close(self) -> None:
+        """See ``Sink.close``."""
+        self._endpoint.close()

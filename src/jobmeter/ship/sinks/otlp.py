@@ -1,0 +1,88 @@
+"""OTLP/HTTP logs in protobuf: https://opentelemetry.io/docs/specs/otlp/#otlphttp."""
+
+import gzip
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from jobmeter.ship.guard import Guard
+from jobmeter.ship.http import Endpoint, checked
+from jobmeter.ship.line import ShippedLine
+from jobmeter.ship.protobuf import fixed64, octets, read, text, whole
+from jobmeter.ship.sink import Origin, SinkSettings
+
+_NUMBERS = {"debug": 5, "info": 9, "warn": 13, "error": 17}
+"""https://opentelemetry.io/docs/specs/otel/logs/data-model/#field-severitynumber"""
+_RESOURCE = {
+    "job": "service.name",
+    "replica": "service.instance.id",
+    "node": "host.name",
+    "project": "jobmeter.project",
+    "attempt": "jobmeter.attempt",
+    "resource_group": "jobmeter.resource_group",
+}
+_RECORD = {"stream": "log.iostream"}
+_MS_NS = 1_000_000
+
+
+class OtlpSink:
+    """Posts to ``url``, by default with the path ``/v1/logs``. A resource is a replica of a job, or a node."""
+
+    most_lines = 4_000
+    most_bytes = 3 * 2**20
+
+    def __init__(self, settings: SinkSettings, guard: Guard, origin: Origin) -> None:  # noqa: ARG002 - as every sink
+        """Raises ConfigurationError for a URL that is none."""
+        self.linger_seconds = settings.linger_seconds or 0.0
+        self._endpoint = Endpoint(settings.url, guard)
+        self._path = self._endpoint.path if self._endpoint.path not in {"", "/"} else "/v1/logs"
+        self._headers = {**settings.headers, "Content-Type": "application/x-protobuf", "Content-Encoding": "gzip"}
+        if settings.token:
+            self._headers["Authorization"] = f"Bearer {settings.token}"
+        self._labels = settings.labels
+
+    def send(self, lines: Sequence[ShippedLine]) -> int:
+        """See ``Sink.send``: what a partial success calls rejected is."""
+        body = gzip.compress(b"".join(self._resources(lines)), 1)
+        reply = checked(self._endpoint.request("POST", self._path, body, self._headers), self._endpoint.host)
+        return min(len(lines), _rejected(reply.body))
+
+    def close(self) -> None:
+        """See ``Sink.close``."""
+        self._endpoint.close()
+
+    def _resources(self, lines: Sequence[ShippedLine]) -> Iterator[bytes]:
+        for resource, own in groupby(lines, self._resource):
+            records = b"".join(octets(2, _record(line)) for line in own)
+            scope = octets(2, octets(1, text(1, "jobmeter")) + records)
+            yield octets(1, octets(1, resource) + scope)
+
+    def _resource(self, line: ShippedLine) -> bytes:
+        own = {name: line.attributes[key] for key, name in _RESOURCE.items() if key in line.attributes}
+        return b"".join(octets(1, _pair(name, value)) for name, value in {**own, **self._labels}.items())
+
+
+def _record(line: ShippedLine) -> bytes:
+    parts = [fixed64(1, line.line.time_ns)]
+    if line.level:
+        parts += [whole(2, _NUMBERS[line.level]), text(3, line.level.upper())]
+    parts.append(octets(5, text(1, line.line.text)))
+    for key, value in line.attributes.items():
+        if key not in _RESOURCE:
+            parts.append(octets(6, _pair(_RECORD.get(key, f"jobmeter.{key}"), value)))
+    parts.append(octets(6, _pair("log.record.uid", str(line.number))))
+    parts.append(fixed64(11, line.arrived * _MS_NS))
+    return b"".join(parts)
+
+
+def _pair(name: str, value: str) -> bytes:
+    return text(1, name) + octets(2, text(1, value))
+
+
+def _rejected(body: bytes) -> int:
+    """How many records an ExportLogsServiceResponse says were rejected; 0 for one that cannot be read."""
+    try:
+        partial = read(body).get(1, b"")
+        rejected = read(partial).get(1, 0) if isinstance(partial, bytes) else 0
+    except ValueError:
+        return 0
+    return rejected if isinstance(rejected, int) and rejected < 1 << 63 else 0

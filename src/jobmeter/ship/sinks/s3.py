@@ -1,0 +1,97 @@
+"""S3 and object stores that speak it: an object of JSON lines, compressed with zstd, for each batch."""
+
+import hashlib
+import hmac
+from collections.abc import Mapping, Sequence
+from urllib.parse import quote
+
+import zstandard
+
+from jobmeter.errors import ConfigurationError
+from jobmeter.model.time import Clock, SystemClock, iso
+from jobmeter.ship.failures import RefusedError, SinkError
+from jobmeter.ship.guard import Guard
+from jobmeter.ship.http import Endpoint, checked
+from jobmeter.ship.line import ShippedLine
+from jobmeter.ship.sink import Origin, SinkSettings
+
+LINGER_SECONDS = 60.0
+
+
+class S3Sink:
+    """``PREFIX/YYYY/MM/DD/SHIPPER-NUMBER.jsonl.zst`` by the day on which the first line arrived and by its number.
+
+    A batch that is sent again replaces itself: it begins with the same line and has all of the others. ``url`` is the
+    store's; where the bucket is a part of its name, ``bucket`` stays empty.
+    """
+
+    most_lines = 50_000
+    most_bytes = 8 * 2**20
+
+    def __init__(
+        self,
+        settings: SinkSettings,
+        guard: Guard,
+        origin: Origin,
+        clock: Clock = SystemClock(),  # noqa: B008 - frozen
+    ) -> None:
+        """Raises ConfigurationError for a URL that is none, or where the access key is missing."""
+        if not settings.access_key_id or not settings.access_key_secret:
+            raise ConfigurationError("a sink of kind s3 needs access_key_id and access_key_secret (or ..._env)")
+        self.linger_seconds = LINGER_SECONDS if settings.linger_seconds is None else settings.linger_seconds
+        self._settings = settings
+        self._clock = clock
+        self._endpoint = Endpoint(settings.url, guard)
+        bucket = f"/{settings.bucket}" if settings.bucket else ""
+        prefix = settings.prefix.strip("/")
+        self._base = f"{self._endpoint.path.rstrip('/')}{bucket}/{prefix}{'/' if prefix else ''}"
+        self._shipper = origin.shipper
+
+    def send(self, lines: Sequence[ShippedLine]) -> int:
+        """See ``Sink.send``: nothing is refused."""
+        body = zstandard.ZstdCompressor(level=3).compress(b"".join(line.json() + b"\n" for line in lines))
+        first = lines[0]
+        day = iso(first.arrived)[:10].replace("-", "/")
+        path = quote(f"{self._base}{day}/{self._shipper}-{first.number:020}.jsonl.zst", safe="/-_.~")
+        headers = {"Host": self._endpoint.host_header, "Content-Type": "application/zstd"}
+        settings = self._settings
+        signed = signed_headers(
+            path,
+            headers,
+            body,
+            (settings.access_key_id, settings.access_key_secret),
+            settings.region,
+            self._clock.now_ms(),
+        )
+        try:
+            checked(self._endpoint.request("PUT", path, body, signed), self._endpoint.host)
+        except RefusedError as error:
+            raise SinkError(error.message) from error
+        return 0
+
+    def close(self) -> None:
+        """See ``Sink.close``."""
+        self._endpoint.close()
+
+
+def signed_headers(
+    path: str, headers: Mapping[str, str], body: bytes, key: tuple[str, str], region: str, now_ms: int
+) -> dict[str, str]:
+    """The headers of a PUT with its signature (AWS4-HMAC-SHA256) among them; ``path`` is as it is sent.
+
+    https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html
+    """
+    moment = iso(now_ms)[:19].replace("-", "").replace(":", "") + "Z"
+    digest = hashlib.sha256(body).hexdigest()
+    signed = {**headers, "x-amz-content-sha256": digest, "x-amz-date": moment}
+    lowered = sorted((name.lower(), value.strip()) for name, value in signed.items())
+    names = ";".join(name for name, _ in lowered)
+    request = "\n".join(["PUT", path, "", *(f"{name}:{value}" for name, value in lowered), "", names, digest])
+    scope = f"{moment[:8]}/{region}/s3/aws4_request"
+    secret = f"AWS4{key[1]}".encode()
+    for part in scope.split("/"):
+        secret = hmac.new(secret, part.encode(), "sha256").digest()
+    wanted = "\n".join(["AWS4-HMAC-SHA256", moment, scope, hashlib.sha256(request.encode()).hexdigest()])
+    signature = hmac.new(secret, wanted.encode(), "sha256").hexdigest()
+    credential = f"AWS4-HMAC-SHA256 Credential={key[0]}/{scope}, SignedHeaders={names}, Signature={signature}"
+    return {**signed, "Authorization": credential}

@@ -1,0 +1,32 @@
+"""Lines of system logs, and an index of the words of all lines.
+
+The lines of a node's system log lie under the key of the node. Their job and replica, where known, are no part of what
+a line is known by. The index is of words in lower case, as questions ask for them; parts that are there already are
+read without it until the engine has made theirs.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from jobmeter.store.clickhouse.schema import alter
+from jobmeter.store.clickhouse.target import Target
+
+_COLUMNS: Sequence[tuple[str, str, str]] = (
+    ("facility", "LowCardinality(String)", ""),
+    ("severity", "UInt8 DEFAULT 255", "CODEC(ZSTD(1))"),
+    ("tag", "LowCardinality(String)", ""),
+    ("about_job", "LowCardinality(String)", ""),
+    ("about_replica", "LowCardinality(String)", ""),
+)
+
+
+def statements(target: Target) -> list[str]:
+    """What adds the columns and the index."""
+    return list(_statements(target))
+
+
+def _statements(target: Target) -> Iterator[str]:
+    for name, kind, codec in _COLUMNS:
+        yield from alter("logs", target, f"ADD COLUMN IF NOT EXISTS {name} {kind}", codec)
+    index = "words lowerUTF8(text) TYPE text(tokenizer = splitByNonAlpha)"
+    yield from alter("logs", target, f"ADD INDEX IF NOT EXISTS {index}", spread=False)
+    yield from alter("logs", target, "MATERIALIZE INDEX words", spread=False)

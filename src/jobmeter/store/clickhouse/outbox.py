@@ -1,0 +1,68 @@
+"""Lines that wait for their sinks, to the engine and back."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from jobmeter.model.shipper import OutboxRow
+from jobmeter.store.clickhouse.failures import translated
+from jobmeter.store.clickhouse.pool import Pool
+from jobmeter.store.clickhouse.schema import on_cluster, stored_name
+from jobmeter.store.clickhouse.target import Target
+
+_LINES = 50_000
+_MOST_BYTES = 32 * 2**20
+
+
+class Outbox:
+    """See ``Store.outbox``. Safe for any number of threads."""
+
+    def __init__(self, write: Pool, read: Pool, target: Target) -> None:
+        self._write = write
+        self._read = read
+        self._target = target
+
+    def append(self, shipper: int, rows: Sequence[OutboxRow]) -> None:
+        """See ``Outbox.append`` of ``jobmeter.store.base``."""
+        with translated("keep lines to ship"), self._write.client() as client:
+            for start in range(0, len(rows), _LINES):
+                block = b"\n".join(_encoded(shipper, row) for row in rows[start : start + _LINES])
+                client.raw_insert("outbox", None, block, fmt="JSONEachRow")
+
+    def read(self, shipper: int, after: int, lines: int, size: int) -> list[OutboxRow]:
+        """See ``Outbox.read`` of ``jobmeter.store.base``."""
+        sql = (
+            "SELECT number, arrived, raw_days, line FROM outbox "
+            "WHERE job = {shipper:UInt64} AND number > {after:UInt64} "
+            "ORDER BY job, number LIMIT 1 BY number LIMIT {lines:UInt32}"
+        )
+        parameters = {"shipper": shipper, "after": after, "lines": lines}
+        with translated("read lines to ship"), self._read.client() as client:
+            found = client.query(sql, parameters=parameters).result_rows
+        rows: list[OutboxRow] = []
+        taken = 0
+        for number, arrived, raw_days, line in found:
+            taken += len(line)
+            if rows and taken > min(size, _MOST_BYTES):
+                break
+            rows.append(OutboxRow(number, arrived, raw_days, line.encode()))
+        return rows
+
+    def trim(self, shipper: int, until: int | None) -> None:
+        """See ``Outbox.trim`` of ``jobmeter.store.base``."""
+        bound = "" if until is None else f" AND number <= {int(until)}"
+        table = f"{stored_name('outbox', self._target)}{on_cluster(self._target)}"
+        with translated("delete shipped lines"), self._write.client() as client:
+            client.command(f"ALTER TABLE {table} DELETE WHERE job = {int(shipper)}{bound} SETTINGS mutations_sync = 0")
+
+
+def _encoded(shipper: int, row: OutboxRow) -> bytes:
+    return msgspec.json.encode(
+        {
+            "job": shipper,
+            "number": row.number,
+            "arrived": row.arrived,
+            "line": row.line.decode(),
+            "raw_days": row.raw_days,
+        }
+    )

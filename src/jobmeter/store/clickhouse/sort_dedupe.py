@@ -1,0 +1,100 @@
+"""Rows on their way to the engine: put in order, each sample once."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jobmeter.kernel import sort_dedupe as kernel
+from jobmeter.model.batch import Float64s, Int64s, SeriesKeys
+from jobmeter.store.clickhouse.order import Positions
+from jobmeter.store.clickhouse.rows import DAYS, Rows, Table, days_of, joined
+
+_LONG_RUN = 64
+
+
+def sort_dedupe(group: Sequence[Rows]) -> Table:
+    """The rows of a group sorted by (job, series, time); of each sample the row that came last."""
+    return _in_kernel(group) if kernel.AVAILABLE else _in_arrays(group)
+
+
+def _in_kernel(group: Sequence[Rows]) -> Table:
+    """Lists of series that come again and again are put in order once."""
+    lists = list({id(rows.keys): rows.keys for rows in group}.values())
+    keys, places = _ordered(lists)
+    slots = {id(own): part for own, part in zip(lists, places, strict=True)}
+    mixed = len({rows.retention for rows in group}) > 1
+    runs = [kernel.Runs(slots[id(rows.keys)], rows.count, rows.time, rows.value) for rows in group]
+    rows = kernel.sort_dedupe(runs, len(keys), origin=mixed)
+    days = tuple(_days_of_rows(group, name, rows) for name in DAYS)
+    job, series = (kernel.repeated(numbers, rows.sizes) for numbers in (keys.job, keys.series))
+    return Table(job, series, rows.time, rows.value, days)
+
+
+def _ordered(lists: Sequence[SeriesKeys]) -> tuple[SeriesKeys, list[Int64s]]:
+    """All keys of some lists in order, each once; of each list the places of its own among them."""
+    job = np.concatenate([keys.job for keys in lists])
+    series = np.concatenate([keys.series for keys in lists])
+    first, number = kernel.numbered(job, series)
+    job, series = job[first], series[first]
+    order = np.lexsort((series, job))
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    places = np.split(place[number], np.cumsum([len(keys) for keys in lists])[:-1])
+    return SeriesKeys(job[order], series[order]), places
+
+
+def _days_of_rows(group: Sequence[Rows], name: str, rows: kernel.Ordered) -> NDArray[np.uint16]:
+    days = days_of(group, name)
+    return np.full(len(rows.time), days[0], np.uint16) if rows.origin is None else days[rows.origin]
+
+
+def _in_arrays(group: Sequence[Rows]) -> Table:
+    """As ``sort_dedupe`` by (job, series, time); of each sample the row that came last.
+
+    Rows mostly come as runs that ascend in time: then whole runs are put in order and no row is compared with another
+    one but its neighbour.
+    """
+    job, series, count, time, value = (
+        np.concatenate([getattr(rows, name) for rows in group]) for name in ("job", "series", "count", "time", "value")
+    )
+    starts = np.cumsum(count) - count
+    order = np.lexsort((time[starts], series, job))
+    table = Table(
+        np.repeat(job[order], count[order]),
+        np.repeat(series[order], count[order]),
+        *_gathered(time, value, starts[order], count[order]),
+        tuple(_days_of_runs(group, name, order, count) for name in DAYS),
+    )
+    same = (table.series[1:] == table.series[:-1]) & (table.job[1:] == table.job[:-1])
+    if not (same & (table.time[1:] <= table.time[:-1])).any():
+        return table
+    return _each_once(joined(group))
+
+
+def _gathered(time: Int64s, value: Float64s, starts: Positions, count: Int64s) -> tuple[Int64s, Float64s]:
+    """The rows of runs, run after run."""
+    if len(time) >= _LONG_RUN * len(starts):
+        parts = [slice(start, start + length) for start, length in zip(starts.tolist(), count.tolist(), strict=True)]
+        return np.concatenate([time[part] for part in parts]), np.concatenate([value[part] for part in parts])
+    at = np.repeat(starts - (np.cumsum(count) - count), count) + np.arange(len(time))
+    return time[at], value[at]
+
+
+def _each_once(table: Table) -> Table:
+    """The rows in order, one by one; of equal samples the last."""
+    order = np.lexsort((table.time, table.series, table.job))
+    table = table.take(order)
+    again = (
+        (table.time[1:] == table.time[:-1])
+        & (table.series[1:] == table.series[:-1])
+        & (table.job[1:] == table.job[:-1])
+    )
+    return table.take(np.append(~again, True)) if again.any() else table
+
+
+def _days_of_runs(group: Sequence[Rows], name: str, order: Positions, count: Int64s) -> NDArray[np.uint16]:
+    days = days_of(group, name)
+    if (days == days[0]).all():
+        return np.full(int(count.sum()), days[0], np.uint16)
+    return np.repeat(np.repeat(days, [len(rows.count) for rows in group])[order], count[order])

@@ -1,0 +1,216 @@
+"""Spans to the engine and back.
+
+What was written twice is there twice until the engine merges it: figures of traces count each span once, and pages
+leave repetitions out.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from jobmeter.errors import LimitExceededError
+from jobmeter.model.retention import Retention
+from jobmeter.model.series import job_key
+from jobmeter.model.span import (
+    KINDS,
+    STATUSES,
+    Attributes,
+    Span,
+    SpanEvent,
+    SpanLink,
+    SpanScope,
+    Trace,
+    TracePage,
+)
+from jobmeter.model.time import DAY
+from jobmeter.model.trace_filter import PAGE_BYTES, SpanFilter, TraceFilter
+from jobmeter.store.base import ReadBudget
+from jobmeter.store.clickhouse.failures import translated
+from jobmeter.store.clickhouse.pool import Pool
+from jobmeter.store.clickhouse.reader import Meter
+from jobmeter.store.clickhouse.span_sql import list_sql, spans_sql, total_sql
+from jobmeter.wire.otlp.values import text_of
+
+_SPANS = 50_000
+_BYTES = 16 * 2**20
+_DAYS = 90
+_DAY_NS = DAY * 1_000_000
+_KINDS = {kind: number for number, kind in enumerate(KINDS)}
+_STATUSES = {status: number for number, status in enumerate(STATUSES)}
+
+
+class _Detail(msgspec.Struct, omit_defaults=True):
+    """What of a span no question compares. ``attributes`` and ``resource``: those that are no texts, as they were."""
+
+    attributes: Attributes = {}
+    resource: Attributes = {}
+    scope: SpanScope = SpanScope()
+    events: tuple[SpanEvent, ...] = ()
+    links: tuple[SpanLink, ...] = ()
+    state: str = ""
+    flags: int = 0
+    dropped: tuple[int, int, int] = (0, 0, 0)
+
+
+class SpanWriter:
+    """See ``Store.append_spans``. Safe for any number of threads."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    def append(self, spans: Sequence[Span], retention: Retention) -> None:
+        """Insert the spans; on return they are on disk."""
+        if not spans:
+            return
+        with translated("keep spans"), self._pool.client() as client:
+            for block in _blocks(spans, retention.raw_days):
+                client.raw_insert("spans", None, block, fmt="JSONEachRow")
+
+
+class SpanReader:
+    """See ``Store.read_traces`` and ``Store.read_spans``. Safe for any number of threads."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    def traces(self, selector: TraceFilter, budget: ReadBudget) -> TracePage:
+        """One page, with the total where the query counts."""
+        meter = Meter.of(budget)
+        rows = self._query(*list_sql(selector), meter, budget) if selector.limit else []
+        found = [_trace(row) for row in rows]
+        if not selector.count:
+            return TracePage(found)
+        return TracePage(found, int(self._query(*total_sql(selector), meter, budget)[0][0]))
+
+    def spans(self, selector: SpanFilter, budget: ReadBudget) -> list[Span]:
+        """One page."""
+        meter, limit = Meter.of(budget), selector.limit
+        while selector.traces and selector.limit:
+            rows = self._query(*spans_sql(selector, limit + 1), meter, budget)
+            once = {tuple(row[:5]): row for row in rows}
+            # The last one may continue in what was not read.
+            if len(rows) <= limit or len(once) > selector.limit:
+                return [_span(row) for row in once.values()][: selector.limit]
+            limit *= 2
+        return []
+
+    def _query(self, sql: str, parameters: dict[str, Any], meter: Meter, budget: ReadBudget) -> Sequence[Sequence[Any]]:
+        settings = meter.settings() | {
+            "max_rows_to_read": budget.rows,
+            "max_result_bytes": 2 * PAGE_BYTES,
+            "result_overflow_mode": "throw",
+        }
+        try:
+            with translated("read spans"), self._pool.client() as client:
+                rows: Sequence[Sequence[Any]] = client.query(sql, parameters=parameters, settings=settings).result_rows
+        except LimitExceededError as error:
+            raise LimitExceededError(
+                "the question reads more spans than one may: narrow its range, or lower the limit", "limit"
+            ) from error
+        return rows
+
+
+def _trace(row: Sequence[Any]) -> Trace:
+    project, trace, began, ended, count, errors, root = row
+    return Trace(
+        trace=trace,
+        project=project,
+        name=root[0],
+        service=root[1],
+        job=root[2],
+        start_ns=began,
+        end_ns=ended,
+        spans=count,
+        errors=errors,
+    )
+
+
+def _span(row: Sequence[Any]) -> Span:
+    trace, start, span, project, job, parent, end, replica, attempt, node, service, name, kind, status, message = row[
+        :15
+    ]
+    detail = msgspec.json.decode(row[17], type=_Detail)
+    return Span(
+        trace=trace,
+        span=span,
+        parent=parent,
+        name=name,
+        kind=KINDS[kind],
+        start_ns=start,
+        end_ns=end,
+        status=STATUSES[status],
+        message=message,
+        project=project,
+        job=job,
+        replica=replica,
+        attempt=attempt,
+        node=node,
+        service=service,
+        attributes={**row[15], **detail.attributes},
+        resource={**row[16], **detail.resource},
+        scope=detail.scope,
+        events=detail.events,
+        links=detail.links,
+        state=detail.state,
+        flags=detail.flags,
+        dropped=detail.dropped,
+    )
+
+
+def _blocks(spans: Sequence[Span], raw_days: int) -> Iterator[bytes]:
+    """JSON lines of bounded length that touch a bounded number of days: an insert may touch at most 100 partitions."""
+    block: list[bytes] = []
+    days: set[int] = set()
+    size = 0
+    for span in sorted(spans, key=lambda span: span.start_ns // _DAY_NS):
+        day = span.start_ns // _DAY_NS
+        if block and (len(block) >= _SPANS or size >= _BYTES or (day not in days and len(days) >= _DAYS)):
+            yield b"\n".join(block)
+            block, days, size = [], set(), 0
+        encoded = msgspec.json.encode(_row(span, raw_days))
+        block.append(encoded)
+        days.add(day)
+        size += len(encoded)
+    if block:
+        yield b"\n".join(block)
+
+
+def _row(span: Span, raw_days: int) -> dict[str, Any]:
+    detail = _Detail(
+        attributes=_no_texts(span.attributes),
+        resource=_no_texts(span.resource),
+        scope=span.scope,
+        events=span.events,
+        links=span.links,
+        state=span.state,
+        flags=span.flags,
+        dropped=span.dropped,
+    )
+    return {
+        "job": job_key(span.project, span.job),
+        "start_ns": span.start_ns,
+        "trace": span.trace,
+        "span": span.span,
+        "parent": span.parent,
+        "end_ns": span.end_ns,
+        "project": span.project,
+        "job_id": span.job,
+        "replica": span.replica,
+        "attempt": span.attempt,
+        "node": span.node,
+        "service": span.service,
+        "name": span.name,
+        "kind": _KINDS[span.kind],
+        "status": _STATUSES[span.status],
+        "message": span.message,
+        "events": len(span.events),
+        "attributes": {key: text_of(value) for key, value in span.attributes.items()},
+        "resource": {key: text_of(value) for key, value in span.resource.items()},
+        "detail": msgspec.json.encode(detail).decode(),
+        "raw_days": raw_days,
+    }
+
+
+def _no_texts(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in attributes.items() if not isinstance(value, str)}

@@ -1,0 +1,57 @@
+"""A frame of log lines read into columns: what a server does with what ``jobmeter.wire.native.logs`` writes."""
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from jobmeter.errors import InvalidRequestError, LimitExceededError
+from jobmeter.model.log_batch import LEVEL_CODES, LogBatch, LogSource, times
+from jobmeter.wire.native.logs import LinesPayload, StreamLines
+from jobmeter.wire.native.newer import decode_lenient
+
+
+def decode_lines(payload: bytes, project: str, most: int) -> tuple[LogBatch, tuple[str, ...]]:
+    """The lines of a payload, in their order, and the names of fields and words that this release does not know.
+
+    ``project`` is what an empty one means. Names, times and texts are taken as they are. Raises InvalidRequestError
+    (field ``lines``, ``time`` for one that 64 bits do not hold), LimitExceededError for more than ``most`` lines.
+    """
+    try:
+        decoded, unknown = decode_lenient(payload, LinesPayload)
+    except msgspec.DecodeError as error:
+        raise InvalidRequestError(f"a frame of logs is not valid: {error}", "lines") from error
+    except UnicodeDecodeError as error:
+        raise InvalidRequestError("a frame of logs is not UTF-8", "lines") from error
+    except RecursionError as error:
+        raise InvalidRequestError("a frame of logs is nested too deeply", "lines") from error
+    count = sum(len(stream.lines) for stream in decoded.streams)
+    if count > most:
+        raise LimitExceededError(f"a request may bring {most} more lines here, this frame has {count}", "lines")
+    return _columns([stream for stream in decoded.streams if stream.lines], project), unknown
+
+
+def _columns(streams: Sequence[StreamLines], project: str) -> LogBatch:
+    lines = [line for stream in streams for line in stream.lines]
+    counts = [len(stream.lines) for stream in streams]
+    return LogBatch(
+        [_source(stream, project) for stream in streams],
+        np.repeat(np.arange(len(streams), dtype=np.uint32), counts),
+        times([line.time_ns for line in lines]),
+        np.array([0 if line.level is None else LEVEL_CODES[line.level] for line in lines], np.uint8),
+        [line.text for line in lines],
+    )
+
+
+def _source(stream: StreamLines, project: str) -> LogSource:
+    return LogSource(
+        project=stream.project or project,
+        job=stream.job,
+        replica=stream.replica,
+        attempt=stream.attempt,
+        node=stream.node,
+        stream=stream.stream,
+        facility=stream.facility,
+        severity=stream.severity,
+        tag=stream.tag,
+    )

@@ -1,0 +1,87 @@
+"""A cache of the lists of series that frames name, by their bytes: an agent sends the same list with every round."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from jobmeter.model.batch import Uint32s
+from jobmeter.model.interner import SeriesInterner, SeriesList
+from jobmeter.model.series import Series
+
+_MOST_BYTES = 64 * 2**20
+_COST = 1_000
+"""Bytes that a list takes beside its own, about."""
+_SERIES_COST = 34
+"""The same for each of its series."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ListedSeries:
+    """``series``: each once. ``places`` uint32[n]: which of them each descriptor is. ``once``: each is its own."""
+
+    series: SeriesList
+    places: Uint32s
+    once: bool
+
+
+class SeriesListCache:
+    """Lists of series by their bytes and by what an empty project means. Safe for several threads.
+
+    The least recently used are dropped when all together take more than ``bound`` bytes.
+    """
+
+    def __init__(self, bound: int = _MOST_BYTES) -> None:
+        self._bound = bound
+        self._lock = threading.Lock()
+        self._lists: OrderedDict[tuple[str, bytes], ListedSeries] = OrderedDict()
+        self._bytes = 0
+
+    @property
+    def size(self) -> int:
+        """About how much memory they take."""
+        return self._bytes
+
+    def get(self, project: str, data: bytes, interner: SeriesInterner) -> ListedSeries | None:
+        """The list that was put under these bytes, its numbers being those of the interner."""
+        key = project, data
+        with self._lock:
+            found = self._lists.get(key)
+            if found is None or found.series.interner is not interner:
+                return None
+            self._lists.move_to_end(key)
+            return found
+
+    def put(self, project: str, data: bytes, interner: SeriesInterner, series: Sequence[Series]) -> ListedSeries:
+        """The list of some series, from now on that of these bytes."""
+        made = _listed(interner, series)
+        key = project, data
+        with self._lock:
+            self._drop(key)
+            self._lists[key] = made
+            self._bytes += _cost(key, made)
+            while self._bytes > self._bound:
+                self._drop(next(iter(self._lists)))
+        return made
+
+    def _drop(self, key: tuple[str, bytes]) -> None:
+        dropped = self._lists.pop(key, None)
+        if dropped is not None:
+            self._bytes -= _cost(key, dropped)
+
+
+def _cost(key: tuple[str, bytes], found: ListedSeries) -> int:
+    return len(key[1]) + _COST + _SERIES_COST * len(found.series)
+
+
+def _listed(interner: SeriesInterner, series: Sequence[Series]) -> ListedSeries:
+    numbers = interner.numbers(series)
+    present, first, places = np.unique(numbers, return_index=True, return_inverse=True)
+    if len(present) == len(numbers):
+        return ListedSeries(SeriesList(interner, numbers), np.arange(len(numbers), dtype=np.uint32), once=True)
+    order = np.argsort(first)
+    rank = np.empty(len(order), np.uint32)
+    rank[order] = np.arange(len(order), dtype=np.uint32)
+    return ListedSeries(SeriesList(interner, present[order]), rank[places], once=False)

@@ -1,0 +1,202 @@
+"""What requests of spans and of log records have in common: resources, attributes, and their bounds."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from jobmeter.errors import InvalidRequestError, LimitExceededError
+from jobmeter.model.span import MOST_BYTES, MOST_PARTS, Attributes, SpanScope
+from jobmeter.wire.otlp.values import pair, utf8
+from jobmeter.wire.protobuf import fields, varint
+
+T = TypeVar("T")
+
+MOST_SHARED = 32 * 1_024
+"""Largest resource, and largest scope, as they were sent: they are stored again with each span."""
+MOST_TOTAL = 256 * 2**20
+"""What the spans of a request may have together, each with its resource and its scope."""
+_FIELDS = 4
+"""How many times as many fields as parts of one kind a message may have."""
+Span = tuple[int, int]
+Pieces = Sequence[Span]
+
+
+@dataclass(frozen=True, slots=True)
+class Group(Generic[T]):
+    """Items of one resource and one scope."""
+
+    resource: Attributes
+    scope: SpanScope
+    items: list[T]
+
+
+@dataclass(slots=True)
+class Sent(Generic[T]):
+    """What a request brought: its items by resource and scope, and how many were refused, by reason."""
+
+    most: int
+    groups: list[Group[T]] = field(default_factory=list)
+    refused: Counter[str] = field(default_factory=Counter)
+    _items: int = 0
+    _total: int = 0
+
+    def count(self, size: int) -> None:
+        """One more item, with so many bytes. Raises LimitExceededError (field ``body``)."""
+        self._items += 1
+        self._total += size
+        self.check(self._items)
+        if self._total > MOST_TOTAL:
+            raise LimitExceededError(
+                f"spans or log records may have {MOST_TOTAL} bytes together, each with its resource", "body"
+            )
+
+    def check(self, number: int) -> None:
+        """Raises LimitExceededError (field ``body``) for more items than a request may bring."""
+        if number > self.most:
+            raise LimitExceededError(f"a request may bring {self.most} spans or log records", "body")
+
+    def refuse(self, reason: str) -> None:
+        """Count an item that cannot be stored."""
+        self.refused[reason] += 1
+
+
+class RefusedError(Exception):
+    """One item cannot be stored, for ``reason``; the others can."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def check_size(size: int) -> None:
+    """Raises RefusedError for an item that is too large."""
+    if size > MOST_BYTES:
+        raise RefusedError("too-large")
+
+
+def check_many(count: int) -> None:
+    """Raises RefusedError for too many attributes, events or links."""
+    if count > MOST_PARTS:
+        raise RefusedError("too-many-parts")
+
+
+def identifier(text: str, digits: int, *, empty: bool = False) -> str:
+    """An id in lower-case hexadecimal digits. Raises RefusedError for one of another length, or of zeros alone."""
+    found = text.lower()
+    if empty and not found.strip("0"):
+        return ""
+    if len(found) != digits or not found.strip("0") or found.strip("0123456789abcdef"):
+        raise RefusedError("id")
+    return found
+
+
+def plain(value: Any) -> Any:  # noqa: ANN401 - any value of JSON
+    """The value as JSON can hold it: a number that is not finite becomes a text."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, list):
+        return [plain(one) for one in value]
+    if isinstance(value, dict):
+        return {key: plain(one) for key, one in value.items()}
+    return value
+
+
+def attributes(data: bytes, pieces: Iterable[Span]) -> dict[str, Any]:
+    """The attributes at these places of a message. Raises RefusedError."""
+    found: dict[str, Any] = {}
+    try:
+        for at, end in pieces:
+            key, value = pair(data, at, end)
+            found[key] = plain(value)
+    except InvalidRequestError as error:
+        if error.field == "body":
+            raise
+        raise RefusedError("attributes") from error
+    check_many(len(found))
+    return found
+
+
+def merged(data: bytes, pieces: Pieces) -> bytes:
+    """One message of the pieces in which it came."""
+    return data[pieces[0][0] : pieces[0][1]] if len(pieces) == 1 else b"".join(data[at:end] for at, end in pieces)
+
+
+def by_tag(data: bytes, at: int, end: int) -> dict[int, list[Span]]:
+    """The places of the fields of a message by tag. Raises InvalidRequestError (field ``body``), RefusedError."""
+    found: dict[int, list[Span]] = {}
+    for number, (tag, _, content, stop) in enumerate(fields(data, at, end)):
+        check_many(number // _FIELDS)
+        found.setdefault(tag, []).append((content, stop))
+    return found
+
+
+def text(data: bytes, found: Mapping[int, Pieces], tag: int) -> str:
+    """The text of a field, the last one counting."""
+    if tag not in found:
+        return ""
+    at, end = found[tag][-1]
+    return utf8(data[at:end], "body")
+
+
+def whole(data: bytes, found: Mapping[int, Pieces], tag: int) -> int:
+    """The whole number of a field that is a varint."""
+    return varint(data, *found[tag][-1])[0] if tag in found else 0
+
+
+def fixed(data: bytes, found: Mapping[int, Pieces], tag: int) -> int:
+    """The whole number of a field of fixed length."""
+    if tag not in found:
+        return 0
+    at, end = found[tag][-1]
+    return int.from_bytes(data[at:end], "little")
+
+
+def count32(value: int) -> int:
+    """A number of 32 bits, of which a varint may have more."""
+    return value & 0xFFFF_FFFF
+
+
+_ATTRIBUTES, _NAME, _VERSION, _SCOPE_ATTRIBUTES = 0x0A, 0x0A, 0x12, 0x1A
+_FIRST, _SECOND = 0x0A, 0x12
+Shared = tuple[Attributes, SpanScope, int]
+
+
+def items(data: bytes, sent: Sent[Any]) -> Iterable[tuple[bytes, bytes, Pieces]]:
+    """Of each scope in a request: the message of its resource, its own, and the places of its items.
+
+    Requests of spans and of log records are of the same form. Each scope counts as an item of ``sent``.
+    """
+    for at, end in _places(data, 0, len(data), sent)[0]:
+        resources, scopes = _places(data, at, end, sent)
+        resource = merged(data, resources or [(0, 0)])
+        for begin, stop in scopes:
+            sent.count(0)
+            named, found = _places(data, begin, stop, sent)
+            yield resource, merged(data, named or [(0, 0)]), found
+
+
+def _places(data: bytes, at: int, end: int, sent: Sent[Any]) -> tuple[list[Span], list[Span]]:
+    """The places of the fields 1 and 2 of a message."""
+    first, second = list[Span](), list[Span]()
+    for number, (tag, _, content, stop) in enumerate(fields(data, at, end)):
+        sent.check(number)
+        if tag == _FIRST:
+            first.append((content, stop))
+        elif tag == _SECOND:
+            second.append((content, stop))
+    return first, second
+
+
+def shared(resource: bytes, scope: bytes) -> Shared:
+    """What the items of a scope share, and its size. Raises RefusedError where that is too large."""
+    if len(resource) > MOST_SHARED or len(scope) > MOST_SHARED:
+        raise RefusedError("resource-too-large")
+    own, of_scope = by_tag(resource, 0, len(resource)), by_tag(scope, 0, len(scope))
+    made = SpanScope(
+        name=text(scope, of_scope, _NAME),
+        version=text(scope, of_scope, _VERSION),
+        attributes=attributes(scope, of_scope.get(_SCOPE_ATTRIBUTES, ())),
+    )
+    return attributes(resource, own.get(_ATTRIBUTES, ())), made, len(resource) + len(scope)

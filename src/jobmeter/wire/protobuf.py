@@ -1,0 +1,59 @@
+"""Protocol buffers in plain Python, one field after the other: for remote write and OTLP.
+
+https://protobuf.dev/programming-guides/encoding/
+"""
+
+from collections.abc import Iterator
+
+from jobmeter.errors import InvalidRequestError
+
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+_FIXED = {FIXED64: 8, FIXED32: 4}
+_LONGEST = 10
+
+Field = tuple[int, int, int, int]
+"""Its tag, where the tag begins, where its content begins (a varint has it in between), and where it ends."""
+
+
+def damaged(what: str) -> InvalidRequestError:
+    """The refusal of bytes that are no message."""
+    return InvalidRequestError(f"the body is not the message that Content-Type says: {what}", "body")
+
+
+def varint(data: bytes, at: int, end: int) -> tuple[int, int]:
+    """An unsigned varint of at most 64 bits, and where the next thing begins."""
+    value = 0
+    for place in range(_LONGEST):
+        if at >= end:
+            raise damaged("it ends inside a number")
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << (7 * place)
+        if byte < 128:
+            if value >= 2**64:
+                break
+            return value, at
+    raise damaged("a number has more than 64 bits")
+
+
+def fields(data: bytes, at: int, end: int) -> Iterator[Field]:
+    """The fields of a message, in their order. Raises InvalidRequestError (field ``body``)."""
+    while at < end:
+        begin = at
+        tag, at = varint(data, at, end)
+        kind = tag & 7
+        if not 8 <= tag < 2**32:
+            raise damaged("a field has no number")
+        content = at
+        if kind == VARINT:
+            _, at = varint(data, at, end)
+        elif kind == BYTES:
+            length, content = varint(data, at, end)
+            at = content + length
+        elif kind in _FIXED:
+            at += _FIXED[kind]
+        else:
+            raise damaged("a field is of an unknown kind")
+        if at > end:
+            raise damaged("it ends inside a field")
+        yield tag, begin, content, at

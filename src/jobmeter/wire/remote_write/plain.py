@@ -1,0 +1,85 @@
+"""Requests of remote write in plain Python: for whatever the compiled scan does not read, and where it is missing."""
+
+import struct
+from collections import Counter
+from dataclasses import dataclass, field
+
+from jobmeter.errors import LimitExceededError
+from jobmeter.wire.protobuf import BYTES, fields, varint
+
+_LABELS, _SAMPLE = 0x0A, 0x12
+"""Tags of a series that both versions have alike."""
+_VALUE, _TIME = 0x09, 0x10
+_DOUBLE = struct.Struct("<d")
+
+
+@dataclass(slots=True)
+class Plain:
+    """``symbols``: where those of a request begin and end. ``names``: what names each series.
+
+    A name is the label fields with their tags and lengths; with references, their numbers as packed varints. ``index``,
+    ``value`` and ``time`` (ms) of the samples; ``others`` counts the further fields of series by their tag.
+    """
+
+    symbols: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))
+    names: list[bytes] = field(default_factory=list)
+    index: list[int] = field(default_factory=list)
+    value: list[float] = field(default_factory=list)
+    time: list[int] = field(default_factory=list)
+    others: Counter[int] = field(default_factory=Counter)
+
+
+def read(data: bytes, series: int, symbol: int | None, most: int) -> Plain:
+    """The fields of a request; ``series`` and ``symbol`` are tags, the latter None where labels are texts.
+
+    Raises InvalidRequestError, LimitExceededError for more than ``most`` fields.
+    """
+    found = Plain()
+    for count, (tag, _, at, end) in enumerate(fields(data, 0, len(data)), 1):
+        if count > most:
+            raise LimitExceededError(f"a request may have {most} series, symbols and other parts", "body")
+        if tag == series:
+            _series(found, data, at, end, packed=symbol is not None)
+        elif tag == symbol:
+            found.symbols[0].append(at)
+            found.symbols[1].append(end)
+    return found
+
+
+def _series(into: Plain, data: bytes, at: int, end: int, *, packed: bool) -> None:
+    name: list[bytes] = []
+    for tag, begin, content, stop in fields(data, at, end):
+        if tag == _LABELS:
+            name.append(data[content if packed else begin : stop])
+        elif tag == _LABELS - BYTES and packed:  # references that are not packed, which is as legal
+            name.append(data[content:stop])
+        elif tag == _SAMPLE:
+            value, time = _sample(data, content, stop)
+            into.index.append(len(into.names))
+            into.value.append(value)
+            into.time.append(time)
+        else:
+            into.others[tag] += 1
+    into.names.append(b"".join(name))
+
+
+def _sample(data: bytes, at: int, end: int) -> tuple[float, int]:
+    """The value and the time of a Sample; what is absent is 0, what is unknown is passed over."""
+    value, time = 0.0, 0
+    for tag, _, content, _ in fields(data, at, end):
+        if tag == _VALUE:
+            (value,) = _DOUBLE.unpack_from(data, content)
+        elif tag == _TIME:
+            time, _ = varint(data, content, end)
+    return value, time - 2**64 if time >= 2**63 else time
+
+
+def label(data: bytes, at: int, end: int) -> tuple[bytes, bytes]:
+    """The name and the value of a Label."""
+    name = value = b""
+    for tag, _, content, stop in fields(data, at, end):
+        if tag == 0x0A:
+            name = data[content:stop]
+        elif tag == 0x12:
+            value = data[content:stop]
+    return name, value

@@ -1,0 +1,129 @@
+"""ClickHouse servers of tests' own: real ones, from the engine that the package installs. One, or shards of a cluster.
+
+What the engine leaves out is replication and ``ON CLUSTER``. ``each_node`` runs what is meant for a cluster on each of
+its nodes, and makes plain tables of replicated ones.
+"""
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from clickhouse_connect.driver.httpclient import HttpClient
+
+from jobmeter.store.clickhouse import parse_dsn
+from jobmeter.store.clickhouse.pool import connect
+from tests.clusters import free_ports
+from tests.waiting import wait_until
+
+CLUSTER = "main"
+_MEMORY = Path("/dev/shm")
+_PROGRAM = Path(__file__).with_name("clickhouse_node.py")
+_ON_CLUSTER = re.compile(r" ON CLUSTER '\w+'")
+_REPLICATED = re.compile(r"Replicated(ReplacingMergeTree)\('[^']+', '[^']+'(?:, )?")
+
+
+@dataclass(frozen=True)
+class Node:
+    """Where a server listens."""
+
+    http: int
+    tcp: int
+
+    @property
+    def dsn(self) -> str:
+        """Without a database's name."""
+        return f"clickhousedb://127.0.0.1:{self.http}"
+
+
+@contextmanager
+def node() -> Iterator[Node]:
+    """One server."""
+    with shards(1) as nodes:
+        yield nodes[0]
+
+
+@contextmanager
+def shards(count: int) -> Iterator[Sequence[Node]]:
+    """Servers that know each other as the shards of the cluster ``main``; killed at the end.
+
+    Their tables lie in memory where there is room: each insert syncs the files of a part, and on a disk most of the
+    time of a test would go there. A process that is killed loses nothing by it.
+    """
+    nodes = [Node(*free_ports(2)) for _ in range(count)]
+    with ExitStack() as stack:
+        home = Path(tempfile.mkdtemp(prefix="jobmeter-ch-", dir=_MEMORY if _MEMORY.is_dir() else None))
+        stack.callback(shutil.rmtree, home, ignore_errors=True)
+        for number, one in enumerate(nodes, 1):
+            stack.enter_context(_running(one, home / str(number), _config(nodes, number)))
+        yield nodes
+
+
+@contextmanager
+def _running(own: Node, folder: Path, config: str) -> Iterator[None]:
+    folder.mkdir()
+    (folder / "config.xml").write_text(config)
+    log = folder / "log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, str(_PROGRAM), str(folder)], stdin=subprocess.DEVNULL, stdout=output, stderr=output
+        )
+    try:
+        wait_until(lambda: _answers(own) or process.poll() is not None, "the start of ClickHouse")
+        assert process.poll() is None, log.read_text(errors="replace")
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _answers(own: Node) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{own.http}/ping", timeout=5) as reply:
+            return bool(reply.read() == b"Ok.\n")
+    except OSError:
+        return False
+
+
+def _config(nodes: Sequence[Node], number: int) -> str:
+    """A server's settings. Backups may go where the tests say."""
+    own = nodes[number - 1]
+    members = "".join(
+        f"<shard><replica><host>127.0.0.1</host><port>{one.tcp}</port></replica></shard>" for one in nodes
+    )
+    return (
+        "<clickhouse><listen_host>127.0.0.1</listen_host>"
+        f"<http_port>{own.http}</http_port><tcp_port>{own.tcp}</tcp_port>"
+        f"<macros><shard>{number:02}</shard><replica>r1</replica></macros>"
+        f"<remote_servers><{CLUSTER}><secret>between-nodes</secret>{members}</{CLUSTER}></remote_servers>"
+        "<backups><allowed_path>/</allowed_path></backups></clickhouse>"
+    )
+
+
+@contextmanager
+def each_node(nodes: Sequence[Node]) -> Iterator[None]:
+    """In this process, what is meant for a cluster is run by each of its nodes; replicated tables become plain ones."""
+    command = HttpClient.command
+
+    def everywhere(client: HttpClient, cmd: str, *arguments: Any, **options: Any) -> Any:
+        if not _ON_CLUSTER.search(cmd):
+            return command(client, cmd, *arguments, **options)
+        plain = _REPLICATED.sub(r"\1(", _ON_CLUSTER.sub("", cmd))
+        for other in nodes[1:]:
+            peer = connect(parse_dsn(f"{other.dsn}?cluster={CLUSTER}"), client.database)
+            assert isinstance(peer, HttpClient)
+            command(peer, plain, *arguments, **options)
+            peer.close()
+        return command(client, plain, *arguments, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(HttpClient, "command", everywhere)
+        yield

@@ -1,0 +1,94 @@
+"""A tab of the page that is signed in, and the jobs that the tests of the page look at."""
+
+import pytest
+
+from jobmeter.model.time import MINUTE
+from jobmeter.server.pages import FOLDER, read_files
+from tests.needs import needs
+from tests.processes import run_cli
+from tests.waiting import wait_until
+
+WIDTHS = {"wide": (1440, 900), "middle": (900, 1000), "phone": (360, 780)}
+EVIL = "<img src=x onerror=alert(1)><script>alert(2)</script>"
+RANKS, SLOW = 16, 5
+
+
+def wait_for_page(page, expression):
+    """Wait until that is true on the page; its own policy forbids what Playwright would wait with."""
+    wait_until(lambda: page.evaluate(expression), expression)
+
+
+def facts(now):
+    """A training job of 16 ranks of which one is slow, one that failed, and texts that would like to run."""
+    start = now - 40 * MINUTE
+    replicas = [
+        {"name": f"worker-{rank}", "rank": rank, "node": f"node-{rank // 8}", "devices": [f"gpu{rank % 8}"]}
+        for rank in range(RANKS)
+    ]
+    train = {"job_id": "train-1", "name": "llama", "type": "PyTorchJob", "state": "Running", "user": "lin"}
+    failed = {"job_id": "failed-1", "name": EVIL, "state": "Failed", "error": EVIL, "start": start, "end": now - MINUTE}
+    event = {"time": now - 2 * MINUTE, "job": "failed-1", "reason": EVIL, "message": EVIL, "level": "warning"}
+    return {
+        "jobs": [{**train, "start": start, "replicas": replicas}, {**failed, "labels": {"team": EVIL}, "user": EVIL}],
+        "events": [event],
+    }
+
+
+def samples(now):
+    """CSV, as `jobmeter import` reads it."""
+    yield "job_id,replica,node,device,metric,time,value"
+    for at in range(now - 40 * MINUTE, now, 15_000):
+        for rank in range(RANKS):
+            place = f"train-1,worker-{rank},node-{rank // 8}"
+            yield f"{place},gpu{rank % 8},gpu.utilization,{at},{0.4 if rank == SLOW else 0.9}"
+            yield f"{place},,cpu.usage,{at},{2 + rank / 10}"
+
+
+def needs_page():
+    """Skip where there is no browser, or the page is not built."""
+    needs("chromium")
+    if not read_files(FOLDER):
+        pytest.skip("the page is not built: make page")
+
+
+def import_samples(server, folder, lines):
+    """Import lines of CSV with the command line."""
+    (folder / "samples.csv").write_text("\n".join(lines) + "\n")
+    done = run_cli("import", str(folder / "samples.csv"), "--server", server.url, "--key", server.token)
+    assert done.returncode == 0, done.stderr
+
+
+class Viewer:
+    """A tab that is signed in, with everything that went wrong in it."""
+
+    def __init__(self, browser, server, width="wide", **options):
+        size = dict(zip(("width", "height"), WIDTHS[width], strict=True))
+        self.context = browser.new_context(viewport=size, bypass_csp=options.pop("bypass_csp", False), **options)
+        self.page = self.context.new_page()
+        self.problems: list[str] = []
+        self.hosts: set[str] = set()
+        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
+        self.page.on("dialog", lambda dialog: self.problems.append(f"a script ran: {dialog.message}"))
+        self.page.on("request", lambda request: self.hosts.add(request.url.split("/")[2]))
+        self.server = server
+        code = server.request("POST", "/session/link").json()["code"]
+        self.page.goto(f"{server.url}/#/open?code={code}")
+        self.page.wait_for_selector("main h1")
+
+    def open(self, place, wanted):
+        self.page.goto(f"{self.server.url}/#/{place}")
+        return self.see(wanted)
+
+    def see(self, wanted):
+        """Wait for an element, and go where it is: a chart is drawn where it is near what is in sight."""
+        around = wanted.removesuffix(" canvas")
+        self.page.wait_for_selector(around)
+        if around != wanted:
+            self.page.evaluate("one => document.querySelector(one)?.scrollIntoView({ block: 'nearest' })", around)
+        self.page.wait_for_selector(wanted)
+        return self.page
+
+    def close(self):
+        self.context.close()
+        assert self.problems == []
+        assert self.hosts <= {self.server.url.split("/")[2]}

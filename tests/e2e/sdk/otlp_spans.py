@@ -1,0 +1,61 @@
+"""Runs in the environment of OpenTelemetry's SDK: spans that are given, by its own exporter; set up by variables.
+
+On stdin {"way", "traces": [{"resource": {...}, "spans": [{"name", "start_ns", "end_ns", "attributes", "events",
+"message"}]}]}: the first span of a trace is the root, the others are below it. On stdout what the exporter said of
+each span, and the ids.
+"""
+
+import json
+import sys
+
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.trace import Status, StatusCode, set_span_in_context
+
+asked = json.load(sys.stdin)
+if asked["way"] == "grpc":
+    from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+else:
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+exported: list[str] = []
+exporter = OTLPSpanExporter()
+export = exporter.export
+
+
+def _export(spans):
+    result = export(spans)
+    exported.append(result.name)
+    return result
+
+
+def _trace(given):
+    provider = TracerProvider(resource=Resource.create(given["resource"]))
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    tracer = provider.get_tracer("app")
+    spans, context = [], None
+    for one in given["spans"]:
+        span = tracer.start_span(
+            one["name"], context=context, start_time=one["start_ns"], attributes=one.get("attributes", {})
+        )
+        for event in one.get("events", ()):
+            span.add_event(event, timestamp=one["start_ns"])
+        if one.get("message"):
+            span.set_status(Status(StatusCode.ERROR, one["message"]))
+        context = context or set_span_in_context(span)
+        spans.append((span, one["end_ns"]))
+    for span, end_ns in reversed(spans):
+        span.end(end_ns)
+    contexts = [span.get_span_context() for span, _ in spans]
+    return {
+        "trace": format(contexts[0].trace_id, "032x"),
+        "spans": [format(one.span_id, "016x") for one in contexts],
+    }
+
+
+exporter.export = _export
+exporter_end, exporter.shutdown = exporter.shutdown, lambda *_: None
+traces = [_trace(one) for one in asked["traces"]]
+exporter_end()
+json.dump({"traces": traces, "exported": exported}, sys.stdout)

@@ -1,0 +1,88 @@
+"""Jobs beside each other on the page: picked in the list, aligned at their start, all of it in the address."""
+
+import re
+
+import pytest
+
+from jobmeter.model.time import HOUR, MINUTE, SystemClock
+from tests.e2e.page import import_samples, needs_page, wait_for_page
+from tests.processes import running
+
+pytestmark = pytest.mark.slow
+NOTHING, MINUS_HALF = "\N{EN DASH}", "\N{MINUS SIGN}50 %"
+SHORT, LONG = 10, 20
+"""Minutes that the two jobs ran."""
+
+
+def samples(now):
+    """CSV of two jobs: one an hour earlier, twice as long and half as busy."""
+    yield "job_id,replica,node,device,metric,time,value"
+    for job, begin, minutes, busy in (("fast", now - HOUR, SHORT, 0.8), ("slow", now - 2 * HOUR, LONG, 0.4)):
+        for at in range(begin, begin + minutes * MINUTE, 15_000):
+            yield f"{job},worker-0,n1,gpu0,gpu.utilization,{at},{busy}"
+            if job == "fast":
+                yield f"{job},worker-0,n1,,cpu.usage,{at},2"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    needs_page()
+    folder = tmp_path_factory.mktemp("compare")
+    with running(folder / "data", "--store", "memory://") as made:
+        now = SystemClock().now_ms() // HOUR * HOUR
+        lengths = (("fast", now - HOUR, SHORT), ("slow", now - 2 * HOUR, LONG))
+        times = [{"job_id": job, "start": begin, "end": begin + minutes * MINUTE} for job, begin, minutes in lengths]
+        assert made.request("POST", "/jobs", [{"state": "Succeeded", **one} for one in times]).status == 200
+        import_samples(made, folder, samples(now))
+        yield made
+
+
+def test_jobs_are_picked_in_the_list_by_keyboard_and_compared(viewer):
+    page = viewer.open("?sort=name&order=asc", ".rows .row[data-at] input")
+    page.focus("input[aria-label='Compare fast']")
+    page.keyboard.press("Space")
+    assert page.is_disabled(".picked >> text=Compare")
+    page.check("input[aria-label='Compare slow']")
+    wait_for_page(page, "location.hash.split('pick=').length === 3")
+    page.focus(".picked .primary")
+    page.keyboard.press("Enter")
+    page.wait_for_selector('.chart[data-metric="gpu.utilization"] canvas')
+    assert "job=fast&job=slow&project=default" in page.url
+    rows = page.locator("#figures tbody tr").all_inner_texts()
+    assert any("80.0 %" in row and "40.0 %" in row and MINUS_HALF in row for row in rows)
+    assert "20 m 00 s" in page.inner_text(".compared >> nth=0")
+    assert "+100 %" in page.inner_text(".compared >> nth=0")
+
+
+def test_each_job_has_its_colour_in_every_chart(viewer):
+    page = viewer.open("compare?job=slow&job=fast", '.chart[data-metric="cpu.usage"] canvas')
+    each = "[...one.querySelectorAll('i')].map(colour => colour.style.background).join()"
+    colours = f"[...document.querySelectorAll('.legend')].map(one => {each})"
+    assert len(set(page.evaluate(colours))) == 1
+    legend = page.inner_text('.chart[data-metric="cpu.usage"] .legend')
+    assert "slow" in legend
+    assert NOTHING in legend
+
+
+def test_a_brushed_span_zooms_all_charts_and_stands_in_the_address(viewer):
+    page = viewer.open("compare?job=fast&job=slow", '.chart[data-metric="gpu.utilization"] .u-over')
+    box = page.locator('.chart[data-metric="gpu.utilization"] .u-over').bounding_box()
+    assert box
+    page.mouse.move(box["x"] + box["width"] / 4, box["y"] + 40)
+    wait_for_page(
+        page, "[...document.querySelectorAll('.chart .when')].every(one => /^[+][45] m/.test(one.textContent))"
+    )
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 40, steps=5)
+    page.mouse.up()
+    wait_for_page(page, "location.hash.includes('from=')")
+    assert re.match(r"From [45] m .. s to (9|10) m", page.inner_text(".zoomed"))
+    page.click("text=Whole jobs")
+    wait_for_page(page, "!location.hash.includes('from=')")
+
+
+def test_one_job_alone_says_what_to_do_and_an_unknown_one_is_named(viewer):
+    page = viewer.open("compare?job=fast", ".notice")
+    assert "Two jobs or more" in page.inner_text(".notice")
+    page = viewer.open("compare?job=fast&job=nobody", ".notice.problem")
+    assert "nobody" in page.inner_text(".notice")

@@ -1,0 +1,230 @@
+"""The fleet on the page: the map, a node, who uses what, and what administrators look after, in Chromium."""
+
+import json
+
+import pytest
+
+from jobmeter.model.time import MINUTE, SystemClock
+from tests.browser import check_view
+from tests.e2e.page import EVIL, WIDTHS, Viewer, import_samples, needs_page, wait_for_page
+from tests.frames import frame
+from tests.processes import running
+
+pytestmark = pytest.mark.slow
+NODES = 12
+TYPE = "NVIDIA H200"
+
+
+def facts(now):
+    """Twelve nodes of two groups with four devices each; a busy job on five of them, an idle one on one."""
+    devices = [{"device": f"gpu{at}", "name": TYPE} for at in range(4)]
+    info = {"cores": 64, "memory": 2**39, "devices": devices, "kernel": EVIL}
+    nodes = [
+        {"name": f"node-{at}", "resource_group": "research" if at < 8 else EVIL, "info": info} for at in range(NODES)
+    ]
+    device_names = [f"gpu{at}" for at in range(4)]
+    train = [{"name": f"worker-{at}", "rank": at, "node": f"node-{at}", "devices": device_names} for at in range(5)]
+    lazy = [{"name": "worker-0", "node": "node-5", "devices": device_names}]
+    own = {"state": "Running", "start": now - 60 * MINUTE, "resource_group": "research"}
+    jobs = [
+        {"job_id": "train", "name": "llama", "user": "lin", "replicas": train, **own},
+        {"job_id": "lazy", "name": EVIL, "user": EVIL, "replicas": lazy, **own},
+    ]
+    return {"nodes": nodes, "jobs": jobs}
+
+
+def samples(now):
+    yield "job_id,replica,node,device,metric,time,value"
+    for at in range(now - 20 * MINUTE, now, 30_000):
+        for node in range(6):
+            job = "train,worker-" + str(node) if node < 5 else "lazy,worker-0"
+            for device in range(4):
+                yield f"{job},node-{node},gpu{device},gpu.utilization,{at},{0.9 - node / 10 if node < 5 else 0}"
+
+
+def say(server, node, text):
+    """A line of that node's kernel log, as its agent sends it."""
+    stream = {"node": node, "stream": "kernel", "facility": "kern", "severity": 3}
+    answered = {"streams": [{**stream, "lines": [[SystemClock().now_ms() * 1_000_000, text, "error"]]}]}
+    done = server.ingest(frame(json.dumps(answered).encode(), kind=3))
+    assert done.status == 200, done.body
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    needs_page()
+    folder = tmp_path_factory.mktemp("fleet")
+    prices = folder / "prices.toml"
+    prices.write_text("[devices]\nH200 = 2.5\n")
+    with running(folder / "data", "--store", "memory://", environment={"JOBMETER_PRICES": str(prices)}) as made:
+        now = SystemClock().now_ms()
+        done = made.request("POST", "/jobs", facts(now))
+        assert done.status == 200, done.body
+        import_samples(made, folder, samples(now))
+        yield made
+
+
+VIEWS = {
+    "nodes": ".fleet .tile",
+    "nodes/node-0": ".chart canvas",
+    "use": "#users table",
+    "admin/usage": "main table",
+    "admin/keys": "#keys table",
+    "admin/retention": "form.project",
+    "admin/shippers": "#shippers",
+}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_every_view_fits_its_width_and_has_no_serious_fault(browser, server, width, scheme):
+    viewer = Viewer(browser, server, width, bypass_csp=True, color_scheme=scheme)
+    for place, wanted in VIEWS.items():
+        page = viewer.open(place, wanted)
+        check_view(page, place)
+    viewer.close()
+
+
+def test_the_map_shows_groups_and_what_is_idle_with_money(viewer):
+    page = viewer.open("nodes", ".fleet .tile")
+    assert page.locator(".tile").count() == NODES
+    assert page.get_attribute(".tile:has-text('node-5')", "aria-label") == "node-5: 4 devices, 4 idle"
+    assert "4 idle at 10.00 CNY/h" in page.inner_text(".heading")
+    assert EVIL in page.inner_text(".fleet")
+    page.click("role=button[name=Idle]")
+    wait_for_page(page, "document.querySelectorAll('.tile').length === 1")
+    assert "show=idle" in page.url
+    page.click("role=button[name=Down]")
+    assert "No node is down" in page.inner_text("main")
+
+
+def test_the_keyboard_alone_goes_over_the_map_into_a_node(viewer):
+    page = viewer.open("nodes", ".fleet .tile")
+    page.focus(".tile")
+    assert page.evaluate("document.activeElement.textContent") == "node-8"
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate("document.activeElement.textContent") == "node-0"
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowUp")
+    assert page.evaluate("document.activeElement.textContent") == "node-9"
+    page.keyboard.press("End")
+    assert page.evaluate("document.activeElement.textContent") == "node-7"
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("header.job h1:text-is('node-0')")
+
+
+def test_a_node_has_its_devices_jobs_curves_log_and_checks(viewer, server):
+    say(server, "node-0", f"EXT4-fs error {EVIL}")
+    page = viewer.open("nodes/node-0", '.chart[data-metric="gpu.utilization"] canvas')
+    assert page.locator("table.devices tbody tr").count() == 4
+    assert "llama" in page.inner_text("table.devices")
+    assert EVIL in page.inner_text(".facts")
+    page.wait_for_selector("#syslog .line")
+    assert EVIL in page.inner_text("#syslog .line >> nth=-1")
+    page.fill("[aria-label='Search in the system log']", "no such words")
+    page.wait_for_selector("#syslog p:has-text('No line matches')")
+    page.click("text=Check now")
+    page.wait_for_selector("#checks details")
+    page.click("#devices >> text=llama >> nth=0")
+    page.wait_for_selector("header.job h1:text-is('llama')")
+
+
+def test_a_line_that_comes_is_followed(viewer, server):
+    page = viewer.open("nodes/node-1", "#syslog")
+    page.wait_for_selector("#syslog p")
+    say(server, "node-1", "a new line")
+    page.wait_for_selector("#syslog .line:has-text('a new line')")
+
+
+def test_a_node_that_is_none_says_so(viewer):
+    page = viewer.open("nodes/none-such", ".notice")
+    assert "There is no node none-such" in page.inner_text(".notice")
+
+
+def test_a_jobs_header_says_what_idle_devices_cost(viewer, server):
+    told = server.request("GET", "/jobs/lazy/idle").json()
+    assert (told["idle"] / 3600, told["cost"]) == (pytest.approx(4 / 3, rel=0.1), pytest.approx(10 / 3, rel=0.1))
+    page = viewer.open("jobs/lazy", ".facts .wasted")
+    hours = f"{told['idle'] / 3600:.2f} of {told['allocated'] / 3600:.2f} device hours, {told['cost']:.2f} CNY"
+    missing = 100 * (1 - told["measured"] / told["allocated"])
+    assert page.inner_text(".facts .wasted") == f"{hours}, {missing:.1f} % not measured"
+    assert "15 minutes" in (page.get_attribute(".facts .wasted", "title") or "")
+    page = viewer.open("jobs/train", ".facts div:has-text('Idle devices')")
+    assert "none of" in page.inner_text(".facts div:has-text('Idle devices')")
+
+
+def test_who_wastes_what_and_who_uses_what(viewer):
+    page = viewer.open("use?group=research", "#users table")
+    assert "4 of 24 devices, 10.00 CNY/h" in page.inner_text("#idle")
+    assert EVIL in page.inner_text("#idle table")
+    row = page.inner_text("#users tbody tr:has-text('lin')")
+    assert "70.0 %" in row
+    assert "All of them" in page.inner_text("#users")
+
+
+def test_a_key_is_made_its_secret_shown_once_and_revoked(viewer, server):
+    page = viewer.open("admin/keys", "#keys table")
+    page.fill("form.make input[name=name]", "ci")
+    for policy in ("AliyunPAIReadOnlyAccess", "AliyunARMSReadOnlyAccess"):
+        page.check(f"form.make label:has-text('{policy}') input")
+    page.click("text=Make key")
+    page.wait_for_selector(".secrets code")
+    token = page.inner_text(".secrets code >> nth=0")
+    page.click("text=I have them")
+    page.wait_for_selector("#keys tbody tr:has-text('ci')")
+    assert token not in page.content()
+    (made,) = [one for one in server.request("GET", "/keys").json()["keys"] if one["name"] == "ci"]
+    assert set(made["policies"]) == {"AliyunPAIReadOnlyAccess", "AliyunARMSReadOnlyAccess"}
+    row = page.inner_text("#keys tbody tr:has-text('ci')")
+    assert all(policy in row for policy in made["policies"])
+    assert page.locator("form.make input:checked").count() == 0
+    page.focus("[aria-label='Revoke ci']")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("text=Revoke it now")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#keys header >> text=1 revoked")
+    assert page.locator("[aria-label='Revoke ci']").count() == 0
+    page.fill("form.make input[name=name]", "not a name")
+    page.click("text=Make key")
+    page.wait_for_selector(".problem[role=alert]")
+
+
+def test_retention_is_set_by_level_and_shorter_is_asked_about(viewer, server):
+    page = viewer.open("admin/retention", "form.project")
+    page.fill("form.project input >> nth=0", "3")
+    page.click("role=button[name='Save default']")
+    page.click("text=Store it for a shorter time")
+    wait_for_page(page, "document.querySelector('[role=status]').textContent.includes('from now on')")
+    assert server.request("GET", "/projects/default/retention").json()["raw_days"] == 3
+    page.click("text=As the server")
+    page.wait_for_selector("form.project >> text=as the server")
+
+
+def test_a_shipper_to_no_sink_is_refused_in_words(viewer):
+    page = viewer.open("admin/shippers", "#shippers p")
+    assert "Nothing is shipped" in page.inner_text("#shippers")
+    for name in ("group", "sink", "logstore"):
+        page.fill(f"form.make input[name={name}]", "a")
+    page.click("text=Ship from now on")
+    page.wait_for_selector(".problem[role=alert]")
+
+
+def test_the_calls_of_a_month_are_reported(viewer):
+    page = viewer.open("admin/usage", "main table")
+    assert "followFleet" in page.inner_text("main table")
+
+
+def test_a_reader_is_told_who_may(browser, server):
+    made = server.request("POST", "/keys", {"name": "reader", "role": "reader"}).json()
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(f"{server.url}/#/admin/keys")
+    page.fill("#token", made["token"])
+    page.click("button[type=submit]")
+    for part in ("keys", "retention", "shippers"):
+        page.goto(f"{server.url}/#/admin/{part}")
+        page.wait_for_selector(".notice:has-text('Your key may not')")
+        assert "role admin" in page.inner_text(".notice")
+    context.close()

@@ -1,0 +1,354 @@
+"""What people do with the list and with one job on the page: columns, findings, marks, a rank, commands, links."""
+
+import re
+import shlex
+import subprocess
+
+import pytest
+
+from jobmeter.model.time import HOUR, MINUTE, SystemClock
+from tests.browser import check_view
+from tests.e2e.page import RANKS, SLOW, WIDTHS, Viewer, facts, import_samples, needs_page, samples, wait_for_page
+from tests.needs import needs
+from tests.processes import running
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.slow
+TRAIN = "jobs/train-1"
+
+
+def found(now):
+    """Findings as the server stores them, of jobs that ended too long ago for it to look at them by itself."""
+    jobs = [
+        {"job_id": f"ended-{n}", "state": "Failed", "start": now - 9 * HOUR + n, "end": now - 8 * HOUR}
+        for n in range(3)
+    ]
+    event = {"time": now, "reason": "Finding"}
+    events = [
+        {**event, "job": "ended-0", "level": "error", "message": "gpu_idle_allocated (job ended-0): it was idle"},
+        {**event, "job": "ended-1", "level": "warning", "message": "gpu_idle_allocated (job ended-1): it was idle"},
+    ]
+    jobs.append({"job_id": "old-1", "state": "Succeeded", "start": now - 72 * HOUR, "end": now - 70 * HOUR})
+    return {"jobs": jobs, "events": events}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    needs_page()
+    folder = tmp_path_factory.mktemp("page-job")
+    with running(folder / "data", "--store", "memory://") as made:
+        now = SystemClock().now_ms() // MINUTE * MINUTE
+        assert made.request("POST", "/jobs", facts(now)).status == 200
+        assert made.request("POST", "/jobs", found(now)).status == 200
+        import_samples(made, folder, samples(now))
+        lines = [
+            {"text": f"step {n}", "time": now - 20 * MINUTE + n * MINUTE, "replica": f"worker-{n % 2}"}
+            for n in range(10)
+        ]
+        assert made.request("POST", "/jobs/train-1/logs", {"lines": lines}).status == 200
+        events = [
+            {"time": now - 15 * MINUTE, "job": "train-1", "reason": name, "message": name} for name in ("Saved", "Late")
+        ]
+        assert made.request("POST", "/jobs", {"events": events}).status == 200
+        yield made
+
+
+def heads(page):
+    return [text.strip() for text in page.locator(".row.head [role=columnheader]").all_inner_texts()]
+
+
+def test_columns_are_chosen_kept_in_the_address_and_by_the_browser(viewer):
+    page = viewer.open("", ".rows .row[data-at]")
+    assert "User" in heads(page)
+    page.focus(".menu summary")
+    page.keyboard.press("Enter")
+    page.click(".menu label:has-text('User') input")
+    page.click(".menu label:has-text('Exit status') input")
+    wait_for_page(page, "location.hash.includes('columns=')")
+    assert "User" not in heads(page)
+    assert "Exit status" in heads(page)
+    page.keyboard.press("Escape")
+    assert page.evaluate("document.querySelector('.menu').open") is False
+    assert page.evaluate("document.activeElement.tagName") == "SUMMARY"
+    page = viewer.open("jobs/failed-1", "header.job h1")
+    page = viewer.open("", ".rows .row[data-at]")
+    assert "Exit status" in heads(page)
+    assert "columns" not in page.url
+    page = viewer.open("?columns=type,nonsense", ".rows .row[data-at]")
+    assert heads(page)[2:] == ["Job", "Type"]
+    page.click(".menu summary")
+    page.click("text=The usual ones")
+    wait_for_page(page, "document.querySelector('.row.head').textContent.includes('User')")
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("q=ended-&severity=critical", {"ended-0"}),
+        ("q=ended-&finding=gpu_idle_allocated", {"ended-0", "ended-1"}),
+        ("q=ended-&finding=any&severity=warning", {"ended-1"}),
+    ],
+)
+def test_the_server_filters_by_findings(viewer, query, expected):
+    page = viewer.open(f"?{query}", ".rows .row[data-at]")
+    wait_until(lambda: set(page.locator(".rows .c-name b").all_inner_texts()) == expected, query)
+    assert page.inner_text(".figures b") == str(len(expected))
+
+
+def test_a_finding_is_chosen_in_the_filters(viewer):
+    page = viewer.open("", ".rows .row[data-at]")
+    page.click("text=Filters")
+    page.wait_for_selector("option[value=gpu_idle_allocated]", state="attached")
+    page.select_option(".more label:has-text('Finding') select", "gpu_idle_allocated")
+    page.select_option(".more label:has-text('Severity') select", "critical")
+    wait_for_page(page, "document.querySelectorAll('.rows .row[data-at]').length === 1")
+    assert {"finding=gpu_idle_allocated", "severity=critical"} <= set(page.url.partition("?")[2].split("&"))
+    page.click("text=Clear all")
+    wait_for_page(page, "document.querySelectorAll('.rows .row[data-at]').length > 3")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_times_in_the_list_are_whole(browser, server, width):
+    viewer = Viewer(browser, server, width)
+    page = viewer.open("?q=old-1", ".rows .row[data-at]")
+    # The rows of the question before stay until the answer to this one is there.
+    wait_for_page(page, "[...document.querySelectorAll('.rows .c-name')].map(one => one.textContent) == 'old-1'")
+    assert "2 h 00 m" in page.inner_text(".rows .c-duration")
+    cells = "[...document.querySelectorAll('.rows .c-start, .rows .c-duration')]"
+    assert page.evaluate(f"{cells}.every(one => one.scrollWidth <= one.clientWidth)")
+    if width != "phone":
+        assert re.fullmatch(r"(\d\d-\d\d \d\d:\d\d|\d{4}-\d\d-\d\d)", page.inner_text(".rows .c-start"))
+    viewer.close()
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_finding_with_long_names_wraps(browser, server, width):
+    viewer = Viewer(browser, server, width, bypass_csp=True)
+    now = SystemClock().now_ms()
+    subject = {"kind": "device", "name": f"{'gpu-node-0017.' * 4}example.org/gpu0"}
+    told: dict[str, object] = {
+        "rule": "gpu_mem_near_full",
+        "role": "root",
+        "severity": "critical",
+        "subject": subject,
+        "evidence": [],
+    }
+    told |= {"start": now - 72 * HOUR, "end": now - 71 * HOUR, "advice": "See xid.", "source": "", "confidence": 1}
+    viewer.page.route("**/jobs/train-1/findings*", lambda route: route.fulfill(json=[told]))
+    page = viewer.open(TRAIN, ".finding abbr")
+    viewer.see(".chart canvas")
+    check_view(page, width)
+    viewer.close()
+
+
+def ink(page, selector):
+    """How much of a chart is drawn in: it changes where something is marked."""
+    return page.evaluate(f"document.querySelector({selector!r}).toDataURL()")
+
+
+def test_a_log_line_that_is_chosen_marks_every_chart_and_the_heat_map(viewer):
+    page = viewer.open(TRAIN, ".log .line")
+    page.wait_for_selector('.chart[data-metric="cpu.usage"] canvas')
+    charts = ('.chart[data-metric="cpu.usage"] canvas', '.chart[data-metric="gpu.utilization"] canvas', ".heat canvas")
+    # What is followed live is drawn again by itself: a range that stands still is compared.
+    page.click("[aria-label='Zoom out']")
+    page.wait_for_selector(".timebar >> text=paused")
+    page.wait_for_selector(".log .line button.link")
+    before = [ink(page, one) for one in charts]
+    page.focus(".log .line:nth-of-type(3) button.link")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".marked-bar")
+    wait_until(
+        lambda: all(ink(page, one) != old for one, old in zip(charts, before, strict=True)), "every chart is marked"
+    )
+    assert page.get_attribute(".log .marked button", "aria-pressed") == "true"
+    page.click(".marked-bar >> text=Zoom to it")
+    wait_for_page(page, "location.hash.includes('from=')")
+    wait_for_page(page, "document.querySelectorAll('.log .line').length < 10")
+    page.click(".marked-bar >> text=Clear")
+    page.wait_for_selector(".marked-bar", state="detached")
+
+
+def test_a_span_that_is_brushed_filters_events_and_log_lines(viewer):
+    page = viewer.open(TRAIN, ".log .line")
+    assert page.locator(".log .line").count() == 10
+    now = SystemClock().now_ms()
+    page = viewer.open(f"{TRAIN}?from={now - 5 * MINUTE}&to={now}", "article.job")
+    page.wait_for_selector("#logs >> text=No line matches.")
+    page.wait_for_selector("#events >> text=Nothing happened in this range.")
+
+
+def test_what_all_ranks_did_at_once_is_one_row_of_events(viewer):
+    page = viewer.open(TRAIN, "#events details")
+    assert f"{RANKS} replicas, worker-0 to worker-{RANKS - 1}" in page.inner_text("#events summary")
+    page.click("#events summary")
+    assert "worker-7 on node-0" in page.inner_text("#events details")
+    page.wait_for_selector("#events li:has-text('Saved')")
+
+
+def test_findings_of_one_rule_are_read_once_and_each_can_be_marked(viewer):
+    def finding(at, rule="gpu_mem_leak", advice="Free what you no longer need."):
+        now = SystemClock().now_ms()
+        span = {"start": now - 10 * MINUTE - at, "end": now - 5 * MINUTE}
+        text = {"advice": advice, "evidence": [{"text": f"grew by {at} MiB"}], "source": "", "confidence": 1}
+        subject = {"kind": "device", "name": f"node-0/gpu{at}"}
+        return {"rule": rule, "role": "root", "severity": "warning", "subject": subject, **span, **text}
+
+    stored_findings = [
+        *(finding(at) for at in range(4)),
+        finding(4, "cuda_oom", "Use less; see gpu_mem_leak, link_flap and num_workers."),
+    ]
+    viewer.page.route("**/jobs/train-1/findings*", lambda route: route.fulfill(json=stored_findings))
+    page = viewer.open(TRAIN, "section.findings details")
+    assert page.locator(".finding").count() == 2
+    assert page.inner_text(".finding >> nth=0").count("Free what you no longer need.") == 1
+    assert "The same 3 times more: node-0/gpu1, node-0/gpu2, node-0/gpu3" in page.inner_text(".finding summary")
+    assert "GPU memory leak" in page.inner_text(".finding >> nth=0")
+    assert "GPU out of memory" in page.inner_text(".finding >> nth=1")
+    assert page.inner_text(".finding .rule >> nth=0") == "gpu_mem_leak"
+    advice = page.locator(".finding p >> nth=1")
+    assert advice.inner_text() == "Use less; see “GPU memory leak”, " + ("“Link up and down” and num_workers.")
+    assert advice.locator("abbr").get_attribute("title") == "rule link_flap"
+    advice.locator("a").click()
+    assert "GPU memory leak" in page.evaluate("document.activeElement.textContent")
+    page.click(".finding summary")
+    page.click(".finding details button >> nth=1")
+    page.wait_for_selector(".marked-bar")
+    assert page.get_attribute(".finding details button >> nth=1", "aria-pressed") == "true"
+
+
+def test_the_heat_map_says_which_time_it_is(viewer):
+    page = viewer.open(TRAIN, ".heat .ticks span")
+    texts = page.locator(".heat .ticks span").all_inner_texts()
+    assert len(texts) >= 2
+    assert all(re.fullmatch(r"\d\d:\d\d|\d\d-\d\d", text) for text in texts), "the day where midnight is between two"
+
+
+def test_a_row_of_the_heat_map_opens_the_rank_beside_the_median(viewer):
+    page = viewer.open(TRAIN, ".heat canvas")
+    page.wait_for_selector(".outliers button")
+    box = page.locator(".heat canvas").bounding_box()
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] * (SLOW + 0.5) / RANKS)
+    page.wait_for_selector(".rank-panel")
+    assert page.inner_text("#rank-title") == f"Rank {SLOW}: worker-{SLOW}"
+    row = page.inner_text(".rank-panel tr:has-text('gpu.utilization')")
+    assert re.search(r"40\.0 %\s+90\.0 %\s+\N{MINUS SIGN}50\.0 points", row)
+    page.click("[aria-label='Next rank']")
+    wait_for_page(page, f"document.querySelector('#rank-title').textContent.includes('worker-{SLOW + 1}')")
+    assert f"rank=worker-{SLOW + 1}" in page.url
+    page.focus("[aria-label='Next rank']")
+    page.keyboard.press("Escape")
+    page.wait_for_selector(".rank-panel", state="detached")
+
+
+def active(page):
+    """What a screen reader says of the row that the keyboard is at."""
+    row = page.get_attribute(".heatrows", "aria-activedescendant")
+    return page.get_attribute(f"#{row}", "aria-label")
+
+
+def test_the_keyboard_alone_goes_over_the_heat_map_into_a_rank_and_back(viewer):
+    page = viewer.open(TRAIN, ".heatrows [role=option]")
+    page.wait_for_selector(".outliers button")
+    page.focus(".outliers button")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.getAttribute('role')") == "listbox"
+    assert active(page) == f"rank {SLOW}, worker-{SLOW}: mean 40.0 %, 50 points below the median"
+    assert active(page) in page.inner_text(".heat .caption")
+    for key, rank in (("ArrowDown", SLOW + 1), ("ArrowUp", SLOW), ("Home", 0), ("ArrowUp", 0), ("End", RANKS - 1)):
+        page.keyboard.press(key)
+        assert active(page).startswith(f"rank {rank}, worker-{rank}: mean"), key
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".rank-panel")
+    wait_for_page(page, "document.activeElement.id === 'rank-title'")
+    assert page.inner_text("#rank-title") == f"Rank {RANKS - 1}: worker-{RANKS - 1}"
+    assert page.get_attribute(".heatrows [aria-selected=true]", "id") == f"heat-row-{RANKS - 1}"
+    page.keyboard.press("Escape")
+    page.wait_for_selector(".rank-panel", state="detached")
+    assert page.evaluate("document.activeElement.getAttribute('role')") == "listbox"
+    assert active(page).startswith(f"rank {RANKS - 1}, ")
+
+
+def test_every_command_of_the_export_runs_and_shows_no_secret(viewer, server):
+    needs("curl")
+    now = SystemClock().now_ms() // MINUTE * MINUTE
+    page = viewer.open(
+        f"{TRAIN}?from={now - 30 * MINUTE}&to={now - 10 * MINUTE}", '.chart[data-metric="cpu.usage"] canvas'
+    )
+    page.click("text=Export")
+    page.wait_for_selector("text=ShowTrainingJobMetrics")
+    commands = page.locator(".export pre").all_inner_texts()
+    titles = page.locator(".export dt b").all_inner_texts()
+    assert len(commands) == len(titles) == 7
+    for title, command in zip(titles, commands, strict=True):
+        assert "$JOBMETER_KEY" in command
+        assert server.token not in command
+        assert shlex.split(command)[0] == "curl"
+        made = subprocess.run(
+            ["sh", "-c", command.replace("curl ", "curl -sS --fail-with-body ", 1)],
+            env={"PATH": "/usr/bin:/bin", "JOBMETER_KEY": server.token}, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert made.returncode == 0, (title, made.stdout, made.stderr)
+        assert "worker-" in made.stdout or "gpuUtil" in made.stdout or "train-1" in made.stdout, title
+    page.select_option("[aria-label='Metric of the commands']", "cpu.usage")
+    wait_for_page(page, "!document.querySelector('.export').textContent.includes('GpuCoreUsage')")
+
+
+def test_a_link_is_made_opened_by_a_stranger_and_ended(viewer, browser, server):
+    page = viewer.open(TRAIN, ".chart canvas")
+    page.click(".timebar >> text=Share")
+    page.wait_for_selector("text=No link opens this job now.")
+    page.select_option(".share select", label="1 hour")
+    page.click("text=Make a link")
+    page.wait_for_selector(".share li input")
+    link = page.input_value(".share li input")
+    stranger = browser.new_context()
+    guest = stranger.new_page()
+    guest.goto(link)
+    guest.wait_for_selector(".chart canvas")
+    assert guest.inner_text("header.job h1") == "llama"
+    assert "link=" not in guest.url
+    assert "One job, opened by a link" in guest.inner_text("header.top")
+    assert guest.query_selector("nav") is None
+    assert guest.query_selector(".timebar >> text=Share") is None
+    guest.wait_for_selector(".log .line")
+    guest.goto(f"{server.url}/#/jobs/failed-1")
+    guest.wait_for_selector("header.job h1:has-text('llama')")
+    page.click("[aria-label^='End it']")
+    page.wait_for_selector("text=No link opens this job now.")
+    guest.reload()
+    guest.wait_for_selector("form.signin, main.signin")
+    guest.goto(link)
+    guest.reload()
+    guest.wait_for_selector("main.signin")
+    stranger.close()
+
+
+def test_whoever_is_signed_in_opens_a_link_as_themselves(viewer, server):
+    made = server.request("POST", "/jobs/train-1/links").json()
+    page = viewer.open(f"open?link={made['token']}&job=train-1", "header.job h1")
+    page.reload()
+    page.wait_for_selector("header.job h1")
+    assert page.query_selector("nav") is not None
+    assert server.request("DELETE", f"/jobs/train-1/links/{made['id']}").status == 200
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_what_opens_fits_its_width_and_has_no_serious_fault(browser, server, width, scheme):
+    viewer = Viewer(browser, server, width, bypass_csp=True, color_scheme=scheme)
+    made = server.request("POST", "/jobs/train-1/links").json()
+    page = viewer.open("?finding=any", ".rows .row[data-at]")
+    page.click(".menu summary")
+    check_view(page, "columns and findings")
+    page = viewer.open(f"{TRAIN}?rank=worker-0", ".rank-panel table")
+    page.click(".timebar >> text=Export")
+    page.wait_for_selector("text=ShowTrainingJobMetrics")
+    page.click(".log .line button.link")
+    check_view(page, "rank, export and mark")
+    page.click(".timebar >> text=Export")
+    page.click(".timebar >> text=Share")
+    page.wait_for_selector(".share li")
+    check_view(page, "share")
+    assert server.request("DELETE", f"/jobs/train-1/links/{made['id']}").status == 200
+    viewer.close()

@@ -1,0 +1,34 @@
+"""`jobmeter top` whose terminal goes away without a signal: it ends, where it read the dead terminal for ever."""
+
+import pytest
+
+from tests.processes import running
+from tests.terminal import Terminal
+from tests.waiting import SECONDS
+
+HIDE_TEXTUAL = (
+    "import importlib.util as u\nfound = u.find_spec\n"
+    "u.find_spec = lambda name, *more: None if name == 'textual' else found(name, *more)\n"
+)
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["textual", "tables"])
+def test_top_ends_when_its_terminal_is_gone(tmp_path, plain):
+    environment = {}
+    if plain:
+        (tmp_path / "sitecustomize.py").write_text(HIDE_TEXTUAL)
+        environment["PYTHONPATH"] = str(tmp_path)
+    with running(tmp_path / "data", "--store", "memory://") as server:
+        environment |= {"JOBMETER_SERVER": server.url, "JOBMETER_KEY": server.token}
+        # Not its controlling terminal: closing it sends no SIGHUP, as under nohup.
+        terminal = Terminal(80, 24, "top", **environment)
+        looks = iter(range(50))
+        terminal.read(lambda: any("UTC" in line for line in terminal.screen.display) or next(looks, None) is None)
+        try:
+            terminal.hang_up()
+            status = terminal.process.wait(SECONDS)
+        finally:
+            terminal.process.kill()
+            terminal.process.wait()
+    # The tables cannot put a terminal back in order that is gone: that they end is what counts.
+    assert plain or status == 0

@@ -1,0 +1,271 @@
+"""The keys of ``jobmeter top`` on screens of several sizes, with the server of the other verbs' tests."""
+
+import asyncio
+import time
+from contextlib import asynccontextmanager
+
+import pytest
+from tests.fakes import SetClock
+from tests.waiting import SECONDS
+from textual.widgets import Static
+
+from jobmeter.cli.screens.app import TopApp
+from jobmeter.cli.screens.findings import FindingsScreen
+from jobmeter.cli.screens.job import JobScreen
+from jobmeter.cli.screens.jobs import JobsScreen
+from jobmeter.cli.screens.table import LiveTable
+from jobmeter.client.api import Api
+from jobmeter.client.transport import Transport
+
+RANKS, SLOW = 4, 2
+START = 1_790_000_000_000
+NAME = "[red]evil\x1b[31m"
+
+
+def value(metric, unit, rank, number, device=""):
+    place = {"replica": f"worker-{rank}", "node": f"n{rank}", "device": device}
+    return {"metric": metric, "unit": unit, "time": START, "value": number, **place}
+
+
+def use(rank):
+    return 0.3 if rank == SLOW else 0.9
+
+
+VALUES = [
+    one
+    for rank in range(RANKS)
+    for one in (
+        value("cpu.usage", "{core}", rank, rank + 1.5),
+        value("gpu.utilization", "1", rank, use(rank), "gpu0"),
+        value("gpu.memory.utilization", "1", rank, 0.5, "gpu0"),
+        value("gpu.power", "W", rank, 100 * rank, "gpu0"),
+    )
+]
+FINDING = {
+    "rule": "straggler_rank",
+    "role": "root",
+    "severity": "warning",
+    "confidence": 0.9,
+    "subject": {"kind": "replica", "name": "worker-2"},
+    "start": START,
+    "end": START + 1000,
+    "evidence": [{"kind": "metric", "text": "0.3 where others have 0.9"}, {"kind": "log", "text": NAME}],
+    "advice": "look at its node",
+    "source": "https://example.org",
+}
+
+
+def metrics(asked):
+    by = asked.parameters["by"][0]
+    ranks = range(RANKS) if by == "replica" else [0]
+    lines = [
+        {
+            "metric": "gpu.utilization",
+            "unit": "1",
+            "replica": f"worker-{rank}" if by == "replica" else "",
+            "points": [[START + 20_000 * at, use(rank)] for at in range(10)],
+        }
+        for rank in ranks
+    ]
+    return 200, {"job": "busy", "start": START, "end": START + 200_000, "step": 1000, "lines": lines}, {}
+
+
+@pytest.fixture
+def fleet(server):
+    """A server with a running job of four ranks, one of them slow, another running one, and one that ended."""
+    busy = {"id": "busy", "name": NAME, "state": "Running", "project": "default", "start": START}
+    idle = {**busy, "id": "idle", "name": "x"}
+    ended = {**busy, "id": "ended", "state": "Failed", "end": START + 5000}
+
+    def jobs(asked):
+        found = [idle, busy] if "state" in asked.parameters else [ended, idle, busy]
+        return 200, {"jobs": found, "total": len(found)}, {}
+
+    server.on("/jobs", jobs)
+    replicas = [{"name": f"worker-{rank}", "rank": rank} for rank in range(RANKS)]
+    server.on("/jobs/busy", {"job": busy, "replicas": replicas})
+    server.on("/jobs/busy/latest", {"values": VALUES})
+    server.on("/jobs/busy/metrics", metrics)
+    server.on("/jobs/busy/findings", [FINDING] * 3)
+    server.on("/jobs/idle/latest", {"values": [value("cpu.usage", "{core}", 0, 0.01)]})
+    return server
+
+
+class Screens:
+    """The program with what a test wants to know of it."""
+
+    def __init__(self, app, pilot):
+        self.app = app
+        self.pilot = pilot
+
+    def text(self, name="#title"):
+        return str(self.app.screen.query_one(name, Static).render())
+
+    def table(self, name):
+        return self.app.screen.query_one(name, LiveTable)
+
+    def column(self, name, at=0):
+        table = self.table(name)
+        return [str(table.get_row_at(row)[at]).strip() for row in range(table.row_count)]
+
+    def heads(self, name):
+        return [str(column.label) for column in self.table(name).ordered_columns]
+
+    def on(self, kind):
+        return isinstance(self.app.screen, kind)
+
+    async def until(self, what):
+        deadline = time.monotonic() + SECONDS
+        while not what():
+            assert time.monotonic() < deadline, "it never came to that"
+            await self.pilot.pause(0.01)
+
+    async def press(self, *keys):
+        await self.pilot.press(*keys)
+        await self.pilot.pause()
+
+
+@asynccontextmanager
+async def screens(server, size=(80, 24), job=None):
+    api = Api(Transport(server.url, "t0"))
+    app = TopApp(api, SetClock(START + 600_000), 0.05, project=None, job=job)
+    async with app.run_test(size=size) as pilot:
+        made = Screens(app, pilot)
+        await made.until(lambda: "asking" not in made.text())
+        yield made
+
+
+def test_jobs_are_listed_busiest_first_and_sorted_by_keys(fleet):
+    async def steps():
+        async with screens(fleet, (200, 50)) as shown:
+            await shown.until(lambda: shown.column("#jobs") == ["busy", "idle"])
+            assert "2 running jobs" in shown.text()
+            await shown.press("s")
+            assert shown.heads("#jobs")[0] == "id ▲"
+            await shown.press("r")
+            assert shown.column("#jobs") == ["idle", "busy"]
+            name = shown.heads("#jobs").index("name")
+            assert shown.column("#jobs", name)[1] == "[red]evil�[31m"
+
+    asyncio.run(steps())
+
+
+def test_a_shows_jobs_that_ended_too(fleet):
+    async def steps():
+        async with screens(fleet) as shown:
+            await shown.press("a")
+            await shown.until(lambda: "ended" in shown.column("#jobs"))
+            await shown.press("a")
+            await shown.until(lambda: "ended" not in shown.column("#jobs"))
+
+    asyncio.run(steps())
+
+
+def test_enter_opens_a_job_and_escape_leaves_it(fleet):
+    async def steps():
+        async with screens(fleet) as shown:
+            await shown.until(lambda: shown.table("#jobs").row_count == 2)
+            await shown.press("enter")
+            await shown.until(lambda: shown.on(JobScreen))
+            await shown.until(lambda: shown.column("#ranks") == [f"worker-{rank}" for rank in range(RANKS)])
+            await shown.until(lambda: "straggler_rank" in shown.text("#found"))
+            assert "1 more: f" in shown.text("#found")
+            await shown.press("escape")
+            assert shown.on(JobsScreen)
+
+    asyncio.run(steps())
+
+
+def test_ranks_give_way_to_devices_with_bars_on_a_small_screen(fleet):
+    async def steps():
+        async with screens(fleet, job="busy") as shown:
+            await shown.until(lambda: shown.table("#devices").row_count == RANKS)
+            assert shown.table("#ranks").display
+            assert not shown.table("#devices").display
+            await shown.press("d")
+            assert not shown.table("#ranks").display
+            use_of = shown.heads("#devices").index("use")
+            assert shown.column("#devices", use_of)[SLOW] == "███         30.0%"
+            await shown.press("d")
+            assert shown.table("#ranks").display
+            await shown.pilot.resize_terminal(120, 50)
+            await shown.until(lambda: shown.table("#devices").display and shown.table("#ranks").display)
+
+    asyncio.run(steps())
+
+
+def test_the_rank_that_differs_is_marked_and_named_where_no_rule_fired(fleet):
+    fleet.on("/jobs/busy/findings", [])
+
+    async def steps():
+        async with screens(fleet, job="busy") as shown:
+            await shown.until(lambda: "worker-2 is 60 points below the median" in shown.text("#found"))
+            await shown.until(lambda: shown.table("#ranks").row_count == RANKS)
+            cells = [shown.table("#ranks").get_row_at(row)[0] for row in range(RANKS)]
+            assert [row for row, cell in enumerate(cells) if cell.spans] == [SLOW]
+
+    asyncio.run(steps())
+
+
+def test_f_tells_the_evidence_and_the_advice(fleet):
+    async def steps():
+        async with screens(fleet, job="busy") as shown:
+            await shown.until(lambda: "straggler_rank" in shown.text("#found"))
+            await shown.press("f")
+            assert shown.on(FindingsScreen)
+            text = str(shown.app.screen.query_one("#text Static", Static).render())
+            assert "look at its node" in text
+            assert "[red]evil�[31m" in text
+            await shown.press("escape")
+            assert shown.on(JobScreen)
+
+    asyncio.run(steps())
+
+
+def test_columns_come_and_go_with_the_width_and_an_id_is_never_cut(fleet):
+    async def steps():
+        async with screens(fleet, (200, 50)) as shown:
+            await shown.until(lambda: "power" in shown.heads("#jobs"))
+            await shown.pilot.resize_terminal(50, 24)
+            await shown.until(lambda: "power" not in shown.heads("#jobs"))
+            assert shown.column("#jobs") == ["busy", "idle"]
+            await shown.until(lambda: "not shown for want of room" in shown.text("#note"))
+
+    asyncio.run(steps())
+
+
+def test_the_cursor_stays_on_its_row_when_others_move(fleet):
+    async def steps():
+        async with screens(fleet, job="busy") as shown:
+            await shown.until(lambda: shown.table("#ranks").row_count == RANKS)
+            await shown.press("down", "down")
+            assert shown.table("#ranks").chosen == "worker-2"
+            await shown.press("s", "r")
+            assert shown.column("#ranks")[0] == "worker-3"
+            assert shown.table("#ranks").chosen == "worker-2"
+
+    asyncio.run(steps())
+
+
+def test_a_refusal_is_shown_and_the_rows_stay(fleet):
+    async def steps():
+        async with screens(fleet) as shown:
+            await shown.until(lambda: shown.table("#jobs").row_count == 2)
+            problem = {"error": {"code": "unavailable", "message": "the registry is away"}, "request_id": "X"}
+            fleet.on("/jobs", lambda asked: (503, problem, {}))
+            await shown.until(lambda: "the registry is away" in shown.text())
+            assert shown.table("#jobs").row_count == 2
+
+    asyncio.run(steps())
+
+
+def test_nothing_runs_says_what_to_do(server):
+    server.on("/jobs", {"jobs": [], "total": 0})
+
+    async def steps():
+        async with screens(server) as shown:
+            await shown.until(lambda: "nothing runs now; a shows" in shown.text("#note"))
+            await shown.press("a")
+            await shown.until(lambda: "no jobs yet: jobmeter run" in shown.text("#note"))
+
+    asyncio.run(steps())

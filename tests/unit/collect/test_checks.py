@@ -1,0 +1,136 @@
+"""The checks of a node, on made-up /proc and /sys, and one that hangs."""
+
+from threading import Event
+
+from jobmeter.collect.checks import system
+from jobmeter.collect.checks.node import NodeChecks, check_clock, check_gpus
+from jobmeter.collect.nvidia.api import DeviceLostError, NotSupportedError
+from jobmeter.model.task import CHECKS, Check, CheckStatus
+from jobmeter.server.native.tasks import verdict_of
+
+
+class Gpu:
+    index, name = 0, "H200"
+
+    def __init__(self, ecc=(0, 0), rows=(0, 0, 0, 0), heat=50, lost=False):
+        self._ecc, self._rows, self._heat, self._lost = ecc, rows, heat, lost
+
+    def ecc_errors(self):
+        if self._lost:
+            raise DeviceLostError
+        if self._ecc is None:
+            raise NotSupportedError
+        return self._ecc
+
+    def remapped_rows(self):
+        return self._rows
+
+    def temperature(self):
+        return self._heat
+
+
+class Gpus:
+    def __init__(self, *devices):
+        self.devices = devices
+
+
+class Clock:
+    difference = 0.0
+
+
+def put(root, **texts):
+    for path, text in texts.items():
+        file = root.joinpath(*path.split("__"))
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+
+def status(checks):
+    return [check.status.value for check in checks]
+
+
+def test_gpus():
+    assert status(check_gpus(Gpus())) == ["unavailable"]
+    devices = (Gpu(), Gpu(ecc=None), Gpu(ecc=(5, 1)), Gpu(rows=(0, 0, 1, 0)), Gpu(heat=95), Gpu(lost=True))
+    assert status(check_gpus(Gpus(*devices))) == ["ok", "ok", "critical", "warning", "warning", "critical"]
+
+
+def test_links(tmp_path):
+    for name, state, errors in (("eth0", "up", 0), ("eth1", "down", 0), ("eth2", "up", 50)):
+        folder = tmp_path / "class" / "net" / name
+        (folder / "device").mkdir(parents=True)
+        put(folder, operstate=f"{state}\n", flags="0x1003\n", carrier_changes="2\n")
+        put(folder, statistics__rx_errors=f"{errors}\n", statistics__rx_packets="100\n")
+    put(tmp_path / "class" / "net" / "lo", operstate="unknown\n")
+    put(tmp_path / "class" / "infiniband", mlx5_0__ports__1__state="1: DOWN\n", mlx5_1__ports__1__state="4: ACTIVE\n")
+    assert status(system.check_links(str(tmp_path))) == ["ok", "critical", "warning", "critical", "ok"]
+    assert status(system.check_links(str(tmp_path / "none"))) == ["unavailable"]
+
+
+def test_disks(tmp_path):
+    line = f"1 0 8:1 / {tmp_path} rw - ext4 /dev/sda1 rw\n"
+    put(tmp_path, self__mountinfo=line, block__sda__device__ioerr_cnt="3\n", block__md0__md__degraded="1\n")
+    put(tmp_path, class__nvme__nvme0__state="live\n", class__nvme__nvme1__state="dead\n")
+    found = system.check_disks(str(tmp_path), str(tmp_path))
+    assert str(tmp_path) in found[0].text
+    assert 0 <= found[0].values["used_ratio"] <= 1
+    assert [(one.text.split()[0], one.status.value) for one in found[1:3]] == [("md0", "critical"), ("sda", "warning")]
+    assert status(found[3:]) == ["ok", "critical"]
+
+
+def test_waiting_processes_are_those_that_wait_at_every_look(tmp_path):
+    put(tmp_path, **{"7__stat": "7 (a b) D 1", "8__stat": "8 (c) R 1"})
+    paused = Event()
+    paused.set()
+    [found] = system.check_tasks(str(tmp_path), paused)
+    assert (found.status, found.values) == (CheckStatus.WARNING, {"waiting": 1.0})
+    assert "a b (7)" in found.text
+    put(tmp_path, **{"7__stat": "7 (a b) S 1"})
+    assert status(system.check_tasks(str(tmp_path), paused)) == ["ok"]
+    assert status(system.check_tasks(str(tmp_path / "none"), paused)) == ["unavailable"]
+
+
+def test_memory_and_the_kernels_log(tmp_path):
+    put(tmp_path, meminfo="MemTotal: 1000 kB\nMemAvailable: 30 kB\n")
+    assert status(system.check_memory(str(tmp_path))) == ["warning"]
+    assert status(system.check_memory(str(tmp_path / "none"))) == ["unavailable"]
+    assert status(system.check_kernel_log(str(tmp_path / "meminfo"))) == ["ok"]
+    assert status(system.check_kernel_log(str(tmp_path / "none"))) == ["unavailable"]
+
+
+def test_the_clock():
+    clock = Clock()
+    assert status(check_clock(clock)) == ["ok"]
+    clock.difference = -3.0
+    assert status(check_clock(clock)) == ["warning"]
+
+
+def test_what_hangs_costs_itself_alone_and_other_names_are_passed_over():
+    release = Event()
+    checks = NodeChecks(Gpus(Gpu()), Clock(), patience=2.0)
+    checks.checks = {
+        "disks": lambda: system.check_memory(str(release.wait())),
+        "gpus": lambda: check_gpus(Gpus(Gpu())),
+        "bad": lambda: [Check("bad", CheckStatus.OK, str(1 / 0))],
+    }
+    try:
+        found = checks.make(["disks", "gpus", "rm -rf", "bad", "gpus"])
+        assert [(one.name, one.status.value) for one in found] == [
+            ("disks", "warning"), ("gpus", "ok"), ("bad", "unavailable"),
+        ]  # fmt: skip
+        assert "still hangs" in checks.make(["disks"])[0].text
+    finally:
+        release.set()
+
+
+def test_the_agent_has_every_check_that_a_server_asks_for():
+    assert set(CHECKS) == set(NodeChecks(Gpus(), Clock()).checks)
+
+
+def test_a_node_is_healthy_where_something_was_seen_and_nothing_wrong():
+    def verdict(*states):
+        return verdict_of([Check("x", CheckStatus(state), "") for state in states]).value
+
+    assert verdict("ok", "unavailable") == "healthy"
+    assert verdict("ok", "warning") == "fault"
+    assert verdict("unavailable") == verdict() == "unknown"

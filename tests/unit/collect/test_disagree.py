@@ -1,0 +1,98 @@
+"""Who was given a device, and who computes on it: where these disagree, and where nothing can be said."""
+
+import pytest
+
+from jobmeter.collect.base import Owner, Place
+from jobmeter.collect.discover.devices import Claim
+from jobmeter.collect.discover.disagree import HOLD, DisagreementWatch, disagreements
+from jobmeter.collect.discover.member import Member, Source
+from jobmeter.collect.nvidia.collector import NvidiaCollector
+from jobmeter.model.job import AllocationSource
+from jobmeter.model.record import check_event
+from jobmeter.testing.nvml import FakeDevice, FakeNvml
+
+DEVICES = [FakeDevice(i, f"GPU-{i}aaa-bbbb") for i in range(4)]
+
+
+def member(devices=None, job="j", replica="worker-0", source=Source.SLURM, **more):
+    return Member(owner=Owner(job, replica), source=source, devices=devices, **more)
+
+
+def by(source, *owners):
+    return [Claim(owner, None, source) for owner in owners]
+
+
+def messages(member, index=1, allocated=None):
+    return [one.message for one in disagreements(DEVICES, {index: [member]}, allocated)]
+
+
+@pytest.mark.parametrize(
+    ("variable", "text"),
+    [
+        ("SLURM_JOB_GPUS", "2"),
+        ("SLURM_STEP_GPUS", "2,3"),
+        ("NVIDIA_VISIBLE_DEVICES", "GPU-2aaa-bbbb"),
+        ("CUDA_VISIBLE_DEVICES", "GPU-2aaa"),
+    ],
+)
+def test_a_device_that_the_environment_does_not_name(variable, text):
+    (message,) = messages(member((variable, text)))
+    assert message.startswith(f"It computes on gpu1, but {variable} gives it gpu2")
+
+
+@pytest.mark.parametrize(
+    ("variable", "text"),
+    [
+        ("SLURM_JOB_GPUS", "0,1"),
+        ("NVIDIA_VISIBLE_DEVICES", "GPU-1aaa-bbbb"),
+        ("CUDA_VISIBLE_DEVICES", "2"),  # counts from the first that its group lets it see
+        ("NVIDIA_VISIBLE_DEVICES", "2,all"),
+        ("CUDA_VISIBLE_DEVICES", "MIG-GPU-1aaa/1/0"),
+        ("SLURM_JOB_GPUS", "9"),
+    ],
+)
+def test_what_agrees_or_may_agree_is_not_told(variable, text):
+    assert messages(member((variable, text))) == []
+
+
+def test_no_allocation_in_the_environment_is_no_disagreement():
+    assert messages(member()) == []
+
+
+def test_any_device_of_the_job_may_be_a_ranks():
+    assert messages(member(("SLURM_JOB_GPUS", "0,1"), local_rank=0, process_rank=0)) == []
+
+
+def test_where_the_kubelet_gave_the_device_to_somebody_it_alone_decides():
+    given = {1: by(AllocationSource.KUBELET, Owner("other", "worker-1"), Owner("j", "worker-0", 2))}
+    assert messages(member(("NVIDIA_VISIBLE_DEVICES", "GPU-2aaa-bbbb")), allocated=given) == []
+    (message,) = messages(member(replica="worker-7"), allocated=given)
+    assert message == "It computes on gpu1, which the kubelet gave to worker-0 of j, worker-1 of other."
+
+
+def test_it_is_reported_once_when_it_lasts_and_again_when_it_comes_again():
+    found = disagreements(DEVICES, {1: [member(("SLURM_JOB_GPUS", "2"))]})
+    watch = DisagreementWatch(Place("n1", "c1"))
+    for now_ms in range(HOLD - 1):
+        watch.look(now_ms, found)
+    watch.look(9, [])
+    assert watch.records(0).events == []
+    for _ in range(2):
+        for now_ms in range(10, 20):
+            watch.look(now_ms, found)
+        (event,) = watch.records(0).events
+        check_event(event)
+        assert (event.job, event.replica, event.node, event.cluster) == ("j", "worker-0", "n1", "c1")
+        assert (event.time, event.reason, event.subject) == (10 + HOLD - 1, "AllocationMismatch", "device gpu1")
+        watch.look(20, [])
+
+
+def test_the_collector_of_gpus_looks_for_it():
+    devices = [FakeDevice(i, f"GPU-{i}aaa-bbbb") for i in range(2)]
+    devices[1].values["processes"] = [(7, 1)]
+    one = member(("SLURM_JOB_GPUS", "0"))
+    collector = NvidiaCollector(Place("n1"), FakeNvml(devices), {7: one}.get, lambda: [one])
+    for now_ms in range(HOLD):
+        collector.collect(now_ms)
+    (event,) = collector.disagreements.records(0).events
+    assert event.message == "It computes on gpu1, but SLURM_JOB_GPUS gives it gpu0."

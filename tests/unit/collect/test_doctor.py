@@ -1,0 +1,265 @@
+"""What the doctor says of machines: made of files, and of answers that a server might give."""
+
+import fcntl
+import os
+from email.utils import formatdate
+from pathlib import Path
+
+import pytest
+from tests.fakes import SetClock
+
+from jobmeter.client.transport import Response
+from jobmeter.collect.doctor.base import Machine, Status
+from jobmeter.collect.doctor.delivery import check_server, check_spool
+from jobmeter.collect.doctor.devices import check_devices
+from jobmeter.collect.doctor.examine import Questions, examine
+from jobmeter.collect.doctor.kernel import check_kernel
+from jobmeter.collect.doctor.rights import check_rights
+from jobmeter.collect.doctor.schedulers import check_schedulers
+from jobmeter.errors import UnauthenticatedError, UnavailableError
+
+V1_MOUNTS = "".join(
+    f"3{number} 30 0:{number} / /sys/fs/cgroup/{name} rw - cgroup cgroup rw,{name}\n"
+    for number, name in enumerate(("cpu", "cpuacct", "memory", "blkio", "pids"))
+)
+V2_MOUNT = "30 29 0:26 / {root}/sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """A machine without anything."""
+    for name in ("proc/self", "sys", "dev", "run", "var"):
+        (tmp_path / name).mkdir(parents=True)
+    places = {name: str(tmp_path / name) for name in ("proc", "sys", "dev", "run", "var")}
+    write(tmp_path / "proc/self/status", "CapEff:\t0000000000000000\n")
+    return Machine(**places)
+
+
+def write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def by_name(checks):
+    return {check.name: check for check in checks}
+
+
+@pytest.mark.parametrize(
+    ("mask", "status", "named"),
+    [
+        ("000001ffffffffff", Status.OK, []),
+        ("0000000000080000", Status.LIMITED, ["CAP_DAC_READ_SEARCH", "CAP_SYSLOG"]),
+        ("0000000000000000", Status.LIMITED, ["CAP_DAC_READ_SEARCH", "CAP_SYS_PTRACE", "CAP_SYSLOG"]),
+    ],
+)
+def test_the_capabilities_that_are_missing_are_named(machine, mask, status, named):
+    write(Path(machine.proc, "self/status"), f"Name:\tx\nCapEff:\t{mask}\n")
+    found = by_name(check_rights(machine, uid=1000))["capabilities"]
+    assert found.status is status
+    assert [name for name in ("CAP_DAC_READ_SEARCH", "CAP_SYS_PTRACE", "CAP_SYSLOG") if name in found.advice] == named
+
+
+def test_processes_whose_environment_is_hidden_are_counted(machine):
+    for pid in ("1", "2", "3"):
+        write(Path(machine.proc, pid, "cmdline"), f"p{pid}")
+    write(Path(machine.proc, "1/environ"), "A=1")
+    write(Path(machine.proc, "4/cmdline"), "")  # a thread of the kernel's
+    found = by_name(check_rights(machine, uid=1000))["processes"]
+    assert (found.status, found.text.split(":")[0]) == (
+        Status.LIMITED,
+        "the environment of 1 of 3 processes can be read",
+    )
+    write(Path(machine.proc, "self/mounts"), "proc /proc proc rw,nosuid,hidepid=invisible 0 0\n")
+    assert "hidepid=invisible" in by_name(check_rights(machine, uid=1000))["processes"].text
+
+
+def test_control_groups_of_each_version_and_none(machine):
+    place = Path(machine.proc, "self/mountinfo")
+    write(place, "")
+    assert by_name(check_kernel(machine))["cgroups"].status is Status.LIMITED
+    write(place, V1_MOUNTS)
+    found = by_name(check_kernel(machine))["cgroups"]
+    assert (found.status, found.text) == (Status.OK, "version 1: cpu, cpuacct, memory, blkio, pids")
+    root = Path(machine.sys).parent
+    write(place, V2_MOUNT.format(root=root))
+    write(root / "sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory pids\n")
+    found = by_name(check_kernel(machine))["cgroups"]
+    assert (found.status, found.text) == (Status.OK, "version 2: cpuset, cpu, io, memory, pids")
+    write(root / "sys/fs/cgroup/cgroup.controllers", "cpu pids\n")
+    found = by_name(check_kernel(machine))["cgroups"]
+    assert (found.status, found.text[-19:]) == (Status.LIMITED, "missing: memory, io")
+
+
+def test_sources_of_the_kernel_that_are_not_there_or_not_read(machine):
+    found = by_name(check_kernel(machine))
+    assert {name: check.status for name, check in found.items() if name != "cgroups"} == dict.fromkeys(
+        ("pressure", "log", "journal", "perf", "rapl"), Status.ABSENT
+    )
+    write(Path(machine.proc, "pressure/cpu"), "some avg10=0.00\n")
+    write(Path(machine.proc, "sys/kernel/perf_event_paranoid"), "2\n")
+    write(Path(machine.dev, "kmsg"), "")
+    write(Path(machine.sys, "class/powercap/intel-rapl:0/energy_uj"), "5")
+    Path(machine.run, "log/journal").mkdir(parents=True)
+    found = by_name(check_kernel(machine))
+    assert (found["pressure"].status, found["log"].status) == (Status.OK, Status.OK)
+    assert found["perf"].text.endswith("perf_event_paranoid is 2")
+    assert found["rapl"].text.startswith("the kernel offers 1 counters")
+    assert found["journal"].status is Status.ABSENT, "an empty folder is no journal"
+
+
+class Gpu:
+    name = "NVIDIA H200"
+
+
+def test_gpus_that_answer_that_do_not_and_that_are_of_others(machine):
+    found = by_name(check_devices(machine, list))
+    assert {check.status for check in found.values()} == {Status.ABSENT}
+    for number in range(2):
+        write(Path(machine.dev, f"nvidia{number}"), "")
+    write(Path(machine.dev, "davinci0"), "")
+    write(Path(machine.dev, "davinci_manager"), "")
+    write(Path(machine.sys, "class/drm/card0/device/vendor"), "0x1002\n")
+    assert by_name(check_devices(machine, lambda: [Gpu(), Gpu()]))["nvidia"].text == "2 GPUs (NVIDIA H200)"
+    lost = by_name(check_devices(machine, lambda: [Gpu()]))["nvidia"]
+    assert (lost.status, lost.text) == (Status.PROBLEM, "1 of 2 GPUs answer (NVIDIA H200)")
+    broken = by_name(check_devices(machine, list, lambda: False))
+    assert (broken["nvidia"].status, "cannot be found" in broken["nvidia"].text) == (Status.PROBLEM, True)
+    broken = by_name(check_devices(machine, list, lambda: True))
+    assert (broken["nvidia"].status, "cannot be opened" in broken["nvidia"].text) == (Status.PROBLEM, True)
+    assert broken["amd"].text.startswith("the machine has 1 AMD GPUs, and this version has no collector")
+    assert broken["ascend"].text.startswith("the machine has 1 NPUs, and this version has no collector")
+
+
+class Answers:
+    """A transport that gives what it is told to: bodies and errors by path."""
+
+    server = "https://jobmeter.example"
+
+    def __init__(self, key="token", **answers):
+        self.key = key
+        self._answers = answers
+
+    def request(self, method, path):
+        found = self._answers[path.rpartition("/")[2]]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+
+def health(clock, ahead_seconds=0.0):
+    stamp = formatdate(clock.now_ms() / 1000 - ahead_seconds, usegmt=True)
+    return Response(200, {"date": stamp}, b"ok")
+
+
+WRITER = Response(200, {}, b'{"id":"k","name":"nodes","role":"writer","project":null}')
+READER = Response(200, {}, b'{"id":"k","name":"eyes","role":"reader","project":"p1"}')
+
+
+@pytest.mark.parametrize(
+    ("ahead", "status"),
+    [
+        (0, Status.OK),
+        (3, Status.OK),
+        (60, Status.LIMITED),
+        (-60, Status.LIMITED),
+        (-4000, Status.LIMITED),
+        (400, Status.PROBLEM),
+    ],
+)
+def test_clocks_that_disagree(ahead, status):
+    clock = SetClock()
+    found = by_name(check_server(Answers(healthz=health(clock, ahead), whoami=WRITER), clock))
+    assert found["clock"].status is status
+    assert found["server"].status is found["key"].status is Status.OK
+
+
+@pytest.mark.parametrize(
+    ("key", "answer", "said"),
+    [
+        ("", WRITER, "no key is given"),
+        ("token", READER, "key 'eyes', reader, project p1: it may not write"),
+        ("token", UnauthenticatedError("it was revoked"), "the server does not accept the key: it was revoked"),
+        ("token", UnavailableError("busy"), "the server does not say whose key it is: busy"),
+    ],
+)
+def test_a_key_that_is_of_no_use_is_a_problem(key, answer, said):
+    clock = SetClock()
+    found = by_name(check_server(Answers(key, healthz=health(clock), whoami=answer), clock))["key"]
+    assert (found.status, found.text) == (Status.PROBLEM, said)
+
+
+def test_a_server_that_does_not_answer_and_none_at_all():
+    clock = SetClock()
+    (away,) = check_server(Answers(healthz=UnavailableError("no answer from there")), clock)
+    assert (away.status, away.text) == (Status.PROBLEM, "no answer from there")
+    (none,) = check_server(None, clock)
+    assert none.status is Status.ABSENT
+    (silent,) = [
+        check
+        for check in check_server(Answers(healthz=Response(200, {}, b""), whoami=WRITER), clock)
+        if check.name == "clock"
+    ]
+    assert silent.status is Status.LIMITED
+
+
+def test_a_spool_in_each_state(machine, tmp_path):
+    folder = tmp_path / "spool"
+    clock = SetClock()
+
+    def said():
+        return by_name(check_spool(machine, folder, clock))["spool"]
+
+    assert said().text.endswith("is empty: no agent has used it yet")
+    write(folder / "lock", "")
+    assert said().status is Status.OK
+    segment = folder / "000000000001.frames"
+    write(segment, "x" * 2**20)
+    os.utime(segment, (clock.now_ms() / 1000, clock.now_ms() / 1000))
+    assert (said().status, "1.0 MiB wait, no agent uses it now" in said().text) == (Status.LIMITED, True)
+    place = (folder / "lock").stat()
+    where = f"{os.major(place.st_dev):02x}:{os.minor(place.st_dev):02x}:{place.st_ino}"
+    write(Path(machine.proc, "locks"), f"1: FLOCK  ADVISORY  WRITE 77 {where} 0 EOF\n")
+    assert (said().status, "the agent with pid 77 uses it" in said().text) == (Status.OK, True)
+    os.utime(segment, (0, 0))
+    assert (said().status, "the oldest since 1970-01-01" in said().text) == (Status.PROBLEM, True)
+    write(folder / "rejected/1.frames", "")
+    assert (said().status, "1 bodies that the server refused" in said().text) == (Status.PROBLEM, True)
+
+
+def test_the_kernel_tells_who_has_a_spool_open(tmp_path):
+    write(tmp_path / "lock", "")
+    with (tmp_path / "lock").open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        text = by_name(check_spool(Machine(), tmp_path, SetClock()))["spool"].text
+    assert f"pid {os.getpid()} uses it" in text
+
+
+def test_schedulers_that_are_not_here(machine):
+    found = by_name(check_schedulers(machine, {"PATH": "/nowhere"}, flink="http://127.0.0.1:9"))
+    assert (found["slurm"].status, found["kubernetes"].status) == (Status.ABSENT, Status.ABSENT)
+    assert found["flink"].status is Status.PROBLEM, "it was named"
+
+
+def test_a_node_of_slurm_and_of_kubernetes(machine, tmp_path):
+    write(Path(machine.proc, "7/comm"), "slurmd\n")
+    write(Path(machine.proc, "8/comm"), "kubelet\n")
+    found = by_name(check_schedulers(machine, {"PATH": "/nowhere"}, flink="not an address"))
+    assert (found["slurm"].status, found["kubernetes"].status) == (Status.OK, Status.LIMITED)
+    Path(machine.var, "log/containers").mkdir(parents=True)
+    ping = tmp_path / "bin/scontrol"
+    write(ping, "#!/bin/sh\necho 'Slurmctld(primary) at head is UP'\n")
+    ping.chmod(0o755)
+    environment = {"PATH": f"{ping.parent}:{os.environ['PATH']}"}
+    found = by_name(check_schedulers(machine, environment, kubeconfig=str(tmp_path / "none")))
+    assert found["slurm"].text == "slurmd runs here; Slurmctld(primary) at head is UP"
+    assert found["kubernetes"].status is Status.PROBLEM
+    write(ping, "#!/bin/sh\necho 'Slurmctld(primary) at head is DOWN'\nexit 1\n")
+    assert by_name(check_schedulers(machine, environment))["slurm"].status is Status.PROBLEM
+
+
+def test_a_check_that_fails_costs_itself_alone(machine, tmp_path):
+    broken = Machine(**{**{name: getattr(machine, name) for name in machine.__slots__}, "proc": "/nowhere"})
+    questions = Questions(environment={"PATH": "/nowhere"}, transport=None, spool=tmp_path)
+    found = list(examine(broken, questions, SetClock()))
+    assert [check.area for check in found if check.name == "check"] == ["rights", "schedulers"]
+    assert {"cgroups", "nvidia", "server", "spool"} <= {check.name for check in found}

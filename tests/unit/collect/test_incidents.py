@@ -1,0 +1,172 @@
+"""What samples and kernel lines show as events: each once, with its meaning."""
+
+import os
+
+import pytest
+
+from jobmeter.collect.base import Owner, Place
+from jobmeter.collect.incidents import MOST, IncidentWatch
+from jobmeter.collect.kernel import MOST_EVENTS, KernelWatch, event_of_line
+from jobmeter.collect.launch.kills import RunIncidents
+from jobmeter.model.event import EventSource, Level
+from jobmeter.model.record import EventRecord, check_event
+from jobmeter.model.sample import Sample
+from jobmeter.model.time import SECOND
+
+PLACE = Place("node-1", "c", "p")
+OWN = Owner("j", "w-0", 2)
+NOW = 1_790_000_000_000
+
+
+def ticks(series, *values):
+    watch, found = IncidentWatch(), []
+    for at, value in enumerate(values):
+        watch.watch([Sample(series, NOW + at * 10 * SECOND, value)])
+        found += watch.records(NOW).events
+    return found
+
+
+def reasons(events):
+    return [(event.reason, (event.time - NOW) // (10 * SECOND)) for event in events]
+
+
+def test_kills_for_memory_are_reported_with_their_replica():
+    events = ticks(PLACE.of_replica("memory.oom.kills", OWN), 5.0, 5.0, 7.0, 0.0, 1.0)
+    assert reasons(events) == [("OOMKilled", 2), ("OOMKilled", 4)]
+    first = check_event(events[0])
+    assert (first.job, first.replica, first.attempt, first.source) == ("j", "w-0", 2, EventSource.REPLICA)
+    assert first.message == "2 of its processes were killed because memory ran out."
+
+
+def test_throttling_begins_when_it_lasts_and_ends_once():
+    seconds = [0, 5, 10, 15, 20, 25, 25, 25, 30, 30]
+    events = ticks(PLACE.of_replica("cpu.throttled.time", OWN), *map(float, seconds))
+    assert reasons(events) == [("CpuThrottled", 3), ("CpuThrottlingEnded", 6)]
+    assert "0.50 s in each second" in events[0].message
+
+
+def test_errors_of_a_device_name_it():
+    device = PLACE.of_device("gpu.ecc.uncorrected", "gpu0")
+    [event] = ticks(device, 0.0, 1.0)
+    assert (event.reason, event.subject, event.job, event.source) == (
+        "EccUncorrected", "device gpu0", "", EventSource.NODE,
+    )  # fmt: skip
+    assert reasons(ticks(PLACE.of_device("gpu.remapped.rows.failed", "gpu0"), 0.0, 1.0, 1.0, 0.0, 1.0)) == [
+        ("RemapFailed", 1),
+        ("RemapFailed", 4),
+    ]
+
+
+def test_a_storm_is_bounded():
+    watch = IncidentWatch()
+    for value in (0.0, 1.0):
+        watch.watch(
+            [
+                Sample(PLACE.of_replica("memory.oom.kills", Owner("j", f"w-{at}")), NOW + int(value), value)
+                for at in range(3 * MOST)
+            ]
+        )
+    assert len(watch.records(NOW).events) == MOST
+    assert watch.records(NOW).events == []
+
+
+@pytest.mark.parametrize(
+    ("line", "reason", "subject"),
+    [
+        ("NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, GPU has fallen off the bus.", "Xid", "device 0000:3b:00"),
+        ("Memory cgroup out of memory: Killed process 71 (python) total-vm:1kB", "OOMKilling", ""),
+        ("blk_update_request: I/O error, dev sda, sector 2048 op 0x0:(READ)", "DiskError", ""),
+        ("EXT4-fs (sda1): Remounting filesystem read-only", "FilesystemError", ""),
+        ("EDAC MC0: 1 UE memory read error on CPU_SrcID#0", "HardwareError", ""),
+        ("mlx5_core 0000:1a:00.0 eth2: Link is Down", "LinkDown", ""),
+    ],
+)
+def test_a_line_of_the_kernel_is_an_event(line, reason, subject):
+    event = event_of_line(line, NOW, PLACE)
+    assert isinstance(event, EventRecord)
+    assert (event.reason, event.subject, event.node) == (reason, subject, "node-1")
+    assert line in check_event(event).message
+    assert event.level is Level.ERROR
+
+
+def test_an_xid_says_what_it_means_and_what_to_do():
+    event = event_of_line("NVRM: Xid (PCI:0000:3b:00): 79, pid=1", NOW, PLACE)
+    assert event is not None
+    assert event.message.endswith(
+        "the GPU has fallen off the bus. Drain and reboot the node; where it comes back, hand the GPU to its vendor."
+    )
+
+
+@pytest.mark.parametrize("line", ["", "usb 1-1: new device", "eth0: Link is Up", "x" * 100_000])
+def test_other_lines_are_none(line):
+    assert event_of_line(line, NOW, PLACE) is None
+
+
+def test_the_kernels_log_is_read_from_now_on(tmp_path):
+    # A FIFO gives a whole record with each read of its size, as /dev/kmsg does.
+    path = tmp_path / "kmsg"
+    os.mkfifo(path)
+    watch = KernelWatch(PLACE, str(path))
+    with path.open("wb", buffering=0) as kernel:
+        kernel.write(b"3,1,2,-;NVRM: Xid (PCI:0000:3b:00): 48, pid=1\n SUBSYSTEM=pci\n")
+        assert [event.reason for event in watch.records(NOW).events] == ["Xid"]
+        assert watch.records(NOW).events == []
+
+
+def test_an_event_of_the_kernel_has_the_time_of_its_line(tmp_path):
+    path = tmp_path / "kmsg"
+    os.mkfifo(path)
+    watch = KernelWatch(PLACE, str(path), lambda: 500 * SECOND * 1_000_000)
+    with path.open("wb", buffering=0) as kernel:
+        kernel.write(b"3,1,420000000,-;NVRM: Xid (PCI:0000:3b:00): 48, pid=1\n")
+        assert [event.time for event in watch.records(NOW).events] == [NOW - 80 * SECOND]
+        kernel.write(b"3,2,999000000,-;NVRM: Xid (PCI:0000:3b:00): 79, pid=1\n")
+        assert [event.time for event in watch.records(NOW).events] == [NOW]  # never ahead of the clock
+
+
+def kills(run, *values):
+    """The times (in ticks) and replicas of the kills that a run's ticks tell of."""
+    series = PLACE.of_replica("memory.oom.kills", OWN)
+    reported = []
+    for at, value in enumerate(values):
+        run.watch([Sample(series, NOW + at * SECOND, value)])
+        reported += [(at, (one.time - NOW) // SECOND) for one in run.records(NOW).events]
+    return reported
+
+
+def test_a_kill_in_a_run_waits_a_tick_and_is_reported_where_its_replica_goes_on():
+    run = RunIncidents(lambda _: False)
+    assert kills(run, 0.0, 1.0, 1.0, 3.0) == [(2, 1)]
+    [last] = run.finish(lambda _: False).events
+    assert (last.reason, last.message[:1], last.replica) == ("OOMKilled", "2", "w-0")
+    assert run.finish(lambda _: False).events == []
+
+
+def test_a_kill_that_ended_its_replica_is_reported_by_the_end_alone():
+    ended: set[str] = set()
+    run = RunIncidents(ended.__contains__)
+    assert kills(run, 0.0, 1.0) == []
+    ended.add("w-0")
+    assert kills(run, 1.0, 1.0) == []
+    assert run.finish({"w-0"}.__contains__).events == []
+
+
+def test_a_kill_without_other_evidence_at_the_end_is_reported_from_the_counter():
+    run = RunIncidents(lambda _: True)
+    assert kills(run, 0.0, 1.0, 1.0) == []
+    assert len(run.finish(lambda _: False).events) == 1
+
+
+def test_other_incidents_of_a_run_do_not_wait():
+    run = RunIncidents(lambda _: True)
+    series = PLACE.of_replica("cpu.throttled.time", OWN)
+    found = []
+    for at in range(6):
+        run.watch([Sample(series, NOW + at * SECOND, at * 0.5)])
+        found += [one.reason for one in run.records(NOW).events]
+    assert found == ["CpuThrottled"]
+
+
+def test_no_kernel_log_is_no_failure(tmp_path):
+    assert KernelWatch(PLACE, str(tmp_path / "none")).records(NOW).events == []
+    assert MOST_EVENTS > 0

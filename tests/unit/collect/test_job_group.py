@@ -1,0 +1,172 @@
+"""A job's CPU time from the job's own group, where that of a task was gone before it was read."""
+
+import subprocess
+
+import pytest
+from tests.unit.collect.test_ends import Reader, process
+from tests.unit.collect.test_jobs import PLACE
+from tests.unit.collect.trees import HOST, V1, plant, plant_process
+from tests.waiting import wait_until
+
+from jobmeter.collect.base import Owner
+from jobmeter.collect.cgroup.job_group import JobGroupCounters, JobGroupReader
+from jobmeter.collect.cgroup.paths import Hierarchies
+from jobmeter.collect.cgroup.reader import GroupReader
+from jobmeter.collect.cgroup.usage import Usage
+from jobmeter.collect.discover.classify import NodeClassifier
+from jobmeter.collect.discover.member import Member, Source
+from jobmeter.collect.discover.table import Process, ProcessTable
+from jobmeter.collect.ends import EndWatch, Final
+from jobmeter.collect.jobs import JobsCollector
+
+JOB = "/slurm_n1/uid_65534/job_21"
+KEY = (("cpuacct", JOB),)
+ONE, OTHER = Owner("21", "worker-0"), Owner("21", "worker-1")
+GROUPS = "2:cpuacct:{}/step_{}/task_{}\n0::/\n"
+
+
+class Ends(EndWatch):
+    """Gives what a test says was read at the end of processes."""
+
+    def __init__(self, reader):
+        super().__init__(reader)
+        self.finals = []
+
+    def watch(self, processes):
+        pass
+
+    def drain(self):
+        finals, self.finals = self.finals, []
+        return finals
+
+
+class Node:
+    """A node with a job, whose groups a test makes and removes."""
+
+    def __init__(self, root):
+        self.root = plant(root, HOST, V1)
+        proc = f"{root}/proc"
+        self.reader = reader = GroupReader(Hierarchies(proc, str(root)), f"{root}/sys")
+        self.ends = Ends(reader)
+        table = ProcessTable(NodeClassifier("n1", proc), proc)
+        self.collector = JobsCollector(PLACE, table, reader, proc, 100, ends=self.ends)
+        self.now = 1_000_000
+
+    def used(self, path, seconds):
+        folder = self.root / f"sys/fs/cgroup/cpuacct{path}"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "cpuacct.usage").write_text(f"{int(seconds * 1e9)}\n")
+
+    def remove(self, path):
+        (self.root / f"sys/fs/cgroup/cpuacct{path}/cpuacct.usage").unlink()
+
+    def task(self, pid, step, task=0, tasks_per_node="1"):
+        plant_process(
+            self.root,
+            pid,
+            groups=GROUPS.format(JOB, step, task),
+            SLURM_JOB_ID="21",
+            SLURM_PROCID=str(task),
+            SLURM_TASKS_PER_NODE=tasks_per_node,
+        )
+
+    def end(self, pid):
+        for path in (self.root / f"proc/{pid}").iterdir():
+            path.unlink()
+
+    def seconds(self):
+        self.now += 1_000
+        samples = self.collector.collect(self.now)
+        return {s.series.replica: round(s.value, 3) for s in samples if s.series.metric == "cpu.time"}
+
+
+@pytest.fixture
+def node(tmp_path):
+    return Node(tmp_path)
+
+
+def test_a_step_whose_group_was_gone_when_it_was_read_counts_with_what_the_job_had(node):
+    node.task(100, "batch")
+    node.task(101, "0")
+    node.used(f"{JOB}/step_batch/task_0", 0.1)
+    node.used(f"{JOB}/step_0/task_0", 2.0)
+    node.used(JOB, 2.1)
+    assert node.seconds() == {"worker-0": 2.1}
+    node.end(101)
+    node.remove(f"{JOB}/step_0/task_0")
+    node.used(JOB, 3.0)
+    assert node.seconds() == {"worker-0": 3.0}
+    node.used(f"{JOB}/step_batch/task_0", 0.2)
+    node.used(JOB, 3.1)
+    assert node.seconds() == {"worker-0": 3.1}
+
+
+def test_the_last_reading_of_the_job_comes_with_the_end_of_its_last_task(node):
+    node.task(100, "batch")
+    node.used(f"{JOB}/step_batch/task_0", 2.0)
+    node.used(JOB, 2.0)
+    assert node.seconds() == {"worker-0": 2.0}
+    node.end(100)
+    node.remove(f"{JOB}/step_batch/task_0")
+    node.remove(JOB)
+    groups = (("cpuacct", f"{JOB}/step_batch/task_0"),)
+    node.ends.finals.append(Final(ONE, groups, Usage(), KEY, 2.9))
+    assert node.seconds() == {"worker-0": 2.9}
+
+
+def test_what_two_replicas_used_and_nobody_read_is_nobodys(node):
+    for task in (0, 1):
+        node.task(100 + task, "0", task, tasks_per_node="2")
+        node.used(f"{JOB}/step_0/task_{task}", 1.0)
+    node.used(JOB, 5.0)
+    assert node.seconds() == {"worker-0": 1.0, "worker-1": 1.0}
+
+
+def test_a_second_replica_takes_nothing_of_what_the_first_one_had(node):
+    node.task(100, "batch")
+    node.used(f"{JOB}/step_batch/task_0", 1.0)
+    node.used(JOB, 3.0)
+    assert node.seconds() == {"worker-0": 3.0}
+    node.task(101, "1", 1)
+    node.used(f"{JOB}/step_1/task_1", 4.0)
+    node.used(JOB, 7.5)
+    assert node.seconds() == {"worker-0": 3.0, "worker-1": 4.0}
+
+
+def test_what_the_external_step_used_is_not_the_jobs(node):
+    reader = JobGroupReader(node.reader)
+    node.used(JOB, 5.0)
+    node.used(f"{JOB}/step_extern", 1.5)
+    assert reader.cpu_seconds(KEY) == 3.5
+    node.remove(f"{JOB}/step_extern")
+    assert reader.cpu_seconds(KEY) is None, "the job's group has its seconds still"
+    reader.forget([KEY])
+    assert reader.cpu_seconds(KEY) == 5.0
+    node.remove(JOB)
+    assert reader.cpu_seconds(KEY) is None
+
+
+def test_a_group_that_is_made_again_goes_on_and_another_attempt_begins_anew():
+    counters = JobGroupCounters()
+    counters.replicas([(KEY, ONE)])
+    counters.update(KEY, 0, 4.0)
+    counters.update(KEY, 0, 1.0)
+    again = Owner("21", "worker-0", 1)
+    counters.replicas([(KEY, again)])
+    counters.update(KEY, 1, 0.5)
+    totals = {ONE: {"cpu": 2.0}, again: {"cpu": 0.25}, OTHER: {"cpu": 1.0}}
+    counters.add(totals)
+    assert totals == {ONE: {"cpu": 5.0}, again: {"cpu": 0.5}, OTHER: {"cpu": 1.0}}
+    assert counters.forget({ONE}) == [KEY]
+    assert counters.forget({ONE}) == []
+
+
+def test_the_group_of_the_job_is_read_at_the_end_of_a_process():
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
+        stat = process(child).stat
+        member = Member(owner=ONE, source=Source.SLURM, groups=dict(KEY), job_groups=dict(KEY))
+        watch = EndWatch(Reader())
+        watch.watch([Process(stat, member)])
+        child.kill()
+        (final,) = wait_until(watch.drain, "the last reading")
+    assert (final.job_groups, final.job_seconds) == (KEY, 0.0), "1.5 s, all of them the external step's"

@@ -1,0 +1,478 @@
+"""Sources of system logs: positions, rotation, and that every line is handed on once, in order."""
+
+import os
+import random
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.waiting import wait_until
+
+from jobmeter.collect.base import Owner, Place
+from jobmeter.collect.outbox import Outbox
+from jobmeter.collect.spool import Spool
+from jobmeter.collect.syslog import checkpoint
+from jobmeter.collect.syslog.journal import JournalSource
+from jobmeter.collect.syslog.kernel import Device, KernelSource, parse_record
+from jobmeter.collect.syslog.lines import LineCutter
+from jobmeter.collect.syslog.reader import SystemLogReader
+from jobmeter.collect.syslog.watch import FileWatch
+from jobmeter.settings import Limits
+from jobmeter.wire.native.decode import decode
+
+START = 1_795_186_800_000_000_000
+
+
+class Time:
+    """A clock of nanoseconds that moves only when it is told to."""
+
+    def __init__(self):
+        self.ns = START
+
+    def __call__(self):
+        return self.ns
+
+    def monotonic(self):
+        return self.ns / 1e9
+
+
+def lines_in(outbox):
+    found: list[Any] = []
+    while batch := outbox.peek(2**30):
+        found += decode(batch.body, "default", Limits()).lines
+        outbox.release(batch.end)
+    return found
+
+
+class Node:
+    """A reader that may die and start again on the same spool and positions."""
+
+    def __init__(self, folder, patterns=(), sources=(), rate=10_000.0, owner_of=lambda pid: None):
+        self.time = Time()
+        self._folder, self._patterns, self._sources = folder, patterns, sources
+        self._rate, self._owner_of = rate, owner_of
+        self.outbox = None
+        self.start()
+
+    def start(self, spool=True):
+        if self.outbox is not None:
+            self.outbox.close()
+        self.outbox = Outbox(Spool(self._folder / "spool") if spool else None)
+        self.reader = SystemLogReader(
+            [make() for make in self._sources],
+            FileWatch([str(pattern) for pattern in self._patterns]),
+            Place("n1", project="default"),
+            self.outbox,
+            now_ns=self.time,
+            monotonic=self.time.monotonic,
+            lines_a_second=self._rate,
+            owner_of=self._owner_of,
+            state=self._folder / "logs.json",
+        )
+
+    def rounds(self, count=12):
+        for _ in range(count):
+            self.time.ns += 250_000_000
+            self.reader.round()
+        return lines_in(self.outbox)
+
+    def texts(self, count=12):
+        return [line.text for line in self.rounds(count)]
+
+
+@pytest.fixture
+def node(tmp_path):
+    made = Node(tmp_path, [tmp_path / "logs" / "*.log"])
+    (tmp_path / "logs").mkdir()
+    assert made.rounds() == []
+    return made
+
+
+def append(path, *texts):
+    with path.open("ab") as out:
+        out.write("".join(f"{text}\n" for text in texts).encode())
+
+
+def test_lines_of_a_file_come_once_in_order_with_growing_times(node, tmp_path):
+    log = tmp_path / "logs" / "app.log"
+    append(log, *(f"line {at}" for at in range(5000)))
+    lines = node.rounds()
+    assert [line.text for line in lines] == [f"line {at}" for at in range(5000)]
+    assert {(line.stream, line.node, line.facility) for line in lines} == {(f"file:{log}", "n1", "user")}
+    times = [line.time_ns for line in lines]
+    assert times == sorted(set(times))
+    append(log, "ERROR: disk")
+    (line,) = node.rounds()
+    assert (line.severity, line.level) == (3, "error")
+
+
+def test_a_file_that_is_there_at_the_first_start_is_read_from_its_end_on(tmp_path):
+    log = tmp_path / "old.log"
+    append(log, "before")
+    node = Node(tmp_path, [tmp_path / "*.log"])
+    assert node.texts() == []
+    append(log, "after")
+    append(tmp_path / "new.log", "whole")
+    assert sorted(node.texts(20)) == ["after", "whole"]
+
+
+def test_a_partial_line_waits_for_its_end(node, tmp_path):
+    log = tmp_path / "logs" / "app.log"
+    log.write_bytes(b"whole\nhal")
+    assert node.texts() == ["whole"]
+    with log.open("ab") as out:
+        out.write(b"f\n")
+    assert node.texts() == ["half"]
+
+
+def test_what_is_not_utf8_and_a_line_of_ten_megabytes_are_bounded(node, tmp_path):
+    log = tmp_path / "logs" / "app.log"
+    log.write_bytes(b"\xff\x00 caf\xe9\n" + b"x" * 10 * 2**20 + b"\nnext\n")
+    first, second, third = node.rounds(40)
+    assert first.text == "\ufffd\x00 caf\ufffd"
+    assert len(second.text) <= 65_536
+    assert second.text.endswith(f" [{10 * 2**20 - len(second.text.rpartition(' [')[0])} bytes cut]")
+    assert third.text == "next"
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_rotation_by_renaming_loses_nothing(node, tmp_path, restart):
+    log = tmp_path / "logs" / "app.log"
+    append(log, "a1", "a2")
+    assert node.texts() == ["a1", "a2"]
+    append(log, "a3")
+    log.rename(tmp_path / "logs" / "app.log.1")
+    append(tmp_path / "logs" / "app.log.1", "a4")
+    append(log, "b1")
+    if restart:
+        node.start()
+    assert node.texts(24) == ["a3", "a4", "b1"]
+    assert node.texts(24) == []
+
+
+def test_several_rotations_while_the_agent_is_away(node, tmp_path):
+    log = tmp_path / "logs" / "app.log"
+    append(log, "a1")
+    assert node.texts() == ["a1"]
+    for generation in range(1, 4):
+        append(log, f"end of {generation}")
+        for number in range(generation, 1, -1):
+            (tmp_path / "logs" / f"app.log.{number - 1}").rename(tmp_path / "logs" / f"app.log.{number}")
+        log.rename(tmp_path / "logs" / "app.log.1")
+        os.utime(tmp_path / "logs" / "app.log.1", ns=(START, START + generation * 10**9))
+        append(log, f"begin {generation}")
+    os.utime(log, ns=(START, START + 9 * 10**9))
+    node.start()
+    wanted = ["end of 1", "begin 1", "end of 2", "begin 2", "end of 3", "begin 3"]
+    assert node.texts(60) == wanted
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_rotation_by_copying_and_truncating_loses_nothing(node, tmp_path, restart):
+    log = tmp_path / "logs" / "app.log"
+    append(log, *(f"a{at}" for at in range(100)))
+    assert len(node.texts()) == 100
+    append(log, "last")
+    shutil.copy2(log, tmp_path / "logs" / "app.log.1")
+    os.truncate(log, 0)
+    append(log, *(f"b{at}" for at in range(200)))
+    if restart:
+        node.start()
+    assert node.texts(24) == ["last", *(f"b{at}" for at in range(200))]
+
+
+def test_a_truncated_file_is_read_from_its_beginning(node, tmp_path):
+    log = tmp_path / "logs" / "app.log"
+    append(log, "one", "two")
+    assert node.texts() == ["one", "two"]
+    log.write_bytes(b"three and more than there was before\n")
+    assert node.texts() == ["three and more than there was before"]
+
+
+def test_a_file_that_was_compressed_before_it_was_read_is_reported(node, tmp_path):
+    log = tmp_path / "logs" / "app.log"
+    append(log, "a1")
+    assert node.texts() == ["a1"]
+    append(log, "lost")
+    log.rename(tmp_path / "logs" / "app.log.1.gz")
+    append(log, "b1")
+    node.start()
+    note, line = node.rounds()
+    assert note.text.startswith("[jobmeter: lines may be missing here")
+    assert (note.severity, line.text) == (4, "b1")
+
+
+def test_lines_above_the_rate_are_counted_in_the_log(tmp_path):
+    (tmp_path / "logs").mkdir()
+    node = Node(tmp_path, [tmp_path / "logs" / "*.log"], rate=10.0)
+    node.rounds()
+    append(tmp_path / "logs" / "app.log", *(f"line {at}" for at in range(1000)))
+    texts = node.texts(8)
+    assert texts[:100] == [f"line {at}" for at in range(100)]
+    assert texts[-1] == "[jobmeter: 900 lines are missing here, they came faster than 10 a second]"
+    assert node.reader.dropped == 900
+
+
+def test_nothing_is_lost_or_told_twice_however_often_it_dies(tmp_path):
+    chance = random.Random(7)
+    (tmp_path / "logs").mkdir()
+    node = Node(tmp_path, [tmp_path / "logs" / "*.log"])
+    node.rounds()
+    log = tmp_path / "logs" / "app.log"
+    append(log, "-1")
+    assert node.texts() == ["-1"]
+    written, save = 0, checkpoint.save
+    got: dict[tuple[int, str, int, str, bytes], Any] = {}
+    for _ in range(60):
+        some = chance.randrange(40)
+        append(log, *(f"{at}" for at in range(written, written + some)))
+        written += some
+        if chance.random() < 0.3:
+            log.rename(tmp_path / "logs" / f"app.log.{written}")
+        # It dies at some moment: before, between or after what is written of positions and lines.
+        remaining = chance.randrange(4)
+
+        def dying(path, state):
+            nonlocal remaining
+            remaining -= 1
+            if remaining < 0:
+                raise KeyboardInterrupt
+            save(path, state)
+
+        vars(checkpoint)["save"] = dying
+        try:
+            for _ in range(chance.randrange(1, 30)):
+                node.time.ns += 250_000_000
+                node.reader.round()
+        except KeyboardInterrupt:
+            pass
+        finally:
+            vars(checkpoint)["save"] = save
+        for line in lines_in(node.outbox):
+            got.setdefault(line.order, line)
+        node.start()
+    for line in node.rounds(200):
+        got.setdefault(line.order, line)
+    assert [int(got[order].text) for order in sorted(got)] == list(range(written))
+
+
+class Ring:
+    """A kernel's ring of records behind the protocol of its device."""
+
+    def __init__(self):
+        self.records = []
+        self.first = 0
+
+    def log(self, text, priority=6, micros=None):
+        number = self.first + len(self.records)
+        self.records.append(f"{priority},{number},{1000 * number if micros is None else micros},-;{text}\n".encode())
+
+    def overwrite(self, count):
+        self.records, self.first = self.records[count:], self.first + count
+
+    def connect(self):
+        return RingDevice(self)
+
+
+class RingDevice:
+    def __init__(self, ring):
+        self._ring, self._at = ring, ring.first
+
+    def read(self):
+        if self._at < self._ring.first:
+            self._at = self._ring.first
+            raise BrokenPipeError
+        if self._at >= self._ring.first + len(self._ring.records):
+            return None
+        self._at += 1
+        return self._ring.records[self._at - 1 - self._ring.first]
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def ring():
+    return Ring()
+
+
+def kernel_node(tmp_path, ring, boots=("boot-1",), **options):
+    boot = iter(boots)
+    current = [next(boot)]
+
+    def make():
+        return KernelSource(lambda: START, lambda: 10**12, connect=ring.connect, boot=lambda: current[0])
+
+    node = Node(tmp_path, sources=[make], **options)
+    return node, lambda: current.__setitem__(0, next(boot))
+
+
+def test_records_of_the_kernel_have_their_time_severity_and_owner(tmp_path, ring):
+    ring.log("Linux version 6", micros=5_000_000)
+    ring.log("Out of memory: Killed process 4321 (python)", priority=3)
+    ring.log("from user space", priority=14)
+    owner = {4321: Owner("job-7", "worker-1")}
+    node, _ = kernel_node(tmp_path, ring, owner_of=owner.get)
+    first, second, third = node.rounds()
+    assert (first.time_ns, first.facility, first.severity) == (START - 10**12 + 5 * 10**9, "kern", 6)
+    assert (second.job, second.replica, second.level) == ("job-7", "worker-1", "error")
+    assert (third.facility, third.severity, third.stream) == ("user", 6, "kernel")
+
+
+def test_the_kernel_s_log_goes_on_after_a_restart_and_begins_anew_after_a_reboot(tmp_path, ring):
+    ring.log("one")
+    node, reboot = kernel_node(tmp_path, ring, boots=("boot-1", "boot-2"))
+    assert node.texts() == ["one"]
+    ring.log("two")
+    node.start()
+    assert node.texts() == ["two"]
+    node.start()
+    assert node.texts() == []
+    reboot()
+    node.start()
+    assert node.texts() == ["one", "two"]
+
+
+def test_records_that_were_overwritten_are_counted(tmp_path, ring):
+    ring.log("0")
+    node, _ = kernel_node(tmp_path, ring)
+    assert node.texts() == ["0"]
+    for at in range(1, 20):
+        ring.log(str(at))
+    ring.overwrite(10)
+    texts = node.texts()
+    assert "9 records of the kernel are missing" in texts[0]
+    assert texts[1:] == [str(at) for at in range(10, 20)]
+
+
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        (
+            b"6,339,5140900,-;NET: Registered protocol family 10\n",
+            (6, 339, 5140900, "NET: Registered protocol family 10"),
+        ),
+        (
+            b"30,340,5690716,-,caller=T1;udevd[80]: starting\n SUBSYSTEM=acpi\n",
+            (30, 340, 5690716, "udevd[80]: starting"),
+        ),
+        (b"4,1,2,c;caf\\xc3\\xa9 \\x5c;\n", (4, 1, 2, "café \\;")),
+        (b"nonsense", None),
+        (b"a,b,c;d", None),
+    ],
+)
+def test_a_record_is_read_as_the_kernel_documents_it(data, found):
+    record = parse_record(data)
+    assert (record and (record.priority, record.sequence, record.micros, record.text)) == found
+
+
+@pytest.mark.skipif(not os.access("/dev/kmsg", os.R_OK), reason="/dev/kmsg may not be read here")
+def test_the_kernel_s_own_device_gives_records_in_order():
+    device, numbers = Device(), []
+    while (data := device.read()) is not None:
+        record = parse_record(data)
+        assert record is not None
+        numbers.append(record.sequence)
+    device.close()
+    assert numbers == sorted(set(numbers))
+    assert numbers
+
+
+def test_without_a_spool_a_position_is_remembered_once_the_server_has_the_lines(node, tmp_path):
+    node.start(spool=False)
+    append(tmp_path / "logs" / "app.log", "kept")
+    for _ in range(20):
+        node.reader.round()
+    assert '"intent":{' in (tmp_path / "logs.json").read_text()
+    first = lines_in(node.outbox)
+    node.start(spool=False)  # it died, and the server had not answered
+    again = node.rounds(20)
+    assert [line.text for line in first] == ["kept"]
+    assert again == first
+    assert node.rounds(4) == []
+    assert '"intent":null' in (tmp_path / "logs.json").read_text()
+
+
+def test_pieces_of_any_size_make_the_same_lines():
+    data = b"one\r\n\ntwo\xff\n" + b"y" * 100_000 + b"\nend"
+    for size in (1, 3, 1000, len(data)):
+        cutter = LineCutter()
+        pieces = [piece for at in range(0, len(data), size) for piece in cutter.feed(data[at : at + size])]
+        last = cutter.finish()
+        assert last is not None
+        assert [piece.text[:10] for piece in [*pieces, last]] == ["one", "", "two\ufffd", "y" * 10, "end"]
+        assert sum(piece.length for piece in [*pieces, last]) == len(data)
+
+
+_JOURNALD = "/usr/lib/systemd/systemd-journald"
+
+
+@pytest.fixture
+def journal():
+    """A journal of its own, written by the real daemon; gives its namespace."""
+    if os.geteuid() or not Path(_JOURNALD).exists() or shutil.which("journalctl") is None:
+        pytest.skip("no systemd-journald that may be run here")
+    name = f"jm{os.getpid()}"
+    place = Path(f"/run/systemd/journal.{name}/dev-log")
+    before = set(Path("/var/log/journal").glob("*")) | set(Path("/run/log/journal").glob("*"))
+    with subprocess.Popen([_JOURNALD, name], stderr=subprocess.DEVNULL) as daemon:
+        try:
+            wait_until(place.exists, "the journal's socket")
+            yield name
+        finally:
+            daemon.terminate()
+    for folder in (set(Path("/var/log/journal").glob("*")) | set(Path("/run/log/journal").glob("*"))) - before:
+        if folder.name.endswith(name):
+            shutil.rmtree(folder)
+    shutil.rmtree(place.parent, ignore_errors=True)
+
+
+def say(name, *texts):
+    with socket_of(name) as out:
+        for text in texts:
+            out.send(b"<27>app[77]: " + text)
+
+
+def socket_of(name):
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    made.connect(f"/run/systemd/journal.{name}/dev-log")
+    return made
+
+
+def test_the_journal_is_followed_and_goes_on_after_a_restart(journal, tmp_path):
+    say(journal, b"before the first start")
+    shown = ["journalctl", f"--namespace={journal}", "--quiet", "--identifier=app"]
+    wait_until(lambda: b"before" in subprocess.run(shown, capture_output=True, check=False).stdout, "the first line")
+    owner = {os.getpid(): Owner("job-7", "worker-0")}
+    node = Node(tmp_path, sources=[lambda: JournalSource([f"--namespace={journal}"])], owner_of=owner.get)
+    node.rounds(2)
+    found: list[Any] = []
+
+    def arrived(count):
+        found.extend(line for line in node.rounds(1) if line.tag == "app")
+        return len(found) >= count
+
+    say(journal, *(b"line %d" % at for at in range(50)), b"not \xff text")
+    wait_until(lambda: arrived(51), "lines of the journal")
+    node.reader.stop()
+    lines_in(node.outbox)
+    say(journal, b"while it was away")
+    node.start()
+    wait_until(lambda: arrived(52), "the line that was written meanwhile")
+    assert [line.text for line in found[:50]] == [f"line {at}" for at in range(50)]
+    assert [line.text for line in found[50:]] == ["not \ufffd text", "while it was away"]
+    assert {(line.facility, line.severity, line.stream) for line in found} == {("daemon", 3, "journal")}
+    assert {line.job for line in found} == {"job-7"}
+    node.reader.stop()
+    # The same lines come again between two positions, and no others where the second one is gone.
+    source = JournalSource([f"--namespace={journal}"])
+    whole = source.read({"cursor": ""}, {"cursor": "gone"})
+    assert whole is not None
+    part = source.read({"cursor": ""}, whole.end)
+    assert part is not None
+    assert part.entries == whole.entries
+    assert part.entries[-1].text == "while it was away"
+    source.close()

@@ -1,0 +1,100 @@
+"""Lines of a node's kernel reach the rules of the jobs that they are about, and of no other."""
+
+import pytest
+
+from jobmeter.access.scope import Scope
+from jobmeter.collect.base import Place
+from jobmeter.collect.kernel import event_of_line
+from jobmeter.diagnose.kernel import faults_of_nodes, kernel_lines, same_fact
+from jobmeter.errors import NotFoundError
+from jobmeter.model.event import Event, EventFilter, EventPage
+from jobmeter.model.job import Allocation, Job, JobView, Replica
+from jobmeter.model.log import LogLine, LogPage
+from jobmeter.model.log_query import matches
+from jobmeter.model.time import TimeRange
+from jobmeter.query.execute import Executor
+
+LINES = [
+    LogLine(time_ns=5, text="NVRM: Xid (PCI:0000:3b:00): 79, GPU off the bus", node="n", facility="kern"),
+    LogLine(time_ns=6, text="Killed process 7 (python)", node="n", facility="kern", job="mine", replica="w"),
+    LogLine(time_ns=7, text="Killed process 8 (python)", node="n", facility="kern", job="theirs"),
+    LogLine(time_ns=8, text="Killed process 9 (python)", node="n", facility="kern"),
+    LogLine(time_ns=9, text="usb 1-1: new device", node="n", facility="kern"),
+]
+
+
+class Answers(Executor):
+    def __init__(self, events=()):
+        """It reads nothing."""
+        self.events = list(events)
+
+    def run(self, question, scope):
+        if isinstance(question, EventFilter):
+            return EventPage(self.events, len(self.events))
+        if question.ref.name != "n":
+            raise NotFoundError("no node", "node", question.ref.name)
+        return LogPage([line for line in LINES if matches(question.query, line)])
+
+
+def view(*, devices):
+    replicas = [Replica(name="w", node="n"), Replica(name="v", node="unknown")]
+    allocations = [Allocation(replica="w", node="n", device="gpu0", start=0)] if devices else []
+    return JobView(job=Job(id="mine"), replicas=replicas, allocations=allocations)
+
+
+@pytest.mark.parametrize(("devices", "times"), [(True, [5, 6]), (False, [6])])
+def test_what_is_about_the_job_or_its_devices(devices, times):
+    found = kernel_lines(Answers(), Scope(None), view(devices=devices), TimeRange(0, 1))
+    assert [line.time_ns for line in found] == times
+
+
+def test_nothing_for_whoever_may_see_the_job_alone():
+    assert kernel_lines(Answers(), Scope(None, "mine"), view(devices=True), TimeRange(0, 1)) == ()
+
+
+XID = "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus"
+NS = 1_000_000
+
+
+def made_of(text, time_ms, node="n"):
+    """The event that an agent makes of a line of the kernel."""
+    record = event_of_line(text, time_ms, Place(node))
+    assert record is not None
+    return Event(**{name: getattr(record, name) for name in record.__struct_fields__})
+
+
+def line_of(text, time_ms, node="n"):
+    return LogLine(time_ns=time_ms * NS + 77, text=text, node=node, facility="kern")
+
+
+ALL = Scope(None)
+
+
+def faults(events, lines=(), scope=ALL, **visible):
+    return faults_of_nodes(Answers(events), scope, view(**{"devices": True, **visible}), TimeRange(0, 10_000), lines)
+
+
+def test_an_event_and_the_line_that_it_was_made_of_are_one_fact():
+    event = made_of(XID, 5_000)
+    assert faults([event]) == [event]
+    assert faults([event], [line_of(XID, 5_000)]) == []
+    assert faults([event], [line_of(XID, 5_400)]) == []  # two readers of one log, whose clocks differ
+
+
+@pytest.mark.parametrize(
+    "line", [line_of(XID, 9_000), line_of(XID, 5_000, "m"), line_of(XID.replace("79", "48"), 5_000), line_of("", 5_000)]
+)
+def test_another_time_node_or_text_is_another_fact(line):
+    assert not same_fact(made_of(XID, 5_000), line)
+
+
+def test_a_long_line_is_the_same_fact_as_the_event_that_has_its_beginning():
+    long = f"{XID} {'x' * 3_000}"
+    assert same_fact(made_of(long, 5_000), line_of(long, 5_000))
+
+
+def test_faults_are_those_of_nodes_where_the_job_had_a_device():
+    event = made_of(XID, 5_000)
+    assert faults([event], devices=False) == []
+    assert faults([made_of(XID, 5_000, "m")]) == []
+    assert faults([event], scope=Scope(None, "mine")) == []

@@ -1,0 +1,149 @@
+"""Findings of jobs that run: what opens, holds and closes, against a plain model of it; and what events say of it."""
+
+from typing import Any
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+from tests.fakes import NOW
+
+from jobmeter.diagnose.finding_events import ending, opening, reported_findings, with_reported
+from jobmeter.diagnose.open import MOST_OPEN, Open, OpenFindings
+from jobmeter.model.event import Event, EventType
+from jobmeter.model.finding import Evidence, Finding, Role, Severity, Subject
+from jobmeter.model.time import MINUTE, SECOND
+
+HOLD = 5 * MINUTE
+EVERY = 15 * SECOND
+
+
+def finding(rule="hang_hw", name="j", start=NOW - MINUTE, end=NOW, severity=Severity.CRITICAL, kind="job"):
+    evidence = [Evidence(kind="status", text=f"what {rule} saw")]
+    return Finding(
+        rule=rule,
+        role=Role.ROOT,
+        severity=severity,
+        confidence=0.9,
+        subject=Subject(kind, name),
+        start=start,
+        end=end,
+        evidence=evidence,
+        advice="",
+        source="",
+    )
+
+
+def event(record):
+    return Event(**{name: getattr(record, name) for name in record.__struct_fields__})
+
+
+looks = st.lists(st.lists(st.sampled_from(["a", "b", "c"]), unique=True, max_size=3), max_size=80)
+
+
+@given(looks)
+@example([["a"], *[[]] * 30, ["a"]])
+def test_each_time_that_it_holds_is_reported_once_when_it_opens_and_once_when_it_closes(course):
+    findings = OpenFindings()
+    events: list[Any] = []
+    holding: dict[str, int] = {}
+    for at, names in enumerate(course):
+        now = NOW + at * EVERY
+        found = [finding(name, end=now) for name in names]
+        before = {name for name, last in holding.items() if now - last < HOLD}
+        change = findings.update(found, now, now, HOLD)
+        # The model: open is what was found less than the hold time ago.
+        holding.update(dict.fromkeys(names, now))
+        after = {name for name, last in holding.items() if now - last < HOLD}
+        was = _open(events)
+        assert {one.rule for one in change.opened} == after - was
+        assert {key[0] for key, _ in change.closed} == was - after
+        assert before <= was | after
+        events += [opening("p", "j", one, now) for one in change.opened]
+        events += [ending("p", "j", key, now, since) for key, since in change.closed]
+        assert findings.rules == after == _open(events)
+    reported = reported_findings(map(event, events))
+    assert sum(one.ended is None for one in reported) == len(findings)
+    assert sum(1 + (one.ended is not None) for one in reported) == len(events)
+    assert len({event(one).id for one in events}) == len(events)
+
+
+def _open(events):
+    found: set[str] = set()
+    for one in events:
+        name = one.message.partition(" ")[0]
+        (found.add if one.reason == "Finding" else found.discard)(name)
+    return found
+
+
+@given(looks, st.integers(0, 79))
+def test_a_server_that_begins_anew_goes_on_with_what_the_events_say(course, cut):
+    whole, parts = OpenFindings(), OpenFindings()
+    events: list[Any] = []
+    for at, names in enumerate(course):
+        now = NOW + at * EVERY
+        found = [finding(name, end=now) for name in names]
+        if at == cut:
+            reported = [one for one in reported_findings(map(event, events)) if one.ended is None]
+            parts = OpenFindings({one.key: Open(one.opened.time, now) for one in reported})
+        change = parts.update(found, now, now, HOLD)
+        events += [opening("p", "j", one, now) for one in change.opened]
+        events += [ending("p", "j", key, now, since) for key, since in change.closed]
+        opened = {one.rule for one in whole.update(found, now, now, HOLD).opened}
+        # It opens nothing that was open, and what is open may stay so for longer: when it last held is not told.
+        assert {one.rule for one in change.opened} <= opened
+        assert parts.rules >= whole.rules
+    reported = reported_findings(map(event, events))
+    assert {one.rule for one in reported if one.ended is None} == parts.rules
+
+
+def test_information_and_what_ended_long_ago_open_nothing():
+    findings = OpenFindings()
+    old, small = finding(end=NOW - HOLD), finding("fs_full", severity=Severity.INFO)
+    assert findings.update([old, small], NOW, NOW, HOLD).opened == []
+
+
+def test_time_without_samples_closes_nothing():
+    findings = OpenFindings()
+    findings.update([finding()], NOW, NOW, HOLD)
+    assert findings.update([], NOW, NOW + 24 * HOLD, HOLD).closed == []
+    assert len(findings.update([], NOW + HOLD, NOW + 24 * HOLD, HOLD).closed) == 1
+
+
+def test_a_job_has_a_bounded_number_of_open_findings():
+    findings = OpenFindings()
+    found = [finding(name=f"w-{at}", kind="replica") for at in range(MOST_OPEN + 20)]
+    assert len(findings.update(found, NOW, NOW, HOLD).opened) == MOST_OPEN == len(findings)
+    assert findings.update(found, NOW, NOW, HOLD).opened == []
+
+
+def test_the_events_name_the_rule_whom_it_is_about_and_how_long_it_was():
+    one = finding("xid", "n1/0000:3b:00", kind="device")
+    opened = event(opening("p", "j", one, NOW))
+    ended = event(ending("p", "j", ("xid", one.subject), NOW + 3 * MINUTE, NOW))
+    assert (opened.type, opened.object, opened.level) == (EventType.FINDING, one.subject, "error")
+    assert ended.type is EventType.FINDING
+    assert ended.message == "xid (device n1/0000:3b:00): it is found no longer, 3.0 min after it was reported"
+    [reported] = reported_findings([opened, ended])
+    again = reported.finding(NOW + 9 * MINUTE)
+    assert (again.rule, again.subject, again.severity) == ("xid", one.subject, Severity.CRITICAL)
+    assert (again.start, again.end) == (NOW, NOW + 3 * MINUTE)
+    assert [part.text for part in again.evidence] == [
+        "what xid saw",
+        "it is found no longer, 3.0 min after it was reported",
+    ]
+    assert again.advice
+    assert again.source
+
+
+def test_a_finding_of_the_rules_replaces_the_event_of_it():
+    one = finding()
+    reported = reported_findings([event(opening("p", "j", one, NOW))])
+    assert with_reported([one], reported, NOW, running=True) == [one]
+    assert len(with_reported([], reported, NOW, running=True)) == 1
+    assert with_reported([], reported, NOW, running=False) == []
+
+
+def test_events_of_others_and_of_jobs_that_ended_tell_of_nothing_that_is_open():
+    strange = Event(time=NOW, reason="Finding", message="Not a rule at all", subject="job j")
+    ended = Event(time=NOW, reason="Finding", message="killed (replica w-0): by a signal")
+    alone = event(ending("p", "j", ("xid", Subject("job", "j")), NOW, NOW))
+    assert reported_findings([strange, ended, alone]) == []

@@ -1,0 +1,95 @@
+"""What was read lately: as true as reading it again."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from tests.registries import observation
+
+from jobmeter.model.job import JobState, JobView
+from jobmeter.model.record import JobRecord, Records, ReplicaRecord
+from jobmeter.model.retention import Retention
+from jobmeter.model.time import MINUTE, SECOND
+from jobmeter.registry import ttl_cache
+from jobmeter.registry.base import Registry
+from jobmeter.registry.open import open_registry
+from jobmeter.registry.rows import ALIVE_MS
+from jobmeter.registry.ttl_cache import Expiring, TtlCache
+
+NOW = 1_900_000_000_000
+OBSERVED = observation(NOW, NOW, job="job", replica="worker-0", node="node-1", device="gpu0")
+
+
+def states(view: JobView) -> tuple[JobState, JobState | None]:
+    return view.job.state, view.replicas[0].state
+
+
+def one(registry: Registry, now_ms: int) -> JobView:
+    [view] = registry.job(None, "job", now_ms)
+    [head] = registry.job_head(None, "job", now_ms)
+    assert view.job == head
+    return view
+
+
+def test_a_job_that_samples_tell_of_ends_when_they_end_however_lately_it_was_read(registry: Registry) -> None:
+    registry.observe([OBSERVED, replace(OBSERVED, replica="worker-1", device="gpu1", last_ms=NOW + 2 * SECOND)], NOW)
+    running, over = JobState.RUNNING, JobState.UNKNOWN
+    last = NOW + ALIVE_MS
+    assert states(one(registry, NOW)) == (running, running)
+    assert states(one(registry, last - 1)) == (running, running)
+    assert states(one(registry, last)) == (running, over)
+    assert states(one(registry, last + 2 * SECOND)) == (over, over)
+    assert states(one(registry, last - 1)) == (running, running), "a clock that was set back"
+    registry.observe([replace(OBSERVED, last_ms=last)], last)
+    assert states(one(registry, last)) == (running, running)
+
+
+def test_what_is_written_is_seen_at_once(registry: Registry) -> None:
+    registry.observe([OBSERVED], NOW)
+    assert one(registry, NOW).job.state is JobState.RUNNING
+    ended = JobRecord(job_id="job", state=JobState.FAILED, replicas=[ReplicaRecord(name="worker-0", rank=3)])
+    registry.record("default", Records(jobs=[ended]), NOW)
+    view = one(registry, NOW + 10 * MINUTE)
+    assert (view.job.state, view.replicas[0].rank) == (JobState.FAILED, 3)
+    registry.delete_job("default", "job")
+    assert not registry.job(None, "job", NOW)
+    assert not registry.job_head(None, "job", NOW)
+
+
+def test_a_job_of_this_process_alone_stays_in_memory(tmp_path: Path) -> None:
+    registry = open_registry(f"sqlite:///{tmp_path}/registry.db", Retention())
+    registry.observe([OBSERVED], NOW)
+    assert registry.cached_job(None, "job", NOW) is None
+    view = one(registry, NOW)
+    assert registry.cached_job(None, "job", NOW + ALIVE_MS - 1) == [view]
+    assert registry.cached_head(None, "job", NOW + ALIVE_MS - 1) == [view.job]
+    assert registry.cached_job(None, "job", NOW + ALIVE_MS) is None
+    registry.close()
+
+
+def test_what_another_process_writes_is_seen_within_the_time_that_something_is_kept(url: str, monkeypatch) -> None:
+    monkeypatch.setattr(ttl_cache, "SHARED_SECONDS", 0.0)
+    monkeypatch.setattr("jobmeter.registry.sql.SHARED_SECONDS", 0.0)
+    monkeypatch.setattr("jobmeter.registry.sql.ALONE_SECONDS", 0.0)
+    ours, theirs = (open_registry(url, Retention()) for _ in range(2))
+    theirs.observe([OBSERVED], NOW)
+    assert one(ours, NOW).job.name == ""
+    theirs.record("default", Records(jobs=[JobRecord(job_id="job", name="resnet")]), NOW)
+    assert one(ours, NOW).job.name == "resnet"
+    for registry in (ours, theirs):
+        registry.close()
+
+
+def test_the_jobs_that_were_read_longest_ago_go_where_there_are_too_many() -> None:
+    cache = TtlCache[str](60.0, most=10)
+    for name in "abc":
+        cache.put(name, None, Expiring(name, parts=4), cache.get(name, None, 0)[1])
+        cache.get("a", None, 0)
+    assert [cache.get(name, None, 0)[0] for name in "abc"] == ["a", None, "c"]
+
+
+def test_what_was_read_before_a_change_is_not_kept() -> None:
+    cache = TtlCache[str](60.0)
+    _, generation = cache.get("a", None, 0)
+    cache.written(["b"])
+    cache.put("a", None, Expiring("before"), generation)
+    assert cache.get("a", None, 0)[0] is None

@@ -1,0 +1,334 @@
+"""One key's questions do not keep others from theirs, and cost what a key may spend."""
+
+import asyncio
+import threading
+from dataclasses import replace
+from functools import partial
+from unittest import mock
+
+import pytest
+from tests.asgi import send
+from tests.fakes import NOW, SetClock
+from tests.frames import row, samples
+from tests.serving import BASE, serving
+from tests.waiting import until
+
+from jobmeter.access.budget import Budget
+from jobmeter.errors import InvalidRequestError, ThrottledError
+from jobmeter.model.series import job_key
+from jobmeter.model.time import SystemClock
+from jobmeter.query.source import Meter
+from jobmeter.server.admission import LONG, Admission, ConcurrencyLimiter, Waiting, admitted_run
+from jobmeter.server.work import Lane
+from jobmeter.settings import Limits
+from jobmeter.store.clickhouse import engine, pool
+from jobmeter.store.memory import MemoryStore
+
+POINTS = [(NOW - 100_000 + 1_000 * at, at / 100) for at in range(100)]
+
+
+@pytest.fixture
+def lane():
+    made = Lane("test", 4, 100)
+    yield made
+    made.close()
+
+
+def _question(turns, key, work):
+    """What a door runs on a thread."""
+    return lambda: turns.begin(key, turns.account(), lambda turn: turn.whole(work))
+
+
+def _ask(turns, lane, key, work):
+    return asyncio.ensure_future(admitted_run(turns, lane, _question(turns, key, work)))
+
+
+def test_a_key_that_has_its_number_under_way_waits_without_a_thread(lane):
+    turns = Admission(SystemClock(), Budget(concurrent=1))
+    free = threading.Event()
+
+    async def main():
+        slow = [_ask(turns, lane, "a", free.wait) for _ in range(20)]
+        await until(lambda: lane.busy == 1 and _waiting(turns._short) == 19)
+        assert await admitted_run(turns, lane, _question(turns, "b", lambda: "b")) == "b"
+        free.set()
+        assert await asyncio.gather(*slow) == [True] * 20
+
+    asyncio.run(main())
+    assert turns.begin("a", turns.account(), lambda turn: turn.whole(lambda: 1)) == 1
+
+
+def _waiting(queue):
+    return sum(len(account.waiting) for account in queue._backlog.values())
+
+
+def test_never_more_than_so_many_of_a_key_run_and_each_is_answered(lane):
+    turns = Admission(SystemClock(), Budget(concurrent=2))
+    lock, running, most = threading.Lock(), [0], [0]
+
+    def work(number):
+        with lock:
+            running[0] += 1
+            most[0] = max(most[0], running[0])
+        threading.Event().wait(0.001)
+        with lock:
+            running[0] -= 1
+        if number % 7 == 0:
+            raise InvalidRequestError("no", "step")
+        return number
+
+    async def main():
+        answers = [_ask(turns, lane, "a", partial(work, number)) for number in range(60)]
+        return await asyncio.gather(*answers, return_exceptions=True)
+
+    found = asyncio.run(main())
+    assert [one for one in found if isinstance(one, int)] == [number for number in range(60) if number % 7]
+    assert sum(isinstance(one, InvalidRequestError) for one in found) == 9
+    assert most[0] <= 2
+
+
+def test_who_gives_up_waiting_leaves_the_others_their_turn(lane):
+    turns = Admission(SystemClock(), Budget(concurrent=1))
+    free = threading.Event()
+    ran: list[int] = []
+
+    async def main():
+        first = _ask(turns, lane, "a", free.wait)
+        await until(lambda: lane.busy == 1)
+        waiting = [_ask(turns, lane, "a", partial(ran.append, number)) for number in range(4)]
+        await until(lambda: _waiting(turns._short) == 4)
+        waiting[0].cancel()
+        waiting[2].cancel()
+        free.set()
+        await asyncio.gather(first, *waiting, return_exceptions=True)
+
+    asyncio.run(main())
+    assert sorted(ran) == [1, 3]
+    assert turns._short.enter("a")
+
+
+def _reading(turns, lane, key, rows, released):
+    """A question that is going to read so many rows, and does not come back before ``released`` is set."""
+    started: list[str] = []
+
+    def work():
+        meter = Meter(SystemClock(), Limits())
+        meter.budget(rows)
+        started.append(key)
+        released.wait(20)
+        return key
+
+    return _ask(turns, lane, key, work), started
+
+
+def test_long_questions_of_many_keys_leave_threads_to_short_ones(lane):
+    turns = Admission(SystemClock(), Budget())
+    released, free = threading.Event(), threading.Event()
+    free.set()
+
+    async def main():
+        answers = [_reading(turns, lane, f"key-{number % 8}", 1_000_000, released) for number in range(200)]
+        # Each was let in, found to be long, and waits without a thread: all but those that run.
+        await until(lambda: lane.busy == LONG and _waiting(turns._long) == 200 - LONG)
+        await until(lambda: sum(len(started) for _, started in answers) == LONG)
+        quiet, _ = _reading(turns, lane, "quiet", 1_000, free)
+        assert await quiet == "quiet"
+        assert not any(one.done() for one, _ in answers)
+        released.set()
+        await asyncio.gather(*(one for one, _ in answers))
+
+    lane_threads = LONG + 1
+    lane._pool._max_workers = lane_threads
+    lane._most = 300
+    asyncio.run(main())
+
+
+def test_a_long_question_is_charged_once_and_its_time_is_without_the_waiting():
+    clock = SetClock()
+    charged = []
+    turns = Admission(clock, Budget(), lambda rows, seconds: charged.append((rows, seconds)))
+
+    def work():
+        meter = Meter(clock, Limits())
+        meter.count(10, None)
+        clock.time_ms += 1_000
+        return meter.budget(1_000_000).seconds
+
+    waiting = turns.begin("a", turns.account(), lambda turn: turn.whole(work))
+    assert isinstance(waiting, Waiting)
+    clock.time_ms += 29_000
+
+    async def go_on():
+        return turns.go_on(waiting, await turns.wait(waiting))
+
+    assert asyncio.run(go_on()) == Limits().query_seconds - 1
+    assert charged == [(10, 1.0), (10, 1.0)]
+
+
+def test_seats_are_few_and_fewer_for_one_key():
+    seats = ConcurrencyLimiter(2, 3)
+    give_back = seats.take("a")
+    seats.take("a")
+    with pytest.raises(ThrottledError, match="this key has 2"):
+        seats.take("a")
+    seats.take("b")
+    with pytest.raises(ThrottledError, match="the server has 3"):
+        seats.take("c")
+    give_back()
+    give_back()
+    seats.take("c")
+    with pytest.raises(ThrottledError):
+        seats.take("a")
+
+
+class _Slow(MemoryStore):
+    """Reads wait until they are let go."""
+
+    def __init__(self):
+        super().__init__()
+        self.free = threading.Event()
+        self.reading = 0
+
+    def read(self, keys, span, budget):
+        self.reading += 1
+        self.free.wait(20)
+        yield from super().read(keys, span, budget)
+
+
+def test_the_slow_questions_of_one_key_leave_the_server_to_others(tmp_path):
+    store = _Slow()
+    made = serving(tmp_path / "data", store)
+    made.ingest(samples([row("gpu.utilization", POINTS, job="j1")]))
+    greedy, other = made.key("reader"), made.key("reader")
+    target = f"{BASE}/jobs/j1/metrics?metric=gpu.utilization"
+
+    async def main():
+        credential = {"Authorization": f"Bearer {greedy.token}"}
+        slow = [asyncio.ensure_future(send(made.application, "GET", target, b"", credential)) for _ in range(40)]
+        await until(lambda: store.reading == Budget().concurrent)
+        credential = {"Authorization": f"Bearer {other.token}"}
+        reply = await asyncio.wait_for(send(made.application, "GET", f"{BASE}/jobs", b"", credential), 10)
+        assert reply.status == 200
+        store.free.set()
+        assert {one.status for one in await asyncio.gather(*slow)} == {200}
+
+    asyncio.run(main())
+    made.application.close()
+
+
+class _Connected(MemoryStore):
+    """Reads need one of an engine's connections, and those of one job take long."""
+
+    def __init__(self, monkeypatch):
+        super().__init__()
+        monkeypatch.setattr(pool, "connect", lambda *_: mock.Mock())
+        self.pool = pool.Pool(mock.Mock(), engine._READERS, wait_seconds=1)
+        self.free = threading.Event()
+        self.busy = 0
+
+    def read(self, keys, span, budget):
+        with self.pool.client():
+            if job_key("default", "slow") in keys.job.tolist():
+                self.busy += 1
+                self.free.wait(30)
+            yield from super().read(keys, span, budget)
+
+
+def test_the_slow_questions_of_one_key_leave_connections_to_others(tmp_path, monkeypatch):
+    store = _Connected(monkeypatch)
+    made = serving(tmp_path / "data", store)
+    for job in ("slow", "quick"):
+        made.ingest(samples([row("gpu.utilization", POINTS, job=job)]))
+    greedy, other = made.key("reader"), made.key("reader")
+
+    def ask(key, job):
+        target = f"{BASE}/jobs/{job}/metrics?metric=gpu.utilization"
+        return asyncio.ensure_future(
+            send(made.application, "GET", target, b"", {"Authorization": f"Bearer {key.token}"})
+        )
+
+    async def main():
+        slow = [ask(greedy, "slow") for _ in range(20)]
+        await until(lambda: store.busy == Budget().concurrent)
+        quick = await asyncio.wait_for(asyncio.gather(*(ask(other, "quick") for _ in range(8))), 20)
+        assert {one.status for one in quick} == {200}
+        assert not any(one.done() for one in slow)
+        store.free.set()
+        assert {one.status for one in await asyncio.gather(*slow)} == {200}
+
+    asyncio.run(main())
+    made.application.close()
+
+
+@pytest.fixture
+def spending(tmp_path):
+    made = serving(tmp_path / "data", query_budgets="rows=150")
+    made.ingest(samples([row("gpu.utilization", POINTS, job="j1")]))
+    yield made
+    made.application.close()
+
+
+def test_a_key_that_has_spent_its_rows_waits_and_others_do_not(spending):
+    target = "/jobs/j1/metrics?metric=gpu.utilization"
+    assert [spending.call("GET", target).status for _ in range(3)] == [200, 200, 429]
+    refused = spending.call("GET", target)
+    problem = refused.json()["error"]
+    assert problem == {"code": "throttled", "message": "the questions of a key may cost 150 stored rows a minute"}
+    # 50 rows too many, and one to begin with, at 150 a minute.
+    assert refused.headers["retry-after"] == "21"
+    assert spending.call("GET", target, key=spending.key("reader")).status == 200
+    # Writing is no question.
+    assert spending.ingest(samples([row("gpu.utilization", POINTS, job="j2")])).status == 200
+    spending.clock.time_ms += 21_000
+    assert spending.call("GET", target).status == 200
+    assert 'jobmeter_access_refused_total{reason="budget"} 2.0' in spending.raw("GET", "/metrics").body.decode()
+
+
+def test_exports_and_every_dialect_spend_from_the_same_budget(spending):
+    export = spending.call("GET", "/jobs/j1/samples?metric=gpu.utilization&format=csv")
+    assert len(export.body.splitlines()) == 101
+    query = f"start={NOW - 200_000}&end={NOW}&m=avg:gpu.utilization"
+    headers = {"Authorization": f"Bearer {spending.admin.token}"}
+    assert spending.raw("GET", f"/api/query?{query}", headers=headers).status == 200
+    reply = spending.raw("GET", f"/api/query?{query}", headers=headers)
+    assert (reply.status, reply.json()["error"]["message"]) == (429, "Please throttle")
+    assert reply.headers["retry-after"] == "21"
+    alibaba = spending.raw("GET", "/api/v1/jobs/j1/metrics?MetricType=GpuCoreUsage", headers=headers)
+    assert (alibaba.status, alibaba.json()["Code"]) == (429, "Throttling.User")
+    huawei = spending.raw("GET", "/v2/default/training-jobs/j1/metrics/worker-0", headers=headers)
+    assert (huawei.status, huawei.json()["error_code"]) == (429, "ModelArts.2799")
+    baseten = spending.raw("POST", "/v1/training_projects/default/jobs/j1/metrics", b"{}", headers)
+    assert baseten.status == 429
+
+
+def test_the_questions_of_one_request_share_its_budget(tmp_path):
+    made = serving(tmp_path / "data", limits=replace(Limits(), query_rows=250))
+    made.ingest(samples([row("gpu.utilization", POINTS, job="j1")]))
+    headers = {"Authorization": f"Bearer {made.admin.token}"}
+    parts = [f"start={NOW - 200_000}&end={NOW}", *["m=avg:gpu.utilization"] * 2]
+    assert made.raw("GET", f"/api/query?{'&'.join(parts)}", headers=headers).status == 200
+    reply = made.raw("GET", f"/api/query?{'&'.join([*parts, 'm=sum:gpu.utilization'])}", headers=headers)
+    assert reply.status == 413
+    assert reply.json()["error"]["details"] == "field: range"
+    made.application.close()
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "status", "named"),
+    [
+        ("GET", f"{BASE}/jobs/j1/metrics?metric=gpu.utilization", 400, "range"),
+        ("GET", f"{BASE}/jobs/j1/latest?metric=gpu.utilization", 400, "range"),
+        ("GET", f"{BASE}/jobs/j1", 400, "range"),
+        ("GET", f"/api/query?start={NOW - 200_000}&end={NOW}&m=avg:gpu.utilization", 413, "range"),
+        ("GET", "/api/v1/jobs/j1/metrics?MetricType=GpuCoreUsage", 400, "StartTime"),
+        ("GET", "/v2/default/training-jobs/j1/metrics/worker-0", 400, "training_job_id"),
+        ("POST", "/v1/training_projects/default/jobs/j1/metrics", 400, "start_epoch_millis"),
+    ],
+)
+def test_a_question_that_is_too_large_is_refused_in_the_askers_words(tmp_path, method, target, status, named):
+    made = serving(tmp_path / "data", limits=replace(Limits(), query_rows=50))
+    made.ingest(samples([row("gpu.utilization", POINTS, job="j1")]))
+    headers = {"Authorization": f"Bearer {made.admin.token}"}
+    reply = made.raw(method, target, b"{}" if method == "POST" else b"", headers)
+    assert (reply.status, named in reply.body.decode()) == (status, True), reply.body
+    made.application.close()

@@ -1,0 +1,105 @@
+"""Bodies that name new series wait for the store together, and hold no thread while they do."""
+
+import asyncio
+import threading
+from uuid import uuid4
+
+import pytest
+from tests.asgi import Reply
+from tests.asgi import send as ask
+from tests.frames import FRAMES, frame, payload
+from tests.serving import BASE, Serving, serving
+from tests.waiting import until, wait_until
+
+from jobmeter.errors import UnavailableError
+from jobmeter.model.retention import Retention
+from jobmeter.model.series import Series
+from jobmeter.server.app import WRITE_THREADS
+from jobmeter.store.memory import MemoryStore
+
+MANY = 3 * WRITE_THREADS
+
+
+class BlockingStore(MemoryStore):
+    """Keeps nothing before it is told to; remembers how many batches came together."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate = threading.Event()
+        self.groups: list[int] = []
+        self.failure: Exception | None = None
+
+    def append_all(self, batches, retention=Retention()):  # noqa: B008 - it is frozen
+        self.groups.append(len(batches))
+        assert self.gate.wait(30)
+        if self.failure is not None:
+            raise self.failure
+        super().append_all(batches, retention)
+
+
+@pytest.fixture
+def store():
+    return BlockingStore()
+
+
+@pytest.fixture
+def server(tmp_path, store):
+    server = serving(tmp_path / "data", store)
+    yield server
+    store.gate.set()
+    server.application.close()
+
+
+async def send_sample(server: Serving, number: int, gone_after: float | None = None) -> Reply:
+    # Series of this test alone: lists of series that came before need no thread, whichever server they came to.
+    rows = [(Series("cpu.usage", job=f"job-{uuid4().hex}"), [(server.clock.now_ms(), float(number))])]
+    headers = {"Authorization": f"Bearer {server.admin.token}", "Content-Type": FRAMES}
+    return await ask(server.application, "POST", f"{BASE}/ingest", frame(payload(rows)), headers, gone_after)
+
+
+async def until_they_wait(server: Serving, store: BlockingStore, count: int) -> None:
+    """Until so many are with the store or wait for it."""
+    waiting = server.application.services.pipeline._committer._waiting
+    await until(lambda: sum(store.groups) + len(waiting) >= count)
+
+
+def test_more_than_there_are_threads_are_kept_together(server, store):
+    async def together() -> list[Reply]:
+        sent = [asyncio.create_task(send_sample(server, number)) for number in range(MANY)]
+        await until_they_wait(server, store, MANY)
+        await until(lambda: server.application.services.lanes.write.busy == 0)
+        assert not any(one.done() for one in sent)
+        store.gate.set()
+        return await asyncio.gather(*sent)
+
+    replies = asyncio.run(together())
+    assert [(one.status, one.json()["accepted"]) for one in replies] == [(200, 1)] * MANY
+    assert sum(store.groups) == MANY
+    assert len(store.groups) <= 3
+    assert store.statistics().rows["samples"] == MANY
+
+
+def test_all_are_told_when_they_could_not_be_kept(server, store):
+    store.failure = UnavailableError("the disk is full")
+
+    async def together() -> list[Reply]:
+        sent = [asyncio.create_task(send_sample(server, number)) for number in range(3)]
+        store.gate.set()
+        return await asyncio.gather(*sent)
+
+    assert [one.status for one in asyncio.run(together())] == [503] * 3
+
+
+def test_whoever_goes_away_meanwhile_keeps_nobody_waiting(server, store):
+    async def together() -> list[Reply]:
+        sent = [asyncio.create_task(send_sample(server, number, 0.05 if number == 1 else None)) for number in range(3)]
+        await until_they_wait(server, store, 3)
+        await asyncio.wait([sent[1]], timeout=10)
+        store.gate.set()
+        return await asyncio.gather(*sent)
+
+    first, gone, last = asyncio.run(together())
+    assert (first.status, last.status) == (200, 200)
+    assert not gone.chunks
+    # Who went away may have come to another group than the others.
+    wait_until(lambda: store.statistics().rows["samples"] == 3)

@@ -1,0 +1,155 @@
+import pytest
+from tests.fakes import NOW
+from tests.frames import samples
+from tests.serving import serving
+
+from jobmeter.model.time import MINUTE
+
+PRICES = '[devices]\nH200 = 2.5\n"NVIDIA H200 NVL" = 3\n'
+
+
+@pytest.fixture
+def server(tmp_path):
+    prices = tmp_path / "prices.toml"
+    prices.write_text(PRICES)
+    made = serving(tmp_path / "data", prices=str(prices))
+    yield made
+    made.application.close()
+
+
+def node(name, group="rg-1", **more):
+    devices = [{"device": f"gpu{at}", "name": "NVIDIA H200"} for at in range(2)]
+    return {"name": name, "resource_group": group, "info": {"cores": 8, "devices": devices}, **more}
+
+
+def job(job_id, node_name, user="lin", **more):
+    replica = {"name": "worker-0", "node": node_name, "devices": ["gpu0", "gpu1"]}
+    start = NOW - 60 * MINUTE
+    return {"job_id": job_id, "state": "Running", "start": start, "user": user, "replicas": [replica], **more}
+
+
+def busy(node_name, device, value, minutes=20, **more):
+    times = range(NOW - minutes * MINUTE, NOW, 15_000)
+    return {"metric": "gpu.utilization", "node": node_name, "device": device, **more}, [(at, value) for at in times]
+
+
+def fill(server):
+    nodes = [node("n1"), node("n2", "rg-2")]
+    body = {"nodes": nodes, "jobs": [job("train", "n1", name="llama", resource_group="rg-1")]}
+    assert server.call("POST", "/jobs", body).status == 200
+    frames = samples([busy("n1", "gpu0", 0.9), busy("n1", "gpu1", 0.0), busy("n2", "gpu0", 0.0)])
+    assert server.ingest(frames).status == 200
+
+
+def devices(body):
+    return {(one["name"], own["device"]): own for one in body["nodes"] for own in one["devices"]}
+
+
+def test_one_answer_has_every_node_with_its_devices_and_who_has_them(server):
+    fill(server)
+    body = server.call("GET", "/fleet").json()
+    assert [(one["name"], one["resource_group"], one["state"]) for one in body["nodes"]] == [
+        ("n1", "rg-1", "up"),
+        ("n2", "rg-2", "up"),
+    ]
+    found = devices(body)
+    assert found["n1", "gpu0"]["use"] == pytest.approx(0.9)
+    assert body["jobs"][found["n1", "gpu0"]["job"]]["name"] == "llama"
+    assert "idle" not in found["n1", "gpu0"]
+    assert found["n1", "gpu1"] == {"device": "gpu1", "type": 0, "use": 0.0, "job": 0, "idle": True}
+    # Nobody has it: it is free, whatever it uses; and of what was not measured nothing is said.
+    assert found["n2", "gpu0"] == {"device": "gpu0", "type": 0, "use": 0.0}
+    assert found["n2", "gpu1"] == {"device": "gpu1", "type": 0}
+
+
+def test_money_is_reported_where_a_price_is_stated_and_only_there(server):
+    fill(server)
+    body = server.call("GET", "/fleet").json()
+    assert body["types"] == [{"name": "NVIDIA H200", "price_hour": 2.5}]
+    assert body["currency"] == "CNY"
+
+
+def test_a_key_of_another_project_sees_none_of_it_and_a_shared_token_neither(server):
+    fill(server)
+    body = server.call("GET", "/fleet", key=server.key("reader", "p2")).json()
+    assert (body["nodes"], body["jobs"]) == ([], [])
+    own = server.call("GET", "/fleet?project=default").json()
+    assert len(own["nodes"]) == 2
+
+
+def test_a_device_that_a_job_has_for_a_short_time_is_not_idle_yet(server):
+    fill(server)
+    late = {"name": "worker-0", "node": "n2", "devices": ["gpu0"], "start": NOW - MINUTE}
+    assert server.call("POST", "/jobs", {"job_id": "new", "start": NOW - MINUTE, "replicas": [late]}).status == 200
+    own = devices(server.call("GET", "/fleet").json())["n2", "gpu0"]
+    assert "job" in own
+    assert "idle" not in own
+
+
+def test_a_node_that_is_silent_is_down_and_one_that_never_described_itself_is_unknown(server):
+    fill(server)
+    assert server.ingest(samples([busy("n3", "gpu0", 0.5)])).status == 200
+    server.clock.time_ms += 20 * MINUTE
+    states = {one["name"]: one["state"] for one in server.call("GET", "/fleet").json()["nodes"]}
+    assert states == {"n1": "down", "n2": "down", "n3": "unknown"}
+    assert all("use" not in own for own in devices(server.call("GET", "/fleet").json()).values())
+
+
+def test_the_users_of_a_group_are_reported_in_our_units(server):
+    fill(server)
+    body = server.call("GET", "/users?resource_group=rg-1").json()
+    (user,) = body["users"]
+    assert (user["user"], user["requested"]["devices"], user["device_jobs"]) == ("lin", 2, ["train"])
+    assert user["device"] == pytest.approx(0.45)
+    assert body["capacity"]["devices"] == 2
+    assert server.call("GET", "/users?resource_group=rg-9").status == 404
+    assert server.call("GET", "/users?last=2m").status == 400
+
+
+def test_the_jobs_of_a_user_are_those_that_ran_in_the_time_each_once(server):
+    replica = {"name": "worker-0", "node": "n1"}
+    tried = {"start": NOW - 50 * MINUTE, "end": NOW - 40 * MINUTE, "state": "Failed"}
+    again = {"attempt": 1, "start": NOW - 40 * MINUTE, "node": "n2", "state": "Running"}
+    own = {"user": "lin", "resource_group": "rg-1", "start": NOW - 60 * MINUTE}
+    ended = {"state": "Succeeded", **own}
+    jobs = [
+        {"job_id": "twice", "state": "Running", **own, "replicas": [{**replica, **tried}, {**replica, **again}]},
+        {"job_id": "lately", **ended, "end": NOW - 5 * MINUTE},
+        {"job_id": "before", **ended, "end": NOW - 30 * MINUTE},
+        {"job_id": "waits", "user": "lin", "resource_group": "rg-1", "state": "Queued"},
+        {"job_id": "elsewhere", **own, "state": "Running", "resource_group": "rg-2"},
+        {"job_id": "twice", "project": "p2", "state": "Running", **own},
+    ]
+    assert server.call("POST", "/jobs", {"nodes": [node("n1"), node("n2")], "jobs": jobs}).status == 200
+
+    def count(last, **more):
+        (user,) = server.call("GET", f"/users?resource_group=rg-1&last={last}", **more).json()["users"]
+        return user["jobs"]
+
+    assert (count("15m"), count("1h")) == (3, 4)
+    assert count("15m", key=server.key("reader", "p2")) == 1
+
+
+def test_retention_of_every_project_is_reported_at_one_look(server):
+    fill(server)
+    assert (
+        server.call("PUT", "/projects/default/retention", {"raw_days": 3, "minute_days": 90, "hour_days": 730}).status
+        == 200
+    )
+    body = server.call("GET", "/retention").json()
+    assert body["raw_days"] == 15
+    assert body["projects"] == [{"project": "default", "raw_days": 3, "minute_days": 90, "hour_days": 730, "own": True}]
+    own = server.key("admin", "p1")
+    assert server.call("GET", "/retention", key=own).status == 403
+    assert [one["project"] for one in server.call("GET", "/retention?project=p1", key=own).json()["projects"]] == ["p1"]
+
+
+def test_a_key_is_made_with_policies_by_name(server):
+    assert "AliyunPAIReadOnlyAccess" in server.call("GET", "/policies").json()["policies"]
+    wanted = {"name": "pai", "role": "admin", "policies": ["AliyunPAIReadOnlyAccess"]}
+    made = server.call("POST", "/keys", wanted).json()
+    listed = {one["id"]: one["policies"] for one in server.call("GET", "/keys").json()["keys"]}
+    assert listed[made["id"]] == ["AliyunPAIReadOnlyAccess"]
+    refused = server.call("POST", "/keys", {**wanted, "policies": ["none-such"]})
+    assert refused.status == 400
+    assert refused.json()["error"]["field"] == "policies[0]"

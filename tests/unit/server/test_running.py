@@ -1,0 +1,377 @@
+"""Findings of jobs that run: told of once when they open and once when they close, at a bounded cost."""
+
+import math
+
+import pytest
+from tests.fakes import NOW
+from tests.frames import samples
+
+from jobmeter.errors import QueryTimeoutError, UnavailableError
+from jobmeter.model.job import JobState
+from jobmeter.model.log import LogLine
+from jobmeter.model.time import HOUR, MINUTE, SECOND
+from jobmeter.query.execute import Executor
+from jobmeter.query.request import LogQuestion, MetricQuery
+from jobmeter.server.diagnosing import SETTLE_MS
+from jobmeter.server.running import EVERY_SECONDS, LIST_SECONDS, TOGETHER, FindingFigures, RunningJobs
+
+STEP = 10 * SECOND
+TURN = int(EVERY_SECONDS * SECOND)
+
+
+def runs(job="j1", start=NOW - HOUR, **more):
+    replicas = more.pop("replicas", [{"name": "w-0", "node": "n1", "state": "Running", "devices": ["gpu0"]}])
+    for one in replicas:
+        one.setdefault("start", start)
+    return {"job_id": job, "state": "Running", "start": start, "replicas": replicas, **more}
+
+
+def series(job="j1", replica="w-0", node="n1", **metrics):
+    """Rows of metrics, each a function of the time, over the last hour."""
+    return lambda times: [
+        (
+            {"metric": name.replace("_", "."), "job": job, "replica": replica, "node": node},
+            [(at, value(at)) for at in times],
+        )
+        for name, value in metrics.items()
+    ]
+
+
+def disk(node="n1", free=lambda _: 60.0):
+    names = {"node.filesystem.size": lambda _: 100.0, "node.filesystem.available": free}
+    return lambda times: [
+        ({"metric": name, "node": node}, [(at, value(at)) for at in times]) for name, value in names.items()
+    ]
+
+
+def busy(at):
+    return 1.0 + 0.2 * math.sin(at)
+
+
+def work(server):
+    return next(one._work for one in server.application.background if one._work.name == "findings")
+
+
+def finding_events(server, job="j1"):
+    page = server.call("GET", f"/jobs/{job}/events?limit=1000").json()
+    events = [one for one in page["events"] if one["reason"] in {"Finding", "FindingEnded"}]
+    return [(one["reason"], one["message"].partition(" ")[0]) for one in sorted(events, key=lambda one: one["time"])]
+
+
+class Course:
+    """Time goes on: samples arrive every ten seconds, and the server does its rounds."""
+
+    def __init__(self, server, *rows):
+        self.server, self.rows = server, rows
+        self.sent = server.clock.time_ms
+
+    def put(self, since, until):
+        rows = [one for make in self.rows for one in make(range(since, until, STEP))]
+        assert self.server.ingest(samples(rows)).status == 200
+
+    def go(self, length, work=None):
+        turn = min(length, MINUTE)
+        for _ in range(0, length, turn):
+            self.server.clock.time_ms += turn
+            self.put(self.sent, self.server.clock.time_ms)
+            self.sent = self.server.clock.time_ms
+            (work or self.own).round()
+
+    @property
+    def own(self):
+        return work(self.server)
+
+
+def test_a_filesystem_that_fills_up_is_reported_findings_once_and_once_more_when_there_is_room(server):
+    server.call("POST", "/jobs", {"jobs": [runs()], "nodes": [{"name": "n1"}]})
+    full = NOW + 10 * MINUTE
+    free = disk(free=lambda at: 1.0 if full <= at < full + 20 * MINUTE else 60.0)
+    course = Course(server, series(cpu_usage=busy), free)
+    course.go(9 * MINUTE)
+    assert finding_events(server) == []
+    course.go(20 * MINUTE)
+    assert finding_events(server) == [("Finding", "fs_full")]
+    [event] = [one for one in server.call("GET", "/jobs/j1/events").json()["events"] if one["reason"] == "Finding"]
+    assert (event["level"], event["object"]) == ("error", {"kind": "filesystem", "name": "n1:"})
+    course.go(4 * MINUTE)
+    assert finding_events(server) == [("Finding", "fs_full")]  # it holds
+    course.go(30 * MINUTE)
+    assert finding_events(server) == [("Finding", "fs_full"), ("FindingEnded", "fs_full")]
+    moments = server.call("GET", "/jobs/j1/timeline?kind=event&kind=finding").json()
+    assert [(one["kind"], one["name"]) for one in moments] == [("finding", "fs_full"), ("event", "FindingEnded")]
+
+
+def test_a_hang_is_open_for_as_long_as_it_lasts_and_is_shown_when_it_is_over(server):
+    server.call("POST", "/jobs", {"jobs": [runs()], "nodes": [{"name": "n1"}]})
+    stop, again = NOW + 10 * MINUTE, NOW + 100 * MINUTE
+    course = Course(server, series(cpu_usage=lambda at: 0.001 if stop <= at < again else busy(at)), disk())
+    course.go(15 * MINUTE)
+    assert finding_events(server) == []
+    course.go(80 * MINUTE)  # longer than what is looked at each time
+    assert finding_events(server) == [("Finding", "hang_hw")]
+    [one] = server.call("GET", "/jobs/j1/findings").json()
+    assert (one["rule"], one["severity"]) == ("hang_hw", "critical")
+    assert len(one["evidence"]) == 1
+    assert one["evidence"][0]["kind"] == "metric"
+    course.go(20 * MINUTE)
+    assert finding_events(server) == [("Finding", "hang_hw"), ("FindingEnded", "hang_hw")]
+    [one] = server.call("GET", "/jobs/j1/findings").json()  # no rule sees it any more
+    assert (one["rule"], one["evidence"][0]["kind"]) == ("hang_hw", "event")
+    assert stop + 10 * MINUTE <= one["start"] < stop + 12 * MINUTE
+    assert again <= one["end"] < again + 7 * MINUTE
+    moments = server.call("GET", "/jobs/j1/timeline?kind=finding").json()
+    assert [one["name"] for one in moments] == ["hang_hw"]
+
+
+def test_memory_near_its_limit_and_a_fault_of_a_device_are_reported(server):
+    server.call("POST", "/jobs", {"jobs": [runs()], "nodes": [{"name": "n1"}]})
+    course = Course(server, series(cpu_usage=busy, memory_utilization=lambda at: 0.97 if at > NOW else 0.5))
+    course.go(MINUTE)
+    line = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, GPU has fallen off the bus. - it is gone. Reboot."
+    event = {"time": server.clock.time_ms, "node": "n1", "source": "node", "reason": "Xid", "message": line}
+    other = {**event, "node": "n2"}
+    server.call("POST", "/jobs", {"events": [event, other]})
+    course.go(5 * MINUTE)
+    assert sorted(finding_events(server)) == [("Finding", "host_mem_near_limit"), ("Finding", "xid")]
+    found = {one["rule"]: one for one in server.call("GET", "/jobs/j1/findings").json()}
+    assert found["xid"]["subject"] == {"kind": "device", "name": "n1/0000:3b:00"}
+    assert found["xid"]["severity"] == "critical"
+
+
+def test_a_replica_that_ran_out_of_device_memory_is_told_while_the_others_run(server):
+    replicas = [{"name": f"w-{at}", "node": "n1", "state": "Running"} for at in range(2)]
+    server.call("POST", "/jobs", {"jobs": [runs(replicas=replicas)], "nodes": [{"name": "n1"}]})
+    course = Course(server, *(series(replica=f"w-{at}", cpu_usage=busy) for at in range(2)))
+    course.go(MINUTE)
+    end = server.clock.time_ms
+    ended = {"name": "w-1", "state": "Failed", "exit_code": 1, "end": end}
+    server.call("POST", "/jobs", {"jobs": [{"job_id": "j1", "replicas": [ended]}]})
+    line = {"text": "RuntimeError: CUDA out of memory.", "time": end - 100, "replica": "w-1", "level": "error"}
+    server.call("POST", "/jobs/j1/logs", {"lines": [line]})
+    course.rows = course.rows[:1]
+    course.go(2 * MINUTE)
+    assert finding_events(server) == [("Finding", "cuda_oom")]
+
+
+def test_a_server_that_starts_anew_tells_nothing_twice_and_closes_what_another_opened(server):
+    server.call("POST", "/jobs", {"jobs": [runs()], "nodes": [{"name": "n1"}]})
+    course = Course(server, series(cpu_usage=busy), disk(free=lambda at: 1.0 if at < NOW + 10 * MINUTE else 60.0))
+    course.go(5 * MINUTE)
+    assert finding_events(server) == [("Finding", "fs_full")]
+    first = work(server)
+    second = RunningJobs(first._executor, first._registry, first._thresholds, first._clock)
+    course.go(4 * MINUTE, second)
+    assert finding_events(server) == [("Finding", "fs_full")]
+    assert second.open_findings == 1
+    course.go(40 * MINUTE, second)
+    assert finding_events(server) == [("Finding", "fs_full"), ("FindingEnded", "fs_full")]
+
+
+def test_of_two_servers_one_does_it_and_the_other_goes_on_when_its_lease_has_ended(server):
+    server.call("POST", "/jobs", {"jobs": [runs()], "nodes": [{"name": "n1"}]})
+    own = work(server)
+    registry = own._registry
+    first, second = (
+        RunningJobs(own._executor, registry, own._thresholds, own._clock, leases=registry) for _ in range(2)
+    )
+    course = Course(server, series(cpu_usage=busy), disk(free=lambda _: 1.0))
+    course.go(TURN, first)
+    course.go(TURN, second)
+    assert (first.figures.evaluations, second.figures.evaluations) == (1, 0)
+    course.go(MINUTE, second)
+    course.go(TURN, second)
+    assert second.figures.evaluations > 0
+    course.go(TURN, first)
+    assert first.figures.evaluations == 1
+    assert finding_events(server) == [("Finding", "fs_full")]
+
+
+def test_the_end_of_a_job_closes_what_is_open_and_tells_nothing_a_second_time(server):
+    server.call("POST", "/jobs", {"jobs": [runs()], "nodes": [{"name": "n1"}]})
+    course = Course(server, series(cpu_usage=busy), disk(free=lambda _: 1.0))
+    course.go(2 * MINUTE)
+    end = server.clock.time_ms
+    ended = {"name": "w-0", "state": "Failed", "exit_code": 3, "end": end}
+    server.call("POST", "/jobs", {"jobs": [{"job_id": "j1", "state": "Failed", "end": end, "replicas": [ended]}]})
+    diagnosing = next(one._work for one in server.application.background if one._work.name == "diagnose")
+    for _ in range(4):
+        diagnosing.round()
+        server.clock.time_ms += SETTLE_MS
+        work(server).round()
+    assert sorted(finding_events(server)) == [
+        ("Finding", "fs_full"),
+        ("Finding", "unknown_exit"),
+        ("FindingEnded", "fs_full"),
+    ]
+    assert work(server).open_findings == 0
+    events = server.call("GET", "/jobs/j1/events").json()["events"]
+    [closed] = [one for one in events if one["reason"] == "FindingEnded"]
+    assert closed["time"] == end
+    assert "the job ended with it" in closed["message"]
+    # A server that starts now finds that it was looked at.
+    again = type(diagnosing)(
+        diagnosing._executor, diagnosing._registry, diagnosing._thresholds, diagnosing._clock
+    )  # fmt: skip
+    again.round()
+    server.clock.time_ms += SETTLE_MS
+    again.round()
+    assert len(finding_events(server)) == 3
+
+
+class Counting(Executor):
+    """Counts the questions of each kind that go to an executor; ``cost`` milliseconds pass at each of samples."""
+
+    def __init__(self, executor, clock=None, cost=0):
+        """It asks the other one."""
+        self.executor, self.clock, self.cost = executor, clock, cost
+        self.asked, self.order, self.failing = {}, [], set()
+
+    def run(self, question, scope):
+        kind = type(question)
+        self.asked[kind] = self.asked.get(kind, 0) + 1
+        if kind is MetricQuery:
+            self.order.append(question.subject.id)
+            if self.clock:
+                self.clock.time_ms += self.cost
+            if question.subject.id in self.failing:
+                raise QueryTimeoutError("it takes too long")
+        return self.executor.run(question, scope)
+
+
+@pytest.fixture
+def counting(server):
+    own = work(server)
+    executor = Counting(own._executor)
+    return RunningJobs(executor, own._registry, own._thresholds, own._clock), executor
+
+
+def many(server, count):
+    jobs = [runs(f"j{at}", replicas=[{"name": "w-0", "node": f"n{at % 8}"}]) for at in range(count)]
+    server.call("POST", "/jobs", {"jobs": jobs, "nodes": [{"name": f"n{at}"} for at in range(8)]})
+    return Course(server, *(series(f"j{at}", node=f"n{at % 8}", cpu_usage=busy) for at in range(count)))
+
+
+def test_of_a_job_one_question_of_samples_is_asked_and_only_where_there_are_new_ones(server, counting):
+    own, executor = counting
+    course = many(server, 20)
+    course.go(TURN, own)
+    assert executor.asked[MetricQuery] == 20
+    assert LogQuestion not in executor.asked
+    others = sum(executor.asked.values()) - executor.asked[MetricQuery]
+    assert others <= 20 + 4 * math.ceil(20 / TOGETHER)  # the jobs' own records, and what is read of all together
+    for _ in range(3):
+        server.clock.time_ms += TURN
+        own.round()
+    assert executor.asked[MetricQuery] == 20
+    course.rows = course.rows[:5]
+    course.go(TURN, own)
+    assert executor.asked[MetricQuery] == 25
+
+
+def test_a_job_is_not_looked_at_before_its_turn(server, counting):
+    own, executor = counting
+    course = many(server, 3)
+    course.go(TURN, own)
+    evaluations = []
+    for _ in range(6):
+        server.clock.time_ms += int(LIST_SECONDS * SECOND)
+        course.put(server.clock.time_ms - 2 * STEP, server.clock.time_ms)
+        own.round()
+        evaluations.append(len(executor.order))
+    assert evaluations == [3, 3, 6, 6, 6, 9]
+
+
+def test_a_round_ends_when_its_time_is_over_and_the_next_begins_with_who_waits_longest(server, counting):
+    own, executor = counting
+    count = 3 * TOGETHER + 5
+    many(server, count).put(NOW - MINUTE, NOW)
+    executor.clock, executor.cost = server.clock, 20  # TOGETHER jobs take more than a round may
+    own.round()
+    assert len(executor.order) == TOGETHER
+    waited = own.oldest_seconds
+    assert waited > 0
+    for _ in range(3):
+        own.round()
+    assert sorted(executor.order) == sorted(f"j{at}" for at in range(count))
+    assert own.oldest_seconds == 0
+    assert own.figures.evaluations == count
+
+
+def test_a_job_that_cannot_be_looked_at_holds_up_no_other(server, counting):
+    own, executor = counting
+    course = many(server, 4)
+    executor.failing = {"j2"}
+    course.go(TURN, own)
+    course.go(TURN, own)
+    assert executor.order.count("j2") == 2
+    assert (own.figures.failures, own.figures.evaluations) == (2, 8)
+
+
+def test_what_could_not_be_told_is_reported_the_next_time(server):
+    server.call("POST", "/jobs", {"jobs": [runs()], "nodes": [{"name": "n1"}]})
+    own = work(server)
+
+    class Away:
+        def __init__(self, registry):
+            self.registry, self.away = registry, True
+
+        def __getattr__(self, name):
+            return getattr(self.registry, name)
+
+        def record(self, *given):
+            if self.away:
+                raise UnavailableError("it is away")
+            return self.registry.record(*given)
+
+    registry = Away(own._registry)
+    made = RunningJobs(own._executor, registry, own._thresholds, own._clock)
+    course = Course(server, series(cpu_usage=busy), disk(free=lambda _: 1.0))
+    with pytest.raises(UnavailableError):
+        course.go(TURN, made)
+    assert finding_events(server) == []
+    registry.away = False
+    course.go(TURN, made)
+    course.go(TURN, made)
+    assert finding_events(server) == [("Finding", "fs_full")]
+
+
+def test_a_job_that_ended_or_was_deleted_between_is_left_out(server, counting):
+    own, executor = counting
+    course = many(server, 3)
+    course.go(TURN, own)
+    server.call("POST", "/jobs", {"jobs": [{"job_id": "j0", "state": JobState.SUCCEEDED, "end": NOW}]})
+    server.call("DELETE", "/jobs/j1")
+    course.rows = course.rows[2:]
+    course.go(TURN, own)
+    course.go(TURN, own)
+    assert executor.order.count("j2") == 3
+    assert executor.order.count("j0") == executor.order.count("j1") == 1
+    assert own.figures.jobs == 1
+
+
+def test_its_figures_are_among_the_servers_own(server):
+    course = many(server, 2)
+    course.go(TURN)
+    course.go(TURN)
+    text = server.raw("GET", "/metrics").body.decode()
+    assert "jobmeter_findings_jobs 2.0" in text
+    assert "jobmeter_findings_looks_total 4.0" in text
+    assert "jobmeter_findings_oldest_look_seconds 0.0" in text
+    assert {one.name for one in FindingFigures(work(server)).collect()} >= {"jobmeter_findings_open"}
+
+
+def test_a_line_of_the_kernel_and_the_event_made_of_it_are_one_piece_of_evidence(server):
+    server.call("POST", "/jobs", {"jobs": [runs()], "nodes": [{"name": "n1"}]})
+    line = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, GPU has fallen off the bus."
+    at = NOW - MINUTE
+    event = {"time": at, "node": "n1", "source": "node", "reason": "Xid", "message": f"{line} - it is gone. Reboot."}
+    server.call("POST", "/jobs", {"events": [event]})
+
+    def evidence():
+        [one] = server.call("GET", "/jobs/j1/findings").json()
+        return one["rule"], [part["kind"] for part in one["evidence"]]
+
+    assert evidence() == ("xid", ["status", "event"])
+    sent = LogLine(time_ns=at * 1_000_000 + 7, text=line, node="n1", stream="kernel", facility="kern", severity=3)
+    server.application.services.store.append_logs([sent])
+    assert evidence() == ("xid", ["status", "log"])

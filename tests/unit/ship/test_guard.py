@@ -1,0 +1,113 @@
+"""Which addresses a sink may have."""
+
+import socket
+
+import pytest
+
+from jobmeter.errors import ConfigurationError
+from jobmeter.ship.failures import SinkError
+from jobmeter.ship.guard import Guard
+from jobmeter.ship.http import Endpoint
+
+PUBLIC = "8.8.8.8"
+FORBIDDEN = [
+    "169.254.169.254",
+    "169.254.1.1",
+    "100.100.100.200",
+    "192.0.0.192",
+    "168.63.129.16",
+    "0.0.0.0",
+    "224.0.0.1",
+    "255.255.255.255",
+    "fe80::1",
+    "fd00:ec2::254",
+    "ff02::1",
+    "::",
+    "::ffff:169.254.169.254",
+]
+
+
+def _resolving(monkeypatch, *answers):
+    """Names resolve to the first answer, then to the next one; the last one stays."""
+    left = list(answers)
+
+    def getaddrinfo(host, port, **_):
+        found = left.pop(0) if len(left) > 1 else left[0]
+        family = {True: socket.AF_INET6, False: socket.AF_INET}
+        return [(family[":" in one], socket.SOCK_STREAM, 6, "", (one, port)) for one in found]
+
+    monkeypatch.setattr("jobmeter.ship.guard.socket.getaddrinfo", getaddrinfo)
+
+
+@pytest.mark.parametrize("address", FORBIDDEN)
+def test_no_list_allows_link_local_metadata_and_multicast(monkeypatch, address):
+    _resolving(monkeypatch, [address])
+    with pytest.raises(SinkError, match="do not allow"):
+        Guard.of(["0.0.0.0/0", "::/0", "sink.example.org"]).resolve("sink.example.org", 80)
+
+
+@pytest.mark.parametrize(
+    ("allow", "address", "allowed"),
+    [
+        (["sink.example.org"], PUBLIC, True),
+        (["SINK.example.org"], PUBLIC, True),
+        (["*.example.org"], PUBLIC, True),
+        (["*.sink.example.org"], PUBLIC, False),
+        (["example.org"], PUBLIC, False),
+        ([], PUBLIC, False),
+        (["sink.example.org"], "127.0.0.1", False),
+        (["sink.example.org"], "10.1.2.3", False),
+        (["sink.example.org"], "::1", False),
+        (["sink.example.org"], "::ffff:127.0.0.1", False),
+        (["10.0.0.0/8"], "10.1.2.3", True),
+        (["10.0.0.0/8"], "::ffff:10.1.2.3", True),
+        (["10.1.2.4"], "10.1.2.3", False),
+        (["127.0.0.1"], "127.0.0.1", True),
+    ],
+)
+def test_a_name_allows_public_addresses_and_a_network_its_own(monkeypatch, allow, address, allowed):
+    _resolving(monkeypatch, [address])
+    guard = Guard.of(allow)
+    if allowed:
+        assert len(guard.resolve("sink.example.org", 80)) == 1
+    else:
+        with pytest.raises(SinkError):
+            guard.resolve("sink.example.org", 80)
+
+
+def test_one_address_that_is_not_allowed_is_enough(monkeypatch):
+    _resolving(monkeypatch, [PUBLIC, "10.0.0.1"])
+    with pytest.raises(SinkError, match=r"10\.0\.0\.1"):
+        Guard.of(["sink.example.org"]).resolve("sink.example.org", 80)
+
+
+def test_a_name_that_answers_otherwise_a_moment_later_changes_nothing(monkeypatch):
+    """The connection goes to the address that was looked at: the name is not resolved again."""
+    _resolving(monkeypatch, [PUBLIC], ["127.0.0.1"])
+    asked = []
+
+    def create_connection(address, timeout):
+        asked.append(address)
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr("jobmeter.ship.guard.socket.create_connection", create_connection)
+    endpoint = Endpoint("http://sink.example.org:3100", Guard.of(["sink.example.org"]))
+    with pytest.raises(SinkError):
+        endpoint.request("POST", "/", b"", {})
+    assert asked == [(PUBLIC, 3100)]
+    with pytest.raises(SinkError, match=r"127\.0\.0\.1, which the settings do not allow"):
+        endpoint.request("POST", "/", b"", {})
+    assert len(asked) == 1
+
+
+def test_proxies_of_the_environment_are_not_used(monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    _resolving(monkeypatch, ["10.0.0.1"])
+    with pytest.raises(SinkError, match=r"10\.0\.0\.1"):
+        Endpoint("http://sink.example.org", Guard.of([])).request("POST", "/", b"", {})
+
+
+@pytest.mark.parametrize("entry", ["", "a b", "host:80", "http://host", "10.0.0.0/99"])
+def test_entries_that_are_none(entry):
+    with pytest.raises(ConfigurationError, match="allow"):
+        Guard.of([entry])

@@ -1,0 +1,174 @@
+"""Jobs whose resource group becomes known late: the whole way in, on the memory store and a SQLite registry."""
+
+import threading
+
+import pytest
+from tests.unit.ship.test_pump import House
+
+from jobmeter.access.principal import Principal, Role
+from jobmeter.errors import UnavailableError
+from jobmeter.ingest.pipeline import IngestPipeline
+from jobmeter.model.event import EventFilter, EventType
+from jobmeter.model.log import LogLine
+from jobmeter.model.record import JobRecord, Records
+from jobmeter.model.time import SECOND
+from jobmeter.settings import Limits
+from jobmeter.ship import late as lates
+from jobmeter.ship.late import LateGroups
+
+WRITER = Principal(id="k", name="w", role=Role.WRITER)
+
+
+class Way(House):
+    """The house with everything that a request goes through."""
+
+    def __init__(self, folder):
+        super().__init__(folder)
+        late = LateGroups(self.store, self.registry, self.clock, self.outbox)
+        self.pipeline = IngestPipeline(
+            self.store, self.registry, self.clock, Limits(), forward=self.outbox.put, late=late
+        )
+
+    def write(self, *texts, job="new", before_ms=0, **fields):
+        now_ns = (self.clock.now_ms() - before_ms) * 1_000_000
+        lines = [LogLine(time_ns=now_ns + at, text=text, job=job, **fields) for at, text in enumerate(texts)]
+        self.pipeline.logs(lines, WRITER)
+        self.forward(0.001)
+
+    def name(self, group="rg", job="new", **fields):
+        self.pipeline.records(Records(jobs=[JobRecord(job_id=job, resource_group=group, **fields)]), WRITER)
+
+    def shipped(self, shipper):
+        pump = self.pump(shipper)
+        while pump.step() == 0:
+            pass
+        pump.close()
+        return self.sink.texts
+
+
+@pytest.fixture
+def way(tmp_path):
+    made = Way(tmp_path)
+    yield made
+    made.pipeline.close()
+    made.registry.close()
+
+
+def test_what_came_before_the_group_is_shipped_before_what_comes_after_it(way):
+    way.write("before the shipper")
+    way.forward(1)
+    shipper = way.create()
+    way.write("a", "b")
+    way.write("c", replica="worker-1")
+    assert way.shipped(shipper) == []
+    way.name()
+    way.write("d")
+    assert way.shipped(shipper) == ["a", "b", "c", "d"]
+    assert [line.number for line in way.sink.lines] == [1, 2, 3, 4]
+    state = way.state(shipper)
+    assert (state.shipped, state.dropped, state.waiting) == (4, 0, 0)
+
+
+def test_records_that_come_again_and_other_groups_ship_nothing_twice(way):
+    shipper = way.create()
+    way.write("a")
+    way.name("elsewhere")
+    way.name("rg")  # it was of another group: what it wrote then is that one's
+    way.write("b")
+    way.name("rg")
+    way.write("c", job="other")
+    way.name(None, job="other", name="train")
+    way.pipeline.records(Records(jobs=[JobRecord(job_id="other", resource_group="rg")] * 2), WRITER)
+    assert way.shipped(shipper) == ["b", "c"]
+
+
+def test_a_job_of_another_project_or_one_that_wrote_nothing(way):
+    shipper = way.create("p2")
+    way.write("a", project="default")
+    way.name()
+    way.name(job="silent", project="p2")
+    way.write("b", job="silent", project="p2")
+    assert way.shipped(shipper) == ["b"]
+
+
+def test_every_shipper_of_the_group_gets_them(way):
+    everybody, own = way.create(), way.create("default")
+    way.write("a")
+    way.name()
+    assert way.shipped(everybody) == ["a"]
+    assert way.shipped(own) == ["a", "a"]
+
+
+def test_too_many_are_counted_and_told_of(way, monkeypatch):
+    monkeypatch.setattr(lates, "PAGE_LINES", 3)
+    monkeypatch.setattr(lates, "MOST_LINES", 6)
+    shipper = way.create()
+    way.write(*(str(at) for at in range(10)))
+    way.name()
+    assert way.shipped(shipper) == ["4", "5", "6", "7", "8", "9"]
+    assert (way.state(shipper).dropped, way.state(shipper).shipped) == (4, 6)
+    last_event = way.registry.events(EventFilter(types=frozenset({EventType.SHIPPER}))).events[-1]
+    assert last_event.reason == "ShipperDropped"
+    assert last_event.message.startswith("4 log lines of job new came before it was of rg, were too many")
+
+
+def test_long_lines_are_too_many_sooner(way, monkeypatch):
+    monkeypatch.setattr(lates, "MOST_BYTES", 250)
+    shipper = way.create()
+    way.write(*(letter * 100 for letter in "abcd"))
+    way.name()
+    assert way.shipped(shipper) == ["c" * 100, "d" * 100]
+    assert way.state(shipper).dropped == 2
+
+
+def test_where_the_record_cannot_be_written_it_is_all_done_again(way, monkeypatch):
+    shipper = way.create()
+    way.write("a")
+    record = way.registry.record
+
+    def failing(*_):
+        monkeypatch.setattr(way.registry, "record", record)
+        raise UnavailableError("away")
+
+    monkeypatch.setattr(way.registry, "record", failing)
+    with pytest.raises(UnavailableError):
+        way.name()
+    way.write("b")
+    way.name()
+    way.write("c")
+    assert list(dict.fromkeys(way.shipped(shipper))) == ["a", "b", "c"]
+
+
+def test_lines_that_come_while_the_group_is_written_keep_their_order(way, monkeypatch):
+    """Writers go on all the time; the record comes in the middle, and is slow."""
+    shipper = way.create()
+    way.write("first")
+    record, begun, go_on = way.registry.record, threading.Event(), threading.Event()
+
+    def slow(*arguments):
+        begun.set()
+        assert go_on.wait(60)
+        return record(*arguments)
+
+    monkeypatch.setattr(way.registry, "record", slow)
+    naming = threading.Thread(target=way.name)
+    naming.start()
+    assert begun.wait(60)
+    now_ns = (way.clock.now_ms() + 10) * 1_000_000
+    lines = [[LogLine(time_ns=now_ns + at, text=str(at), job="new")] for at in range(5)]
+    writers = [threading.Thread(target=way.pipeline.logs, args=(one, WRITER)) for one in lines]
+    for writer in writers:
+        writer.start()
+    go_on.set()
+    for thread in (naming, *writers):
+        thread.join(60)
+    found = way.shipped(shipper)
+    assert found[0] == "first"
+    assert sorted(found[1:]) == [str(at) for at in range(5)]
+
+
+def test_nothing_is_looked_at_where_nothing_is_shipped(way, monkeypatch):
+    way.write("a")
+    monkeypatch.setattr(way.store, "read_logs", None)
+    way.name()
+    way.forward(SECOND)

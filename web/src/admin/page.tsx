@@ -1,0 +1,49 @@
+// What administrators look after: usage, keys, retention, log shippers. Others see who may.
+import type { ComponentChildren } from "preact";
+import type { Refusal, Schemas } from "../api/client";
+import { Notice, Problem } from "../parts/small";
+import { href } from "../router";
+import { Keys } from "./keys";
+import { RetentionPage } from "./retention";
+import { ShippersPage } from "./shippers";
+import { UsageView } from "./usage";
+
+export type Who = Schemas["WhoAmI"];
+const PARTS = [
+  ["usage", "Usage"],
+  ["keys", "Keys"],
+  ["retention", "Retention"],
+  ["shippers", "Log shippers"],
+] as const;
+
+export function AdminPage({ part, who, query }: { part: string; who: Who; query: URLSearchParams }) {
+  const here = PARTS.find(([name]) => name === part)?.[0] ?? "usage";
+  return (
+    <>
+      <div class="heading">
+        <h1>Administration</h1>
+        <nav class="tabs" aria-label="Administration">
+          {PARTS.map(([name, text]) => (
+            <a key={name} href={href(["admin", name])} aria-current={name === here ? "page" : undefined}>
+              {text}
+            </a>
+          ))}
+        </nav>
+      </div>
+      {here === "usage" && <UsageView query={query} />}
+      {here === "keys" && <Keys who={who} />}
+      {here === "retention" && <RetentionPage who={who} />}
+      {here === "shippers" && <ShippersPage />}
+    </>
+  );
+}
+
+/** What the server refused; where the key may not, that, and who may. */
+export function Refused({ error, who, again }: { error: Refusal; who: string; again?: () => void }): ComponentChildren {
+  if (error.status !== 403) return <Problem error={error} {...(again ? { again } : {})} />;
+  return (
+    <Notice title={`Your key may not see ${who}.`}>
+      <p>{error.message}. A key of role admin may: sign out and sign in with one, or ask whoever runs this server.</p>
+    </Notice>
+  );
+}

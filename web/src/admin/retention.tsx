@@ -1,0 +1,89 @@
+// How long each project's samples are stored, by level: every reading, minutes, hours.
+import { useState } from "preact/hooks";
+import { BASE, Refusal, type Schemas, address } from "../api/client";
+import { send } from "../api/send";
+import { useRead } from "../parts/hooks";
+import { Problem } from "../parts/small";
+import { Confirm } from "./confirm";
+import { Refused, type Who } from "./page";
+
+type Row = Schemas["ProjectRetention"];
+const LEVELS = [
+  ["raw_days", "Every reading"],
+  ["minute_days", "Minutes"],
+  ["hour_days", "Hours"],
+] as const;
+
+export function RetentionPage({ who }: { who: Who }) {
+  const asked = useRead<Schemas["RetentionList"]>(address("/api/jobmeter/v1/retention", {}, { project: who.project }));
+  const [error, setError] = useState<Refusal | null>(null);
+  const [saved, setSaved] = useState("");
+  if (asked.error) return <Refused error={asked.error} who="how long samples are stored" again={asked.again} />;
+  const found = asked.data;
+  if (!found) return null;
+  const change = async (project: string, body: unknown) => {
+    setError(null);
+    setSaved("");
+    const url = `${BASE}/projects/${encodeURIComponent(project)}/retention`;
+    try {
+      await send(body === null ? "DELETE" : "PUT", url, body ?? undefined);
+      setSaved(`Project ${project} ${body === null ? "follows the server again" : "is stored so from now on"}.`);
+    } catch (problem) {
+      if (problem instanceof Refusal) setError(problem);
+    }
+    asked.again();
+  };
+  return (
+    <section aria-label="Retention">
+      <p class="hint">
+        The server stores every reading for {found.raw_days} days, minutes for {found.minute_days} and hours for {found.hour_days}. What a job used in all stays for ever in its summary.
+        A change holds for what comes from then on: samples that are stored already keep the time that was set when they came.
+      </p>
+      {error && <Problem error={error} />}
+      <p role="status" class="findings well">
+        {saved}
+      </p>
+      {!found.projects.length && <p class="hint">No project has a job or a node yet: the first sample makes one.</p>}
+      {found.projects.map((row) => (
+        <Project key={`${row.project} ${row.raw_days} ${row.minute_days} ${row.hour_days}`} row={row} change={change} />
+      ))}
+    </section>
+  );
+}
+
+function Project({ row, change }: { row: Row; change: (project: string, body: unknown) => Promise<void> }) {
+  const [days, setDays] = useState({ raw_days: row.raw_days, minute_days: row.minute_days, hour_days: row.hour_days });
+  const changed = LEVELS.some(([name]) => days[name] !== row[name]);
+  const shorter = LEVELS.some(([name]) => days[name] < row[name]);
+  const save = () => void change(row.project, days);
+  return (
+    <form
+      class="make project"
+      aria-label={`Retention of ${row.project}`}
+      onSubmit={(event) => {
+        event.preventDefault();
+        if (changed && !shorter) save();
+      }}
+    >
+      <b class="who-is">{row.project}</b>
+      {LEVELS.map(([name, text]) => (
+        <label key={name}>
+          {text}, days
+          <input type="number" min={1} max={36_500} required value={days[name]} onInput={(event) => setDays({ ...days, [name]: Math.round(event.currentTarget.valueAsNumber) || 1 })} />
+        </label>
+      ))}
+      {changed && !shorter && (
+        <button type="submit" class="primary">
+          Save
+        </button>
+      )}
+      {changed && shorter && <Confirm text="Save" name={row.project} sure="Store it for a shorter time" act={save} />}
+      {!changed && row.own && (
+        <button type="button" onClick={() => void change(row.project, null)}>
+          As the server
+        </button>
+      )}
+      {!changed && !row.own && <span class="none">as the server</span>}
+    </form>
+  );
+}

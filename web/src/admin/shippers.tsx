@@ -1,0 +1,124 @@
+// Log shippers: where lines of resource groups go, and how far behind each is.
+import { useEffect, useState } from "preact/hooks";
+import { BASE, Refusal, type Schemas, address } from "../api/client";
+import { send } from "../api/send";
+import { duration } from "../format";
+import { useRead } from "../parts/hooks";
+import { Moment, Problem, Section } from "../parts/small";
+import { Confirm } from "./confirm";
+import { Refused } from "./page";
+
+type Shipper = Schemas["ShipperBody"];
+const EVERY = 5_000;
+
+export function ShippersPage() {
+  const asked = useRead<Schemas["ShipperList"]>(address("/api/jobmeter/v1/shippers"));
+  const [error, setError] = useState<Refusal | null>(null);
+  const again = asked.again;
+  useEffect(() => {
+    const timer = setInterval(() => !document.hidden && again(), EVERY);
+    return () => clearInterval(timer);
+  }, []);
+  if (asked.error) return <Refused error={asked.error} who="log shippers" again={asked.again} />;
+  if (!asked.data) return null;
+  const act = async (call: Promise<unknown>): Promise<boolean> => {
+    setError(null);
+    try {
+      await call;
+      return true;
+    } catch (problem) {
+      if (problem instanceof Refusal) setError(problem);
+      return false;
+    } finally {
+      asked.again();
+    }
+  };
+  return (
+    <>
+      <Make make={(body) => act(send("POST", `${BASE}/shippers`, body))} />
+      {error && <Problem error={error} />}
+      <Section id="shippers" title="Log shippers">
+        {!asked.data.shippers.length && <p class="hint">Nothing is shipped. A shipper sends the log lines of a resource group to a sink that the server's settings have (JOBMETER_SINKS).</p>}
+        {asked.data.shippers.length > 0 && (
+          <div class="wide" tabIndex={0} role="region" aria-label="Log shippers">
+            <table>
+              <thead>
+                <tr>
+                  <th scope="col">Resource group</th>
+                  <th scope="col">Sink</th>
+                  <th scope="col">State</th>
+                  <th scope="col" class="number">Behind</th>
+                  <th scope="col" class="number">Waiting</th>
+                  <th scope="col" class="number">Shipped</th>
+                  <th scope="col" class="number">Lost</th>
+                  <th scope="col">Made</th>
+                  <th scope="col">
+                    <span class="hidden">Delete</span>
+                  </th>
+                </tr>
+              </thead>
+              <tbody>
+                {asked.data.shippers.map((one) => (
+                  <Line key={one.id} one={one} end={() => void act(send("DELETE", `${BASE}/shippers/${encodeURIComponent(one.id)}`))} />
+                ))}
+              </tbody>
+            </table>
+          </div>
+        )}
+      </Section>
+    </>
+  );
+}
+
+function Line({ one, end }: { one: Shipper; end: () => void }) {
+  return (
+    <tr>
+      <th scope="row">{one.resource_group}</th>
+      <td>
+        {one.sink_project} / {one.logstore}
+      </td>
+      <td class={one.state === "failing" ? "lost" : ""} title={one.error}>
+        {one.state}
+        {one.error && <small class="why"> {one.error}</small>}
+      </td>
+      <td class="number">{one.lag_seconds ? duration(one.lag_seconds * 1000) : "0 s"}</td>
+      <td class="number">{one.waiting.toLocaleString("en")}</td>
+      <td class="number">{one.shipped.toLocaleString("en")}</td>
+      <td class="number">{(one.dropped + one.rejected).toLocaleString("en")}</td>
+      <td>
+        <Moment ms={one.created} short />
+      </td>
+      <td>
+        <Confirm text="Delete" name={`${one.resource_group} to ${one.sink_project}`} sure="Ship no more" act={end} />
+      </td>
+    </tr>
+  );
+}
+
+function Make({ make }: { make: (body: unknown) => Promise<boolean> }) {
+  const submit = async (event: SubmitEvent) => {
+    event.preventDefault();
+    const form = event.currentTarget as HTMLFormElement;
+    const given = new FormData(form);
+    const text = (name: string) => String(given.get(name) ?? "").trim();
+    if (await make({ resource_group: text("group"), sink_project: text("sink"), logstore: text("logstore") })) form.reset();
+  };
+  return (
+    <Section id="make" title="Ship the log lines of a resource group">
+      <form class="make" onSubmit={(event) => void submit(event)}>
+        <label>
+          Resource group <input name="group" required autocomplete="off" />
+        </label>
+        <label>
+          Sink's project <input name="sink" required autocomplete="off" />
+        </label>
+        <label>
+          Sink's log store <input name="logstore" required autocomplete="off" />
+        </label>
+        <button type="submit" class="primary">
+          Ship from now on
+        </button>
+      </form>
+    </Section>
+  );
+}

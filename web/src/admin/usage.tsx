@@ -1,0 +1,84 @@
+// The calls of a month: what was free, what is left of it, what the others cost.
+import { type Schemas, address } from "../api/client";
+import { useRead } from "../parts/hooks";
+import { changed, go, href } from "../router";
+import { Refused } from "./page";
+
+type Row = Schemas["UsageRow"];
+
+/** `2026-11` and the eleven months before it. */
+function months(last: string): string[] {
+  const [year = 1970, month = 1] = last.split("-").map(Number);
+  return Array.from({ length: 12 }, (_, back) => {
+    const at = year * 12 + (month - 1) - back;
+    return `${Math.floor(at / 12)}-${String((at % 12) + 1).padStart(2, "0")}`;
+  });
+}
+
+export function UsageView({ query }: { query: URLSearchParams }) {
+  const month = query.get("month");
+  const asked = useRead<Schemas["UsageBody"]>(address("/api/jobmeter/v1/usage", {}, { month }));
+  const present = useRead<Schemas["UsageBody"]>(month ? address("/api/jobmeter/v1/usage") : null);
+  if (asked.error) return <Refused error={asked.error} who="the usage" again={asked.again} />;
+  const found = asked.data;
+  if (!found) return null;
+  const rows = [...found.usage].sort((a, b) => Number(b.cost ?? 0) - Number(a.cost ?? 0) || b.calls - a.calls);
+  const unpriced = rows.filter((row) => row.cost === null).reduce((sum, row) => sum + row.calls, 0);
+  return (
+    <section aria-label="Usage">
+      <div class="figureline">
+        <label>
+          Month{" "}
+          <select value={found.month} onChange={(event) => go(href(["admin", "usage"], changed(query, { month: event.currentTarget.value })), true)}>
+            {[...new Set([...months(present.data?.month ?? (month ? new Date().toISOString().slice(0, 7) : found.month)), found.month])].map((one) => (
+              <option key={one}>{one}</option>
+            ))}
+          </select>
+        </label>
+        <p class="figures">
+          <b>{found.calls.toLocaleString("en")}</b> calls, <b>{found.failed.toLocaleString("en")}</b> failed · <b>{found.cost}</b> {found.currency}
+          {unpriced > 0 && ` for those that have a price (${unpriced.toLocaleString("en")} calls have none)`} · months end in {found.time_zone}
+        </p>
+      </div>
+      {!rows.length && <p class="hint">No call was counted in {found.month}. Calls of every API count here within a second.</p>}
+      {rows.length > 0 && (
+        <div class="wide" tabIndex={0} role="region" aria-label="Calls by operation">
+          <table>
+            <thead>
+              <tr>
+                <th scope="col">Operation</th>
+                <th scope="col">API</th>
+                <th scope="col">Project</th>
+                <th scope="col" class="number">Calls</th>
+                <th scope="col" class="number">Failed</th>
+                <th scope="col" class="number">Free left</th>
+                <th scope="col" class="number">Price of a call</th>
+                <th scope="col" class="number">Cost</th>
+              </tr>
+            </thead>
+            <tbody>
+              {rows.map((row) => (
+                <tr key={`${row.account} ${row.api} ${row.operation}`}>
+                  <th scope="row">{row.operation}</th>
+                  <td>{row.api}</td>
+                  <td>{row.account}</td>
+                  <td class="number">{row.calls.toLocaleString("en")}</td>
+                  <td class="number">{row.failed.toLocaleString("en")}</td>
+                  <td class="number">{left(row)}</td>
+                  <td class="number">{row.unit_price === null ? <span class="none">no price</span> : row.unit_price}</td>
+                  <td class="number">{row.cost === null ? <span class="none">–</span> : `${row.cost} ${found.currency}`}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </section>
+  );
+}
+
+function left(row: Row) {
+  if (row.pricing === "free") return "all free";
+  if (!row.free) return <span class="none">–</span>;
+  return `${(row.free_left ?? 0).toLocaleString("en")} of ${row.free.toLocaleString("en")}`;
+}

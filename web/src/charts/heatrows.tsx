@@ -1,0 +1,82 @@
+// The rows of a heat map for the keyboard and for those who listen: a list over the picture, a rank an entry.
+import { useEffect, useRef, useState } from "preact/hooks";
+import { quantity } from "../format";
+import { type Rows, distance } from "./heatmap";
+
+const PAGE = 10;
+
+export const memberOf = (rows: Rows, at: number): string | null => {
+  const line = rows.lines[at];
+  return line ? line.replica || line.node : null;
+};
+
+/** "rank 5, worker-5: mean 40.0 %, 50 points below the median". */
+function spoken(rows: Rows, at: number, unit: string): string {
+  const line = rows.lines[at]!;
+  const member = line.replica || line.node;
+  const rank = line.rank !== null && line.rank < 1e9 ? `rank ${line.rank}, ` : "";
+  const far = rows.outliers.find((one) => one.member === member);
+  const mean = rows.means[at] ?? null;
+  return `${rank}${member}: ${mean === null ? "not measured" : `mean ${quantity(mean, unit)}`}${far ? `, ${distance(far, unit)}` : ""}`;
+}
+
+/** Up and down go from rank to rank, Enter opens one; the picture below stays for the pointer. */
+export function HeatRows(given: { rows: Rows; unit: string; height: number; chosen: string | null; choose: (member: string | null) => void; tell: (text: string) => void }) {
+  const { rows, unit, height, chosen, choose, tell } = given;
+  const [active, setActive] = useState<string | null>(null);
+  const [focused, setFocused] = useState(false);
+  const box = useRef<HTMLDivElement>(null);
+  const members = rows.lines.map((line) => line.replica || line.node);
+  const at = active === null ? -1 : members.indexOf(active);
+  const last = members.length - 1;
+  const go = (to: number) => {
+    const next = Math.min(Math.max(to, 0), last);
+    setActive(members[next] ?? null);
+    tell(spoken(rows, next, unit));
+  };
+  const entered = () => {
+    setFocused(true);
+    // Where one begins: at the rank that is open, else at the one that is farthest from the others.
+    if (at < 0) go(Math.max(0, members.indexOf(chosen ?? rows.outliers[0]?.member ?? "")));
+  };
+  const keys = (event: KeyboardEvent) => {
+    const to = { ArrowDown: at + 1, ArrowUp: at - 1, PageDown: at + PAGE, PageUp: at - PAGE, Home: 0, End: last }[event.key];
+    if (to !== undefined) go(to);
+    else if ((event.key === "Enter" || event.key === " ") && active !== null) choose(active === chosen ? null : active);
+    else if (event.key === "Escape" && chosen !== null) choose(null);
+    else return;
+    event.preventDefault();
+  };
+  useEffect(() => {
+    if (!focused || at < 0) return;
+    box.current?.children[at]?.scrollIntoView({ block: "nearest" });
+  }, [at, focused]);
+  return (
+    <div
+      class="heatrows"
+      ref={box}
+      role="listbox"
+      tabIndex={0}
+      aria-label="Ranks: up and down go from one to the next, Enter opens one"
+      aria-activedescendant={at < 0 ? undefined : `heat-row-${at}`}
+      onFocus={entered}
+      onBlur={() => {
+        setFocused(false);
+        tell("");
+      }}
+      onKeyDown={keys}
+    >
+      {members.map((member, row) => (
+        <div
+          key={member}
+          id={`heat-row-${row}`}
+          role="option"
+          aria-selected={member === chosen}
+          aria-label={spoken(rows, row, unit)}
+          class={focused && row === at ? "active" : ""}
+          style={{ top: `${row * height}px`, height: `${height}px` }}
+        />
+      ))}
+    </div>
+  );
+}

@@ -1,0 +1,78 @@
+// What the comparison asks: which metrics the jobs have, then all of them beside each other.
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { type Line, type Point, type Schemas, Refusal, address, read } from "../api/client";
+import { groups } from "../charts/groups";
+import { median } from "../charts/lines";
+import { stepText } from "../charts/steps";
+import { useRead } from "../parts/hooks";
+
+export type Comparison = Omit<Schemas["Comparison"], "lines"> & { lines: (Omit<Schemas["ComparedLine"], "points"> & { points: Point[] })[] };
+export type Compared = Schemas["ComparedJob"];
+const AGAIN_MS = 15_000;
+const MOST_METRICS = 40;
+
+/** The metrics that any of the jobs has, in the groups of a job's page; null until they are known. */
+export function useMetrics(jobs: readonly string[], project: string | null): { names: string[] | null; error: Refusal | null } {
+  const [state, setState] = useState<{ names: string[] | null; error: Refusal | null }>({ names: null, error: null });
+  useEffect(() => {
+    const gone = new AbortController();
+    const ask = (job: string) => read<Schemas["MetricNames"]>(address("/api/jobmeter/v1/jobs/{job}/metrics/names", { job }, { project }), gone.signal);
+    Promise.all(jobs.map(ask)).then(
+      (catalog) => {
+        const names = groups([...new Set(catalog.flatMap((one) => one.metrics))]).flatMap((group) => group.main);
+        setState({ names: names.slice(0, MOST_METRICS), error: null });
+      },
+      (error: unknown) => error instanceof Refusal && setState({ names: null, error }),
+    );
+    return () => gone.abort();
+  }, [jobs.join("\u0000"), project]);
+  return state;
+}
+
+/** The jobs beside each other, asked again now and then while one of them runs. */
+export function useComparison(jobs: readonly string[], project: string | null, metrics: readonly string[] | null, step: number | null) {
+  const query = { job: jobs, metric: metrics ?? [], step: step === null ? null : stepText(step), project };
+  const asked = useRead<Comparison>(metrics && jobs.length ? address("/api/jobmeter/v1/compare", {}, query) : null);
+  const running = asked.data?.jobs.some(({ job }) => job.state === "Running") ?? false;
+  useEffect(() => {
+    if (!running) return;
+    const timer = setInterval(() => document.hidden || asked.again(), AGAIN_MS);
+    return () => clearInterval(timer);
+  }, [running]);
+  return asked;
+}
+
+/** A value holds until the line's own next sample: one job may be measured more rarely than another. */
+function filled(points: readonly Point[], step: number): Point[] {
+  const gaps = points.slice(1).map(([time], at) => time - points[at]![0]);
+  const most = 1.5 * (median(gaps) ?? step);
+  return points.flatMap(([time, value], at) => {
+    const next = points[at + 1]?.[0] ?? time;
+    const until = next - time <= most ? next : time + step;
+    return Array.from({ length: Math.max(1, Math.ceil((until - time) / step)) }, (_, more): Point => [time + more * step, value]);
+  });
+}
+
+/** What each job is called: its name where no other has it, else its id. */
+export function labels(jobs: readonly Compared[]): string[] {
+  const names = jobs.map(({ job }) => job.name || job.id);
+  return jobs.map(({ job }, at) => (names.filter((name) => name === names[at]).length > 1 ? job.id : names[at]!));
+}
+
+/** Lines by metric: one for each job in each, so that a job has the same colour everywhere. */
+export function useLines(comparison: Comparison | null): Map<string, Line[]> {
+  return useMemo(() => {
+    const found = new Map<string, Line[]>();
+    if (!comparison) return found;
+    const called = labels(comparison.jobs);
+    for (const metric of new Set(comparison.lines.map((line) => line.metric))) {
+      const mine = comparison.lines.filter((line) => line.metric === metric);
+      const lines = comparison.jobs.map(({ job }, rank): Line => {
+        const line = mine.find((one) => one.job === job.id && one.project === job.project);
+        return { metric, unit: mine[0]!.unit, replica: called[rank]!, node: "", device: "", rank, points: filled(line?.points ?? [], comparison.step) };
+      });
+      found.set(metric, lines);
+    }
+    return found;
+  }, [comparison]);
+}

@@ -1,0 +1,99 @@
+import { useMemo } from "preact/hooks";
+import { Cursor, type Range } from "../charts/axis";
+import { Chart } from "../charts/chart";
+import { groups, title } from "../charts/groups";
+import { step } from "../charts/steps";
+import { duration, isUtc } from "../format";
+import { useDark, useZone } from "../parts/hooks";
+import { Notice, Problem, Section } from "../parts/small";
+import { changed, go, href } from "../router";
+import { type Comparison, useComparison, useLines, useMetrics } from "./data";
+import { Figures, Jobs } from "./tables";
+
+const SHOWN = 240;
+const MOST_BUCKETS = 2000;
+
+/** Jobs beside each other, each from its own start; which ones, and what is zoomed to, stands in the address. */
+export function ComparePage({ query }: { query: URLSearchParams }) {
+  useZone();
+  const jobs = query.getAll("job");
+  if (jobs.length < 2) {
+    return (
+      <Notice title="Two jobs or more are compared.">
+        <a href="#/">Pick them in the list of jobs</a>
+      </Notice>
+    );
+  }
+  return <Asked jobs={jobs} query={query} />;
+}
+
+function Asked({ jobs, query }: { jobs: readonly string[]; query: URLSearchParams }) {
+  const project = query.get("project");
+  const metrics = useMetrics(jobs, project);
+  const zoom = zoomOf(query);
+  const whole = Number(query.get("whole")) || null;
+  const finer = zoom && whole ? Math.max(step(zoom.start, zoom.end, SHOWN), step(0, whole, MOST_BUCKETS)) : null;
+  const asked = useComparison(jobs, project, metrics.names, finer);
+  const error = metrics.error ?? asked.error;
+  if (error && !asked.data) return <Problem error={error} again={asked.again} />;
+  return (
+    <>
+      <div class="heading">
+        <h1>Compare</h1>
+        <p class="figures">
+          <b>{jobs.length}</b> jobs, each from its own start
+        </p>
+      </div>
+      {error && <Problem error={error} again={asked.again} />}
+      {asked.data ? <Shown comparison={asked.data} query={query} zoom={zoom} names={metrics.names ?? []} busy={asked.busy} /> : <p class="waiting">…</p>}
+    </>
+  );
+}
+
+function Shown({ comparison, query, zoom, names, busy }: { comparison: Comparison; query: URLSearchParams; zoom: Range | null; names: readonly string[]; busy: boolean }) {
+  const dark = useDark();
+  const cursor = useMemo(() => new Cursor(), []);
+  const lines = useLines(comparison);
+  const longest = Math.max(1000, ...comparison.jobs.map(({ summary }) => summary.duration_ms ?? 0), ...comparison.lines.map((line) => (line.points.at(-1)?.[0] ?? 0) + comparison.step));
+  const range = zoom ?? { start: 0, end: longest };
+  const set = (values: Record<string, string | null>) => go(href(["compare"], changed(query, values)), true);
+  const brush = (wanted: Range) => set({ from: String(Math.max(0, Math.round(wanted.start))), to: String(Math.round(wanted.end)), whole: String(longest) });
+  const without = (id: string) => {
+    const next = changed(query, { job: null });
+    for (const job of query.getAll("job")) if (job !== id) next.append("job", job);
+    go(href(["compare"], next), true);
+  };
+  return (
+    <>
+      <Jobs jobs={comparison.jobs} dark={dark} without={without} />
+      {zoom && (
+        <p class="zoomed">
+          From {duration(zoom.start)} to {duration(zoom.end)} after the start{" "}
+          <button type="button" onClick={() => set({ from: null, to: null, whole: null })}>
+            Whole jobs
+          </button>
+        </p>
+      )}
+      {!lines.size && <Notice title="Nothing was measured for these jobs." />}
+      <div class="groups" aria-busy={busy}>
+        {groups(names).map((group) => (
+          <Section key={group.id} id={group.id} title={group.title} kind={`span-${Math.min(group.main.length, 3)}`}>
+            <div class="grid">
+              {group.main.map((metric) => {
+                const mine = lines.get(metric);
+                const view = { range, step: comparison.step, cursor, marks: [], chosen: null, dark, utc: isUtc(), brush };
+                return mine && <Chart key={metric} metric={metric} title={title(metric)} lines={mine} {...view} relative />;
+              })}
+            </div>
+          </Section>
+        ))}
+      </div>
+      <Figures jobs={comparison.jobs} metrics={names} />
+    </>
+  );
+}
+
+function zoomOf(query: URLSearchParams): Range | null {
+  const [start, end] = [Number(query.get("from") ?? Number.NaN), Number(query.get("to") ?? Number.NaN)];
+  return start >= 0 && end > start ? { start, end } : null;
+}

@@ -1,0 +1,125 @@
+// The fleet: one answer for all of it, followed live, and what is counted from it.
+import { useEffect, useState } from "preact/hooks";
+import { type LiveState, type Schemas, Refusal, address, follow, read } from "../api/client";
+import { amount, natural } from "../format";
+
+export type Fleet = Schemas["FleetBody"];
+export type FleetNode = Schemas["FleetNodeBody"];
+export type FleetDevice = Schemas["FleetDeviceBody"];
+
+/** What a device does: `unknown` is one that nobody measured lately, `free` one that no job has. */
+export type Doing = "busy" | "idle" | "free" | "unknown";
+
+export function doing(device: FleetDevice): Doing {
+  if (device.job === undefined || device.job === null) return "free";
+  if (device.use === undefined || device.use === null) return "unknown";
+  return device.idle ? "idle" : "busy";
+}
+
+export function useFleet(): { fleet: Fleet | null; error: Refusal | null; live: LiveState | null; again: () => void } {
+  const [fleet, setFleet] = useState<Fleet | null>(null);
+  const [error, setError] = useState<Refusal | null>(null);
+  const [live, setLive] = useState<LiveState | null>(null);
+  const [turn, setTurn] = useState(0);
+  useEffect(() => {
+    // What is followed begins with a whole answer; where it cannot be followed, the plain question says why.
+    const gone = new AbortController();
+    let asked = false;
+    const end = follow<Fleet>(address("/api/jobmeter/v1/live/fleet"), setFleet, (state) => {
+      setLive(state);
+      if (state === "live") setError(null);
+      if (state !== "lost" || asked) return;
+      asked = true;
+      read<Fleet>(address("/api/jobmeter/v1/fleet"), gone.signal).then(setFleet, (problem: unknown) => problem instanceof Refusal && setError(problem));
+    });
+    return () => {
+      gone.abort();
+      end();
+    };
+  }, [turn]);
+  return { fleet, error, live, again: () => setTurn((now) => now + 1) };
+}
+
+export interface Counts {
+  nodes: number;
+  up: number;
+  down: number;
+  unknown: number;
+  devices: number;
+  busy: number;
+  idle: number;
+  free: number;
+  unmeasured: number;
+  /** The mean use of the devices that were measured and that a job has; null where there are none. */
+  use: number | null;
+  /** What idle devices cost an hour; null where no price is stated of any. */
+  cost: number | null;
+}
+
+export function count(fleet: Fleet, nodes: readonly FleetNode[]): Counts {
+  const found: Counts = { nodes: nodes.length, up: 0, down: 0, unknown: 0, devices: 0, busy: 0, idle: 0, free: 0, unmeasured: 0, use: null, cost: null };
+  let [used, measured] = [0, 0];
+  for (const node of nodes) {
+    found[node.state as "up" | "down" | "unknown"] += 1;
+    for (const device of node.devices) {
+      found.devices += 1;
+      const does = doing(device);
+      found[does === "unknown" ? "unmeasured" : does] += 1;
+      if (does === "busy" || does === "idle") {
+        used += device.use ?? 0;
+        measured += 1;
+      }
+      if (does === "idle") found.cost = plus(found.cost, price(fleet, device));
+    }
+  }
+  found.use = measured ? used / measured : null;
+  return found;
+}
+
+export const price = (fleet: Fleet, device: FleetDevice): number | null =>
+  device.type === undefined || device.type === null ? null : (fleet.types[device.type]?.price_hour ?? null);
+
+export const plus = (a: number | null, b: number | null): number | null => (a === null ? b : b === null ? a : a + b);
+
+export const money = (fleet: Fleet, cost: number): string => `${amount(cost, fleet.currency)}/h`;
+
+/** The nodes by resource group, those without one at the end. */
+export function byGroup(nodes: readonly FleetNode[]): [string, FleetNode[]][] {
+  const found = new Map<string, FleetNode[]>();
+  for (const node of nodes) {
+    const group = found.get(node.resource_group);
+    if (group) group.push(node);
+    else found.set(node.resource_group, [node]);
+  }
+  return [...found].sort(([a], [b]) => (a && b ? natural(a, b) : a ? -1 : 1));
+}
+
+export interface Waste {
+  user: string;
+  job: Schemas["FleetHolder"];
+  idle: number;
+  devices: number;
+  nodes: Set<string>;
+  cost: number | null;
+}
+
+/** The jobs that have idle devices, the most expensive first. */
+export function waste(fleet: Fleet): Waste[] {
+  const found = new Map<number, Waste>();
+  for (const node of fleet.nodes) {
+    for (const device of node.devices) {
+      const job = device.job === undefined || device.job === null ? undefined : fleet.jobs[device.job];
+      if (!job) continue;
+      const at = device.job!;
+      const mine = found.get(at) ?? { user: job.user, job, idle: 0, devices: 0, nodes: new Set<string>(), cost: null };
+      mine.devices += 1;
+      if (device.idle) {
+        mine.idle += 1;
+        mine.nodes.add(node.name);
+        mine.cost = plus(mine.cost, price(fleet, device));
+      }
+      found.set(at, mine);
+    }
+  }
+  return [...found.values()].filter((one) => one.idle).sort((a, b) => (b.cost ?? 0) - (a.cost ?? 0) || b.idle - a.idle || natural(a.job.id, b.job.id));
+}

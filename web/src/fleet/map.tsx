@@ -1,0 +1,159 @@
+// The map: a tile is a node, a bar in it a device. Colour says what it does, its depth how much.
+import { useMemo, useRef } from "preact/hooks";
+import { href } from "../router";
+import { type Counts, type Fleet, type FleetDevice, type FleetNode, count, doing, money } from "./data";
+import { quantity } from "../format";
+
+/** From so many nodes on tiles have no names. */
+const NAMED = 120;
+const STEPS = 5;
+
+const shade = (device: FleetDevice): string => {
+  const does = doing(device);
+  if (does !== "busy") return `var(--map-${does})`;
+  return `var(--map-use-${Math.min(STEPS - 1, Math.floor((device.use ?? 0) * STEPS))})`;
+};
+
+/** Bars beside each other, each in its colour, with a hair between them. */
+function bars(node: FleetNode): string {
+  if (node.state === "down") return "";
+  const colors = node.devices.length ? node.devices.map(shade) : [node.cpu === undefined || node.cpu === null ? "var(--map-unknown)" : `var(--map-use-${Math.min(STEPS - 1, Math.floor(node.cpu * STEPS))})`];
+  const width = 100 / colors.length;
+  const stops = colors.map((color, at) => `${color} calc(${at * width}% + ${at ? 1 : 0}px) ${(at + 1) * width}%, var(--ground) ${(at + 1) * width}% calc(${(at + 1) * width}% + 1px)`);
+  return `linear-gradient(90deg, ${stops.join(", ")})`;
+}
+
+const devicesOf = (count: number): string => `${count} ${count === 1 ? "device" : "devices"}`;
+
+export function describe(node: FleetNode): string {
+  if (node.state !== "up") return `${node.name}: ${node.state}`;
+  const of = (what: string) => node.devices.filter((device) => doing(device) === what).length;
+  const parts = [
+    node.devices.length ? devicesOf(node.devices.length) : node.cpu === undefined || node.cpu === null ? "nothing measured" : `CPU ${quantity(node.cpu, "1")}`,
+    ...(["busy", "idle", "free", "unknown"] as const).filter((what) => of(what)).map((what) => `${of(what)} ${what === "unknown" ? "not measured" : what}`),
+  ];
+  return `${node.name}: ${parts.join(", ")}`;
+}
+
+export function FleetMap({ fleet, groups }: { fleet: Fleet; groups: readonly (readonly [string, readonly FleetNode[]])[] }) {
+  const box = useRef<HTMLDivElement>(null);
+  const named = fleet.nodes.length <= NAMED;
+  const short = useMemo(() => shortened(fleet.nodes), [fleet.nodes]);
+  let first = true;
+  const move = (event: KeyboardEvent) => {
+    const here = document.activeElement;
+    const tiles = [...(box.current?.querySelectorAll<HTMLAnchorElement>(".tile") ?? [])];
+    const at = tiles.indexOf(here as HTMLAnchorElement);
+    const to = at < 0 ? null : next(tiles, at, event.key);
+    if (!to) return;
+    event.preventDefault();
+    tiles.forEach((tile) => (tile.tabIndex = tile === to ? 0 : -1));
+    to.focus();
+  };
+  return (
+    <div class={`fleet ${named ? "named" : ""}`} ref={box} onKeyDown={move}>
+      {groups.map(([group, nodes]) => (
+        <section key={group} aria-label={group || "No resource group"}>
+          <header class="section">
+            <h2>{group || (groups.length > 1 ? "No resource group" : "All nodes")}</h2>
+            <GroupFigures fleet={fleet} counts={count(fleet, nodes)} />
+          </header>
+          <div class="tiles">
+            {nodes.map((node) => {
+              const tabIndex = first ? 0 : -1;
+              first = false;
+              return (
+                <a
+                  key={`${node.cluster} ${node.name}`}
+                  class={`tile ${node.state}`}
+                  href={href(["nodes", node.name], node.cluster ? { cluster: node.cluster } : undefined)}
+                  tabIndex={tabIndex}
+                  title={describe(node)}
+                  aria-label={describe(node)}
+                >
+                  <i style={{ background: bars(node) }} />
+                  {named && <span>{short(node.name)}</span>}
+                </a>
+              );
+            })}
+          </div>
+        </section>
+      ))}
+    </div>
+  );
+}
+
+const host = (name: string): string => (/^[\d.]+$/.test(name) ? name : name.split(".", 1)[0]!);
+
+/** What tells a node from the others: its name without its domain, where no other has the same. */
+function shortened(nodes: readonly FleetNode[]): (name: string) => string {
+  const count = new Map<string, number>();
+  for (const node of nodes) count.set(host(node.name), (count.get(host(node.name)) ?? 0) + 1);
+  return (name) => (count.get(host(name)) === 1 ? host(name) : name);
+}
+
+/** The tile that an arrow leads to: above and below are by where they are drawn. */
+function next(tiles: readonly HTMLAnchorElement[], at: number, key: string): HTMLAnchorElement | null {
+  if (key === "ArrowRight") return tiles[at + 1] ?? null;
+  if (key === "ArrowLeft") return tiles[at - 1] ?? null;
+  if (key === "Home") return tiles[0] ?? null;
+  if (key === "End") return tiles[tiles.length - 1] ?? null;
+  if (key !== "ArrowDown" && key !== "ArrowUp") return null;
+  const here = tiles[at]!.getBoundingClientRect();
+  const down = key === "ArrowDown";
+  const beyond = (down ? tiles.slice(at + 1) : tiles.slice(0, at).reverse()).filter((tile) => (down ? tile.getBoundingClientRect().top > here.top : tile.getBoundingClientRect().top < here.top));
+  const row = beyond[0]?.getBoundingClientRect().top;
+  const others = beyond.filter((tile) => tile.getBoundingClientRect().top === row);
+  const far = (tile: HTMLAnchorElement) => Math.abs(tile.getBoundingClientRect().left - here.left);
+  return others.sort((a, b) => far(a) - far(b))[0] ?? null;
+}
+
+export function GroupFigures({ fleet, counts }: { fleet: Fleet; counts: Counts }) {
+  const parts = [
+    `${counts.nodes} ${counts.nodes === 1 ? "node" : "nodes"}`,
+    ...(counts.devices ? [devicesOf(counts.devices)] : []),
+    ...(counts.use === null ? [] : [`${quantity(counts.use, "1")} in use`]),
+    ...(counts.free ? [`${counts.free} free`] : []),
+  ];
+  return (
+    <span class="hint">
+      {parts.join(" · ")}
+      {counts.idle > 0 && (
+        <b class="wasted">
+          {" "}
+          · {counts.idle} idle{counts.cost === null ? "" : `, ${money(fleet, counts.cost)}`}
+        </b>
+      )}
+      {counts.down > 0 && <b class="lost"> · {counts.down} down</b>}
+    </span>
+  );
+}
+
+export function Legend() {
+  return (
+    <ul class="maplegend" aria-label="Colours of the map">
+      <li>
+        {Array.from({ length: STEPS }, (_, at) => (
+          <i key={at} style={{ background: `var(--map-use-${at})` }} />
+        ))}
+        0 to 100 % in use
+      </li>
+      {(
+        [
+          ["idle", "has a job and does nothing"],
+          ["free", "free"],
+          ["unknown", "not measured"],
+        ] as const
+      ).map(([name, text]) => (
+        <li key={name}>
+          <i style={{ background: `var(--map-${name})` }} />
+          {text}
+        </li>
+      ))}
+      <li>
+        <i class="down" />
+        node down
+      </li>
+    </ul>
+  );
+}

@@ -1,0 +1,164 @@
+// Who uses what: idle allocated devices with their cost, and the users of a resource group.
+import { useMemo } from "preact/hooks";
+import { type Schemas, address } from "../api/client";
+import { quantity } from "../format";
+import { useRead } from "../parts/hooks";
+import { Choice, Notice, Problem, Section } from "../parts/small";
+import { changed, go, href } from "../router";
+import { type Fleet, byGroup, count, money, useFleet, waste } from "./data";
+
+const LAST = [
+  ["5m", "5 min"],
+  ["15m", "15 min"],
+  ["1h", "1 h"],
+  ["6h", "6 h"],
+  ["24h", "24 h"],
+] as const;
+type Last = (typeof LAST)[number][0];
+
+export function UsePage({ query }: { query: URLSearchParams }) {
+  const { fleet, error, again } = useFleet();
+  if (error && !fleet) return <Problem error={error} again={again} />;
+  return (
+    <>
+      <div class="heading">
+        <h1>Who uses what</h1>
+      </div>
+      {fleet && <Idle fleet={fleet} />}
+      {fleet && <Groups fleet={fleet} query={query} />}
+    </>
+  );
+}
+
+function Idle({ fleet }: { fleet: Fleet }) {
+  const found = useMemo(() => waste(fleet), [fleet]);
+  const all = useMemo(() => count(fleet, fleet.nodes), [fleet]);
+  const total = all.cost === null ? "" : `, ${money(fleet, all.cost)}`;
+  const aside = found.length > 0 && <b class="wasted">{`${all.idle} of ${all.devices - all.free} devices${total}`}</b>;
+  const taken = all.devices - all.free;
+  const unmeasured = all.unmeasured ? `${all.unmeasured} of ${taken} devices that jobs have were not measured in the last 5 minutes. Of the others none is idle.` : "";
+  const used = taken ? "Every device that a job has was used in the last 15 minutes." : "No job has a device now.";
+  const nothing = all.devices ? unmeasured || used : "No device was heard of yet: an agent on each node tells of them.";
+  return (
+    <Section id="idle" title="Allocated and idle" aside={aside}>
+      {!found.length && <p class="hint">{nothing}</p>}
+      {found.length > 0 && <IdleTable fleet={fleet} found={found} />}
+      {found.length > 0 && unmeasured && <p class="hint">{all.unmeasured} more that jobs have were not measured in the last 5 minutes.</p>}
+      {found.length > 0 && all.cost === null && <p class="hint">No price is set for these devices, so none is shown: [devices] in the file that JOBMETER_PRICES names.</p>}
+    </Section>
+  );
+}
+
+function IdleTable({ fleet, found }: { fleet: Fleet; found: ReturnType<typeof waste> }) {
+  const priced = found.some((one) => one.cost !== null);
+  return (
+    <div class="wide" tabIndex={0} role="region" aria-label="Jobs with idle devices">
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">Job</th>
+            <th scope="col">User</th>
+            <th scope="col">Resource group</th>
+            <th scope="col" class="number">Idle</th>
+            <th scope="col" class="number">Of</th>
+            {priced && (
+              <th scope="col" class="number">
+                Costs
+              </th>
+            )}
+            <th scope="col">On</th>
+          </tr>
+        </thead>
+        <tbody>
+          {found.slice(0, 200).map((one) => (
+            <tr key={`${one.job.project} ${one.job.id}`}>
+              <th scope="row">
+                <a href={href(["jobs", one.job.id], { project: one.job.project })}>{one.job.name || one.job.id}</a>
+              </th>
+              <td>{one.user}</td>
+              <td>{one.job.resource_group}</td>
+              <td class="number wasted">{one.idle}</td>
+              <td class="number">{one.devices}</td>
+              {priced && <td class="number">{one.cost === null ? "–" : money(fleet, one.cost)}</td>}
+              <td>{[...one.nodes].slice(0, 3).join(", ") + (one.nodes.size > 3 ? ` and ${one.nodes.size - 3} more` : "")}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {found.length > 200 && <p class="hint">{found.length - 200} more jobs, each with less.</p>}
+    </div>
+  );
+}
+
+function Groups({ fleet, query }: { fleet: Fleet; query: URLSearchParams }) {
+  const names = useMemo(() => [...new Set([...byGroup(fleet.nodes).map(([name]) => name), ...fleet.jobs.map((job) => job.resource_group)])], [fleet]);
+  const group = query.get("group") ?? fleet.jobs[0]?.resource_group ?? names[0] ?? "";
+  const last: Last = LAST.find(([name]) => name === query.get("last"))?.[0] ?? "15m";
+  const set = (values: Record<string, string>) => go(href(["use"], changed(query, values)), true);
+  const asked = useRead<Schemas["UserList"]>(names.length ? address("/api/jobmeter/v1/users", {}, { resource_group: group, last }) : null);
+  if (!names.length) {
+    return (
+      <Notice title="There is no node and no running job yet.">
+        <pre>jobmeter run -- python train.py</pre>
+      </Notice>
+    );
+  }
+  const aside = (
+    <>
+      <select aria-label="Resource group" value={group} onChange={(event) => set({ group: event.currentTarget.value })}>
+        {names.map((name) => (
+          <option key={name} value={name}>
+            {name || "no resource group"}
+          </option>
+        ))}
+      </select>
+      <Choice label="Over the last" value={last} options={LAST} choose={(value) => set({ last: value })} />
+    </>
+  );
+  return (
+    <Section id="users" title="Users of a resource group" aside={aside}>
+      {asked.error && (asked.error.status === 404 ? <p class="hint">Nothing is known of {group || "jobs without a resource group"}.</p> : <Problem error={asked.error} again={asked.again} />)}
+      {asked.data && !asked.error && <Users found={asked.data} />}
+    </Section>
+  );
+}
+
+function Users({ found }: { found: Schemas["UserList"] }) {
+  if (!found.users.length) return <p class="hint">Nobody had anything of it in this time.</p>;
+  const all = { ...found.summary, user: "All of them" };
+  const heads = ["Jobs that ran", "Devices", "Devices in use", "Cores", "Cores in use", "Memory", "Memory in use", "Received", "Sent"];
+  return (
+    <div class="wide" tabIndex={0} role="region" aria-label="Users">
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">User</th>
+            {heads.map((head, at) => (
+              <th scope="col" class="number" key={at}>
+                {head}
+              </th>
+            ))}
+            <th scope="col">Nodes</th>
+          </tr>
+        </thead>
+        <tbody>
+          {[...found.users, ...(found.users.length > 1 ? [all] : [])].map((one, at) => (
+            <tr key={at} class={one === all ? "sum" : ""}>
+              <th scope="row">{one.user || <span class="none">nobody named</span>}</th>
+              <td class="number">{one.jobs}</td>
+              <td class="number">{one.requested.devices}</td>
+              <td class="number">{quantity(one.device, "1")}</td>
+              <td class="number">{one.requested.cpu ? Number(one.requested.cpu.toFixed(1)) : "–"}</td>
+              <td class="number">{quantity(one.cpu, "1")}</td>
+              <td class="number">{one.requested.memory ? quantity(one.requested.memory, "By") : "–"}</td>
+              <td class="number">{quantity(one.memory, "1")}</td>
+              <td class="number">{quantity(one.network_receive, "By/s")}</td>
+              <td class="number">{quantity(one.network_transmit, "By/s")}</td>
+              <td>{one.nodes.length > 3 ? `${one.nodes.length} nodes` : one.nodes.join(", ")}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}

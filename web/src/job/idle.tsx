@@ -1,0 +1,50 @@
+// How long the job's devices did nothing, and what that time cost: the server counts both.
+import { useEffect, useState } from "preact/hooks";
+import { type Schemas, address } from "../api/client";
+import { amount, quantity } from "../format";
+import { useRead } from "../parts/hooks";
+
+export type Idle = Schemas["IdleBody"];
+
+/** An idle device is one after so long: a shorter job has nothing to say. */
+const HOLD = 15 * 60_000;
+const AGAIN = 5 * 60_000;
+/** From so much on what was not measured is said. */
+const UNMEASURED = 0.05;
+
+/** The idle time of a job that has devices; asked once what is looked at first is there, and again as the job goes on. */
+export function useIdle(job: { id: string; project: string }, due: boolean, running: boolean): Idle | null {
+  // Each zoom asks for charts again; the life of the job stays what it is.
+  const [ready, setReady] = useState(due);
+  if (due && !ready) setReady(true);
+  const asked = useRead<Idle>(ready ? address("/api/jobmeter/v1/jobs/{job}/idle", { job: job.id }, { project: job.project }) : null);
+  useEffect(() => {
+    if (!ready) return;
+    if (!running) {
+      if (asked.data) asked.again();
+      return;
+    }
+    const timer = setInterval(() => document.hidden || asked.again(), AGAIN);
+    return () => clearInterval(timer);
+  }, [ready, running]);
+  // What could not be asked anew is not shown as if it were.
+  return asked.error ? null : asked.data;
+}
+
+/** "6.40 of 128 device hours, 16.00 CNY"; null where there is nothing to say. */
+export function describeIdle(idle: Idle): { text: string; hint: string; wasted: boolean } | null {
+  if (idle.idle === null || !idle.allocated || idle.end - idle.start < HOLD) return null;
+  const all = `${hours(idle.allocated)} device hours`;
+  const missing = 1 - idle.measured / idle.allocated;
+  const parts = [idle.idle ? `${hours(idle.idle)} of ${all}` : `none of ${all}`];
+  if (idle.idle && idle.cost !== null) parts.push(amount(idle.cost, idle.currency));
+  if (missing > UNMEASURED) parts.push(`${quantity(missing, "1")} not measured`);
+  const hints = ["A device is idle after 15 minutes at 1 % or less."];
+  if (idle.idle && idle.cost !== null && idle.unpriced) hints.push(`${hours(idle.unpriced)} of these hours have no price.`);
+  return { text: parts.join(", "), hint: hints.join(" "), wasted: idle.idle > 0 };
+}
+
+function hours(seconds: number): string {
+  const value = seconds / 3600;
+  return value >= 100 ? Math.round(value).toLocaleString("en") : value.toFixed(value >= 10 ? 1 : 2);
+}

@@ -1,0 +1,27 @@
+import type { Mark, Range } from "../charts/axis";
+import { duration, moment } from "../format";
+
+const LEAST = 60_000;
+
+/** What is marked on every chart, and the way to its span. */
+export function Marked(given: { marks: readonly Mark[]; range: Range; whole: Range; brush: (range: Range) => void; clear: () => void }) {
+  const { marks, range, whole, brush, clear } = given;
+  const start = Math.min(...marks.map((one) => one.start));
+  const end = Math.max(...marks.map((one) => one.end));
+  const outside = end < range.start || start > range.end;
+  // A moment alone has no length to zoom to: some of its surroundings are shown.
+  const around = Math.max((end - start) * 0.25, LEAST);
+  const zoom = () => brush({ start: Math.max(start - around, whole.start), end: Math.min(end + around, Math.max(whole.end, end + 1000)) });
+  return (
+    <p class="marked-bar" role="status">
+      <b>Marked:</b> {moment(start, true)}
+      {end > start ? `, ${duration(end - start)}` : ""} {outside && <span class="hint">outside of the range that is shown</span>}
+      <button type="button" onClick={zoom}>
+        Zoom to it
+      </button>
+      <button type="button" onClick={clear}>
+        Clear
+      </button>
+    </p>
+  );
+}

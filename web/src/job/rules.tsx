@@ -1,0 +1,44 @@
+// Rules that a sentence names: their titles are what people read, their names are what the API and the filters take.
+import { useMemo } from "preact/hooks";
+import { type Schemas, address } from "../api/client";
+import { spoken } from "../format";
+import { useRead } from "../parts/hooks";
+
+const NAMES = /\b[a-z]+(?:_[a-z]+)+\b|(?<=\b[Ss]ee )[a-z]+\b/g;
+
+/** The names of all rules; asked for only where a sentence has something like one. */
+export function useRules(texts: readonly string[]): ReadonlySet<string> {
+  const needed = texts.some((text) => text.search(NAMES) >= 0);
+  const asked = useRead<Schemas["RuleList"]>(needed ? address("/api/jobmeter/v1/rules") : null);
+  return useMemo(() => new Set(asked.data?.rules.map((rule) => rule.name) ?? []), [asked.data]);
+}
+
+/** A sentence with the titles of the rules that it names. One that is among the findings is a way to it. */
+export function Advice({ text, rules, here }: { text: string; rules: ReadonlySet<string>; here: ReadonlySet<string> }) {
+  const pieces = [];
+  let at = 0;
+  for (const match of text.matchAll(NAMES)) {
+    const [name] = match;
+    if (!rules.has(name)) continue;
+    pieces.push(text.slice(at, match.index), <Rule key={match.index} name={name} here={here.has(name)} />);
+    at = match.index + name.length;
+  }
+  pieces.push(text.slice(at));
+  return <p>{pieces}</p>;
+}
+
+function Rule({ name, here }: { name: string; here: boolean }) {
+  const title = `“${spoken(name)}”`;
+  if (!here) return <abbr title={`rule ${name}`}>{title}</abbr>;
+  const show = (event: MouseEvent) => {
+    event.preventDefault();
+    const finding = document.querySelector(`[data-rule="${name}"]`);
+    finding?.scrollIntoView({ block: "center" });
+    finding?.querySelector("button")?.focus({ preventScroll: true });
+  };
+  return (
+    <a href={location.hash} title={`rule ${name}`} onClick={show}>
+      {title}
+    </a>
+  );
+}

@@ -1,0 +1,106 @@
+// Links that open this job to whoever holds them: made, listed, copied and ended.
+import { useState } from "preact/hooks";
+import { type Job, type Schemas, BASE, Refusal, address, change, queryText } from "../api/client";
+import { duration } from "../format";
+import { useRead } from "../parts/hooks";
+import { Moment, Problem } from "../parts/small";
+
+type Link = Schemas["LinkBody"];
+const DAY = 86_400;
+const LENGTHS = [
+  [3600, "1 hour"],
+  [DAY, "1 day"],
+  [7 * DAY, "1 week"],
+  [30 * DAY, "30 days"],
+  [365 * DAY, "1 year"],
+] as const;
+
+export function Share({ job, close }: { job: Job; close: () => void }) {
+  const path = { job: job.id };
+  const asked = useRead<Schemas["LinkList"]>(address("/api/jobmeter/v1/jobs/{job}/links", path, { project: job.project }));
+  const [length, setLength] = useState(7 * DAY);
+  const [problem, setProblem] = useState<Refusal | null>(null);
+  const [busy, setBusy] = useState(false);
+  const base = `${BASE}/jobs/${encodeURIComponent(job.id)}/links`;
+  const query = queryText({ project: job.project });
+  const perform = async (work: () => Promise<unknown>) => {
+    setBusy(true);
+    setProblem(null);
+    try {
+      await work();
+      asked.again();
+    } catch (error) {
+      if (error instanceof Refusal) setProblem(error);
+    } finally {
+      setBusy(false);
+    }
+  };
+  const make = () => perform(() => change<Link>("POST", `${base}?${query}`, undefined, { expires_in: length }));
+  const end = (link: Link) => perform(() => change("DELETE", `${base}/${encodeURIComponent(link.id)}?${query}`));
+  if (asked.error) {
+    const text = asked.error.status === 403 ? "The key that you are signed in with may not share jobs: a writer or an administrator may." : null;
+    return <div class="panel share">{text ? <p>{text}</p> : <Problem error={asked.error} again={asked.again} />}</div>;
+  }
+  const links = asked.data?.links ?? [];
+  return (
+    <section class="panel share" aria-label="Links to this job" onKeyDown={(event) => event.key === "Escape" && close()}>
+      <form
+        class="line"
+        onSubmit={(event) => {
+          event.preventDefault();
+          void make();
+        }}
+      >
+        <label>
+          A link that holds for
+          <select value={String(length)} onChange={(event) => setLength(Number(event.currentTarget.value))}>
+            {LENGTHS.map(([seconds, text]) => (
+              <option key={seconds} value={String(seconds)}>
+                {text}
+              </option>
+            ))}
+          </select>
+        </label>
+        <button type="submit" class="primary" disabled={busy}>
+          Make a link
+        </button>
+        <span class="hint">
+          Whoever has it sees this job without a key: its command, labels, charts, findings, events and log. Nothing else.
+        </span>
+      </form>
+      {problem && <Problem error={problem} />}
+      {asked.data && !links.length && <p class="hint">No link opens this job now.</p>}
+      <ul>
+        {links.map((link) => (
+          <One key={link.id} link={link} job={job} busy={busy} end={() => void end(link)} />
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+function One({ link, job, busy, end }: { link: Link; job: Job; busy: boolean; end: () => void }) {
+  const [copied, setCopied] = useState(false);
+  const query = queryText({ link: link.token, job: job.id, project: job.project === "default" ? null : job.project });
+  const url = `${location.origin}/#/open?${query}`;
+  const copy = () =>
+    navigator.clipboard.writeText(url).then(
+      () => setCopied(true),
+      () => setCopied(false),
+    );
+  return (
+    <li class="line">
+      <input type="text" readOnly value={url} aria-label={`Link ${link.id}`} onFocus={(event) => event.currentTarget.select()} />
+      <button type="button" onClick={() => void copy()}>
+        {copied ? "Copied" : "Copy"}
+      </button>
+      <span class="hint">
+        until <Moment ms={link.expires} /> ({duration(link.expires - Date.now())}), made by {link.by}
+        {link.last_used === null ? ", not used yet" : ""}
+      </span>
+      <button type="button" disabled={busy} onClick={end} aria-label={`End it: ${link.id}`}>
+        End it
+      </button>
+    </li>
+  );
+}

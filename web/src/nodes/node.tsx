@@ -1,0 +1,217 @@
+// One node: what it is, its devices and who has them, its curves, its checks, its system log.
+import { useMemo } from "preact/hooks";
+import { type Line, type Node, type Schemas, address } from "../api/client";
+import { Cursor } from "../charts/axis";
+import { Chart } from "../charts/chart";
+import { ordered } from "../charts/lines";
+import { type Fleet, type FleetNode, doing, money, price, useFleet } from "../fleet/data";
+import { duration, isUtc, quantity } from "../format";
+import { useDark, useRead, useZone } from "../parts/hooks";
+import { Choice, Moment, Notice, Problem, Section } from "../parts/small";
+import { changed, go, href } from "../router";
+import { Checks } from "./checks";
+import { NodeLog } from "./log";
+
+const SPANS = [
+  ["15m", "15 min"],
+  ["1h", "1 h"],
+  ["6h", "6 h"],
+  ["24h", "24 h"],
+] as const;
+type Span = (typeof SPANS)[number][0];
+const STEP: Record<Span, string> = { "15m": "10s", "1h": "30s", "6h": "2m", "24h": "10m" };
+const STEP_MS: Record<Span, number> = { "15m": 10_000, "1h": 30_000, "6h": 120_000, "24h": 600_000 };
+const NODE = ["node.cpu.utilization", "node.memory.utilization", "node.load1", "node.network.receive", "node.network.transmit", "node.disk.read", "node.disk.write"];
+const DEVICE = ["gpu.utilization", "gpu.memory.usage", "gpu.power", "gpu.temperature", "npu.utilization", "npu.memory.usage", "npu.power", "npu.temperature"];
+/** What is looked at first comes first. */
+const SHOWN = [...DEVICE, ...NODE];
+const TITLES: Record<string, string> = {
+  "node.cpu.utilization": "CPU in use",
+  "node.memory.utilization": "Memory in use",
+  "node.load1": "Load, 1 minute",
+  "node.network.receive": "Received",
+  "node.network.transmit": "Sent",
+  "node.disk.read": "Read from disks",
+  "node.disk.write": "Written to disks",
+  utilization: "Utilization",
+  "memory.usage": "Device memory in use",
+  power: "Power",
+  temperature: "Temperature",
+};
+
+export function NodePage({ name, query }: { name: string; query: URLSearchParams }) {
+  useZone();
+  const cluster = query.get("cluster") ?? "";
+  const { fleet, error, again } = useFleet();
+  const asked = useRead<Schemas["NodeList"]>(address("/api/jobmeter/v1/nodes", {}, { name: [name] }));
+  const record = asked.data?.nodes.find((node) => !cluster || node.cluster === cluster);
+  const node = fleet?.nodes.find((one) => one.name === name && (!cluster || one.cluster === cluster));
+  if (error && !fleet) return <Problem error={error} again={again} />;
+  if (asked.data && !record) {
+    return (
+      <Notice title={`There is no node ${name}.`}>
+        <a href="#/nodes">All nodes</a>
+      </Notice>
+    );
+  }
+  return (
+    <article class="node">
+      <header class="job">
+        <nav class="crumbs" aria-label="Where this is">
+          <a href="#/nodes">Nodes</a>
+        </nav>
+        <div class="name">
+          <h1>{name}</h1>
+          {node && <NodeState state={node.state} />}
+        </div>
+        {record && <Facts record={record} />}
+      </header>
+      {fleet && node && <Devices fleet={fleet} node={node} />}
+      <Curves name={name} cluster={cluster} query={query} />
+      <Checks node={name} cluster={record?.cluster ?? cluster} />
+      <NodeLog node={name} cluster={cluster} />
+    </article>
+  );
+}
+
+function NodeState({ state }: { state: string }) {
+  const word = state === "up" ? "state-succeeded" : state === "down" ? "state-failed" : "";
+  const shape = state === "up" ? "M1.5 6.5l3 3l6-7" : state === "down" ? "M2.5 2.5l7 7M9.5 2.5l-7 7" : "M2 6h8";
+  return (
+    <span class={`state ${word}`}>
+      <svg viewBox="0 0 12 12" aria-hidden="true">
+        <path d={shape} />
+      </svg>
+      {state === "up" ? "Up" : state === "down" ? "Down" : "Unknown"}
+    </span>
+  );
+}
+
+function Facts({ record }: { record: Node }) {
+  const info = record.info;
+  const number = (value: unknown, unit: string) => (typeof value === "number" ? quantity(value, unit) : null);
+  const seen = record.last_seen;
+  const facts: [string, unknown][] = [
+    ["Last heard", seen === null ? "never" : Date.now() - seen < 3_600_000 ? `${duration(Date.now() - seen)} ago` : <Moment ms={seen} />],
+    ["Cores", number(info["cores"] ?? info["cpus"], "1/") ? String(info["cores"] ?? info["cpus"]) : null],
+    ["Memory", number(info["memory"], "By")],
+    ["Resource group", record.resource_group],
+    ["Cluster", record.cluster],
+    ["Project", record.project],
+    ["Kernel", typeof info["kernel"] === "string" ? info["kernel"] : null],
+  ];
+  return (
+    <dl class="facts">
+      {facts.map(([name, value]) =>
+        value ? (
+          <div key={name}>
+            <dt>{name}</dt>
+            <dd>{value as string}</dd>
+          </div>
+        ) : null,
+      )}
+    </dl>
+  );
+}
+
+const WORDS = { busy: "in use", idle: "idle", free: "free", unknown: "not measured" } as const;
+
+function Devices({ fleet, node }: { fleet: Fleet; node: FleetNode }) {
+  const all = <a href={href([], { node: node.name })}>All jobs that ran here</a>;
+  return (
+    <Section id="devices" title="Devices and jobs" aside={all}>
+      {node.devices.length === 0 && <p class="hint">No device of this node was heard of. What runs on its CPUs is among its jobs.</p>}
+      {node.devices.length > 0 && (
+        <div class="wide" tabIndex={0} role="region" aria-label="Devices">
+          <table class="devices">
+            <thead>
+              <tr>
+                <th scope="col">Device</th>
+                <th scope="col">Type</th>
+                <th scope="col">In use</th>
+                <th scope="col">State</th>
+                <th scope="col">Job</th>
+                <th scope="col">User</th>
+              </tr>
+            </thead>
+            <tbody>
+              {node.devices.map((device) => {
+                const job = device.job === undefined || device.job === null ? null : fleet.jobs[device.job];
+                const does = doing(device);
+                const cost = does === "idle" ? price(fleet, device) : null;
+                return (
+                  <tr key={device.device}>
+                    <th scope="row">{device.device}</th>
+                    <td>{device.type === undefined || device.type === null ? "" : fleet.types[device.type]?.name}</td>
+                    <td>
+                      {device.use === undefined || device.use === null ? (
+                        <span class="none">–</span>
+                      ) : (
+                        <span class="meter">
+                          <i>
+                            <i style={{ width: `${Math.min(100, device.use * 100)}%` }} />
+                          </i>
+                          {quantity(device.use, "1")}
+                        </span>
+                      )}
+                    </td>
+                    <td class={does === "idle" ? "wasted" : ""}>
+                      {WORDS[does]}
+                      {cost !== null && `, ${money(fleet, cost)}`}
+                    </td>
+                    <td>{job ? <a href={href(["jobs", job.id], { project: job.project })}>{job.name || job.id}</a> : ""}</td>
+                    <td>{job?.user}</td>
+                  </tr>
+                );
+              })}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </Section>
+  );
+}
+
+function Curves({ name, cluster, query }: { name: string; cluster: string; query: URLSearchParams }) {
+  const chosen = query.get("last");
+  const last: Span = SPANS.find(([one]) => one === chosen)?.[0] ?? "1h";
+  const ask = (metric: readonly string[], by: string) => address("/api/jobmeter/v1/nodes/{node}/metrics", { node: name }, { metric, by, since: last, step: STEP[last], cluster });
+  const own = useRead<Schemas["NodeMetricsBody"]>(ask(NODE, "node"));
+  const devices = useRead<Schemas["NodeMetricsBody"]>(ask(DEVICE, "device"));
+  const cursor = useMemo(() => new Cursor(), []);
+  const dark = useDark();
+  const found = useMemo(() => {
+    const lines = new Map<string, Line[]>();
+    for (const line of [...(devices.data?.lines ?? []), ...(own.data?.lines ?? [])] as Line[]) lines.set(line.metric, [...(lines.get(line.metric) ?? []), line]);
+    return [...lines].sort(([a], [b]) => SHOWN.indexOf(a) - SHOWN.indexOf(b)).map(([metric, mine]) => [metric, ordered(mine)] as const);
+  }, [own.data, devices.data]);
+  const body = own.data ?? devices.data;
+  const problem = own.error ?? devices.error;
+  const aside = <Choice label="Range" value={last} options={SPANS} choose={(value) => go(href(["nodes", name], changed(query, { last: value })), true)} />;
+  return (
+    <Section id="curves" title="Metrics" aside={aside}>
+      {problem && <Problem error={problem} again={() => (own.again(), devices.again())} />}
+      {!problem && body && found.length === 0 && <p class="hint">Nothing was measured of this node in this range.</p>}
+      {body && (
+        <div class="grid">
+          {found.map(([metric, lines]) => (
+            <Chart
+              key={metric}
+              metric={metric}
+              title={TITLES[metric] ?? TITLES[metric.replace(/^(gpu|npu)\./, "")] ?? metric}
+              lines={lines}
+              range={{ start: body.start, end: body.end }}
+              step={STEP_MS[last]}
+              cursor={cursor}
+              marks={[]}
+              chosen={null}
+              dark={dark}
+              utc={isUtc()}
+              brush={() => null}
+            />
+          ))}
+        </div>
+      )}
+    </Section>
+  );
+}
