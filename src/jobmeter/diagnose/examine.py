@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from jobmeter.diagnose.case import Case
+from jobmeter.diagnose.causes import THRESHOLDS
 from jobmeter.diagnose.rank_findings import rank_findings
 from jobmeter.diagnose.rule import Rule, rules
 from jobmeter.diagnose.thresholds import Thresholds
@@ -13,4 +14,4 @@ def examine(case: Case, thresholds: Thresholds, which: Sequence[Rule] | None = N
     """What the rules (by default all) find, worst first, roots before what followed from them."""
     chosen = rules() if which is None else which
     found = [one for rule in chosen for one in rule.find(case, thresholds[rule.thresholds or rule.name])]
-    return rank_findings(case, found, {rule.name: rule for rule in chosen})
+    return rank_findings(case, found, {rule.name: rule for rule in chosen}, thresholds[THRESHOLDS])

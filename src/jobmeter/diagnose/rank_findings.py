@@ -6,19 +6,26 @@ from msgspec.structs import replace
 
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.rule import Rule, Weight
+from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.finding import Evidence, Finding, Role, Severity, Subject
 
 MOST = 16
 """Findings of one rule, at most; beyond that one stands for all."""
 _SEVERITIES = (Severity.CRITICAL, Severity.WARNING, Severity.INFO)
 _ROLES = (Role.ROOT, Role.CONFIRMATION, Role.CASCADE)
+_BARE = frozenset({Weight.SIGNAL, Weight.FALLBACK})
+"""Weights of causes that only say that a replica ended."""
 
 
-def rank_findings(case: Case, found: Sequence[Finding], by_name: Mapping[str, Rule]) -> list[Finding]:
-    """The findings with their roles, worst first, roots before what followed from them."""
+def rank_findings(case: Case, found: Sequence[Finding], by_name: Mapping[str, Rule], numbers: Numbers) -> list[Finding]:
+    """The findings with their roles, worst first, roots before what followed from them.
+
+    ``numbers`` are the thresholds of causes.
+    """
     causes = [one for one in found if by_name[one.rule].cause is not None]
     others = [one for one in found if by_name[one.rule].cause is None]
-    folded = _folded(case, [*_causes(case, causes, by_name), *others])
+    ranked = _causes(case, causes, by_name, numbers)
+    folded = _folded(case, [*_explained(ranked, others, by_name, numbers), *others])
     return in_order(folded)
 
 
@@ -27,7 +34,7 @@ def in_order(found: Sequence[Finding]) -> list[Finding]:
     return sorted(found, key=lambda one: (_SEVERITIES.index(one.severity), _ROLES.index(one.role), one.start, one.rule))
 
 
-def _causes(case: Case, found: Sequence[Finding], by_name: Mapping[str, Rule]) -> list[Finding]:
+def _causes(case: Case, found: Sequence[Finding], by_name: Mapping[str, Rule], numbers: Numbers) -> list[Finding]:
     """Of each replica's end its causes, the best of them a root in the replica that failed first."""
     by_subject: dict[Subject, list[Finding]] = {}
     for one in found:
@@ -39,11 +46,53 @@ def _causes(case: Case, found: Sequence[Finding], by_name: Mapping[str, Rule]) -
         first = min(by_subject, key=lambda subject: min(one.end for one in by_subject[subject]))
         by_subject[first] += whole
     ends = [_of_one_end(own, by_name) for own in by_subject.values()]
-    ends.sort(key=lambda own: (_weight(own[0], by_name) is Weight.CONSEQUENCE, own[0].end, own[0].start))
+    ends.sort(key=lambda own: (_weight(own[0], by_name) is Weight.CONSEQUENCE, _moment(own[0]), own[0].start))
+    _put_first(ends, by_name, numbers)
     ranked: list[Finding] = []
     for at, own in enumerate(ends):
         ranked += own if at == 0 else [_followed(one, ends[0][0]) for one in own]
     return ranked
+
+
+def _put_first(ends: list[list[Finding]], by_name: Mapping[str, Rule], numbers: Numbers) -> None:
+    """Put an end with a cause of its own before a first one that shows none, where it began no later than that ended.
+
+    Which of two ends closer together than ``together`` was first is not known.
+    """
+    if not ends or _weight(ends[0][0], by_name) not in _BARE:
+        return
+    latest = _moment(ends[0][0]) + numbers["together"]
+    better = [own for own in ends if _weight(own[0], by_name) is Weight.SPECIFIC and own[0].start <= latest]
+    if better:
+        first = min(better, key=lambda own: own[0].start)
+        ends.remove(first)
+        ends.insert(0, first)
+
+
+def _explained(
+    ranked: list[Finding], others: Sequence[Finding], by_name: Mapping[str, Rule], numbers: Numbers
+) -> list[Finding]:
+    """The causes as they are, or, where the root shows none and a device had a critical fault before it, as following.
+
+    So the one fault of a device stands before the collectives that time out everywhere because of it.
+    """
+    if not ranked or _weight(ranked[0], by_name) not in {*_BARE, Weight.CONSEQUENCE}:
+        return ranked
+    moment = _moment(ranked[0])
+    faults = [
+        one
+        for one in others
+        if by_name[one.rule].explains
+        and one.severity is Severity.CRITICAL
+        and moment - numbers["window"] <= one.end
+        and one.start <= moment + numbers["together"]
+    ]
+    return [_followed(one, faults[0]) for one in ranked] if faults else ranked
+
+
+def _moment(one: Finding) -> int:
+    """When the replica ended; of one that vanished, when it was last seen."""
+    return one.start if one.rule == "rank_lost" else one.end
 
 
 def _of_one_end(found: Sequence[Finding], by_name: Mapping[str, Rule]) -> list[Finding]:

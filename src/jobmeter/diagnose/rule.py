@@ -22,10 +22,12 @@ class Weight(IntEnum):
     SPECIFIC = 0
     """It says what went wrong."""
     GENERIC = 1
-    """It says how it went wrong: an exception, a signal."""
-    FALLBACK = 2
+    """It says how it went wrong: an exception."""
+    SIGNAL = 2
+    """It says that it was ended, not why: a signal, a rank that is gone."""
+    FALLBACK = 3
     """It says that something went wrong."""
-    CONSEQUENCE = 3
+    CONSEQUENCE = 4
     """It is what others show when one of them has gone: a collective that waits for ever."""
 
 
@@ -52,6 +54,7 @@ class Rule:
     of_nodes: bool = False
     of_devices: bool = False
     cause: Weight | None = None
+    explains: bool = False
     thresholds: str = ""
     """Whose thresholds it uses, by default its own."""
     running: bool = False

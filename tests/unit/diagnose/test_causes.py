@@ -163,3 +163,70 @@ def test_hostile_lines_take_no_time():
     job = made(replicas=1)
     job.fail("worker-0", 1, *["loss" + "=" * 60_000, "NCCL" + " " * 60_000, "(" * 60_000, TRACE] * 20)
     assert found(job)[0].rule == "unknown_exit"
+
+
+def with_fault(job, code=79, before=60_000):
+    job.say_kernel(f"NVRM: Xid (PCI:0000:3b:00): {code}, pid=77, name=python", job.length - before)
+    return job
+
+
+def test_an_end_without_a_sign_gives_way_to_a_cause_that_shows_a_moment_later():
+    """Which of two ends was first is not known where they are so close together."""
+    job = made(replicas=3)
+    job.fail("worker-0", 1, early=3_000)
+    job.fail("worker-1", 1, TRACE, " x", "torch.OutOfMemoryError: CUDA out of memory.")
+    job.fail("worker-2", 143, early=1_000)
+    first, *rest = found(job)
+    assert (first.rule, first.role, first.subject.name) == ("cuda_oom", Role.ROOT, "worker-1")
+    assert {(one.rule, one.role) for one in rest} >= {("unknown_exit", Role.CASCADE), ("killed", Role.CASCADE)}
+    assert Role.ROOT not in {one.role for one in rest}
+
+
+def test_a_cause_that_began_before_an_end_without_a_sign_is_the_root_however_late_its_replica_ended():
+    job = made(replicas=2)
+    job.fail("worker-0", 137, early=60_000)
+    job.fail("worker-1", 1, "CUDA error: uncorrectable ECC error encountered", "torch: dumping core")
+    assert root(job).rule == "killed"  # it began a minute after the other was gone
+    job.say("CUDA error: uncorrectable ECC error encountered", job.length - 61_000, "worker-1")
+    assert (root(job).rule, root(job).subject.name) == ("gpu_hardware", "worker-1")
+
+
+def test_a_cause_long_after_an_end_without_a_sign_is_not_its_cause():
+    job = made(replicas=2)
+    job.fail("worker-0", 1, early=30_000)
+    job.fail("worker-1", 1, TRACE, " x", "FileNotFoundError: [Errno 2] No such file or directory: 'rank0.pt'")
+    assert (root(job).rule, root(job).subject.name) == ("unknown_exit", "worker-0")
+
+
+def test_an_exception_is_a_sign_and_gives_way_to_no_later_cause():
+    job = made(replicas=2)
+    job.fail("worker-0", 1, TRACE, " x", "ValueError: bad", early=3_000)
+    job.fail("worker-1", 1, TRACE, " x", "torch.OutOfMemoryError: CUDA out of memory.")
+    assert (root(job).rule, root(job).subject.name) == ("python_exception", "worker-0")
+
+
+def test_collectives_that_time_out_everywhere_do_not_hide_the_one_xid():
+    job = with_fault(made(replicas=4))
+    for name in job.names:
+        job.fail(name, 134, "Watchdog caught collective operation timeout")
+    first, *rest = found(job)
+    assert (first.rule, first.role, first.severity) == ("xid", Role.ROOT, Severity.CRITICAL)
+    assert {one.role for one in rest} == {Role.CASCADE}
+
+
+def test_an_end_without_a_sign_follows_from_a_critical_fault_of_a_device():
+    job = with_fault(made(replicas=1))
+    job.fail("worker-0", 1)
+    assert root(job).rule == "xid"
+    assert [(one.rule, one.severity) for one in found(job) if one.role is Role.CASCADE] == [
+        ("unknown_exit", Severity.WARNING)
+    ]
+
+
+@pytest.mark.parametrize(("code", "before"), [(63, 60_000), (79, 30 * 60_000), (79, -30_000)])
+def test_a_slight_fault_or_one_of_another_time_explains_nothing(code, before):
+    job = made(replicas=1)
+    job.fail("worker-0", 1, early=40_000)
+    with_fault(job, code, before + 40_000)
+    roots = {one.rule for one in found(job) if one.role is Role.ROOT}
+    assert roots == {"unknown_exit", "xid"}

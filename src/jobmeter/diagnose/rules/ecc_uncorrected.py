@@ -29,5 +29,6 @@ RULE = Rule(
     source="https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/index.html",
     find=find,
     counters=("gpu.ecc.uncorrected",),
+    explains=True,
     running=True,
 )

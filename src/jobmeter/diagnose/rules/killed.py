@@ -10,7 +10,7 @@ RULE = rule_of(
         sees="A replica ended by SIGKILL, or by SIGTERM that nobody asked the job for, and nothing shows why.",
         advice="Ask who did it: the kernel's log (memory), the scheduler's log, other users.",
         signs=Signs(exits=frozenset({128 + 9, 128 + 15}), states=frozenset({JobState.FAILED, JobState.RUNNING})),
-        weight=Weight.GENERIC,
+        weight=Weight.SIGNAL,
         confidence=0.8,
     )
 )

@@ -71,7 +71,7 @@ RULE = Rule(
     source="https://github.com/NVIDIA/nvidia-resiliency-ext",
     find=find,
     metrics=("cpu.usage",),
-    cause=Weight.GENERIC,
+    cause=Weight.SIGNAL,
     thresholds=THRESHOLDS,
     running=True,
 )

@@ -54,5 +54,6 @@ RULE = Rule(
     find=find,
     kernel="Xid",
     of_devices=True,
+    explains=True,
     running=True,
 )
