@@ -55,8 +55,10 @@ def create_key(
     role: Role | str,
     project: str | None = None,
     policies: str = "",
+    *,
+    actor: str = "",
 ) -> CreatedKey:
-    """Make and store a key; ``policies`` as ``jobmeter.access.policy.attached`` gives them.
+    """Make and store a key; ``policies`` as ``jobmeter.access.policy.attached`` gives them, ``actor`` as in events.
 
     Raises InvalidRequestError naming ``name``, ``role`` or ``project``.
     """
@@ -87,7 +89,7 @@ def create_key(
         )
     )
     message = f"Key {name} of role {created.role} was made{_with(policies)}."
-    emit(registry, clock.now_ms(), "KeyCreated", message, subject=f"key {created.id}", project=project)
+    emit(registry, clock.now_ms(), "KeyCreated", message, subject=f"key {created.id}", project=project, actor=actor)
     return created
 
 
@@ -110,17 +112,25 @@ def list_keys(registry: Registry, projects: frozenset[str] | None = None) -> Seq
     ]
 
 
-def revoke_key(registry: Registry, clock: Clock, key_id: str, projects: frozenset[str] | None = None) -> None:
+def revoke_key(
+    registry: Registry, clock: Clock, key_id: str, projects: frozenset[str] | None = None, *, actor: str = ""
+) -> None:
     """Revoke a key. Raises NotFoundError when those projects (None: all) have no such valid key."""
     key = next((key for key in registry.keys(projects) if key.id == key_id), None)
     if key is None or not registry.revoke_key(key_id, clock.now_ms()):
         raise NotFoundError(f"there is no key {key_id[:64]!r} that is valid", "key", key_id[:64])
     message = f"Key {key.name} of role {key.role} was revoked."
-    emit(registry, clock.now_ms(), "KeyRevoked", message, subject=f"key {key.id}", project=key.project)
+    emit(registry, clock.now_ms(), "KeyRevoked", message, subject=f"key {key.id}", project=key.project, actor=actor)
 
 
 def change_policies(
-    registry: Registry, clock: Clock, key_id: str, policies: str, projects: frozenset[str] | None = None
+    registry: Registry,
+    clock: Clock,
+    key_id: str,
+    policies: str,
+    projects: frozenset[str] | None = None,
+    *,
+    actor: str = "",
 ) -> KeyInfo:
     """Replace the policies of a key; ``policies`` as ``jobmeter.access.policy.attached`` gives them.
 
@@ -134,7 +144,15 @@ def change_policies(
         raise NotFoundError(f"there is no key {key_id[:64]!r} that is valid", "key", key_id[:64])
     before = ", ".join(name for name, _ in documents(key.policies)) or "none"
     message = f"Key {key.name} of role {key.role} has other policies{_with(policies)}; before: {before}."
-    emit(registry, clock.now_ms(), "KeyPoliciesChanged", message, subject=f"key {key.id}", project=key.project)
+    emit(
+        registry,
+        clock.now_ms(),
+        "KeyPoliciesChanged",
+        message,
+        subject=f"key {key.id}",
+        project=key.project,
+        actor=actor,
+    )
     return next(one for one in list_keys(registry, projects) if one.id == key_id)
 
 

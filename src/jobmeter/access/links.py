@@ -63,7 +63,7 @@ def create_link(
     )
     registry.add_key(key)
     message = f"A link that opens job {job} was made."
-    emit(registry, now_ms, "KeyCreated", message, subject=f"key {key.id}", project=project)
+    emit(registry, now_ms, "KeyCreated", message, subject=f"key {key.id}", project=project, actor=by.id)
     return _link(vault, key)
 
 
@@ -73,14 +73,14 @@ def list_links(registry: Registry, vault: Vault, clock: Clock, project: str, job
     return [_link(vault, key) for key in reversed(registry.links(project, job)) if _is_valid(key, now_ms)]
 
 
-def end_link(registry: Registry, clock: Clock, project: str, job: str, link_id: str) -> None:
+def end_link(registry: Registry, clock: Clock, project: str, job: str, link_id: str, actor: str) -> None:
     """Revoke a link. Raises NotFoundError when the job has no such valid link."""
     now_ms = clock.now_ms()
     key = next((one for one in registry.links(project, job) if one.id == link_id), None)
     if key is None or not _is_valid(key, now_ms) or not registry.revoke_key(link_id, now_ms):
         raise NotFoundError(f"job {job} has no valid link {link_id[:64]!r}", "link", link_id[:64])
     message = f"A link that opens job {job} was ended."
-    emit(registry, now_ms, "KeyRevoked", message, subject=f"key {link_id}", project=project)
+    emit(registry, now_ms, "KeyRevoked", message, subject=f"key {link_id}", project=project, actor=actor)
 
 
 def forget_links(registry: Registry, project: str, job: str) -> list[str]:

@@ -91,7 +91,11 @@ def _print(events: Sequence[Event], total: int, empty: str) -> None:
 def _row(event: Event, *, of_one: bool) -> tuple[str, ...]:
     whom = event.replica if of_one else _whom(event)
     whom = f"{whom} (attempt {event.attempt})" if event.attempt else whom
-    return moment(event.time), whom, str(event.type), str(event.source), str(event.level), event.reason, event.message
+    return moment(event.time), whom, str(event.type), str(event.source), str(event.level), event.reason, _message(event)
+
+
+def _message(event: Event) -> str:
+    return f"{event.message} By {event.actor}." if event.actor else event.message
 
 
 def _whom(event: Event) -> str:

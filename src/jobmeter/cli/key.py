@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jobmeter.errors import ConfigurationError, NotFoundError
+from jobmeter.model.event import COMMAND_LINE
 from jobmeter.model.time import SystemClock, iso
 from jobmeter.settings import Settings, load
 
@@ -77,7 +78,7 @@ def create(
 
         text = attached(map(_policy, policies))
         vault = Vault.load(settings, make=not opened.keys())
-        key = create_key(opened, vault, SystemClock(), name, role or "admin", project, text)
+        key = create_key(opened, vault, SystemClock(), name, role or "admin", project, text, actor=COMMAND_LINE)
     shown = {
         "id": key.id,
         "token": key.token,
@@ -129,7 +130,8 @@ def policies(key_id: str, policies: tuple[str, ...], data: Path | None, registry
         from jobmeter.access.keys import change_policies
         from jobmeter.access.policy import attached
 
-        changed = change_policies(opened, SystemClock(), key_id, attached(map(_policy, policies)))
+        text = attached(map(_policy, policies))
+        changed = change_policies(opened, SystemClock(), key_id, text, actor=COMMAND_LINE)
     click.echo(f"{changed.id} has the policies {', '.join(changed.policies)}")
 
 
@@ -180,7 +182,7 @@ def revoke(key_id: str, data: Path | None, registry: str | None) -> None:
     with _open(data, registry) as (_, opened):
         from jobmeter.access.keys import revoke_key
 
-        revoke_key(opened, SystemClock(), key_id)
+        revoke_key(opened, SystemClock(), key_id, actor=COMMAND_LINE)
     click.echo(f"revoked {key_id}")
 
 

@@ -13,6 +13,8 @@ from jobmeter.model.question import Asks
 
 ALLOCATION_MISMATCH = "AllocationMismatch"
 """The reason of an agent's event about a replica that computes on a device that was not given to it."""
+COMMAND_LINE = "command line"
+"""The actor of what a command on the server's own data did."""
 WHOLE_SERVER = ""
 """The project of events that belong to none: who sees every project sees them."""
 
@@ -115,9 +117,10 @@ _IDENTITY = ("project", "job", "replica", "attempt", "cluster", "node", "source"
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One thing that happened, at ``time`` (epoch ms). Names that do not apply are empty.
 
-    An event is known by everything but its level: sent again, it counts once. ``reason`` is one word (``OOMKilled``),
-    ``message`` a sentence. ``subject`` names what it is about where that is neither a job, a replica nor a node: a kind
-    and a name, ``device gpu0``.
+    An event is known by everything but its level and actor: sent again, it counts once. ``reason`` is one word
+    (``OOMKilled``), ``message`` a sentence. ``subject`` names what it is about where that is neither a job, a replica
+    nor a node: a kind and a name, ``device gpu0``. ``actor`` is the id of the key whose call made it happen,
+    ``command line`` where that was a command on the server's own data, and empty where nobody called.
     """
 
     time: int
@@ -132,6 +135,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str = ""
     message: str = ""
     subject: str = ""
+    actor: str = ""
 
     @property
     def digest(self) -> bytes:

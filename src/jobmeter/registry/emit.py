@@ -24,8 +24,8 @@ def emit(
     """Store an event of source ``server``, now.
 
     ``reason`` is one of ``model.event.SERVER_REASONS`` for the event to have a type. ``subject`` is a kind and a name,
-    ``key key-1``; ``whose`` may name ``job``, ``replica``, ``cluster`` and ``node``. A project of None is the whole
-    server. What was done is done: an event that cannot be stored is logged, and nothing is raised.
+    ``key key-1``; ``whose`` may name ``job``, ``replica``, ``cluster``, ``node`` and ``actor``. A project of None is
+    the whole server. What was done is done: an event that cannot be stored is logged, and nothing is raised.
     """
     event = Event(
         time=now_ms,

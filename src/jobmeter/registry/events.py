@@ -35,7 +35,7 @@ def event_row(project: str, record: EventRecord) -> dict[str, Any]:
 
 def row_of(event: Event) -> dict[str, Any]:
     """The row of an event."""
-    words = {name: clean(getattr(event, name)) for name in ("reason", "message", "subject")}
+    words = {name: clean(getattr(event, name)) for name in ("reason", "message", "subject", "actor")}
     cleaned = msgspec.structs.replace(event, **words)
     values = msgspec.structs.asdict(cleaned)
     return {**values, "source": event.source.value, "level": event.level.value, "digest": cleaned.digest}
@@ -205,4 +205,5 @@ def _event(row: sa.Row[Any]) -> Event:
         reason=row.reason,
         message=row.message,
         subject=row.subject,
+        actor=row.actor,
     )

@@ -194,6 +194,7 @@ events = Table(
     *(_text(name) for name in ("reason", "message")),
     Column("time", BigInteger, nullable=False),
     _text("subject"),
+    _text("actor"),
     Column("digest", LargeBinary, nullable=False),
 )
 Index("events_digest", events.c.digest, unique=True)

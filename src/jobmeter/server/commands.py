@@ -68,13 +68,15 @@ def trace_token(services: Services, principal: Principal) -> TraceToken:
     return TraceToken(*made, services.telemetry.grpc_port)
 
 
-def shipper(services: Services, question: CreateShipper | ShipperQuestion | DeleteShipper, scope: Scope) -> Shipper:
+def shipper(
+    services: Services, question: CreateShipper | ShipperQuestion | DeleteShipper, actor: str, scope: Scope
+) -> Shipper:
     """See the questions. A shipper belongs to the project of its maker, or to none."""
     project, shipping = shipper_project(scope), services.shipping
     if isinstance(question, CreateShipper):
-        return shipping.create(project, question.resource_group, question.sink_project, question.logstore)
+        return shipping.create(project, question.resource_group, question.sink_project, question.logstore, actor)
     found = shipping.find(project, question.resource_group)
-    return shipping.delete(found) if isinstance(question, DeleteShipper) else found
+    return shipping.delete(found, actor) if isinstance(question, DeleteShipper) else found
 
 
 def share(services: Services, question: ShareQuestion, scope: Scope) -> ShareToken:
@@ -150,9 +152,9 @@ _HANDLERS: Mapping[type, _Handler] = {
     StopJob: stop_job,
     NewTask: _of_tasks,
     TaskFilter: _of_tasks,
-    CreateShipper: lambda services, question, _, scope: shipper(services, question, scope),
-    ShipperQuestion: lambda services, question, _, scope: shipper(services, question, scope),
-    DeleteShipper: lambda services, question, _, scope: shipper(services, question, scope),
+    CreateShipper: lambda services, question, principal, scope: shipper(services, question, principal.id, scope),
+    ShipperQuestion: lambda services, question, principal, scope: shipper(services, question, principal.id, scope),
+    DeleteShipper: lambda services, question, principal, scope: shipper(services, question, principal.id, scope),
     DeleteJob: lambda services, question, _, scope: delete_job(services, question, scope),
 }
 """What is done with each question that the executor does not answer."""

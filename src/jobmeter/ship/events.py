@@ -12,17 +12,17 @@ QUIET_SECONDS = 60.0
 """Shortest time between two events of one kind and one shipper; what is counted meanwhile is in the next one."""
 
 
-def made(registry: Registry, now_ms: int, shipper: Shipper) -> None:
-    """Record that a shipper was made."""
+def made(registry: Registry, now_ms: int, shipper: Shipper, actor: str) -> None:
+    """Record that a shipper was made, and by whom."""
     message = f"The logs of {shipper.resource_group} are shipped to {_sink(shipper)}."
-    _emit(registry, now_ms, shipper, "ShipperCreated", message)
+    _emit(registry, now_ms, shipper, "ShipperCreated", message, actor=actor)
 
 
-def deleted(registry: Registry, now_ms: int, shipper: Shipper) -> None:
-    """Record that a shipper was deleted, with its last state."""
+def deleted(registry: Registry, now_ms: int, shipper: Shipper, actor: str) -> None:
+    """Record that a shipper was deleted, by whom, and its last state."""
     message = f"The logs of {shipper.resource_group} are not shipped to {_sink(shipper)} any more"
     message += f"; {shipper.waiting} lines that had arrived were not." if shipper.waiting else "."
-    _emit(registry, now_ms, shipper, "ShipperDeleted", message)
+    _emit(registry, now_ms, shipper, "ShipperDeleted", message, actor=actor)
 
 
 def too_many(registry: Registry, now_ms: int, shipper: Shipper, job: str, lines: int) -> None:
@@ -100,7 +100,13 @@ class ShipperEvents:
 
 
 def _emit(
-    registry: Registry, now_ms: int, shipper: Shipper, reason: str, message: str, level: Level = Level.INFO
+    registry: Registry,
+    now_ms: int,
+    shipper: Shipper,
+    reason: str,
+    message: str,
+    level: Level = Level.INFO,
+    actor: str = "",
 ) -> None:
     emit(
         registry,
@@ -110,6 +116,7 @@ def _emit(
         subject=f"shipper {shipper.id}",
         project=shipper.project or None,
         level=level,
+        actor=actor,
     )
 
 

@@ -41,8 +41,10 @@ class Shipping:
         self._looking: threading.Thread | None = None
         outbox.arrived = self._wake
 
-    def create(self, project: str, resource_group: str, sink_project: str, logstore: str) -> Shipper:
+    def create(self, project: str, resource_group: str, sink_project: str, logstore: str, actor: str = "") -> Shipper:
         """Ship the lines of a resource group from now on; what is so already stays as it is.
+
+        ``actor`` is the id of the key that wants it.
 
         Lines that reach another server of the same registry within a second may not be shipped yet. Raises
         InvalidRequestError naming the field, NotFoundError (kind ``sink``) where the settings have none of that name,
@@ -77,7 +79,7 @@ class Shipping:
         self._registry.shippers.add(made)
         self._outbox.forget()
         _log.info("shipper %s ships the logs of %s to %s/%s", made.id, resource_group, sink_project, logstore)
-        events.made(self._registry, self._clock.now_ms(), made)
+        events.made(self._registry, self._clock.now_ms(), made, actor)
         return made
 
     def all(self) -> Sequence[Shipper]:
@@ -95,8 +97,8 @@ class Shipping:
                 return shipper
         raise NotFoundError(f"the logs of {resource_group} are not shipped", "shipper", resource_group)
 
-    def delete(self, shipper: Shipper) -> Shipper:
-        """Ship its lines no more; those that wait are forgotten. Gives what it was at its end.
+    def delete(self, shipper: Shipper, actor: str = "") -> Shipper:
+        """Ship its lines no more; those that wait are forgotten. Gives what it was at its end. ``actor`` as ``create``.
 
         Raises NotFoundError where it is gone already.
         """
@@ -107,7 +109,7 @@ class Shipping:
         self._stop(shipper.id)
         self._store.outbox.trim(number_of(shipper), None)
         _log.info("shipper %s was deleted; %d lines had not been shipped", gone.id, gone.waiting)
-        events.deleted(self._registry, self._clock.now_ms(), gone)
+        events.deleted(self._registry, self._clock.now_ms(), gone, actor)
         return gone
 
     def start(self) -> None:

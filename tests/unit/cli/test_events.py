@@ -49,7 +49,7 @@ def test_json_is_an_array_of_all_the_oldest_first(server, run):
     server.on("/jobs/b/events", answer)
     found = json.loads(run("events", "b", "--json").stdout)
     assert [event["reason"] for event in found] == [f"Reason{n}" for n in range(5)]
-    whole = {"subject": "", "type": "other", "object": {"kind": "job", "name": "b"}, "id": found[0]["id"]}
+    whole = {"actor": "", "subject": "", "type": "other", "object": {"kind": "job", "name": "b"}, "id": found[0]["id"]}
     assert found[0] == {**EVENTS[0], **whole}
     assert len({one["id"] for one in found}) == len(found)
 

@@ -69,3 +69,52 @@ def test_wrong_questions_are_named(server, query):
 def test_nobody_tells_in_the_servers_name(server):
     forged = {"events": [{"time": NOW, "job": "j", "source": "server", "reason": "KeyCreated"}]}
     assert server.ingest(records(forged)).status == 400
+
+
+def _actors(server, kind):
+    return {(one["reason"], one["actor"]) for one in _events(server, f"?type={kind}&limit=1000")["events"]}
+
+
+def test_what_a_call_did_to_keys_names_its_key(server):
+    admin = server.admin.id
+    made = server.call("POST", "/keys", {"name": "ci", "policies": ["AliyunPAIFullAccess"]})
+    assert made.status == 200, made.body
+    path = f"/keys/{made.json()['id']}"
+    changed = server.call("PUT", f"{path}/policies", {"policies": ["AliyunARMSFullAccess"]})
+    assert changed.status == 200, changed.body
+    assert server.call("DELETE", path).status == 200
+    assert server.ingest(records({"jobs": [{"job_id": "j"}]})).status == 200
+    link = server.call("POST", "/jobs/j/links", {})
+    assert link.status == 200, link.body
+    assert server.call("DELETE", f"/jobs/j/links/{link.json()['id']}").status == 200
+    named = {(one["object"]["name"], one["reason"], one["actor"]) for one in _events(server, "?type=key")["events"]}
+    for name, reasons in (
+        (made.json()["id"], ("KeyCreated", "KeyPoliciesChanged", "KeyRevoked")),
+        (link.json()["id"], ("KeyCreated", "KeyRevoked")),
+    ):
+        assert {(name, reason, admin) for reason in reasons} <= named
+    assert (server.admin.id, "KeyCreated", "") in named  # the server made it by itself
+
+
+def test_nobody_names_the_actor_of_an_event_of_their_own(server):
+    forged = {"events": [{"time": NOW, "job": "j", "reason": "Pulled", "actor": server.admin.id}]}
+    server.ingest(records(forged))
+    assert [one["actor"] for one in _events(server, "?job=j")["events"]] == [""]
+
+
+def test_who_made_and_deleted_a_shipper_is_named_through_both_doors(tmp_path):
+    sinks = tmp_path / "sinks.toml"
+    sinks.write_text(f'[[sink]]\nproject = "p"\nlogstore = "l"\nkind = "file"\ndirectory = "{tmp_path}/logs"\n')
+    server = serving(tmp_path / "data", sinks=str(sinks))
+    try:
+        wanted = {"resource_group": "rg", "sink_project": "p", "logstore": "l"}
+        made = server.call("POST", "/shippers", wanted)
+        assert made.status == 200, made.body
+        other = server.key("admin")
+        headers = {"Authorization": f"Bearer {other.token}"}
+        path = "/api/eas/2021-07-01/DeleteResourceLog?ClusterId=c&ResourceId=rg"
+        deleted = server.raw("DELETE", path, headers=headers)
+        assert deleted.status == 200, deleted.body
+        assert _actors(server, "shipper") == {("ShipperCreated", server.admin.id), ("ShipperDeleted", other.id)}
+    finally:
+        server.application.close()

@@ -105,7 +105,8 @@ class EventBody(msgspec.Struct, frozen=True):
     """Something that happened. Names that do not apply are empty.
 
     ``id`` stays the same for ever. ``type`` follows from source and reason; ``object`` is what it happened to,
-    ``subject`` its kind and name where that is neither a job, a replica nor a node.
+    ``subject`` its kind and name where that is neither a job, a replica nor a node. ``actor`` is the id of the key
+    whose call made it happen, where one did.
     """
 
     id: str
@@ -123,6 +124,7 @@ class EventBody(msgspec.Struct, frozen=True):
     reason: str
     message: str
     subject: str
+    actor: str
 
 
 class JobList(msgspec.Struct, frozen=True):

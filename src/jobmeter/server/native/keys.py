@@ -115,7 +115,8 @@ def _create(context: CallContext) -> CreatedKeyBody:
     if new_key.role is None and not new_key.policies:
         raise InvalidRequestError("a key needs a role, policies, or both", "role")
     policies, role = _attached(new_key.policies), new_key.role or Role.ADMIN
-    made = create_key(services.registry, services.vault, services.clock, new_key.name, role, project, policies)
+    registry, vault, clock = services.registry, services.vault, services.clock
+    made = create_key(registry, vault, clock, new_key.name, role, project, policies, actor=context.principal.id)
     return CreatedKeyBody(
         made.id,
         made.token,
@@ -131,14 +132,16 @@ def _change(context: CallContext) -> KeyBody:
     services, key = context.services, context.path["key"]
     key_project(context.principal)  # who may make no key gives none more than it has, its own least of all
     policies = _attached(context.body(NewPolicies).policies)
-    changed = change_policies(services.registry, services.clock, key, policies, context.scope.projects)
+    whose, actor = context.scope.projects, context.principal.id
+    changed = change_policies(services.registry, services.clock, key, policies, whose, actor=actor)
     services.authenticator.forget(key)
     return _key_body(changed)
 
 
 def _revoke(context: CallContext) -> Deleted:
-    revoke_key(context.services.registry, context.services.clock, context.path["key"], context.scope.projects)
-    context.services.authenticator.forget(context.path["key"])
+    services, key = context.services, context.path["key"]
+    revoke_key(services.registry, services.clock, key, context.scope.projects, actor=context.principal.id)
+    services.authenticator.forget(key)
     return Deleted(deleted=True)
 
 

@@ -58,7 +58,7 @@ def _list(context: CallContext) -> LinkList:
 
 def _end(context: CallContext) -> Deleted:
     services, job = context.services, _job(context)
-    end_link(services.registry, services.clock, job.project, job.id, context.path["link"])
+    end_link(services.registry, services.clock, job.project, job.id, context.path["link"], context.principal.id)
     services.authenticator.forget(context.path["link"])
     return Deleted(deleted=True)
 

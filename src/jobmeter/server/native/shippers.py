@@ -74,7 +74,11 @@ def _list(context: CallContext) -> ShipperList:
 def _create(context: CallContext) -> ShipperBody:
     new_shipper = context.body(NewShipper)
     made = context.services.shipping.create(
-        shipper_project(context.scope), new_shipper.resource_group, new_shipper.sink_project, new_shipper.logstore
+        shipper_project(context.scope),
+        new_shipper.resource_group,
+        new_shipper.sink_project,
+        new_shipper.logstore,
+        context.principal.id,
     )
     return shipper_body(made, context.services.clock.now_ms())
 
@@ -92,7 +96,8 @@ def _show(context: CallContext) -> ShipperBody:
 
 
 def _delete(context: CallContext) -> ShipperBody:
-    return shipper_body(context.services.shipping.delete(_found(context)), context.services.clock.now_ms())
+    gone = context.services.shipping.delete(_found(context), context.principal.id)
+    return shipper_body(gone, context.services.clock.now_ms())
 
 
 _PATH = {"shipper": "The shipper's id."}

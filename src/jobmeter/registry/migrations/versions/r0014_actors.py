@@ -1,0 +1,16 @@
+"""Whose call made an event happen."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0014"
+down_revision = "0013"
+branch_labels = None
+depends_on = None
+
+_text = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+
+
+def upgrade() -> None:
+    """Add the column."""
+    op.add_column("events", sa.Column("actor", _text, nullable=False, server_default=""))
