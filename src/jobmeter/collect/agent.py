@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Event
 
-from jobmeter.collect.base import Place, RecordSource
+from jobmeter.collect.base import Place, RecordSource, Samples
 from jobmeter.collect.checks.node import NodeChecks
 from jobmeter.collect.checks.poll import CheckPoller
 from jobmeter.collect.clock import ClockReporter, SampleClock
@@ -16,6 +16,7 @@ from jobmeter.collect.discover.rules import JobRule
 from jobmeter.collect.incidents import IncidentWatch
 from jobmeter.collect.kernel import KernelWatch
 from jobmeter.collect.loop import Loop
+from jobmeter.collect.node_kills import NodeKills
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.pods.jobs import PodJobs
 from jobmeter.collect.pods.poll import PodPoller
@@ -60,7 +61,7 @@ class Agent:
             Worker(planned.collector, planned.every_ms, clock, timeout)
             for planned in (*host_collectors(place), *jobs.planned)
         ]
-        incidents = IncidentWatch()
+        incidents, kills = IncidentWatch(), NodeKills(place, KernelWatch(place))
         sources: list[RecordSource] = [
             NodeReporter(place, lambda: jobs.nvidia.devices, interval_ms=interval_ms),
             JobReporter(place, jobs.table.processes, clock.at_elapsed_ms),
@@ -68,8 +69,13 @@ class Agent:
             jobs.nvidia.allocations,
             jobs.nvidia.disagreements,
             incidents,
-            KernelWatch(place),
+            kills,
         ]
+
+        def watch(samples: Samples) -> None:
+            incidents.watch(samples)
+            kills.watch(samples)
+
         pods = PodJobs(jobs.table.processes, clock.monotonic, spool.directory if spool else None)
         self._pod_poller = PodPoller(place, connect, pods, interval_ms)
         self._poller = CheckPoller(place, connect, NodeChecks(jobs.nvidia, clock), interval_ms)
@@ -80,7 +86,7 @@ class Agent:
             self._outbox,
             Cost(place),
             clock,
-            watch=incidents.watch,
+            watch=watch,
             refused=lambda: dict(refused),
             attribution=pods,
         )

@@ -23,7 +23,6 @@ _MOST_SERIES = 20_000
 _COUNTS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "memory.oom.kills": (OOM_KILLED, "{count:.0f} of its processes were killed because memory ran out."),
-        "node.memory.oom.kills": ("SystemOOM", "{count:.0f} processes were killed because memory ran out."),
         "gpu.ecc.uncorrected": ("EccUncorrected", "{count:.0f} memory errors were not corrected. Reset the device."),
     }
 )

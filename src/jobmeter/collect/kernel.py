@@ -16,13 +16,14 @@ from jobmeter.model.xid import read_xid
 MOST_LINES = 2_000
 """Lines read in one tick; the rest waits in the kernel's own buffer."""
 MOST_EVENTS = 50
+OOM_KILLING = "OOMKilling"
 _LINE_BYTES = 8_192
 _LONGEST = 1_000
 _NS = 1_000_000
 _NOTHING = Record(0, 0, 0, "")
 _LEVELS = {Severity.INFO: Level.INFO, Severity.WARNING: Level.WARNING, Severity.CRITICAL: Level.ERROR}
 _SIGNS = (
-    ("OOMKilling", re.compile(r"(?:Memory cgroup out of memory|Out of memory): Killed process", re.IGNORECASE)),
+    (OOM_KILLING, re.compile(r"(?:Memory cgroup out of memory|Out of memory): Killed process", re.IGNORECASE)),
     ("HardwareError", re.compile(r"\[Hardware Error\]|Uncorrected hardware memory error|EDAC .*\bUE\b")),
     ("DiskError", re.compile(r"I/O error, dev \S+|medium error, dev|nvme\S* .*(?:controller is down|timeout)")),
     ("FilesystemError", re.compile(r"EXT4-fs error|XFS \(\S+\): .*(?:orruption|shut ?down)|Remounting filesystem")),

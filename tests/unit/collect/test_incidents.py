@@ -8,8 +8,9 @@ from jobmeter.collect.base import Owner, Place
 from jobmeter.collect.incidents import MOST, IncidentWatch
 from jobmeter.collect.kernel import MOST_EVENTS, KernelWatch, event_of_line
 from jobmeter.collect.launch.kills import RunIncidents
+from jobmeter.collect.node_kills import NodeKills
 from jobmeter.model.event import EventSource, Level
-from jobmeter.model.record import EventRecord, check_event
+from jobmeter.model.record import EventRecord, Records, check_event
 from jobmeter.model.sample import Sample
 from jobmeter.model.time import SECOND
 
@@ -122,6 +123,65 @@ def test_an_event_of_the_kernel_has_the_time_of_its_line(tmp_path):
         assert [event.time for event in watch.records(NOW).events] == [NOW - 80 * SECOND]
         kernel.write(b"3,2,999000000,-;NVRM: Xid (PCI:0000:3b:00): 79, pid=1\n")
         assert [event.time for event in watch.records(NOW).events] == [NOW]  # never ahead of the clock
+
+
+KILLED = "Memory cgroup out of memory: Killed process {} (python) total-vm:1kB"
+
+
+class Kernel:
+    """A kernel whose lines are set."""
+
+    def __init__(self):
+        self.pids = []
+
+    def records(self, now_ms):
+        pids, self.pids = self.pids, []
+        return Records(events=[event for pid in pids if (event := event_of_line(KILLED.format(pid), now_ms, PLACE))])
+
+
+def of_node(*steps):
+    """The events of ticks; a step is the counter's value (None: not read) and the processes that the kernel names."""
+    kernel = Kernel()
+    watch = NodeKills(PLACE, kernel)
+    found = []
+    for at, (value, pids) in enumerate(steps):
+        series = PLACE.of_node("node.memory.oom.kills")
+        watch.watch([] if value is None else [Sample(series, NOW + at * SECOND, value)])
+        kernel.pids = pids
+        found += [(at, one.reason, "counter" in one.message) for one in watch.records(NOW + at * SECOND).events]
+    return found
+
+
+def test_a_kill_that_line_and_counter_show_is_one_event_with_both():
+    assert of_node((3.0, []), (4.0, [71])) == [(1, "OOMKilling", True)]
+    assert of_node((3.0, []), (5.0, [71, 72]), (5.0, [])) == [(1, "OOMKilling", True)] * 2
+
+
+def test_a_kill_between_the_reading_and_the_lines_is_not_told_of_again():
+    assert of_node((3.0, []), (3.0, [71]), (4.0, [])) == [(1, "OOMKilling", False)]
+    assert of_node((3.0, []), (None, [71]), (5.0, [72])) == [(1, "OOMKilling", False), (2, "OOMKilling", True)]
+
+
+def test_kills_of_which_the_kernel_says_nothing_are_told_of_by_the_counter():
+    assert of_node((3.0, []), (5.0, [])) == [(1, "SystemOOM", False)]
+    kernel = Kernel()
+    watch = NodeKills(PLACE, kernel)
+    for value in (0.0, 3.0):
+        watch.watch([Sample(PLACE.of_node("node.memory.oom.kills"), NOW, value)])
+    kernel.pids = [71]
+    line, counted = watch.records(NOW).events
+    assert line.message.startswith(KILLED.format(71))
+    assert (counted.message[:1], counted.node, counted.source) == ("2", "node-1", EventSource.NODE)
+    assert check_event(counted).level is Level.ERROR
+
+
+def test_lines_from_before_the_first_reading_do_not_hide_a_later_kill():
+    assert of_node((None, [70]), (9.0, [71]), (10.0, []), (11.0, [72])) == [
+        (0, "OOMKilling", False),
+        (1, "OOMKilling", False),
+        (3, "OOMKilling", True),
+    ]
+    assert of_node((9.0, []), (2.0, []), (3.0, [])) == [(2, "SystemOOM", False)]  # it began anew
 
 
 def kills(run, *values):

@@ -1,0 +1,60 @@
+"""Processes of a node that were killed for want of memory: one event, of the kernel's line and of its counter."""
+
+from msgspec.structs import replace
+
+from jobmeter.collect.base import Place, RecordSource, Samples
+from jobmeter.collect.kernel import OOM_KILLING
+from jobmeter.model.event import EventSource, Level
+from jobmeter.model.record import EventRecord, Records
+
+_COUNTER = "node.memory.oom.kills"
+
+
+class NodeKills:
+    """See ``RecordSource``: what ``kernel`` gives, and kills that the node's counter shows and no line of the kernel.
+
+    ``watch`` sees each tick's samples before ``records`` reads the lines. So a kill whose line is there was counted
+    before, or, where it came between the two, is counted in the next tick.
+    """
+
+    def __init__(self, place: Place, kernel: RecordSource) -> None:
+        self._place = place
+        self._kernel = kernel
+        self._value: float | None = None
+        self._time = 0
+        self._grown = 0
+        self._ahead = 0
+
+    def watch(self, samples: Samples) -> None:
+        """Read the counter. Its first reading is no kill, and counts those whose lines came before it."""
+        for sample in samples:
+            if sample.series.metric != _COUNTER:
+                continue
+            before, self._value, self._time = self._value, sample.value, sample.time_ms
+            grown = 0 if before is None else max(0, int(sample.value - before))
+            self._grown, self._ahead = max(0, grown - self._ahead), 0
+
+    def records(self, now_ms: int) -> Records:
+        """See ``RecordSource.records``: an event for each line, and one for the kills of which there is none."""
+        events = self._kernel.records(now_ms).events
+        grown, self._grown = self._grown, 0
+        lines = [place for place, event in enumerate(events) if event.reason == OOM_KILLING]
+        for place in lines[:grown]:
+            message = f"{events[place].message} - the node's counter of processes killed for memory grew, too."
+            events[place] = replace(events[place], message=message)
+        self._ahead += max(0, len(lines) - grown)
+        if grown > len(lines):
+            events.append(self._counted(grown - len(lines)))
+        return Records(events=events)
+
+    def _counted(self, kills: int) -> EventRecord:
+        return EventRecord(
+            time=self._time,
+            project=self._place.project,
+            cluster=self._place.cluster,
+            node=self._place.node,
+            source=EventSource.NODE,
+            level=Level.ERROR,
+            reason="SystemOOM",
+            message=f"{kills} processes were killed because memory ran out; the kernel's log shows no line of it.",
+        )
