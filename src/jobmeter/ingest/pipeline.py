@@ -30,7 +30,7 @@ from jobmeter.model.interner import series_of
 from jobmeter.model.log import LogLine
 from jobmeter.model.log_batch import LogBatch
 from jobmeter.model.memory import Take, unlimited
-from jobmeter.model.record import JobRecord, Records
+from jobmeter.model.record import Records
 from jobmeter.model.retention import Retention
 from jobmeter.model.span import Span
 from jobmeter.model.time import DAY, SECOND, Clock
@@ -49,14 +49,18 @@ _LogPart = tuple[LogBatch, Retention]
 
 
 class LateGroups(Protocol):
-    """Who ships the lines of jobs whose resource group becomes known; see ``jobmeter.ship.late``."""
+    """Who ships the lines of jobs and nodes whose resource group becomes known; see ``jobmeter.ship.late``."""
 
-    def grouped(self, project: str, jobs: Sequence[JobRecord]) -> Sequence[JobRecord]:
-        """Those of the records that matter to it."""
+    def grouped(self, project: str, records: Records) -> bool:
+        """Whether any of the records matters to it."""
         ...
 
-    def ship(self, project: str, jobs: Sequence[JobRecord], retention: Retention) -> None:
-        """Ship what those jobs wrote before, while no line is written."""
+    def ship(self, project: str, records: Records, retention: Retention) -> None:
+        """Ship what came of them before, while no line is written."""
+        ...
+
+    def recorded(self) -> None:
+        """The records are written; still no line is."""
         ...
 
 
@@ -283,13 +287,15 @@ class IngestPipeline:
         return sum(self._record_of(project, records, now_ms) for project, records in groups.items())
 
     def _record_of(self, project: str, records: Records, now_ms: int) -> int:
-        """Write records; where they give jobs groups that are shipped, their lines of before are on their way first."""
-        if self._late is None or not self._late.grouped(project, records.jobs):
+        """Write records; where they first name the shipped group of a job or node, its lines of before go first."""
+        if self._late is None or not self._late.grouped(project, records):
             return self._registry.record(project, records, now_ms)
         retention = self._retentions.of(project)
         with self._log_committer.paused:
-            self._late.ship(project, records.jobs, retention)
-            return self._registry.record(project, records, now_ms)
+            self._late.ship(project, records, retention)
+            count = self._registry.record(project, records, now_ms)
+            self._late.recorded()
+            return count
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,20 @@ class SpanLink(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     dropped: int = 0
 
 
-class Span(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SpanDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What of a span no question compares but by its attributes. ``dropped`` is said by ``Span``."""
+
+    attributes: Attributes = {}
+    resource: Attributes = {}
+    scope: SpanScope = SpanScope()
+    events: tuple[SpanEvent, ...] = ()
+    links: tuple[SpanLink, ...] = ()
+    state: str = ""
+    flags: int = 0
+    dropped: tuple[int, int, int] = (0, 0, 0)
+
+
+class Span(SpanDetail, frozen=True, kw_only=True, omit_defaults=True):
     """One span, known by (project, job, trace, start, span): sent again, it counts once.
 
     ``trace`` has 32, ``span`` and ``parent`` have 16 lower-case hexadecimal digits; ``parent`` is empty for a root.
@@ -89,14 +102,6 @@ class Span(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     attempt: int = 0
     node: str = ""
     service: str = ""
-    attributes: Attributes = {}
-    resource: Attributes = {}
-    scope: SpanScope = SpanScope()
-    events: tuple[SpanEvent, ...] = ()
-    links: tuple[SpanLink, ...] = ()
-    state: str = ""
-    flags: int = 0
-    dropped: tuple[int, int, int] = (0, 0, 0)
 
     @property
     def time_ns(self) -> int:

@@ -9,10 +9,9 @@ import msgspec
 
 from jobmeter.model.batch import Float64s, Int64s, LineColumns
 from jobmeter.model.catalog import Aggregate
-from jobmeter.model.event import Level
 from jobmeter.model.job import Job, JobView
 from jobmeter.model.log import LogPage
-from jobmeter.model.log_query import LogQuery
+from jobmeter.model.log_filter import LogFilter
 from jobmeter.model.question import Asks
 from jobmeter.model.time import TimeRange
 
@@ -197,30 +196,8 @@ class JobQuestion(Asks[JobView]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogQuestion(Asks[LogPage]):
-    """Log lines of one job, or of the system log of one node, with ``start_ns <= time < end_ns``.
-
-    Times are epoch nanoseconds, None for no bound. ``node`` leaves out a job's lines of other nodes. ``query`` is in
-    the language of ``jobmeter.model.log_query``. ``max_severity`` leaves out what is less severe, and lines that say
-    neither a severity nor a level.
-
-    Empty parts match everything. ``min_level`` leaves out lines below it and lines without a level. ``contains`` is
-    looked for without regard to case. ``descending`` gives the newest first. ``offset`` skips lines. ``count`` asks for
-    the totals too.
-    """
+class LogQuestion(LogFilter, Asks[LogPage]):
+    """Log lines of one job, or of the system log of one node. ``node`` leaves out a job's lines of other nodes."""
 
     ref: JobRef | NodeRef
     node: str = ""
-    query: LogQuery | None = None
-    max_severity: int | None = None
-    replicas: frozenset[str] = frozenset()
-    attempt: int | None = None
-    stream: str = ""
-    min_level: Level | None = None
-    contains: str = ""
-    start_ns: int | None = None
-    end_ns: int | None = None
-    descending: bool = False
-    offset: int = 0
-    limit: int = 100
-    count: bool = False

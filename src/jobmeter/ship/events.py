@@ -25,10 +25,10 @@ def deleted(registry: Registry, now_ms: int, shipper: Shipper, actor: str) -> No
     _emit(registry, now_ms, shipper, "ShipperDeleted", message, actor=actor)
 
 
-def too_many(registry: Registry, now_ms: int, shipper: Shipper, job: str, lines: int) -> None:
-    """Record that lines of a job are not shipped: too many came before its group was known."""
+def too_many(registry: Registry, now_ms: int, shipper: Shipper, whose: str, lines: int) -> None:
+    """Record that lines of a job or a node are not shipped: too many came before its group was known."""
     message = (
-        f"{lines} log lines of job {job} came before it was of {shipper.resource_group}, were too many and were not "
+        f"{lines} log lines of {whose} came before it was of {shipper.resource_group}, were too many and were not "
         f"shipped to {_sink(shipper)}."
     )
     _emit(registry, now_ms, shipper, "ShipperDropped", message, Level.ERROR)

@@ -1,10 +1,12 @@
-"""Jobs whose resource group becomes known after they wrote lines: those are shipped, too, before any later one."""
+"""Jobs and nodes whose group becomes known after lines of them came: those are shipped, too, before any later one."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import lru_cache
 
 from jobmeter.model.log import LogLine
-from jobmeter.model.record import JobRecord
+from jobmeter.model.record import JobRecord, NodeRecord, Records
 from jobmeter.model.retention import Retention
 from jobmeter.model.shipper import Progress, Shipper
 from jobmeter.model.time import Clock
@@ -14,7 +16,7 @@ from jobmeter.ship.outbox import Outbox
 from jobmeter.store.base import LogSelector, ReadBudget, Store
 
 MOST_LINES = 100_000
-"""Most lines of one job that are shipped in this way, the newest: new lines wait meanwhile."""
+"""Most lines of one job or node that are shipped in this way, the newest: new lines wait meanwhile."""
 MOST_BYTES = 64 * 2**20
 """Most bytes of their texts."""
 PAGE_LINES = 1_000
@@ -34,70 +36,100 @@ class LateGroups:
         self._clock = clock
         self._outbox = outbox
 
-    def grouped(self, project: str, jobs: Sequence[JobRecord]) -> Sequence[JobRecord]:
-        """Those of the records that give a shipped group to a job without one."""
+    def grouped(self, project: str, records: Records) -> bool:
+        """Whether the records give a shipped group to a job or a node without one."""
+        return bool(self._jobs(project, records.jobs) or self._nodes(project, records.nodes))
+
+    def ship(self, project: str, records: Records, retention: Retention) -> None:
+        """Put the lines of such jobs and nodes since their shippers were made into the outboxes, in order of time.
+
+        To be called while no line is written, and before the records are. Raises as ``Outbox.put``, and what the store
+        raises.
+        """
+        for job in self._jobs(project, records.jobs):
+            if not self._groups(project, job.job_id):  # nothing was ever heard of it
+                continue
+            lines = LogSelector(project=project, job=job.job_id)
+            for shipper in self._shippers_of(job.resource_group, {project}):
+                self._catch_up(shipper, f"job {job.job_id}", lines, retention, _any)
+        for node in self._nodes(project, records.nodes):
+            known = self._registry.nodes(None, frozenset({node.name}))
+            projects = {project, *(one.project for one in known)}
+            for shipper in self._shippers_of(node.resource_group, projects):
+                own = frozenset({shipper.project} if shipper.project else projects)
+                lines = LogSelector(node=node.name, projects=own)
+                self._catch_up(shipper, f"node {node.name}", lines, retention, self._without_group())
+
+    def recorded(self) -> None:
+        """The records are written: lines that come from now on follow their groups."""
+        self._outbox.forget()
+
+    def _jobs(self, project: str, jobs: Sequence[JobRecord]) -> Sequence[JobRecord]:
         if not jobs:
             return ()
         groups = {one.resource_group for one in self._outbox.shippers() if one.project in {"", project}}
         named = {job.job_id: job for job in jobs if job.resource_group in groups}
         return [job for job in named.values() if not any(self._groups(project, job.job_id))]
 
-    def ship(self, project: str, jobs: Sequence[JobRecord], retention: Retention) -> None:
-        """Put what such jobs wrote since their shippers were made into the outboxes, in the order of their times.
+    def _nodes(self, project: str, nodes: Sequence[NodeRecord]) -> Sequence[NodeRecord]:
+        if not nodes:
+            return ()
+        groups = {one.resource_group for one in self._outbox.shippers()}
+        named = {node.name: node for node in nodes if node.resource_group in groups}
+        return [node for node in named.values() if not self._outbox.group_of_node(project, node.name)]
 
-        To be called while no line is written, and before the records are. Raises as ``Outbox.put``, and what the store
-        raises.
-        """
-        for job in self.grouped(project, jobs):
-            if not self._groups(project, job.job_id):  # nothing was ever heard of it
-                continue
-            for shipper in self._outbox.shippers():
-                if shipper.resource_group == job.resource_group and shipper.project in {"", project}:
-                    self._catch_up(shipper, project, job.job_id, retention)
+    def _shippers_of(self, group: str | None, projects: set[str]) -> list[Shipper]:
+        return [
+            one for one in self._outbox.shippers() if one.resource_group == group and one.project in {"", *projects}
+        ]
 
     def _groups(self, project: str, job: str) -> Sequence[str]:
         """The group of a job, empty where it has none; nothing for a job that is unknown."""
         heads = self._registry.job_head(frozenset({project}), job, self._clock.now_ms())
         return [head.resource_group for head in heads]
 
-    def _catch_up(self, shipper: Shipper, project: str, job: str, retention: Retention) -> None:
-        lines, total = self._newest(project, job, shipper.created * _NS)
+    def _without_group(self) -> Callable[[LogLine], bool]:
+        """Whether a line of a node is about no job that has a group: that group's shippers had it when it came."""
+        groups = lru_cache(maxsize=1_000)(self._groups)
+        return lambda line: not (line.job and any(groups(line.project, line.job)))
+
+    def _catch_up(
+        self,
+        shipper: Shipper,
+        whose: str,
+        selector: LogSelector,
+        retention: Retention,
+        wanted: Callable[[LogLine], bool],
+    ) -> None:
+        lines, left = self._newest(replace(selector, start_ns=shipper.created * _NS, descending=True), wanted)
         for start in range(0, len(lines), _TOGETHER):
             self._outbox.append(shipper, lines[start : start + _TOGETHER], retention)
-        if total > len(lines):
-            self._count(shipper, job, total - len(lines))
+        if left:
+            self._count(shipper, whose, left)
 
-    def _newest(self, project: str, job: str, start_ns: int) -> tuple[list[LogLine], int]:
-        """The newest lines, oldest first, and how many there are in all."""
+    def _newest(self, selector: LogSelector, wanted: Callable[[LogLine], bool]) -> tuple[list[LogLine], int]:
+        """The newest lines that are wanted, oldest first, and how many older ones were not looked at."""
         found: list[LogLine] = []
-        total, size = 0, 0
-        while len(found) < MOST_LINES:
-            page = self._store.read_logs(
-                LogSelector(
-                    project=project,
-                    job=job,
-                    start_ns=start_ns,
-                    descending=True,
-                    offset=len(found),
-                    limit=PAGE_LINES,
-                    count=not found,
-                ),
-                ReadBudget(),
-            )
+        total, seen, size = 0, 0, 0
+        while seen < MOST_LINES:
+            part = replace(selector, offset=seen, limit=PAGE_LINES, count=not seen)
+            page = self._store.read_logs(part, ReadBudget())
             total = page.total or total
             for line in page.lines:
                 size += len(line.text.encode())
                 if size > MOST_BYTES:
-                    return found[::-1], total
-                found.append(line)
+                    return found[::-1], total - seen
+                seen += 1
+                if wanted(line):
+                    found.append(line)
             if len(page.lines) < PAGE_LINES:
                 break
-        return found[::-1], total
+        return found[::-1], max(0, total - seen)
 
-    def _count(self, shipper: Shipper, job: str, lines: int) -> None:
+    def _count(self, shipper: Shipper, whose: str, lines: int) -> None:
         """Count lines that are too many as dropped. Retries where the shipper wrote its position meanwhile."""
-        _log.warning("shipper %s: %d lines of a job are too many to be shipped late", shipper.id, lines)
-        events.too_many(self._registry, self._clock.now_ms(), shipper, job, lines)
+        _log.warning("shipper %s: %d lines of %s are too many to be shipped late", shipper.id, lines, whose)
+        events.too_many(self._registry, self._clock.now_ms(), shipper, whose, lines)
         for _ in range(_TRIES):
             now = next((one for one in self._registry.shippers.all() if one.id == shipper.id), None)
             if now is None:
@@ -106,3 +138,7 @@ class LateGroups:
             if self._registry.shippers.advance(shipper.id, dropped, self._clock.now_ms()):
                 return
         _log.warning("shipper %s: lines that are not shipped could not be counted", shipper.id)
+
+
+def _any(line: LogLine) -> bool:  # noqa: ARG001 - the form of a condition
+    return True

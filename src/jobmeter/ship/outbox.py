@@ -1,11 +1,11 @@
 """What arrives for shippers is numbered and stored for them before it is acknowledged."""
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from jobmeter.errors import UnavailableError
 from jobmeter.model.log import LogLine
-from jobmeter.model.log_batch import LogBatch
+from jobmeter.model.log_batch import LogBatch, LogSource
 from jobmeter.model.retention import Retention
 from jobmeter.model.shipper import OutboxRow, Shipper
 from jobmeter.model.time import SECOND, Clock
@@ -20,6 +20,9 @@ GAP_SECONDS = 60.0
 _FRESH_SECONDS = 1.0
 _NODES_SECONDS = 10.0
 _TRIES = 3
+_NodeGroups = Mapping[tuple[str, str], str]
+"""Groups by project and node, and by node alone under an empty project."""
+_NO_NODES: tuple[float, _NodeGroups] = (float("-inf"), {})
 
 
 def number_of(shipper: Shipper) -> int:
@@ -30,8 +33,9 @@ def number_of(shipper: Shipper) -> int:
 class Outbox:
     """Puts arriving lines into the outboxes of the shippers that want them. Safe for any number of threads.
 
-    A line belongs to the resource group of its job, or, without a job, of its node. The list of shippers is read
-    each second; ``forget`` invalidates it for this server immediately.
+    A line belongs to the resource group of its job, or, without a job, of its node; a line of a system log about a job
+    without a group belongs to that of its node, too. The list of shippers is read each second, the groups of nodes each
+    ten; ``forget`` invalidates both for this server immediately.
     """
 
     def __init__(self, store: Store, registry: Registry, clock: Clock) -> None:
@@ -40,14 +44,15 @@ class Outbox:
         self._clock = clock
         self._lock = threading.Lock()
         self._shippers: tuple[float, Sequence[Shipper]] | None = None
-        self._nodes: tuple[float, dict[str, str]] = (float("-inf"), {})
+        self._nodes: tuple[float, _NodeGroups] = _NO_NODES
         self.arrived: Callable[[str], None] = _nobody
         """Called with the id of a shipper for which lines arrived."""
 
     def forget(self) -> None:
-        """Read the shippers again when the next line comes."""
+        """Read the shippers and the groups of nodes again when the next line comes."""
         with self._lock:
             self._shippers = None
+            self._nodes = _NO_NODES
 
     def put(self, lines: Sequence[LogLine], retention: Retention) -> None:
         """Store the lines for their shippers, in order; on return they are durable.
@@ -59,13 +64,12 @@ class Outbox:
             return
         wanted = {shipper.resource_group for shipper in shippers}
         batch = LogBatch.of(lines)
-        groups = {names: self._group(*names) for names in {(one.project, one.job, one.node) for one in batch.sources}}
+        groups = {names: self._group(*names) for names in map(_names, batch.sources)}
         if wanted.isdisjoint(groups.values()):
             return
         for shipper in shippers:
             chosen = [
-                groups[one.project, one.job, one.node] == shipper.resource_group
-                and shipper.project in {"", one.project}
+                groups[_names(one)] == shipper.resource_group and shipper.project in {"", one.project}
                 for one in batch.sources
             ]
             own = batch.of_sources(chosen)
@@ -100,19 +104,34 @@ class Outbox:
             self._shippers = now, found
         return found
 
-    def _group(self, project: str, job: str, node: str) -> str:
-        if not job:
-            return self._node_groups().get(node, "")
-        heads = self._registry.job_head(frozenset({project}), job, self._clock.now_ms())
-        return heads[0].resource_group if heads else ""
+    def group_of_node(self, project: str, node: str) -> str:
+        """The group of a node, as it was within ten seconds: what its own project says, else what another one does."""
+        groups = self._node_groups()
+        return groups.get((project, node)) or groups.get(("", node), "")
 
-    def _node_groups(self) -> dict[str, str]:
+    def _group(self, project: str, job: str, node: str, system: bool) -> str:
+        if job:
+            heads = self._registry.job_head(frozenset({project}), job, self._clock.now_ms())
+            group = heads[0].resource_group if heads else ""
+            if group or not system:
+                return group
+        return self.group_of_node(project, node)
+
+    def _node_groups(self) -> _NodeGroups:
         now = self._clock.monotonic()
-        expires, groups = self._nodes
-        if now - expires >= _NODES_SECONDS:
-            groups = {node.name: node.resource_group for node in self._registry.nodes(None) if node.resource_group}
-            self._nodes = now, groups
+        with self._lock:
+            read, groups = self._nodes
+        if now - read >= _NODES_SECONDS:
+            named = [node for node in self._registry.nodes(None) if node.resource_group]
+            groups = {("", node.name): node.resource_group for node in named}
+            groups.update({(node.project, node.name): node.resource_group for node in named})
+            with self._lock:
+                self._nodes = now, groups
         return groups
+
+
+def _names(source: LogSource) -> tuple[str, str, str, bool]:
+    return source.project, source.job, source.node, bool(source.facility)
 
 
 def _rows(first: int, now_ms: int, raw_days: int, encoded: Iterable[bytes]) -> list[OutboxRow]:

@@ -6,6 +6,7 @@ from typing import Protocol
 
 import msgspec
 
+from jobmeter.errors import ConfigurationError
 from jobmeter.ship.guard import Guard
 from jobmeter.ship.line import ShippedLine
 
@@ -78,6 +79,15 @@ class SinkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     def __repr__(self) -> str:
         """Without secrets."""
         return f"SinkSettings({self.project!r}, {self.logstore!r}, {self.kind!r})"
+
+
+def access_key(settings: SinkSettings) -> tuple[str, str]:
+    """The key that requests to the sink are signed with: its id and its secret. Raises ConfigurationError for none."""
+    if not settings.access_key_id or not settings.access_key_secret:
+        raise ConfigurationError(
+            f"a sink of kind {settings.kind} needs access_key_id and access_key_secret (or ..._env)"
+        )
+    return settings.access_key_id, settings.access_key_secret
 
 
 Opener = Callable[[SinkSettings, Guard, Origin], Sink]

@@ -16,9 +16,8 @@ from jobmeter.model.batch import (
     SampleColumns,
     SeriesKeys,
 )
-from jobmeter.model.event import Level
 from jobmeter.model.log import LogLine, LogPage
-from jobmeter.model.log_query import LogQuery
+from jobmeter.model.log_filter import LogFilter
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import NamePart, Series, job_key, node_key
 from jobmeter.model.shipper import OutboxRow
@@ -57,8 +56,8 @@ PAGE_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogSelector:
-    """Which lines of one job, and which part of them in which order: see ``jobmeter.query.request.LogQuestion``.
+class LogSelector(LogFilter):
+    """Which lines of one job, and which part of them in which order.
 
     With a ``node`` and no job: which lines of the system log of that node, of these ``projects``.
     """
@@ -67,19 +66,6 @@ class LogSelector:
     job: str = ""
     node: str = ""
     projects: frozenset[str] = frozenset()
-    query: LogQuery | None = None
-    max_severity: int | None = None
-    replicas: frozenset[str] = frozenset()
-    attempt: int | None = None
-    stream: str = ""
-    min_level: Level | None = None
-    contains: str = ""
-    start_ns: int | None = None
-    end_ns: int | None = None
-    descending: bool = False
-    offset: int = 0
-    limit: int = 100
-    count: bool = False
 
     @property
     def keys(self) -> dict[int, str]:

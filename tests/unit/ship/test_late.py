@@ -1,4 +1,4 @@
-"""Jobs whose resource group becomes known late: the whole way in, on the memory store and a SQLite registry."""
+"""Jobs and nodes whose resource group becomes known late: the whole way in, on the memory store and SQLite."""
 
 import threading
 
@@ -10,7 +10,7 @@ from jobmeter.errors import UnavailableError
 from jobmeter.ingest.pipeline import IngestPipeline
 from jobmeter.model.event import EventFilter, EventType
 from jobmeter.model.log import LogLine
-from jobmeter.model.record import JobRecord, Records
+from jobmeter.model.record import JobRecord, NodeRecord, Records
 from jobmeter.model.time import SECOND
 from jobmeter.settings import Limits
 from jobmeter.ship import late as lates
@@ -37,6 +37,13 @@ class Way(House):
 
     def name(self, group="rg", job="new", **fields):
         self.pipeline.records(Records(jobs=[JobRecord(job_id=job, resource_group=group, **fields)]), WRITER)
+
+    def say(self, *texts, node="late", **fields):
+        self.write(*texts, **{"job": "", "node": node, "facility": "kern", "stream": "kernel", **fields})
+
+    def describe(self, group="rg", node="late", project=None):
+        writer = WRITER if project is None else Principal(id="k", name="w", role=Role.WRITER, project=project)
+        self.pipeline.records(Records(nodes=[NodeRecord(name=node, resource_group=group)]), writer)
 
     def shipped(self, shipper):
         pump = self.pump(shipper)
@@ -172,3 +179,61 @@ def test_nothing_is_looked_at_where_nothing_is_shipped(way, monkeypatch):
     monkeypatch.setattr(way.store, "read_logs", None)
     way.name()
     way.forward(SECOND)
+
+
+def test_what_a_node_said_before_its_group_is_shipped_before_what_comes_after_it(way):
+    way.say("before the shipper")
+    way.forward(1)
+    shipper = way.create()
+    way.describe("")
+    way.say("a", "b")
+    way.say("elsewhere", node="other")
+    assert way.shipped(shipper) == []
+    way.describe()
+    way.say("c")
+    way.describe()
+    assert way.shipped(shipper) == ["a", "b", "c"]
+    assert (way.state(shipper).shipped, way.state(shipper).dropped) == (3, 0)
+
+
+def test_a_node_that_changes_its_group_is_not_caught_up_with(way):
+    shipper = way.create()
+    way.describe("elsewhere")
+    way.say("a")
+    way.describe("rg")
+    way.forward(10)
+    way.say("b")
+    assert way.shipped(shipper) == ["b"]
+
+
+def test_lines_of_a_node_about_jobs_go_with_the_jobs_group_else_with_the_nodes(way):
+    shipper = way.create()
+    way.name("elsewhere", job="theirs")
+    way.say("killed 1", job="theirs")
+    way.say("killed 2", job="groupless")
+    way.describe()
+    way.say("killed 3", job="theirs")
+    way.say("killed 4", job="groupless")
+    assert way.shipped(shipper) == ["killed 2", "killed 4"]
+
+
+def test_a_shipper_of_one_project_gets_no_node_lines_of_another(way):
+    everybody, own = way.create(), way.create("p2")
+    way.say("theirs", project="default")
+    way.say("ours", project="p2")
+    way.describe(project="p2")
+    assert way.shipped(own) == ["ours"]
+    assert sorted(way.shipped(everybody)) == ["ours", "ours"]
+    assert way.outbox.group_of_node("p2", "late") == "rg"
+
+
+def test_too_many_lines_of_a_node_are_counted(way, monkeypatch):
+    monkeypatch.setattr(lates, "PAGE_LINES", 2)
+    monkeypatch.setattr(lates, "MOST_LINES", 4)
+    shipper = way.create()
+    way.say(*(str(at) for at in range(7)))
+    way.describe()
+    assert way.shipped(shipper) == ["3", "4", "5", "6"]
+    assert way.state(shipper).dropped == 3
+    last_event = way.registry.events(EventFilter(types=frozenset({EventType.SHIPPER}))).events[-1]
+    assert last_event.message.startswith("3 log lines of node late came before it was of rg")

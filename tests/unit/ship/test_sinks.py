@@ -189,7 +189,7 @@ def test_sls_is_read_and_its_signature_made_again_by_the_vendors_own_client(sls_
 
 def test_the_signature_of_the_vendors_document():
     headers = {"Content-Type": "application/x-protobuf", "x-log-apiversion": "0.6.0", "Host": "h"}
-    signed = signed_headers("/logstores/l", headers, b"body", "id", "secret", NOW)
+    signed = signed_headers("/logstores/l", headers, b"body", ("id", "secret"), NOW)
     text = "\n".join(
         [
             "POST",

@@ -5,9 +5,9 @@ is; else of the service: https://opentelemetry.io/docs/specs/semconv/resource/#s
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -24,6 +24,7 @@ from jobmeter.wire.otlp.values import text_of
 
 STREAM = "otlp"
 """The stream that lines of log records are of."""
+_Item = TypeVar("_Item")
 _SERVICE, _UNKNOWN = "service.name", "unknown_service"
 _MAX_TIME_NS = MAX_TIME_MS * 1_000_000
 _BARE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:/@+-")
@@ -41,13 +42,8 @@ class _Whose:
 def placed_spans(sent: Sent[Span], project: str) -> tuple[list[Span], Counter[str]]:
     """The spans with their owners, and how many cannot be stored, by reason."""
     refused, found = Counter(sent.refused), list[Span]()
-    for group in sent.groups:
-        try:
-            whose = _whose(group.resource)
-        except InvalidRequestError as error:
-            refused[error.field] += len(group.items)
-            continue
-        for span in group.items:
+    for whose, spans in _owned(sent, refused):
+        for span in spans:
             if not 0 < span.start_ns <= span.end_ns <= _MAX_TIME_NS or _late(span):
                 refused["time"] += 1
                 continue
@@ -68,13 +64,8 @@ def placed_spans(sent: Sent[Span], project: str) -> tuple[list[Span], Counter[st
 def placed_records(sent: Sent[Record], project: str, now_ns: int) -> tuple[list[LogLine], Counter[str]]:
     """The records as lines, and how many cannot be stored, by reason; what says no time is of ``now_ns``."""
     refused, found = Counter(sent.refused), list[LogLine]()
-    for group in sent.groups:
-        try:
-            whose = _whose(group.resource)
-        except InvalidRequestError as error:
-            refused[error.field] += len(group.items)
-            continue
-        for record in group.items:
+    for whose, records in _owned(sent, refused):
+        for record in records:
             reason = "no-job" if not whose.job else "time" if record.time_ns > _MAX_TIME_NS else ""
             if reason:
                 refused[reason] += 1
@@ -93,6 +84,17 @@ def placed_records(sent: Sent[Record], project: str, now_ns: int) -> tuple[list[
                 )
             )
     return found, refused
+
+
+def _owned(sent: Sent[_Item], refused: Counter[str]) -> Iterator[tuple[_Whose, Sequence[_Item]]]:
+    """The items of each resource with their owner; those of one whose owner cannot be read are counted as refused."""
+    for group in sent.groups:
+        try:
+            whose = _whose(group.resource)
+        except InvalidRequestError as error:
+            refused[error.field] += len(group.items)
+        else:
+            yield whose, group.items
 
 
 def _late(span: Span) -> bool:

@@ -7,13 +7,12 @@ from urllib.parse import quote
 
 import zstandard
 
-from jobmeter.errors import ConfigurationError
 from jobmeter.model.time import Clock, SystemClock, iso
 from jobmeter.ship.failures import RefusedError, SinkError
 from jobmeter.ship.guard import Guard
 from jobmeter.ship.http import Endpoint, checked
 from jobmeter.ship.line import ShippedLine
-from jobmeter.ship.sink import Origin, SinkSettings
+from jobmeter.ship.sink import Origin, SinkSettings, access_key
 
 LINGER_SECONDS = 60.0
 
@@ -36,10 +35,9 @@ class S3Sink:
         clock: Clock = SystemClock(),  # noqa: B008 - frozen
     ) -> None:
         """Raises ConfigurationError for a URL that is none, or where the access key is missing."""
-        if not settings.access_key_id or not settings.access_key_secret:
-            raise ConfigurationError("a sink of kind s3 needs access_key_id and access_key_secret (or ..._env)")
+        self._key = access_key(settings)
         self.linger_seconds = LINGER_SECONDS if settings.linger_seconds is None else settings.linger_seconds
-        self._settings = settings
+        self._region = settings.region
         self._clock = clock
         self._endpoint = Endpoint(settings.url, guard)
         bucket = f"/{settings.bucket}" if settings.bucket else ""
@@ -54,15 +52,7 @@ class S3Sink:
         day = iso(first.arrived)[:10].replace("-", "/")
         path = quote(f"{self._base}{day}/{self._shipper}-{first.number:020}.jsonl.zst", safe="/-_.~")
         headers = {"Host": self._endpoint.host_header, "Content-Type": "application/zstd"}
-        settings = self._settings
-        signed = signed_headers(
-            path,
-            headers,
-            body,
-            (settings.access_key_id, settings.access_key_secret),
-            settings.region,
-            self._clock.now_ms(),
-        )
+        signed = signed_headers(path, headers, body, self._key, self._region, self._clock.now_ms())
         try:
             checked(self._endpoint.request("PUT", path, body, signed), self._endpoint.host)
         except RefusedError as error:

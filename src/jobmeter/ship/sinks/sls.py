@@ -15,14 +15,13 @@ from email.utils import formatdate
 import msgspec
 import pyarrow as pa
 
-from jobmeter.errors import ConfigurationError
 from jobmeter.model.time import Clock, SystemClock
 from jobmeter.ship.failures import RefusedError, SinkError
 from jobmeter.ship.guard import Guard
 from jobmeter.ship.http import Endpoint, Reply, checked
 from jobmeter.ship.line import ShippedLine
 from jobmeter.ship.protobuf import fixed32, octets, text, whole
-from jobmeter.ship.sink import Origin, SinkSettings
+from jobmeter.ship.sink import Origin, SinkSettings, access_key
 
 _REFUSED = frozenset({"PostBodyInvalid", "PostBodyTooLarge", "InvalidLogSize"})
 _SECOND_NS = 1_000_000_000
@@ -46,10 +45,8 @@ class SlsSink:
         clock: Clock = SystemClock(),  # noqa: B008 - frozen
     ) -> None:
         """Raises ConfigurationError for a URL that is none, or where the access key is missing."""
-        if not settings.access_key_id or not settings.access_key_secret:
-            raise ConfigurationError("a sink of kind sls needs access_key_id and access_key_secret (or ..._env)")
+        self._key = access_key(settings)
         self.linger_seconds = settings.linger_seconds or 0.0
-        self._id, self._secret = settings.access_key_id, settings.access_key_secret
         self._clock = clock
         region = Endpoint(settings.url, guard)
         named = f"{origin.project}.{region.host_header}"
@@ -71,7 +68,7 @@ class SlsSink:
             "x-log-compresstype": "lz4",
             "Content-Type": "application/x-protobuf",
         }
-        signed = signed_headers(self._resource, headers, body, self._id, self._secret, self._clock.now_ms())
+        signed = signed_headers(self._resource, headers, body, self._key, self._clock.now_ms())
         reply = self._endpoint.request("POST", self._resource, body, signed)
         try:
             checked(reply, self._endpoint.host)
@@ -88,7 +85,7 @@ class SlsSink:
 
 
 def signed_headers(
-    resource: str, headers: Mapping[str, str], body: bytes, key_id: str, secret: str, now_ms: int
+    resource: str, headers: Mapping[str, str], body: bytes, key: tuple[str, str], now_ms: int
 ) -> dict[str, str]:
     """The headers of a POST with its signature among them."""
     signed = {
@@ -106,8 +103,8 @@ def signed_headers(
         *(f"{name}:{value}" for name, value in own),
         resource,
     ]
-    digest = hmac.new(secret.encode(), "\n".join(lines).encode(), "sha1").digest()
-    return {**signed, "Authorization": f"LOG {key_id}:{base64.b64encode(digest).decode()}"}
+    digest = hmac.new(key[1].encode(), "\n".join(lines).encode(), "sha1").digest()
+    return {**signed, "Authorization": f"LOG {key[0]}:{base64.b64encode(digest).decode()}"}
 
 
 def _log(line: ShippedLine) -> bytes:

@@ -15,11 +15,8 @@ from jobmeter.model.series import job_key
 from jobmeter.model.span import (
     KINDS,
     STATUSES,
-    Attributes,
     Span,
-    SpanEvent,
-    SpanLink,
-    SpanScope,
+    SpanDetail,
     Trace,
     TracePage,
 )
@@ -38,19 +35,6 @@ _DAYS = 90
 _DAY_NS = DAY * 1_000_000
 _KINDS = {kind: number for number, kind in enumerate(KINDS)}
 _STATUSES = {status: number for number, status in enumerate(STATUSES)}
-
-
-class _Detail(msgspec.Struct, omit_defaults=True):
-    """What of a span no question compares. ``attributes`` and ``resource``: those that are no texts, as they were."""
-
-    attributes: Attributes = {}
-    resource: Attributes = {}
-    scope: SpanScope = SpanScope()
-    events: tuple[SpanEvent, ...] = ()
-    links: tuple[SpanLink, ...] = ()
-    state: str = ""
-    flags: int = 0
-    dropped: tuple[int, int, int] = (0, 0, 0)
 
 
 class SpanWriter:
@@ -130,7 +114,7 @@ def _span(row: Sequence[Any]) -> Span:
     trace, start, span, project, job, parent, end, replica, attempt, node, service, name, kind, status, message = row[
         :15
     ]
-    detail = msgspec.json.decode(row[17], type=_Detail)
+    detail = msgspec.json.decode(row[17], type=SpanDetail)
     return Span(
         trace=trace,
         span=span,
@@ -177,7 +161,7 @@ def _blocks(spans: Sequence[Span], raw_days: int) -> Iterator[bytes]:
 
 
 def _row(span: Span, raw_days: int) -> dict[str, Any]:
-    detail = _Detail(
+    detail = SpanDetail(
         attributes=_no_texts(span.attributes),
         resource=_no_texts(span.resource),
         scope=span.scope,

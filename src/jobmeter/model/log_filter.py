@@ -1,0 +1,31 @@
+"""Which of some log lines are asked for, and which part of them in which order."""
+
+from dataclasses import dataclass
+
+from jobmeter.model.event import Level
+from jobmeter.model.log_query import LogQuery
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFilter:
+    """Lines with ``start_ns <= time < end_ns``, in epoch nanoseconds; None is no bound. Empty parts match everything.
+
+    ``query`` is in the language of ``jobmeter.model.log_query``. ``max_severity`` leaves out what is less severe, and
+    lines that say neither a severity nor a level; ``min_level`` lines below it and lines without a level. ``contains``
+    is looked for without regard to case. ``descending`` gives the newest first. ``offset`` skips lines. ``count`` asks
+    for the totals too.
+    """
+
+    query: LogQuery | None = None
+    max_severity: int | None = None
+    replicas: frozenset[str] = frozenset()
+    attempt: int | None = None
+    stream: str = ""
+    min_level: Level | None = None
+    contains: str = ""
+    start_ns: int | None = None
+    end_ns: int | None = None
+    descending: bool = False
+    offset: int = 0
+    limit: int = 100
+    count: bool = False
