@@ -28,9 +28,11 @@ _NEVER: Sequence[_Network] = tuple(
         "::/128",
         "fe80::/10",
         "fd00:ec2::/32",  # metadata of AWS over IPv6
+        "fd20:ce::254/128",  # metadata of Google Cloud over IPv6
         "ff00::/8",
     )
 )
+_NAT64, _COMPATIBLE = ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("::/96")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,10 @@ class Guard:
         return addresses
 
     def allows(self, host: str, address: _Address) -> bool:
-        """Whether connections to that address are allowed."""
+        """Whether connections to that address are allowed, and to the IPv4 address that it is translated to, if any."""
+        return all(self._allows(host, one) for one in (address, *_translated(address)))
+
+    def _allows(self, host: str, address: _Address) -> bool:
         if any(address in network for network in _NEVER):
             return False
         if any(address in network for network in self.networks):
@@ -98,3 +103,12 @@ def _plain(address: _Address) -> _Address:
     """The IPv4 address that an IPv6 one stands for, where it does."""
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return mapped or address
+
+
+def _translated(address: _Address) -> Sequence[_Address]:
+    """The IPv4 address to which gateways on the way (NAT64, 6to4) or the host itself hand packets on."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return ()
+    if address in _NAT64 or (address in _COMPATIBLE and int(address) > 1):
+        return (ipaddress.IPv4Address(int(address) & 0xFFFFFFFF),)
+    return () if address.sixtofour is None else (address.sixtofour,)

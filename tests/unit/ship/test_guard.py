@@ -62,6 +62,12 @@ def test_no_list_allows_link_local_metadata_and_multicast(monkeypatch, address):
         (["10.0.0.0/8"], "10.1.2.3", True),
         (["10.0.0.0/8"], "::ffff:10.1.2.3", True),
         (["10.1.2.4"], "10.1.2.3", False),
+        (["sink.example.org"], "64:ff9b::a9fe:a9fe", False),  # 169.254.169.254 behind a translator
+        (["sink.example.org", "::/0"], "64:ff9b::a9fe:a9fe", False),
+        (["sink.example.org"], "64:ff9b::7f00:1", False),
+        (["sink.example.org"], "2002:a9fe:a9fe::1", False),
+        (["sink.example.org"], "::169.254.169.254", False),
+        (["sink.example.org"], "64:ff9b::808:808", True),
         (["127.0.0.1"], "127.0.0.1", True),
     ],
 )
