@@ -16,12 +16,12 @@ from jobmeter.query.execute import Executor
 from jobmeter.query.request import LogQuestion, NodeRef
 
 MOST_LINES = 200
-"""Lines of one node that are read, the first ones."""
+"""Lines of one node that are read, the first ones, and so many of the last ones where there are more."""
 MOST_TASK_LINES, LEAST_LINES = 8_000, 8
 """Lines of all nodes of a task; and those of one node for one rule, however many nodes there are."""
 _NS = 1_000_000
 MOST_FAULTS = 200
-"""Faults of devices that are read, the first ones."""
+"""Faults of devices that are read, the last ones: those that may have ended the job are among them."""
 _APART_MS, _COMPARED = 2_000, 500
 
 
@@ -40,7 +40,7 @@ def kernel_lines(executor: Executor, scope: Scope, view: JobView, span: TimeRang
     for node in nodes:
         try:
             ref = NodeRef(node, project=view.job.project)
-            lines = _ask(executor, scope, ref, span, query_of(rules()), MOST_LINES)
+            lines = _both_ends(executor, scope, ref, span)
         except (NotFoundError, LimitExceededError, QueryTimeoutError):
             continue  # a node without an agent, or too much to search: the other rules still have their say
         found += [line for line in lines if _concerns(line, view, devices=node in with_devices)]
@@ -82,11 +82,29 @@ def query_of(which: tuple[Rule, ...]) -> LogQuery:
     return query
 
 
+def _both_ends(executor: Executor, scope: Scope, ref: NodeRef, span: TimeRange) -> Sequence[LogLine]:
+    """What any rule looks for: a link that flaps all the time does not hide the line that says why the job ended."""
+    first = _ask(executor, scope, ref, span, query_of(rules()), MOST_LINES)
+    if len(first) < MOST_LINES:
+        return first
+    last = _ask(executor, scope, ref, span, query_of(rules()), MOST_LINES, descending=True)
+    found = {line.order: line for line in (*first, *last)}
+    return list(found.values())
+
+
 def _ask(
-    executor: Executor, scope: Scope, ref: NodeRef, span: TimeRange, query: LogQuery, most: int
+    executor: Executor,
+    scope: Scope,
+    ref: NodeRef,
+    span: TimeRange,
+    query: LogQuery,
+    most: int,
+    *,
+    descending: bool = False,
 ) -> Sequence[LogLine]:
     start, end = span.start_ms * _NS, span.end_ms * _NS
-    return executor.run(LogQuestion(ref=ref, query=query, start_ns=start, end_ns=end, limit=most), scope).lines
+    question = LogQuestion(ref=ref, query=query, start_ns=start, end_ns=end, limit=most, descending=descending)
+    return executor.run(question, scope).lines
 
 
 def faults_of_nodes(
@@ -105,9 +123,10 @@ def faults_of_nodes(
         types=frozenset({EventType.DEVICE_FAULT}),
         start=span.start_ms,
         end=span.end_ms,
+        descending=True,
         limit=MOST_FAULTS,
     )
-    found = faults_of(view, executor.run(question, scope).events)
+    found = faults_of(view, [*reversed(executor.run(question, scope).events)])
     return [event for event in found if not any(same_fact(event, line) for line in lines)]
 
 

@@ -28,6 +28,8 @@ RECENT_MS = HOUR
 """A job that ended longer ago was imported: it is diagnosed on request only."""
 JOBS_PER_ROUND, WAITING = 8, 10_000
 """Jobs diagnosed in one round, and jobs that may wait or are remembered as done; of more the oldest go."""
+MOST_TRIES, RETRY_MS = 5, 10 * SECOND
+"""Attempts to diagnose a job; after each that failed it waits so much longer than before."""
 _MOST = 1_000
 _EVERYTHING = Scope(projects=None)
 
@@ -47,6 +49,7 @@ class Diagnosing:
         self._clock = clock
         self._mark: tuple[int, int] | None = None
         self._waiting: OrderedDict[_Key, int] = OrderedDict()
+        self._tries: dict[_Key, int] = {}
         self._done: OrderedDict[_Key, int] = OrderedDict()
 
     def round(self) -> None:
@@ -56,14 +59,17 @@ class Diagnosing:
         due = [key for key, since in self._waiting.items() if now_ms - since >= SETTLE_MS][:JOBS_PER_ROUND]
         for key in due:
             del self._waiting[key]
+            tries = self._tries.pop(key, 0) + 1
             try:
                 self._diagnose(key)
             except JobmeterError as error:
                 _log.warning("job %s of project %s was not diagnosed: %s", key[1], key[0], error.message)
+                if tries < MOST_TRIES:
+                    self._waiting[key], self._tries[key] = now_ms + tries * RETRY_MS, tries
 
     def _look(self, now_ms: int) -> None:
         first = self._mark is None
-        found, self._mark = self._registry.recorded_since(self._mark)
+        found, mark = self._registry.recorded_since(self._mark)
         if found is None:
             self._mark = None  # it is read again from what there is
             return
@@ -73,8 +79,10 @@ class Diagnosing:
                 continue
             if not (first and self._stored(key)):
                 self._waiting.setdefault(key, now_ms)
+        self._mark = mark  # where something failed above, it is read again
         while len(self._waiting) > WAITING:
-            self._waiting.popitem(last=False)
+            key, _ = self._waiting.popitem(last=False)
+            self._tries.pop(key, None)
 
     def _head(self, key: _Key) -> Job | None:
         heads = self._registry.job_head(frozenset({key[0]}), key[1], self._clock.now_ms())
@@ -92,9 +100,6 @@ class Diagnosing:
         job = self._head(key)
         if job is None or job.end is None:
             return
-        self._done[key] = job.end
-        while len(self._done) > WAITING:
-            self._done.popitem(last=False)
         account = ACCOUNT.set(Spent(self._clock.monotonic()))
         try:
             made = diagnose(self._executor, JobRef(key[1], key[0]), _EVERYTHING, self._clock, self._thresholds)
@@ -110,6 +115,9 @@ class Diagnosing:
         ]
         if events:
             self._registry.record(key[0], Records(events=events), self._clock.now_ms())
+        self._done[key] = job.end
+        while len(self._done) > WAITING:
+            self._done.popitem(last=False)
 
 
 def _ended_lately(job: Job, now_ms: int) -> bool:

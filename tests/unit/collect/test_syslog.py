@@ -15,6 +15,7 @@ from jobmeter.collect.base import Owner, Place
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.spool import Spool
 from jobmeter.collect.syslog import checkpoint
+from jobmeter.collect.syslog import watch as watches
 from jobmeter.collect.syslog.journal import JournalSource
 from jobmeter.collect.syslog.kernel import Device, KernelSource, parse_record
 from jobmeter.collect.syslog.lines import LineCutter
@@ -117,6 +118,38 @@ def test_a_file_that_is_there_at_the_first_start_is_read_from_its_end_on(tmp_pat
     append(log, "after")
     append(tmp_path / "new.log", "whole")
     assert sorted(node.texts(20)) == ["after", "whole"]
+
+
+def test_files_that_come_and_go_make_room_for_others_and_leave_no_places(node, tmp_path, monkeypatch):
+    monkeypatch.setattr(watches, "MOST_FILES", 3)
+    logs = tmp_path / "logs"
+    for turn in range(4):
+        for at in range(3):
+            append(logs / f"job-{turn}-{at}.log", f"{turn} {at}")
+        assert sorted(node.texts(20)) == [f"{turn} {at}" for at in range(3)]
+        for at in range(3):
+            (logs / f"job-{turn}-{at}.log").unlink()
+        assert node.texts(300) == []
+    assert "job-" not in (tmp_path / "logs.json").read_text()
+    append(logs / "job-0-0.log", "another")
+    assert node.texts(20) == ["another"]
+
+
+def test_places_of_files_that_went_while_the_agent_was_away_are_forgotten(node, tmp_path):
+    log, other = tmp_path / "logs" / "app.log", tmp_path / "logs" / "other.log"
+    append(log, "one")
+    append(other, "two")
+    assert sorted(node.texts()) == ["one", "two"]
+    log.unlink()
+    append(other, "three")
+    other.rename(tmp_path / "logs" / "other.log.1")  # it is there, under another name
+    node.start()
+    assert node.texts(20) == []
+    saved = (tmp_path / "logs.json").read_text()
+    assert ("app.log" in saved, "other.log" in saved) == (False, True)
+    append(log, "new")
+    append(other, "four")
+    assert sorted(node.texts(40)) == ["four", "new", "three"]
 
 
 def test_a_partial_line_waits_for_its_end(node, tmp_path):

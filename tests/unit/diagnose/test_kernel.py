@@ -24,16 +24,19 @@ LINES = [
 
 
 class Answers(Executor):
-    def __init__(self, events=()):
+    def __init__(self, events=(), lines=LINES):
         """It reads nothing."""
         self.events = list(events)
+        self.lines = lines
 
     def run(self, question, scope):
         if isinstance(question, EventFilter):
-            return EventPage(self.events, len(self.events))
+            ordered = self.events[::-1] if question.descending else self.events
+            return EventPage(ordered[: question.limit], len(self.events))
         if question.ref.name != "n":
             raise NotFoundError("no node", "node", question.ref.name)
-        return LogPage([line for line in LINES if matches(question.query, line)])
+        found = [line for line in self.lines if matches(question.query, line)]
+        return LogPage((found[::-1] if question.descending else found)[: question.limit])
 
 
 def view(*, devices):
@@ -98,3 +101,21 @@ def test_faults_are_those_of_nodes_where_the_job_had_a_device():
     assert faults([event], devices=False) == []
     assert faults([made_of(XID, 5_000, "m")]) == []
     assert faults([event], scope=Scope(None, "mine")) == []
+
+
+def test_a_link_that_flaps_all_the_time_does_not_hide_what_ended_the_job():
+    flapping = [
+        LogLine(time_ns=at, text=f"eth0: Link is Down {at}", node="n", facility="kern") for at in range(1, 1_000)
+    ]
+    lines = [*flapping, line_of(XID, 5_000)]
+    found = kernel_lines(Answers(lines=lines), ALL, view(devices=True), TimeRange(0, 10_000))
+    assert [line.text for line in found][-1] == XID
+    assert found[0].time_ns == 1
+    assert [line.order for line in found] == sorted({line.order for line in found})
+
+
+def test_the_last_faults_are_read():
+    events = [made_of("eth0: Link is Down", at) for at in range(1_000)] + [made_of(XID, 5_000)]
+    found = faults(events)
+    assert found[-1].message.startswith(XID)
+    assert [event.time for event in found] == sorted(event.time for event in found)

@@ -1,14 +1,16 @@
 """Findings and the timeline through our own API, and those that the server keeps by itself."""
 
 import math
+from contextlib import suppress
 
 import pytest
 from tests.fakes import NOW
 from tests.frames import samples
 
+from jobmeter.errors import UnavailableError
 from jobmeter.model.finding import Finding
 from jobmeter.model.time import HOUR
-from jobmeter.server.diagnosing import JOBS_PER_ROUND, SETTLE_MS
+from jobmeter.server.diagnosing import JOBS_PER_ROUND, MOST_TRIES, RETRY_MS, SETTLE_MS
 
 LINES = ["Traceback (most recent call last):", '  File "train.py", line 3, in <module>', "ValueError: empty batch"]
 
@@ -110,6 +112,42 @@ def test_a_finished_job_is_diagnosed_by_itself_once(failed):
         failed.clock.time_ms += SETTLE_MS
         work.round()
     assert len(stored_findings(failed)) == 1
+
+
+@pytest.mark.parametrize("method", ["job_head", "record", "events"])
+def test_what_fails_for_a_moment_is_done_again(failed, monkeypatch, method):
+    work, real, failures = diagnosing(failed), getattr(failed.application.services.registry, method), 3
+
+    def away(*arguments, **named):
+        nonlocal failures
+        failures -= 1
+        if failures >= 0:
+            raise UnavailableError("away")
+        return real(*arguments, **named)
+
+    monkeypatch.setattr(work._registry, method, away)
+    for _ in range(20):
+        with suppress(UnavailableError):
+            work.round()
+        failed.clock.time_ms += RETRY_MS
+    assert failures < 0
+    assert [event["message"] for event in stored_findings(failed)] == [
+        "python_exception (replica worker-0): ValueError: empty batch"
+    ]
+
+
+def test_what_fails_for_good_is_given_up(failed, monkeypatch):
+    work, attempts = diagnosing(failed), []
+
+    def broken(*_):
+        attempts.append(1)
+        raise UnavailableError("away")
+
+    monkeypatch.setattr(work, "_diagnose", broken)
+    for _ in range(40):
+        work.round()
+        failed.clock.time_ms += RETRY_MS
+    assert len(attempts) == MOST_TRIES
 
 
 def test_another_server_does_not_tell_it_again(failed):

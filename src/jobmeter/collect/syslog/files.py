@@ -37,6 +37,11 @@ class FileSource:
         self._quiet = 0
         self._done: tuple[int, int] | None = None
 
+    @property
+    def finished(self) -> bool:
+        """Whether the file is gone, was read to its end, and none took its place."""
+        return self._done is not None and self._descriptor is None and identity(self._path) is None
+
     def read(self, position: Position | None, until: Position | None = None) -> Reading | None:
         """See ``Source.read``."""
         if position is None:

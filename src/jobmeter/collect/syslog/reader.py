@@ -13,7 +13,7 @@ from jobmeter.collect.syslog import checkpoint
 from jobmeter.collect.syslog.base import Entry, Reading, Source
 from jobmeter.collect.syslog.checkpoint import Intent
 from jobmeter.collect.syslog.limit import LineRate
-from jobmeter.collect.syslog.watch import FileWatch
+from jobmeter.collect.syslog.watch import FileWatch, is_gone
 from jobmeter.model.log import LogLine
 from jobmeter.model.syslog import level_of_severity
 from jobmeter.wire.native.logs import logs_frame
@@ -127,9 +127,20 @@ class SystemLogReader:
                 self._stopping.wait(_INTERVAL)
 
     def _look(self) -> None:
+        if self._rounds == 0:
+            self._forget([key for key in self._saved.places if is_gone(key)])
+        if not self._waits:
+            self._forget(self._watch.forget_finished())
         self._files = self._watch.look(self._saved.patterns, self._saved.places)
         # Noted once every file was found: one that comes later is read from its beginning.
         self._unsaved |= self._saved.patterns != self._watch.patterns
+
+    def _forget(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            self._saved.places.pop(key, None)
+            self._rates.pop(key, None)
+            self._failing.discard(key)
+            self._unsaved = True
 
     def _turn(self, source: Source) -> bool:
         """One reading of a source; True when there may be another one now."""

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from jobmeter.collect.syslog.files import FileSource
-from jobmeter.collect.syslog.rotation import is_rotated
+from jobmeter.collect.syslog.rotation import identity, is_rotated, rotated
 
 MOST_FILES = 1_000
 """Most files that one agent reads."""
@@ -43,6 +43,17 @@ class FileWatch:
                 self._add(path, from_end=pattern not in met and f"file:{path}" not in remembered)
         return list(self._sources.values())
 
+    def forget_finished(self) -> list[str]:
+        """Forget the files that are gone and were read to their ends; gives their keys.
+
+        One of the same name that comes later is read from its beginning.
+        """
+        finished = [path for path, source in self._sources.items() if source.finished]
+        for path in finished:
+            del self._sources[path]
+        self._full = self._full and not finished
+        return [f"file:{path}" for path in finished]
+
     def close(self) -> None:
         """Let go of all files."""
         for source in self._sources.values():
@@ -54,3 +65,9 @@ class FileWatch:
         elif not self._full:
             self._full = True
             _log.warning("the patterns of log files name more than %d files: the others are left out", MOST_FILES)
+
+
+def is_gone(key: str) -> bool:
+    """Whether a remembered place is in a file that is not there any more, under any name."""
+    path = Path(key.removeprefix("file:"))
+    return key.startswith("file:") and identity(path) is None and not rotated(path)
