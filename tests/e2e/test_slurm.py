@@ -376,7 +376,9 @@ def test_many_kinds_of_jobs_are_reported_as_sacct_has_them(slurm, server, watchi
     options = ["--server", server.url, "--key", server.token, "--no-kernel-log", "--no-journal"]
     with (
         (tmp_path / "agent.log").open("wb") as output,
-        subprocess.Popen([*command, *options], stdout=output, stderr=output, start_new_session=True) as agent,
+        subprocess.Popen(
+            [*command, *options], env=slurm.environment, stdout=output, stderr=output, start_new_session=True
+        ) as agent,
     ):
         try:
             # What runs before the agent does has used something that it does not know.
