@@ -84,7 +84,7 @@ class Part:
 
 PARTS = (
     Part("simulated", (f"{_E2E}/test_simulated_job.py",), nothing),
-    Part("slurm", (f"{_E2E}/test_slurm.py", f"{_E2E}/test_slurm_ends.py"), needs_slurm),
+    Part("slurm", tuple(f"{_E2E}/test_slurm{name}.py" for name in ("", "_ends", "_clusters")), needs_slurm),
     Part("flink", (f"{_E2E}/test_flink.py",), fetched_flink),
     Part("cgroup2", (f"{_E2E}/test_cgroup2.py",), fetched_machine),
     Part("kubernetes", (f"{_E2E}/test_kubernetes.py", f"{_E2E}/test_kubernetes_jobs.py"), needs_kubernetes),

@@ -21,10 +21,13 @@ class Program:
     name: str
     package: str
     files: tuple[str, ...] = ()
+    plugin: bool = False
 
     def find(self) -> str | None:
-        """Where it is; None where it, or a file that it needs, is missing."""
+        """Where it is; None where it, or a file that it needs, is missing. Of a plug-in there are its files alone."""
         whole = all(any(Path("/").glob(pattern)) for pattern in self.files)
+        if self.plugin:
+            return next((str(path) for pattern in self.files for path in Path("/").glob(pattern)), None)
         return shutil.which(self.name, path=_PATH) if whole else None
 
     @property
@@ -36,6 +39,7 @@ class Program:
 PROGRAMS = {
     program.name: program
     for program in (
+        Program("auth_jwt", "slurm-wlm-jwt-plugin", ("usr/lib/*/slurm*/auth_jwt.so",), plugin=True),
         Program("cc", "gcc"),
         Program("chromium", "chromium"),
         Program("collectd", "collectd-core", ("usr/lib/collectd/write_tsdb.so",)),

@@ -47,9 +47,13 @@ def needs_slurm() -> None:
 class Slurm:
     """A cluster that runs. Its nodes have names of their own, so that two clusters share no control group."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, name: str = "t", first: int = 0) -> None:
+        """``first`` is the number of the first job; 0 for one that no cluster of another run has."""
         self.folder = folder
-        self.nodes = [f"w{os.getpid()}n{number}" for number in (1, 2)]
+        self.name = name
+        # An agent sees every cluster of the machine: two that run at once must not give the same numbers by chance.
+        self.first = first or os.getpid() % 60_000 * 1_000 + 1
+        self.nodes = [f"{name}{os.getpid()}n{number}" for number in (1, 2)]
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "SACCT", "SQUEUE"))},
             "SLURM_CONF": str(folder / "etc/slurm.conf"),
@@ -67,7 +71,7 @@ class Slurm:
         _write_configuration(self, ports)
         self._daemon("slurmdbd", "-D")
         wait_until(lambda: _listens(ports[1]), "slurmdbd")
-        self.command("sacctmgr", "-i", "add", "cluster", "t")
+        self.command("sacctmgr", "-i", "add", "cluster", self.name)
         self._daemon("slurmctld", "-D")
         for node in self.nodes:
             self._daemon("slurmd", "-D", "-N", node)
@@ -122,6 +126,14 @@ class Slurm:
     def rest(self) -> AbstractContextManager[str]:
         """slurmrestd on a Unix socket, which refuses to run as root; its address."""
         return _rest(self)
+
+    def rest_with_tokens(self) -> AbstractContextManager[str]:
+        """slurmrestd on a port of 127.0.0.1, which wants a token; its address. The cluster has to take tokens."""
+        return _rest_with_tokens(self)
+
+    def token(self, seconds: int) -> str:
+        """What ``scontrol token`` prints: a token of root's for so long."""
+        return self.command("scontrol", "token", f"lifespan={seconds}")
 
     def state(self, number: int) -> str:
         return self.command("squeue", "-h", "-t", "all", "-o", "%T", "-j", str(number)).strip()
@@ -207,18 +219,33 @@ def _rest(cluster: Slurm) -> Iterator[str]:
     _give(folder, "nobody")
     path = folder / "socket"
     path.unlink(missing_ok=True)
+    with _slurmrestd(cluster, "rest_auth/local", f"unix:{path}"):
+        wait_until(path.exists, "slurmrestd")
+        yield f"unix:{path}"
+
+
+@contextmanager
+def _rest_with_tokens(cluster: Slurm) -> Iterator[str]:
+    (port,) = free_ports(1)
+    with _slurmrestd(cluster, "rest_auth/jwt", f"127.0.0.1:{port}", SLURM_JWT="daemon"):
+        wait_until(lambda: _listens(port), "slurmrestd")
+        yield f"http://127.0.0.1:{port}"
+
+
+@contextmanager
+def _slurmrestd(cluster: Slurm, authentication: str, address: str, **environment: str) -> Iterator[None]:
     user = ("--reuid=nobody", "--regid=nogroup", "--clear-groups")
+    security = {"SLURMRESTD_SECURITY": "disable_unshare_files,disable_unshare_sysv"}
     with (cluster.folder / "log/slurmrestd.out").open("wb") as output:
         started = subprocess.Popen(
-            [str(find("setpriv")), *user, str(find("slurmrestd")), "-a", "rest_auth/local", f"unix:{path}"],
+            [str(find("setpriv")), *user, str(find("slurmrestd")), "-a", authentication, address],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            env={**cluster.environment, "SLURMRESTD_SECURITY": "disable_unshare_files,disable_unshare_sysv"},
+            env={**cluster.environment, **security, **environment},
         )
     try:
-        wait_until(path.exists, "slurmrestd")
-        yield f"unix:{path}"
+        yield
     finally:
         started.terminate()
         started.wait(20)
@@ -228,6 +255,10 @@ def _write_configuration(cluster: Slurm, ports: list[int]) -> None:
     folder, host = cluster.folder, socket.gethostname()
     database, accounting, controller, *nodes = ports
     munge = f"AuthType=auth/munge\nAuthInfo=socket={folder}/munge/munge.socket\n"
+    if find("auth_jwt") is not None:
+        (folder / "state/jwt.key").write_bytes(os.urandom(32))
+        (folder / "state/jwt.key").chmod(0o600)
+        munge += f"AuthAltTypes=auth/jwt\nAuthAltParameters=jwt_key={folder}/state/jwt.key\n"
     (folder / "etc/slurmdbd.conf").write_text(
         f"{munge}DbdHost=localhost\nDbdAddr=127.0.0.1\nDbdPort={accounting}\nCommunicationParameters=NoInAddrAny\n"
         f"SlurmUser=root\nLogFile={folder}/log/slurmdbd.log\nPidFile={folder}/run/slurmdbd.pid\n"
@@ -250,9 +281,8 @@ def _write_configuration(cluster: Slurm, ports: list[int]) -> None:
         for node, port in zip(cluster.nodes, nodes, strict=True)
     )
     (folder / "etc/slurm.conf").write_text(
-        f"ClusterName=t\nSlurmctldHost={host}(127.0.0.1)\nSlurmUser=root\nSlurmdUser=root\n{munge}CredType=cred/munge\n"
-        # An agent sees every cluster of the machine: two that run at once must not give the same numbers.
-        f"FirstJobId={os.getpid() % 60_000 * 1_000 + 1}\n"
+        f"ClusterName={cluster.name}\nSlurmctldHost={host}(127.0.0.1)\nSlurmUser=root\nSlurmdUser=root\n{munge}CredType=cred/munge\n"
+        f"FirstJobId={cluster.first}\n"
         f"SlurmctldPort={controller}\nCommunicationParameters=NoCtldInAddrAny,NoInAddrAny\n"
         f"StateSaveLocation={folder}/state\nSlurmdSpoolDir={folder}/spool-%n\n"
         f"SlurmctldPidFile={folder}/run/slurmctld.pid\nSlurmdPidFile={folder}/run/slurmd.%n.pid\n"
@@ -268,9 +298,9 @@ def _write_configuration(cluster: Slurm, ports: list[int]) -> None:
     )
 
 
-def cluster() -> AbstractContextManager[Slurm]:
+def cluster(name: str = "t", first: int = 0) -> AbstractContextManager[Slurm]:
     """A cluster that is ready; its processes are ended at the end."""
-    return running("slurm", Slurm)
+    return running("slurm", lambda folder: Slurm(folder, name, first))
 
 
 def _listens(port: int) -> bool:

@@ -78,7 +78,7 @@ def watching(slurm: Slurm, server: ServerProcess) -> Iterator[Watching]:
     found.stop()
 
 
-def job_of(server: ServerProcess, number: int) -> dict[str, Any]:
+def job_of(server: ServerProcess, number: int | str) -> dict[str, Any]:
     """What the server knows of a job; empty when it knows nothing."""
     reply = server.call("GET", f"/api/jobmeter/v1/jobs/{number}")
     found: dict[str, Any] = reply.json() if reply.status == 200 else {}
@@ -96,11 +96,11 @@ def allocations_of(server: ServerProcess, number: int) -> list[dict[str, Any]]:
     return found
 
 
-def wait_for_state(server: ServerProcess, number: int, state: str) -> dict[str, Any]:
+def wait_for_state(server: ServerProcess, number: int | str, state: str) -> dict[str, Any]:
     return wait_until(partial(_in_state, server, number, state), f"job {number} told as {state}")
 
 
-def _in_state(server: ServerProcess, number: int, state: str) -> dict[str, Any]:
+def _in_state(server: ServerProcess, number: int | str, state: str) -> dict[str, Any]:
     found = job_of(server, number)
     return found if found and found["job"]["state"] == state else {}
 
@@ -274,6 +274,44 @@ def test_slurmrestd_tells_the_same_as_squeue(slurm, server):
             watching.stop()
 
 
+def test_slurmrestd_is_asked_with_a_token_that_is_renewed(slurm, server, tmp_path):
+    needs("slurmrestd")
+    needs("auth_jwt")
+    token = tmp_path / "token"
+    with slurm.rest_with_tokens() as address:
+        token.write_text(slurm.token(8))
+        watching = Watching(slurm, server, "--rest", address, "--rest-token-file", str(token))
+        begin = len(watching.log.read_text())
+        expired = f"the token of {token} expired at"
+        try:
+            first = slurm.submit("exit 3")
+            slurm.over(first)
+            same_as_slurm(server, slurm, first)
+            wait_until(lambda: expired in watching.log.read_text()[begin:], "the expiry told")
+            second = slurm.submit("exit 4")
+            slurm.over(second)
+            fresh = tmp_path / "fresh"
+            fresh.write_text(slurm.token(600))
+            fresh.replace(token)
+            same_as_slurm(server, slurm, second)
+        finally:
+            watching.stop()
+    said = watching.log.read_text()[begin:]
+    assert said.count("expired at") == 1, said
+    assert said.count("the scheduler answers again") == 1, said
+
+
+def test_slurmrestd_without_a_token_says_what_it_wants(slurm, server):
+    needs("slurmrestd")
+    needs("auth_jwt")
+    with slurm.rest_with_tokens() as address:
+        watching = Watching(slurm, server, "--rest", address, "--once")
+        begin = len(watching.log.read_text())
+        assert watching.process.wait(60) == 1
+        said = watching.log.read_text()[begin:]
+    assert f"slurmrestd at {address} wants a token (401): give one in SLURM_JWT or --rest-token-file" in said
+
+
 def test_slurm_is_asked_once_an_interval_whatever_happens(slurm, server, tmp_path):
     calls = tmp_path / "calls"
     for name in ("squeue", "sacct", "scontrol"):
@@ -376,7 +414,9 @@ def test_many_kinds_of_jobs_are_reported_as_sacct_has_them(slurm, server, watchi
     options = ["--server", server.url, "--key", server.token, "--no-kernel-log", "--no-journal"]
     with (
         (tmp_path / "agent.log").open("wb") as output,
-        subprocess.Popen([*command, *options], stdout=output, stderr=output, start_new_session=True) as agent,
+        subprocess.Popen(
+            [*command, *options], env=slurm.environment, stdout=output, stderr=output, start_new_session=True
+        ) as agent,
     ):
         try:
             # What runs before the agent does has used something that it does not know.
@@ -404,7 +444,7 @@ def agent_nodes(server: ServerProcess, slurm: Slurm) -> set[str]:
     return {node["name"] for node in reply.json()["nodes"]} - set(slurm.nodes)
 
 
-def cpu_seconds(server: ServerProcess, number: int) -> float:
+def cpu_seconds(server: ServerProcess, number: int | str) -> float:
     """CPU seconds that were measured of a job."""
     query = {"metric": "cpu.time", "statistic": "increase", "by": "replica", "step": "1h"}
     reply = server.call("GET", f"/api/jobmeter/v1/jobs/{number}/metrics?{urlencode(query)}")

@@ -60,9 +60,24 @@ def test_the_agent_has_the_capabilities_that_it_makes_use_of_and_no_other():
     wanted = {name for name, _ in CAPABILITIES.values()}
     assert set(named["AmbientCapabilities"].split()) == wanted
     assert set(named["CapabilityBoundingSet"].split()) == wanted
-    assert settings(UNITS / "agent-unprivileged.conf") == [("AmbientCapabilities", ""), ("CapabilityBoundingSet", "")]
+    # Whoever may take precedence needs the system call for it.
+    assert "RestrictRealtime" not in named
+    assert settings(UNITS / "agent-unprivileged.conf") == [
+        ("AmbientCapabilities", ""),
+        ("CapabilityBoundingSet", ""),
+        ("RestrictRealtime", "yes"),
+    ]
     server = dict(settings(UNITS / "jobmeter-server.service"))
     assert (server["AmbientCapabilities"], server["CapabilityBoundingSet"]) == ("", "")
+
+
+@pytest.mark.parametrize("place", ["deploy/systemd/jobmeter-agent.service", "docs/how-to/agent.md"])
+def test_each_capability_is_named_with_its_reason(place):
+    lines = (UNITS.parents[1] / place).read_text(encoding="utf-8").splitlines()
+    for name, reason in CAPABILITIES.values():
+        words = set(re.findall(r"[a-z]{4,}", reason)) - {"other", "users"}
+        told = [line for line in lines if name in line and not line.startswith(("Ambient", "Capability"))]
+        assert any(words & set(re.findall(r"[a-z]{4,}", line)) for line in told), (name, told)
 
 
 @pytest.mark.parametrize("unit", SERVICES, ids=lambda path: path.name)

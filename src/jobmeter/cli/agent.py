@@ -13,14 +13,16 @@ import click
 from jobmeter.cli.key_option import key_option
 from jobmeter.cli.run import checked_interval, node_name
 from jobmeter.client.transport import Transport
-from jobmeter.collect.agent import Agent
+from jobmeter.collect.agent import Agent, JobFinding
 from jobmeter.collect.base import Place
 from jobmeter.collect.clock import SampleClock
+from jobmeter.collect.discover.clusters import SlurmClusters, own_cluster
 from jobmeter.collect.discover.rules import read_rules
 from jobmeter.collect.spool import Spool
 from jobmeter.collect.syslog.reader import LogSettings
 from jobmeter.collect.text import valid_text
 from jobmeter.errors import ConfigurationError, InvalidRequestError
+from jobmeter.model.cluster import JobIds
 from jobmeter.model.series import check_name
 from jobmeter.model.time import SystemClock
 from jobmeter.settings import default_data_directory
@@ -68,6 +70,14 @@ _LONGEST_GROUP = 256
     envvar="JOBMETER_JOB_MAPPING_DIR",
     help="Folder in which a scheduler's prolog writes which job has which GPU (JOBMETER_JOB_MAPPING_DIR).",
 )
+@click.option(
+    "--job-ids",
+    type=click.Choice([one.value for one in JobIds]),
+    default=JobIds.PLAIN.value,
+    show_default=True,
+    envvar="JOBMETER_JOB_IDS",
+    help="What is in the ids of Slurm's jobs: their number, or NUMBER@CLUSTER (JOBMETER_JOB_IDS).",
+)
 @click.option("--kernel-log/--no-kernel-log", default=True, help="Read the kernel's log, where it may be read.")
 @click.option("--journal/--no-journal", default=True, help="Read systemd's journal, where there is one.")
 @click.option(
@@ -101,6 +111,7 @@ def command(  # noqa: PLR0913 - one for each option
     once: bool,
     job_rules: Path | None,
     job_mapping_dir: Path | None,
+    job_ids: str,
     kernel_log: bool,
     journal: bool,
     log_files: tuple[str, ...],
@@ -125,8 +136,11 @@ def command(  # noqa: PLR0913 - one for each option
         _spool(spool or data / "spool" / "agent"),
         interval_ms,
         LogSettings(kernel=kernel_log, journal=journal, files=log_files, lines_a_second=log_rate),
-        read_rules(job_rules) if job_rules else (),
-        job_mapping_dir,
+        JobFinding(
+            read_rules(job_rules) if job_rules else (),
+            job_mapping_dir,
+            SlurmClusters(own_cluster(os.environ), JobIds(job_ids)),
+        ),
     )
     if once:
         if problem := agent.once():

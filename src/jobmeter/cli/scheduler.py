@@ -16,10 +16,12 @@ from jobmeter.client.transport import Transport
 from jobmeter.collect.deliver import Delivery
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.scheduler.base import Kind
+from jobmeter.collect.scheduler.in_cluster import in_cluster
 from jobmeter.collect.scheduler.registry import SUMMARIES, scheduler_kind
 from jobmeter.collect.scheduler.watch import Watch
 from jobmeter.collect.spool import Spool
 from jobmeter.errors import ConfigurationError, InvalidRequestError
+from jobmeter.model.cluster import JobIds
 from jobmeter.model.series import check_name
 from jobmeter.model.time import SystemClock
 from jobmeter.settings import default_data_directory
@@ -80,6 +82,14 @@ _COMMON = (
         metavar="FILE",
         help="Certificates, in PEM, to verify the server.",
     ),
+    click.option(
+        "--job-ids",
+        type=click.Choice([one.value for one in JobIds]),
+        default=JobIds.PLAIN.value,
+        show_default=True,
+        envvar="JOBMETER_JOB_IDS",
+        help="What is in the ids of jobs: what the scheduler calls them, or that and @CLUSTER (JOBMETER_JOB_IDS).",
+    ),
     click.option("--once", is_flag=True, help="Ask once, deliver, and leave; status 1 unless the server took it."),
 )
 
@@ -94,6 +104,7 @@ def _run(  # noqa: PLR0913 - one for each option
     interval: str,
     spool: str | None,
     ca_file: str | None,
+    job_ids: str,
     once: bool,
     **options: str | None,
 ) -> None:
@@ -110,7 +121,10 @@ def _run(  # noqa: PLR0913 - one for each option
     clock, outbox = SystemClock(), Outbox(spool_folder)
     transport = Transport(server, key, ca_file=ca_file)
     delivery = Delivery(outbox, lambda: transport, clock)
-    watch = Watch(kind.make(cluster, options, spool_folder.directory), outbox, clock, interval_ms)
+    scheduler = kind.make(cluster, options, spool_folder.directory)
+    if job_ids == JobIds.CLUSTER:
+        scheduler = in_cluster(scheduler, cluster.lower())
+    watch = Watch(scheduler, outbox, clock, interval_ms)
     delivery.start()
     try:
         if once:

@@ -1,6 +1,7 @@
 """The agent of a node: its collectors, its loop and its delivery, put together."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 
@@ -11,6 +12,7 @@ from jobmeter.collect.clock import ClockReporter, SampleClock
 from jobmeter.collect.cost import Cost
 from jobmeter.collect.deliver import Delivery, Requester
 from jobmeter.collect.discover.classify import NodeClassifier
+from jobmeter.collect.discover.clusters import SlurmClusters
 from jobmeter.collect.discover.report import JobReporter, NodeReporter
 from jobmeter.collect.discover.rules import JobRule
 from jobmeter.collect.incidents import IncidentWatch
@@ -31,6 +33,15 @@ _FLUSH_SECONDS = 8.0
 """How long the end may wait for the server: what starts and stops services gives them ten seconds or more."""
 
 
+@dataclass(frozen=True, slots=True)
+class JobFinding:
+    """What finds jobs besides what every node has; ``job_mapping`` is the folder of a scheduler's prolog."""
+
+    rules: Sequence[JobRule] = ()
+    job_mapping: Path | None = None
+    clusters: SlurmClusters | None = None
+
+
 class Agent:
     """Measures one node and the jobs on it until it is stopped."""
 
@@ -42,19 +53,19 @@ class Agent:
         spool: Spool | None,
         interval_ms: int,
         logs: LogSettings | None = None,
-        rules: Sequence[JobRule] = (),
-        job_mapping: Path | None = None,
+        finding: JobFinding | None = None,
     ) -> None:
+        finding = finding or JobFinding()
         self._interval_ms = interval_ms
         self._outbox = Outbox(spool)
         self._delivery = Delivery(self._outbox, connect, clock)
         jobs = job_collectors(
             place,
-            NodeClassifier(place.node, rules=rules),
+            NodeClassifier(place.node, rules=finding.rules, clusters=finding.clusters),
             clock,
             alone=False,
             state=spool.directory if spool else None,
-            job_mapping=job_mapping,
+            job_mapping=finding.job_mapping,
         )
         timeout = min(_LONGEST_TURN, max(interval_ms * 0.8 / 1000, 0.5))
         workers = [

@@ -8,7 +8,6 @@ import logging
 import os
 import select
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread
@@ -49,6 +48,16 @@ class _Watched:
     owner: Owner
     groups: GroupKey
     job_groups: GroupKey
+
+
+def take_precedence() -> bool:
+    """Let this thread run before those of other programs; False where it may not, without CAP_SYS_NICE."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, _LOWEST_REAL_TIME)
+    except OSError as error:
+        _log.debug("the ends of processes are read in turn with what other programs do: %s", error)
+        return False
+    return True
 
 
 class EndWatch:
@@ -111,8 +120,7 @@ class EndWatch:
         return self._poll
 
     def _read_ends(self, poll: select.epoll) -> None:
-        with suppress(OSError):  # without CAP_SYS_NICE it takes its turn with the others
-            os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, _LOWEST_REAL_TIME)
+        take_precedence()
         while True:
             for descriptor, _ in poll.poll():
                 with self._lock:

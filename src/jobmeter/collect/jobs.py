@@ -18,6 +18,7 @@ from jobmeter.collect.cgroup.reader import GroupReader
 from jobmeter.collect.cgroup.usage import Usage, later
 from jobmeter.collect.discover.table import Process, ProcessTable
 from jobmeter.collect.ends import EndWatch
+from jobmeter.collect.peaks import Peaks
 from jobmeter.collect.process import surroundings
 from jobmeter.collect.process.count import Ended, ProcessCounters
 from jobmeter.collect.process.counter_file import CounterFile
@@ -97,7 +98,7 @@ class JobsCollector:
         self._by_group.resume(of_groups)
         self._resumed = {*of_processes, *of_groups}
         self._ticks = ticks_per_second or os.sysconf("SC_CLK_TCK")
-        self._peaks: dict[Owner, float] = {}
+        self._peaks = Peaks()
         self._prefers_first: dict[tuple[Owner, str], bool] = {}
         self._last_seen_ms: dict[Owner, int] = {}
         self._ended: SimpleQueue[Ended] = SimpleQueue()
@@ -127,6 +128,8 @@ class JobsCollector:
         began = self._began(processes, ended)
         self._forget_namesakes(began)
         finals = self._finals(processes)
+        for other in self._peaks.look(processes):
+            finals.pop(other, None)  # which have counted, and whose peak is the other job's
         self._read_job_groups(processes)
         replicas = self._replicas(processes, ended, finals)
         self._by_process.update(processes, ended)
@@ -258,7 +261,7 @@ class JobsCollector:
         # A group's own high-water mark sees what lies between two looks; file cache, which it counts too, is charged.
         marks = (usage.memory_peak for usage in (*replica.groups.values(), *replica.last))
         peaks = [*(final.memory_peak for final in replica.ended), *(mark for mark in marks if mark is not None)]
-        self._peaks[owner] = highest = max([*peaks, now or 0.0, self._peaks.get(owner, 0.0)])
+        highest = self._peaks.highest(owner, [*peaks, now or 0.0])
         return {"memory.usage": now, "memory.peak": highest or None}
 
     def _surroundings(self, living: list[Process]) -> _Values:
@@ -294,7 +297,7 @@ class JobsCollector:
         self._prefers_first = {key: value for key, value in self._prefers_first.items() if key[0] not in old}
         for owner in old:
             del self._last_seen_ms[owner]
-            self._peaks.pop(owner, None)
+            self._peaks.forget(owner)
 
 
 def _pressure(groups: Mapping[GroupKey, Usage]) -> _Values:

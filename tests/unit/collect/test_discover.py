@@ -5,12 +5,14 @@ from tests.unit.collect.trees import HOST, plant, plant_process
 
 from jobmeter.collect.base import Owner, Place
 from jobmeter.collect.discover.classify import NodeClassifier
+from jobmeter.collect.discover.clusters import SlurmClusters, own_cluster
 from jobmeter.collect.discover.containers import ContainerRuns
 from jobmeter.collect.discover.environ import NAMES, read_environment
 from jobmeter.collect.discover.groups import pod_place, slurm_place
 from jobmeter.collect.discover.member import Source
 from jobmeter.collect.discover.report import JobReporter, NodeReporter
 from jobmeter.collect.discover.table import ProcessTable
+from jobmeter.model.cluster import JobIds
 from jobmeter.model.job import JobState
 from jobmeter.model.record import check_record, replicas_of
 from jobmeter.testing.nvml import FakeDevice
@@ -255,6 +257,58 @@ def test_slurm_without_groups(table, tmp_path):
     plant_process(tmp_path, 100, SLURM_JOB_ID="77", SLURM_PROCID="5")
     plant_process(tmp_path, 101, SLURM_JOB_ID="77")  # a shell of salloc: no task
     assert owners(table) == {100: Owner("77", "worker-5")}
+
+
+def test_jobs_of_two_clusters_with_one_number_never_meet(tmp_path):
+    """As two slurmd of two clusters made them on one machine: the groups of each have its node's name in their path."""
+    plant(tmp_path, HOST)
+    proc = f"{tmp_path}/proc"
+    table = ProcessTable(NodeClassifier("n1", proc, clusters=SlurmClusters("alpha")), proc)
+    second = V1_STEP.replace("slurm_n1", "slurm_m1")
+
+    def plant_task(pid, groups="0::/\n", **variables):
+        plant_process(tmp_path, pid, groups=groups, SLURM_JOB_ID="21", SLURM_PROCID="2", **variables)
+
+    plant_task(100, V1_STEP, SLURM_CLUSTER_NAME="alpha")
+    plant_task(200, second, SLURM_CLUSTER_NAME="Beta")
+    plant_process(tmp_path, 201, 200, groups=second)  # a child with an empty environment
+    plant_task(202, second, parent=200, SLURM_CLUSTER_NAME="alpha")  # one that says otherwise
+    plant_task(203, second)  # a task that was not told
+    plant_task(300, SLURM_CLUSTER_NAME="beta")  # no groups, as of proctrack/linuxproc
+    plant_process(tmp_path, 400, groups=f"0::/kubepods/burstable/pod{UID}/{ID}\n", HOSTNAME="21")
+    other = Owner("21@beta", "worker-2")
+    assert owners(table) == {
+        100: Owner("21", "worker-2"),
+        **dict.fromkeys((200, 201, 202, 203, 300), other),
+        400: Owner(f"pod-{UID}", "worker-0"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("own", "ids", "found"),
+    [
+        ("", "plain", "21"),
+        ("a", "plain", "21"),
+        ("b", "plain", "21@a"),
+        ("", "cluster", "21@a"),
+        ("a", "cluster", "21@a"),
+    ],
+)
+def test_the_number_is_the_id_in_the_nodes_own_cluster(tmp_path, own, ids, found):
+    plant(tmp_path, HOST)
+    clusters = SlurmClusters(own, JobIds(ids))
+    table = ProcessTable(NodeClassifier("n1", f"{tmp_path}/proc", clusters=clusters), f"{tmp_path}/proc")
+    plant_process(tmp_path, 100, groups=V1_STEP, SLURM_CLUSTER_NAME="a", SLURM_PROCID="0")
+    plant_process(tmp_path, 101, 100, groups=V1_STEP)
+    assert owners(table) == dict.fromkeys((100, 101), Owner(found, "worker-0"))
+
+
+def test_the_nodes_own_cluster_is_that_of_its_slurm_conf(tmp_path):
+    conf = tmp_path / "slurm.conf"
+    conf.write_text("# ClusterName=old\n  clustername = Alpha # the first\nSlurmctldHost=h\n")
+    assert own_cluster({"SLURM_CONF": str(conf)}, ()) == "alpha"
+    assert own_cluster({}, (str(tmp_path / "absent"), str(conf))) == "alpha"
+    assert own_cluster({"SLURM_CONF": str(tmp_path / "absent")}, (str(conf),)) == ""
 
 
 @pytest.mark.parametrize("groups", [CGROUPFS, SYSTEMD])

@@ -18,6 +18,7 @@ from jobmeter.collect.doctor.rights import check_rights
 from jobmeter.collect.doctor.schedulers import check_schedulers
 from jobmeter.errors import UnauthenticatedError, UnavailableError
 
+NAMES = ("CAP_DAC_READ_SEARCH", "CAP_SYS_PTRACE", "CAP_SYS_NICE", "CAP_SYSLOG")
 V1_MOUNTS = "".join(
     f"3{number} 30 0:{number} / /sys/fs/cgroup/{name} rw - cgroup cgroup rw,{name}\n"
     for number, name in enumerate(("cpu", "cpuacct", "memory", "blkio", "pids"))
@@ -48,15 +49,16 @@ def by_name(checks):
     ("mask", "status", "named"),
     [
         ("000001ffffffffff", Status.OK, []),
-        ("0000000000080000", Status.LIMITED, ["CAP_DAC_READ_SEARCH", "CAP_SYSLOG"]),
-        ("0000000000000000", Status.LIMITED, ["CAP_DAC_READ_SEARCH", "CAP_SYS_PTRACE", "CAP_SYSLOG"]),
+        ("0000000000080000", Status.LIMITED, ["CAP_DAC_READ_SEARCH", "CAP_SYS_NICE", "CAP_SYSLOG"]),
+        ("0000000400880004", Status.OK, []),
+        ("0000000000000000", Status.LIMITED, list(NAMES)),
     ],
 )
 def test_the_capabilities_that_are_missing_are_named(machine, mask, status, named):
     write(Path(machine.proc, "self/status"), f"Name:\tx\nCapEff:\t{mask}\n")
     found = by_name(check_rights(machine, uid=1000))["capabilities"]
     assert found.status is status
-    assert [name for name in ("CAP_DAC_READ_SEARCH", "CAP_SYS_PTRACE", "CAP_SYSLOG") if name in found.advice] == named
+    assert [name for name in NAMES if name in found.advice] == named
 
 
 def test_processes_whose_environment_is_hidden_are_counted(machine):

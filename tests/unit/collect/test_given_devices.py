@@ -184,6 +184,14 @@ def test_a_prologs_file_says_whose_a_device_is(node, name, text):
     assert node.look() == {("21", "gpu1", "prolog"), ("21", "gpu2", "environment")}
 
 
+@pytest.mark.parametrize(("name", "job"), [("21", "21"), ("21@alpha", "21"), ("21@beta", "21@beta")])
+def test_a_prologs_file_may_name_the_cluster_of_a_job(node, name, job):
+    node.task(100, "21", SLURM_CLUSTER_NAME="alpha")
+    node.task(200, "21", SLURM_CLUSTER_NAME="beta")
+    node.give(_0=name)
+    assert node.look() == {(job, "gpu0", "prolog")}
+
+
 def test_the_file_of_a_job_without_a_process_here_says_nothing(node):
     node.give(_0="21\n")
     assert node.look() == set()

@@ -183,6 +183,45 @@ def test_a_step_that_ends_takes_nothing_away(tmp_path):
     assert recorded.look()["cpu.time", "21", "worker-2"] == 13.5
 
 
+def _peak(recorded, now_ms):
+    return recorded.look(now_ms)["memory.peak", "21", "worker-2"]
+
+
+@pytest.mark.parametrize("groups", [SLURM, SLURM.replace("step_0", "step_batch"), "0::/\n"])
+def test_a_number_that_is_given_to_another_job_takes_no_peak_along(plain, groups):
+    """A cluster that lost its state gives its numbers again: the same steps run again, minutes later."""
+    task = {"groups": groups, "SLURM_JOB_ID": "21", "SLURM_PROCID": "2"}
+    plain.process(100, resident=1000, **task)
+    assert _peak(plain, NOW_MS) == 1000 * PAGE
+    plain.end(100)
+    plain.process(200, start=2000, resident=10, **task)
+    assert _peak(plain, NOW_MS + 60_000) == 10 * PAGE
+    plain.process(201, 200, start=2001, resident=20, **task)
+    assert _peak(plain, NOW_MS + 70_000) == 30 * PAGE
+
+
+def test_a_later_step_of_the_same_job_has_the_jobs_peak(plain):
+    task = {"SLURM_JOB_ID": "21", "SLURM_PROCID": "2", "SLURM_JOB_START_TIME": ""}
+    plain.process(100, resident=1000, groups=SLURM, **task)
+    _peak(plain, NOW_MS)
+    plain.end(100)
+    plain.process(200, start=2000, resident=10, groups=SLURM.replace("step_0", "step_1"), **task)
+    assert _peak(plain, NOW_MS + 60_000) == 1000 * PAGE
+
+
+def test_a_job_is_known_by_its_start_where_slurm_tells_it(plain):
+    task = {"groups": SLURM, "SLURM_JOB_ID": "21", "SLURM_PROCID": "2"}
+    plain.process(100, resident=1000, SLURM_JOB_START_TIME="1795193807", **task)
+    _peak(plain, NOW_MS)
+    plain.end(100)
+    later = {**task, "groups": SLURM.replace("step_0", "step_7")}
+    plain.process(200, start=2000, resident=10, SLURM_JOB_START_TIME="1795193807", **later)
+    assert _peak(plain, NOW_MS + 10_000) == 1000 * PAGE
+    plain.end(200)
+    plain.process(300, start=3000, resident=20, SLURM_JOB_START_TIME="1795193999", **later)
+    assert _peak(plain, NOW_MS + 20_000) == 20 * PAGE
+
+
 def test_two_jobs_with_equal_replica_names_never_meet(plain):
     plain.process(100, JOBMETER_JOB_ID="a", ticks=100)
     plain.process(200, JOBMETER_JOB_ID="b", ticks=300)

@@ -9,6 +9,7 @@ from typing import TypedDict
 from jobmeter.collect import files
 from jobmeter.collect.base import Owner
 from jobmeter.collect.cgroup.paths import Groups, groups_of
+from jobmeter.collect.discover.clusters import SlurmClusters
 from jobmeter.collect.discover.containers import ContainerRuns
 from jobmeter.collect.discover.environ import local_rank, number, rank, read_environment
 from jobmeter.collect.discover.groups import PodPlace, SlurmPlace, pod_place, slurm_place
@@ -40,8 +41,10 @@ class NodeClassifier:
         proc_root: str = "/proc",
         containers: ContainerRuns | None = None,
         rules: Sequence[JobRule] = (),
+        clusters: SlurmClusters | None = None,
     ) -> None:
         self._rules = rules
+        self._clusters = clusters or SlurmClusters()
         self._node = node
         self._proc = proc_root
         self._containers = containers or ContainerRuns()
@@ -96,8 +99,9 @@ class NodeClassifier:
         job = place.job or variables.get("SLURM_JOB_ID", "")
         if not job or place.step == "extern":
             return None
+        cluster = self._clusters.cluster(job, place, variables, parent)
         task = number(variables, "SLURM_PROCID")
-        if task is None and parent is not None and parent.owner.job == job:
+        if task is None and parent is not None and self._clusters.is_job(parent, job):
             return parent
         if task is not None:
             replica = f"worker-{task}"
@@ -108,8 +112,11 @@ class NodeClassifier:
             return None
         restarts = number(variables, "SLURM_RESTART_COUNT") or 0
         return Member(
-            owner=Owner(check_job_id(job), check_name(replica, "replica"), restarts),
+            owner=Owner(check_job_id(self._clusters.job_id(job, cluster)), check_name(replica, "replica"), restarts),
             source=Source.SLURM,
+            cluster=cluster,
+            step=place.step or variables.get("SLURM_STEP_ID", ""),
+            job_start=variables.get("SLURM_JOB_START_TIME", ""),
             rank=task,
             groups=place.groups,
             job_groups=place.job_groups if _one_task_a_node(variables) else {},

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field, replace
 from jobmeter.collect.cgroup.paths import UNIFIED
 
 _SLURM_V1 = re.compile(
-    r"(?P<job>.*?/slurm(?:_[^/]+)?/uid_(?P<uid>\d+)/job_(?P<id>\d+))(?P<step>/step_(?P<name>[^/]+))?(?P<task>/task_(?P<number>\d+))?"
+    r"(?P<job>(?P<root>.*?/slurm(?:_[^/]+)?)/uid_(?P<uid>\d+)/job_(?P<id>\d+))(?P<step>/step_(?P<name>[^/]+))?(?P<task>/task_(?P<number>\d+))?"
 )
 _SLURM_V2 = re.compile(
-    r"(?P<job>.*?/(?:[^/]+_)?slurmstepd\.scope/(?:job_(?P<id>\d+)|[A-Za-z0-9]+))(?P<step>/step_(?P<name>[^/]+))?"
+    r"(?P<job>(?P<root>.*?/(?:[^/]+_)?slurmstepd\.scope)/(?:job_(?P<id>\d+)|[A-Za-z0-9]+))(?P<step>/step_(?P<name>[^/]+))?"
     r"(?:/user)?(?P<task>/task_(?P<number>\d+))?"
 )
 _POD = re.compile(
@@ -38,7 +38,7 @@ class SlurmPlace:
     ``job`` is empty where the path does not name it by its number. ``step`` is ``0``, ``batch``, ``extern``, ... .
     ``task`` is the number that the path gives the task. ``groups`` are those of the task alone, by controller; a batch
     script is the only task of its step. ``job_groups`` are those of the job on this node where they hold its tasks and
-    none of Slurm's own programs, which is so for ``cpuacct`` alone.
+    none of Slurm's own programs, which is so for ``cpuacct`` alone. ``root`` is the group of all jobs of one slurmd.
     """
 
     job: str = ""
@@ -47,6 +47,7 @@ class SlurmPlace:
     uid: int | None = None
     groups: Mapping[str, str] = field(default_factory=dict)
     job_groups: Mapping[str, str] = field(default_factory=dict)
+    root: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,13 @@ def slurm_place(groups: Mapping[str, str]) -> SlurmPlace | None:
         if found is None or (found.task is None and parts["number"]):
             uid = parts.get("uid")
             task = parts["number"]
-            found = SlurmPlace(parts["id"] or "", step, int(task) if task else None, int(uid) if uid else None)
+            found = SlurmPlace(
+                parts["id"] or "",
+                step,
+                int(task) if task else None,
+                int(uid) if uid else None,
+                root=parts["root"],
+            )
     return found and replace(found, groups=own, job_groups=whole)
 
 

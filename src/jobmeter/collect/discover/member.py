@@ -29,7 +29,9 @@ class Member:
     ``guess`` is the replica that a pod is by its host name, where that says one.
     ``devices`` is what the environment allows: (the name of the variable, its value). ``job_groups`` hold every task
     of the job on this node, by controller; they are named where a step has one task on a node. ``device_group`` is
-    the path of the process's group in version 1's hierarchy of devices, empty where there is none.
+    the path of the process's group in version 1's hierarchy of devices, empty where there is none. ``cluster`` is the
+    scheduler's, ``step`` the number of the job's part and ``job_start`` the job's start, where the process was told
+    it; all three are of Slurm's jobs alone.
     """
 
     owner: Owner
@@ -47,6 +49,9 @@ class Member:
     devices: tuple[str, str] | None = None
     job_groups: Mapping[str, str] = field(default_factory=dict)
     device_group: str = ""
+    cluster: str = ""
+    step: str = ""
+    job_start: str = ""
 
 
 class Classifier(Protocol):

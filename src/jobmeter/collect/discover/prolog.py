@@ -15,6 +15,7 @@ from pathlib import Path
 from jobmeter.collect.base import Owner
 from jobmeter.collect.discover.devices import Named
 from jobmeter.collect.discover.member import Member
+from jobmeter.model.cluster import job_in_cluster
 from jobmeter.model.job import AllocationSource
 
 _NUMBER = re.compile(r"(?P<index>\d{1,4})(?:\.\d{1,4})?")
@@ -44,7 +45,8 @@ class PrologAllocations:
             return {}
         replicas: dict[str, dict[Owner, None]] = {}
         for member in self._members():
-            replicas.setdefault(member.owner.job, {})[member.owner] = None
+            for name in _names(member):
+                replicas.setdefault(name, {})[member.owner] = None
         return {
             index: owners
             for index, names in jobs.items()
@@ -72,6 +74,12 @@ class PrologAllocations:
             _log.warning("which job has which GPU cannot be read: %s", problem)
         self._problem = problem
         return found
+
+
+def _names(member: Member) -> set[str]:
+    """What a file may call the job: by its id, and by its number and its cluster where the id has no cluster."""
+    job = member.owner.job
+    return {job, job_in_cluster(job, member.cluster)} if member.cluster else {job}
 
 
 def _device(name: str, devices: Sequence[Named]) -> int | None:

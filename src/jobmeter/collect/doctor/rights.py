@@ -10,11 +10,16 @@ from jobmeter.collect import files
 from jobmeter.collect.doctor.base import Check, Machine, Status
 
 CAPABILITIES = {
-    2: ("CAP_DAC_READ_SEARCH", "log files of other users"),
+    2: ("CAP_DAC_READ_SEARCH", "log files of other users, and with CAP_SYS_PTRACE their processes"),
     19: ("CAP_SYS_PTRACE", "environment, storage traffic and devices of other users' processes"),
+    23: ("CAP_SYS_NICE", "the last use of a task that ends on a busy machine, before its control group is removed"),
     34: ("CAP_SYSLOG", "the kernel's log"),
 }
-"""By number, each capability that the agent makes use of, and what it reads by it."""
+"""By number, each capability that the agent makes use of, and what it reads by it.
+
+The files of a process in /proc that tell of its environment and its storage traffic belong to its user, who alone may
+open them, and the kernel wants the right to trace it besides.
+"""
 _AREA = "rights"
 _MOST = 4_096
 """Processes that are tried."""
@@ -62,7 +67,7 @@ def _check_environments(machine: Machine) -> Check:
         return Check(_AREA, "processes", Status.LIMITED, f"{text}; /proc is mounted with {hidden}", advice)
     if read < len(users) * 0.9:
         text = f"{text}: jobs of others are found by their control groups alone, without ranks"
-        return Check(_AREA, "processes", Status.LIMITED, text, "give it CAP_SYS_PTRACE")
+        return Check(_AREA, "processes", Status.LIMITED, text, "give it CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH")
     return Check(_AREA, "processes", Status.OK, text)
 
 

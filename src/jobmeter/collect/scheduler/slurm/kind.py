@@ -1,5 +1,6 @@
 """Slurm as a kind of scheduler: how its controller and its accounting are asked from here."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,7 +11,9 @@ from jobmeter.collect.scheduler.slurm.devices import Devices
 from jobmeter.collect.scheduler.slurm.rest import Rest
 from jobmeter.collect.scheduler.slurm.slurm_job import SlurmJob
 from jobmeter.collect.scheduler.slurm.source import Database, SlurmScheduler
+from jobmeter.collect.scheduler.slurm.token import read_token
 from jobmeter.errors import ConfigurationError
+from jobmeter.model.time import SystemClock
 
 _BATCH = 1_000
 """Jobs that one ``sacct`` is asked about: a command line has a limit."""
@@ -20,7 +23,8 @@ _EPOCH = {"SLURM_TIME_FORMAT": "%s"}
 def _make(cluster: str, options: Mapping[str, str | None], state: Path | None) -> Scheduler:
     address = options.get("rest")
     if address:
-        rest = Rest(address)
+        file = options.get("rest_token_file") or options.get("rest-token-file")
+        rest = Rest(address, SystemClock(), lambda: read_token(os.environ, file))
         return SlurmScheduler(cluster, lambda: parse_jobs(rest.jobs()), _database(), state)
     squeue = commands.find("squeue")
     command = [squeue, "--all", "--states=all", "--json"]
@@ -57,6 +61,12 @@ KIND = Kind(
             "URL",
             "slurmrestd instead of squeue: http://HOST:PORT or unix:/PATH; its token is taken from SLURM_JWT.",
             "SLURM_REST",
+        ),
+        Option(
+            "rest-token-file",
+            "FILE",
+            "File with the token, read at each question, so that it can be renewed (SLURM_REST_TOKEN_FILE).",
+            "SLURM_REST_TOKEN_FILE",
         ),
     ),
 )

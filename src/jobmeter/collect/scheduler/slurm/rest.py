@@ -1,7 +1,7 @@
 """slurmrestd: the controller's jobs over HTTP or a Unix socket (https://slurm.schedmd.com/rest.html)."""
 
-import os
 import socket
+from collections.abc import Callable
 
 import urllib3
 from urllib3.connection import HTTPConnection
@@ -9,11 +9,14 @@ from urllib3.connectionpool import HTTPConnectionPool
 
 from jobmeter.collect.scheduler.rest_body import read_body
 from jobmeter.collect.scheduler.slurm.commands import MOST_BYTES, SECONDS
+from jobmeter.collect.scheduler.slurm.token import Token
 from jobmeter.errors import ConfigurationError, UnavailableError
+from jobmeter.model.time import Clock
 
 VERSIONS = tuple(f"v0.0.{number}" for number in range(47, 37, -1))
 """Those that are asked for, newest first: 38 came with Slurm 22.05. A server speaks three or four of them."""
 _UNIX = "unix:"
+_REFUSED = frozenset({401, 403})
 
 
 class _UnixConnection(HTTPConnection):
@@ -44,11 +47,13 @@ class _UnixPool(HTTPConnectionPool):
 
 
 class Rest:
-    """Asks slurmrestd. A token is taken from ``SLURM_JWT``, its user from ``SLURM_USER_NAME`` or ``USER``."""
+    """Asks slurmrestd, with the token that ``token`` gives at each question."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, clock: Clock, token: Callable[[], Token | None]) -> None:
         """``address`` is ``http(s)://host:port`` or ``unix:/path``. Raises ConfigurationError for another one."""
         self._address = address.rstrip("/")
+        self._clock = clock
+        self._token = token
         if address.startswith(_UNIX):
             self._pool: urllib3.PoolManager | None = None
             self._unix: _UnixPool | None = _UnixPool("/" + address.removeprefix(_UNIX).lstrip("/"))
@@ -72,16 +77,18 @@ class Rest:
 
     def _get(self, path: str) -> bytes | None:
         """The body of an answer, None for a path that is unknown there."""
+        token = self._token()
+        headers = token.headers() if token else {}
         try:
             if self._unix is not None:
                 answer = self._unix.urlopen(
-                    "GET", path, headers=self._headers(), retries=False, redirect=False, preload_content=False
+                    "GET", path, headers=headers, retries=False, redirect=False, preload_content=False
                 )
             elif self._pool is not None:
                 answer = self._pool.request(
                     "GET",
                     self._address + path,
-                    headers=self._headers(),
+                    headers=headers,
                     retries=False,
                     redirect=False,
                     preload_content=False,
@@ -95,10 +102,18 @@ class Rest:
         if answer.status == 404:
             return None
         if answer.status != 200:
-            raise UnavailableError(f"slurmrestd at {self._address} answers {answer.status}: {body[:200]!r}")
+            said = _refusal(token, answer.status, self._clock.now_ms()) or f"answers {answer.status}: {body[:200]!r}"
+            raise UnavailableError(f"slurmrestd at {self._address} {said}")
         return body
 
-    def _headers(self) -> dict[str, str]:
-        token = os.environ.get("SLURM_JWT", "")
-        user = os.environ.get("SLURM_USER_NAME") or os.environ.get("USER", "")
-        return {"X-SLURM-USER-TOKEN": token, "X-SLURM-USER-NAME": user} if token else {}
+
+def _refusal(token: Token | None, status: int, now_ms: int) -> str:
+    """What is wrong with the token, as far as an answer and the token itself say; empty where that is not known.
+
+    slurmrestd hands a token on to the controller, and answers 500 where that one does not accept it.
+    """
+    if token is None:
+        return f"wants a token ({status}): give one in SLURM_JWT or --rest-token-file" if status in _REFUSED else ""
+    if problem := token.problem(now_ms):
+        return f"answers {status}: {problem}"
+    return f"does not accept the token of {token.source} ({status})" if status in _REFUSED else ""

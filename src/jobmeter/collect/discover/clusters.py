@@ -1,0 +1,84 @@
+"""Which cluster of Slurm a job on this node is of: two clusters that share a node give the same numbers.
+
+Slurm tells each task the name of its cluster in ``SLURM_CLUSTER_NAME``; the node's own cluster is ``ClusterName`` in
+its ``slurm.conf`` (https://slurm.schedmd.com/slurm.conf.html). Slurm takes the name in lower case.
+"""
+
+import logging
+import re
+from collections.abc import Mapping, Sequence
+
+from jobmeter.collect import files
+from jobmeter.collect.discover.groups import SlurmPlace
+from jobmeter.collect.discover.member import Member, Source
+from jobmeter.model.cluster import JobIds, job_in_cluster
+
+VARIABLE = "SLURM_CLUSTER_NAME"
+_PLACES = (
+    "/etc/slurm/slurm.conf",
+    "/run/slurm/conf/slurm.conf",  # of a node that fetches its configuration from the controller
+    "/usr/local/etc/slurm.conf",
+    "/opt/slurm/etc/slurm.conf",
+)
+"""Where Slurm is usually told to look unless ``SLURM_CONF`` names a file."""
+_NAME = re.compile(rb"^\s*ClusterName\s*=\s*([^\s#]+)", re.IGNORECASE | re.MULTILINE)
+_MOST = 1_024
+_log = logging.getLogger(__name__)
+
+
+def own_cluster(environment: Mapping[str, str], places: Sequence[str] = _PLACES) -> str:
+    """The name of this node's cluster by its ``slurm.conf``; empty where there is none, or it may not be read."""
+    named = environment.get("SLURM_CONF", "")
+    for place in (named,) if named else places:
+        match = _NAME.search(files.read(place) or b"")
+        if match:
+            return match[1].decode(errors="replace").strip("\"'").lower()
+    return ""
+
+
+class SlurmClusters:
+    """Makes the ids of Slurm's jobs.
+
+    A job of the node's own cluster has its number as its id, one of another cluster ``NUMBER@CLUSTER``; with
+    ``JobIds.CLUSTER`` every one has. Where nobody said what the own cluster is, it is the first that a job names.
+    """
+
+    def __init__(self, own: str = "", ids: JobIds = JobIds.PLAIN) -> None:
+        self._own = own
+        self._ids = ids
+        self._of_roots: dict[str, str] = {}
+        self._others: set[str] = set()
+
+    def cluster(self, number: str, place: SlurmPlace, variables: Mapping[str, str], parent: Member | None) -> str:
+        """The cluster of a job; empty where nothing says.
+
+        Children are in the cluster of their parent, whatever they have made of their environment. A task whose
+        environment does not say is in the cluster of the others below the same slurmd's group.
+        """
+        if parent is not None and parent.cluster and self.is_job(parent, number):
+            return parent.cluster
+        named = variables.get(VARIABLE, "").lower()
+        if named:
+            self._own = self._own or named
+            self._log_other(named)
+            if place.root and (place.root in self._of_roots or len(self._of_roots) < _MOST):
+                self._of_roots[place.root] = named
+        return named or self._of_roots.get(place.root, "")
+
+    def job_id(self, number: str, cluster: str) -> str:
+        """The id of a job with that number in that cluster, empty for the node's own."""
+        cluster = cluster or self._own
+        if cluster and (cluster != self._own or self._ids is JobIds.CLUSTER):
+            return job_in_cluster(number, cluster)
+        return number
+
+    def _log_other(self, cluster: str) -> None:
+        if cluster in {self._own, *self._others} or self._ids is JobIds.CLUSTER or len(self._others) >= _MOST:
+            return
+        self._others.add(cluster)
+        example = job_in_cluster("NUMBER", cluster)
+        _log.info("jobs of Slurm's cluster %s go by %s: this node's own cluster is %s", cluster, example, self._own)
+
+    def is_job(self, member: Member, number: str) -> bool:
+        """Whether a member works for a job of that number, in its own cluster."""
+        return member.source is Source.SLURM and member.owner.job == self.job_id(number, member.cluster)

@@ -1,0 +1,75 @@
+"""The most memory that each replica ever had: of one job, not of another one that was given its number later.
+
+Slurm counts its jobs anew when it has lost its state, so a number alone does not say which job it is: its start does.
+Slurm 24.11 and later tell tasks the start of their job. Before that the steps do: each step of a job runs once, so one
+that runs again is another job's. Numbers of steps rise, and the batch script comes before all of them.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from jobmeter.collect.base import Owner
+from jobmeter.collect.discover.member import Member, Source
+from jobmeter.collect.discover.table import Process
+from jobmeter.collect.process.stat import Key
+
+_FIRST = -1
+"""The order of the batch script, and of the shell of an interactive job, among the steps."""
+
+
+@dataclass(slots=True)
+class _Replica:
+    highest: float = 0.0
+    keys: frozenset[Key] = frozenset()
+    steps: set[int] = field(default_factory=set)
+    job_start: str = ""
+
+    def is_other(self, members: Iterable[Member]) -> bool:
+        """Whether these, none of whom was there before, work for another job."""
+        for member in members:
+            if member.job_start and self.job_start:
+                return member.job_start != self.job_start
+            if self.steps and _order(member) <= max(self.steps):
+                return True
+        return False
+
+
+class Peaks:
+    """Remembers the highest value of each replica. For one thread."""
+
+    def __init__(self) -> None:
+        self._replicas: defaultdict[Owner, _Replica] = defaultdict(_Replica)
+
+    def look(self, processes: Iterable[Process]) -> set[Owner]:
+        """Take in the processes there are. The replicas that are another job's now begin anew, and are returned."""
+        found: defaultdict[Owner, list[Process]] = defaultdict(list)
+        for process in processes:
+            if process.member.source is Source.SLURM:
+                found[process.member.owner].append(process)
+        others: set[Owner] = set()
+        for owner, some in found.items():
+            keys = frozenset(process.stat.key for process in some)
+            members = [process.member for process in some]
+            if self._replicas[owner].keys.isdisjoint(keys) and self._replicas[owner].is_other(members):
+                self._replicas[owner] = _Replica()
+                others.add(owner)
+            replica = self._replicas[owner]
+            replica.keys = keys
+            replica.steps.update(map(_order, members))
+            replica.job_start = next((one.job_start for one in members if one.job_start), replica.job_start)
+        return others
+
+    def highest(self, owner: Owner, values: Iterable[float]) -> float:
+        """The highest of these and of all before."""
+        replica = self._replicas[owner]
+        replica.highest = max((*values, replica.highest))
+        return replica.highest
+
+    def forget(self, owner: Owner) -> None:
+        """Drop what is remembered of a replica that is over."""
+        self._replicas.pop(owner, None)
+
+
+def _order(member: Member) -> int:
+    return int(member.step) if member.step.isdigit() else _FIRST
