@@ -135,7 +135,12 @@ def test_hours_that_are_marked_themselves_are_refused_without_a_search_for_those
     chdb_store.append(batch_of({(one, slot.start + hour * HOUR): 1.0 for hour in hours}), FOREVER)
     searched = []
     search = rollups.Roller._following
-    monkeypatch.setattr(rollups.Roller, "_following", lambda *given: searched.append(given) or search(*given))
+
+    def noted(*given):
+        searched.append(given)
+        return search(*given)
+
+    monkeypatch.setattr(rollups.Roller, "_following", noted)
     assert chdb_store.rolled([slot.key], TimeRange(slot.start + 4 * HOUR, slot.start + 6 * HOUR)) == []
     assert searched == []
     # Later marks do not reach back.
