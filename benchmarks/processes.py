@@ -13,6 +13,8 @@ from pathlib import Path
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PATIENCE = 120.0
+_COMPILED = {"PYTHONDONTWRITEBYTECODE": ""}
+"""Python takes an empty variable for none."""
 
 
 def exit_on_sigterm() -> None:
@@ -30,10 +32,14 @@ def free_port() -> int:
 def start(
     command: Sequence[str], port: int, ready: str, log: Path, environment: Mapping[str, str]
 ) -> tuple[subprocess.Popen[bytes], float]:
-    """The process and the seconds until ``ready`` answered 200. RuntimeError, with the log, when it never does."""
+    """The process and the seconds until ``ready`` answered 200. RuntimeError, with the log, when it never does.
+
+    Python stores its compiled modules, as pip does where a user installs: a start must not compile its source again.
+    """
     with log.open("ab") as output:
+        variables = {**os.environ, **_COMPILED, **environment}
         begin = time.perf_counter()
-        process = subprocess.Popen(command, stdout=output, stderr=output, env={**os.environ, **environment})
+        process = subprocess.Popen(command, stdout=output, stderr=output, env=variables)
         try:
             _wait(process, port, ready, log)
         except BaseException:

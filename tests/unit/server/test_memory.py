@@ -1,9 +1,15 @@
 import ctypes
+import mmap
+import os
+import sys
 from pathlib import Path
 
 import pytest
 
-from jobmeter.server.memory import Tidying
+from jobmeter.server.memory import Tidying, unmap_files
+
+_MEBIBYTE = 2**20
+linux = pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux'")
 
 
 def _resident():
@@ -20,3 +26,66 @@ def test_what_is_free_between_what_is_used_goes_back():
     Tidying().round()
     assert _resident() < before - 80_000_000
     assert {len(one) for one in blocks} == {0, 8_000}
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "library"
+    path.write_bytes(b"".join(bytes([one]) * _MEBIBYTE for one in range(40)))
+    return path
+
+
+def _mapped(path):
+    """The file's pages in memory, and those of them that this process changed, in bytes."""
+    sizes = {"Rss": 0, "Anonymous": 0}
+    inside = False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if "-" in line.split()[0] and not line.split()[0].endswith(":"):
+            inside = line.endswith(str(path))
+        elif inside and line.split(":")[0] in sizes:
+            sizes[line.split(":")[0]] += int(line.split()[1]) * 1024
+    return sizes["Rss"], sizes["Anonymous"]
+
+
+@linux
+def test_files_that_are_only_read_leave_memory_and_come_back_as_they_were(file):
+    with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, mmap.MAP_PRIVATE, mmap.PROT_READ) as mapping:
+        content = mapping[:]
+        assert _mapped(file) == (40 * _MEBIBYTE, 0)
+        assert unmap_files() >= 40 * _MEBIBYTE
+        assert _mapped(file) == (0, 0)
+        assert mapping[:] == content
+
+
+@linux
+def test_what_the_process_changed_of_a_file_stays(file):
+    with file.open("r+b") as opened, mmap.mmap(opened.fileno(), 0, mmap.MAP_PRIVATE) as mapping:
+        mapping[5:10] = b"fixed"
+        # As a library's relocations: written once, then protected.
+        place = ctypes.addressof(ctypes.c_char.from_buffer(mapping))
+        libc = ctypes.CDLL(None, use_errno=True)
+        protected = libc.mprotect(ctypes.c_void_p(place), ctypes.c_size_t(len(mapping)), mmap.PROT_READ)
+        assert protected == 0, os.strerror(ctypes.get_errno())
+        content = mapping[:]
+        unmap_files()
+        assert mapping[:] == content
+        assert mapping[5:10] == b"fixed"
+
+
+@linux
+def test_only_the_first_round_takes_files_out_of_memory(file):
+    tidying = Tidying()
+    assert tidying.interval < 10
+    with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, mmap.MAP_PRIVATE, mmap.PROT_READ) as mapping:
+        content = mapping[:]
+        tidying.round()
+        assert _mapped(file) == (0, 0)
+        assert mapping[:] == content
+        tidying.round()
+        assert _mapped(file)[0] == 40 * _MEBIBYTE
+    assert tidying.interval == 60
+
+
+def test_without_a_list_of_mappings_nothing_is_done(tmp_path, monkeypatch):
+    monkeypatch.setattr("jobmeter.server.memory._MAPPINGS", tmp_path / "none")
+    assert unmap_files() == 0

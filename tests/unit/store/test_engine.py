@@ -127,6 +127,28 @@ def test_samples_are_the_same_wherever_they_lie(chdb_store, data):
                 )
 
 
+def test_hours_that_are_marked_themselves_are_refused_without_a_search_for_those_that_follow(chdb_store, monkeypatch):
+    slot = Slot()
+    one = slot.gauge("worker-0")
+    hours = range(6)
+    chdb_store.roll_up(slot.start + 6 * HOUR)
+    chdb_store.append(batch_of({(one, slot.start + hour * HOUR): 1.0 for hour in hours}), FOREVER)
+    searched = []
+    search = rollups.Roller._following
+
+    def noted(*given):
+        searched.append(given)
+        return search(*given)
+
+    monkeypatch.setattr(rollups.Roller, "_following", noted)
+    assert chdb_store.rolled([slot.key], TimeRange(slot.start + 4 * HOUR, slot.start + 6 * HOUR)) == []
+    assert searched == []
+    # Later marks do not reach back.
+    before = TimeRange(slot.start - 2 * HOUR, slot.start)
+    assert chdb_store.rolled([slot.key], before) == [before]
+    assert searched == []
+
+
 def test_while_the_engine_fails_no_hour_is_trusted_that_may_follow_a_late_one(chdb_store, monkeypatch):
     slot = Slot()
     one = slot.counter()

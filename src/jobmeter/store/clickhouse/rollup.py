@@ -69,15 +69,19 @@ class Roller:
         start = ceil_to(span.start_ms, HOUR)
         if start >= end:
             return []
-        holes: set[int] = set()
-        marked = self._ledger.marked(jobs)
+        # A mark changes its own hour and later ones.
+        marked = {pair for pair in self._ledger.marked(jobs) if pair[1] < end}
+        works = _grouped(marked)
+        # Between two marked hours, too, a counter may have a new reference.
+        holes = {hour for work in works for hour in range(work.start, work.end, HOUR)}
+        if holes.issuperset(range(start, end, HOUR)):
+            # As after an import: nothing is left whose reference could change, so the engine need not search for it.
+            return []
         if marked and not self._flushed(marked):
             # Which hours follow those that are marked is open now.
             earliest = min(hour for _, hour in marked)
             end = max(start, min(end, earliest))
-        for work in _grouped(marked):
-            # Between two marked hours, too, a counter may have a new reference.
-            holes.update(range(work.start, work.end, HOUR))
+        for work in works:
             holes.update(hour for _, hour in self._following(work))
         edges = [start, *sorted(hour for hour in holes if start <= hour < end), end]
         parts: list[TimeRange] = []
