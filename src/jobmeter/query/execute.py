@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from jobmeter.access.scope import Scope
+from jobmeter.access.principal import Scope
 from jobmeter.errors import ForbiddenError
 from jobmeter.model.catalog import METRICS
 from jobmeter.model.event import EventFilter, EventPage
@@ -31,6 +31,7 @@ from jobmeter.query.inventory import Inventory
 from jobmeter.query.latest import WINDOW_MS, LatestValue, newest, values
 from jobmeter.query.logs import pages, selector_of
 from jobmeter.query.measure import Measurements
+from jobmeter.query.meter import Meter
 from jobmeter.query.permitted import check_named, permitted_jobs
 from jobmeter.query.plan import check_by, metrics_of, sources, with_derived
 from jobmeter.query.quality import Qualities, QualityQuestion
@@ -48,7 +49,7 @@ from jobmeter.query.request import (
 )
 from jobmeter.query.series import BucketsQuestion, LastQuestion, NamesQuestion, SamplesQuestion, SeriesQuestion
 from jobmeter.query.shared import shared_view
-from jobmeter.query.source import Meter, Source, StoreSource
+from jobmeter.query.source import Source, StoreSource
 from jobmeter.query.subjects import Subjects
 from jobmeter.query.summary import JobSummary, summarize
 from jobmeter.registry.base import Registry

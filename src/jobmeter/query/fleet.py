@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from jobmeter.access.scope import Scope
+from jobmeter.access.principal import Scope
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.job import Job, JobFilter, JobState, Node
 from jobmeter.model.order import natural
@@ -19,10 +19,11 @@ from jobmeter.model.time import DAY, MAX_TIME_MS, MINUTE, SECOND, Clock, TimeRan
 from jobmeter.query.frame import Frame, read
 from jobmeter.query.idle import HOLD_MS, IDLE
 from jobmeter.query.inventory import Inventory, named_devices
+from jobmeter.query.meter import Meter
 from jobmeter.query.plan import metrics_of, sources
 from jobmeter.query.request import Statistic
 from jobmeter.query.shape import Entry, Member, Shape
-from jobmeter.query.source import Meter, Source
+from jobmeter.query.source import Source
 from jobmeter.query.usage import DEVICES, Readings
 from jobmeter.registry.base import Registry
 from jobmeter.settings import Limits

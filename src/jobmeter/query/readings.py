@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from jobmeter.model.batch import SampleColumns, SeriesKeys
 from jobmeter.model.question import Asks
 from jobmeter.model.time import Clock, TimeRange
+from jobmeter.query.meter import Meter
 from jobmeter.query.plan import metrics_of, sources
 from jobmeter.query.request import JobRef
 from jobmeter.query.shape import Entry, Shape
-from jobmeter.query.source import Meter, expected
+from jobmeter.query.source import expected
 from jobmeter.settings import Limits
 from jobmeter.store.base import Store
 

@@ -12,8 +12,8 @@ from jobmeter.model.order import natural
 from jobmeter.model.question import Asks
 from jobmeter.model.series import Series, job_key
 from jobmeter.model.time import SECOND, Clock, TimeRange
+from jobmeter.query.meter import Meter
 from jobmeter.query.request import JobRef
-from jobmeter.query.source import Meter
 from jobmeter.settings import Limits
 from jobmeter.store.base import Selector, Store
 

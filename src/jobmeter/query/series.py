@@ -9,13 +9,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from jobmeter.access.scope import Scope
+from jobmeter.access.principal import Scope
 from jobmeter.errors import LimitExceededError, NotFoundError
 from jobmeter.model.batch import BucketColumns, SampleColumns, SeriesKeys
 from jobmeter.model.question import Asks
 from jobmeter.model.series import NamePart, Series, job_key
 from jobmeter.model.time import SECOND, TimeRange
-from jobmeter.query.source import Meter, Source, buckets, expected
+from jobmeter.query.meter import Meter
+from jobmeter.query.source import Source, buckets, expected
 from jobmeter.settings import Limits
 from jobmeter.store.base import Selector, Store
 

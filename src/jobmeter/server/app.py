@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from jobmeter.access.audit import Audit
 from jobmeter.access.authenticate import Authenticator
-from jobmeter.access.budget import parse_budget
-from jobmeter.access.limit import RateLimiter, parse_rates
+from jobmeter.access.limit import RateLimiter, parse_budget, parse_rates
 from jobmeter.access.memory import MemoryBudget
 from jobmeter.access.months import Calendar
 from jobmeter.access.nonces import NonceMemory
@@ -181,7 +180,7 @@ def assemble(
         executor=Executor(store, registry, clock, settings.limits, cache),
         telemetry=telemetry,
         lanes=lanes,
-        admission=Admission(clock, budget, telemetry.question_answered),
+        admission=Admission(clock, budget, telemetry.requests.question_answered),
         exports=ConcurrencyLimiter(budget.exports),
         hub=Hub(lanes.read),
         memory=MemoryBudget(settings.request_bytes),

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from jobmeter.access.decide import write_project
 from jobmeter.access.links import forget_links
-from jobmeter.access.principal import Principal
-from jobmeter.access.scope import Scope
+from jobmeter.access.principal import Principal, Scope
 from jobmeter.access.share import issue
 from jobmeter.access.trace import issue as issue_trace_token
 from jobmeter.dialects.base import (

@@ -8,7 +8,7 @@ from jobmeter.access.decide import writes
 from jobmeter.access.principal import Principal
 from jobmeter.dialects.base import Answer, Context, Dialect, Match, Operation, Run
 from jobmeter.errors import JobmeterError
-from jobmeter.query.spent import Spent
+from jobmeter.query.meter import Spent
 from jobmeter.server.admission import Waiting
 from jobmeter.server.commands import perform
 from jobmeter.server.exchange import MEMORY_BYTES, Exchange, decoded_body
@@ -107,6 +107,8 @@ def _readable(call: Call, operation: Operation, limits: Limits) -> Call:
 
 class DialectRouter:
     """See ``jobmeter.server.pipeline.Router``."""
+
+    prefixes = ()
 
     def __init__(self, dialect: Dialect, services: Services) -> None:
         self.name = dialect.name

@@ -69,6 +69,7 @@ from jobmeter.errors import (
     UnavailableError,
 )
 from jobmeter.ingest.receipt import Receipt
+from jobmeter.model.catalog import find
 from jobmeter.model.event import EventFilter, EventPage
 from jobmeter.model.job import Job, JobFilter, JobPage, JobSize, JobView, Project, ProjectsQuestion, SizesQuestion
 from jobmeter.model.log import LogPage
@@ -77,6 +78,7 @@ from jobmeter.model.shipper import Shipper
 from jobmeter.model.span import Span, TracePage
 from jobmeter.model.time import parse_time
 from jobmeter.model.trace_filter import SpanFilter, TraceFilter
+from jobmeter.query.lines import unit_of
 from jobmeter.query.request import (
     JobQuestion,
     JobRef,
@@ -84,6 +86,7 @@ from jobmeter.query.request import (
     LogQuestion,
     MetricQuery,
     MetricResult,
+    Statistic,
 )
 
 REQUEST_ID = "473469C7-AA6F-4DC5-B3DB-A3DC0DE3C83E"
@@ -318,8 +321,8 @@ def _job_view(given: Any, ref: JobRef) -> Any:  # noqa: ANN401
 def _metric_result(given: Mapping[str, Any], question: MetricQuery) -> MetricResult:
     lines = [
         Line(
-            metric=line.get("metric", question.metrics[0]),
-            unit=line.get("unit", ""),
+            metric=name,
+            unit=line.get("unit", _unit(name, question.statistic)),
             replica=line.get("replica", ""),
             node=line.get("node", ""),
             device=line.get("device", ""),
@@ -328,8 +331,14 @@ def _metric_result(given: Mapping[str, Any], question: MetricQuery) -> MetricRes
             rank=line.get("rank"),
         )
         for line in given["lines"]
+        for name in (line.get("metric", question.metrics[0]),)
     ]
     return MetricResult(question, lines, project=given.get("project", "default"))
+
+
+def _unit(name: str, statistic: Statistic) -> str:
+    metric = find(name)
+    return unit_of(metric, statistic) if metric else ""
 
 
 def _names(question: Any) -> Sequence[str]:  # noqa: ANN401

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.fakes import SetClock
 
-from jobmeter.access.budget import Allowance, Budget, parse_budget
+from jobmeter.access.limit import Allowance, Budget, parse_budget
 from jobmeter.errors import ConfigurationError, ThrottledError
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobmeter.access.scope import Scope
+from jobmeter.access.principal import Scope
 from jobmeter.collect.base import Place
 from jobmeter.collect.kernel import event_of_line
 from jobmeter.diagnose.kernel import faults_of_nodes, kernel_lines, same_fact

@@ -205,14 +205,6 @@ def test_each_project_has_its_own_retention(house):
     assert house.stored(rows[1][0]) == {NOW - 50 * DAY: 1.0}
 
 
-def test_a_new_retention_is_noticed_within_a_second(house):
-    old = (USAGE, NOW - 50 * DAY, 1.0)
-    assert house.pipeline.samples(batch(old), WRITER).rejected == {"expired": 1}
-    house.registry.retentions["default"] = Retention(raw_days=100)
-    house.clock.time_ms += SECOND
-    assert house.pipeline.samples(batch(old), WRITER).accepted == 1
-
-
 @pytest.mark.parametrize(
     "principal",
     [
@@ -369,15 +361,6 @@ def test_while_the_registry_is_away_known_jobs_go_on_and_new_ones_are_refused(ho
     # What waited is told with the first that gets through, not when it is quiet.
     assert observed["j1"][1] == NOW + 300 * SECOND
     assert observed["j2"] == (house.clock.time_ms, house.clock.time_ms)
-
-
-def test_the_retention_of_a_project_is_what_it_was_while_the_registry_is_away(house):
-    house.registry.retentions["default"] = Retention(raw_days=3)
-    house.pipeline.samples(batch((USAGE, NOW, 1.0)), WRITER)
-    house.registry.failure = UnavailableError("the registry is away")
-    house.clock.time_ms += 60 * SECOND
-    receipt = house.pipeline.samples(batch((USAGE, NOW - 4 * DAY, 1.0), (USAGE, NOW + 1, 1.0)), WRITER)
-    assert (receipt.accepted, receipt.rejected) == (1, {"expired": 1})
 
 
 class GatedStore(MemoryStore):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tests.fakes import NOW, FakeRegistry, SetClock, running_job
 
-from jobmeter.access.scope import Scope
+from jobmeter.access.principal import Scope
 from jobmeter.errors import InvalidRequestError, LimitExceededError, NotFoundError, QueryTimeoutError
 from jobmeter.model.batch import SampleBatch
 from jobmeter.model.catalog import Aggregate

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.fakes import NOW, FakeRegistry, SetClock
 
-from jobmeter.access.scope import Scope
+from jobmeter.access.principal import Scope
 from jobmeter.errors import InvalidRequestError, LimitExceededError, NotFoundError
 from jobmeter.model.batch import SampleBatch
 from jobmeter.model.job import Allocation, InstanceType, Job, JobState, Node, Replica

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from tests.fakes import NOW, FakeRegistry, SetClock, running_job
 
-from jobmeter.access.scope import Scope
+from jobmeter.access.principal import Scope
 from jobmeter.errors import InvalidRequestError, LimitExceededError, NotFoundError
 from jobmeter.model.log import LogLine
 from jobmeter.query import logs

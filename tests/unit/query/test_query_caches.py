@@ -17,7 +17,7 @@ from hypothesis.stateful import (
 )
 from tests.fakes import NOW, FakeRegistry, SetClock, running_job
 
-from jobmeter.access.scope import Scope
+from jobmeter.access.principal import Scope
 from jobmeter.kernel import window as kernel
 from jobmeter.model.catalog import CATALOG
 from jobmeter.model.job import Allocation, Replica

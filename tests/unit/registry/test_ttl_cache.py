@@ -2,9 +2,12 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
 from tests.registries import observation
 
+from jobmeter.errors import UnavailableError
 from jobmeter.model.job import JobState, JobView
 from jobmeter.model.record import JobRecord, Records, ReplicaRecord
 from jobmeter.model.retention import Retention
@@ -93,3 +96,23 @@ def test_what_was_read_before_a_change_is_not_kept() -> None:
     cache.written(["b"])
     cache.put("a", None, Expiring("before"), generation)
     assert cache.get("a", None, 0)[0] is None
+
+
+def test_a_retention_that_expired_is_used_while_the_database_does_not_answer(registry: Registry, monkeypatch) -> None:
+    own = Retention(raw_days=3)
+    registry.set_retention("p", own)
+    assert registry.cached_retention("p") is None
+    assert registry.retention("p") == registry.cached_retention("p") == own
+    monkeypatch.setattr(ttl_cache, "time", SimpleNamespace(monotonic=lambda: float("inf")))
+    assert registry.cached_retention("p") is None
+    monkeypatch.setattr(registry, "_database", _Away())
+    assert registry.retention("p") == own
+    with pytest.raises(UnavailableError):
+        registry.retention("q")
+
+
+class _Away:
+    """A database that does not answer."""
+
+    def read(self, *_: object) -> None:
+        raise UnavailableError("the registry is away")

@@ -9,7 +9,7 @@ import pytest
 from tests.asgi import call, send
 from tests.waiting import never, until
 
-from jobmeter.access.budget import Budget
+from jobmeter.access.limit import Budget
 from jobmeter.access.memory import MemoryBudget
 from jobmeter.access.months import Calendar
 from jobmeter.access.usage import UsageMeter
@@ -35,6 +35,8 @@ def _usage():
 
 class _Router:
     """Takes the paths below its prefix and does what it is told."""
+
+    prefixes = ()
 
     def __init__(self, name, prefix, work=None, opening=None):
         self.name = name

@@ -5,7 +5,7 @@ import pytest
 from tests.fakes import NOW
 from tests.frames import row, samples
 
-from jobmeter.access.scope import Scope
+from jobmeter.access.principal import Scope
 from jobmeter.model.series import Series
 from jobmeter.model.time import DAY, HOUR, MINUTE, SECOND, TimeRange
 from jobmeter.query.quality import QualityQuestion

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.fakes import FakeRegistry, SetClock
 
 from jobmeter.access.call import Call
-from jobmeter.access.scope import Scope
+from jobmeter.access.principal import Scope
 from jobmeter.dialects.base import Context, drive
 from jobmeter.dialects.modelarts import MODELARTS
 from jobmeter.dialects.modelarts.names import ALL_PHASES, METRICS, PHASES

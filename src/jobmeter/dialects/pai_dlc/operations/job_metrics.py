@@ -4,10 +4,8 @@ https://www.alibabacloud.com/help/en/pai/developer-reference/api-pai-dlc-2020-12
 """
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.answers import answer
-from jobmeter.dialects.alibaba.arguments import Arguments
-from jobmeter.dialects.alibaba.ranges import requested_range
-from jobmeter.dialects.alibaba.units import in_their_unit, member_name
+from jobmeter.dialects.alibaba.answers import answer, in_their_unit, member_name
+from jobmeter.dialects.alibaba.arguments import Arguments, requested_range
 from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask
 from jobmeter.dialects.pai_dlc.names import METRICS
 from jobmeter.dialects.pai_dlc.times import TIME

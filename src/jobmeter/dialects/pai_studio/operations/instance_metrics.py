@@ -3,9 +3,8 @@
 from typing import Any
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.answers import answer
+from jobmeter.dialects.alibaba.answers import answer, in_their_unit, member_name
 from jobmeter.dialects.alibaba.arguments import Arguments
-from jobmeter.dialects.alibaba.units import in_their_unit, member_name
 from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask
 from jobmeter.dialects.pai_studio.names import INSTANCE_METRICS
 from jobmeter.dialects.pai_studio.operations.common import (

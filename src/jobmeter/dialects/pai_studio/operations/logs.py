@@ -2,8 +2,7 @@
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.alibaba.answers import answer
-from jobmeter.dialects.alibaba.arguments import Arguments
-from jobmeter.dialects.alibaba.ranges import times
+from jobmeter.dialects.alibaba.arguments import Arguments, times
 from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask
 from jobmeter.dialects.pai_studio.operations.common import PAGES, TIME, TRAINING_JOB, page, replica_of
 from jobmeter.query.request import JobQuestion, JobRef, LogQuestion

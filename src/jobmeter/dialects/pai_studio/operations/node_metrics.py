@@ -3,10 +3,8 @@
 from collections.abc import Sequence
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.answers import answer
-from jobmeter.dialects.alibaba.arguments import Arguments
-from jobmeter.dialects.alibaba.ranges import requested_range
-from jobmeter.dialects.alibaba.units import in_their_unit
+from jobmeter.dialects.alibaba.answers import answer, in_their_unit
+from jobmeter.dialects.alibaba.arguments import Arguments, requested_range
 from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask
 from jobmeter.dialects.pai_studio.names import (
     NODE_METRICS,
