@@ -180,7 +180,7 @@ def follow(walk, many):
         if what == "batch":
             rows = [(at, NOW + moment) for at, moment in content]
             entities = [(place(SERIES[at]), time) for at, time in rows if SERIES[at].job or SERIES[at].node]
-            done = attempt(observer.observe, batch(rows)), attempt(model.see, entities)
+            done = attempt(observer.observe_all, [batch(rows)]), attempt(model.see, entities)
         elif what == "lines":
             rows = [(job, NOW + moment) for job, moment in content]
             entities = [(("default", job, "worker-0", 0, "", "", ""), time) for job, time in rows]
@@ -203,10 +203,10 @@ def test_very_many_things_are_forgotten_but_not_what_has_yet_to_be_told(monkeypa
     monkeypatch.setattr("jobmeter.ingest.observe._MOST", 3)
     registry, clock = FakeRegistry(), SetClock()
     observer = Observer(registry, clock)
-    observer.observe(batch([(at, NOW) for at in (0, 2, 3)]))
-    observer.observe(batch([(0, NOW + SECOND), (4, NOW)]))
+    observer.observe_all([batch([(at, NOW) for at in (0, 2, 3)])])
+    observer.observe_all([batch([(0, NOW + SECOND), (4, NOW)])])
     take(registry)
-    observer.observe(batch([(4, NOW)]))
+    observer.observe_all([batch([(4, NOW)])])
     assert [reported.node for reported in take(registry)] == ["n1"]
     observer.flush()
     assert [(reported.job, reported.last_ms) for reported in registry.observations] == [("a", NOW + SECOND)]
@@ -215,11 +215,11 @@ def test_very_many_things_are_forgotten_but_not_what_has_yet_to_be_told(monkeypa
 def test_another_roster_changes_nothing(monkeypatch):
     registry, clock = FakeRegistry(), SetClock()
     observer = Observer(registry, clock)
-    observer.observe(batch([(0, NOW)]))
+    observer.observe_all([batch([(0, NOW)])])
     other = SeriesInterner()
     other.numbers(SERIES[::-1])
     monkeypatch.setattr("jobmeter.ingest.join.current", lambda: other)
-    observer.observe(batch([(at, NOW) for at in range(len(SERIES))]))
+    observer.observe_all([batch([(at, NOW) for at in range(len(SERIES))])])
     reported = [
         (sighting.project, sighting.job, sighting.replica, sighting.node, sighting.device)
         for sighting in registry.observations
@@ -238,7 +238,7 @@ def test_of_many_things_those_told_longest_ago_are_reported_along_with_one_that_
         clock.time_ms = NOW + max(second for _, second in rows) * SECOND
         index = np.array([job for job, _ in rows], np.uint32)
         time = np.array([NOW + second * SECOND for _, second in rows], np.int64)
-        observer.observe(SampleBatch(series, index, time, np.ones(len(rows))))
+        observer.observe_all([SampleBatch(series, index, time, np.ones(len(rows)))])
         reported = {(int(one.job[1:]), (one.last_ms - NOW) // SECOND) for one in registry.observations if one.job}
         registry.observations.clear()
         return reported
@@ -258,10 +258,10 @@ def test_of_many_things_one_that_catches_up_is_reported_as_seldom_as_one_that_is
     registry, clock = FakeRegistry(), SetClock()
     observer = Observer(registry, clock)
     for second in range(0, 3_600, 10):
-        observer.observe(batch([(at, NOW + second * SECOND) for at in (0, 2)]))
+        observer.observe_all([batch([(at, NOW + second * SECOND) for at in (0, 2)])])
     assert [(one.replica, one.last_ms) for one in registry.observations] == [("worker-0", NOW), ("worker-1", NOW)]
     clock.time_ms += MINUTE
-    observer.observe(batch([(0, NOW + 3_600 * SECOND)]))
+    observer.observe_all([batch([(0, NOW + 3_600 * SECOND)])])
     assert {(one.replica, one.last_ms - NOW) for one in registry.observations[2:]} == {
         ("worker-0", 3_600 * SECOND),
         ("worker-1", 3_590 * SECOND),
@@ -291,7 +291,7 @@ def test_very_many_that_wait_are_reported_in_parts():
     series = [Series("cpu.usage", job=f"j{n}", node="n1") for n in range(5_000)]
     index = np.arange(len(series), dtype=np.uint32)
     for time in (NOW - 2_000, NOW - 1_000):
-        observer.observe(SampleBatch(series, index, np.full(len(series), time), np.ones(len(series))))
+        observer.observe_all([SampleBatch(series, index, np.full(len(series), time), np.ones(len(series)))])
     reported = len(registry.observations)
     parts = 1
     while observer.flush():

@@ -281,7 +281,7 @@ def test_what_goes_on_is_reported_when_it_went_on_noticeably_or_the_line_is_quie
     observer = Observer(registry, clock)
     for second in range(25):
         clock.time_ms = NOW + second * SECOND
-        observer.observe(batch((USAGE, clock.time_ms, 1.0)))
+        observer.observe_all([batch((USAGE, clock.time_ms, 1.0))])
     assert [(observation.first_ms - NOW, observation.last_ms - NOW) for observation in registry.observations] == [
         (0, 0),
         (10_000, 10_000),
@@ -296,8 +296,8 @@ def test_what_goes_on_is_reported_when_it_went_on_noticeably_or_the_line_is_quie
 def test_a_flush_that_fails_is_made_up_for():
     registry, clock = FakeRegistry(), SetClock()
     observer = Observer(registry, clock)
-    observer.observe(batch((USAGE, NOW, 1.0)))
-    observer.observe(batch((USAGE, NOW + 1, 1.0)))
+    observer.observe_all([batch((USAGE, NOW, 1.0))])
+    observer.observe_all([batch((USAGE, NOW + 1, 1.0))])
     registry.failure = UnavailableError("the registry is away")
     with pytest.raises(UnavailableError):
         observer.flush()

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobmeter.kernel import window as kernel
-from jobmeter.model.batch import References, SampleColumns, SeriesKeys
+from jobmeter.model.batch import References, SampleBatch, SampleColumns, SeriesKeys
 from jobmeter.model.catalog import Aggregate
 from jobmeter.model.time import TimeRange
 from jobmeter.query.reduce import FIELDS, bucket
@@ -28,12 +28,9 @@ def _window(writes: list[dict[tuple[int, int], float]]) -> tuple[Window, SeriesK
     expected: dict[tuple[int, int], float] = {}
     for rows in writes:
         expected.update(rows)
-        columns = SampleColumns(
-            np.array([series for series, _ in rows], np.uint32),
-            np.array([time for _, time in rows], np.int64),
-            np.array(list(rows.values()), np.float64),
-        )
-        window.write(keys, columns, NOW)
+        index = np.array([series for series, _ in rows], np.uint32)
+        time = np.array([time for _, time in rows], np.int64)
+        window.write_all([SampleBatch([], index, time, np.array(list(rows.values()), np.float64), keys)], NOW)
     return window, keys, expected
 
 
