@@ -40,7 +40,7 @@ def kernel_lines(executor: Executor, scope: Scope, view: JobView, span: TimeRang
     for node in nodes:
         try:
             ref = NodeRef(node, project=view.job.project)
-            lines = _ask(executor, scope, ref, span, query_of(rules()), MOST_LINES)
+            lines = _lines_of(executor, scope, ref, span, query_of(rules()), MOST_LINES)
         except (NotFoundError, LimitExceededError, QueryTimeoutError):
             continue  # a node without an agent, or too much to search: the other rules still have their say
         found += [line for line in lines if _concerns(line, view, devices=node in with_devices)]
@@ -62,7 +62,7 @@ def task_lines(
     for ref in refs:
         for rule in searching:
             try:
-                lines = _ask(executor, scope, ref, span, query_of((rule,)), most)
+                lines = _lines_of(executor, scope, ref, span, query_of((rule,)), most)
             except NotFoundError:  # it was forgotten meanwhile
                 break
             except (LimitExceededError, QueryTimeoutError) as error:
@@ -82,7 +82,7 @@ def query_of(which: tuple[Rule, ...]) -> LogQuery:
     return query
 
 
-def _ask(
+def _lines_of(
     executor: Executor, scope: Scope, ref: NodeRef, span: TimeRange, query: LogQuery, most: int
 ) -> Sequence[LogLine]:
     start, end = span.start_ms * _NS, span.end_ms * _NS

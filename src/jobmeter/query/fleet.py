@@ -14,7 +14,7 @@ from jobmeter.access.principal import Scope
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.job import Job, JobFilter, JobState, Node
 from jobmeter.model.order import natural
-from jobmeter.model.question import Asks
+from jobmeter.model.question import Question
 from jobmeter.model.time import DAY, MAX_TIME_MS, MINUTE, SECOND, Clock, TimeRange, ceil_to
 from jobmeter.query.frame import Frame, read
 from jobmeter.query.idle import HOLD_MS, IDLE
@@ -83,7 +83,7 @@ class Fleet:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FleetQuestion(Asks[Fleet]):
+class FleetQuestion(Question[Fleet]):
     """The fleet as it is now, as far as the asker may see it. ``silent_ms``: how long a node may say nothing."""
 
     projects: frozenset[str] | None = None

@@ -1,13 +1,13 @@
 """Queries for log lines: their bounds, and whole selections page by page."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.job import Job, Node
 from jobmeter.model.log import LogLine, LogPage
 from jobmeter.query.request import LogQuestion
-from jobmeter.store.base import LogSelector
+from jobmeter.store.base import LogSelection, LogSelector
 
 MAX_LINES = 10_000
 """Most lines of one page."""
@@ -23,26 +23,12 @@ def selector_of(question: LogQuestion, subject: Job | Sequence[Node]) -> LogSele
     for field in ("limit", "offset", "attempt"):
         if (getattr(question, field) or 0) < 0:
             raise InvalidRequestError(f"{field} must not be below 0", field)
+    selection = {field.name: getattr(question, field.name) for field in fields(LogSelection)}
+    selection |= {"start_ns": _within(question.start_ns), "end_ns": _within(question.end_ns)}
     if isinstance(subject, Job):
-        place = LogSelector(project=subject.project, job=subject.id, node=question.node)
-    else:
-        place = LogSelector(node=subject[0].name, projects=frozenset(node.project for node in subject))
-    return replace(
-        place,
-        query=question.query,
-        max_severity=question.max_severity,
-        replicas=question.replicas,
-        attempt=question.attempt,
-        stream=question.stream,
-        min_level=question.min_level,
-        contains=question.contains,
-        start_ns=_within(question.start_ns),
-        end_ns=_within(question.end_ns),
-        descending=question.descending,
-        offset=question.offset,
-        limit=question.limit,
-        count=question.count,
-    )
+        return LogSelector(**selection, project=subject.project, job=subject.id)
+    selection["node"] = subject[0].name
+    return LogSelector(**selection, projects=frozenset(node.project for node in subject))
 
 
 def pages(read: Callable[[LogSelector], LogPage], selector: LogSelector, limit: int | None) -> Iterator[list[LogLine]]:

@@ -15,7 +15,7 @@ from jobmeter.model.batch import BucketColumns, Int64s, SeriesKeys
 from jobmeter.model.job import JobState, JobView, Replica
 from jobmeter.model.order import natural
 from jobmeter.model.quality import DamagedRows, Gap, JobQuality, NodeQuality, ReplicaQuality, Stretch
-from jobmeter.model.question import Asks
+from jobmeter.model.question import Question
 from jobmeter.model.series import NOBODY, NamePart, Series, job_key
 from jobmeter.model.time import MINUTE, TimeRange
 from jobmeter.query.defaults import default_step, life
@@ -48,7 +48,7 @@ _Place = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class QualityQuestion(Asks[JobQuality]):
+class QualityQuestion(Question[JobQuality]):
     """How complete what is stored of a job is."""
 
     ref: JobRef

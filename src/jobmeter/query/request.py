@@ -9,12 +9,11 @@ import msgspec
 
 from jobmeter.model.batch import Float64s, Int64s, LineColumns
 from jobmeter.model.catalog import Aggregate
-from jobmeter.model.event import Level
 from jobmeter.model.job import Job, JobView
 from jobmeter.model.log import LogPage
-from jobmeter.model.log_query import LogQuery
-from jobmeter.model.question import Asks
+from jobmeter.model.question import Question
 from jobmeter.model.time import TimeRange
+from jobmeter.store.base import LogSelection
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +72,7 @@ class Statistic(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MetricQuery(Asks["MetricResult"]):
+class MetricQuery(Question["MetricResult"]):
     """Which metrics of which job, node or resource group, over which range, in steps of ``step_ms``, joined how.
 
     Of a resource group the result has its nodes (see ``jobmeter.query.group``).
@@ -175,7 +174,7 @@ class MetricResult:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class EncodedQuestion(Asks[bytes]):
+class EncodedQuestion(Question[bytes]):
     """The answer to a question as ``encode``, which always does it in the same way, writes it."""
 
     query: MetricQuery
@@ -183,44 +182,21 @@ class EncodedQuestion(Asks[bytes]):
 
 
 @dataclass(frozen=True, slots=True)
-class HeadQuestion(Asks[Job]):
+class HeadQuestion(Question[Job]):
     """One job without its replicas and allocations."""
 
     ref: JobRef
 
 
 @dataclass(frozen=True, slots=True)
-class JobQuestion(Asks[JobView]):
+class JobQuestion(Question[JobView]):
     """One job with its replicas and allocations."""
 
     ref: JobRef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogQuestion(Asks[LogPage]):
-    """Log lines of one job, or of the system log of one node, with ``start_ns <= time < end_ns``.
-
-    Times are epoch nanoseconds, None for no bound. ``node`` leaves out a job's lines of other nodes. ``query`` is in
-    the language of ``jobmeter.model.log_query``. ``max_severity`` leaves out what is less severe, and lines that say
-    neither a severity nor a level.
-
-    Empty parts match everything. ``min_level`` leaves out lines below it and lines without a level. ``contains`` is
-    looked for without regard to case. ``descending`` gives the newest first. ``offset`` skips lines. ``count`` asks for
-    the totals too.
-    """
+class LogQuestion(LogSelection, Question[LogPage]):
+    """A selection of the log lines of one job, or of the system log of one node."""
 
     ref: JobRef | NodeRef
-    node: str = ""
-    query: LogQuery | None = None
-    max_severity: int | None = None
-    replicas: frozenset[str] = frozenset()
-    attempt: int | None = None
-    stream: str = ""
-    min_level: Level | None = None
-    contains: str = ""
-    start_ns: int | None = None
-    end_ns: int | None = None
-    descending: bool = False
-    offset: int = 0
-    limit: int = 100
-    count: bool = False

@@ -32,6 +32,7 @@ from jobmeter.server.diagnosing import Diagnosing
 from jobmeter.server.dialect_router import DialectRouter
 from jobmeter.server.edge import Edge
 from jobmeter.server.exchange import AsgiScope, Receive, Send
+from jobmeter.server.figures import CacheFigures, LiveFigures
 from jobmeter.server.live import Hub
 from jobmeter.server.memory import Tidying
 from jobmeter.server.missing import Anew, check_complete
@@ -41,6 +42,7 @@ from jobmeter.server.pipeline import Router
 from jobmeter.server.root import HealthRouter, RootRouter
 from jobmeter.server.running import FindingFigures, RunningJobs
 from jobmeter.server.services import Lanes, Services
+from jobmeter.server.shipping import ShippingFigures
 from jobmeter.server.silence import Losses, NodeWatch
 from jobmeter.server.tasks import Tasks
 from jobmeter.server.telemetry import Telemetry
@@ -203,7 +205,7 @@ def _works(services: Services, *, shared: bool) -> list[Work]:
     losses = Losses(registry, clock, settings.lease_seconds)
     diagnosing = Diagnosing(services.executor, registry, services.thresholds, clock)
     running = RunningJobs(services.executor, registry, services.thresholds, clock, registry if shared else None)
-    services.telemetry.watch_findings(FindingFigures(running))
+    services.telemetry.register(FindingFigures(running))
     tasks = Tasks(services.executor, registry, services.thresholds, clock)
     watching = NodeWatch(registry, clock, settings.node_seconds)
     works: list[Work] = [
@@ -273,18 +275,16 @@ def _watch(services: Services) -> None:
         try:
             return services.store.statistics()
         except JobmeterError as error:
-            _log.warning("the store's sizes are not known: %s", error.message)
+            _log.warning("the store's sizes cannot be read: %s", error.message)
             return None
 
     def work() -> dict[str, int]:
         return {lane.name: lane.busy for lane in services.lanes.all()}
 
-    services.telemetry.watch_cache(services.executor.cache)
-    services.telemetry.watch_shipping(services.shipping, services.clock)
-    services.telemetry.watch(
-        work,
-        statistics,
-        lambda: services.pipeline.queue_bytes,
-        lambda: services.registry.events_dropped,
-        services.memory,
-    )
+    queued, dropped = lambda: services.pipeline.queue_bytes, lambda: services.registry.events_dropped
+    for figures in (
+        CacheFigures(services.executor.cache),
+        ShippingFigures(services.shipping, services.clock),
+        LiveFigures(work, statistics, queued, dropped, services.memory),
+    ):
+        services.telemetry.register(figures)

@@ -46,9 +46,8 @@ class DialectHandler:
         """See ``Handler.from_memory``."""
         services, scope = self.services, request.scope or NOTHING
         run, spent = self._begun = self._begin(request)
-        recall = partial(services.executor.from_memory, scope=scope)
         with services.admission.from_memory(request.principal.id, spent) as attempt:
-            found = run.advance(recall)
+            found = run.advance(partial(services.executor.from_memory, scope=scope))
             attempt.answered = found is not None
         return found
 

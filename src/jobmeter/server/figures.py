@@ -47,7 +47,10 @@ class CacheFigures(Collector):
 
 
 class LiveFigures(Collector):
-    """Values that are read at each scrape."""
+    """Running work by lane, the store's sizes (None: not readable now), and what waits there.
+
+    ``events_dropped`` counts those that had to go from jobs with too many; requests under way share ``memory``.
+    """
 
     def __init__(
         self,

@@ -2,7 +2,7 @@
 
 import threading
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics, generate_latest
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
@@ -10,17 +10,11 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from jobmeter import __version__
-from jobmeter.access.memory import MemoryBudget
 from jobmeter.dialects.base import Figure
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.kernel.library import KERNEL
 from jobmeter.model.time import Clock
-from jobmeter.server.figures import CacheFigures, LiveFigures
 from jobmeter.server.http.limits import Connections
-from jobmeter.server.shipping import ShippingFigures
-from jobmeter.ship.shipping import Shipping
-from jobmeter.store.base import StoreStatistics
-from jobmeter.store.cache import Cache
 
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
@@ -178,17 +172,9 @@ class Telemetry:
         """Show how many are open."""
         self._connections.labels(connections.port).set_function(lambda: len(connections))
 
-    def watch_cache(self, cache: Cache) -> None:
-        """Show the size and the hit rate of the cache of questions."""
-        self._registry.register(CacheFigures(cache))
-
-    def watch_findings(self, figures: Collector) -> None:
-        """Show what watching the jobs that run costs."""
+    def register(self, figures: Collector) -> None:
+        """Show values that are read at each scrape."""
         self._registry.register(figures)
-
-    def watch_shipping(self, shipping: Shipping, clock: Clock) -> None:
-        """Show how far behind log shippers are."""
-        self._registry.register(ShippingFigures(shipping, clock))
 
     def under_way(self) -> str:
         """What the server is doing, for its log."""
@@ -245,20 +231,6 @@ class Telemetry:
     def failed(self, work: str) -> None:
         """Count a round of background work that ended in an error."""
         self._failures.labels(work).inc()
-
-    def watch(
-        self,
-        lanes: Callable[[], Mapping[str, int]],
-        statistics: Callable[[], StoreStatistics | None],
-        queue_bytes: Callable[[], int],
-        events_dropped: Callable[[], int],
-        memory: MemoryBudget,
-    ) -> None:
-        """Read these values at each scrape: running work by lane, the store's sizes (None: unknown), what waits there.
-
-        ``events_dropped`` counts those that had to go from jobs with too many; requests under way share ``memory``.
-        """
-        self._registry.register(LiveFigures(lanes, statistics, queue_bytes, events_dropped, memory))
 
     def text(self) -> bytes:
         """Everything, in the Prometheus text format 0.0.4."""

@@ -57,16 +57,19 @@ PAGE_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogSelector:
-    """Which lines of one job, and which part of them in which order: see ``jobmeter.query.request.LogQuestion``.
+class LogSelection:
+    """Which lines of a job or a node, with ``start_ns <= time < end_ns``, and which part of them in which order.
 
-    With a ``node`` and no job: which lines of the system log of that node, of these ``projects``.
+    Times are epoch nanoseconds, None for no bound. ``node`` leaves out a job's lines of other nodes. ``query`` is in
+    the language of ``jobmeter.model.log_query``. ``max_severity`` leaves out what is less severe, and lines that say
+    neither a severity nor a level.
+
+    Empty parts match everything. ``min_level`` leaves out lines below it and lines without a level. ``contains`` is
+    looked for without regard to case. ``descending`` gives the newest first. ``offset`` skips lines. ``count`` selects
+    the totals too.
     """
 
-    project: str = ""
-    job: str = ""
     node: str = ""
-    projects: frozenset[str] = frozenset()
     query: LogQuery | None = None
     max_severity: int | None = None
     replicas: frozenset[str] = frozenset()
@@ -80,6 +83,18 @@ class LogSelector:
     offset: int = 0
     limit: int = 100
     count: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSelector(LogSelection):
+    """A selection of the lines of one job of a project.
+
+    With a ``node`` and no job: of the system log of that node, of these ``projects``.
+    """
+
+    project: str = ""
+    job: str = ""
+    projects: frozenset[str] = frozenset()
 
     @property
     def keys(self) -> dict[int, str]:

@@ -69,16 +69,14 @@ from jobmeter.errors import (
     UnavailableError,
 )
 from jobmeter.ingest.receipt import Receipt
-from jobmeter.model.catalog import find
 from jobmeter.model.event import EventFilter, EventPage
 from jobmeter.model.job import Job, JobFilter, JobPage, JobSize, JobView, Project, ProjectsQuestion, SizesQuestion
 from jobmeter.model.log import LogPage
-from jobmeter.model.question import Asks
+from jobmeter.model.question import Question
 from jobmeter.model.shipper import Shipper
 from jobmeter.model.span import Span, TracePage
 from jobmeter.model.time import parse_time
 from jobmeter.model.trace_filter import SpanFilter, TraceFilter
-from jobmeter.query.lines import unit_of
 from jobmeter.query.request import (
     JobQuestion,
     JobRef,
@@ -86,7 +84,6 @@ from jobmeter.query.request import (
     LogQuestion,
     MetricQuery,
     MetricResult,
-    Statistic,
 )
 
 REQUEST_ID = "473469C7-AA6F-4DC5-B3DB-A3DC0DE3C83E"
@@ -139,7 +136,7 @@ class DialectTests:
             files = sorted(self.cases.glob("*.json"))
             metafunc.parametrize("case", [json.loads(file.read_text()) for file in files], ids=[f.stem for f in files])
 
-    def result_of(self, given: Any, question: Asks[Any]) -> Any:  # noqa: ANN401 - each question has its own result
+    def result_of(self, given: Any, question: Question[Any]) -> Any:  # noqa: ANN401 - each question has its own result
         """A result from its JSON; None stands for one that finds nothing. Extend it for further questions."""
         return result_of(given, question)
 
@@ -150,7 +147,7 @@ class DialectTests:
         requests: list[dict[str, Any]] = []
         results = list(case.get("results", ()))
 
-        def answer_of(question: Asks[Any]) -> Any:  # noqa: ANN401
+        def answer_of(question: Question[Any]) -> Any:  # noqa: ANN401
             requests.append(describe(question))
             given = results[len(requests) - 1] if len(requests) <= len(results) else None
             if isinstance(given, dict) and "raises" in given:
@@ -222,7 +219,7 @@ class DialectTests:
         assert all(gap.what and gap.reason for gap in self.dialect().gaps)
 
 
-def _nothing(question: Asks[Any]) -> Any:  # noqa: ANN401
+def _nothing(question: Question[Any]) -> Any:  # noqa: ANN401
     """What a server without any job answers."""
     raise NotFoundError(f"there is nothing for {type(question).__name__}", "job", "x")
 
@@ -248,7 +245,7 @@ def describe(question: Any) -> dict[str, Any]:  # noqa: ANN401 - any question
     return {"type": type(question).__name__, **{name: _plain(value) for name, value in answer_of.items()}}
 
 
-def result_of(given: Any, question: Asks[Any]) -> Any:  # noqa: ANN401 - each question has its own result
+def result_of(given: Any, question: Question[Any]) -> Any:  # noqa: ANN401 - each question has its own result
     """A result from its JSON, in the shape that the question's answer has; None for one that finds nothing."""
     match question:
         case MetricQuery():
@@ -321,8 +318,8 @@ def _job_view(given: Any, ref: JobRef) -> Any:  # noqa: ANN401
 def _metric_result(given: Mapping[str, Any], question: MetricQuery) -> MetricResult:
     lines = [
         Line(
-            metric=name,
-            unit=line.get("unit", _unit(name, question.statistic)),
+            metric=line.get("metric", question.metrics[0]),
+            unit=line.get("unit", ""),
             replica=line.get("replica", ""),
             node=line.get("node", ""),
             device=line.get("device", ""),
@@ -331,14 +328,8 @@ def _metric_result(given: Mapping[str, Any], question: MetricQuery) -> MetricRes
             rank=line.get("rank"),
         )
         for line in given["lines"]
-        for name in (line.get("metric", question.metrics[0]),)
     ]
     return MetricResult(question, lines, project=given.get("project", "default"))
-
-
-def _unit(name: str, statistic: Statistic) -> str:
-    metric = find(name)
-    return unit_of(metric, statistic) if metric else ""
 
 
 def _names(question: Any) -> Sequence[str]:  # noqa: ANN401

@@ -117,7 +117,7 @@ def test_a_retention_that_is_not_in_memory_takes_a_thread(store, monkeypatch):
     pipeline.close()
 
 
-def test_a_store_that_fails_fails_for_all_who_wait_and_the_next_is_kept(pipeline, store):
+def test_a_store_that_fails_fails_for_all_who_wait_and_the_next_is_stored(pipeline, store):
     pipeline.submit(body(NOW - 9_000, 1.0), WRITER).wait()
     store.failure = UnavailableError("the disk is full")
 

@@ -167,7 +167,7 @@ def take(registry):
 @settings(max_examples=200, deadline=None)
 @pytest.mark.parametrize("many", [1_000, 2])
 @given(st.lists(steps, max_size=25))
-def test_what_is_told_is_what_a_slow_model_tells(many, walk):
+def test_what_is_reported_is_what_a_slow_model_reports(many, walk):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("jobmeter.ingest.observe._MANY", many)
         follow(walk, many)
@@ -199,7 +199,7 @@ def follow(walk, many):
         assert take(ours) == take(theirs)
 
 
-def test_very_many_things_are_forgotten_but_not_what_has_yet_to_be_told(monkeypatch):
+def test_very_many_entities_are_forgotten_but_not_what_has_yet_to_be_reported(monkeypatch):
     monkeypatch.setattr("jobmeter.ingest.observe._MOST", 3)
     registry, clock = FakeRegistry(), SetClock()
     observer = Observer(registry, clock)
@@ -212,7 +212,7 @@ def test_very_many_things_are_forgotten_but_not_what_has_yet_to_be_told(monkeypa
     assert [(reported.job, reported.last_ms) for reported in registry.observations] == [("a", NOW + SECOND)]
 
 
-def test_another_roster_changes_nothing(monkeypatch):
+def test_another_interner_changes_nothing(monkeypatch):
     registry, clock = FakeRegistry(), SetClock()
     observer = Observer(registry, clock)
     observer.observe_all([batch([(0, NOW)])])
@@ -227,7 +227,7 @@ def test_another_roster_changes_nothing(monkeypatch):
     assert len(reported) == len(set(reported)) == 6
 
 
-def test_of_many_things_those_told_longest_ago_are_reported_along_with_one_that_has_to_be(monkeypatch):
+def test_of_many_entities_those_reported_longest_ago_are_reported_along_with_one_that_has_to_be(monkeypatch):
     monkeypatch.setattr("jobmeter.ingest.observe._MANY", 2)
     monkeypatch.setattr("jobmeter.ingest.observe._ALONG", 2)
     registry, clock = FakeRegistry(), SetClock()
@@ -253,7 +253,7 @@ def test_of_many_things_those_told_longest_ago_are_reported_along_with_one_that_
     assert see((4, 270)) == {(4, 270)}
 
 
-def test_of_many_things_one_that_catches_up_is_reported_as_seldom_as_one_that_is_live(monkeypatch):
+def test_of_many_entities_one_that_catches_up_is_reported_as_seldom_as_one_that_is_live(monkeypatch):
     monkeypatch.setattr("jobmeter.ingest.observe._MANY", 2)
     registry, clock = FakeRegistry(), SetClock()
     observer = Observer(registry, clock)

@@ -72,7 +72,7 @@ def batch(*rows: tuple[Series, int, float]) -> SampleBatch:
     )
 
 
-def test_samples_are_kept_and_told(house):
+def test_samples_are_stored_and_reported(house):
     receipt = house.pipeline.samples(batch((USAGE, NOW - 2_000, 1.0), (USAGE, NOW - 1_000, 2.0)), WRITER)
     assert (receipt.accepted, receipt.records, receipt.rejected) == (2, 0, {})
     assert house.stored() == {NOW - 2_000: 1.0, NOW - 1_000: 2.0}
@@ -161,7 +161,7 @@ def test_series_are_limited_by_project(house):
     house.pipeline.samples(batch((Series("cpu.usage", job="one-more"), NOW, 1.0)), WRITER)
 
 
-def test_metrics_that_nobody_knows_are_counted_and_named_and_the_rest_is_kept(house):
+def test_metrics_that_nobody_knows_are_counted_and_named_and_the_rest_is_stored(house):
     rows = [
         (Series("cpu.usages", job="j1"), NOW, 1.0),
         (USAGE, NOW, 2.0),
@@ -306,7 +306,7 @@ def test_a_flush_that_fails_is_made_up_for():
     assert registry.observations[-1].last_ms == NOW + 1
 
 
-def test_closing_tells_what_waits(house):
+def test_closing_reports_what_waits(house):
     house.pipeline.samples(batch((USAGE, NOW, 1.0)), WRITER)
     house.pipeline.samples(batch((USAGE, NOW + 1, 1.0)), WRITER)
     house.pipeline.close()
@@ -321,7 +321,7 @@ def test_the_past_is_reported_exactly(house):
     assert max(observation.last_ms for observation in house.registry.observations) == old + 2
 
 
-def test_a_deleted_job_is_told_again(house):
+def test_a_deleted_job_is_reported_again(house):
     house.pipeline.samples(batch((USAGE, NOW, 1.0)), WRITER)
     house.registry.observations.clear()
     house.pipeline.forget("default", "j1")
@@ -340,7 +340,7 @@ def test_a_registry_that_fails_is_not_acknowledged_and_hears_of_it_again(house):
     assert house.stored() == {NOW: 1.0}
 
 
-def test_while_the_registry_is_away_known_jobs_go_on_and_new_ones_are_refused(house):
+def test_while_the_registry_is_away_cached_jobs_go_on_and_new_ones_are_refused(house):
     other = replace(USAGE, job="j2")
     house.pipeline.samples(batch((USAGE, NOW, 1.0)), WRITER)
     house.registry.observations.clear()

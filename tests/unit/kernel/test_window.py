@@ -108,7 +108,7 @@ def test_the_last_sample_before_a_time_is_that_of_the_slow_way(writes, before):
         assert found.value.tolist() == [expected[series, time] for series, time in enumerate(last)]
 
 
-def test_more_samples_than_asked_for_are_no_answer():
+def test_more_samples_than_allowed_are_no_answer():
     window, keys, _ = _window([{(0, time): 1.0 for time in range(100)}])
     last = References.none(4)
     span, gauges = TimeRange(0, 1000), np.zeros(4, np.bool_)

@@ -62,7 +62,7 @@ def test_a_job_is_found_in_the_scope_alone(store, executor):
         ({"attempt": -1}, InvalidRequestError, "attempt"),
     ],
 )
-def test_what_cannot_be_asked_is_named(executor, wrong, error, field):
+def test_what_cannot_be_queried_is_named(executor, wrong, error, field):
     with pytest.raises(error) as caught:
         executor.run(replace(ASK, **wrong), Scope(frozenset({"default"})))
     assert caught.value.field == field

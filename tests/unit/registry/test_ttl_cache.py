@@ -33,7 +33,7 @@ def one(registry: Registry, now_ms: int) -> JobView:
     return view
 
 
-def test_a_job_that_samples_tell_of_ends_when_they_end_however_lately_it_was_read(registry: Registry) -> None:
+def test_a_job_of_samples_ends_when_they_end_however_lately_it_was_read(registry: Registry) -> None:
     registry.observe([OBSERVED, replace(OBSERVED, replica="worker-1", device="gpu1", last_ms=NOW + 2 * SECOND)], NOW)
     running, over = JobState.RUNNING, JobState.UNKNOWN
     last = NOW + ALIVE_MS
@@ -46,7 +46,7 @@ def test_a_job_that_samples_tell_of_ends_when_they_end_however_lately_it_was_rea
     assert states(one(registry, last)) == (running, running)
 
 
-def test_what_is_written_is_seen_at_once(registry: Registry) -> None:
+def test_what_is_written_is_read_at_once(registry: Registry) -> None:
     registry.observe([OBSERVED], NOW)
     assert one(registry, NOW).job.state is JobState.RUNNING
     ended = JobRecord(job_id="job", state=JobState.FAILED, replicas=[ReplicaRecord(name="worker-0", rank=3)])
@@ -69,7 +69,7 @@ def test_a_job_of_this_process_alone_stays_in_memory(tmp_path: Path) -> None:
     registry.close()
 
 
-def test_what_another_process_writes_is_seen_within_the_time_that_something_is_kept(url: str, monkeypatch) -> None:
+def test_what_another_process_writes_is_read_once_the_cache_expires(url: str, monkeypatch) -> None:
     monkeypatch.setattr(ttl_cache, "SHARED_SECONDS", 0.0)
     monkeypatch.setattr("jobmeter.registry.sql.SHARED_SECONDS", 0.0)
     monkeypatch.setattr("jobmeter.registry.sql.ALONE_SECONDS", 0.0)
@@ -90,7 +90,7 @@ def test_the_jobs_that_were_read_longest_ago_go_where_there_are_too_many() -> No
     assert [cache.get(name, None, 0)[0] for name in "abc"] == ["a", None, "c"]
 
 
-def test_what_was_read_before_a_change_is_not_kept() -> None:
+def test_what_was_read_before_a_change_is_not_cached() -> None:
     cache = TtlCache[str](60.0)
     _, generation = cache.get("a", None, 0)
     cache.written(["b"])

@@ -112,7 +112,7 @@ def test_a_finished_job_is_diagnosed_by_itself_once(failed):
     assert len(stored_findings(failed)) == 1
 
 
-def test_another_server_does_not_tell_it_again(failed):
+def test_another_server_does_not_report_it_again(failed):
     failed.clock.time_ms += SETTLE_MS
     first, second = diagnosing(failed), diagnosing(failed)
     second = type(first)(first._executor, first._registry, first._thresholds, first._clock)

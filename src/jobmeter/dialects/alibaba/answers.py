@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from jobmeter.dialects.base import Answer, Context, not_negative, rounded
+from jobmeter.model.catalog import CATALOG
 from jobmeter.query.request import Line
 
 JSON = "application/json;charset=utf-8"
@@ -39,5 +40,5 @@ def in_their_unit(line: Line) -> list[float]:
 
     A percentage is above 100 where more was used than is allowed, as a burst of CPU is.
     """
-    factor = _FACTORS[line.unit]
+    factor = _FACTORS[CATALOG[line.metric].answer_unit]
     return [rounded(not_negative(value)) for value in (line.value * factor).tolist()]

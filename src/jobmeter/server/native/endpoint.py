@@ -12,7 +12,7 @@ from jobmeter.access.principal import Principal, Scope
 from jobmeter.access.signatures import NATIVE, Scheme
 from jobmeter.dialects.base import Answer, drive
 from jobmeter.errors import InvalidRequestError
-from jobmeter.model.question import Asks
+from jobmeter.model.question import Question
 from jobmeter.model.series import NOBODY, check_project, job_key
 from jobmeter.query.meter import Spent
 from jobmeter.server.admission import Slot, Waiting
@@ -128,7 +128,7 @@ class Endpoint:
     action: str | None
     summary: str
     work: Callable[[CallContext], msgspec.Struct | list[Any] | Result] | None = None
-    steps: Callable[[CallContext], Generator[Asks[Any], Any, "Answer | Stream"]] | None = None
+    steps: Callable[[CallContext], Generator[Question[Any], Any, "Answer | Stream"]] | None = None
     answer: type[msgspec.Struct]
     many: bool = False
     answer_type: str = "application/json"

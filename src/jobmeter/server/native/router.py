@@ -120,9 +120,9 @@ class NativeHandler:
             return endpoint.begin(context)
         if endpoint.steps is None or services.store.damaged():
             return None  # which damaged parts an answer has to name is found out on a worker
-        run, recall = Run(endpoint.steps(context)), partial(services.executor.from_memory, scope=context.scope)
+        run, read = Run(endpoint.steps(context)), partial(services.executor.from_memory, scope=context.scope)
         with services.admission.from_memory(context.principal.id, self._account()) as attempt:
-            result = run.advance(recall)
+            result = run.advance(read)
             attempt.answered = result is not None
         return result if isinstance(result, Answer) else None
 

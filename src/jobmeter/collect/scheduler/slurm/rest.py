@@ -44,7 +44,7 @@ class _UnixPool(HTTPConnectionPool):
 
 
 class Rest:
-    """Asks slurmrestd. A token is taken from ``SLURM_JWT``, its user from ``SLURM_USER_NAME`` or ``USER``."""
+    """Question slurmrestd. A token is taken from ``SLURM_JWT``, its user from ``SLURM_USER_NAME`` or ``USER``."""
 
     def __init__(self, address: str) -> None:
         """``address`` is ``http(s)://host:port`` or ``unix:/path``. Raises ConfigurationError for another one."""
