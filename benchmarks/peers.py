@@ -122,7 +122,7 @@ class VictoriaMetrics(Peer):
         }
 
     def in_files(self, samples: int) -> bool:
-        """Asks for a merge, which writes what is only in memory, until it has nothing there and merges nothing."""
+        """Question for a merge, which writes what is only in memory, until it has nothing there and merges nothing."""
         self.flush()
         found = self._counts()
         files = found[("rows", "small")] + found[("rows", "big")]

@@ -77,7 +77,7 @@ def test_the_quickstart_works_as_it_is_written(home):
 @pytest.mark.parametrize(
     ("page", "words"), list(command_lines()), ids=lambda part: part if isinstance(part, str) else None
 )
-def test_every_command_that_is_told_exists_with_its_options(page, words):
+def test_every_command_on_a_page_exists_with_its_options(page, words):
     command: click.Command = cli
     context = click.Context(cli, info_name="jobmeter")
     words = words[: words.index("--")] if "--" in words else words
@@ -108,7 +108,7 @@ def test_a_table_of_options_names_all_of_them(verb):
     assert documented <= set().union(*names)
 
 
-def test_no_page_tells_to_install_from_an_index():
+def test_no_page_says_to_install_from_an_index():
     """Until an index has it."""
     documented = re.compile(r"pip install '?jobmeter")
     assert [page.name for page in PAGES if documented.search(page.read_text(encoding="utf-8"))] == []

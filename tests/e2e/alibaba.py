@@ -1,4 +1,4 @@
-"""Asks the vendor's own SDKs, each generation in an environment of its own (``make sdk``)."""
+"""Question the vendor's own SDKs, each generation in an environment of its own (``make sdk``)."""
 
 import json
 import subprocess

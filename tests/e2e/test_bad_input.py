@@ -84,14 +84,14 @@ def test_ingest_refuses_and_keeps_nothing(server: ServerProcess, name: str) -> N
     assert server.call("GET", f"{API}/jobs/bad").status == 404
 
 
-def test_a_sample_from_the_future_is_counted_not_kept(server: ServerProcess) -> None:
+def test_a_sample_from_the_future_is_counted_not_stored(server: ServerProcess) -> None:
     reply = server.ingest(samples([row("app.x", [(NOW + 3_600_000, 1.0), (NOW, 2.0)], job="future")]))
     assert reply.status == 200
     assert reply.json()["accepted"] == 1
     assert reply.json()["rejected"] == {"future": 1}
 
 
-def test_a_sample_older_than_the_retention_is_counted_not_kept(server: ServerProcess) -> None:
+def test_a_sample_older_than_the_retention_is_counted_not_stored(server: ServerProcess) -> None:
     reply = server.ingest(samples([row("app.x", [(NOW - 400 * 86_400_000, 1.0)], job="past")]))
     assert reply.status == 200
     assert reply.json()["rejected"] == {"expired": 1}

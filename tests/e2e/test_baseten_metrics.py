@@ -44,7 +44,7 @@ def test_every_number_equals_pandas(stored, asynchronous, by_get):
         check(body, stored.job(DONE), start_ms, end_ms, seconds * 1000)
 
 
-def test_a_finished_job_is_told_whole_and_a_running_one_of_its_last_hour(stored):
+def test_a_finished_job_is_answered_whole_and_a_running_one_of_its_last_hour(stored):
     done, empty, running_one = ask(
         stored,
         metrics_of(DONE),

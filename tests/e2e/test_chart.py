@@ -100,7 +100,7 @@ def _within(sent: Any, came: Any, where: str) -> None:
         assert str(came) == str(sent), where
 
 
-def test_a_field_that_is_none_would_be_seen(kubernetes: Kubernetes) -> None:
+def test_a_field_that_is_none_would_be_noticed(kubernetes: Kubernetes) -> None:
     (agent,) = (one for one in objects(rendered()) if one["kind"] == "DaemonSet")
     agent["spec"]["template"]["spec"]["hostPid"] = True
     with pytest.raises(AssertionError, match="hostPid"):

@@ -108,7 +108,7 @@ def test_share(stored, jobmeter):
     assert jobmeter("share", "first", "--expires", "2y").status == 1
 
 
-def test_delete_asks_and_forgets(stored, jobmeter):
+def test_delete_confirms_and_forgets(stored, jobmeter):
     refused = jobmeter("delete", "train-1")
     assert refused.status == 1
     assert "add --yes" in refused.err

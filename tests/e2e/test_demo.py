@@ -43,7 +43,7 @@ def test_the_demonstration_shows_the_main_job_and_leaves_nothing_behind():
 
 @pytest.mark.slow
 @pytest.mark.skipif(GENTD26 is None, reason="JOBMETER_GENTD26 names no folder with the GenTD26 trace")
-def test_the_real_trace_is_imported_and_asked_for():
+def test_the_real_trace_is_imported_and_queried():
     done = run("jobmeter.examples.gentd26", "--directory", str(GENTD26))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "imported 533,720 rows and 1 job record of 1 job" in done.stdout

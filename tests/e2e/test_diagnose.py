@@ -42,7 +42,7 @@ def test_a_fault_that_takes_time_is_named(script, server):
     check(script, server)
 
 
-def test_the_command_line_tells_it_and_the_server_keeps_it(server):
+def test_the_command_line_reports_it_and_the_server_stores_it(server):
     environment = dict(server.environment)
     start("run", "--job-id", "told", "--quiet", "--", "sh", "-c", "echo gone wrong >&2; exit 9", **environment)
     [one] = json.loads(start("diagnose", "told", "--json", **environment).out)

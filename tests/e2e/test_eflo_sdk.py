@@ -128,7 +128,7 @@ def test_refusals_are_the_vendors(server):
     ]  # fmt: skip
 
 
-def test_the_command_line_asks_a_node(server):
+def test_the_command_line_checks_a_node(server):
     environment = {"JOBMETER_SERVER": server.url, "JOBMETER_KEY": server.token}
     found = json.loads(start("diagnose", "--node", "here", "--json", **environment).out)
     assert found["state"] == "done"

@@ -65,7 +65,7 @@ def test_every_sample_comes_out_as_it_went_in(server: ServerProcess) -> None:
     assert np.array_equal(stored["value"].to_numpy(), table["value"].to_numpy())
 
 
-def test_a_client_that_hangs_up_frees_what_it_held(server: ServerProcess) -> None:
+def test_a_client_that_hangs_up_frees_its_memory(server: ServerProcess) -> None:
     for _ in range(3):
         with socket.create_connection(("127.0.0.1", server.port)) as line:
             asked = f"GET {_path('json')} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {server.token}\r\n\r\n"

@@ -137,7 +137,7 @@ def says(flink: Flink, job: str) -> dict[str, list[float]]:
     return found
 
 
-def test_the_sdk_is_told_what_flink_says_at_the_same_moment(
+def test_the_sdk_gets_what_flink_says_at_the_same_moment(
     flink: Flink, server: ServerProcess, jobs: dict[str, str]
 ) -> None:
     """Flink's values change only when it collects them: what is the same before and after was so between."""

@@ -69,7 +69,7 @@ def _jobs(end_ms):
 
 @pytest.fixture(scope="module")
 def ask():
-    """Asks of the SDK, one after the other, in a process of its own; gives the answers."""
+    """Question of the SDK, one after the other, in a process of its own; gives the answers."""
     command = [PYTHON, SCRIPT]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None

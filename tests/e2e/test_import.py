@@ -145,7 +145,7 @@ def test_records_and_samples_make_one_job(jobmeter, tmp_path):
         ("j,w,cpu.usage,{now}", "line 3"),
     ],
 )
-def test_a_bad_row_is_named_and_nothing_is_kept(jobmeter, tmp_path, row, output):
+def test_a_bad_row_is_named_and_nothing_is_stored(jobmeter, tmp_path, row, output):
     file = tmp_path / "bad.csv"
     good = f"never,w,cpu.usage,{START},1\n"
     file.write_text("job_id,replica,metric,time,value\n" + good + row.format(now=START) + "\n" + good)

@@ -222,7 +222,7 @@ def compare(table: Table, kubernetes: Kubernetes, server: ServerProcess, name: s
     table.check(name, "samples of others", sorted(set(used) - attempts), [])
 
 
-def test_the_kubelet_is_asked_for_devices(kubernetes: Kubernetes) -> None:
+def test_the_kubelet_is_queried_for_devices(kubernetes: Kubernetes) -> None:
     client = PodResources(kubernetes.folder / "kubelet/pod-resources/kubelet.sock")
     assert client.present
     assert client.devices() == [], "no device plug-in runs here"

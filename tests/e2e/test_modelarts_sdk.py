@@ -177,7 +177,7 @@ def stored(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def sdk(tmp_path_factory):
-    """Asks of the SDK, one after the other, in a process of its own; gives the answers."""
+    """Question of the SDK, one after the other, in a process of its own; gives the answers."""
     # The SDK keeps an id of its own in the home folder.
     environment = {**os.environ, "HOME": str(tmp_path_factory.mktemp("home"))}
     command = [PYTHON, SCRIPT]
@@ -223,7 +223,7 @@ def test_the_documented_sample_comes_back_as_it_is(stored, sdk):
     assert json.dumps(_values(answer)) == json.dumps({name: SEED.get(name, [-1] * 15) for name in METRICS})
 
 
-def test_a_running_job_is_told_until_now(stored, sdk):
+def test_a_running_job_is_reported_until_now(stored, sdk):
     before = time.time() * 1000 // MINUTE
     (answer,) = sdk(stored.ask(job=LIVE, task="worker-0"))
     values = _values(answer)
@@ -251,7 +251,7 @@ def test_nothing_was_measured_yet(stored, sdk):
         assert (answer["status"], answer["body"]) == (204, None)
 
 
-def test_every_way_to_tell_the_endpoint(stored, sdk, tmp_path):
+def test_every_way_to_set_the_endpoint(stored, sdk, tmp_path):
     regions = tmp_path / "regions.yaml"
     regions.write_text(f"MODELARTS:\n  - id: cn-north-4\n    endpoint: {stored.server.url}\n")
     ways = ("endpoints", "region", "environment", "file")

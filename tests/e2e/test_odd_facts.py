@@ -210,7 +210,7 @@ def test_an_odd_job_is_reported_with_its_names_and_times(stored, job):
     assert [(one["JobId"], one["GmtCreateTime"]) for one in listed["Jobs"]] == [(job, _iso(first))]
 
 
-def test_a_job_of_forty_days_is_told_minute_by_minute(stored):
+def test_a_job_of_forty_days_is_answered_minute_by_minute(stored):
     server, _ = stored
     body = _ok(server.call("GET", "/v2/default/training-jobs/long/metrics/worker-0"))
     values = {one["metric"]: one["value"] for one in body["metrics"]}

@@ -150,7 +150,7 @@ def test_compressed_exports_are_taken(target, way):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_changes_are_refused_and_the_values_kept(target, way):
+def test_changes_are_refused_and_the_values_stored(target, way):
     name = f"delta-{WAYS.index(way)}"
     preference = {"OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE": "delta"}
     assert target.export(way, name, target.writer, 1, **preference)["exported"] == [True, True]
@@ -184,7 +184,7 @@ def test_with_tls(tmp_path, way):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_an_exporter_that_is_told_to_come_again_loses_nothing(tmp_path, way):
+def test_an_exporter_that_is_signalled_come_again_loses_nothing(tmp_path, way):
     """One export a second is taken; the SDK makes two at once, and sends again what was refused."""
     limited = {"JOBMETER_RATE_LIMITS": "ExportMetrics=1:1"}
     with otlp_server(tmp_path, environment=limited) as target:

@@ -84,7 +84,7 @@ def test_collectd_writes_and_its_readings_are_answered(server, tmp_path):
     assert min(used[0]["dps"].values()) > 2**20
 
 
-def test_lines_and_bodies_are_kept_and_read_back_alike(server):
+def test_lines_and_bodies_are_stored_and_read_back_alike(server):
     """The same readings by either way in; by what is stored, not by what was remembered."""
     running, port = server
     now = int(time.time())

@@ -207,7 +207,7 @@ def test_the_log_is_searched(viewer):
     assert page.inner_text(".log mark") == "step 3"
 
 
-def test_what_is_seen_is_taken_along(viewer, server):
+def test_what_is_shown_is_taken_along(viewer, server):
     page = viewer.open("jobs/train-1", ".chart canvas")
     page.click("text=Export")
     assert f"{server.url}/api/jobmeter/v1/jobs/train-1/metrics?metric=gpu.utilization" in page.inner_text(".export pre")

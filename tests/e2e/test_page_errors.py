@@ -113,7 +113,7 @@ def test_a_job_that_is_none_and_one_that_the_key_must_not_see_say_what_to_do_and
     context.close()
 
 
-def test_a_question_that_is_refused_is_asked_again_and_shows_no_old_figures(viewer):
+def test_a_question_that_is_refused_is_sent_again_and_shows_no_old_figures(viewer):
     page = viewer.open(TRAIN, '.chart[data-metric="cpu.usage"] canvas')
     refusal = {"error": {"code": "throttled", "message": "too many questions"}}
     refused = []

@@ -191,7 +191,7 @@ def test_a_key_is_made_its_secret_shown_once_and_revoked(viewer, server):
     page.wait_for_selector(".problem[role=alert]")
 
 
-def test_retention_is_set_by_level_and_shorter_is_asked_about(viewer, server):
+def test_retention_is_set_by_level_and_shorter_is_confirmed(viewer, server):
     page = viewer.open("admin/retention", "form.project")
     page.fill("form.project input >> nth=0", "3")
     page.click("role=button[name='Save default']")
@@ -216,7 +216,7 @@ def test_the_calls_of_a_month_are_reported(viewer):
     assert "followFleet" in page.inner_text("main table")
 
 
-def test_a_reader_is_told_who_may(browser, server):
+def test_a_reader_learns_who_may(browser, server):
     made = server.request("POST", "/keys", {"name": "reader", "role": "reader"}).json()
     context = browser.new_context()
     page = context.new_page()

@@ -57,7 +57,7 @@ def heads(page):
     return [text.strip() for text in page.locator(".row.head [role=columnheader]").all_inner_texts()]
 
 
-def test_columns_are_chosen_kept_in_the_address_and_by_the_browser(viewer):
+def test_columns_are_chosen_stored_in_the_address_and_by_the_browser(viewer):
     page = viewer.open("", ".rows .row[data-at]")
     assert "User" in heads(page)
     page.focus(".menu summary")
@@ -324,7 +324,7 @@ def test_a_link_is_made_opened_by_a_stranger_and_ended(viewer, browser, server):
     stranger.close()
 
 
-def test_whoever_is_signed_in_opens_a_link_as_themselves(viewer, server):
+def test_a_signed_in_user_opens_a_link_as_themselves(viewer, server):
     made = server.request("POST", "/jobs/train-1/links").json()
     page = viewer.open(f"open?link={made['token']}&job=train-1", "header.job h1")
     page.reload()

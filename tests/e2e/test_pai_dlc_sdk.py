@@ -264,7 +264,7 @@ def test_throttling_is_what_the_sdk_understands(tmp_path):
     assert 0 < int(throttled["retry_after"]) <= 100_000
 
 
-def test_the_sdk_waits_as_it_is_told_and_tries_again(tmp_path):
+def test_the_sdk_waits_as_it_is_advised_and_tries_again(tmp_path):
     condition = {"maxAttempts": 3, "exception": ["ThrottlingException"], "errorCode": ["Throttling.User"]}
     retry = {"retryable": True, "maxAttempts": 3, "retryCondition": [condition]}
     with running(

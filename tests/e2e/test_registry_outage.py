@@ -39,7 +39,7 @@ def ready(server: ServerProcess) -> bool:
 
 
 @pytest.mark.parametrize("way", ["freeze", "kill"])
-def test_known_keys_and_jobs_go_on(tmp_path: Path, database: PostgreSQL, way: str) -> None:
+def test_cached_keys_and_jobs_go_on(tmp_path: Path, database: PostgreSQL, way: str) -> None:
     now = int(time.time() * 1000) - 600_000
     with running(tmp_path / "data", "--registry", f"{database.url}/postgres") as server:
         assert send(server, "known", now) == 200

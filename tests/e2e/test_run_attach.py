@@ -158,7 +158,7 @@ class Reaped(ProcessEnd):
 
 
 @pytest.mark.parametrize(("kind", "status"), [(ProcessEnd, 5), (Reaped, None)])
-def test_the_exit_status_is_reported_where_the_kernel_tells_it(kind, status):
+def test_the_exit_status_is_reported_where_the_kernel_has_it(kind, status):
     with subprocess.Popen([sys.executable, "-c", "input(); raise SystemExit(5)"], stdin=subprocess.PIPE) as process:
         end = kind(process.pid)
         process.communicate(b"\n")
@@ -174,7 +174,7 @@ def kernel():
     return int(major), int(minor)
 
 
-def test_a_job_whose_end_nobody_told_is_unknown():
+def test_a_job_whose_end_nobody_reported_is_unknown():
     plan = Plan(job="j", name="n", kind="", command=["x"], user="u")
     life = ReplicaLife("worker-0", 0, 1_000, end=5_000)
     records = JobRecorder(plan, Place("node"), {}, 1_000).end_unknown(life, 5_000)

@@ -109,7 +109,7 @@ def test_streams_that_are_closed_or_take_nothing_change_no_status(server, tmp_pa
     assert server.jobs[-1]["exit_code"] == 4
 
 
-def test_a_server_that_refuses_the_records_is_told_of_at_the_end(server, tmp_path):
+def test_a_server_that_refuses_the_records_is_reported_at_the_end(server, tmp_path):
     refusal = b'{"error": {"code": "invalid_request", "message": "no", "field": "jobs"}}'
     server.refuse = lambda body: (400, {}, refusal)
     done = launch(server, tmp_path / "data", *COMMAND)

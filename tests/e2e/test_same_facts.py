@@ -270,7 +270,7 @@ def test_flinks_api_says_the_same(stored):
     assert found == pytest.approx(by_minute.to_dict(), rel=1e-6)
 
 
-def test_every_api_tells_the_same_job(stored):
+def test_every_api_reports_the_same_job(stored):
     server, _ = stored
     native = _ok(server.call("GET", f"{API}/jobs/{JOB}"))["job"]
     dlc = _ok(server.call("GET", f"/api/v1/jobs/{JOB}"))

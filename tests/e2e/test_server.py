@@ -155,7 +155,7 @@ def test_a_stopping_server_answers_what_it_took(tmp_path):
         assert json.loads(again.request("GET", "/status").body)["rows"]["samples"] == 1
 
 
-def test_kill_9_of_the_pid_that_is_told_ends_everything(tmp_path):
+def test_kill_9_of_the_pid_that_is_printed_ends_everything(tmp_path):
     with running(tmp_path / "data") as server:
         pid = server.note["pid"]
         assert pid == server.process.pid

@@ -146,7 +146,7 @@ def test_lines_reach_files_that_are_rotated_and_the_lag_is_reported(tmp_path):
         assert json.loads(_jobmeter(server, "shippers", "list", "--json")) == []
 
 
-def test_lines_of_jobs_whose_group_becomes_known_late_are_shipped_in_their_order(tmp_path):
+def test_lines_of_jobs_whose_group_is_recorded_late_are_shipped_in_their_order(tmp_path):
     with running(tmp_path / "data", environment=_file_sink(tmp_path)) as server:
         shipper = _create(server)
         writer = Writer(server)
@@ -231,7 +231,7 @@ class SinkProcess:
         return len(own) == SOURCES * len(sent)
 
 
-def test_a_sink_that_is_away_is_told_of_and_has_everything_when_it_is_back(tmp_path):
+def test_a_sink_that_is_away_is_reported_and_has_everything_when_it_is_back(tmp_path):
     with receiving(lambda taken: (503, {}, b"not now")) as receiver:
         settings = _settings(tmp_path, f'kind = "loki"\nurl = "{receiver.url}"')
         with running(tmp_path / "data", environment=settings) as server:

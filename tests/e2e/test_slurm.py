@@ -224,7 +224,7 @@ def test_a_job_that_ran_out_of_memory_is_reported_so(slurm, server, watching):
 
 
 @pytest.mark.skipif(not V1, reason="memory is limited here with control groups of version 1 alone")
-def test_a_step_that_ran_out_of_memory_is_told_however_its_script_went_on(slurm, server, watching):
+def test_a_step_that_ran_out_of_memory_is_reported_however_its_script_went_on(slurm, server, watching):
     eats = "srun --mem=40 python3 -c 'x = bytearray(b\"a\") * (300 << 20)'"
     went_on = slurm.submit(f"{eats}; exit 0", "--mem=80")
     gave_up = slurm.submit(f"{eats} || exit 9", "--mem=80")
@@ -255,7 +255,7 @@ def test_parts_of_a_heterogeneous_job_are_jobs_under_their_own_numbers(slurm, se
         wait_until(partial(_shown_as, server, first + offset, f"{first}+{offset}"), "the label of a part")
 
 
-def test_slurmrestd_tells_the_same_as_squeue(slurm, server):
+def test_slurmrestd_reports_the_same_as_squeue(slurm, server):
     needs("slurmrestd")
     with slurm.rest() as address:
         watching = Watching(slurm, server, "--rest", address)
@@ -312,7 +312,7 @@ def test_slurmrestd_without_a_token_says_what_it_wants(slurm, server):
     assert f"slurmrestd at {address} wants a token (401): give one in SLURM_JWT or --rest-token-file" in said
 
 
-def test_slurm_is_asked_once_an_interval_whatever_happens(slurm, server, tmp_path):
+def test_slurm_is_queried_once_an_interval_whatever_happens(slurm, server, tmp_path):
     calls = tmp_path / "calls"
     for name in ("squeue", "sacct", "scontrol"):
         wrapper = tmp_path / name

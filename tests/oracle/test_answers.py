@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.fakes import WRITER, FakeRegistry, SetClock
 from tests.oracle import expected, samples
 
-from jobmeter.access.scope import Scope
+from jobmeter.access.principal import Scope
 from jobmeter.ingest.pipeline import IngestPipeline
 from jobmeter.model.job import Job, JobState
 from jobmeter.model.retention import Retention

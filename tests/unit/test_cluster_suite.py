@@ -50,7 +50,7 @@ def test_what_is_left_out_is_said_and_a_failure_counts(monkeypatch, capsys, tmp_
     assert "b: FAILED (1 tests, " in capsys.readouterr().out
 
 
-def test_the_image_is_asked_for_by_name(monkeypatch):
+def test_the_image_is_requested_by_name(monkeypatch):
     monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
     monkeypatch.delenv("JOBMETER_IMAGE", raising=False)
     assert "podman build -f deploy/Containerfile" in Part("image", (), cluster_suite.needs_image).lack()

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from jobmeter.access.actions import names_of
-from jobmeter.access.principal import Principal, Role
-from jobmeter.access.scope import Scope
+from jobmeter.access.principal import Principal, Role, Scope
 from jobmeter.errors import ForbiddenError
 from jobmeter.model.series import DEFAULT_PROJECT, check_project
 

@@ -1,11 +1,11 @@
 """Keys: one principal with a token and a key pair."""
 
-import hashlib
 import secrets
 from base64 import b32encode
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from jobmeter.access.authenticate import token_hash
 from jobmeter.access.policy import documents
 from jobmeter.access.principal import Role
 from jobmeter.access.vault import Vault
@@ -159,8 +159,3 @@ def change_policies(
 def _with(policies: str) -> str:
     names = ", ".join(name for name, _ in documents(policies))
     return f", with the policies {names}" if names else ""
-
-
-def token_hash(token: str) -> bytes:
-    """The digest of a token, as the registry stores it. Tokens are random, so a plain digest is enough."""
-    return hashlib.sha256(token.encode()).digest()

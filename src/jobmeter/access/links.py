@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from jobmeter.access.keys import token_hash
+from jobmeter.access.authenticate import token_hash
 from jobmeter.access.principal import Principal, Role
 from jobmeter.access.share import MAX_LIFE_SECONDS
 from jobmeter.access.vault import Vault

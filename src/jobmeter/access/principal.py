@@ -1,9 +1,11 @@
-"""Who a caller is, once a credential was checked."""
+"""Who a caller is, once a credential was checked, and what a decision allows it to read."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from jobmeter.access.policy import Policies
+from jobmeter.access.policy import Grant, Policies
+from jobmeter.model.job import Job, Node
 from jobmeter.model.series import DEFAULT_PROJECT
 
 
@@ -44,3 +46,49 @@ class Principal:
     def account(self) -> str:
         """Whose calls its calls are: its project's, else that of the default project."""
         return self.project or DEFAULT_PROJECT
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The projects (None: all) and, for a share token, the one job that an asker may read.
+
+    Made by ``jobmeter.access.decide`` alone. A job outside of it is answered as if it did not exist.
+    """
+
+    projects: frozenset[str] | None
+    job: str | None = None
+    record: bool = False
+    """Where there is one job: whether its record is open too, as to the holder of a link."""
+    grant: Grant | None = None
+    """Where policies allow some resources of those projects alone: which."""
+
+    def allows(self, project: str, job: str | None = None) -> bool:
+        """True when that project, and that job where one is meant, lies inside."""
+        inside = self.projects is None or project in self.projects
+        return inside and (self.job is None or self.job == job)
+
+    def shows(self, job: Job, clusters: Iterable[str] = ()) -> bool:
+        """True when the job, whose replicas ran on those clusters, lies inside."""
+        if not self.allows(job.project, job.id):
+            return False
+        if self.grant is None:
+            return True
+        names = [f"job/{job.id}", *(f"cluster/{name}" for name in clusters if name)]
+        names += [f"resourcegroup/{job.resource_group}"] if job.resource_group else []
+        names += [f"workspace/{job.workspace}", f"workspace/{job.workspace}/job/{job.id}"] if job.workspace else []
+        return self.grant.shows(job.project, *names)
+
+    def shows_node(self, node: Node) -> bool:
+        """True when the node lies inside."""
+        if self.grant is None:
+            return self.allows(node.project)
+        names = [f"node/{node.name}"]
+        names += [f"resourcegroup/{node.resource_group}"] if node.resource_group else []
+        names += [f"cluster/{node.cluster}"] if node.cluster else []
+        return (self.projects is None or node.project in self.projects) and self.grant.shows(node.project, *names)
+
+    def shows_group(self, project: str, group: str) -> bool:
+        """True when all of a resource group's things in that project lie inside."""
+        if self.grant is None:
+            return self.allows(project)
+        return self.grant.whole and self.grant.shows(project, f"resourcegroup/{group}")

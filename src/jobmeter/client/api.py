@@ -28,7 +28,6 @@ from jobmeter.client.bodies import (
     ShipperInfo,
     TimelineMoment,
     UsageReport,
-    WhoAmI,
 )
 from jobmeter.client.searches import EventSearch, JobSearch, LogSearch, MetricSearch, given
 from jobmeter.client.transport import API, FRAMES, Response, Transport
@@ -65,7 +64,6 @@ __all__ = [
     "ShareToken",
     "ShipperInfo",
     "TimelineMoment",
-    "WhoAmI",
 ]
 
 PAGE = 1000
@@ -255,10 +253,6 @@ class Api:
         """Send frames of the native wire format; on return what was accepted is durable."""
         answer = self.transport.request("POST", f"{API}/ingest", frames, {"Content-Type": FRAMES})
         return _decode(answer, IngestReceipt)
-
-    def whoami(self) -> WhoAmI:
-        """Whose key this is. Raises UnauthenticatedError for an invalid one."""
-        return self._get("/whoami", [], WhoAmI)
 
     def page_link(self, job: str = "", project: str = "") -> str:
         """A link to the page, or that of a job, which signs in once as this key, within fifteen minutes."""

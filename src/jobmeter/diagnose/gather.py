@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from jobmeter.access.scope import Scope
+from jobmeter.access.principal import Scope
 from jobmeter.diagnose.case import Case, Signals
 from jobmeter.diagnose.kernel import faults_of_nodes, kernel_lines
 from jobmeter.diagnose.nodes import signals_of_nodes

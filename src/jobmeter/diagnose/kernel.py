@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from jobmeter.access.scope import Scope
+from jobmeter.access.principal import Scope
 from jobmeter.diagnose.nodes import MOST_NODES, faults_of
 from jobmeter.diagnose.rule import Rule, rules
 from jobmeter.errors import InvalidRequestError, LimitExceededError, NotFoundError, QueryTimeoutError
@@ -62,7 +62,7 @@ def task_lines(
     for ref in refs:
         for rule in searching:
             try:
-                lines = _ask(executor, scope, ref, span, query_of((rule,)), most)
+                lines = _lines_of(executor, scope, ref, span, query_of((rule,)), most)
             except NotFoundError:  # it was forgotten meanwhile
                 break
             except (LimitExceededError, QueryTimeoutError) as error:
@@ -84,15 +84,15 @@ def query_of(which: tuple[Rule, ...]) -> LogQuery:
 
 def _both_ends(executor: Executor, scope: Scope, ref: NodeRef, span: TimeRange) -> Sequence[LogLine]:
     """What any rule looks for: a link that flaps all the time does not hide the line that says why the job ended."""
-    first = _ask(executor, scope, ref, span, query_of(rules()), MOST_LINES)
+    first = _lines_of(executor, scope, ref, span, query_of(rules()), MOST_LINES)
     if len(first) < MOST_LINES:
         return first
-    last = _ask(executor, scope, ref, span, query_of(rules()), MOST_LINES, descending=True)
+    last = _lines_of(executor, scope, ref, span, query_of(rules()), MOST_LINES, descending=True)
     found = {line.order: line for line in (*first, *last)}
     return list(found.values())
 
 
-def _ask(
+def _lines_of(
     executor: Executor,
     scope: Scope,
     ref: NodeRef,

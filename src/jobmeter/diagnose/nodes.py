@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from jobmeter.access.scope import Scope
+from jobmeter.access.principal import Scope
 from jobmeter.diagnose.case import Signals
 from jobmeter.diagnose.signal import Signal
 from jobmeter.model.batch import BucketColumns, Float64s, Int64s

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from jobmeter.access.scope import Scope
+from jobmeter.access.principal import Scope
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.causes import FINDING
 from jobmeter.diagnose.examine import examine

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from jobmeter.access.scope import Scope
+from jobmeter.access.principal import Scope
 from jobmeter.diagnose.case import Case, Signals
 from jobmeter.diagnose.devices import PREFIXES
 from jobmeter.diagnose.examine import examine

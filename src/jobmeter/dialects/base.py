@@ -1,6 +1,6 @@
 """What a dialect is: a table of operations, and pure functions between its words and ours.
 
-An operation is a generator: it yields questions, is sent their answers, and returns the vendor's body. So it performs
+An operation is a generator: it yields questions, is sent their results, and returns the vendor's body. So it performs
 no I/O, knows no store, no web framework and no other dialect, and a later question may depend on an earlier answer. Who
 the caller is, what they may see, and answering the questions is the server's part. Adding a dialect is one folder and
 one line in ``jobmeter.dialects.registry``.
@@ -23,7 +23,7 @@ from jobmeter.model.batch import SampleBatch
 from jobmeter.model.catalog import Metric
 from jobmeter.model.job import Job
 from jobmeter.model.log import LogLine
-from jobmeter.model.question import Asks
+from jobmeter.model.question import Question
 from jobmeter.model.record import Records
 from jobmeter.model.shipper import Shipper
 from jobmeter.model.span import Span
@@ -64,10 +64,10 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What an operation may know besides the call: when it is, the request's id, the parameters of its path, who asks.
+    """What an operation is given besides the call: the time, the request's id, the parameters of its path, the caller.
 
     ``project`` is that of the caller's key, None for a key that sees all; ``caller`` the key's name. Neither decides
-    what may be seen: that is settled where questions are answered. ``limits`` bound what one request may bring.
+    what may be read: that is decided where questions are answered. ``limits`` bound what one request may bring.
     ``senders`` is the cache of what senders send again, where the server has one.
     """
 
@@ -80,43 +80,43 @@ class Context:
     senders: SenderCache | None = None
 
 
-Steps = Generator[Asks[Any], Any, Answer]
+Steps = Generator[Question[Any], Any, Answer]
 """An operation under way. An error of a question is raised at its ``yield``."""
 
 
-def ask(question: Asks[R]) -> Generator[Asks[Any], Any, R]:
-    """One question inside an operation, with a typed answer.
+def execute(question: Question[R]) -> Generator[Question[Any], Any, R]:
+    """The typed result of a question inside an operation.
 
-    >>> view = yield from ask(JobQuestion(ref))  # doctest: +SKIP
+    >>> view = yield from execute(JobQuestion(ref))  # doctest: +SKIP
     """
     result: R = yield question
     return result
 
 
 class Run(Generic[R]):
-    """An operation on its way: it stands before its next question, or is over."""
+    """An operation under way: it waits for the result of a question, or is over."""
 
-    def __init__(self, steps: Generator[Asks[Any], Any, R]) -> None:
+    def __init__(self, steps: Generator[Question[Any], Any, R]) -> None:
         self._steps = steps
-        self._question: Asks[Any] | None = None
+        self._question: Question[Any] | None = None
 
-    def advance(self, recall: Callable[[Asks[Any]], Any]) -> R | None:
-        """Run the operation as far as ``recall`` answers its questions: what it returns, or None where one was None.
+    def advance(self, from_memory: Callable[[Question[Any]], Any]) -> R | None:
+        """The operation's result; None where ``from_memory`` had None for one of its questions.
 
-        That question is asked again by ``advance`` or ``finish``. Raises as ``finish``.
+        The operation then stands before that question: ``advance`` and ``finish`` go on from it. Raises as ``finish``.
         """
-        body: R | None = self._go(recall, optional=True)
+        body: R | None = self._go(from_memory, optional=True)
         return body
 
-    def finish(self, answer: Callable[[Asks[Any]], Any]) -> R:
-        """Run the operation to its end, each of its questions answered by ``answer``.
+    def finish(self, answer: Callable[[Question[Any]], Any]) -> R:
+        """The operation's result; ``answer`` gives those of its questions.
 
         Raises what the operation raises. A JobmeterError of ``answer`` is raised inside the operation.
         """
         body: R = self._go(answer, optional=False)
         return body
 
-    def _go(self, answer: Callable[[Asks[Any]], Any], *, optional: bool) -> Any:  # noqa: ANN401 - as the steps return
+    def _go(self, answer: Callable[[Question[Any]], Any], *, optional: bool) -> Any:  # noqa: ANN401 - as the steps return
         try:
             if self._question is None:
                 self._question = next(self._steps)
@@ -133,19 +133,19 @@ class Run(Generic[R]):
             return end.value
 
 
-def drive(steps: Generator[Asks[Any], Any, R], answer: Callable[[Asks[Any]], Any]) -> R:
+def drive(steps: Generator[Question[Any], Any, R], answer: Callable[[Question[Any]], Any]) -> R:
     """Run an operation to its end; see ``Run.finish``."""
     return Run(steps).finish(answer)
 
 
 def only(answer: Answer) -> Steps:
-    """An operation that asks nothing."""
+    """An operation without questions."""
     yield from ()
     return answer
 
 
 @dataclass(frozen=True, slots=True)
-class RecordJobs(Asks[int]):
+class RecordJobs(Question[int]):
     """Write records as the caller; one that names no project is for the caller's own. Gives their number.
 
     Needs an action that allows writing.
@@ -155,7 +155,7 @@ class RecordJobs(Asks[int]):
 
 
 @dataclass(frozen=True, slots=True)
-class StopJob(Asks[Job]):
+class StopJob(Question[Job]):
     """Note that a job was stopped, now, and give it as it is then.
 
     Jobmeter does not end processes: whoever runs the job does. A job that has ended already is ConflictError.
@@ -166,14 +166,14 @@ class StopJob(Asks[Job]):
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteJob(Asks[Job]):
+class DeleteJob(Question[Job]):
     """Forget a job, its samples, its logs and its events; gives what it was."""
 
     ref: JobRef
 
 
 @dataclass(frozen=True, slots=True)
-class WriteSamples(Asks[Receipt]):
+class WriteSamples(Question[Receipt]):
     """Keep samples, as the caller. Each series names its project.
 
     ``rejected`` counts, by reason, the samples that the dialect itself refused, for the server's own metrics.
@@ -184,7 +184,7 @@ class WriteSamples(Asks[Receipt]):
 
 
 @dataclass(frozen=True, slots=True)
-class WriteLines(Asks[Receipt]):
+class WriteLines(Question[Receipt]):
     """Keep log lines, as the caller; ``rejected`` as for ``WriteSamples``."""
 
     lines: tuple[LogLine, ...]
@@ -192,7 +192,7 @@ class WriteLines(Asks[Receipt]):
 
 
 @dataclass(frozen=True, slots=True)
-class WriteSpans(Asks[Receipt]):
+class WriteSpans(Question[Receipt]):
     """Keep spans of one project, as the caller; ``rejected`` as for ``WriteSamples``."""
 
     spans: tuple[Span, ...]
@@ -200,7 +200,7 @@ class WriteSpans(Asks[Receipt]):
 
 
 @dataclass(frozen=True, slots=True)
-class TraceTokenQuestion(Asks["TraceToken"]):
+class TraceTokenQuestion(Question["TraceToken"]):
     """Ask for a token with which spans and log records may be sent as the caller, and nothing else be done."""
 
 
@@ -218,12 +218,12 @@ Figure = tuple[str, tuple[tuple[str, str], ...], int]
 
 
 @dataclass(frozen=True, slots=True)
-class ServerQuestion(Asks[list[Figure]]):
+class ServerQuestion(Question[list[Figure]]):
     """Ask what this server has counted since its start."""
 
 
 @dataclass(frozen=True, slots=True)
-class ShareQuestion(Asks["ShareToken"]):
+class ShareQuestion(Question["ShareToken"]):
     """Ask for a token that opens the measurements of one job for ``seconds``; answered by ``ShareToken``."""
 
     ref: JobRef
@@ -239,7 +239,7 @@ class ShareToken:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateShipper(Asks[Shipper]):
+class CreateShipper(Question[Shipper]):
     """Ship the log lines of a resource group that the caller may see, from now on, to a sink of the settings."""
 
     resource_group: str
@@ -248,14 +248,14 @@ class CreateShipper(Asks[Shipper]):
 
 
 @dataclass(frozen=True, slots=True)
-class ShipperQuestion(Asks[Shipper]):
+class ShipperQuestion(Question[Shipper]):
     """Ask for the shipper of a resource group that the caller made, or could have made."""
 
     resource_group: str
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteShipper(Asks[Shipper]):
+class DeleteShipper(Question[Shipper]):
     """Ship the log lines of a resource group no more; gives what the shipper was."""
 
     resource_group: str

@@ -37,7 +37,7 @@ _NS = 1_000_000
 _MOST = 1_000_000
 
 
-def _seen(lines: Iterable[LogLine | Span]) -> Iterator[tuple[LogLine | Span | LogSource, int, int]]:
+def _sources(lines: Iterable[LogLine | Span]) -> Iterator[tuple[LogLine | Span | LogSource, int, int]]:
     """Whose lines they are, from when to when."""
     if isinstance(lines, LogBatch):
         yield from lines.spans()
@@ -156,12 +156,8 @@ class Observer:
             if not reported:
                 raise UnavailableError(_UNREACHABLE)
 
-    def observe(self, batch: SampleBatch) -> None:
-        """Report one batch. Raises the registry's error; the next call then reports the same entities again."""
-        self.observe_all((batch,))
-
     def observe_all(self, batches: Sequence[SampleBatch]) -> None:
-        """The same for several batches."""
+        """Report batches. Raises the registry's error; the next call then reports the same entities again."""
         with self._lock:
             state = self._current()
             lately = self._clock.monotonic() - self._reported_at < _LATELY_SECONDS
@@ -175,7 +171,7 @@ class Observer:
         Lines of system logs report nothing.
         """
         spans: dict[Entity, tuple[int, int]] = {}
-        for source, earliest, latest in _seen(lines):
+        for source, earliest, latest in _sources(lines):
             if not source.job or (not isinstance(source, Span) and source.facility):
                 continue
             entity = Entity(source.project, source.job, source.replica, source.attempt, "", "", "")
@@ -197,7 +193,7 @@ class Observer:
             everything = state.waiting.all()
             waiting = everything.part(_TOGETHER)
             state.waiting.forget(waiting.entity)
-        self._tell(state, NOTHING, waiting)
+        self._report(state, NOTHING, waiting)
         return len(waiting.entity) < len(everything.entity)
 
     def forget(self, project: str, job: str) -> None:
@@ -213,7 +209,7 @@ class Observer:
             return
         before = self._unreachable
         try:
-            self._tell(state, urgent, along)
+            self._report(state, urgent, along)
         except UnavailableError as error:
             self._postpone(state, urgent, error)
             if not before:
@@ -235,7 +231,7 @@ class Observer:
         """True for ``_RETRY_SECONDS`` after the registry could not be reached."""
         return self._unreachable and self._clock.monotonic() < self._retry_at
 
-    def _tell(self, state: _ReportedSpans, urgent: Sighting, waited: Sighting) -> None:
+    def _report(self, state: _ReportedSpans, urgent: Sighting, waited: Sighting) -> None:
         """Report both. After a failure the entities that had waited wait again."""
         sighting = merged([part for part in (urgent, waited) if len(part.entity)])
         if not len(sighting.entity):

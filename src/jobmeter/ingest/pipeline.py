@@ -1,6 +1,5 @@
 """The ingest pipeline: check a request, store it durably, report it to the registry, acknowledge it."""
 
-import threading
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -10,7 +9,7 @@ from numpy.typing import NDArray
 
 from jobmeter.access.decide import write_project
 from jobmeter.access.principal import Principal
-from jobmeter.errors import LimitExceededError, UnavailableError
+from jobmeter.errors import LimitExceededError
 from jobmeter.ingest.commit import LogCommitter, SampleCommitter, SpanCommitter
 from jobmeter.ingest.join import join, numbered, select, used
 from jobmeter.ingest.lines import by_project, prepared
@@ -41,9 +40,6 @@ from jobmeter.wire.native.decode import decode, decode_from_memory
 
 _Part = tuple[SampleBatch, Retention]
 _NS = 1_000_000
-_RETENTION_SECONDS = 1.0
-"""How long the registry's word on a project's retention is believed."""
-_MOST_PROJECTS = 10_000
 Forward = Callable[[Sequence[LogLine], Retention], None]
 _LogPart = tuple[LogBatch, Retention]
 
@@ -88,7 +84,6 @@ class IngestPipeline:
         self._clock = clock
         self._limits = limits
         self._late = late
-        self._retentions = RetentionCache(registry, clock)
         self._lists = self.senders.series_lists
         self._series = SeriesCache(clock, limits.project_series)
         self._observer = Observer(registry, clock)
@@ -138,7 +133,7 @@ class IngestPipeline:
         if batches is None:
             return None
         batch = batches[0] if len(batches) == 1 else join(batches)
-        checked = self._check(batch, principal, self._retentions.cached)
+        checked = self._check(batch, principal, self._registry.cached_retention)
         if checked is None or len(checked.parts) != 1:
             return None
         ((part, retention),) = checked.parts
@@ -165,7 +160,7 @@ class IngestPipeline:
         """Take spans of one project, which they name. Raises as ``submit``."""
         if not spans:
             return Receipt()
-        retention = self._retentions.of(write_project(principal, spans[0].project))
+        retention = self._registry.retention(write_project(principal, spans[0].project))
         now_ms = self._clock.now_ms()
         latest = (now_ms + self._limits.future_seconds * SECOND) * _NS
         earliest = (now_ms - retention.raw_days * DAY) * _NS
@@ -200,7 +195,7 @@ class IngestPipeline:
             self._observer.admit(part)
 
     def _checked(self, batch: SampleBatch, principal: Principal) -> "_Checked":
-        checked = self._check(batch, principal, self._retentions.of)
+        checked = self._check(batch, principal, self._registry.retention)
         if checked is None:
             raise TypeError("a project has no retention")
         return checked
@@ -251,7 +246,7 @@ class IngestPipeline:
         counts = {"future": 0, "expired": 0}
         parts: list[_LogPart] = []
         for project, own in by_project(prepared(lines, self._limits.request_lines)):
-            retention = self._retentions.of(write_project(principal, project))
+            retention = self._registry.retention(write_project(principal, project))
             earliest = (now_ms - retention.raw_days * DAY) * _NS
             future, expired = own.time_ns > latest, own.time_ns < earliest
             counts["future"] += int(np.count_nonzero(future))
@@ -290,7 +285,7 @@ class IngestPipeline:
         """Write records; where they first name the shipped group of a job or node, its lines of before go first."""
         if self._late is None or not self._late.grouped(project, records):
             return self._registry.record(project, records, now_ms)
-        retention = self._retentions.of(project)
+        retention = self._registry.retention(project)
         with self._log_committer.paused:
             self._late.ship(project, records, retention)
             count = self._registry.record(project, records, now_ms)
@@ -320,40 +315,3 @@ def _rows(batch: SampleBatch, keep: NDArray[np.bool_]) -> SampleBatch:
     """The given rows, and only the series that still have one."""
     columns = batch.index[keep], batch.time[keep], batch.value[keep]
     return used(SampleBatch(batch.series, *columns, batch.existing_keys))
-
-
-class RetentionCache:
-    """What the registry says, up to a second late. Safe for several threads."""
-
-    def __init__(self, registry: Registry, clock: Clock) -> None:
-        self._registry = registry
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._retentions: dict[str, tuple[float, Retention]] = {}
-
-    def of(self, project: str) -> Retention:
-        """That of a project; what it was when the registry was asked last, where it cannot be asked now."""
-        found = self.cached(project)
-        if found is not None:
-            return found
-        now = self._clock.monotonic()
-        try:
-            retention = self._registry.retention(project)
-        except UnavailableError:
-            with self._lock:
-                last = self._retentions.get(project)
-            if last is None:
-                raise
-            retention = last[1]
-        with self._lock:
-            if len(self._retentions) >= _MOST_PROJECTS:
-                self._retentions.clear()
-            self._retentions[project] = now, retention
-        return retention
-
-    def cached(self, project: str) -> Retention | None:
-        """The same, where the registry need not be asked; else None."""
-        now = self._clock.monotonic()
-        with self._lock:
-            found = self._retentions.get(project)
-        return found[1] if found is not None and 0 <= now - found[0] < _RETENTION_SECONDS else None

@@ -9,7 +9,7 @@ import msgspec
 
 from jobmeter.model.finding import Severity, Subject
 from jobmeter.model.job import JobState
-from jobmeter.model.question import Asks
+from jobmeter.model.question import Question
 
 ALLOCATION_MISMATCH = "AllocationMismatch"
 """The reason of an agent's event about a replica that computes on a device that was not given to it."""
@@ -179,7 +179,7 @@ class EventPage(msgspec.Struct, frozen=True):
     total: int
 
 
-class EventFilter(msgspec.Struct, Asks[EventPage], frozen=True, kw_only=True):
+class EventFilter(msgspec.Struct, Question[EventPage], frozen=True, kw_only=True):
     """Which events to list, by time and then in the order in which they arrived. Empty parts match everything.
 
     ``projects`` None means all that the asker may see. ``start`` is inclusive, ``end`` exclusive, both epoch ms.

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from jobmeter.model.question import Asks
+from jobmeter.model.question import Question
 
 
 class JobState(StrEnum):
@@ -168,7 +168,7 @@ class Project(msgspec.Struct, frozen=True, kw_only=True):
     latest: Job | None = None
 
 
-class ProjectsQuestion(msgspec.Struct, Asks[list[Project]], frozen=True, kw_only=True):
+class ProjectsQuestion(msgspec.Struct, Question[list[Project]], frozen=True, kw_only=True):
     """Which projects there are, by name; with ``names``, those of them. None: all that the asker may see."""
 
     names: frozenset[str] | None = None
@@ -181,7 +181,7 @@ class JobSize(msgspec.Struct, frozen=True, kw_only=True):
     gpus: int = 0
 
 
-class SizesQuestion(msgspec.Struct, Asks[list[JobSize]], frozen=True, kw_only=True):
+class SizesQuestion(msgspec.Struct, Question[list[JobSize]], frozen=True, kw_only=True):
     """How large each of these jobs, (project, id), is. One that the asker may not see has nothing."""
 
     jobs: tuple[tuple[str, str], ...]
@@ -224,7 +224,7 @@ class Condition(msgspec.Struct, frozen=True, omit_defaults=True):
     otherwise: str = ""
 
 
-class JobFilter(msgspec.Struct, Asks[JobPage], frozen=True, kw_only=True):
+class JobFilter(msgspec.Struct, Question[JobPage], frozen=True, kw_only=True):
     """Which jobs to list. Empty parts match everything; times are epoch milliseconds.
 
     ``projects`` None means all: the caller has settled what the asker may see. ``name_contains`` looks in name and id,

@@ -1,11 +1,11 @@
-"""The mark that ties a question to the type of its answer, so that whoever asks gets a typed result."""
+"""The base of questions, typed by their result."""
 
 from typing import Generic, TypeVar
 
 R_co = TypeVar("R_co", covariant=True)
 
 
-class Asks(Generic[R_co]):
-    """A question whose answer is an ``R_co``. A question is data: who answers it is not its business."""
+class Question(Generic[R_co]):
+    """Data that says what is to be read or done, with a result of type ``R_co``; the server executes it."""
 
     __slots__ = ()

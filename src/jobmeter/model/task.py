@@ -6,7 +6,7 @@ import msgspec
 
 from jobmeter.model.event import Event
 from jobmeter.model.finding import Finding
-from jobmeter.model.question import Asks
+from jobmeter.model.question import Question
 
 MAX_NODES = 256
 MAX_LOG_LINES = 10_000
@@ -83,7 +83,7 @@ class GivenLog(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     lines: list[str] = []
 
 
-class NewTask(msgspec.Struct, Asks["DiagnosticTask"], frozen=True, kw_only=True, forbid_unknown_fields=True):
+class NewTask(msgspec.Struct, Question["DiagnosticTask"], frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A task to make. ``start`` and ``end`` in epoch ms; by default the last hour.
 
     ``nodes`` are those of ``cluster``, where one is named. A task of type ``job`` names its job, one of type ``logs``
@@ -138,7 +138,7 @@ class TaskPage(msgspec.Struct, frozen=True):
     total: int
 
 
-class TaskFilter(msgspec.Struct, Asks[TaskPage], frozen=True, kw_only=True):
+class TaskFilter(msgspec.Struct, Question[TaskPage], frozen=True, kw_only=True):
     """Which tasks. ``after`` is the id of the last task of the page before. ``whole`` with what they found."""
 
     projects: frozenset[str] | None = None

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from jobmeter.model.question import Asks
+from jobmeter.model.question import Question
 from jobmeter.model.span import Span, SpanKind, SpanStatus, TracePage
 
 MOST_TRACES = 1_000
@@ -48,7 +48,7 @@ class TraceOrder(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TraceFilter(Asks[TracePage]):
+class TraceFilter(Question[TracePage]):
     """Traces of some projects (None: all that the asker may see), or of one job of each of them.
 
     What is said of a trace is said of those of its spans that began in ``[start_ns, end_ns)``. ``names``, ``services``,
@@ -83,7 +83,7 @@ class TraceFilter(Asks[TracePage]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SpanFilter(Asks[list[Span]]):
+class SpanFilter(Question[list[Span]]):
     """The spans of some traces, sorted by trace, start, span, project and job; ``after`` goes on behind one of them."""
 
     projects: frozenset[str] | None = None

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from jobmeter.access.scope import Scope
+from jobmeter.access.principal import Scope
 from jobmeter.errors import ForbiddenError
 from jobmeter.model.catalog import METRICS
 from jobmeter.model.event import EventFilter, EventPage
@@ -14,7 +14,7 @@ from jobmeter.model.job import Job, JobFilter, JobPage, JobSize, JobView, Node, 
 from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.order import natural
 from jobmeter.model.quality import JobQuality
-from jobmeter.model.question import Asks
+from jobmeter.model.question import Question
 from jobmeter.model.series import NamePart, job_key
 from jobmeter.model.span import Span, TracePage
 from jobmeter.model.steps import SUMMARY_BUCKETS
@@ -31,6 +31,7 @@ from jobmeter.query.inventory import Inventory
 from jobmeter.query.latest import WINDOW_MS, LatestValue, newest, values
 from jobmeter.query.logs import pages, selector_of
 from jobmeter.query.measure import Measurements
+from jobmeter.query.meter import Meter
 from jobmeter.query.permitted import check_named, permitted_jobs
 from jobmeter.query.plan import check_by, metrics_of, sources, with_derived
 from jobmeter.query.quality import Qualities, QualityQuestion
@@ -48,7 +49,7 @@ from jobmeter.query.request import (
 )
 from jobmeter.query.series import BucketsQuestion, LastQuestion, NamesQuestion, SamplesQuestion, SeriesQuestion
 from jobmeter.query.shared import shared_view
-from jobmeter.query.source import Meter, Source, StoreSource
+from jobmeter.query.source import Source, StoreSource
 from jobmeter.query.subjects import Subjects
 from jobmeter.query.summary import JobSummary, summarize
 from jobmeter.registry.base import Registry
@@ -85,7 +86,7 @@ class Executor:
         self._subjects = Subjects(registry, clock)
         self._groups = Groups(store, registry, clock, limits, self._source)
         self._measurements = Measurements(store, clock, limits, self._source, self._subjects, self._groups, self.cache)
-        self._answers: dict[type[Asks[Any]], Callable[[Any, Scope], Any]] = {
+        self._answers: dict[type[Question[Any]], Callable[[Any, Scope], Any]] = {
             MetricQuery: self._measurements.lines,
             EncodedQuestion: lambda one, scope: self._measurements.encoded(one.query, scope, one.encode),
             HeadQuestion: lambda question, scope: self._subjects.head(question.ref, scope),
@@ -112,14 +113,14 @@ class Executor:
             ),
         }
 
-        self._from_memory: dict[type[Asks[Any]], Callable[[Any, Scope], Any]] = {
+        self._from_memory: dict[type[Question[Any]], Callable[[Any, Scope], Any]] = {
             MetricQuery: self._measurements.from_memory,
             EncodedQuestion: lambda one, scope: self._measurements.encoded_from_memory(one.query, scope, one.encode),
             HeadQuestion: lambda question, scope: self._subjects.cached_head(question.ref, scope),
             JobQuestion: self._cached_job,
         }
 
-    def run(self, question: Asks[R], scope: Scope) -> R:
+    def run(self, question: Question[R], scope: Scope) -> R:
         """The answer to a question.
 
         Raises NotFoundError, InvalidRequestError (LimitExceededError for what is too large), QueryTimeoutError or
@@ -128,7 +129,7 @@ class Executor:
         answer: R = self._answers[type(question)](question, scope)
         return answer
 
-    def from_memory(self, question: Asks[R], scope: Scope) -> R | None:
+    def from_memory(self, question: Question[R], scope: Scope) -> R | None:
         """As ``run``, without waiting; None where it has to be run on a worker.
 
         For an event loop's thread: what is answered here takes a fraction of a millisecond.
@@ -143,8 +144,8 @@ class Executor:
     def _readings(self, question: ReadingsQuestion, scope: Scope) -> Readings:
         narrowing = gather.Narrowing(question.replicas, question.devices)
         view = self._subjects.view(question.ref, scope)
-        asked = self._measurements.of_job(view, question.names, question.range, By.DEVICE, narrowing)
-        return readings(self._store, self._clock, self._limits, question, asked.layout.shape)
+        resolved = self._measurements.of_job(view, question.names, question.range, By.DEVICE, narrowing)
+        return readings(self._store, self._clock, self._limits, question, resolved.layout.shape)
 
     def _quality(self, question: QualityQuestion, scope: Scope) -> JobQuality:
         view = self._subjects.view(question.ref, scope)
@@ -185,13 +186,13 @@ class Executor:
         if isinstance(ref, JobRef):
             view = self._subjects.view(ref, scope)
             span = self._newest_of_job(view.job)
-            asked = self._measurements.of_job(view, names, span, by)
+            resolved = self._measurements.of_job(view, names, span, by)
         else:
             nodes = self.nodes(ref, scope)
             span = self._newest_of_nodes(nodes)
-            asked = self._measurements.of_nodes(nodes, ref, scope, names, span, by)
-        layout = asked.layout
-        frame = Frame(layout.shape, newest(layout.shape, self._source, span, meter), asked.limits)
+            resolved = self._measurements.of_nodes(nodes, ref, scope, names, span, by)
+        layout = resolved.layout
+        frame = Frame(layout.shape, newest(layout.shape, self._source, span, meter), resolved.limits)
         found = values(frame, rows, by, layout)
         return sorted(found, key=lambda one: (one.metric, natural(one.replica), natural(one.node), natural(one.device)))
 
@@ -200,8 +201,8 @@ class Executor:
         view = self._subjects.view(ref, scope)
         own = Selector(jobs=(job_key(view.job.project, view.job.id),), limit=MOST_NAMES)
         names = sources(METRICS).union(self._store.names(own, NamePart.METRIC))
-        asked = self._measurements.of_job(view, names, life(view.job, self._clock.now_ms()), By.JOB)
-        return sorted(with_derived(asked.layout.shape.metrics))
+        resolved = self._measurements.of_job(view, names, life(view.job, self._clock.now_ms()), By.JOB)
+        return sorted(with_derived(resolved.layout.shape.metrics))
 
     def summary(self, ref: JobRef, scope: Scope) -> JobSummary:
         """What a job used over its whole life (until now, while it runs)."""
@@ -211,9 +212,9 @@ class Executor:
         span = life(view.job, now_ms)
         step_ms = default_step(span, SUMMARY_BUCKETS)
         rows = metrics_of(SUMMARY_METRICS)
-        asked = self._measurements.of_job(view, sources(rows), span, By.JOB)
-        shape = asked.layout.shape
-        frame = Frame(shape, read(shape, self._source, span, step_ms, meter), asked.limits)
+        resolved = self._measurements.of_job(view, sources(rows), span, By.JOB)
+        shape = resolved.layout.shape
+        frame = Frame(shape, read(shape, self._source, span, step_ms, meter), resolved.limits)
         return summarize(view, frame, rows, span, step_ms, now_ms)
 
     def log_pages(self, question: LogQuestion, scope: Scope, limit: int | None = None) -> Iterator[list[LogLine]]:
@@ -247,7 +248,7 @@ class Executor:
     def _budget(self) -> ReadBudget:
         return ReadBudget(rows=self._limits.query_rows, seconds=self._limits.query_seconds)
 
-    def _series(self, question: Asks[Any], scope: Scope) -> Any:  # noqa: ANN401 - each question has its own result
+    def _series(self, question: Question[Any], scope: Scope) -> Any:  # noqa: ANN401 - each question has its own result
         if scope.grant is not None:
             raise ForbiddenError("the key's policies allow some resources only, and series are not asked for by them")
         meter = Meter(self._clock, self._limits)

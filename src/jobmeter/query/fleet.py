@@ -10,19 +10,20 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from jobmeter.access.scope import Scope
+from jobmeter.access.principal import Scope
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.job import Job, JobFilter, JobState, Node
 from jobmeter.model.order import natural
-from jobmeter.model.question import Asks
+from jobmeter.model.question import Question
 from jobmeter.model.time import DAY, MAX_TIME_MS, MINUTE, SECOND, Clock, TimeRange, ceil_to
 from jobmeter.query.frame import Frame, read
 from jobmeter.query.idle import HOLD_MS, IDLE
 from jobmeter.query.inventory import Inventory, named_devices
+from jobmeter.query.meter import Meter
 from jobmeter.query.plan import metrics_of, sources
 from jobmeter.query.request import Statistic
 from jobmeter.query.shape import Entry, Member, Shape
-from jobmeter.query.source import Meter, Source
+from jobmeter.query.source import Source
 from jobmeter.query.usage import DEVICES, Readings
 from jobmeter.registry.base import Registry
 from jobmeter.settings import Limits
@@ -82,7 +83,7 @@ class Fleet:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FleetQuestion(Asks[Fleet]):
+class FleetQuestion(Question[Fleet]):
     """The fleet as it is now, as far as the asker may see it. ``silent_ms``: how long a node may say nothing."""
 
     projects: frozenset[str] | None = None

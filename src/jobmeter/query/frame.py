@@ -4,11 +4,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from jobmeter.model.batch import BucketColumns
+from jobmeter.model.batch import BucketColumns, References, SeriesKeys
 from jobmeter.model.time import TimeRange
+from jobmeter.query.layout import MOST_SAMPLES, MOST_SERIES
+from jobmeter.query.meter import Meter
 from jobmeter.query.reduce import is_sorted, merge, take
 from jobmeter.query.shape import Read, Shape
-from jobmeter.query.source import Meter, Source, buckets
+from jobmeter.query.source import Source, buckets
+from jobmeter.store.base import Memory
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,6 +42,33 @@ def read(shape: Shape, source: Source, span: TimeRange, step_ms: int, meter: Met
         columns = buckets(source, group.keys, group.counters, group.span, step_ms, owned_ms=group.owned_ms, meter=meter)
         parts.append(in_order(columns, group))
     return merge(parts)
+
+
+def read_memory(shape: Shape, memory: Memory, span: TimeRange, step_ms: int) -> BucketColumns | None:
+    """The buckets of a shape's entries over a span; None where they are not all in memory."""
+    parts: list[BucketColumns] = []
+    for group in shape.reads(span):
+        columns = _buckets(group, memory, step_ms)
+        if columns is None:
+            return None
+        parts.append(in_order(columns, group))
+    return merge(parts)
+
+
+def _buckets(group: Read, memory: Memory, step_ms: int) -> BucketColumns | None:
+    """As ``jobmeter.query.source.buckets``, of one piece."""
+    keys, span = group.keys, group.span
+    if len(keys) > MOST_SERIES:
+        return None
+    references = References.none(len(keys))
+    if group.counters.any() and group.owned_ms < span.start_ms:
+        counters = np.flatnonzero(group.counters)
+        before = memory.previous(SeriesKeys(keys.job[counters], keys.series[counters]), span.start_ms)
+        if before is None:
+            return None
+        own = before.time >= group.owned_ms
+        references.update(counters[before.index[own]].astype(np.uint32), before.time[own], before.value[own])
+    return memory.buckets(keys, span, step_ms, group.counters, references, MOST_SAMPLES)
 
 
 def in_order(columns: BucketColumns, group: Read) -> BucketColumns:

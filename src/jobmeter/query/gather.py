@@ -9,7 +9,8 @@ from typing import NamedTuple
 from jobmeter.model.catalog import Scope, find
 from jobmeter.model.job import Job, JobView, Node
 from jobmeter.model.series import NOBODY, Series, job_key
-from jobmeter.model.time import DAY, MAX_TIME_MS, SECOND, TimeRange, floor_to
+from jobmeter.model.time import MAX_TIME_MS, TimeRange
+from jobmeter.query.plan import series_since
 from jobmeter.query.shape import Entry, Member, is_counter
 from jobmeter.settings import Limits
 from jobmeter.store.base import Selector, Store
@@ -52,7 +53,7 @@ def selector_of_job(job: Job, names: frozenset[str], span: TimeRange, limits: Li
         projects=frozenset({job.project}),
         jobs=(job_key(job.project, job.id),),
         metrics=names,
-        since=_since(span, limits),
+        since=series_since(span, limits),
         limit=limits.query_series,
     )
 
@@ -94,7 +95,7 @@ def of_jobs(
     keys = {job_key(view.job.project, view.job.id): view for view in views}
     own: dict[int, list[Series]] = {key: [] for key in keys}
     if keys:
-        selector = Selector(jobs=tuple(keys), metrics=names, since=_since(span, limits), limit=most)
+        selector = Selector(jobs=tuple(keys), metrics=names, since=series_since(span, limits), limit=most)
         for series in store.find(selector):
             own[series.job_key].append(series)
     devices = of_devices(names)
@@ -121,7 +122,7 @@ def of_nodes(
         projects=projects,
         nodes=tuple((node.cluster, node.name) for node in nodes),
         metrics=names,
-        since=_since(span, limits),
+        since=series_since(span, limits),
         limit=limits.query_series,
     )
     return [Entry(series, _member_of_node(series), series.replica) for series in store.find(selector)]
@@ -167,17 +168,6 @@ def _member_of_node(series: Series) -> Member:
     return Member(f"{series.project}/{series.job}" if series.job else "", "", series.cluster, series.node, "")
 
 
-def _since(span: TimeRange, limits: Limits) -> int:
-    # A sample may be dated after it was written by as much as the pipeline lets through. Whole days: what is found
-    # is valid for other ranges too.
-    return max(floor_to(span.start_ms - limits.future_seconds * SECOND, DAY), 0)
-
-
-def day_of(span: TimeRange, limits: Limits) -> int:
-    """The same for all ranges for which ``selector_of_job`` selects the same series."""
-    return (span.start_ms - limits.future_seconds * SECOND) // DAY
-
-
 def _lent(
     store: Store,
     view: JobView,
@@ -211,7 +201,7 @@ def _matched_allocations(
         jobs=(NOBODY,),
         nodes=_places(members, nodes),
         metrics=metrics,
-        since=_since(span, limits),
+        since=series_since(span, limits),
         limit=limits.query_series,
     )
     found: dict[tuple[str, str, str, str], list[Series]] = {}

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jobmeter.model.job import JobState
-from jobmeter.model.question import Asks
+from jobmeter.model.question import Question
 from jobmeter.model.time import TimeRange
 from jobmeter.query.request import GroupRef
 
@@ -70,7 +70,7 @@ class GroupUsage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupQuestion(Asks[GroupUsage]):
+class GroupQuestion(Question[GroupUsage]):
     """Who used how much of a resource group in a range. A ``workspace`` narrows the jobs, not the capacity.
 
     A group or workspace that no job or node in reach names is NotFoundError (``resource_group``, ``workspace``).
@@ -82,7 +82,7 @@ class GroupQuestion(Asks[GroupUsage]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CapacityQuestion(Asks[Amounts]):
+class CapacityQuestion(Question[Amounts]):
     """The resources of a group over a range. Raises as ``GroupQuestion``."""
 
     group: GroupRef
@@ -90,7 +90,7 @@ class CapacityQuestion(Asks[Amounts]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RequestsQuestion(Asks[Amounts]):
+class RequestsQuestion(Question[Amounts]):
     """What the replicas that are in one of ``states`` were allowed, of jobs that meet the range.
 
     Raises as ``GroupQuestion``.
@@ -102,7 +102,7 @@ class RequestsQuestion(Asks[Amounts]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupNodesQuestion(Asks[Sequence[GroupNode]]):
+class GroupNodesQuestion(Question[Sequence[GroupNode]]):
     """The nodes of a resource group, by name. Raises as ``GroupQuestion``."""
 
     group: GroupRef

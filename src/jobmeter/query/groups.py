@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from jobmeter.access.scope import Scope
+from jobmeter.access.principal import Scope
 from jobmeter.errors import LimitExceededError, NotFoundError
 from jobmeter.model.batch import References, SampleColumns, SeriesKeys
 from jobmeter.model.job import JobFilter, JobView, Node
@@ -23,11 +23,12 @@ from jobmeter.query.group import (
     RequestsQuestion,
 )
 from jobmeter.query.inventory import Inventory, device_types
+from jobmeter.query.meter import Meter
 from jobmeter.query.plan import metrics_of, sources
 from jobmeter.query.reduce import bucket
 from jobmeter.query.request import GroupRef
 from jobmeter.query.shape import Shape
-from jobmeter.query.source import Meter, Source
+from jobmeter.query.source import Source
 from jobmeter.query.usage import LIMITS, METRICS, Allocated, Parts, Place, Readings, allocated, by_user, was_there
 from jobmeter.registry.base import Registry
 from jobmeter.settings import Limits

@@ -11,7 +11,7 @@ import numpy as np
 
 from jobmeter.model.batch import Bools, Float64s, Int64s
 from jobmeter.model.job import JobView
-from jobmeter.model.question import Asks
+from jobmeter.model.question import Question
 from jobmeter.model.time import MINUTE, TimeRange
 from jobmeter.query.defaults import default_step, life
 from jobmeter.query.inventory import Inventory
@@ -29,7 +29,7 @@ Device = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class IdleQuestion(Asks["IdleTime"]):
+class IdleQuestion(Question["IdleTime"]):
     """How long the devices of a job were idle over its life."""
 
     ref: JobRef
@@ -57,14 +57,16 @@ class IdleTime:
     devices: Sequence[IdleDevice]
 
 
-def idle_time(view: JobView, now_ms: int, ask: Callable[[MetricQuery], Iterable[Line]], types: Inventory) -> IdleTime:
-    """See ``IdleQuestion``. ``ask`` answers a question about the job, ``types`` knows its nodes."""
+def idle_time(
+    view: JobView, now_ms: int, lines_of: Callable[[MetricQuery], Iterable[Line]], types: Inventory
+) -> IdleTime:
+    """See ``IdleQuestion``. ``lines_of`` gives the lines of a query about the job, ``types`` has its nodes."""
     span = life(view.job, now_ms)
     allocated = _allocated(view, span)
     steps = int(np.clip(_POINTS // max(len(allocated), 1), _FEWEST_STEPS, _MOST_STEPS))
     step_ms = max(default_step(span, steps), _LEAST_STEP_MS)
     ref = JobRef(view.job.id, view.job.project)
-    lines = ask(
+    lines = lines_of(
         MetricQuery(subject=ref, metrics=DEVICES, range=span, step_ms=step_ms, by=By.DEVICE, statistic=Statistic.MAX)
     )
     measured = dict(_measured(lines))

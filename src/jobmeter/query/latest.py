@@ -12,11 +12,12 @@ from jobmeter.model.time import MINUTE, TimeRange
 from jobmeter.query.frame import Frame, in_order
 from jobmeter.query.layout import Layout
 from jobmeter.query.lines import joined_by, unit_of
+from jobmeter.query.meter import Meter
 from jobmeter.query.plan import sources
 from jobmeter.query.reduce import bucket, merge, take
 from jobmeter.query.request import By, Statistic
 from jobmeter.query.shape import Shape
-from jobmeter.query.source import Meter, Source
+from jobmeter.query.source import Source
 from jobmeter.query.table import lines_of
 
 WINDOW_MS = 5 * MINUTE

@@ -7,15 +7,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from jobmeter.kernel import window as kernel
-from jobmeter.model.batch import Int64s, SeriesKeys
+from jobmeter.model.batch import Int64s, LineColumns, SeriesKeys
 from jobmeter.model.catalog import Aggregate, Metric, find
 from jobmeter.model.job import JobView
 from jobmeter.query.gather import devices_of
 from jobmeter.query.lines import Head, Ranks, assign, joined_by, sort_key
-from jobmeter.query.request import By, LineName
+from jobmeter.query.request import By, LineName, MetricQuery, Statistic
 from jobmeter.query.shape import Member, Shape
+from jobmeter.store.base import Memory
 from jobmeter.store.cache import Cache
 
+MOST_SERIES = 2_000
+MOST_SAMPLES = 100_000
+MOST_POINTS = 5_000
+"""What the event loop answers from memory at most: more than that would delay other requests."""
 _ENTRY_BYTES = 500
 """Memory that an entry of a layout takes, about."""
 
@@ -36,6 +41,16 @@ class Layout:
     lasting: bool
     apart: frozenset[str] = frozenset()
     grid: "Grid | None" = None
+
+    def means(self, query: MetricQuery, memory: Memory) -> LineColumns | None:
+        """The values of plain gauges, lines by the names of the grid; None without a grid, or where not in memory.
+
+        No metric of the query is derived from others.
+        """
+        grid = self.grid
+        if grid is None or query.statistic is not Statistic.MEAN or len(grid.keys) > MOST_SERIES:
+            return None
+        return memory.lines(grid.keys, grid.joined(query.aggregate, query.by), query.range, query.step_ms, MOST_SAMPLES)
 
 
 class Grid:

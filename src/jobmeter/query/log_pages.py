@@ -7,7 +7,7 @@ from hashlib import blake2b
 import msgspec
 
 from jobmeter.model.log import LogLine, LogPage
-from jobmeter.model.question import Asks
+from jobmeter.model.question import Question
 from jobmeter.query.request import LogQuestion
 
 _MOST_GIVEN = 128
@@ -26,7 +26,7 @@ class LogCursor(msgspec.Struct, frozen=True, array_like=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogSearch(Asks["FoundLines"]):
+class LogSearch(Question["FoundLines"]):
     """Query a page of at most ``question.limit`` lines; ``token`` is that of the page before, empty for the first.
 
     A token is valid for the same query and for an hour. ``field`` names it in errors.
@@ -46,7 +46,7 @@ class FoundLines:
 
 
 def next_lines(
-    ask: Callable[[LogQuestion], LogPage], question: LogQuestion, cursor: LogCursor | None
+    read: Callable[[LogQuestion], LogPage], question: LogQuestion, cursor: LogCursor | None
 ) -> tuple[list[LogLine], LogCursor | None]:
     """The lines behind a cursor, and where they end; None where no line follows.
 
@@ -56,7 +56,7 @@ def next_lines(
     given = frozenset(cursor.given if cursor else ())
     if cursor is not None:
         question = _behind(question, cursor)
-    found = ask(replace(question, limit=size + len(given) + 1)).lines
+    found = read(replace(question, limit=size + len(given) + 1)).lines
     fresh = [line for line in found if digest(line) not in given]
     lines = fresh[:size]
     if len(fresh) <= size or not lines:

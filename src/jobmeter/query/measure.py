@@ -10,24 +10,25 @@ from functools import partial
 
 import numpy as np
 
-from jobmeter.access.scope import Scope
+from jobmeter.access.principal import Scope
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.batch import Float64s, Int64s
 from jobmeter.model.catalog import Metric
 from jobmeter.model.job import JobView, Node
 from jobmeter.model.series import job_key
 from jobmeter.model.time import HOUR, Clock, TimeRange
-from jobmeter.query import gather, memory
-from jobmeter.query.frame import Frame, read
+from jobmeter.query import gather
+from jobmeter.query.frame import Frame, read, read_memory
 from jobmeter.query.groups import Groups
-from jobmeter.query.layout import Layout, Layouts, lay_out
+from jobmeter.query.layout import MOST_POINTS, Layout, Layouts, lay_out
 from jobmeter.query.lines import Head, Ranks, joined_by, unit_of
-from jobmeter.query.plan import MetricSelection, bucket_count, check, hours_around, is_own
+from jobmeter.query.meter import Meter
+from jobmeter.query.plan import MetricSelection, bucket_count, check, hours_around, is_own, series_since
 from jobmeter.query.request import By, GroupRef, JobRef, Line, LinesInColumns, MetricQuery, MetricResult, NodeRef
 from jobmeter.query.response_cache import ResponseCache, Validator
 from jobmeter.query.result_cache import Part, ResultCache, Tables, ends, middle, woven
 from jobmeter.query.shape import Shape
-from jobmeter.query.source import RAW_IS_QUICK, Meter, Source
+from jobmeter.query.source import RAW_IS_QUICK, Source
 from jobmeter.query.subjects import Subjects, projects_of
 from jobmeter.query.table import Table, lines_of
 from jobmeter.settings import Limits
@@ -125,7 +126,7 @@ class Measurements:
     ) -> ResolvedQuery:
         """The series of some metrics of a job, in lines."""
         job = view.job
-        key = (job.project, job.id, names, by, narrowing, gather.day_of(span, self._limits))
+        key = (job.project, job.id, names, by, narrowing, series_since(span, self._limits))
         revision = self._store.revision((job_key(job.project, job.id),))
         layout = None if revision is None else self._layouts.get(key, view, revision)
         if layout is not None:
@@ -162,18 +163,18 @@ class Measurements:
     def _result_from_memory(
         self, query: MetricQuery, selection: MetricSelection, resolved: ResolvedQuery
     ) -> MetricResult | None:
-        layout, in_memory = resolved.layout, self._store.memory
+        layout, memory = resolved.layout, self._store.memory
         points = len(layout.heads) * len(query.metrics) * bucket_count(query.range, query.step_ms)
-        if in_memory is None or points > _SPARSE * memory.MOST_POINTS or query.range.length_ms > RAW_IS_QUICK:
+        if memory is None or points > _SPARSE * MOST_POINTS or query.range.length_ms > RAW_IS_QUICK:
             return None
-        found = memory.lines(query, layout, in_memory) if selection.own else None
+        found = layout.means(query, memory) if selection.own else None
         meter = Meter(self._clock, self._limits)
         if found is not None and layout.grid is not None:
             meter.count(found.samples, None)
             self._check_points(len(found.time))
             lines = LinesInColumns(layout.grid.names, found)
             return MetricResult(query, lines, found.samples, tuple(meter.tiers), resolved.project)
-        columns = memory.read(layout.shape, in_memory, query.range, query.step_ms)
+        columns = read_memory(layout.shape, memory, query.range, query.step_ms)
         if columns is None:
             return None
         meter.count(int(columns.count.sum()), None)
@@ -284,7 +285,7 @@ class Measurements:
         if revision is None:
             return None
         narrowing = gather.Narrowing(query.replicas, query.devices, query.labels)
-        key = (job.project, job.id, names, query.by, narrowing, gather.day_of(query.range, self._limits))
+        key = (job.project, job.id, names, query.by, narrowing, series_since(query.range, self._limits))
         layout = self._layouts.get(key, view, revision)
         return None if layout is None else ResolvedQuery(job.project, layout, job.limits)
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from jobmeter.access.scope import Scope
+from jobmeter.access.principal import Scope
 from jobmeter.errors import ForbiddenError, LimitExceededError, NotFoundError
 from jobmeter.model.job import Job, JobFilter, JobPage
 from jobmeter.query.subjects import shown

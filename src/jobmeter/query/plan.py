@@ -8,7 +8,7 @@ from typing import NamedTuple
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.catalog import METRICS, Aggregate, Kind, Metric, find
 from jobmeter.model.series import MAX_NAME
-from jobmeter.model.time import HOUR, TimeRange, ceil_to, floor_to
+from jobmeter.model.time import DAY, HOUR, SECOND, TimeRange, ceil_to, floor_to
 from jobmeter.query.request import By, GroupRef, JobRef, MetricQuery, NodeRef, Statistic
 from jobmeter.settings import Limits
 from jobmeter.store.base import Tier
@@ -180,3 +180,11 @@ def _metric(name: str) -> Metric:
     if metric is None:
         raise InvalidRequestError(f"metric {name[:MAX_NAME]!r} is unknown (`jobmeter catalog` lists all)", "metric")
     return metric
+
+
+def series_since(span: TimeRange, limits: Limits) -> int:
+    """Since when a series must have samples to answer a range, in epoch milliseconds: the same for a day of ranges.
+
+    A sample may be dated after it was written by as much as the pipeline lets through.
+    """
+    return max(floor_to(span.start_ms - limits.future_seconds * SECOND, DAY), 0)

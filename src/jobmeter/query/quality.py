@@ -10,19 +10,20 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from jobmeter.access.scope import Scope
+from jobmeter.access.principal import Scope
 from jobmeter.model.batch import BucketColumns, Int64s, SeriesKeys
 from jobmeter.model.job import JobState, JobView, Replica
 from jobmeter.model.order import natural
 from jobmeter.model.quality import DamagedRows, Gap, JobQuality, NodeQuality, ReplicaQuality, Stretch
-from jobmeter.model.question import Asks
+from jobmeter.model.question import Question
 from jobmeter.model.series import NOBODY, NamePart, Series, job_key
 from jobmeter.model.time import MINUTE, TimeRange
 from jobmeter.query.defaults import default_step, life
 from jobmeter.query.gaps import Gaps, Presence, gaps
+from jobmeter.query.meter import Meter
 from jobmeter.query.quality_text import sentences
 from jobmeter.query.request import JobRef
-from jobmeter.query.source import Meter, Source, buckets
+from jobmeter.query.source import Source, buckets
 from jobmeter.settings import Limits
 from jobmeter.store.base import Selector, Store
 from jobmeter.store.damage import DamagedPart
@@ -47,7 +48,7 @@ _Place = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class QualityQuestion(Asks[JobQuality]):
+class QualityQuestion(Question[JobQuality]):
     """How complete what is stored of a job is."""
 
     ref: JobRef

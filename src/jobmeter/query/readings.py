@@ -9,12 +9,13 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from jobmeter.model.batch import SampleColumns, SeriesKeys
-from jobmeter.model.question import Asks
+from jobmeter.model.question import Question
 from jobmeter.model.time import Clock, TimeRange
+from jobmeter.query.meter import Meter
 from jobmeter.query.plan import metrics_of, sources
 from jobmeter.query.request import JobRef
 from jobmeter.query.shape import Entry, Shape
-from jobmeter.query.source import Meter, expected
+from jobmeter.query.source import expected
 from jobmeter.settings import Limits
 from jobmeter.store.base import Store
 
@@ -38,7 +39,7 @@ class Readings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadingsQuestion(Asks[Readings]):
+class ReadingsQuestion(Question[Readings]):
     """The readings of some metrics of a job inside the range, of some replicas and devices; empty means all.
 
     It may read ``Limits.export_rows`` and take ``Limits.export_seconds``, the consumer of the blocks included.

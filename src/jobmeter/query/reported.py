@@ -9,11 +9,11 @@ from jobmeter.errors import InvalidRequestError
 from jobmeter.model.batch import Float64s, Int64s, SampleColumns, SeriesKeys
 from jobmeter.model.job import Job
 from jobmeter.model.order import natural
-from jobmeter.model.question import Asks
+from jobmeter.model.question import Question
 from jobmeter.model.series import Series, job_key
 from jobmeter.model.time import SECOND, Clock, TimeRange
+from jobmeter.query.meter import Meter
 from jobmeter.query.request import JobRef
-from jobmeter.query.source import Meter
 from jobmeter.settings import Limits
 from jobmeter.store.base import Selector, Store
 
@@ -39,7 +39,7 @@ class Reported:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReportedQuestion(Asks[Reported]):
+class ReportedQuestion(Question[Reported]):
     """What a job reported in a range, by time and then by name and replica, from raw samples.
 
     ``names`` (with or without the prefix) narrow it; empty means all. ``latest`` gives of each name the newest value

@@ -12,7 +12,7 @@ from jobmeter.model.catalog import Aggregate
 from jobmeter.model.job import Job, JobView
 from jobmeter.model.log import LogPage
 from jobmeter.model.log_filter import LogFilter
-from jobmeter.model.question import Asks
+from jobmeter.model.question import Question
 from jobmeter.model.time import TimeRange
 
 
@@ -72,7 +72,7 @@ class Statistic(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MetricQuery(Asks["MetricResult"]):
+class MetricQuery(Question["MetricResult"]):
     """Which metrics of which job, node or resource group, over which range, in steps of ``step_ms``, joined how.
 
     Of a resource group the result has its nodes (see ``jobmeter.query.group``).
@@ -174,7 +174,7 @@ class MetricResult:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class EncodedQuestion(Asks[bytes]):
+class EncodedQuestion(Question[bytes]):
     """The answer to a question as ``encode``, which always does it in the same way, writes it."""
 
     query: MetricQuery
@@ -182,21 +182,21 @@ class EncodedQuestion(Asks[bytes]):
 
 
 @dataclass(frozen=True, slots=True)
-class HeadQuestion(Asks[Job]):
+class HeadQuestion(Question[Job]):
     """One job without its replicas and allocations."""
 
     ref: JobRef
 
 
 @dataclass(frozen=True, slots=True)
-class JobQuestion(Asks[JobView]):
+class JobQuestion(Question[JobView]):
     """One job with its replicas and allocations."""
 
     ref: JobRef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogQuestion(LogFilter, Asks[LogPage]):
+class LogQuestion(LogFilter, Question[LogPage]):
     """Log lines of one job, or of the system log of one node. ``node`` leaves out a job's lines of other nodes."""
 
     ref: JobRef | NodeRef

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from jobmeter.access.scope import Scope
+from jobmeter.access.principal import Scope
 from jobmeter.errors import LimitExceededError, NotFoundError
 from jobmeter.model.batch import BucketColumns, SampleColumns, SeriesKeys
-from jobmeter.model.question import Asks
+from jobmeter.model.question import Question
 from jobmeter.model.series import NamePart, Series, job_key
 from jobmeter.model.time import SECOND, TimeRange
-from jobmeter.query.source import Meter, Source, buckets, expected
+from jobmeter.query.meter import Meter
+from jobmeter.query.source import Source, buckets, expected
 from jobmeter.settings import Limits
 from jobmeter.store.base import Selector, Store
 
@@ -32,7 +33,7 @@ class FoundSeries:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SeriesQuestion(Asks[FoundSeries]):
+class SeriesQuestion(Question[FoundSeries]):
     """The series of some metrics (None: of all) and, where they are given, of some job keys and (cluster, node) pairs.
 
     ``since_ms`` leaves out those last written before, where that time is known.
@@ -45,7 +46,7 @@ class SeriesQuestion(Asks[FoundSeries]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NamesQuestion(Asks[list[str]]):
+class NamesQuestion(Question[list[str]]):
     """What occurs as ``part`` of any series: the first ``limit`` names that begin with ``prefix``, sorted."""
 
     part: NamePart
@@ -62,7 +63,7 @@ class Samples:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SamplesQuestion(Asks[Samples]):
+class SamplesQuestion(Question[Samples]):
     """Every reading of those series inside the range."""
 
     series: tuple[Series, ...]
@@ -82,7 +83,7 @@ class Buckets:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BucketsQuestion(Asks[Buckets]):
+class BucketsQuestion(Question[Buckets]):
     """The readings of those series in epoch-aligned steps: their number, sum, least, greatest, first and last."""
 
     series: tuple[Series, ...]
@@ -91,7 +92,7 @@ class BucketsQuestion(Asks[Buckets]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LastQuestion(Asks[Samples]):
+class LastQuestion(Question[Samples]):
     """The last reading of each of those series that has one at or after ``since_ms``."""
 
     series: tuple[Series, ...]

@@ -1,75 +1,26 @@
 """The interface between a query and the sources of its samples."""
 
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 
-from jobmeter.errors import LimitExceededError, LongQuestionError, QueryTimeoutError
+from jobmeter.errors import LimitExceededError
 from jobmeter.model.batch import NEVER, Bools, BucketColumns, References, SampleColumns, SeriesKeys
-from jobmeter.model.time import HOUR, SECOND, Clock, TimeRange
+from jobmeter.model.time import HOUR, SECOND, TimeRange
+from jobmeter.query.meter import Meter
 from jobmeter.query.plan import Segment, hours_around, segments
 from jobmeter.query.reduce import bucket, coarsen, growth, merge
 from jobmeter.query.rollup_cache import RollupCache, Trusted, stretch
-from jobmeter.query.spent import ACCOUNT, Spent
 from jobmeter.settings import Limits
-from jobmeter.store.base import ReadBudget, Store, Tier
+from jobmeter.store.base import Store, Tier
 from jobmeter.store.cache import Cache
 
-_NAMES = {None: "raw", Tier.MINUTE: "minute", Tier.HOUR: "hour"}
 _BUCKETS_A_POINT = 4
 _INTERVAL_MS = 10 * SECOND
 RAW_IS_QUICK = 2 * HOUR
 """Up to this length reading raw samples is faster than looking up which hours are rolled up."""
-
-
-@dataclass(slots=True, eq=False)
-class Meter:
-    """What one query has cost so far, and the rest of its request's budget."""
-
-    clock: Clock
-    limits: Limits
-    started: float = 0.0
-    rows: int = 0
-    tiers: set[str] = field(default_factory=set)
-    spent: Spent = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.started = self.clock.monotonic()
-        self.spent = ACCOUNT.get() or Spent(self.started)
-
-    def budget(self, expected: int = 0) -> ReadBudget:
-        """What is left for a read of about so many rows.
-
-        Raises LimitExceededError or QueryTimeoutError when nothing is, LongQuestionError for too much for a short one.
-        """
-        self.spent.planned += expected
-        if self.spent.short_rows is not None and self.spent.planned > self.spent.short_rows:
-            raise LongQuestionError
-        rows = self.limits.query_rows - self.spent.rows
-        seconds = self.limits.query_seconds - (self.clock.monotonic() - self.spent.since)
-        self._check()
-        if seconds <= 0:
-            raise QueryTimeoutError(f"the question took longer than {self.limits.query_seconds} s")
-        return ReadBudget(rows=rows, seconds=seconds)
-
-    def count(self, rows: int, tier: Tier | None) -> None:
-        """Note rows that were read, and from where. Raises LimitExceededError when they are more than there may be."""
-        self.rows += rows
-        self.spent.rows += rows
-        if rows:
-            self.tiers.add(_NAMES[tier])
-        self._check()
-
-    def count_cached(self, rows: int, tiers: frozenset[str]) -> None:
-        """Note values that were cached from an earlier question, and what they were made from. Raises as ``count``."""
-        self.count(rows, None)
-        self.tiers = (self.tiers - {_NAMES[None]}) | tiers
-
-    def _check(self) -> None:
-        if self.spent.rows > self.limits.query_rows:
-            raise LimitExceededError(f"a question may read {self.limits.query_rows} stored rows", "range")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from jobmeter.access.scope import Scope
+from jobmeter.access.principal import Scope
 from jobmeter.errors import InvalidRequestError, NotFoundError
 from jobmeter.model.job import Job, JobView, Node
 from jobmeter.model.time import Clock

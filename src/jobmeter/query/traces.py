@@ -3,11 +3,11 @@
 from dataclasses import replace
 from typing import TypeVar
 
-from jobmeter.access.scope import Scope
+from jobmeter.access.principal import Scope
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.span import Span, TracePage
 from jobmeter.model.trace_filter import MOST_SPANS, MOST_TRACES, SpanFilter, TraceFilter
-from jobmeter.query.source import Meter
+from jobmeter.query.meter import Meter
 from jobmeter.store.base import Store
 
 _Filter = TypeVar("_Filter", TraceFilter, SpanFilter)

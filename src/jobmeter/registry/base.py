@@ -188,8 +188,12 @@ class Registry(Protocol):
     def retention(self, project: str) -> Retention:
         """How long a project's samples are stored: its own setting, else the server's.
 
-        A setting of another process may take a second.
+        A setting of another process may take a second. While the database does not answer: as it was read last.
         """
+        ...
+
+    def cached_retention(self, project: str) -> Retention | None:
+        """As ``retention``, non-blocking; None where it is not in memory."""
         ...
 
     def set_retention(self, project: str, retention: Retention | None) -> None:

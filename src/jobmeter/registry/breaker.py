@@ -44,10 +44,10 @@ def patience(seconds: float) -> Iterator[None]:
 
 
 class Breaker:
-    """See the module. ``ask`` runs any query on a connection of its own. Thread safe."""
+    """See the module. ``probe`` runs any query on a connection of its own. Thread safe."""
 
-    def __init__(self, ask: Callable[[], None]) -> None:
-        self._check = ask
+    def __init__(self, probe: Callable[[], None]) -> None:
+        self._check = probe
         self._lock = threading.Lock()
         self._open = False
         self._closed = threading.Event()

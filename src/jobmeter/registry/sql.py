@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from jobmeter.errors import UnavailableError
 from jobmeter.model.event import WHOLE_SERVER, Event, EventFilter, EventPage
 from jobmeter.model.job import Allocation, Job, JobFilter, JobPage, JobSize, JobView, Node, Project
 from jobmeter.model.record import LeaseRecord, Records
@@ -264,10 +265,23 @@ class SqlRegistry(Registry):
         """See ``Registry.retention``."""
         retention, generation = self._retentions.get(project, None, 0)
         if retention is None:
-            with self._database.read(SHORT_SECONDS) as connection:
-                retention = nodes.project_retention(connection, project) or self._retention
+            retention = self._read_retention(project)
             self._retentions.put(project, None, Expiring(retention), generation)
         return retention
+
+    def _read_retention(self, project: str) -> Retention:
+        try:
+            with self._database.read(SHORT_SECONDS) as connection:
+                return nodes.project_retention(connection, project) or self._retention
+        except UnavailableError:
+            last = self._retentions.last(project, None)
+            if last is None:
+                raise
+            return last
+
+    def cached_retention(self, project: str) -> Retention | None:
+        """See ``Registry.cached_retention``."""
+        return self._retentions.get(project, None, 0)[0]
 
     def set_retention(self, project: str, retention: Retention | None) -> None:
         """See ``Registry.set_retention``."""

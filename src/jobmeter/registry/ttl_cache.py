@@ -72,6 +72,13 @@ class TtlCache(Generic[T]):
             self._entries.move_to_end(job)
             return cached.answer, self._generation
 
+    def last(self, job: str, question: Hashable) -> T | None:
+        """The value that was read last, expired or not; None where it was written or evicted since."""
+        with self._lock:
+            entry = self._entries.get(job)
+            cached = entry and entry.answers.get(question)
+            return cached[1].answer if cached else None
+
     def put(self, job: str, question: Hashable, cached: Expiring[T], generation: int) -> None:
         """Cache a value that was read, unless its job was written since."""
         now = time.monotonic()

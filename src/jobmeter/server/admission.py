@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, Self, TypeVar
 
-from jobmeter.access.budget import Allowance, Budget
+from jobmeter.access.limit import Allowance, Budget
 from jobmeter.errors import LongQuestionError, ThrottledError
 from jobmeter.model.time import Clock
-from jobmeter.query.spent import ACCOUNT, Spent
+from jobmeter.query.meter import ACCOUNT, Spent
 from jobmeter.server.fair import FairQueue, Place
 from jobmeter.server.work import Lane
 

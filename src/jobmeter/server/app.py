@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from jobmeter.access.audit import Audit
 from jobmeter.access.authenticate import Authenticator
-from jobmeter.access.budget import parse_budget
-from jobmeter.access.limit import RateLimiter, parse_rates
+from jobmeter.access.limit import RateLimiter, parse_budget, parse_rates
 from jobmeter.access.memory import MemoryBudget
 from jobmeter.access.months import Calendar
 from jobmeter.access.nonces import NonceMemory
@@ -33,6 +32,7 @@ from jobmeter.server.diagnosing import Diagnosing
 from jobmeter.server.dialect_router import DialectRouter
 from jobmeter.server.edge import Edge
 from jobmeter.server.exchange import AsgiScope, Receive, Send
+from jobmeter.server.figures import CacheFigures, LiveFigures
 from jobmeter.server.live import Hub
 from jobmeter.server.memory import Tidying
 from jobmeter.server.missing import Anew, check_complete
@@ -42,6 +42,7 @@ from jobmeter.server.pipeline import Router
 from jobmeter.server.root import HealthRouter, RootRouter
 from jobmeter.server.running import FindingFigures, RunningJobs
 from jobmeter.server.services import Lanes, Services
+from jobmeter.server.shipping import ShippingFigures
 from jobmeter.server.silence import Losses, NodeWatch
 from jobmeter.server.tasks import Tasks
 from jobmeter.server.telemetry import Telemetry
@@ -181,7 +182,7 @@ def assemble(
         executor=Executor(store, registry, clock, settings.limits, cache),
         telemetry=telemetry,
         lanes=lanes,
-        admission=Admission(clock, budget, telemetry.question_answered),
+        admission=Admission(clock, budget, telemetry.requests.question_answered),
         exports=ConcurrencyLimiter(budget.exports),
         hub=Hub(lanes.read),
         memory=MemoryBudget(settings.request_bytes),
@@ -204,7 +205,7 @@ def _works(services: Services, *, shared: bool) -> list[Work]:
     losses = Losses(registry, clock, settings.lease_seconds)
     diagnosing = Diagnosing(services.executor, registry, services.thresholds, clock)
     running = RunningJobs(services.executor, registry, services.thresholds, clock, registry if shared else None)
-    services.telemetry.watch_findings(FindingFigures(running))
+    services.telemetry.register(FindingFigures(running))
     tasks = Tasks(services.executor, registry, services.thresholds, clock)
     watching = NodeWatch(registry, clock, settings.node_seconds)
     works: list[Work] = [
@@ -274,18 +275,16 @@ def _watch(services: Services) -> None:
         try:
             return services.store.statistics()
         except JobmeterError as error:
-            _log.warning("the store's sizes are not known: %s", error.message)
+            _log.warning("the store's sizes cannot be read: %s", error.message)
             return None
 
     def work() -> dict[str, int]:
         return {lane.name: lane.busy for lane in services.lanes.all()}
 
-    services.telemetry.watch_cache(services.executor.cache)
-    services.telemetry.watch_shipping(services.shipping, services.clock)
-    services.telemetry.watch(
-        work,
-        statistics,
-        lambda: services.pipeline.queue_bytes,
-        lambda: services.registry.events_dropped,
-        services.memory,
-    )
+    queued, dropped = lambda: services.pipeline.queue_bytes, lambda: services.registry.events_dropped
+    for figures in (
+        CacheFigures(services.executor.cache),
+        ShippingFigures(services.shipping, services.clock),
+        LiveFigures(work, statistics, queued, dropped, services.memory),
+    ):
+        services.telemetry.register(figures)

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from jobmeter.access.decide import write_project
 from jobmeter.access.links import forget_links
-from jobmeter.access.principal import Principal
-from jobmeter.access.scope import Scope
+from jobmeter.access.principal import Principal, Scope
 from jobmeter.access.share import issue
 from jobmeter.access.trace import issue as issue_trace_token
 from jobmeter.dialects.base import (
@@ -33,7 +32,7 @@ from jobmeter.dialects.base import (
 from jobmeter.errors import ConflictError, NotFoundError
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.model.job import Job, JobState
-from jobmeter.model.question import Asks
+from jobmeter.model.question import Question
 from jobmeter.model.record import EventRecord, JobRecord, Records
 from jobmeter.model.series import job_key
 from jobmeter.model.shipper import Shipper
@@ -45,7 +44,7 @@ from jobmeter.server.shipping import shipper_project
 from jobmeter.server.tasks import create_task, find_tasks
 
 
-def perform(services: Services, question: Asks[Any], principal: Principal, scope: Scope) -> Any:  # noqa: ANN401 - each question has its own result
+def perform(services: Services, question: Question[Any], principal: Principal, scope: Scope) -> Any:  # noqa: ANN401 - each question has its own result
     """The result of a command. Raises any JobmeterError."""
     handler = _HANDLERS.get(type(question))
     if handler is None:

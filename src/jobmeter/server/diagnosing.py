@@ -3,7 +3,7 @@
 import logging
 from collections import OrderedDict
 
-from jobmeter.access.scope import Scope
+from jobmeter.access.principal import Scope
 from jobmeter.diagnose.causes import FINDING
 from jobmeter.diagnose.finding_events import ending, reported_findings
 from jobmeter.diagnose.report import diagnose
@@ -15,8 +15,8 @@ from jobmeter.model.job import Job
 from jobmeter.model.record import EventRecord, Records
 from jobmeter.model.time import HOUR, SECOND, Clock
 from jobmeter.query.execute import Executor
+from jobmeter.query.meter import ACCOUNT, Spent
 from jobmeter.query.request import JobRef
-from jobmeter.query.spent import ACCOUNT, Spent
 from jobmeter.registry.base import Registry
 
 _log = logging.getLogger("jobmeter.server")

@@ -8,7 +8,7 @@ from jobmeter.access.decide import writes
 from jobmeter.access.principal import Principal
 from jobmeter.dialects.base import Answer, Context, Dialect, Match, Operation, Run
 from jobmeter.errors import JobmeterError
-from jobmeter.query.spent import Spent
+from jobmeter.query.meter import Spent
 from jobmeter.server.admission import Waiting
 from jobmeter.server.commands import perform
 from jobmeter.server.exchange import MEMORY_BYTES, Exchange, decoded_body
@@ -46,9 +46,8 @@ class DialectHandler:
         """See ``Handler.from_memory``."""
         services, scope = self.services, request.scope or NOTHING
         run, spent = self._begun = self._begin(request)
-        recall = partial(services.executor.from_memory, scope=scope)
         with services.admission.from_memory(request.principal.id, spent) as attempt:
-            found = run.advance(recall)
+            found = run.advance(partial(services.executor.from_memory, scope=scope))
             attempt.answered = found is not None
         return found
 
@@ -107,6 +106,8 @@ def _readable(call: Call, operation: Operation, limits: Limits) -> Call:
 
 class DialectRouter:
     """See ``jobmeter.server.pipeline.Router``."""
+
+    prefixes = ()
 
     def __init__(self, dialect: Dialect, services: Services) -> None:
         self.name = dialect.name

@@ -114,6 +114,8 @@ class Edge:
 
     def _route(self, call: Call) -> tuple[Router, Handler | PublicHandler | Exception]:
         for router in self._routers:
+            if router.prefixes and not call.raw_path.startswith(router.prefixes):
+                continue
             try:
                 handler = router.route(call)
             except JobmeterError as problem:

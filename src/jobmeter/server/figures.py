@@ -1,75 +1,121 @@
-"""What is counted of every request: plain numbers under one lock, made into families when somebody looks.
+"""Values that are read when somebody looks: of the store, of its cache, of work and memory under way."""
 
-The library's own counters take longer than finding a live answer does.
-"""
+from collections import Counter as Tally
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
-import threading
-from bisect import bisect_left
-from collections.abc import Iterable
-
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
-from prometheus_client.utils import floatToGoString
 
-_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-_LABELS = (*map(floatToGoString, _BOUNDS), "+Inf")
+from jobmeter.access.memory import MemoryBudget
+from jobmeter.store.base import StoreStatistics
+from jobmeter.store.cache import Cache
+
+_TABLES = {
+    "rows": "Rows stored.",
+    "bytes": "Bytes on disk.",
+    "parts": "Parts on disk that questions read.",
+    "merges": "Merges of parts under way.",
+}
+_WINDOW = {
+    "series": "Series whose newest samples are in memory.",
+    "bytes": "Memory that these samples take.",
+    "seconds": "How far back they reach.",
+}
+_JOURNAL = {
+    "rows": "Durable samples that wait for the telemetry engine.",
+    "bytes": "Memory that they take.",
+}
+_JOURNAL_COUNTS = {
+    "flushes": "Times that waiting samples were brought into the telemetry engine.",
+    "failures": "Times that the telemetry engine did not take them; they wait on.",
+}
 
 
-class _Durations:
-    """How many requests took how long: ``counts`` by bound, the last for longer ones; ``total`` seconds."""
+class CacheFigures(Collector):
+    """The current ``Cache.statistics``."""
 
-    __slots__ = ("counts", "total")
-
-    def __init__(self) -> None:
-        self.counts = [0] * len(_LABELS)
-        self.total = 0.0
-
-
-class RequestFigures(Collector):
-    """Requests by router and status, their durations, and what questions read. Safe to use from any thread."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._requests: dict[tuple[str, int], int] = {}
-        self._durations: dict[str, _Durations] = {}
-        self._rows, self._seconds = 0, 0.0
-
-    def answered(self, router: str, status: int, seconds: float) -> None:
-        """Count a request."""
-        with self._lock:
-            self._requests[router, status] = self._requests.get((router, status), 0) + 1
-            durations = self._durations.get(router)
-            if durations is None:
-                durations = self._durations[router] = _Durations()
-            durations.counts[bisect_left(_BOUNDS, seconds)] += 1
-            durations.total += seconds
-
-    def question_answered(self, rows: int, seconds: float) -> None:
-        """Count what the questions of one request cost."""
-        with self._lock:
-            self._rows += rows
-            self._seconds += max(0.0, seconds)
-
-    def requests(self) -> CounterMetricFamily:
-        """Requests by router and status."""
-        family = CounterMetricFamily("jobmeter_requests", "Requests answered.", labels=("door", "status"))
-        with self._lock:
-            for (router, status), count in self._requests.items():
-                family.add_metric((router, str(status)), count)
-        return family
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
 
     def collect(self) -> Iterable[Metric]:
         """The families with their values now."""
-        yield self.requests()
-        durations = HistogramMetricFamily("jobmeter_request_duration_seconds", "Time to answer.", labels=("door",))
-        with self._lock:
-            for router, one in self._durations.items():
-                below, buckets = 0, list[tuple[str, float]]()
-                for label, count in zip(_LABELS, one.counts, strict=True):
-                    below += count
-                    buckets.append((label, below))
-                durations.add_metric((router,), buckets, one.total)
-            rows, seconds = self._rows, self._seconds
-        yield durations
-        yield CounterMetricFamily("jobmeter_query_rows", "Stored rows that questions read.", rows)
-        yield CounterMetricFamily("jobmeter_query_seconds", "Time that threads worked on questions.", seconds)
+        found = self._cache.statistics
+        yield GaugeMetricFamily("jobmeter_cache_bytes", "Memory of the cache of questions.", found.bytes)
+        yield GaugeMetricFamily("jobmeter_cache_entries", "Entries of the cache of questions.", found.entries)
+        yield CounterMetricFamily("jobmeter_cache_hits", "What questions found in the cache.", found.hits)
+        yield CounterMetricFamily("jobmeter_cache_misses", "What questions did not find in the cache.", found.misses)
+
+
+class LiveFigures(Collector):
+    """Running work by lane, the store's sizes (None: not readable now), and what waits there.
+
+    ``events_dropped`` counts those that had to go from jobs with too many; requests under way share ``memory``.
+    """
+
+    def __init__(
+        self,
+        lanes: Callable[[], Mapping[str, int]],
+        statistics: Callable[[], StoreStatistics | None],
+        queue_bytes: Callable[[], int],
+        events_dropped: Callable[[], int],
+        memory: MemoryBudget,
+    ) -> None:
+        self._lanes = lanes
+        self._memory = memory
+        self._statistics = statistics
+        self._queue_bytes = queue_bytes
+        self._events_dropped = events_dropped
+
+    def describe(self) -> Iterable[Metric]:
+        """Empty: the values are not read at registration."""
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        """The families with their values now."""
+        work = GaugeMetricFamily("jobmeter_work", "Calls that run or wait for a thread.", labels=("lane",))
+        for lane, busy in self._lanes().items():
+            work.add_metric((lane,), busy)
+        yield work
+        yield GaugeMetricFamily(
+            "jobmeter_ingest_queue_bytes", "Samples, log lines and spans waiting to be committed.", self._queue_bytes()
+        )
+        yield CounterMetricFamily(
+            "jobmeter_events_dropped", "Events that had to go from jobs with too many.", self._events_dropped()
+        )
+        yield from self._request_memory()
+        found = self._statistics()
+        if found is not None:
+            yield from _store_families(found)
+
+    def _request_memory(self) -> Iterable[Metric]:
+        memory = self._memory
+        yield GaugeMetricFamily("jobmeter_request_memory_bytes", "Memory that requests take now.", memory.in_use)
+        yield GaugeMetricFamily("jobmeter_request_memory_limit_bytes", "Memory that they may take.", memory.size)
+        yield CounterMetricFamily(
+            "jobmeter_request_memory_refusals", "Requests refused because it was not left.", memory.refusals
+        )
+
+
+def _store_families(found: StoreStatistics) -> Iterator[Metric]:
+    """The statistics of a telemetry store."""
+    for what, text in _TABLES.items():
+        family = GaugeMetricFamily(f"jobmeter_store_{what}", text, labels=("table",))
+        counts: Mapping[str, int] = getattr(found, what)
+        for table, value in counts.items():
+            family.add_metric((table,), value)
+        yield family
+    damaged = GaugeMetricFamily(
+        "jobmeter_store_damaged_parts", "Parts whose rows are missing from answers.", labels=("table",)
+    )
+    by_table = Tally(part.table for part in found.damaged)
+    for table in dict.fromkeys((*found.rows, *by_table)):
+        damaged.add_metric((table,), by_table[table])
+    yield damaged
+    for what, value in found.window.items():
+        yield GaugeMetricFamily(f"jobmeter_window_{what}", _WINDOW[what], value)
+    for what, text in _JOURNAL.items():
+        if what in found.journal:
+            yield GaugeMetricFamily(f"jobmeter_journal_{what}", text, found.journal[what])
+    for what, text in _JOURNAL_COUNTS.items():
+        if what in found.journal:
+            yield CounterMetricFamily(f"jobmeter_journal_{what}", text, found.journal[what])

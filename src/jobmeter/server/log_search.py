@@ -5,7 +5,7 @@ from dataclasses import replace
 import msgspec
 
 from jobmeter.access.page_token import seal, unseal
-from jobmeter.access.scope import Scope
+from jobmeter.access.principal import Scope
 from jobmeter.query.log_pages import FoundLines, LogCursor, LogSearch, next_lines
 from jobmeter.server.services import Services
 

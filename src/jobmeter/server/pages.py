@@ -50,6 +50,7 @@ class PageRouter:
     """``/`` and ``/page/*``. See ``jobmeter.server.pipeline.Router``."""
 
     name = "page"
+    prefixes = ("/",)
 
     def __init__(self, folder: Path = FOLDER) -> None:
         self._files = read_files(folder)

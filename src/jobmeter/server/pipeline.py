@@ -24,8 +24,7 @@ from jobmeter.access.call import Call
 from jobmeter.access.decide import authorize
 from jobmeter.access.limit import Rate
 from jobmeter.access.memory import MemoryBudget
-from jobmeter.access.principal import Principal, Role
-from jobmeter.access.scope import Scope
+from jobmeter.access.principal import Principal, Role, Scope
 from jobmeter.access.signatures import Scheme
 from jobmeter.access.usage import UsageMeter
 from jobmeter.dialects.base import Answer
@@ -166,6 +165,11 @@ class Router(Protocol):
     @property
     def name(self) -> str:
         """The name in logs and in the server's own metrics."""
+        ...
+
+    @property
+    def prefixes(self) -> tuple[str, ...]:
+        """What each of its paths begins with; empty: any path may be its own."""
         ...
 
     def route(self, call: Call) -> Handler | PublicHandler | None:

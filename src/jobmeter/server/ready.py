@@ -54,9 +54,9 @@ class Readiness:
 class _Check:
     """One question that is under way at most once."""
 
-    def __init__(self, name: str, ask: Callable[[], object]) -> None:
+    def __init__(self, name: str, check: Callable[[], object]) -> None:
         self._name = name
-        self._check = ask
+        self._check = check
         self._running: Future[object] | None = None
 
     async def passed(self, lane: Lane) -> None:

@@ -35,6 +35,7 @@ class HealthRouter:
     """``/healthz``, ``/readyz`` and ``/metrics``: no key, and no sign of life for an idle server."""
 
     name = "health"
+    prefixes = ("/healthz", "/readyz", "/metrics")
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -69,6 +70,7 @@ class RootRouter:
     """``/``, and the refusal of every path that no other router took."""
 
     name = "root"
+    prefixes = ()
 
     def __init__(self, services: Services, dialects: Sequence[Dialect] = ()) -> None:
         """``dialects`` in the order in which they are tried for a credential."""

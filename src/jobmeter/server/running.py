@@ -11,7 +11,7 @@ from itertools import islice
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from jobmeter.access.scope import Scope
+from jobmeter.access.principal import Scope
 from jobmeter.diagnose.finding_events import ending, opening, reported_findings
 from jobmeter.diagnose.open import Open, OpenFindings
 from jobmeter.diagnose.running import RUNNING, Evaluation, JobKey, evaluate_running
@@ -22,7 +22,7 @@ from jobmeter.model.job import Job, JobFilter, JobState
 from jobmeter.model.record import EventRecord, Records
 from jobmeter.model.time import SECOND, Clock
 from jobmeter.query.execute import Executor
-from jobmeter.query.spent import ACCOUNT, Spent
+from jobmeter.query.meter import ACCOUNT, Spent
 from jobmeter.registry.base import Registry
 from jobmeter.server.background import Leases
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from jobmeter.access.scope import Scope
+from jobmeter.access.principal import Scope
 from jobmeter.errors import JobmeterError
 from jobmeter.model.shipper import Shipper
 from jobmeter.model.time import SECOND, Clock

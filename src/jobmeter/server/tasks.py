@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from msgspec.structs import replace
 
-from jobmeter.access.scope import Scope
+from jobmeter.access.principal import Scope
 from jobmeter.diagnose.report import diagnose
 from jobmeter.diagnose.stored import evaluate_lines, evaluate_nodes
 from jobmeter.diagnose.thresholds import Thresholds
@@ -29,8 +29,8 @@ from jobmeter.model.task import (
 )
 from jobmeter.model.time import DAY, HOUR, SECOND, Clock
 from jobmeter.query.execute import Executor
+from jobmeter.query.meter import ACCOUNT, Spent
 from jobmeter.query.request import JobRef, NodeRef
-from jobmeter.query.spent import ACCOUNT, Spent
 from jobmeter.registry.base import Registry
 from jobmeter.server.services import Services
 

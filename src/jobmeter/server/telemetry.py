@@ -1,50 +1,91 @@
 """Jobmeter's own metrics, in Prometheus text. No label names a project, a job or a key."""
 
 import threading
-from collections import Counter as Tally
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 from jobmeter import __version__
-from jobmeter.access.memory import MemoryBudget
 from jobmeter.dialects.base import Figure
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.kernel.library import KERNEL
 from jobmeter.model.time import Clock
-from jobmeter.server.figures import RequestFigures
 from jobmeter.server.http.limits import Connections
-from jobmeter.server.shipping import ShippingFigures
-from jobmeter.ship.shipping import Shipping
-from jobmeter.store.base import StoreStatistics
-from jobmeter.store.cache import Cache
 
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_TABLES = {
-    "rows": "Rows stored.",
-    "bytes": "Bytes on disk.",
-    "parts": "Parts on disk that questions read.",
-    "merges": "Merges of parts under way.",
-}
-_WINDOW = {
-    "series": "Series whose newest samples are in memory.",
-    "bytes": "Memory that these samples take.",
-    "seconds": "How far back they reach.",
-}
-_JOURNAL = {
-    "rows": "Durable samples that wait for the telemetry engine.",
-    "bytes": "Memory that they take.",
-}
-_JOURNAL_COUNTS = {
-    "flushes": "Times that waiting samples were brought into the telemetry engine.",
-    "failures": "Times that the telemetry engine did not take them; they wait on.",
-}
-QUIET_DOORS = frozenset({"health"})
+QUIET_ROUTERS = frozenset({"health"})
 """Routers whose requests do not count as use for ``idle_exit``."""
+_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_LABELS = (*map(floatToGoString, _BOUNDS), "+Inf")
+
+
+class _Durations:
+    """How many requests took how long: ``counts`` by bound, the last for longer ones; ``total`` seconds."""
+
+    __slots__ = ("counts", "total")
+
+    def __init__(self) -> None:
+        self.counts = [0] * len(_LABELS)
+        self.total = 0.0
+
+
+class RequestFigures(Collector):
+    """Requests by router and status, their durations, and what questions read. Safe to use from any thread.
+
+    Plain numbers under one lock: the library's own counters take longer than finding a live answer does.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._requests: dict[tuple[str, int], int] = {}
+        self._durations: dict[str, _Durations] = {}
+        self._rows, self._seconds = 0, 0.0
+
+    def answered(self, router: str, status: int, seconds: float) -> None:
+        """Count a request."""
+        with self._lock:
+            self._requests[router, status] = self._requests.get((router, status), 0) + 1
+            durations = self._durations.get(router)
+            if durations is None:
+                durations = self._durations[router] = _Durations()
+            durations.counts[bisect_left(_BOUNDS, seconds)] += 1
+            durations.total += seconds
+
+    def question_answered(self, rows: int, seconds: float) -> None:
+        """Count what the questions of one request cost."""
+        with self._lock:
+            self._rows += rows
+            self._seconds += max(0.0, seconds)
+
+    def by_status(self) -> CounterMetricFamily:
+        """Requests by router and status."""
+        family = CounterMetricFamily("jobmeter_requests", "Requests answered.", labels=("door", "status"))
+        with self._lock:
+            for (router, status), count in self._requests.items():
+                family.add_metric((router, str(status)), count)
+        return family
+
+    def collect(self) -> Iterable[Metric]:
+        """The families with their values now."""
+        yield self.by_status()
+        durations = HistogramMetricFamily("jobmeter_request_duration_seconds", "Time to answer.", labels=("door",))
+        with self._lock:
+            for router, one in self._durations.items():
+                below, buckets = 0, list[tuple[str, float]]()
+                for label, count in zip(_LABELS, one.counts, strict=True):
+                    below += count
+                    buckets.append((label, below))
+                durations.add_metric((router,), buckets, one.total)
+            rows, seconds = self._rows, self._seconds
+        yield durations
+        yield CounterMetricFamily("jobmeter_query_rows", "Stored rows that questions read.", rows)
+        yield CounterMetricFamily("jobmeter_query_seconds", "Time that threads worked on questions.", seconds)
 
 
 class Telemetry:
@@ -60,8 +101,8 @@ class Telemetry:
         self._last_request = self._started
         self._lock = threading.Lock()
         self._in_flight = 0
-        self._figures = RequestFigures()
-        self._registry.register(self._figures)
+        self.requests = RequestFigures()
+        self._registry.register(self.requests)
         self.rolled_until_ms: int | None = None
         self._accepted = Counter("jobmeter_ingest_samples_accepted", "Samples accepted.", registry=self._registry)
         self._records = Counter("jobmeter_ingest_records", "Job and node records accepted.", registry=self._registry)
@@ -109,7 +150,7 @@ class Telemetry:
 
     def began(self, router: str) -> float:
         """Count a request that begins; returns the time. Call ``ended`` once for each."""
-        if router not in QUIET_DOORS:
+        if router not in QUIET_ROUTERS:
             with self._lock:
                 self._in_flight += 1
         return self._clock.monotonic()
@@ -117,11 +158,11 @@ class Telemetry:
     def ended(self, router: str, status: int, began: float) -> None:
         """Count a request that ended."""
         moment = self._clock.monotonic()
-        if router not in QUIET_DOORS:
+        if router not in QUIET_ROUTERS:
             with self._lock:
                 self._in_flight -= 1
             self._last_request = moment
-        self._figures.answered(router, status, moment - began)
+        self.requests.answered(router, status, moment - began)
 
     def connection_closed(self, port: str, reason: str) -> None:
         """Count a connection that the server closed or refused."""
@@ -131,17 +172,9 @@ class Telemetry:
         """Show how many are open."""
         self._connections.labels(connections.port).set_function(lambda: len(connections))
 
-    def watch_cache(self, cache: Cache) -> None:
-        """Show the size and the hit rate of the cache of questions."""
-        self._registry.register(_CacheFigures(cache))
-
-    def watch_findings(self, figures: Collector) -> None:
-        """Show what watching the jobs that run costs."""
+    def register(self, figures: Collector) -> None:
+        """Show values that are read at each scrape."""
         self._registry.register(figures)
-
-    def watch_shipping(self, shipping: Shipping, clock: Clock) -> None:
-        """Show how far behind log shippers are."""
-        self._registry.register(ShippingFigures(shipping, clock))
 
     def under_way(self) -> str:
         """What the server is doing, for its log."""
@@ -177,7 +210,7 @@ class Telemetry:
         """The counts, under names like those of OpenTSDB's own."""
         found: list[Figure] = [("tsd.uptime", (), int(self.uptime_seconds()))]
         counters = (self._accepted, self._records, self._rejected, self._refused)
-        for families in ((self._figures.requests(),), *(counter.collect() for counter in counters)):
+        for families in ((self.requests.by_status(),), *(counter.collect() for counter in counters)):
             for metric in families:
                 found += [
                     (f"tsd.{one.name.removesuffix('_total')}", tuple(sorted(one.labels.items())), int(one.value))
@@ -189,10 +222,6 @@ class Telemetry:
         """Count a refused call."""
         self._refused.labels(reason).inc()
 
-    def question_answered(self, rows: int, seconds: float) -> None:
-        """Count what the questions of one request cost."""
-        self._figures.question_answered(rows, seconds)
-
     def rolled(self, hours: int, until_ms: int) -> None:
         """Count a round of roll-ups."""
         self._roll_ups.inc(hours)
@@ -203,107 +232,6 @@ class Telemetry:
         """Count a round of background work that ended in an error."""
         self._failures.labels(work).inc()
 
-    def watch(
-        self,
-        lanes: Callable[[], Mapping[str, int]],
-        statistics: Callable[[], StoreStatistics | None],
-        queue_bytes: Callable[[], int],
-        events_dropped: Callable[[], int],
-        memory: MemoryBudget,
-    ) -> None:
-        """Read these values at each scrape: running work by lane, the store's sizes (None: unknown), what waits there.
-
-        ``events_dropped`` counts those that had to go from jobs with too many; requests under way share ``memory``.
-        """
-        self._registry.register(_Live(lanes, statistics, queue_bytes, events_dropped, memory))
-
     def text(self) -> bytes:
         """Everything, in the Prometheus text format 0.0.4."""
         return generate_latest(self._registry)
-
-
-class _CacheFigures(Collector):
-    """The current ``Cache.statistics``."""
-
-    def __init__(self, cache: Cache) -> None:
-        self._cache = cache
-
-    def collect(self) -> Iterable[Metric]:
-        """The families with their values now."""
-        found = self._cache.statistics
-        yield GaugeMetricFamily("jobmeter_cache_bytes", "Memory of the cache of questions.", found.bytes)
-        yield GaugeMetricFamily("jobmeter_cache_entries", "Entries of the cache of questions.", found.entries)
-        yield CounterMetricFamily("jobmeter_cache_hits", "What questions found in the cache.", found.hits)
-        yield CounterMetricFamily("jobmeter_cache_misses", "What questions did not find in the cache.", found.misses)
-
-
-class _Live(Collector):
-    """Values that are read at each scrape."""
-
-    def __init__(
-        self,
-        lanes: Callable[[], Mapping[str, int]],
-        statistics: Callable[[], StoreStatistics | None],
-        queue_bytes: Callable[[], int],
-        events_dropped: Callable[[], int],
-        memory: MemoryBudget,
-    ) -> None:
-        self._lanes = lanes
-        self._memory = memory
-        self._statistics = statistics
-        self._queue_bytes = queue_bytes
-        self._events_dropped = events_dropped
-
-    def describe(self) -> Iterable[Metric]:
-        """Empty: the values are not read at registration."""
-        return ()
-
-    def collect(self) -> Iterable[Metric]:
-        """The families with their values now."""
-        work = GaugeMetricFamily("jobmeter_work", "Calls that run or wait for a thread.", labels=("lane",))
-        for lane, busy in self._lanes().items():
-            work.add_metric((lane,), busy)
-        yield work
-        yield GaugeMetricFamily(
-            "jobmeter_ingest_queue_bytes", "Samples, log lines and spans waiting to be committed.", self._queue_bytes()
-        )
-        yield CounterMetricFamily(
-            "jobmeter_events_dropped", "Events that had to go from jobs with too many.", self._events_dropped()
-        )
-        yield from self._request_memory()
-        found = self._statistics()
-        if found is not None:
-            yield from _store_families(found)
-
-    def _request_memory(self) -> Iterable[Metric]:
-        memory = self._memory
-        yield GaugeMetricFamily("jobmeter_request_memory_bytes", "Memory that requests take now.", memory.in_use)
-        yield GaugeMetricFamily("jobmeter_request_memory_limit_bytes", "Memory that they may take.", memory.size)
-        yield CounterMetricFamily(
-            "jobmeter_request_memory_refusals", "Requests refused because it was not left.", memory.refusals
-        )
-
-
-def _store_families(found: StoreStatistics) -> Iterator[Metric]:
-    """The statistics of a telemetry store."""
-    for what, text in _TABLES.items():
-        family = GaugeMetricFamily(f"jobmeter_store_{what}", text, labels=("table",))
-        counts: Mapping[str, int] = getattr(found, what)
-        for table, value in counts.items():
-            family.add_metric((table,), value)
-        yield family
-    damaged = GaugeMetricFamily(
-        "jobmeter_store_damaged_parts", "Parts whose rows are missing from answers.", labels=("table",)
-    )
-    by_table = Tally(part.table for part in found.damaged)
-    for table in dict.fromkeys((*found.rows, *by_table)):
-        damaged.add_metric((table,), by_table[table])
-    yield damaged
-    for what, value in found.window.items():
-        yield GaugeMetricFamily(f"jobmeter_window_{what}", _WINDOW[what], value)
-    for what, text in _JOURNAL.items():
-        if what in found.journal:
-            yield GaugeMetricFamily(f"jobmeter_journal_{what}", text, found.journal[what])
-    for what, text in _JOURNAL_COUNTS.items():
-        if what in found.journal:
-            yield CounterMetricFamily(f"jobmeter_journal_{what}", text, found.journal[what])

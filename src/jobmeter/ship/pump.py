@@ -63,7 +63,6 @@ class Pump:
         self._random = random
         self._owner = secrets.token_hex(8)
         self._renewed: float | None = None
-        self._looked = float("-inf")
         self._failed = 0
         self._gap: _Gap | None = None
         self._expired_until = 0

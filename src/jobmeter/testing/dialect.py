@@ -72,7 +72,7 @@ from jobmeter.ingest.receipt import Receipt
 from jobmeter.model.event import EventFilter, EventPage
 from jobmeter.model.job import Job, JobFilter, JobPage, JobSize, JobView, Project, ProjectsQuestion, SizesQuestion
 from jobmeter.model.log import LogPage
-from jobmeter.model.question import Asks
+from jobmeter.model.question import Question
 from jobmeter.model.shipper import Shipper
 from jobmeter.model.span import Span, TracePage
 from jobmeter.model.time import parse_time
@@ -136,7 +136,7 @@ class DialectTests:
             files = sorted(self.cases.glob("*.json"))
             metafunc.parametrize("case", [json.loads(file.read_text()) for file in files], ids=[f.stem for f in files])
 
-    def result_of(self, given: Any, question: Asks[Any]) -> Any:  # noqa: ANN401 - each question has its own result
+    def result_of(self, given: Any, question: Question[Any]) -> Any:  # noqa: ANN401 - each question has its own result
         """A result from its JSON; None stands for one that finds nothing. Extend it for further questions."""
         return result_of(given, question)
 
@@ -147,7 +147,7 @@ class DialectTests:
         requests: list[dict[str, Any]] = []
         results = list(case.get("results", ()))
 
-        def answer_of(question: Asks[Any]) -> Any:  # noqa: ANN401
+        def answer_of(question: Question[Any]) -> Any:  # noqa: ANN401
             requests.append(describe(question))
             given = results[len(requests) - 1] if len(requests) <= len(results) else None
             if isinstance(given, dict) and "raises" in given:
@@ -219,7 +219,7 @@ class DialectTests:
         assert all(gap.what and gap.reason for gap in self.dialect().gaps)
 
 
-def _nothing(question: Asks[Any]) -> Any:  # noqa: ANN401
+def _nothing(question: Question[Any]) -> Any:  # noqa: ANN401
     """What a server without any job answers."""
     raise NotFoundError(f"there is nothing for {type(question).__name__}", "job", "x")
 
@@ -245,7 +245,7 @@ def describe(question: Any) -> dict[str, Any]:  # noqa: ANN401 - any question
     return {"type": type(question).__name__, **{name: _plain(value) for name, value in answer_of.items()}}
 
 
-def result_of(given: Any, question: Asks[Any]) -> Any:  # noqa: ANN401 - each question has its own result
+def result_of(given: Any, question: Question[Any]) -> Any:  # noqa: ANN401 - each question has its own result
     """A result from its JSON, in the shape that the question's answer has; None for one that finds nothing."""
     match question:
         case MetricQuery():

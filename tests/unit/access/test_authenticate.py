@@ -183,7 +183,7 @@ def test_only_a_claimed_key_id_is_reported_to_the_audit(authenticator: Authentic
     assert authenticator.claimed(Call("GET", "/", "", ()), ALIBABA) == ""
 
 
-def test_a_secret_in_place_of_the_key_id_is_not_told_to_the_audit(
+def test_a_secret_in_place_of_the_key_id_is_not_written_to_the_audit(
     authenticator: Authenticator, key: CreatedKey
 ) -> None:
     reasons = set()

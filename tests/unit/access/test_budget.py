@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.fakes import SetClock
 
-from jobmeter.access.budget import Allowance, Budget, parse_budget
+from jobmeter.access.limit import Allowance, Budget, parse_budget
 from jobmeter.errors import ConfigurationError, ThrottledError
 
 
@@ -45,7 +45,7 @@ def test_a_key_begins_while_anything_is_left_and_pays_by_waiting():
 
 
 @given(st.lists(st.tuples(st.integers(0, 120_000), st.integers(0, 500)), max_size=30), st.integers(1, 1_000))
-def test_after_the_told_wait_a_key_may_always_begin(steps, a_minute):
+def test_after_the_stated_wait_a_key_may_always_begin(steps, a_minute):
     clock = SetClock()
     allowance = Allowance(clock, a_minute, "stored rows")
     spent = 0

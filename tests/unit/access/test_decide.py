@@ -3,8 +3,7 @@
 import pytest
 
 from jobmeter.access.decide import ACTIONS, SHARED, authorize, key_project, write_project
-from jobmeter.access.principal import Principal, Role
-from jobmeter.access.scope import Scope
+from jobmeter.access.principal import Principal, Role, Scope
 from jobmeter.errors import ForbiddenError, InvalidRequestError
 
 READS = {"catalog:read", "metrics:read", "jobs:read", "nodes:read", "usage:read", "traces:read"}

@@ -6,7 +6,8 @@ from dataclasses import fields
 import pytest
 from tests.unit.access.conftest import NOW_MS, FixedClock
 
-from jobmeter.access.keys import create_key, list_keys, revoke_key, token_hash
+from jobmeter.access.authenticate import token_hash
+from jobmeter.access.keys import create_key, list_keys, revoke_key
 from jobmeter.access.vault import Vault
 from jobmeter.errors import InvalidRequestError, NotFoundError
 from jobmeter.registry.base import Registry

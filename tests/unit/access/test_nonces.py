@@ -54,7 +54,7 @@ def test_a_half_written_entry_hides_no_other(clock: FixedClock, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("content", [b"", b"something else entirely"])
-def test_a_file_that_tells_nothing_opens_no_hole(clock: FixedClock, tmp_path: Path, content: bytes) -> None:
+def test_a_file_without_content_opens_no_hole(clock: FixedClock, tmp_path: Path, content: bytes) -> None:
     (tmp_path / "nonces").write_bytes(content)
     memory = NonceMemory(clock, tmp_path / "nonces")
     assert not memory.fresh(NOW_MS - 1000)

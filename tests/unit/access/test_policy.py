@@ -12,8 +12,7 @@ from jobmeter.access.actions import names_of, services_of
 from jobmeter.access.decide import UNNAMED, authorize, key_project
 from jobmeter.access.glob import Glob
 from jobmeter.access.policy import attached, compiled, documents
-from jobmeter.access.principal import Principal, Role
-from jobmeter.access.scope import Scope
+from jobmeter.access.principal import Principal, Role, Scope
 from jobmeter.access.system_policies import SYSTEM_POLICIES
 from jobmeter.dialects.registry import dialects
 from jobmeter.errors import ForbiddenError, InvalidRequestError

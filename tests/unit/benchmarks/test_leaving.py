@@ -15,7 +15,7 @@ with contextlib.ExitStack() as started:
 """
 
 
-def test_what_was_started_ends_with_a_program_that_is_told_to():
+def test_what_was_started_ends_with_a_program_that_is_signalled():
     command = [sys.executable, "-c", PROGRAM]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

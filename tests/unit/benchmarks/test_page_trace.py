@@ -28,7 +28,7 @@ def test_frames_are_counted_by_what_became_of_them():
     assert Frames(99, 1).share == 0.01
 
 
-def test_tasks_are_those_of_the_pages_thread_in_the_time_asked_for():
+def test_tasks_are_those_of_the_pages_thread_in_the_time_requested():
     events = [
         task(1_500, 20_000),
         task(2_000, 4_000),

@@ -52,7 +52,7 @@ def test_no_message_repeats(contestant, cached):
     assert len(set(messages)) == 5_000
 
 
-def test_only_an_uncached_question_asks_the_peer_for_no_cache(monkeypatch, tmp_path):
+def test_only_an_uncached_question_sends_the_peer_no_cache(monkeypatch, tmp_path):
     victoria = _in(VictoriaMetrics, monkeypatch, tmp_path)
     asked = Asked("job", NOW, 24, 300, "replica")
     assert b"nocache=1" in victoria.message(asked, cached=False)
@@ -60,7 +60,7 @@ def test_only_an_uncached_question_asks_the_peer_for_no_cache(monkeypatch, tmp_p
 
 
 @pytest.mark.parametrize("asked", [*live("job", NOW)[:2], Asked("job", NOW, 24, 300, "device")])
-def test_everybody_is_asked_for_the_same_buckets(asked, monkeypatch, tmp_path):
+def test_everybody_is_queried_for_the_same_buckets(asked, monkeypatch, tmp_path):
     mine = parse_qs(urlsplit(_in(Jobmeter, monkeypatch, tmp_path).path(asked)).query)
     theirs = parse_qs(urlsplit(_in(VictoriaMetrics, monkeypatch, tmp_path).path(asked)).query)
     step = asked.step_s * 1000

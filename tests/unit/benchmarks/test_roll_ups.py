@@ -43,7 +43,7 @@ def server(monkeypatch, tmp_path):
     return wait
 
 
-def test_nothing_is_asked_while_the_roll_ups_grow(server):
+def test_nothing_is_queried_while_the_roll_ups_grow(server):
     assert server(0, 0, 0, 0, 0, 20, 60, 80, 100, 120) == [120]
 
 

@@ -41,5 +41,5 @@ def test_samples_that_are_in_memory_are_waited_for(monkeypatch):
 
 
 @pytest.mark.parametrize("never", [[-1] * 100, list(range(100))])
-def test_what_does_not_settle_in_time_is_left_out(monkeypatch, never):
+def test_what_does_not_become_stable_in_time_is_left_out(monkeypatch, never):
     assert _settled(monkeypatch, Writing("b", 1), Writing("a", *never)) == {"b": 1}

@@ -28,7 +28,7 @@ def test_one_metric_in_full():
     assert "from -0.05 to 1.5" in text
 
 
-def test_an_open_name_is_known():
+def test_an_open_name_is_found():
     assert "Reported by a program." in CliRunner().invoke(cli, ["catalog", "--metric", "app.loss"]).stdout
 
 

@@ -38,7 +38,7 @@ def test_the_table_has_a_row_an_event_the_newest_last(server, run):
     assert server.asked[0].parameters == {"order": ["desc"], "limit": ["100"]}
 
 
-def test_only_the_newest_are_shown_and_the_others_are_told_of(server, run):
+def test_only_the_newest_are_shown_and_the_others_are_reported(server, run):
     server.on("/jobs/b/events", answer)
     lines = run("events", "b", "--limit", "2").stdout.splitlines()
     assert ["Reason3" in lines[2], "Reason4" in lines[3]] == [True, True]

@@ -130,7 +130,7 @@ def test_an_unknown_metric_names_the_row(server, run, tmp_path):
 
 
 @pytest.mark.parametrize(("status", "code"), [(429, "throttled"), (503, "unavailable")])
-def test_it_waits_when_the_server_asks_for_patience(server, run, tmp_path, monkeypatch, status, code):
+def test_it_waits_when_the_server_requests_a_wait(server, run, tmp_path, monkeypatch, status, code):
     slept: list[float] = []
     monkeypatch.setattr("time.sleep", slept.append)
     answers = iter([status, status, 200])

@@ -153,7 +153,7 @@ def test_two_starters_share_one_server(startable):
     assert (startable / "starts").read_text() == "x"
 
 
-def test_a_server_that_does_not_start_is_told_from_its_log(startable):
+def test_a_server_that_does_not_start_is_reported_from_its_log(startable):
     (startable / "fail").touch()
     with pytest.raises(UnavailableError, match=r"status 3\): the disk is full \(see .*server.log\)"):
         local.connect(None, None, startable)

@@ -69,7 +69,7 @@ def test_lines_of_several_replicas_begin_with_their_own(stored, run):
     assert run("logs", "j", "--replica", "worker-1").stdout.splitlines() == ["a", "b", "c"]
 
 
-def test_the_tail_is_asked_for_backwards(stored, run):
+def test_the_tail_is_requested_backwards(stored, run):
     stored.on("/jobs/j/logs", answer(entry(5, "newest"), entry(4, "before")))
     assert run("logs", "j", "--tail", "2").stdout.splitlines() == ["before", "newest"]
     assert stored.asked[-1].parameters == {"order": ["desc"], "limit": ["2"], "format": ["jsonl"]}
@@ -95,7 +95,7 @@ def test_follow_excludes_an_end(stored, run):
 
 
 @pytest.mark.parametrize("tail", [(), ("--tail", "2")])
-def test_follow_tells_each_line_once_until_the_job_has_ended(stored, run, monkeypatch, tail):
+def test_follow_reports_each_line_once_until_the_job_has_ended(stored, run, monkeypatch, tail):
     monkeypatch.setattr("time.sleep", lambda _: None)
     stored_lines = [entry(at, f"line {at}") for at in (0, 9_000, 9_001)]
     looks = 0
@@ -126,7 +126,7 @@ def test_follow_tells_each_line_once_until_the_job_has_ended(stored, run, monkey
     assert starts[1] == [str(BASE + 9_001 - 10_000)]
 
 
-def test_follow_from_now_on_tells_nothing_old(stored, run, monkeypatch):
+def test_follow_from_now_on_reports_nothing_old(stored, run, monkeypatch):
     monkeypatch.setattr("time.sleep", lambda _: None)
     stored.on("/jobs", {"jobs": [{"id": "j", "state": "Failed"}], "total": 1})
     assert run("logs", "j", "--follow", "--tail", "0").stdout == ""

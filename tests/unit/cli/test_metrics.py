@@ -47,7 +47,7 @@ def test_options_become_parameters(metrics, run):
     }
 
 
-def test_the_table_tells_of_each_line(metrics, run):
+def test_the_table_has_each_line(metrics, run):
     text = run("metrics", "j", "--metric", "cpu.usage").stdout
     row = next(line for line in text.splitlines() if line.startswith("worker-0"))
     assert row.split() == ["worker-0", "2", "1.00", "cores", "0.50", "cores", "1.50", "cores", "1.50", "cores"]
@@ -117,7 +117,7 @@ def test_a_file_that_cannot_be_written_is_one_line(metrics, run, tmp_path, form)
 
 
 @pytest.mark.parametrize("option", ["--start", "--end"])
-def test_seconds_in_place_of_milliseconds_are_asked_about(server, run, option):
+def test_seconds_in_place_of_milliseconds_are_confirmed(server, run, option):
     result = run("metrics", "j", "--metric", "cpu.usage", option, "1790000000")
     assert result.exit_code == 2
     assert "did you mean 1790000000000" in " ".join(result.output.split())

@@ -28,7 +28,7 @@ DETAIL = {
 }  # fmt: skip
 
 
-def test_everything_that_is_known_is_shown(server, run):
+def test_everything_that_is_stored_is_shown(server, run):
     server.on("/jobs/b", DETAIL)
     text = run("show", "b", "--project", "p").stdout
     assert server.asked[0].parameters == {"project": ["p"]}

@@ -108,7 +108,7 @@ def test_a_path_that_climbs_out_is_not_followed(v2):
     assert v2.read({"": "/../../etc"}) == Usage()
 
 
-def test_only_what_is_mounted_is_seen(tmp_path):
+def test_only_what_is_mounted_is_listed(tmp_path):
     plant(
         tmp_path,
         {"proc/self/mountinfo": "31 23 0:28 /docker/abc /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"},

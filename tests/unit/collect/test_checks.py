@@ -123,11 +123,11 @@ def test_what_hangs_costs_itself_alone_and_other_names_are_passed_over():
         release.set()
 
 
-def test_the_agent_has_every_check_that_a_server_asks_for():
+def test_the_agent_has_every_check_that_a_server_requests():
     assert set(CHECKS) == set(NodeChecks(Gpus(), Clock()).checks)
 
 
-def test_a_node_is_healthy_where_something_was_seen_and_nothing_wrong():
+def test_a_node_is_healthy_where_something_was_checked_and_nothing_wrong():
     def verdict(*states):
         return verdict_of([Check("x", CheckStatus(state), "") for state in states]).value
 

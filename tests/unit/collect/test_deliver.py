@@ -77,7 +77,7 @@ def test_everything_arrives_once_and_in_order(box):
     assert delivery.refused == {"expired": len(server.asked)}
 
 
-def test_a_server_that_is_away_is_asked_again_until_it_takes_everything(box):
+def test_a_server_that_is_away_is_tried_again_until_it_takes_everything(box):
     errors = [UnavailableError("away"), UnauthenticatedError("no"), JobmeterError("internal"), ValueError("a bug")]
     server = Server(lambda numbers: errors.pop() if errors else None)
     for number in range(5):
@@ -103,7 +103,7 @@ def test_a_connection_that_is_not_there_yet_is_looked_for_again(box):
 
 
 @pytest.mark.parametrize("error", [ThrottledError("slowly", 700), UnavailableError("later", 700)])
-def test_the_wait_that_the_server_asks_for_is_kept(box, error):
+def test_the_wait_that_the_server_requests_is_respected(box, error):
     errors = [error]
     server = Server(lambda numbers: errors.pop() if errors else None)
     box.put(frame(1))
@@ -263,7 +263,7 @@ def test_what_waits_for_the_servers_clock_is_bounded_and_counted(tmp_path):
     box.close()
 
 
-def test_a_project_at_its_limit_of_series_is_asked_again(box):
+def test_a_project_at_its_limit_of_series_is_tried_again(box):
     full = LimitExceededError("project p may have 10 live series", "project")
     errors = [full, full, full]
     server = Server(lambda numbers: errors.pop() if errors else None)

@@ -51,7 +51,7 @@ def test_a_device_that_the_environment_does_not_name(variable, text):
         ("SLURM_JOB_GPUS", "9"),
     ],
 )
-def test_what_agrees_or_may_agree_is_not_told(variable, text):
+def test_what_agrees_or_may_agree_is_not_reported(variable, text):
     assert messages(member((variable, text))) == []
 
 

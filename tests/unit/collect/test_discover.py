@@ -361,7 +361,7 @@ def test_tags_come_first_and_reach_children_that_lost_them(table, tmp_path):
     assert set(owners(table).values()) == {Owner("mine", "w-1")}
 
 
-def test_a_job_that_jobmeter_run_measures_is_known_as_such(table, tmp_path):
+def test_a_job_that_jobmeter_run_measures_is_recorded_as_such(table, tmp_path):
     plant_process(tmp_path, 100, JOBMETER_JOB_ID="mine", JOBMETER_MEASURED="run")
     (process,) = table.refresh()
     assert process.member.measured
@@ -396,13 +396,13 @@ def test_a_number_that_comes_round_again_is_another_process(table, tmp_path):
     assert owners(table) == {100: Owner("new", "worker-0")}
 
 
-def test_an_unknown_process_is_looked_up_when_asked_for(table, tmp_path):
+def test_an_unknown_process_is_looked_up_when_requested(table, tmp_path):
     plant_process(tmp_path, 100, JOBMETER_JOB_ID="mine")
     assert table.member_of(100).owner == Owner("mine", "worker-0")
     assert table.member_of(101) is None
 
 
-def test_records_tell_the_start_and_the_end_of_a_replica_once(table, tmp_path):
+def test_records_have_the_start_and_the_end_of_a_replica_once(table, tmp_path):
     plant_process(
         tmp_path,
         100,

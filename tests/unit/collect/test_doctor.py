@@ -228,7 +228,7 @@ def test_a_spool_in_each_state(machine, tmp_path):
     assert (said().status, "1 bodies that the server refused" in said().text) == (Status.PROBLEM, True)
 
 
-def test_the_kernel_tells_who_has_a_spool_open(tmp_path):
+def test_the_kernel_reports_who_has_a_spool_open(tmp_path):
     write(tmp_path / "lock", "")
     with (tmp_path / "lock").open() as file:
         fcntl.flock(file, fcntl.LOCK_EX)

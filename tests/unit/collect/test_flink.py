@@ -111,7 +111,7 @@ def test_restarts_are_attempts_that_end_where_the_next_begins() -> None:
     assert events == [(0, "Restarted", history[0]), (1, "Restarted", history[1]), (2, "JobFailed", history[2])]
 
 
-def test_nothing_new_is_reported_twice_and_little_is_asked() -> None:
+def test_nothing_new_is_reported_twice_and_little_is_requested() -> None:
     rest = Recording()
     cluster = FlinkCluster("t", rest)
     cluster.poll(NOW)
@@ -164,7 +164,7 @@ def test_a_task_manager_that_works_for_one_job_gives_it_its_cpu_time() -> None:
     assert used == [float(RECORDED[f"/taskmanagers/{TM}/metrics"]["Status.JVM.CPU.Time"]) / 1e9]
 
 
-def test_an_end_is_seen_with_its_state() -> None:
+def test_an_end_is_reported_with_its_state() -> None:
     rest = Recording()
     cluster = FlinkCluster("t", rest)
     cluster.poll(NOW)
@@ -235,7 +235,7 @@ def _of(read: Mapping[str, float]) -> dict[str, float]:
     return {one.name: one.value for one in meaning.of_subtask(read)}
 
 
-def test_a_source_that_counts_and_tells_its_lag() -> None:
+def test_a_source_that_counts_and_reports_its_lag() -> None:
     source = "Source__orders."
     read = {
         f"{source}numRecordsIn": 200.0,

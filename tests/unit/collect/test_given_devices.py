@@ -247,7 +247,7 @@ def test_a_process_on_a_device_that_its_group_does_not_permit(node):
     assert node.messages() == [("21", "device gpu2", message)]
 
 
-def test_an_idle_device_of_which_two_sources_say_different_things(node):
+def test_an_idle_device_on_which_two_sources_disagree(node):
     node.task(100, "21", allowing(3), SLURM_JOB_GPUS="0,1")
     node.task(200, "22", SLURM_STEP_GPUS="2")
     node.task(300, "23")

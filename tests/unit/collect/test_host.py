@@ -45,7 +45,7 @@ class TestCpu(CollectorContract):
         assert values["node.processes.running",] == 14
         assert values["node.processes.blocked",] == 1
 
-    def test_iowait_that_steps_back_is_held(self, collector, root):
+    def test_iowait_that_steps_back_stays(self, collector, root):
         before = found(collector)["node.cpu.time", "iowait"]
         plant(root, {"proc/stat": HOST["proc/stat"].replace(" 3585 ", " 3580 ")})
         assert found(collector)["node.cpu.time", "iowait"] == before
@@ -128,7 +128,7 @@ class TestFilesystem(CollectorContract):
         assert values["node.filesystem.available", "/"] == 4096 * 400
         assert {key[1] for key in values} == {"/", "/mnt/data sets", "/dev/shm"}
 
-    def test_a_mount_that_hangs_holds_up_no_other_and_is_not_asked_again(self, root):
+    def test_a_mount_that_hangs_holds_up_no_other_and_is_not_read_again(self, root):
         release = threading.Event()
         asked = []
 

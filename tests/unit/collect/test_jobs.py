@@ -144,7 +144,7 @@ class TestQuotaAbove:
         self._throttle(tmp_path, 80)
         return recorded
 
-    def test_what_it_held_back_since_the_first_look_counts(self, recorded):
+    def test_what_it_counted_since_the_first_look_counts(self, recorded):
         assert recorded.look()["cpu.throttled.time", "21", "worker-2"] == 0.0
         self._throttle(recorded.root, 81.5)
         assert recorded.look()["cpu.throttled.time", "21", "worker-2"] == 1.5
@@ -352,7 +352,7 @@ child.wait()
     assert sums[-1] >= 4 * 0.12
 
 
-def test_memory_of_a_real_process_is_seen():
+def test_memory_of_a_real_process_is_measured():
     job = f"memory-{os.getpid()}"
     collector = JobsCollector(PLACE, ProcessTable(NodeClassifier("n1")), GroupReader(Hierarchies()))
     code = "x = bytearray(150_000_000); print('ready', flush=True); input()"

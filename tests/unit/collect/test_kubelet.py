@@ -147,7 +147,7 @@ def kubelet(tmp_path):
     made.server.stop(0).wait()
 
 
-def test_the_socket_is_asked(kubelet):
+def test_the_socket_is_queried(kubelet):
     kubelet.answer = response("GPU-1").SerializeToString()
     client = PodResources(kubelet.path)
     assert client.present
@@ -221,7 +221,7 @@ def test_of_two_pods_of_one_name_it_is_the_one_that_lives(bench, kubelet):
     assert bench.owners()["gpu1"] == job_of_pod(newer)
 
 
-def test_a_stranger_on_a_device_that_was_given_to_another_is_seen_as_both(bench, kubelet):
+def test_a_stranger_on_a_device_that_was_given_to_another_counts_as_both(bench, kubelet):
     kubelet.answer = response("GPU-1").SerializeToString()
     (bench.folder / f"ml_train-0_{UID}").mkdir()
     other = member(UID.replace("0a1b", "ffff"))

@@ -176,7 +176,7 @@ def test_the_figures_of_a_summary():
     assert figures.memory_peak == 99
 
 
-def test_a_counter_counts_from_its_first_sample_unless_its_start_is_known():
+def test_a_counter_counts_from_its_first_sample_unless_its_start_is_recorded():
     figures = Figures()
     for time_ms, value in ((0, 1000.0), (1000, 1500.0)):
         figures.watch([Sample(PLACE.of_node("node.network.receive"), time_ms, value)])

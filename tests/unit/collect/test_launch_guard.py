@@ -9,7 +9,7 @@ from jobmeter.collect.launch.guard import Guard
 from jobmeter.collect.text import valid_text
 
 
-def test_a_guard_gives_what_the_work_gives_and_tells_of_each_kind_of_failure_once():
+def test_a_guard_gives_what_the_work_gives_and_reports_each_kind_of_failure_once():
     notices: list[str] = []
     guard = Guard(notices.append)
 

@@ -57,7 +57,7 @@ def test_a_renewal_goes_along_every_third_of_a_lease():
     decode_records(json.dumps(record).encode())
 
 
-def test_a_renewal_that_did_not_arrive_is_due_with_the_next_request_and_never_kept(monkeypatch):
+def test_a_renewal_that_did_not_arrive_is_due_with_the_next_request_and_never_stored(monkeypatch):
     monkeypatch.setattr("jobmeter.collect.deliver._pause", lambda *_: 0.0)
     delivery, outbox, server, _ = leased()
     server.away = True

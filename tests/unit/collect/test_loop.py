@@ -160,7 +160,7 @@ def test_records_are_sent_when_there_are_some(outbox):
     assert [record for record in taken(outbox) if isinstance(record, dict)] == [{"jobs": [{"job_id": "j"}]}]
 
 
-def test_the_loop_keeps_its_times_and_ends_when_told(outbox):
+def test_the_loop_is_on_time_and_ends_when_stopped(outbox):
     good, stop = Good(), threading.Event()
     loop = make(outbox, good)
     thread = threading.Thread(target=loop.run, args=(stop, 100, (20, 50)))

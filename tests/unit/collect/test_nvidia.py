@@ -156,7 +156,7 @@ def test_what_a_job_was_promised_is_its_own_while_nothing_computes():
     assert bench.owners("gpu1") == {("other", "worker-0")}
 
 
-def test_allocations_are_intervals_told_when_they_change():
+def test_allocations_are_intervals_reported_when_they_change():
     bench = Bench()
     bench.by_pid[7] = member("j", process_rank=1)
     bench.devices[0].values["processes"] = [(7, 1)]

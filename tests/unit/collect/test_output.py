@@ -63,7 +63,7 @@ def test_line_ends_of_either_kind():
     assert split((0, b"")) == []
 
 
-def test_a_progress_bar_is_kept_once_a_second_and_at_its_end():
+def test_a_progress_bar_is_stored_once_a_second_and_at_its_end():
     parts = [(at / 10, f"\r{at}%".encode()) for at in range(101)]
     texts = split(*parts, (10.05, b"\n"), (10.06, b"done\n"))
     assert texts[-2:] == ["100%", "done"]
@@ -189,7 +189,7 @@ def test_lines_go_to_the_outbox_with_who_wrote_them():
     assert (sender.sent, sender.dropped) == (3, 0)
 
 
-def test_what_comes_too_fast_is_counted_and_told(monkeypatch):
+def test_what_comes_too_fast_is_counted_and_reported(monkeypatch):
     monkeypatch.setattr(sending, "_WAITING_BYTES", 1_000)
     outbox = Outbox(None)
     sender = LogSender(PLAN, Place("n"), outbox, now_ns=Ticking())
@@ -210,7 +210,7 @@ def test_what_comes_too_fast_is_counted_and_told(monkeypatch):
     assert times == sorted(set(times))
 
 
-def test_of_a_flood_at_the_end_the_newest_is_kept(monkeypatch):
+def test_of_a_flood_at_the_end_the_newest_is_stored(monkeypatch):
     monkeypatch.setattr(sending, "_LAST_BYTES", 1_000)
     monkeypatch.setattr(sending, "_ROUND_LINES", 10)
     outbox = Outbox(None)

@@ -72,7 +72,7 @@ def replica(number, job="two", name="worker-1", first=0, project="default", rank
     return PodReplica(uid=uid(number), project=project, job=job, replica=name, first=first, rank=rank)
 
 
-def test_samples_wait_until_it_is_known_whose_they_are(make):
+def test_samples_wait_until_their_job_is_found(make):
     pods = make(process(1), process(2))
     node = Sample(PLACE.of_node("node.cpu.time"), 0, 5.0)
     assert pods.samples([sample(1), node, sample(2)]) == [node], "what is the node's does not wait"
@@ -179,7 +179,7 @@ def test_records_wait_too_and_say_only_what_the_watcher_does_not(make):
     assert pods.released() == Records()
 
 
-def test_ranks_that_the_watcher_knows_are_not_told_again(make):
+def test_ranks_that_the_watcher_knows_are_not_reported_again(make):
     pods = make(process(1))
     pods.answer([], [])
     pods.samples([])
@@ -208,7 +208,7 @@ def test_records_that_wait_are_bounded(make):
     assert len(pods.released().jobs) == MOST_RECORDS + 1
 
 
-def test_what_is_known_outlives_the_agent(make, tmp_path):
+def test_the_cache_outlives_the_agent(make, tmp_path):
     pods = make(process(1), state=tmp_path)
     pods.samples([sample(1)])
     pods.answer([uid(1)], [replica(1)])
@@ -249,7 +249,7 @@ class Server:
         return Response(200, {}, msgspec.json.encode(NodePods(list(self.known_pods))))
 
 
-def test_the_server_is_asked_only_while_a_pod_is_unknown(make):
+def test_the_server_is_queried_only_while_a_pod_is_unknown(make):
     pods, server = make(process(1)), Server(replica(1))
     poller = PodPoller(Place("n/1", "c1"), lambda: server, pods, 10_000)
     assert poller.turn() == 0
@@ -260,7 +260,7 @@ def test_the_server_is_asked_only_while_a_pod_is_unknown(make):
     assert len(pods.samples([])) == 1
 
 
-def test_many_pods_are_asked_for_in_parts(make):
+def test_many_pods_are_requested_in_parts(make):
     pods, server = make(*map(process, range(MOST_PODS + 5))), Server(replica(500))
     poller = PodPoller(PLACE, lambda: server, pods, 10_000)
     pods.samples([])
@@ -268,7 +268,7 @@ def test_many_pods_are_asked_for_in_parts(make):
     assert uid(MOST_PODS + 1) in pods.unresolved(), "those that were not asked for come first"
 
 
-def test_the_end_asks_once_more_and_keeps_nothing_back(make):
+def test_the_end_polls_once_more_and_holds_nothing_back(make):
     pods, server = make(process(1), process(2)), Server(replica(1))
     pods.samples([sample(1), sample(2)])
     PodPoller(PLACE, lambda: server, pods, 10_000).last_turn()
@@ -285,7 +285,7 @@ def test_an_older_server_is_not_waited_for(make):
     assert len(pods.samples([sample(2)])) == 2
 
 
-def test_a_server_that_does_not_answer_is_asked_again(make):
+def test_a_server_that_does_not_answer_is_tried_again(make):
     pods, server = make(process(1)), Server(replica(1), error=UnavailableError("away"))
     poller = PodPoller(PLACE, lambda: server, pods, 10_000)
     pods.samples([sample(1)])

@@ -189,7 +189,7 @@ def test_the_bound_holds_while_a_batch_is_under_way(opened):
     assert drain(spool) == [3, 4, 5]
 
 
-def test_another_process_is_kept_out(opened, tmp_path):
+def test_another_process_is_locked_out(opened, tmp_path):
     opened()
     with pytest.raises(ConflictError):
         Spool(tmp_path / "spool")

@@ -249,7 +249,7 @@ def test_lines_above_the_rate_are_counted_in_the_log(tmp_path):
     assert node.reader.dropped == 900
 
 
-def test_nothing_is_lost_or_told_twice_however_often_it_dies(tmp_path):
+def test_nothing_is_lost_or_reported_twice_however_often_it_dies(tmp_path):
     chance = random.Random(7)
     (tmp_path / "logs").mkdir()
     node = Node(tmp_path, [tmp_path / "logs" / "*.log"])

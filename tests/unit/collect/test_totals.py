@@ -100,7 +100,7 @@ def test_children_that_lived_and_ended_between_two_looks_count_through_their_par
     assert totals.totals()["a"] == (float(sum(amounts)),)
 
 
-def test_a_child_that_nobody_waited_for_is_kept():
+def test_a_child_that_nobody_waited_for_still_counts():
     totals: Totals[int, str] = Totals(1)
     totals.update({1: Reading("a", (1.0,)), 2: Reading("a", (5.0,), 1)})
     for _ in range(2):
@@ -117,14 +117,14 @@ def test_a_parent_of_another_owner_does_not_count_what_it_waited_for():
     assert totals.totals() == {"a": (2.0,), "b": (5.0,)}
 
 
-def test_final_figures_replace_what_was_seen():
+def test_final_figures_replace_what_was_sampled():
     totals: Totals[int, str] = Totals(1)
     totals.update({1: Reading("a", (1.0,)), 2: Reading("a", (3.0,), 1)})
     totals.update({}, {1: Reading("a", (4.5,))})
     assert totals.totals()["a"] == (4.5,)  # 1 had waited for 2: 1 + 3, and a little more
 
 
-def test_final_figures_of_what_was_never_seen_count():
+def test_final_figures_of_what_was_never_sampled_count():
     totals: Totals[int, str] = Totals(2)
     totals.update({}, {1: Reading("a", (0.2, 7.0))})
     assert totals.totals()["a"] == (0.2, 7.0)
@@ -319,7 +319,7 @@ def test_a_group_that_was_made_again_goes_on():
         max_size=40,
     )
 )
-def test_groups_that_are_seen_now_and_then_sum_to_what_they_used(steps):
+def test_groups_that_are_sampled_now_and_then_sum_to_what_they_used(steps):
     groups, used, recorded_sums = GroupCounters(), dict.fromkeys("abc", 0.0), dict.fromkeys("abc", 0.0)
     last = 0.0
     for path, amount, action, empty in steps:

@@ -75,7 +75,7 @@ def test_the_first_to_end_has_the_root_and_the_others_follow():
     assert {(one.rule, one.role) for one in findings[1:]} == {("nccl_timeout", Role.CASCADE)}
 
 
-def test_a_collective_that_times_out_first_still_follows_from_a_cause_that_is_known():
+def test_a_collective_that_times_out_first_still_follows_from_a_recorded_cause():
     job = made(replicas=2)
     job.fail("worker-0", 134, "Watchdog caught collective operation timeout", early=9_000)
     job.fail("worker-1", 1, TRACE, " x", "torch.OutOfMemoryError: CUDA out of memory.")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobmeter.access.scope import Scope
+from jobmeter.access.principal import Scope
 from jobmeter.collect.base import Place
 from jobmeter.collect.kernel import event_of_line
 from jobmeter.diagnose.kernel import faults_of_nodes, kernel_lines, same_fact
@@ -51,7 +51,7 @@ def test_what_is_about_the_job_or_its_devices(devices, times):
     assert [line.time_ns for line in found] == times
 
 
-def test_nothing_for_whoever_may_see_the_job_alone():
+def test_nothing_for_a_reader_of_the_job_alone():
     assert kernel_lines(Answers(), Scope(None, "mine"), view(devices=True), TimeRange(0, 1)) == ()
 
 

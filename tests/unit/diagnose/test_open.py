@@ -142,7 +142,7 @@ def test_a_finding_of_the_rules_replaces_the_event_of_it():
     assert with_reported([], reported, NOW, running=False) == []
 
 
-def test_events_of_others_and_of_jobs_that_ended_tell_of_nothing_that_is_open():
+def test_events_of_others_and_of_jobs_that_ended_report_nothing_that_is_open():
     strange = Event(time=NOW, reason="Finding", message="Not a rule at all", subject="job j")
     ended = Event(time=NOW, reason="Finding", message="killed (replica w-0): by a signal")
     alone = event(ending("p", "j", ("xid", Subject("job", "j")), NOW, NOW))

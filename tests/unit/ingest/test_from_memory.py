@@ -108,16 +108,16 @@ def test_what_is_wrong_is_refused_as_on_a_thread(pipeline, store):
     assert store.values(USAGE) == {NOW - 2_000: 1.0}
 
 
-def test_retention_that_was_not_asked_for_lately_takes_a_thread(store):
-    clock = SetClock()
-    pipeline = IngestPipeline(store, FakeRegistry(), clock, Limits())
+def test_a_retention_that_is_not_in_memory_takes_a_thread(store, monkeypatch):
+    registry = FakeRegistry()
+    pipeline = IngestPipeline(store, registry, SetClock(), Limits())
     pipeline.submit(body(NOW - 2_000, 1.0), WRITER).wait()
-    clock.time_ms += 5_000
+    monkeypatch.setattr(registry, "cached_retention", lambda _: None)
     assert pipeline.submit_from_memory(body(NOW, 1.0), WRITER) is None
     pipeline.close()
 
 
-def test_a_store_that_fails_fails_for_all_who_wait_and_the_next_is_kept(pipeline, store):
+def test_a_store_that_fails_fails_for_all_who_wait_and_the_next_is_stored(pipeline, store):
     pipeline.submit(body(NOW - 9_000, 1.0), WRITER).wait()
     store.failure = UnavailableError("the disk is full")
 

@@ -57,7 +57,7 @@ def house() -> Iterator[House]:
     pipeline.close()
 
 
-def test_lines_are_kept_and_make_their_job_known(house):
+def test_lines_are_stored_and_record_their_job(house):
     lines = [line("a", NOW * NS + 1), line("b", NOW * NS - 5_000 * NS, replica="worker-1", attempt=1, node="n")]
     receipt = house.pipeline.logs(lines, WRITER)
     assert (receipt.lines, receipt.rejected_lines, receipt.accepted) == (2, {}, 0)
@@ -120,7 +120,7 @@ def test_the_far_future_and_the_expired_past_are_counted_out(house):
         ({"text": "half \ud83d"}, "text"),
     ],
 )
-def test_what_is_wrong_is_named_and_nothing_of_the_request_is_kept(house, wrong, field):
+def test_what_is_wrong_is_named_and_nothing_of_the_request_is_stored(house, wrong, field):
     with pytest.raises(InvalidRequestError) as caught:
         house.pipeline.logs([line("good"), line(**wrong)], WRITER)
     assert caught.value.field == field

@@ -167,7 +167,7 @@ def take(registry):
 @settings(max_examples=200, deadline=None)
 @pytest.mark.parametrize("many", [1_000, 2])
 @given(st.lists(steps, max_size=25))
-def test_what_is_told_is_what_a_slow_model_tells(many, walk):
+def test_what_is_reported_is_what_a_slow_model_reports(many, walk):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("jobmeter.ingest.observe._MANY", many)
         follow(walk, many)
@@ -180,7 +180,7 @@ def follow(walk, many):
         if what == "batch":
             rows = [(at, NOW + moment) for at, moment in content]
             entities = [(place(SERIES[at]), time) for at, time in rows if SERIES[at].job or SERIES[at].node]
-            done = attempt(observer.observe, batch(rows)), attempt(model.see, entities)
+            done = attempt(observer.observe_all, [batch(rows)]), attempt(model.see, entities)
         elif what == "lines":
             rows = [(job, NOW + moment) for job, moment in content]
             entities = [(("default", job, "worker-0", 0, "", "", ""), time) for job, time in rows]
@@ -199,27 +199,27 @@ def follow(walk, many):
         assert take(ours) == take(theirs)
 
 
-def test_very_many_things_are_forgotten_but_not_what_has_yet_to_be_told(monkeypatch):
+def test_very_many_entities_are_forgotten_but_not_what_has_yet_to_be_reported(monkeypatch):
     monkeypatch.setattr("jobmeter.ingest.observe._MOST", 3)
     registry, clock = FakeRegistry(), SetClock()
     observer = Observer(registry, clock)
-    observer.observe(batch([(at, NOW) for at in (0, 2, 3)]))
-    observer.observe(batch([(0, NOW + SECOND), (4, NOW)]))
+    observer.observe_all([batch([(at, NOW) for at in (0, 2, 3)])])
+    observer.observe_all([batch([(0, NOW + SECOND), (4, NOW)])])
     take(registry)
-    observer.observe(batch([(4, NOW)]))
+    observer.observe_all([batch([(4, NOW)])])
     assert [reported.node for reported in take(registry)] == ["n1"]
     observer.flush()
     assert [(reported.job, reported.last_ms) for reported in registry.observations] == [("a", NOW + SECOND)]
 
 
-def test_another_roster_changes_nothing(monkeypatch):
+def test_another_interner_changes_nothing(monkeypatch):
     registry, clock = FakeRegistry(), SetClock()
     observer = Observer(registry, clock)
-    observer.observe(batch([(0, NOW)]))
+    observer.observe_all([batch([(0, NOW)])])
     other = SeriesInterner()
     other.numbers(SERIES[::-1])
     monkeypatch.setattr("jobmeter.ingest.join.current", lambda: other)
-    observer.observe(batch([(at, NOW) for at in range(len(SERIES))]))
+    observer.observe_all([batch([(at, NOW) for at in range(len(SERIES))])])
     reported = [
         (sighting.project, sighting.job, sighting.replica, sighting.node, sighting.device)
         for sighting in registry.observations
@@ -227,7 +227,7 @@ def test_another_roster_changes_nothing(monkeypatch):
     assert len(reported) == len(set(reported)) == 6
 
 
-def test_of_many_things_those_told_longest_ago_are_reported_along_with_one_that_has_to_be(monkeypatch):
+def test_of_many_entities_those_reported_longest_ago_are_reported_along_with_one_that_has_to_be(monkeypatch):
     monkeypatch.setattr("jobmeter.ingest.observe._MANY", 2)
     monkeypatch.setattr("jobmeter.ingest.observe._ALONG", 2)
     registry, clock = FakeRegistry(), SetClock()
@@ -238,7 +238,7 @@ def test_of_many_things_those_told_longest_ago_are_reported_along_with_one_that_
         clock.time_ms = NOW + max(second for _, second in rows) * SECOND
         index = np.array([job for job, _ in rows], np.uint32)
         time = np.array([NOW + second * SECOND for _, second in rows], np.int64)
-        observer.observe(SampleBatch(series, index, time, np.ones(len(rows))))
+        observer.observe_all([SampleBatch(series, index, time, np.ones(len(rows)))])
         reported = {(int(one.job[1:]), (one.last_ms - NOW) // SECOND) for one in registry.observations if one.job}
         registry.observations.clear()
         return reported
@@ -253,15 +253,15 @@ def test_of_many_things_those_told_longest_ago_are_reported_along_with_one_that_
     assert see((4, 270)) == {(4, 270)}
 
 
-def test_of_many_things_one_that_catches_up_is_reported_as_seldom_as_one_that_is_live(monkeypatch):
+def test_of_many_entities_one_that_catches_up_is_reported_as_seldom_as_one_that_is_live(monkeypatch):
     monkeypatch.setattr("jobmeter.ingest.observe._MANY", 2)
     registry, clock = FakeRegistry(), SetClock()
     observer = Observer(registry, clock)
     for second in range(0, 3_600, 10):
-        observer.observe(batch([(at, NOW + second * SECOND) for at in (0, 2)]))
+        observer.observe_all([batch([(at, NOW + second * SECOND) for at in (0, 2)])])
     assert [(one.replica, one.last_ms) for one in registry.observations] == [("worker-0", NOW), ("worker-1", NOW)]
     clock.time_ms += MINUTE
-    observer.observe(batch([(0, NOW + 3_600 * SECOND)]))
+    observer.observe_all([batch([(0, NOW + 3_600 * SECOND)])])
     assert {(one.replica, one.last_ms - NOW) for one in registry.observations[2:]} == {
         ("worker-0", 3_600 * SECOND),
         ("worker-1", 3_590 * SECOND),
@@ -291,7 +291,7 @@ def test_very_many_that_wait_are_reported_in_parts():
     series = [Series("cpu.usage", job=f"j{n}", node="n1") for n in range(5_000)]
     index = np.arange(len(series), dtype=np.uint32)
     for time in (NOW - 2_000, NOW - 1_000):
-        observer.observe(SampleBatch(series, index, np.full(len(series), time), np.ones(len(series))))
+        observer.observe_all([SampleBatch(series, index, np.full(len(series), time), np.ones(len(series)))])
     reported = len(registry.observations)
     parts = 1
     while observer.flush():

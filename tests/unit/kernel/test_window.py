@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobmeter.kernel import window as kernel
-from jobmeter.model.batch import References, SampleColumns, SeriesKeys
+from jobmeter.model.batch import References, SampleBatch, SampleColumns, SeriesKeys
 from jobmeter.model.catalog import Aggregate
 from jobmeter.model.time import TimeRange
 from jobmeter.query.reduce import FIELDS, bucket
@@ -28,12 +28,9 @@ def _window(writes: list[dict[tuple[int, int], float]]) -> tuple[Window, SeriesK
     expected: dict[tuple[int, int], float] = {}
     for rows in writes:
         expected.update(rows)
-        columns = SampleColumns(
-            np.array([series for series, _ in rows], np.uint32),
-            np.array([time for _, time in rows], np.int64),
-            np.array(list(rows.values()), np.float64),
-        )
-        window.write(keys, columns, NOW)
+        index = np.array([series for series, _ in rows], np.uint32)
+        time = np.array([time for _, time in rows], np.int64)
+        window.write_all([SampleBatch([], index, time, np.array(list(rows.values()), np.float64), keys)], NOW)
     return window, keys, expected
 
 
@@ -111,7 +108,7 @@ def test_the_last_sample_before_a_time_is_that_of_the_slow_way(writes, before):
         assert found.value.tolist() == [expected[series, time] for series, time in enumerate(last)]
 
 
-def test_more_samples_than_asked_for_are_no_answer():
+def test_more_samples_than_allowed_are_no_answer():
     window, keys, _ = _window([{(0, time): 1.0 for time in range(100)}])
     last = References.none(4)
     span, gauges = TimeRange(0, 1000), np.zeros(4, np.bool_)

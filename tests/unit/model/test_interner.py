@@ -46,7 +46,7 @@ def test_a_list_of_series_is_a_sequence_of_them():
     assert batch.keys.series[batch.index].tolist() == [series[2].id]
 
 
-def test_a_full_roster_is_replaced_and_what_refers_to_it_goes_on(monkeypatch):
+def test_a_full_interner_is_replaced_and_what_refers_to_it_goes_on(monkeypatch):
     monkeypatch.setattr(rosters, "MOST", len(current()) + 3)
     before = current()
     series_list = SeriesList(before, before.numbers(many(3, "full")))

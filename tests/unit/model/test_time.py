@@ -101,7 +101,7 @@ def test_an_empty_range_is_legal():
     assert TimeRange(5, 5).length_ms == 0
 
 
-def test_the_system_clock_tells_now():
+def test_the_system_clock_gives_now():
     clock = SystemClock()
     assert 1_600_000_000_000 < clock.now_ms() < MAX_TIME_MS
     assert clock.monotonic() <= clock.monotonic()

@@ -9,7 +9,7 @@ def refusal(status, code, **headers):
     return status, {"error": {"code": code, "message": code}, "request_id": "X"}, headers
 
 
-def test_a_question_is_asked_again_as_late_as_the_server_says(server: FakeServer):  # noqa: F811
+def test_a_question_is_sent_again_as_late_as_the_server_says(server: FakeServer):  # noqa: F811
     answers = [refusal(429, "throttled", **{"Retry-After": "7"}), refusal(503, "unavailable"), (200, b"{}", {})]
     server.on("/jobs", lambda asked: answers.pop(0))
     waits: list[float] = []

@@ -21,7 +21,7 @@ def _query(start: int) -> MetricQuery:
 ONE = size_of(_query(0), b"0123456789") + 500
 
 
-def test_the_answer_that_was_not_asked_for_longest_goes_first():
+def test_the_answer_that_was_not_used_longest_goes_first():
     answers = ResponseCache(Cache(3 * ONE))
     for start in range(3):
         answers.put(_query(start), VALIDATOR, b"0123456789", 1)

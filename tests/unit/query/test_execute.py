@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tests.fakes import NOW, FakeRegistry, SetClock, running_job
 
-from jobmeter.access.scope import Scope
+from jobmeter.access.principal import Scope
 from jobmeter.errors import InvalidRequestError, LimitExceededError, NotFoundError, QueryTimeoutError
 from jobmeter.model.batch import SampleBatch
 from jobmeter.model.catalog import Aggregate
@@ -207,7 +207,7 @@ class TestLines:
             (line,) = house.ask("network.receive", statistic=statistic).lines
             assert (line.unit, line.value.tolist()) == (unit, [value])
 
-    def test_an_aggregate_that_is_asked_for_is_taken(self, house):
+    def test_an_aggregate_that_is_requested_is_taken(self, house):
         house.put(replica("memory.usage", "worker-0"), (0, 1.0))
         house.put(replica("memory.usage", "worker-1"), (0, 4.0))
         for how, value in ((None, 2.5), (Aggregate.SUM, 5.0), (Aggregate.MIN, 1.0), (Aggregate.MAX, 4.0)):
@@ -342,7 +342,7 @@ class TestNodes:
         house.put(replica("gpu.utilization", node="n2", device="gpu1"), (3590, 0.9))
         return house
 
-    def test_a_node_is_told_whoever_was_measured_there(self, node):
+    def test_a_node_is_reported_whatever_was_measured_there(self, node):
         found = node.ask("gpu.utilization", subject=NodeRef("n1"), by=By.DEVICE).lines
         assert [(line.node, line.device, line.value.tolist()) for line in found] == [
             ("n1", "gpu0", [0.5]),
@@ -424,7 +424,7 @@ class TestLatest:
         house.put(replica("memory.usage", "worker-1"), (3590, 6.0))
         assert [one.replica for one in house.executor.latest(JobRef("j1"), (), By.REPLICA, ALL)] == ["worker-1"]
 
-    def test_a_finished_job_tells_its_last(self, house):
+    def test_a_finished_job_reports_its_last(self, house):
         house.registry.add_job(Job(id="j1", state=JobState.SUCCEEDED, end=START + 10 * SECOND))
         house.put(replica("memory.usage"), (0, 1.0), (10, 2.0))
         assert [one.value for one in house.executor.latest(JobRef("j1"), (), By.JOB, ALL)] == [2.0]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.fakes import NOW, FakeRegistry, SetClock
 
-from jobmeter.access.scope import Scope
+from jobmeter.access.principal import Scope
 from jobmeter.errors import InvalidRequestError, LimitExceededError, NotFoundError
 from jobmeter.model.batch import SampleBatch
 from jobmeter.model.job import Allocation, InstanceType, Job, JobState, Node, Replica
@@ -151,7 +151,7 @@ class TestRates:
             house.put("disk.read", (200, 0.0), (100, 1e8), job="j1", replica=name)
         assert house.only().disk_read == pytest.approx(2e6)
 
-    def test_samples_outside_of_the_range_are_not_told(self, house):
+    def test_samples_outside_of_the_range_are_not_reported(self, house):
         house.job("j1", replica(), limits={"cpu.limit": 2.0})
         house.put("cpu.usage", (301, 2.0), (0, 2.0), job="j1", replica="worker-0")
         assert house.only().cpu is None
@@ -171,7 +171,7 @@ class TestRates:
         one = house.only()
         assert (one.requested.cpu, one.cpu) == (2.0, 0.5)
 
-    def test_a_replica_that_only_samples_tell_of_counts(self, house):
+    def test_a_replica_of_samples_alone_counts(self, house):
         house.job("j1", limits={"cpu.limit": 2.0})
         house.put("cpu.usage", (10, 1.0), job="j1", replica="a", node="n1")
         house.put("cpu.usage", (10, 1.0), job="j1", replica="b", node="n2")
@@ -204,7 +204,7 @@ class TestDevices:
         one = house.only()
         assert (one.device, one.requested.devices, one.device_jobs) == (0.5, 1, ("j1",))
 
-    def test_what_was_promised_comes_before_what_was_seen(self, house):
+    def test_what_was_promised_comes_before_what_was_sampled(self, house):
         kind = InstanceType(gpu_count=8, gpu_type="A100")
         house.job("j1", replica(), replica("worker-1"), instance_type=kind, allocations=(had("gpu0"),))
         assert house.only().requested == Amounts(devices=16, device_types={"A100": 16})
@@ -256,7 +256,7 @@ class TestWho:
         house.job("j1", replica(), **fields)
         assert [one.cpu_jobs for one in house.usage().users] == ([("j1",)] if there else [])
 
-    def test_a_group_without_jobs_tells_nothing(self, house):
+    def test_a_group_without_jobs_reports_nothing(self, house):
         house.registry.stored_nodes = [Node(name="n1", resource_group="rg", info={"cores": 8})]
         found = house.usage()
         assert (found.users, found.summary, found.capacity.cpu) == ([], Usage(), 8.0)
@@ -343,7 +343,7 @@ class TestRequests:
         house.job("j1", replica(), state=JobState.SUCCEEDED, end=NOW - MINUTE)
         assert house.requests(JobState.SUCCEEDED).devices == 0
 
-    def test_a_rate_is_told_of_a_limit_that_was_measured_before_the_range(self, house):
+    def test_a_rate_follows_from_a_limit_that_was_measured_before_the_range(self, house):
         house.job("j1", replica())
         house.put("cpu.limit", (400, 4.0), job="j1", replica="worker-0")
         house.put("cpu.usage", (10, 1.0), job="j1", replica="worker-0")

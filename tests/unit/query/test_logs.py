@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from tests.fakes import NOW, FakeRegistry, SetClock, running_job
 
-from jobmeter.access.scope import Scope
+from jobmeter.access.principal import Scope
 from jobmeter.errors import InvalidRequestError, LimitExceededError, NotFoundError
 from jobmeter.model.log import LogLine
 from jobmeter.query import logs
@@ -62,7 +62,7 @@ def test_a_job_is_found_in_the_scope_alone(store, executor):
         ({"attempt": -1}, InvalidRequestError, "attempt"),
     ],
 )
-def test_what_cannot_be_asked_is_named(executor, wrong, error, field):
+def test_what_cannot_be_queried_is_named(executor, wrong, error, field):
     with pytest.raises(error) as caught:
         executor.run(replace(ASK, **wrong), Scope(frozenset({"default"})))
     assert caught.value.field == field

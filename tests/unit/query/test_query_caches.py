@@ -17,7 +17,7 @@ from hypothesis.stateful import (
 )
 from tests.fakes import NOW, FakeRegistry, SetClock, running_job
 
-from jobmeter.access.scope import Scope
+from jobmeter.access.principal import Scope
 from jobmeter.kernel import window as kernel
 from jobmeter.model.catalog import CATALOG
 from jobmeter.model.job import Allocation, Replica
@@ -195,7 +195,7 @@ def test_any_order_of_writes_roll_ups_and_questions():
     )
 
 
-def test_a_device_that_goes_on_does_not_change_what_is_known_of_a_jobs_series_and_a_new_one_does():
+def test_a_device_that_goes_on_does_not_change_the_layout_of_a_job_and_a_new_one_does():
     engine, registry, clock = MemoryStore(), FakeRegistry(), SetClock()
     registry.add_job(running_job())
     store = WindowedStore(engine, clock, length_ms=8 * HOUR, bound=2**26)
@@ -228,7 +228,7 @@ def test_a_device_that_goes_on_does_not_change_what_is_known_of_a_jobs_series_an
     assert ask(("gpu0", 50), ("gpu1", 0))[0] == ["gpu0"]
 
 
-def test_what_is_kept_is_not_read_again():
+def test_what_is_cached_is_not_read_again():
     reads: list[TimeRange] = []
 
     class Counting(MemoryStore):
@@ -317,7 +317,7 @@ def test_an_encoded_answer_outlives_samples_whose_time_is_over_by_an_hour_at_mos
     assert len(made) == 1
 
 
-def test_an_encoded_answer_tells_of_the_tiers_that_there_are():
+def test_an_encoded_answer_names_the_tiers_that_there_are():
     engine, registry, clock = MemoryStore(), FakeRegistry(), SetClock()
     registry.add_job(running_job())
     store = WindowedStore(engine, clock, length_ms=HOUR, bound=2**26)
@@ -343,7 +343,7 @@ def test_an_encoded_answer_tells_of_the_tiers_that_there_are():
 @pytest.mark.skipif(not kernel.AVAILABLE, reason="without it buckets are made on a worker")
 @pytest.mark.parametrize("by", [By.JOB, By.REPLICA, By.DEVICE])
 @pytest.mark.parametrize("metrics", [("gpu.utilization", "gpu.power"), ("network.receive",), ("memory.utilization",)])
-def test_a_short_range_that_was_asked_about_before_is_answered_from_memory(metrics, by):
+def test_a_short_range_that_was_queried_before_is_answered_from_memory(metrics, by):
     engine, registry, clock = MemoryStore(), FakeRegistry(), SetClock()
     registry.add_job(running_job())
     store = WindowedStore(engine, clock, length_ms=8 * HOUR, bound=2**26)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.fakes import NOW, FakeRegistry, SetClock
 
-from jobmeter.access.scope import Scope
+from jobmeter.access.principal import Scope
 from jobmeter.errors import LimitExceededError, NotFoundError
 from jobmeter.model.batch import SampleBatch
 from jobmeter.model.series import NamePart, Series

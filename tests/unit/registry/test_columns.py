@@ -224,7 +224,7 @@ def test_who_missed_what_is_reported_no_more_reads_everything_again(two: tuple[S
         assert registry.jobs(JobFilter(), NOW).total == 1
 
 
-def test_a_copy_that_is_brought_back_is_seen_by_every_server(
+def test_a_copy_that_is_brought_back_is_read_by_every_server(
     two: tuple[SqlRegistry, SqlRegistry], tmp_path: Path
 ) -> None:
     two[0].backup(tmp_path / "copy")

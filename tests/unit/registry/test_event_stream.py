@@ -37,7 +37,7 @@ def test_every_type_is_found_by_its_filter_and_each_event_has_one(registry: Regi
         assert every(registry, without=frozenset({kind})) == [one for one in stored if one not in chosen]
 
 
-def test_an_event_has_the_same_id_wherever_it_is_asked_for(registry: Registry) -> None:
+def test_an_event_has_the_same_id_wherever_it_is_requested(registry: Registry) -> None:
     sent_event = EventRecord(time=NOW, job="j", reason="Xid", message="a\0b", subject="device gpu0")
     registry.record("p", Records(events=[sent_event]), NOW)
     [event] = every(registry)
@@ -66,7 +66,7 @@ def test_pages_behind_an_id_miss_and_repeat_nothing_while_others_write(registry:
         every(registry, after="0" * 32)
 
 
-def test_an_end_tells_its_exit_status(registry: Registry) -> None:
+def test_an_end_reports_its_exit_status(registry: Registry) -> None:
     ended = ReplicaRecord(name="w-0", state=JobState.FAILED, start=NOW, end=NOW + 5, exit_code=137, reason="OOM")
     registry.record("p", Records(jobs=[JobRecord(job_id="j", start=NOW, replicas=[ended])]), NOW)
     [event] = every(registry, types=frozenset({EventType.REPLICA_END}))
@@ -108,7 +108,7 @@ def test_a_slow_agent_is_not_down_and_one_of_long_ago_is_no_news(registry: Regis
     assert [kind for kind, _ in lives(registry)] == [EventType.NODE_UP, EventType.NODE_UP]
 
 
-def test_the_server_tells_of_itself_and_nobody_else_does(registry: Registry) -> None:
+def test_the_server_reports_itself_and_nobody_else_does(registry: Registry) -> None:
     emit(registry, NOW, "ShipperCreated", "Shipper logs was made.", subject="shipper logs")
     [event] = every(registry)
     assert (event.type, event.project, event.object.name) == (EventType.SHIPPER, WHOLE_SERVER, "logs")

@@ -160,7 +160,7 @@ def test_the_life_of_a_job_is_reported_by_its_states(registry: Registry) -> None
     assert states(registry)[3:] == [("", "Running", NOW + 20), ("", "Queued", NOW + 30)]
 
 
-def test_states_passed_through_in_one_delivery_are_all_told(registry: Registry) -> None:
+def test_states_passed_through_in_one_delivery_are_all_reported(registry: Registry) -> None:
     put(
         registry,
         JobRecord(job_id="j", state=JobState.QUEUED, created=NOW),
@@ -170,7 +170,7 @@ def test_states_passed_through_in_one_delivery_are_all_told(registry: Registry) 
     assert states(registry) == [("", "Queued", NOW), ("", "Running", NOW + 1), ("", "Stopped", NOW + 2)]
 
 
-def test_a_late_opening_tells_nothing(registry: Registry) -> None:
+def test_a_late_opening_reports_nothing(registry: Registry) -> None:
     opening = JobRecord(
         job_id="j",
         state=JobState.RUNNING,
@@ -194,7 +194,7 @@ def test_a_state_that_a_record_implies_is_reported_as_well(registry: Registry) -
     assert states(registry) == [("", "Running", NOW - 9), ("", "Failed", NOW - 1)]
 
 
-def test_samples_tell_that_a_job_runs_once(registry: Registry) -> None:
+def test_samples_report_once_that_a_job_runs(registry: Registry) -> None:
     registry.observe([OBSERVED, replace(OBSERVED, replica="v", first_ms=NOW - 3)], NOW + 9)
     registry.observe(
         [replace(OBSERVED, last_ms=NOW + 99), replace(OBSERVED, replica="late", first_ms=NOW + 50)], NOW + 99
@@ -207,7 +207,7 @@ def test_samples_tell_that_a_job_runs_once(registry: Registry) -> None:
     assert states(registry)[4:] == [("", "Succeeded", NOW + 100)]
 
 
-def test_samples_of_a_recorded_job_tell_nothing_that_is_not_new(registry: Registry) -> None:
+def test_samples_of_a_recorded_job_report_nothing_that_is_not_new(registry: Registry) -> None:
     put(registry, JobRecord(job_id="j", state=JobState.RUNNING, start=NOW), JobRecord(job_id="i", created=NOW))
     registry.observe([replace(OBSERVED, replica=""), replace(OBSERVED, job="i", replica="")], NOW + 9)
     assert (states(registry), states(registry, "i")) == (

@@ -79,7 +79,7 @@ def test_a_severity_that_is_none_is_refused(filled):
         matching(filled, "/", operator=Operator.CONTAINS)
 
 
-def test_nothing_asked_for_is_no_condition():
+def test_nothing_requested_is_no_condition():
     assert values((), ()) == ()
     assert values([Severity.CRITICAL], []) == ("critical/",)
     assert values([], ["b", "a"]) == ("/a", "/b")

@@ -36,7 +36,7 @@ def test_a_job_is_reported_where_its_life_meets_the_range(registry, fields, ther
 
 
 @pytest.mark.parametrize(("before_ms", "there"), [(4 * MINUTE, True), (5 * MINUTE, True), (6 * MINUTE, False)])
-def test_what_only_samples_tell_of_lives_on_for_five_minutes(registry, before_ms, there):
+def test_what_has_only_samples_lives_on_for_five_minutes(registry, before_ms, there):
     registry.record("p", Records(jobs=[JobRecord(job_id="j1", resource_group="rg")]), NOW)
     last = SPAN.start_ms - before_ms
     observed = observation(last - MINUTE, last, project="p", job="j1", replica="a")

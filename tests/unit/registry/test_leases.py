@@ -27,7 +27,7 @@ def test_a_lease_that_is_given_back_is_free_at_once(registry: Registry) -> None:
     assert registry.take_lease("roll-up", "b", 150, 250)
 
 
-def test_of_servers_that_ask_at_once_one_gets_it(url: str) -> None:
+def test_of_servers_that_try_at_once_one_gets_it(url: str) -> None:
     servers = [open_registry(url, Retention()) for _ in range(4)]
     together = threading.Barrier(len(servers))
 

@@ -48,7 +48,7 @@ def test_samples_make_job_replica_node_and_allocation(registry: Registry) -> Non
 
 
 @pytest.mark.parametrize(("age", "state"), [(5 * MINUTE - 1, JobState.RUNNING), (5 * MINUTE, JobState.UNKNOWN)])
-def test_the_age_of_the_last_sample_tells_the_state(registry: Registry, age: int, state: JobState) -> None:
+def test_the_age_of_the_last_sample_gives_the_state(registry: Registry, age: int, state: JobState) -> None:
     registry.observe([observation(NOW - 10 * MINUTE, NOW)], NOW)
     later = NOW + age
     assert registry.job_head(None, "j", later)[0].state == state

@@ -67,7 +67,7 @@ def test_a_frozen_server_holds_nobody_up(server: PostgreSQL, registry: Registry)
     assert registry.jobs(JobFilter(), NOW).total == 1
 
 
-def test_a_killed_server_is_told_of_without_its_address(
+def test_a_killed_server_is_reported_without_its_address(
     server: PostgreSQL, registry: Registry, caplog: pytest.LogCaptureFixture
 ) -> None:
     registry.observe([observation(NOW, NOW)], NOW)

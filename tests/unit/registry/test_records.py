@@ -150,7 +150,7 @@ def test_a_text_has_a_limit(registry: Registry, field: str, length: int) -> None
     put(registry, msgspec.convert({"job_id": "j", field: "ü" * (length - 1)}, JobRecord))
 
 
-def test_any_text_can_be_kept(registry: Registry) -> None:
+def test_any_text_can_be_stored(registry: Registry) -> None:
     put(registry, JobRecord(job_id="j", error="a\0b'\"\\%_;--", labels={"k": "a\0b"}))
     job = view(registry).job
     assert job.error == "a\N{REPLACEMENT CHARACTER}b'\"\\%_;--"
@@ -243,7 +243,7 @@ def test_an_allocation_that_nobody_ended_ends_with_its_job(registry: Registry) -
     assert registry.allocations("default", "j")[0].end == NOW - 5
 
 
-def test_nodes_are_described_and_seen(registry: Registry) -> None:
+def test_nodes_are_described_and_listed(registry: Registry) -> None:
     records = Records(nodes=[NodeRecord(name="n1", info={"cores": 8}), NodeRecord(name="n1", cluster="c2")])
     assert registry.record("default", records, NOW) == 2
     alone = observation(5, NOW + 9, job="", replica="", node="n1")

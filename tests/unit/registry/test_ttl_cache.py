@@ -2,9 +2,12 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
 from tests.registries import observation
 
+from jobmeter.errors import UnavailableError
 from jobmeter.model.job import JobState, JobView
 from jobmeter.model.record import JobRecord, Records, ReplicaRecord
 from jobmeter.model.retention import Retention
@@ -30,7 +33,7 @@ def one(registry: Registry, now_ms: int) -> JobView:
     return view
 
 
-def test_a_job_that_samples_tell_of_ends_when_they_end_however_lately_it_was_read(registry: Registry) -> None:
+def test_a_job_of_samples_ends_when_they_end_however_lately_it_was_read(registry: Registry) -> None:
     registry.observe([OBSERVED, replace(OBSERVED, replica="worker-1", device="gpu1", last_ms=NOW + 2 * SECOND)], NOW)
     running, over = JobState.RUNNING, JobState.UNKNOWN
     last = NOW + ALIVE_MS
@@ -43,7 +46,7 @@ def test_a_job_that_samples_tell_of_ends_when_they_end_however_lately_it_was_rea
     assert states(one(registry, last)) == (running, running)
 
 
-def test_what_is_written_is_seen_at_once(registry: Registry) -> None:
+def test_what_is_written_is_read_at_once(registry: Registry) -> None:
     registry.observe([OBSERVED], NOW)
     assert one(registry, NOW).job.state is JobState.RUNNING
     ended = JobRecord(job_id="job", state=JobState.FAILED, replicas=[ReplicaRecord(name="worker-0", rank=3)])
@@ -66,7 +69,7 @@ def test_a_job_of_this_process_alone_stays_in_memory(tmp_path: Path) -> None:
     registry.close()
 
 
-def test_what_another_process_writes_is_seen_within_the_time_that_something_is_kept(url: str, monkeypatch) -> None:
+def test_what_another_process_writes_is_read_once_the_cache_expires(url: str, monkeypatch) -> None:
     monkeypatch.setattr(ttl_cache, "SHARED_SECONDS", 0.0)
     monkeypatch.setattr("jobmeter.registry.sql.SHARED_SECONDS", 0.0)
     monkeypatch.setattr("jobmeter.registry.sql.ALONE_SECONDS", 0.0)
@@ -87,9 +90,29 @@ def test_the_jobs_that_were_read_longest_ago_go_where_there_are_too_many() -> No
     assert [cache.get(name, None, 0)[0] for name in "abc"] == ["a", None, "c"]
 
 
-def test_what_was_read_before_a_change_is_not_kept() -> None:
+def test_what_was_read_before_a_change_is_not_cached() -> None:
     cache = TtlCache[str](60.0)
     _, generation = cache.get("a", None, 0)
     cache.written(["b"])
     cache.put("a", None, Expiring("before"), generation)
     assert cache.get("a", None, 0)[0] is None
+
+
+def test_a_retention_that_expired_is_used_while_the_database_does_not_answer(registry: Registry, monkeypatch) -> None:
+    own = Retention(raw_days=3)
+    registry.set_retention("p", own)
+    assert registry.cached_retention("p") is None
+    assert registry.retention("p") == registry.cached_retention("p") == own
+    monkeypatch.setattr(ttl_cache, "time", SimpleNamespace(monotonic=lambda: float("inf")))
+    assert registry.cached_retention("p") is None
+    monkeypatch.setattr(registry, "_database", _Away())
+    assert registry.retention("p") == own
+    with pytest.raises(UnavailableError):
+        registry.retention("q")
+
+
+class _Away:
+    """A database that does not answer."""
+
+    def read(self, *_: object) -> None:
+        raise UnavailableError("the registry is away")

@@ -71,7 +71,7 @@ def blocked(tmp_path):
 
 
 @pytest.mark.parametrize("path", DOORS)
-def test_a_full_queue_is_reported_at_every_door(blocked, path):
+def test_a_full_queue_is_reported_at_every_router(blocked, path):
     reply = send(blocked, path)
     assert reply.status == 429
     assert int(reply.headers["retry-after"]) >= 1
@@ -82,7 +82,7 @@ def test_a_full_queue_is_reported_at_every_door(blocked, path):
 
 
 @pytest.mark.parametrize("path", DOORS)
-def test_too_many_requests_at_one_time_are_reported_at_every_door(tmp_path, path):
+def test_too_many_requests_at_one_time_are_reported_at_every_router(tmp_path, path):
     server = serving(tmp_path / "data")
     server.application.services.lanes.write._most = 0
     reply = send(server, path)
@@ -91,7 +91,7 @@ def test_too_many_requests_at_one_time_are_reported_at_every_door(tmp_path, path
     server.application.close()
 
 
-def test_a_request_for_several_projects_is_not_kept_in_part(blocked):
+def test_a_request_for_several_projects_is_not_stored_in_part(blocked):
     pipeline = blocked.application.services.pipeline
     before = pipeline.queue_bytes
     now_ms = blocked.clock.now_ms()

@@ -70,7 +70,7 @@ def test_an_idle_connection_with_a_key_makes_place_where_all_others_are_busy():
     assert (idle.open, busy.open) == (False, True)
 
 
-def test_where_all_are_busy_a_few_may_ask_for_health_and_the_rest_is_refused():
+def test_where_all_are_busy_a_few_get_health_and_the_rest_is_refused():
     port = Port(bound=2, reserved=1)
     busy = [port.busy() for _ in range(2)]
     assert port.connections.admit(Client()) is False

@@ -9,7 +9,7 @@ import pytest
 from tests.asgi import call, send
 from tests.waiting import never, until
 
-from jobmeter.access.budget import Budget
+from jobmeter.access.limit import Budget
 from jobmeter.access.memory import MemoryBudget
 from jobmeter.access.months import Calendar
 from jobmeter.access.usage import UsageMeter
@@ -35,6 +35,8 @@ def _usage():
 
 class _Router:
     """Takes the paths below its prefix and does what it is told."""
+
+    prefixes = ()
 
     def __init__(self, name, prefix, work=None, opening=None):
         self.name = name
@@ -62,7 +64,7 @@ def _edge(*doors):
     return Edge(doors, Telemetry(SystemClock()), MemoryBudget(8_000), 1000, _usage())
 
 
-def test_the_first_door_that_takes_a_path_answers():
+def test_the_first_router_that_takes_a_path_answers():
     edge = _edge(_Router("a", "/a"), _Router("all", "/"))
     assert call(edge, "GET", "/a/b").body == b"a"
     assert call(edge, "GET", "/b").body == b"all"
@@ -75,7 +77,7 @@ def test_every_answer_has_a_request_id_of_its_own():
     assert all(one == one.upper() and len(one) == 36 for one in ids)
 
 
-def test_a_refusal_has_the_form_of_the_door_that_refuses():
+def test_a_refusal_has_the_form_of_the_router_that_refuses():
     async def work(exchange):
         raise InvalidRequestError("step is wrong", "step")
 
@@ -86,7 +88,7 @@ def test_a_refusal_has_the_form_of_the_door_that_refuses():
     assert call(edge, "GET", "/b").body == b"b: none"
 
 
-def test_a_bug_is_logged_and_told_nobody(caplog):
+def test_a_bug_is_logged_and_reported_to_nobody(caplog):
     async def work(exchange):
         raise KeyError("secret")
 
@@ -106,7 +108,7 @@ def test_a_bug_after_the_answer_began_cuts_it_off():
         call(_edge(_Router("a", "/", work)), "GET", "/x")
 
 
-def test_a_body_that_is_too_large_is_refused_in_the_doors_form():
+def test_a_body_that_is_too_large_is_refused_in_the_routers_form():
     reply = call(_edge(_Router("a", "/")), "POST", "/", b"x" * 101)
     assert reply.body == b"a: the body is larger than 100 bytes"
 
@@ -140,7 +142,7 @@ def test_slow_work_is_answered_when_the_client_stays():
     assert call(_edge(_Router("a", "/", work)), "GET", "/").body == b"a"
 
 
-def test_requests_are_counted_by_door_and_status():
+def test_requests_are_counted_by_router_and_status():
     telemetry = Telemetry(SystemClock())
     edge = Edge(
         [_Router("a", "/a"), _Router("b", "/", opening=NotFoundError("none"))],

@@ -36,7 +36,7 @@ def stored(server):
 
 @NEEDS_KERNEL
 @pytest.mark.parametrize("target", ["/api/jobmeter/v1" + LIVE, DLC])
-def test_a_question_that_was_asked_before_needs_no_thread(stored, turns, target):
+def test_a_question_that_was_answered_before_needs_no_thread(stored, turns, target):
     headers = {"Authorization": f"Bearer {stored.admin.token}"}
     first = stored.raw("GET", target, headers=headers)
     assert first.status == 200
@@ -70,7 +70,7 @@ def test_samples_of_series_that_came_before_take_no_thread(stored, turns):
     assert stored.call("GET", LIVE).json()["samples"] == 62
 
 
-def test_a_new_series_and_a_new_job_are_seen(stored, turns):
+def test_a_new_series_and_a_new_job_are_read(stored, turns):
     stored.call("GET", LIVE)
     series = {"metric": "gpu.utilization", "job": "j1", "replica": "worker-1", "node": "n2", "device": "gpu0"}
     stored.ingest(samples([(series, [(NOW - 1_000, 1.0)])]))
@@ -85,7 +85,7 @@ def test_a_revoked_key_is_refused_at_once(stored):
     assert stored.call("GET", LIVE, key=key).status == 401
 
 
-def test_the_same_words_mean_what_they_mean_where_they_are_asked_and_to_whom(stored):
+def test_the_same_words_mean_what_they_mean_where_they_are_queried_and_to_whom(stored):
     query = LIVE.partition("?")[2]
     own = stored.key("reader", "default")
     foreign = stored.key("reader", "elsewhere")

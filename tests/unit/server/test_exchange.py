@@ -103,11 +103,11 @@ def test_an_exchange_that_is_over_has_no_body():
         (b"/http://x", "/http://x"),
     ],
 )
-def test_a_path_is_kept_as_it_came(target, path):
+def test_a_path_stays_as_it_came(target, path):
     assert _exchange(target=target).call.raw_path == path
 
 
-def test_headers_are_kept_in_order_and_verbatim():
+def test_headers_stay_in_order_and_verbatim():
     call = _exchange(headers=[(b"Host", b"http://127.0.0.1:8400/"), (b"X-A", b"\xe9"), (b"x-a", b"2")]).call
     assert call.headers == (("host", "http://127.0.0.1:8400/"), ("x-a", "\xe9"), ("x-a", "2"))
 

@@ -13,11 +13,11 @@ from tests.frames import row, samples
 from tests.serving import BASE, serving
 from tests.waiting import until
 
-from jobmeter.access.budget import Budget
+from jobmeter.access.limit import Budget
 from jobmeter.errors import InvalidRequestError, ThrottledError
 from jobmeter.model.series import job_key
 from jobmeter.model.time import SystemClock
-from jobmeter.query.source import Meter
+from jobmeter.query.meter import Meter
 from jobmeter.server.admission import LONG, Admission, ConcurrencyLimiter, Waiting, admitted_run
 from jobmeter.server.work import Lane
 from jobmeter.settings import Limits

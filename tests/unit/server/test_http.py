@@ -385,7 +385,7 @@ def test_who_does_not_read_holds_the_answer_back_and_is_cut_off():
     run(main())
 
 
-def test_where_all_are_busy_health_is_answered_and_the_rest_told_to_come_again():
+def test_where_all_are_busy_health_is_answered_and_the_rest_advised_to_come_again():
     async def main():
         application = Application()
         async with connected(application) as wire:

@@ -63,7 +63,7 @@ async def until_they_wait(server: Serving, store: BlockingStore, count: int) -> 
     await until(lambda: sum(store.groups) + len(waiting) >= count)
 
 
-def test_more_than_there_are_threads_are_kept_together(server, store):
+def test_more_than_there_are_threads_are_stored_together(server, store):
     async def together() -> list[Reply]:
         sent = [asyncio.create_task(send_sample(server, number)) for number in range(MANY)]
         await until_they_wait(server, store, MANY)
@@ -79,7 +79,7 @@ def test_more_than_there_are_threads_are_kept_together(server, store):
     assert store.statistics().rows["samples"] == MANY
 
 
-def test_all_are_told_when_they_could_not_be_kept(server, store):
+def test_all_learn_when_they_could_not_be_stored(server, store):
     store.failure = UnavailableError("the disk is full")
 
     async def together() -> list[Reply]:
@@ -90,7 +90,7 @@ def test_all_are_told_when_they_could_not_be_kept(server, store):
     assert [one.status for one in asyncio.run(together())] == [503] * 3
 
 
-def test_whoever_goes_away_meanwhile_keeps_nobody_waiting(server, store):
+def test_a_client_that_goes_away_meanwhile_makes_nobody_wait(server, store):
     async def together() -> list[Reply]:
         sent = [asyncio.create_task(send_sample(server, number, 0.05 if number == 1 else None)) for number in range(3)]
         await until_they_wait(server, store, 3)

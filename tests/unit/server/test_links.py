@@ -54,7 +54,7 @@ def test_a_link_opens_the_job_and_no_other(server_with_jobs, made, path):
     assert refused.status == 404
 
 
-def test_whoever_holds_it_sees_the_record_but_no_list_no_node_and_no_link(server_with_jobs, made):
+def test_its_holder_sees_the_record_but_no_list_no_node_and_no_link(server_with_jobs, made):
     token = made["token"]
     assert get(server_with_jobs, "/jobs/mine", token).json()["job"]["command"] == "train mine"
     assert get(server_with_jobs, "/jobs", token).json() == {"jobs": [], "total": 0}

@@ -156,7 +156,7 @@ def test_there_are_at_most_so_many_viewers_and_none_once_it_is_closed(lane):
     asyncio.run(look())
 
 
-def test_nobody_looking_asks_nothing(lane):
+def test_without_viewers_nothing_is_queried(lane):
     asked = []
 
     def question():
@@ -204,7 +204,7 @@ def test_one_sees_live_what_one_may_see(server):
     assert server.call("GET", "/jobs/j1/live?step=2s").status == 400
 
 
-def test_the_list_tells_running_jobs_and_what_they_use(server):
+def test_the_list_reports_running_jobs_and_what_they_use(server):
     now = server.clock.now_ms()
     server.ingest(samples([(_GPU, [(now - 1000, 0.25)])]))
     server.call(

@@ -158,7 +158,7 @@ def test_a_store_that_cannot_work_is_503_until_it_can_again(tmp_path):
     server.application.close()
 
 
-def test_a_bug_is_an_internal_error_in_each_doors_form(server, monkeypatch, caplog):
+def test_a_bug_is_an_internal_error_in_each_routers_form(server, monkeypatch, caplog):
     def broken(*_):
         raise RuntimeError("password=hunter2")
 
@@ -175,7 +175,7 @@ def test_a_bug_is_an_internal_error_in_each_doors_form(server, monkeypatch, capl
     assert caplog.text.count("RuntimeError: password=hunter2") == 2
 
 
-def test_status_tells_sizes_and_work(server):
+def test_status_reports_sizes_and_work(server):
     server.ingest(samples([(_CPU, [(NOW - 1000, 1.0)])]))
     status = server.call("GET", "/status").json()
     assert status["rows"]["samples"] == 1

@@ -66,7 +66,7 @@ def test_wrong_questions_are_named(server, query):
     assert answer.json()["error"]["field"] == query[1:].partition("=")[0]
 
 
-def test_nobody_tells_in_the_servers_name(server):
+def test_nobody_reports_in_the_servers_name(server):
     forged = {"events": [{"time": NOW, "job": "j", "source": "server", "reason": "KeyCreated"}]}
     assert server.ingest(records(forged)).status == 400
 

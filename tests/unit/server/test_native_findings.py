@@ -150,7 +150,7 @@ def test_what_fails_for_good_is_given_up(failed, monkeypatch):
     assert len(attempts) == MOST_TRIES
 
 
-def test_another_server_does_not_tell_it_again(failed):
+def test_another_server_does_not_report_it_again(failed):
     failed.clock.time_ms += SETTLE_MS
     first, second = diagnosing(failed), diagnosing(failed)
     second = type(first)(first._executor, first._registry, first._thresholds, first._clock)

@@ -98,7 +98,7 @@ def test_a_job_without_devices_and_one_that_nobody_measured_have_no_idle_time(se
     assert (len(body["devices"]), body["idle"], body["cost"]) == (4, None, None)
 
 
-def test_a_running_job_is_told_up_to_now(server):
+def test_a_running_job_is_reported_up_to_now(server):
     fill(server, [used("gpu0", lambda minute: 0.0)], devices=["gpu0"], state="Running", end=None)
     assert asked(server)["idle"] == pytest.approx(7200, abs=1)
 

@@ -129,7 +129,7 @@ def test_a_wrong_parameter_is_named(stored, query, field):
         ({"text": "x", "stream": "a/b"}, "stream"),
     ],
 )
-def test_a_wrong_line_is_named_and_nothing_is_kept(stored, line, field):
+def test_a_wrong_line_is_named_and_nothing_is_stored(stored, line, field):
     reply = stored.call("POST", "/jobs/j1/logs", {"lines": [{"text": "good"}, line]})
     assert (reply.status, reply.json()["error"]["field"]) == (400, field)
     assert len(texts(stored)) == 4

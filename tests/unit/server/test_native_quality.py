@@ -5,7 +5,7 @@ import pytest
 from tests.fakes import NOW
 from tests.frames import row, samples
 
-from jobmeter.access.scope import Scope
+from jobmeter.access.principal import Scope
 from jobmeter.model.series import Series
 from jobmeter.model.time import DAY, HOUR, MINUTE, SECOND, TimeRange
 from jobmeter.query.quality import QualityQuestion
@@ -127,7 +127,7 @@ def test_a_job_without_samples_claims_nothing(job):
     assert job.call("GET", "/jobs/nobody/quality").status == 404
 
 
-def test_whoever_may_see_the_job_alone_sees_its_gaps_and_no_nodes(job):
+def test_a_reader_of_the_job_alone_sees_its_gaps_and_no_nodes(job):
     gone = {"gone": [AWAY]}
     rows = [replica("worker-1", **gone), replica("worker-2", "n2"), agent("agent.samples", **gone)]
     assert job.ingest(samples(rows)).status == 200

@@ -67,7 +67,7 @@ def test_csv_holds_every_reading_in_the_columns_of_other_metric_answers(stored):
     assert found == {"gpu0": GPU, "gpu1": OTHER}
 
 
-def test_counters_are_as_they_were_read_and_further_columns_tell_series_apart(stored):
+def test_counters_are_as_they_were_read_and_further_columns_distinguish_series(stored):
     rows = _rows(_get(stored, "metric=network.receive&format=csv").body)
     assert list(rows[0]) == ["time", "replica", "device", "value", "attempt", "labels"]
     first = [row for row in rows if row["attempt"] == "0"]
@@ -296,7 +296,7 @@ def _readings(points, cuts):
 
 
 @given(_POINTS, st.data())
-def test_every_form_tells_times_and_values_exactly(points, data):
+def test_every_form_reports_times_and_values_exactly(points, data):
     cuts = sorted(data.draw(st.lists(st.integers(0, len(points)), max_size=4)))
     text = b"".join(raw.csv(_readings(points, cuts), "j").chunks)
     found = [(_which(row), int(row["time"]), float(row["value"])) for row in _rows(text)]

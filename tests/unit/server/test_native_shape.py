@@ -175,7 +175,7 @@ def test_refusals_are_counted_and_written_down(tmp_path):
     server.application.close()
 
 
-def test_a_key_that_calls_too_often_is_told_when_to_come_back(tmp_path):
+def test_a_key_that_calls_too_often_learns_when_to_come_back(tmp_path):
     server = serving(tmp_path / "data", rate_limits="listJobs=1:2")
     assert [server.call("GET", "/jobs").status for _ in range(2)] == [200, 200]
     reply = server.call("GET", "/jobs")
@@ -198,7 +198,7 @@ def test_a_key_that_calls_too_often_is_told_when_to_come_back(tmp_path):
         ({"Authorization": "ACS3-HMAC-SHA256 Credential=a"}, "Code", "InvalidAction.NotFound"),
     ],
 )
-def test_a_path_that_nobody_takes_is_refused_in_the_words_of_whoever_signed_it(server, headers, field, code):
+def test_a_path_that_nobody_takes_is_refused_in_the_words_of_its_signature(server, headers, field, code):
     reply = server.raw("GET", "/v9/nothing/here", headers=headers)
     assert (reply.status, reply.json()[field]) == (404, code)
 

@@ -32,7 +32,7 @@ def ask(server, *uids, key=None, node="n1", cluster="c1"):
     return answer.json()["pods"]
 
 
-def test_a_pod_is_the_replica_that_the_watcher_told(server):
+def test_a_pod_is_the_replica_of_the_watcher(server):
     record_job(server, "two", of(A, attempt=2, rank=4), of(A, attempt=3, rank=4), of(B, "worker-1"))
     assert ask(server, A, B, C) == [
         {"uid": A, "project": "default", "job": "two", "replica": "worker-0", "first": 2, "rank": 4},
@@ -41,7 +41,7 @@ def test_a_pod_is_the_replica_that_the_watcher_told(server):
     assert ask(server, C) == []
 
 
-def test_what_an_agent_told_by_itself_is_no_answer(server):
+def test_what_an_agent_reported_by_itself_is_no_answer(server):
     record_job(server, f"pod-{A}", of(A), watched=False)
     record_job(server, "guess", of(A, "worker-7"), watched=False)
     assert ask(server, A) == []
@@ -49,7 +49,7 @@ def test_what_an_agent_told_by_itself_is_no_answer(server):
     assert [one["job"] for one in ask(server, A)] == ["two"]
 
 
-def test_a_pod_of_another_node_or_cluster_is_not_told(server):
+def test_a_pod_of_another_node_or_cluster_is_not_reported(server):
     record_job(server, "two", of(A), of(B, "worker-1", node=""))
     assert ask(server, A, node="n2") == []
     assert ask(server, A, cluster="c2") == []

@@ -145,7 +145,7 @@ def test_names_of_the_catalogue_and_identities_are_ours(application, tsdb):
 
 
 @pytest.mark.parametrize("asked", ["host", "node", "fqdn"])
-def test_the_node_has_the_name_that_is_asked_for(tsdb, asked):
+def test_the_node_has_the_name_that_is_requested(tsdb, asked):
     tsdb.put(("m", T, 1, {"fqdn": "h-01.example", "dc": "probe"}))
     assert tsdb.query(f"sum:m{{{asked}=*}}")[0]["tags"] == {asked: "h-01.example", "dc": "probe"}
     assert tsdb.query(f"sum:explicit_tags:m{{{asked}=*,dc=*}}") != []
@@ -196,7 +196,7 @@ def test_none_joins_nothing(tsdb):
     assert [one["tags"]["host"] for one in tsdb.query("none:c")] == ["a", "b"]
 
 
-def test_series_are_asked_for_by_their_ids(tsdb):
+def test_series_are_requested_by_their_ids(tsdb):
     counters(tsdb)
     shown = tsdb.query("sum:c{host=*}", show_tsuids="")
     ids = [one["tsuids"][0] for one in shown]

@@ -38,7 +38,7 @@ def test_what_is_sent_is_there_when_the_answer_comes(server, headers, packed):
 
 
 @BOTH
-def test_without_a_key_or_with_a_readers_nothing_is_kept(server, headers):
+def test_without_a_key_or_with_a_readers_nothing_is_stored(server, headers):
     for credential, status, code in (({}, 401, 16), (bearer(server.key("reader", "lab")), 403, 7)):
         reply = server.raw("POST", PATH, sent(server, headers), {**headers, **credential})
         assert (reply.status, reply.headers["content-type"]) == (status, headers["Content-Type"])
@@ -46,7 +46,7 @@ def test_without_a_key_or_with_a_readers_nothing_is_kept(server, headers):
     assert server.call("GET", "/jobs/j").status == 404
 
 
-def test_what_is_too_far_ahead_is_counted_and_told(server):
+def test_what_is_too_far_ahead_is_counted_and_reported(server):
     ahead, now = sent(server, PROTOBUF, offset=3_600_000), sent(server, PROTOBUF)
     reply = server.raw("POST", PATH, ahead + now, {**PROTOBUF, **bearer(server.admin)})
     partial = Response.FromString(reply.body).partial_success
@@ -94,7 +94,7 @@ def test_very_many_samples_are_413(server):
     assert server.raw("POST", PATH, body, {**PROTOBUF, **bearer(server.admin)}).status == 413
 
 
-def test_a_key_that_sends_too_often_is_told_when_to_come_again(tmp_path):
+def test_a_key_that_sends_too_often_learns_when_to_come_again(tmp_path):
     from tests.serving import serving
 
     limited = serving(tmp_path / "data", rate_limits="ExportMetrics=1:1")

@@ -87,14 +87,14 @@ def test_what_is_exported_is_there_when_the_answer_comes(server, compression):
     assert 'jobmeter_requests_total{door="otlp-grpc",status="200"} 1.0' in server.metrics()
 
 
-def test_what_is_refused_is_counted_and_told(server):
+def test_what_is_refused_is_counted_and_reported(server):
     key = server.application.key("writer", "lab")
     reply = server.export(request(JOB, add(metric("d", "sum", temporality=1), NS, 1)), key).partial_success
     assert (reply.rejected_data_points, "delta" in reply.error_message) == (1, True)
     assert 'rejected_total{reason="delta"} 1.0' in server.metrics()
 
 
-def test_without_a_key_or_with_a_wrong_one_nothing_is_kept(server):
+def test_without_a_key_or_with_a_wrong_one_nothing_is_stored(server):
     class Wrong:
         token = "jm_wrong"
 
@@ -178,7 +178,7 @@ def test_a_bug_says_nothing_of_itself(tmp_path):
         assert 'jobmeter_requests_total{door="otlp-grpc",status="500"} 1.0' in server.metrics()
 
 
-def test_a_key_that_sends_too_often_is_told_when_to_come_again(tmp_path):
+def test_a_key_that_sends_too_often_learns_when_to_come_again(tmp_path):
     with closing(Grpc(tmp_path / "data", rate_limits="ExportMetrics=1:1")) as server:
         server.export(loss(), server.application.admin)
         error = server.refusal(loss(), server.application.admin)

@@ -53,7 +53,7 @@ def test_every_file_is_sent_with_what_makes_it_safe(door):
         assert headers["referrer-policy"] == "no-referrer"
 
 
-def test_a_file_is_asked_for_once_and_the_first_page_each_time(door):
+def test_a_file_is_requested_once_and_the_first_page_each_time(door):
     assert get(door, "/page/index-abc123.js").headers["cache-control"] == "public, max-age=31536000, immutable"
     first = get(door, "/")
     assert first.headers["cache-control"] == "no-cache"

@@ -48,7 +48,7 @@ def test_without_a_key_or_with_a_readers_nothing_is_written(server):
     assert server.call("GET", "/jobs/j").status == 404
 
 
-def test_what_is_too_far_ahead_is_counted_and_told(server):
+def test_what_is_too_far_ahead_is_counted_and_reported(server):
     body = snappy(request_1([*sent(server, offset=3_600_000), *sent(server, 1.0)]))
     reply = server.raw("POST", PATH, body, {**HEADERS_1, **bearer(server.admin)})
     assert reply.status == 400

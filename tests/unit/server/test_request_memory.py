@@ -216,7 +216,7 @@ TIGHT = {
 
 
 @pytest.mark.parametrize("name", TIGHT)
-def test_what_finds_no_memory_is_told_to_try_again_in_its_own_words(small, name):
+def test_what_finds_no_memory_is_advised_to_try_again_in_its_own_words(small, name):
     path, body, headers = TIGHT[name]
     memory = small.application.services.memory
     memory.take(memory.size - len(body))  # the body itself still finds room
@@ -372,7 +372,7 @@ def test_many_frames_at_one_time_share_what_there_is(server, monkeypatch):
     assert (memory.in_use, memory.refusals) == (0, statuses.count(429))
 
 
-def test_memory_is_kept_for_as_long_as_a_thread_works_on_it():
+def test_memory_is_taken_for_as_long_as_a_thread_works_on_it():
     budget = MemoryBudget(100)
     account = budget.account()
     account.take(60)
@@ -387,7 +387,7 @@ def test_memory_is_kept_for_as_long_as_a_thread_works_on_it():
     assert budget.in_use == 0
 
 
-def test_what_never_fits_is_not_told_to_try_again():
+def test_what_never_fits_is_not_advised_to_try_again():
     with pytest.raises(LimitExceededError, match="all requests together may take 100"):
         MemoryBudget(100).account().take(101)
 

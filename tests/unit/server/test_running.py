@@ -138,7 +138,7 @@ def test_memory_near_its_limit_and_a_fault_of_a_device_are_reported(server):
     assert found["xid"]["severity"] == "critical"
 
 
-def test_a_replica_that_ran_out_of_device_memory_is_told_while_the_others_run(server):
+def test_a_replica_that_ran_out_of_device_memory_is_reported_while_the_others_run(server):
     replicas = [{"name": f"w-{at}", "node": "n1", "state": "Running"} for at in range(2)]
     server.call("POST", "/jobs", {"jobs": [runs(replicas=replicas)], "nodes": [{"name": "n1"}]})
     course = Course(server, *(series(replica=f"w-{at}", cpu_usage=busy) for at in range(2)))
@@ -153,7 +153,7 @@ def test_a_replica_that_ran_out_of_device_memory_is_told_while_the_others_run(se
     assert finding_events(server) == [("Finding", "cuda_oom")]
 
 
-def test_a_server_that_starts_anew_tells_nothing_twice_and_closes_what_another_opened(server):
+def test_a_server_that_starts_anew_reports_nothing_twice_and_closes_what_another_opened(server):
     server.call("POST", "/jobs", {"jobs": [runs()], "nodes": [{"name": "n1"}]})
     course = Course(server, series(cpu_usage=busy), disk(free=lambda at: 1.0 if at < NOW + 10 * MINUTE else 60.0))
     course.go(5 * MINUTE)
@@ -186,7 +186,7 @@ def test_of_two_servers_one_does_it_and_the_other_goes_on_when_its_lease_has_end
     assert finding_events(server) == [("Finding", "fs_full")]
 
 
-def test_the_end_of_a_job_closes_what_is_open_and_tells_nothing_a_second_time(server):
+def test_the_end_of_a_job_closes_what_is_open_and_reports_nothing_a_second_time(server):
     server.call("POST", "/jobs", {"jobs": [runs()], "nodes": [{"name": "n1"}]})
     course = Course(server, series(cpu_usage=busy), disk(free=lambda _: 1.0))
     course.go(2 * MINUTE)
@@ -251,7 +251,7 @@ def many(server, count):
     return Course(server, *(series(f"j{at}", node=f"n{at % 8}", cpu_usage=busy) for at in range(count)))
 
 
-def test_of_a_job_one_question_of_samples_is_asked_and_only_where_there_are_new_ones(server, counting):
+def test_of_a_job_one_question_of_samples_is_queried_and_only_where_there_are_new_ones(server, counting):
     own, executor = counting
     course = many(server, 20)
     course.go(TURN, own)
@@ -307,7 +307,7 @@ def test_a_job_that_cannot_be_looked_at_holds_up_no_other(server, counting):
     assert (own.figures.failures, own.figures.evaluations) == (2, 8)
 
 
-def test_what_could_not_be_told_is_reported_the_next_time(server):
+def test_what_could_not_be_reported_is_reported_the_next_time(server):
     server.call("POST", "/jobs", {"jobs": [runs()], "nodes": [{"name": "n1"}]})
     own = work(server)
 

@@ -140,7 +140,7 @@ def test_a_cookie_makes_no_link_and_no_session(server, cookie):
         "/v1/training_projects",  # Baseten
     ],
 )
-def test_the_vendors_doors_know_no_cookie(server, cookie, target):
+def test_the_vendors_routers_know_no_cookie(server, cookie, target):
     by_cookie = server.raw("GET", target, headers={"Cookie": cookie, **PAGE})
     nothing = server.raw("GET", target)
     assert by_cookie.status == nothing.status

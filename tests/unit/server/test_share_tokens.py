@@ -74,7 +74,7 @@ def shared(server):
     return get
 
 
-def test_every_operation_that_a_share_token_opens_is_asked_here():
+def test_every_operation_that_a_share_token_opens_is_queried_here():
     assert {(dialect.name, operation.name) for dialect, operation in shared_operations()} == set(TARGETS)
 
 

@@ -65,7 +65,7 @@ def test_nothing_holds_a_process_up_beyond_its_grace_time(blocked):
     assert "MainThread" in said
 
 
-def test_an_end_that_nobody_told_is_bounded_too():
+def test_an_end_that_nobody_reported_is_bounded_too():
     status, said = ended(
         """
         with Stopping(0.2):

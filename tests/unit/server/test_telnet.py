@@ -88,7 +88,7 @@ def put(metric="m", at=T, value: object = 1, tags="host=a"):
     return f"put {metric} {at} {value} {tags}\n"
 
 
-def test_a_key_opens_and_what_is_put_is_kept(telnet):
+def test_a_key_opens_and_what_is_put_is_stored(telnet):
     line, key = telnet.connect(), telnet.application.key("writer", "lab")
     line.send(f"auth {key.token}\n{put()}{put(value=2.5, tags='host=b  dc=lga')}")
     assert line.ask("version\n").startswith("Jobmeter ")
@@ -99,7 +99,7 @@ def test_a_key_opens_and_what_is_put_is_kept(telnet):
     assert "jobmeter_ingest_samples_accepted_total 2.0" in telnet.metrics()
 
 
-def test_what_is_answered_after_a_put_says_that_it_is_kept(telnet):
+def test_what_is_answered_after_a_put_says_that_it_is_stored(telnet):
     """A command is obeyed when what came before it is durable."""
     line, key = telnet.connect(), telnet.application.key("writer", "lab")
     line.send(f"auth {key.token}\n")
@@ -108,7 +108,7 @@ def test_what_is_answered_after_a_put_says_that_it_is_kept(telnet):
         assert f"jobmeter_ingest_samples_accepted_total {at + 1}.0" in telnet.metrics()
 
 
-def test_without_a_key_nothing_is_kept(telnet):
+def test_without_a_key_nothing_is_stored(telnet):
     line = telnet.connect()
     assert line.ask(put()) == "put: not authorized: send `auth TOKEN' first\n"
     assert telnet.series() == []
@@ -161,7 +161,7 @@ def test_a_key_that_is_revoked_stops_a_connection(telnet):
     assert line.ask(put(at=T - 2)) == "put: not authorized: send `auth TOKEN' first\n"
 
 
-def test_a_wrong_line_is_answered_and_the_others_are_kept(telnet):
+def test_a_wrong_line_is_answered_and_the_others_are_stored(telnet):
     line, key = telnet.connect(), telnet.application.key("writer", "lab")
     line.send(f"auth {key.token}\n{put(value='x')}{put()}{put(tags='project=other')}{put('cpu.usage', value=-1)}")
     assert [line.answer() for _ in range(3)] == [
@@ -213,7 +213,7 @@ def test_a_sender_that_never_reads_is_served_all_the_same(telnet):
     wait_until(telnet.series)
 
 
-def test_strangers_make_place_for_others_and_whoever_has_a_key_stays(tmp_path):
+def test_strangers_make_place_for_others_and_a_client_with_a_key_stays(tmp_path):
     with closing(Telnet(tmp_path / "data", most=3)) as telnet:
         line, key = telnet.connect(), telnet.application.key("writer", "lab")
         line.send(f"auth {key.token}\n")
@@ -278,7 +278,7 @@ def test_a_store_that_stays_full_ends_the_connection(tmp_path, monkeypatch):
         assert 'rejected_total{reason="unavailable"} 1.0' in telnet.metrics()
 
 
-def test_what_a_stopping_server_has_read_is_kept(telnet):
+def test_what_a_stopping_server_has_read_is_stored(telnet):
     line, key = telnet.connect(), telnet.application.key("writer", "lab")
     line.send(f"auth {key.token}\n" + "".join(put(at=T - at) for at in range(500)))
     assert line.ask("version\n")

@@ -31,7 +31,7 @@ def call(server, name, key):
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_one_call_too_many_is_throttled_and_told_when_to_come_back(server, name):
+def test_one_call_too_many_is_throttled_and_learns_when_to_come_back(server, name):
     rate = RATES[name]
     own, neighbour, stranger = server.key("admin", "p1"), server.key("admin", "p1"), server.key("admin", "p2")
     found = {call(server, name, own).status for _ in range(int(rate.burst))}

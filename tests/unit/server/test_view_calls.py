@@ -133,7 +133,7 @@ def test_cloudmonitor_gives_what_is_shown(filled, metric):
     assert values == {name: close({at: v * unit for at, v in own.items()}) for name, own in shown.items()}
 
 
-def test_cloudmonitor_is_asked_for_the_next_period_that_it_has_and_says_so(filled):
+def test_cloudmonitor_is_queried_for_the_next_period_that_it_has_and_says_so(filled):
     call = calls(filled, "gpu.utilization", step=120)["DescribeMetricList"]
     assert "Period=300" in call["path"]
     assert "300 seconds" in call["note"]
@@ -161,7 +161,7 @@ def test_flink_gives_what_is_shown_while_the_job_runs(filled):
     assert "GetInstanceMetric" not in calls(filled, "flink.delay")
 
 
-def test_what_a_program_reported_is_asked_for_as_such(filled):
+def test_what_a_program_reported_is_requested_as_such(filled):
     found = calls(filled, "app.loss")
     reports = made(filled, found["ListTrainingJobMetrics"])["Metrics"]
     assert {one["Name"] for one in reports} == {"loss"}

@@ -106,7 +106,7 @@ def test_every_shipper_of_the_group_gets_them(way):
     assert way.shipped(own) == ["a", "a"]
 
 
-def test_too_many_are_counted_and_told_of(way, monkeypatch):
+def test_too_many_are_counted_and_reported(way, monkeypatch):
     monkeypatch.setattr(lates, "PAGE_LINES", 3)
     monkeypatch.setattr(lates, "MOST_LINES", 6)
     shipper = way.create()

@@ -145,7 +145,7 @@ def test_a_shipper_of_a_project_ships_that_projects_lines(house):
     assert house.sink.texts == ["mine"]
 
 
-def test_a_sink_that_is_down_is_asked_ever_more_seldom_and_then_has_everything(house):
+def test_a_sink_that_is_down_is_tried_ever_more_seldom_and_then_has_everything(house):
     shipper = house.create()
     house.put(*(str(place) for place in range(25)))
     house.sink.failure = "it is away"

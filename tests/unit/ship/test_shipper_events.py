@@ -49,7 +49,7 @@ def test_a_shipper_of_every_project_is_nobodys(house):
     assert reasons(house) == ["Created"]
 
 
-def test_a_failing_sink_is_told_of_once_and_so_is_its_return(house):
+def test_a_failing_sink_is_reported_once_and_so_is_its_return(house):
     shipper = house.create()
     pump = house.pump(shipper)
     house.put("a")
@@ -67,7 +67,7 @@ def test_a_failing_sink_is_told_of_once_and_so_is_its_return(house):
     assert reasons(house) == ["Created", "Failed", "Recovered"]
 
 
-def test_another_server_that_goes_on_tells_nothing_twice(house):
+def test_another_server_that_goes_on_reports_nothing_twice(house):
     shipper = house.create()
     first = house.pump(shipper)
     house.put("a")
@@ -83,7 +83,7 @@ def test_another_server_that_goes_on_tells_nothing_twice(house):
     assert reasons(house) == ["Created", "Failed", "Recovered"]
 
 
-def test_a_sink_that_comes_and_goes_is_told_of_once_a_minute(house):
+def test_a_sink_that_comes_and_goes_is_reported_once_a_minute(house):
     shipper = house.create()
     pump = house.pump(shipper)
     for at in range(30):

@@ -308,7 +308,7 @@ def test_an_object_store_refuses_nothing_for_good():
 @pytest.mark.parametrize(
     ("status", "expected"), [(400, RefusedError), (413, RefusedError), (429, SinkError), (503, SinkError)]
 )
-def test_a_batch_that_is_refused_is_told_from_one_that_is_to_come_again(kind, status, expected):
+def test_a_batch_that_is_refused_is_distinguished_from_one_that_is_to_come_again(kind, status, expected):
     with receiving(lambda taken: (status, {}, b"why\nnot\x1b")) as receiver, pytest.raises(SinkError) as caught:
         sink(kind, url=receiver.url).send(shipped())
     assert caught.type is expected

@@ -22,7 +22,7 @@ def parts(folder: Path, digits: int) -> list[Path]:
     return sorted(folder.glob(f"store/*/*/{'[0-9]' * digits}_*"))
 
 
-def test_small_files_tell_of_a_part(folder: Path) -> None:
+def test_small_files_reveal_a_part(folder: Path) -> None:
     for day, part in enumerate(parts(folder, 5)):
         assert row_count(part) == 2000
         assert time_range(part) == TimeRange(START + day * DAY, START + day * DAY + 99 * 60_000 + 1)
@@ -31,7 +31,7 @@ def test_small_files_tell_of_a_part(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"x", bytes(25), b"\x90" * 100, None])
-def test_small_files_that_are_damaged_tell_nothing(folder: Path, content: bytes | None) -> None:
+def test_small_files_that_are_damaged_reveal_nothing(folder: Path, content: bytes | None) -> None:
     part = parts(folder, 5)[0]
     for name in ("count.txt", "minmax_time.idx", "primary.cidx"):
         if content is None:

@@ -77,7 +77,7 @@ def engine():
     return Engine()
 
 
-def test_what_is_kept_waits_and_is_inserted_at_once(tmp_path, engine):
+def test_what_is_stored_waits_and_is_inserted_at_once(tmp_path, engine):
     journal = open_journal(tmp_path, engine)
     journal.append([rows_of([(1, 10, 1.0), (2, 10, 2.0)])])
     journal.append([rows_of([(1, 10, 3.0)])])
@@ -200,7 +200,7 @@ def test_a_torn_end_was_never_acknowledged(tmp_path, engine, caplog):
     assert files(tmp_path) == [f"{2:016d}.journal"]
 
 
-def test_damage_is_said_and_the_file_is_kept(tmp_path, engine, caplog):
+def test_damage_is_said_and_the_file_stays(tmp_path, engine, caplog):
     journal = open_journal(tmp_path, engine)
     for at in (10, 11, 12):
         journal.append([rows_of([(1, at, 1.0)])])

@@ -39,7 +39,7 @@ def series(job: int, replica: int) -> Series:
     return Series("gpu.power", job=f"job-{job}", replica=f"worker-{replica}")
 
 
-def test_a_new_series_of_one_job_leaves_what_is_known_of_others():
+def test_a_new_series_of_one_job_leaves_the_lists_of_others():
     engine = Engine()
     store = WindowedStore(engine, Clock(), length_ms=10**7, bound=2**30)
     for job in range(3):

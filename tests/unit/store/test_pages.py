@@ -5,7 +5,7 @@ import numpy as np
 from jobmeter.store.window.pages import NO_PAGE, Pages
 
 
-def test_a_series_without_a_page_has_no_last_sample_whatever_memory_held_before() -> None:
+def test_a_series_without_a_page_has_no_last_sample_whatever_was_in_memory_before() -> None:
     pages = Pages(4)
     pages.filled[:] = pages.base[:] = pages.distance[0] = 2**31 - 1  # as a used machine gives memory out
     page, _ = pages.write_new(np.array([1_000]), np.array([1.0]))

@@ -121,7 +121,7 @@ def test_a_segment_that_was_cut_off_gives_its_whole_records(records, data):
 
 
 @given(MIXED, st.data())
-def test_a_damaged_record_is_told_of_and_costs_none_but_those_of_its_lists(records, data):
+def test_a_damaged_record_is_reported_and_costs_none_but_those_of_its_lists(records, data):
     parts = segment_of(records)
     hurt = data.draw(st.integers(0, len(parts) - 1))
     place = data.draw(st.integers(0, len(parts[hurt]) - 1))

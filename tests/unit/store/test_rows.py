@@ -39,7 +39,7 @@ def sharing(group):
 
 @pytest.mark.parametrize("compiled", [True, False])
 @given(st.one_of(GROUPS, CLOSE_GROUPS))
-def test_settled_rows_are_sorted_and_of_each_sample_the_last(compiled, groups):
+def test_sort_dedupe_leaves_the_last_of_each_sample(compiled, groups):
     with pytest.MonkeyPatch.context() as patch:
         if not compiled:
             patch.setattr(kernel, "AVAILABLE", False)
@@ -172,7 +172,7 @@ def triples(found):
         max_size=8,
     )
 )
-def test_known_series_are_those_that_were_put(rounds):
+def test_stored_series_are_those_that_were_put(rounds):
     written = WrittenDays()
     truth: dict[int, int] = {}
     for asked in rounds:
@@ -185,7 +185,7 @@ def test_known_series_are_those_that_were_put(rounds):
         assert len(written) == len(truth)
 
 
-def test_many_known_series_make_the_table_grow():
+def test_many_stored_series_make_the_table_grow():
     generator = np.random.default_rng(1)
     written = WrittenDays()
     ids = generator.integers(1, 2**64, 60_000, np.uint64)

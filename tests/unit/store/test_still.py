@@ -9,8 +9,9 @@ import pytest
 
 from jobmeter.model.batch import SampleBatch, SeriesKeys
 from jobmeter.model.time import DAY, HOUR, MINUTE, SystemClock, TimeRange, parse_time
+from jobmeter.query.meter import Meter
 from jobmeter.query.reduce import coarsen
-from jobmeter.query.source import Meter, StoreSource, buckets
+from jobmeter.query.source import StoreSource, buckets
 from jobmeter.settings import Limits
 from jobmeter.store.cache import Cache
 from jobmeter.store.clickhouse.journal import JournalLimits

@@ -106,7 +106,7 @@ def test_time_goes_on_and_every_question_is_answered_as_by_the_engine_alone(seed
     assert store.window.bytes <= max(bound, 20_000)
 
 
-def test_the_last_hour_does_not_ask_the_engine() -> None:
+def test_the_last_hour_does_not_read_the_engine() -> None:
     clock = HandClock(BEGIN)
     engine = Engine()
     store = WindowedStore(engine, clock, length_ms=2 * HOUR, bound=2**30)
@@ -144,7 +144,7 @@ def test_a_series_that_is_looked_for_while_it_is_written_first_is_found_afterwar
         assert set(store.find(selector)) == expected
 
 
-def test_a_list_of_series_that_is_as_old_as_a_new_series_is_not_kept() -> None:
+def test_a_list_of_series_that_is_as_old_as_a_new_series_is_not_cached() -> None:
     selector = Selector(jobs=(gauge("worker-0").job_key,))
 
     class Slow(MemoryStore):
@@ -205,7 +205,7 @@ def test_after_a_start_the_newest_samples_are_brought_in_some_series_at_a_time()
     assert engine.reads == 0
 
 
-def test_filling_stops_where_the_window_is_full_and_what_comes_meanwhile_is_kept() -> None:
+def test_filling_stops_where_the_window_is_full_and_what_comes_meanwhile_is_stored() -> None:
     engine = Engine()
     series = [gauge(f"worker-{number}") for number in range(40)]
     rows = {(one, BEGIN - at * SECOND): float(at) for one in series for at in range(1, 300)}
@@ -255,7 +255,7 @@ class Interrupted(MemoryStore):
         super().append_all(batches, retention)
 
 
-def test_samples_that_come_in_while_their_hour_is_rolled_up_end_what_was_known_of_it() -> None:
+def test_samples_that_come_in_while_their_hour_is_rolled_up_invalidate_it() -> None:
     clock = HandClock(BEGIN + 30 * MINUTE)
     engine = Interrupted()
     store = WindowedStore(engine, clock, length_ms=2 * HOUR, bound=2**30)
@@ -276,7 +276,7 @@ def test_samples_that_come_in_while_their_hour_is_rolled_up_end_what_was_known_o
     assert store.rolled([one.job_key], hour) == engine.rolled([one.job_key], hour) == []
 
 
-def test_hours_that_were_rolled_up_before_the_clock_was_set_back_are_known_after_a_restart() -> None:
+def test_hours_that_were_rolled_up_before_the_clock_was_set_back_are_found_after_a_restart() -> None:
     engine, one = MemoryStore(), gauge("worker-0")
     WindowedStore(engine, HandClock(BEGIN + 5 * HOUR), length_ms=HOUR, bound=2**20).roll_up(BEGIN + 5 * HOUR)
     store = WindowedStore(engine, HandClock(BEGIN + HOUR), length_ms=2 * HOUR, bound=2**20)
@@ -286,7 +286,7 @@ def test_hours_that_were_rolled_up_before_the_clock_was_set_back_are_known_after
     assert store.revision([one.job_key]) != before
 
 
-def test_what_is_known_of_the_roll_ups_of_many_jobs_takes_bounded_memory() -> None:
+def test_the_state_of_the_roll_ups_of_many_jobs_takes_bounded_memory() -> None:
     cache = Cache(50_000)
     windowed = WindowedStore(MemoryStore(), HandClock(BEGIN), length_ms=HOUR, bound=2**20, cache=cache)
     for first in range(0, 1_000, 50):

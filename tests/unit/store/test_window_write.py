@@ -28,7 +28,8 @@ def window_after(writes, bound, adopted):
     for turn, write in enumerate(writes):
         index = np.array([at for at, _ in write], np.uint32)
         time = np.array([BEGIN + at for _, at in write], np.int64)
-        window.write(KEYS, SampleColumns(index, time, np.arange(len(write), dtype=np.float64) + 1000 * turn), BEGIN)
+        value = np.arange(len(write), dtype=np.float64) + 1000 * turn
+        window.write_all([SampleBatch([], index, time, value, KEYS)], BEGIN)
     return window
 
 
@@ -77,7 +78,7 @@ def test_a_group_is_written_as_its_batches_one_after_the_other_would_be(group, a
     together, apart = window_after([], 2**20, adopted), window_after([], 2**20, adopted)
     together.write_all(batches, BEGIN)
     for one in batches:
-        apart.write(one.keys, SampleColumns(one.index, one.time, one.value), BEGIN)
+        apart.write_all([one], BEGIN)
     assert together.missing(KEYS).tolist() == apart.missing(KEYS).tolist()
     for at in range(adopted):
         own = SeriesKeys(KEYS.job[at : at + 1], KEYS.series[at : at + 1])

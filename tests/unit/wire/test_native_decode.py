@@ -83,7 +83,7 @@ def test_a_list_of_series_that_comes_again_is_the_same_in_its_project(sent):
             assert batch.keys.job.tolist() == [one.job_key for one in batch.series]
 
 
-def test_series_that_are_known_do_not_hide_damage_behind_them():
+def test_series_that_are_cached_do_not_hide_damage_behind_them():
     payload = write.payload([(ONE, [(1_000, 1.5), (2_000, 2.5)])])
     decode(write.frame(payload))
     for odd in (payload + bytes(4), payload[:-4]):

@@ -88,7 +88,7 @@ def test_a_line_without_an_end_is_not_read():
     assert events == []
 
 
-def test_every_part_of_a_series_can_be_told():
+def test_every_part_of_a_series_can_be_set():
     line = b"put app.loss 1288946927 1 project=lab cluster=west node=n1 device=gpu0 job=j1 replica=w-0 attempt=2 a=b\n"
     batch, events = read(line)
     assert events == []

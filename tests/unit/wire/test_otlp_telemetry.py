@@ -164,7 +164,7 @@ def one_span(**more):
 
 
 @both
-def test_what_is_too_large_is_refused_and_the_rest_kept(way):
+def test_what_is_too_large_is_refused_and_the_rest_stored(way):
     decode, _, encode = WAYS[way]
     message, large = one_span(name="large")
     fill(large.attributes, {"text": "x" * MOST_BYTES})

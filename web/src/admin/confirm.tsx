@@ -2,10 +2,10 @@ import { useState } from "preact/hooks";
 
 /** A button that asks once more before it does what cannot be undone. */
 export function Confirm({ text, name, sure, act }: { text: string; name: string; sure: string; act: () => void }) {
-  const [asked, setAsked] = useState(false);
-  if (!asked) {
+  const [confirming, setConfirming] = useState(false);
+  if (!confirming) {
     return (
-      <button type="button" aria-label={`${text} ${name}`} onClick={() => setAsked(true)}>
+      <button type="button" aria-label={`${text} ${name}`} onClick={() => setConfirming(true)}>
         {text}
       </button>
     );
@@ -17,13 +17,13 @@ export function Confirm({ text, name, sure, act }: { text: string; name: string;
         class="danger"
         ref={(node) => node?.focus()}
         onClick={() => {
-          setAsked(false);
+          setConfirming(false);
           act();
         }}
       >
         {sure}
       </button>
-      <button type="button" onClick={() => setAsked(false)}>
+      <button type="button" onClick={() => setConfirming(false)}>
         No
       </button>
     </span>

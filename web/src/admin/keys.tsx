@@ -11,15 +11,15 @@ type Key = Schemas["KeyBody"];
 type Made = Schemas["CreatedKeyBody"];
 
 export function Keys({ who }: { who: Who }) {
-  const asked = useRead<Schemas["KeyList"]>(address("/api/jobmeter/v1/keys"));
+  const response = useRead<Schemas["KeyList"]>(address("/api/jobmeter/v1/keys"));
   const [made, setMade] = useState<{ name: string; key: Made } | null>(null);
   const [old, setOld] = useState(false);
   const [error, setError] = useState<Refusal | null>(null);
-  if (asked.error) return <Refused error={asked.error} who="keys" again={asked.again} />;
-  if (!asked.data) return null;
-  const valid = asked.data.keys.filter((key) => key.revoked === null);
-  const shown = old ? asked.data.keys : valid;
-  const revoked = asked.data.keys.length - valid.length;
+  if (response.error) return <Refused error={response.error} who="keys" again={response.again} />;
+  if (!response.data) return null;
+  const valid = response.data.keys.filter((key) => key.revoked === null);
+  const shown = old ? response.data.keys : valid;
+  const revoked = response.data.keys.length - valid.length;
   const revoke = async (key: Key) => {
     setError(null);
     try {
@@ -27,7 +27,7 @@ export function Keys({ who }: { who: Who }) {
     } catch (problem) {
       if (problem instanceof Refusal) setError(problem);
     }
-    asked.again();
+    response.again();
   };
   const aside = revoked > 0 && (
     <button type="button" aria-pressed={old} onClick={() => setOld(!old)}>
@@ -41,7 +41,7 @@ export function Keys({ who }: { who: Who }) {
         who={who}
         made={(name, key) => {
           setMade({ name, key });
-          asked.again();
+          response.again();
         }}
       />
       <Section id="keys" title={`${valid.length} ${valid.length === 1 ? "key" : "keys"}`} aside={aside}>

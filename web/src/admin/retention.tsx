@@ -15,11 +15,11 @@ const LEVELS = [
 ] as const;
 
 export function RetentionPage({ who }: { who: Who }) {
-  const asked = useRead<Schemas["RetentionList"]>(address("/api/jobmeter/v1/retention", {}, { project: who.project }));
+  const response = useRead<Schemas["RetentionList"]>(address("/api/jobmeter/v1/retention", {}, { project: who.project }));
   const [error, setError] = useState<Refusal | null>(null);
   const [saved, setSaved] = useState("");
-  if (asked.error) return <Refused error={asked.error} who="how long samples are stored" again={asked.again} />;
-  const found = asked.data;
+  if (response.error) return <Refused error={response.error} who="how long samples are stored" again={response.again} />;
+  const found = response.data;
   if (!found) return null;
   const change = async (project: string, body: unknown) => {
     setError(null);
@@ -31,7 +31,7 @@ export function RetentionPage({ who }: { who: Who }) {
     } catch (problem) {
       if (problem instanceof Refusal) setError(problem);
     }
-    asked.again();
+    response.again();
   };
   return (
     <section aria-label="Retention">

@@ -12,15 +12,15 @@ type Shipper = Schemas["ShipperBody"];
 const EVERY = 5_000;
 
 export function ShippersPage() {
-  const asked = useRead<Schemas["ShipperList"]>(address("/api/jobmeter/v1/shippers"));
+  const response = useRead<Schemas["ShipperList"]>(address("/api/jobmeter/v1/shippers"));
   const [error, setError] = useState<Refusal | null>(null);
-  const again = asked.again;
+  const again = response.again;
   useEffect(() => {
     const timer = setInterval(() => !document.hidden && again(), EVERY);
     return () => clearInterval(timer);
   }, []);
-  if (asked.error) return <Refused error={asked.error} who="log shippers" again={asked.again} />;
-  if (!asked.data) return null;
+  if (response.error) return <Refused error={response.error} who="log shippers" again={response.again} />;
+  if (!response.data) return null;
   const act = async (call: Promise<unknown>): Promise<boolean> => {
     setError(null);
     try {
@@ -30,7 +30,7 @@ export function ShippersPage() {
       if (problem instanceof Refusal) setError(problem);
       return false;
     } finally {
-      asked.again();
+      response.again();
     }
   };
   return (
@@ -38,8 +38,8 @@ export function ShippersPage() {
       <Make make={(body) => act(send("POST", `${BASE}/shippers`, body))} />
       {error && <Problem error={error} />}
       <Section id="shippers" title="Log shippers">
-        {!asked.data.shippers.length && <p class="hint">Nothing is shipped. A shipper sends the log lines of a resource group to a sink that the server's settings have (JOBMETER_SINKS).</p>}
-        {asked.data.shippers.length > 0 && (
+        {!response.data.shippers.length && <p class="hint">Nothing is shipped. A shipper sends the log lines of a resource group to a sink that the server's settings have (JOBMETER_SINKS).</p>}
+        {response.data.shippers.length > 0 && (
           <div class="wide" tabIndex={0} role="region" aria-label="Log shippers">
             <table>
               <thead>
@@ -58,7 +58,7 @@ export function ShippersPage() {
                 </tr>
               </thead>
               <tbody>
-                {asked.data.shippers.map((one) => (
+                {response.data.shippers.map((one) => (
                   <Line key={one.id} one={one} end={() => void act(send("DELETE", `${BASE}/shippers/${encodeURIComponent(one.id)}`))} />
                 ))}
               </tbody>

@@ -17,10 +17,10 @@ function months(last: string): string[] {
 
 export function UsageView({ query }: { query: URLSearchParams }) {
   const month = query.get("month");
-  const asked = useRead<Schemas["UsageBody"]>(address("/api/jobmeter/v1/usage", {}, { month }));
+  const response = useRead<Schemas["UsageBody"]>(address("/api/jobmeter/v1/usage", {}, { month }));
   const present = useRead<Schemas["UsageBody"]>(month ? address("/api/jobmeter/v1/usage") : null);
-  if (asked.error) return <Refused error={asked.error} who="the usage" again={asked.again} />;
-  const found = asked.data;
+  if (response.error) return <Refused error={response.error} who="the usage" again={response.again} />;
+  const found = response.data;
   if (!found) return null;
   const rows = [...found.usage].sort((a, b) => Number(b.cost ?? 0) - Number(a.cost ?? 0) || b.calls - a.calls);
   const unpriced = rows.filter((row) => row.cost === null).reduce((sum, row) => sum + row.calls, 0);

@@ -33,9 +33,9 @@ function Asked({ jobs, query }: { jobs: readonly string[]; query: URLSearchParam
   const zoom = zoomOf(query);
   const whole = Number(query.get("whole")) || null;
   const finer = zoom && whole ? Math.max(step(zoom.start, zoom.end, SHOWN), step(0, whole, MOST_BUCKETS)) : null;
-  const asked = useComparison(jobs, project, metrics.names, finer);
-  const error = metrics.error ?? asked.error;
-  if (error && !asked.data) return <Problem error={error} again={asked.again} />;
+  const response = useComparison(jobs, project, metrics.names, finer);
+  const error = metrics.error ?? response.error;
+  if (error && !response.data) return <Problem error={error} again={response.again} />;
   return (
     <>
       <div class="heading">
@@ -44,8 +44,8 @@ function Asked({ jobs, query }: { jobs: readonly string[]; query: URLSearchParam
           <b>{jobs.length}</b> jobs, each from its own start
         </p>
       </div>
-      {error && <Problem error={error} again={asked.again} />}
-      {asked.data ? <Shown comparison={asked.data} query={query} zoom={zoom} names={metrics.names ?? []} busy={asked.busy} /> : <p class="waiting">…</p>}
+      {error && <Problem error={error} again={response.again} />}
+      {response.data ? <Shown comparison={response.data} query={query} zoom={zoom} names={metrics.names ?? []} busy={response.busy} /> : <p class="waiting">…</p>}
     </>
   );
 }

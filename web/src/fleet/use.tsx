@@ -95,7 +95,7 @@ function Groups({ fleet, query }: { fleet: Fleet; query: URLSearchParams }) {
   const group = query.get("group") ?? fleet.jobs[0]?.resource_group ?? names[0] ?? "";
   const last: Last = LAST.find(([name]) => name === query.get("last"))?.[0] ?? "15m";
   const set = (values: Record<string, string>) => go(href(["use"], changed(query, values)), true);
-  const asked = useRead<Schemas["UserList"]>(names.length ? address("/api/jobmeter/v1/users", {}, { resource_group: group, last }) : null);
+  const response = useRead<Schemas["UserList"]>(names.length ? address("/api/jobmeter/v1/users", {}, { resource_group: group, last }) : null);
   if (!names.length) {
     return (
       <Notice title="There is no node and no running job yet.">
@@ -117,8 +117,8 @@ function Groups({ fleet, query }: { fleet: Fleet; query: URLSearchParams }) {
   );
   return (
     <Section id="users" title="Users of a resource group" aside={aside}>
-      {asked.error && (asked.error.status === 404 ? <p class="hint">Nothing is known of {group || "jobs without a resource group"}.</p> : <Problem error={asked.error} again={asked.again} />)}
-      {asked.data && !asked.error && <Users found={asked.data} />}
+      {response.error && (response.error.status === 404 ? <p class="hint">Nothing is known of {group || "jobs without a resource group"}.</p> : <Problem error={response.error} again={response.again} />)}
+      {response.data && !response.error && <Users found={response.data} />}
     </Section>
   );
 }

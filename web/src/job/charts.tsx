@@ -78,18 +78,18 @@ function Rest(given: View & { group: Group; job: { id: string; project: string }
   // Asked for in whole buckets, so that what is shown live is not asked for with every update.
   const [start, end] = [view.range.start, view.range.end].map((time) => Math.ceil(time / (10 * view.step)) * 10 * view.step);
   const query = { metric: group.more.slice(0, 90), by, start: start! - 10 * view.step, end, step: stepText(view.step), project: job.project };
-  const asked = useRead<MetricLines>(address("/api/jobmeter/v1/jobs/{job}/metrics", { job: job.id }, query));
+  const response = useRead<MetricLines>(address("/api/jobmeter/v1/jobs/{job}/metrics", { job: job.id }, query));
   const found = useMemo(() => {
     const lines = new Map<string, Line[]>();
-    for (const line of asked.data?.lines ?? []) lines.set(line.metric, [...(lines.get(line.metric) ?? []), line]);
+    for (const line of response.data?.lines ?? []) lines.set(line.metric, [...(lines.get(line.metric) ?? []), line]);
     return new Map([...lines].map(([name, mine]) => [name, ordered(mine)]));
-  }, [asked.data]);
-  if (asked.error) return <Problem error={asked.error} again={asked.again} />;
+  }, [response.data]);
+  if (response.error) return <Problem error={response.error} again={response.again} />;
   return (
     <div class="grid">
       {group.more.map((metric) => {
         const mine = found.get(metric);
-        return mine ? <Chart key={metric} metric={metric} title={title(metric)} lines={mine} {...view} /> : <Waiting key={metric} metric={metric} busy={asked.busy} />;
+        return mine ? <Chart key={metric} metric={metric} title={title(metric)} lines={mine} {...view} /> : <Waiting key={metric} metric={metric} busy={response.busy} />;
       })}
     </div>
   );

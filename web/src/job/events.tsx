@@ -32,9 +32,9 @@ export function Events(given: {
   };
   // The job's record changed: there may be news of it.
   const url = `${address("/api/jobmeter/v1/jobs/{job}/events", { job: job.id }, query)}`;
-  const asked = useRead<Schemas["JobEvents"]>(given.ready ? `${url}#${given.turn}` : null);
-  const events = [...(asked.data?.events ?? [])].reverse();
-  const total = asked.data?.total ?? 0;
+  const response = useRead<Schemas["JobEvents"]>(given.ready ? `${url}#${given.turn}` : null);
+  const events = [...(response.data?.events ?? [])].reverse();
+  const total = response.data?.total ?? 0;
   const aside = (
     <Choice
       label="Level of events"
@@ -48,8 +48,8 @@ export function Events(given: {
   );
   return (
     <Section id="events" title={total ? `${total} ${total === 1 ? "event" : "events"}` : "Events"} aside={aside}>
-      {asked.error && <Problem error={asked.error} again={asked.again} />}
-      {asked.data && !events.length && <p class="hint">{range ? "Nothing happened in this range." : "Nothing happened yet that an agent, a scheduler or a rule reported."}</p>}
+      {response.error && <Problem error={response.error} again={response.again} />}
+      {response.data && !events.length && <p class="hint">{range ? "Nothing happened in this range." : "Nothing happened yet that an agent, a scheduler or a rule reported."}</p>}
       {total > events.length && (
         <button type="button" onClick={() => setLimit(Math.min(limit + 400, 1000))} disabled={limit >= 1000}>
           Earlier ones ({total - events.length})

@@ -30,7 +30,7 @@ export function Export(given: Given) {
   const csv = address(path, { job: job.id }, { ...query, format: "csv" });
   const own = { method: "GET", path: address(path, { job: job.id }, query), header: "Authorization: Bearer $JOBMETER_KEY", body: "" };
   const wanted = { metric, start: Math.floor(span.start), end: Math.ceil(span.end), step: Math.max(step / 1000, 1), replica: given.chosen, project: job.project };
-  const asked = useRead<Schemas["CallList"]>(metric ? address("/api/jobmeter/v1/jobs/{job}/calls", { job: job.id }, wanted) : null);
+  const response = useRead<Schemas["CallList"]>(metric ? address("/api/jobmeter/v1/jobs/{job}/calls", { job: job.id }, wanted) : null);
   return (
     <div class="export panel">
       <div class="line">
@@ -57,13 +57,13 @@ export function Export(given: Given) {
               ))}
             </select>
           </label>
-          {asked.data?.calls.length === 0 && <small>No other API has a name for it.</small>}
+          {response.data?.calls.length === 0 && <small>No other API has a name for it.</small>}
         </dt>
-        {asked.data?.calls.map((one) => (
+        {response.data?.calls.map((one) => (
           <Command key={one.operation} api={one.api.split(",")[0] ?? one.api} operation={one.operation} call={one} note={one.note} />
         ))}
       </dl>
-      {asked.error && <Problem error={asked.error} again={asked.again} />}
+      {response.error && <Problem error={response.error} again={response.again} />}
     </div>
   );
 }

@@ -33,15 +33,15 @@ export const markOf = (one: Finding): Mark | null =>
 export function Findings(given: { job: { id: string; project: string }; state: Job["state"]; chosen: Finding | null; choose: (one: Finding | null) => void; ranks: RankView | null; settled: boolean; guest: boolean; ready: boolean }) {
   const { job, chosen, choose } = given;
   const url = `${BASE}/jobs/${encodeURIComponent(job.id)}/findings?${queryText({ project: job.project })}`;
-  const asked = useRead<Finding[] | { findings: Finding[] }>(given.ready ? url : null);
+  const response = useRead<Finding[] | { findings: Finding[] }>(given.ready ? url : null);
   useEffect(() => {
-    if (asked.data) asked.again();
+    if (response.data) response.again();
   }, [given.state]);
-  const found = asked.data === null ? null : Array.isArray(asked.data) ? asked.data : asked.data.findings;
+  const found = response.data === null ? null : Array.isArray(response.data) ? response.data : response.data.findings;
   const rules = useRules((found ?? []).map((one) => one.advice));
   const here = new Set((found ?? []).map((one) => one.rule));
-  if (asked.error) {
-    if (asked.error.status !== 404) return <Problem error={asked.error} again={asked.again} />;
+  if (response.error) {
+    if (response.error.status !== 404) return <Problem error={response.error} again={response.again} />;
     return <p class="findings none">This server does not look for findings: what it measured is below.</p>;
   }
   if (!found) return null;

@@ -17,18 +17,18 @@ export function useIdle(job: { id: string; project: string }, due: boolean, runn
   // Each zoom asks for charts again; the life of the job stays what it is.
   const [ready, setReady] = useState(due);
   if (due && !ready) setReady(true);
-  const asked = useRead<Idle>(ready ? address("/api/jobmeter/v1/jobs/{job}/idle", { job: job.id }, { project: job.project }) : null);
+  const response = useRead<Idle>(ready ? address("/api/jobmeter/v1/jobs/{job}/idle", { job: job.id }, { project: job.project }) : null);
   useEffect(() => {
     if (!ready) return;
     if (!running) {
-      if (asked.data) asked.again();
+      if (response.data) response.again();
       return;
     }
-    const timer = setInterval(() => document.hidden || asked.again(), AGAIN);
+    const timer = setInterval(() => document.hidden || response.again(), AGAIN);
     return () => clearInterval(timer);
   }, [ready, running]);
   // What could not be asked anew is not shown as if it were.
-  return asked.error ? null : asked.data;
+  return response.error ? null : response.data;
 }
 
 /** "6.40 of 128 device hours, 16.00 CNY"; null where there is nothing to say. */

@@ -25,11 +25,11 @@ export function JobPage({ id, query, guest = false }: { id: string; query: URLSe
   useZone();
   const project = query.get("project");
   const urls = jobQuestions(id, project);
-  const asked = useRead<JobDetail>(urls.record);
+  const response = useRead<JobDetail>(urls.record);
   const names = useRead<Schemas["MetricNames"]>(urls.names);
-  if (asked.error) return asked.error.status === 404 ? <Missing id={id} /> : <Problem error={asked.error} again={asked.again} />;
-  if (!asked.data) return <p class="waiting">…</p>;
-  return <Shown detail={asked.data} names={names} query={query} again={asked.again} guest={guest} />;
+  if (response.error) return response.error.status === 404 ? <Missing id={id} /> : <Problem error={response.error} again={response.again} />;
+  if (!response.data) return <p class="waiting">…</p>;
+  return <Shown detail={response.data} names={names} query={query} again={response.again} guest={guest} />;
 }
 
 function Missing({ id }: { id: string }) {

@@ -15,9 +15,9 @@ export interface RankView {
 }
 
 /** The ranks in the metric that was asked for, else in the first one that several of them have; null where none has. */
-export function useRanks(lines: ReadonlyMap<string, readonly Line[]>, range: Range, step: number, asked: string | null): RankView | null {
+export function useRanks(lines: ReadonlyMap<string, readonly Line[]>, range: Range, step: number, preferred: string | null): RankView | null {
   const offered = HEAT.filter((name) => new Set(lines.get(name)?.map((line) => line.replica || line.node)).size > 1);
-  const metric = asked && offered.includes(asked) ? asked : offered[0];
+  const metric = preferred && offered.includes(preferred) ? preferred : offered[0];
   const mine = metric ? lines.get(metric) : undefined;
   const rows = useMemo(() => rowsOf(mine ?? [], range, step), [mine, range.start, range.end, step]);
   return metric && mine ? { offered, metric, unit: mine[0]?.unit ?? "", rows } : null;

@@ -9,8 +9,8 @@ const NAMES = /\b[a-z]+(?:_[a-z]+)+\b|(?<=\b[Ss]ee )[a-z]+\b/g;
 /** The names of all rules; asked for only where a sentence has something like one. */
 export function useRules(texts: readonly string[]): ReadonlySet<string> {
   const needed = texts.some((text) => text.search(NAMES) >= 0);
-  const asked = useRead<Schemas["RuleList"]>(needed ? address("/api/jobmeter/v1/rules") : null);
-  return useMemo(() => new Set(asked.data?.rules.map((rule) => rule.name) ?? []), [asked.data]);
+  const response = useRead<Schemas["RuleList"]>(needed ? address("/api/jobmeter/v1/rules") : null);
+  return useMemo(() => new Set(response.data?.rules.map((rule) => rule.name) ?? []), [response.data]);
 }
 
 /** A sentence with the titles of the rules that it names. One that is among the findings is a way to it. */

@@ -17,7 +17,7 @@ const LENGTHS = [
 
 export function Share({ job, close }: { job: Job; close: () => void }) {
   const path = { job: job.id };
-  const asked = useRead<Schemas["LinkList"]>(address("/api/jobmeter/v1/jobs/{job}/links", path, { project: job.project }));
+  const response = useRead<Schemas["LinkList"]>(address("/api/jobmeter/v1/jobs/{job}/links", path, { project: job.project }));
   const [length, setLength] = useState(7 * DAY);
   const [problem, setProblem] = useState<Refusal | null>(null);
   const [busy, setBusy] = useState(false);
@@ -28,7 +28,7 @@ export function Share({ job, close }: { job: Job; close: () => void }) {
     setProblem(null);
     try {
       await work();
-      asked.again();
+      response.again();
     } catch (error) {
       if (error instanceof Refusal) setProblem(error);
     } finally {
@@ -37,11 +37,11 @@ export function Share({ job, close }: { job: Job; close: () => void }) {
   };
   const make = () => perform(() => change<Link>("POST", `${base}?${query}`, undefined, { expires_in: length }));
   const end = (link: Link) => perform(() => change("DELETE", `${base}/${encodeURIComponent(link.id)}?${query}`));
-  if (asked.error) {
-    const text = asked.error.status === 403 ? "The key that you are signed in with may not share jobs: a writer or an administrator may." : null;
-    return <div class="panel share">{text ? <p>{text}</p> : <Problem error={asked.error} again={asked.again} />}</div>;
+  if (response.error) {
+    const text = response.error.status === 403 ? "The key that you are signed in with may not share jobs: a writer or an administrator may." : null;
+    return <div class="panel share">{text ? <p>{text}</p> : <Problem error={response.error} again={response.again} />}</div>;
   }
-  const links = asked.data?.links ?? [];
+  const links = response.data?.links ?? [];
   return (
     <section class="panel share" aria-label="Links to this job" onKeyDown={(event) => event.key === "Escape" && close()}>
       <form
@@ -69,7 +69,7 @@ export function Share({ job, close }: { job: Job; close: () => void }) {
         </span>
       </form>
       {problem && <Problem error={problem} />}
-      {asked.data && !links.length && <p class="hint">No link opens this job now.</p>}
+      {response.data && !links.length && <p class="hint">No link opens this job now.</p>}
       <ul>
         {links.map((link) => (
           <One key={link.id} link={link} job={job} busy={busy} end={() => void end(link)} />

@@ -90,7 +90,7 @@ export function Filters(given: {
 
 /** What the rules found: which of them, and how severe. The server filters, so that pages stay whole. */
 function Found({ query, set }: { query: URLSearchParams; set: (values: Record<string, string | null>) => void }) {
-  const asked = useRead<Schemas["RuleList"]>(address("/api/jobmeter/v1/rules"));
+  const response = useRead<Schemas["RuleList"]>(address("/api/jobmeter/v1/rules"));
   const [rule, severity] = [query.get("finding") ?? "", query.get("severity") ?? ""];
   return (
     <>
@@ -99,8 +99,8 @@ function Found({ query, set }: { query: URLSearchParams; set: (values: Record<st
         <select value={rule} title="Findings of jobs that have ended while this server ran" onChange={(event) => set({ finding: event.currentTarget.value })}>
           <option value="">with or without</option>
           <option value="any">any finding</option>
-          {rule && rule !== "any" && !asked.data && <option value={rule}>{spoken(rule)}</option>}
-          {asked.data?.rules.map((one) => (
+          {rule && rule !== "any" && !response.data && <option value={rule}>{spoken(rule)}</option>}
+          {response.data?.rules.map((one) => (
             <option key={one.name} value={one.name}>
               {spoken(one.name)}
             </option>

@@ -25,9 +25,9 @@ export function JobList({ query }: { query: URLSearchParams }) {
   useZone();
   // What is picked to be compared narrows nothing.
   const narrowing = changed(query, { pick: null, columns: null }).toString();
-  const asked = useMemo(() => question(query), [narrowing]);
+  const search = useMemo(() => question(query), [narrowing]);
   const picked = useMemo(() => new Set(query.getAll("pick")), [query.toString()]);
-  const jobs = useJobs(asked);
+  const jobs = useJobs(search);
   useAgain(jobs.error, jobs.again);
   const [live, setLive] = useState<LiveState | null>(null);
   const [running, setRunning] = useState<number | null>(null);
@@ -65,7 +65,7 @@ export function JobList({ query }: { query: URLSearchParams }) {
     };
   }, [jobs.total]);
 
-  useEffect(() => jobs.want(seen[0], seen[1]), [seen, asked]);
+  useEffect(() => jobs.want(seen[0], seen[1]), [seen, search]);
 
   const set = (values: Record<string, string | null>) => go(href([], changed(query, values)), true);
   const pick = (key: string, on: boolean) => {

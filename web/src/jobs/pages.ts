@@ -27,7 +27,7 @@ export const keyOf = (job: { project: string; id: string }): string => `${job.pr
 
 interface Kept {
   pages: Map<number, Job[]>;
-  asked: Map<number, AbortController>;
+  requests: Map<number, AbortController>;
   known: Set<string>;
   use: Map<string, Use>;
   newest: number;
@@ -35,7 +35,7 @@ interface Kept {
 
 const nothing = (use: Map<string, Use> = new Map()): Kept => ({
   pages: new Map(),
-  asked: new Map(),
+  requests: new Map(),
   known: new Set(),
   use,
   newest: 0,
@@ -53,9 +53,9 @@ export function useJobs(query: Query): Jobs {
 
   const ask = (page: number) => {
     const mine = kept.current;
-    if (mine.pages.has(page) || mine.asked.has(page)) return;
+    if (mine.pages.has(page) || mine.requests.has(page)) return;
     const gone = new AbortController();
-    mine.asked.set(page, gone);
+    mine.requests.set(page, gone);
     const url = address("/api/jobmeter/v1/jobs", {}, { ...current.current, limit: PAGE, offset: page * PAGE });
     read<Schemas["JobList"]>(url, gone.signal)
       .then(
@@ -79,7 +79,7 @@ export function useJobs(query: Query): Jobs {
         },
       )
       .finally(() => {
-        mine.asked.delete(page);
+        mine.requests.delete(page);
         redraw();
       });
   };
@@ -87,12 +87,12 @@ export function useJobs(query: Query): Jobs {
   const want = (first: number, last: number) => {
     wanted.current = [first, last];
     const [low, high] = [Math.floor(first / PAGE), Math.floor(Math.max(last, 0) / PAGE)];
-    for (const [page, gone] of kept.current.asked) if (page < low - 1 || page > high + 1) gone.abort();
+    for (const [page, gone] of kept.current.requests) if (page < low - 1 || page > high + 1) gone.abort();
     for (let page = low; page <= high; page += 1) if (page === 0 || total === null || page * PAGE < total) ask(page);
   };
 
   const again = () => {
-    kept.current.asked.forEach((gone) => gone.abort());
+    kept.current.requests.forEach((gone) => gone.abort());
     kept.current = nothing(kept.current.use);
     setFresh(0);
     want(...wanted.current);
@@ -120,14 +120,14 @@ export function useJobs(query: Query): Jobs {
   useEffect(() => {
     current.current = query;
     again();
-    return () => kept.current.asked.forEach((gone) => gone.abort());
+    return () => kept.current.requests.forEach((gone) => gone.abort());
   }, [query]);
 
   return {
     total,
     loaded: kept.current.pages.get(0) ?? [],
     error,
-    busy: kept.current.asked.size > 0,
+    busy: kept.current.requests.size > 0,
     fresh,
     use: kept.current.use,
     at: (index) => kept.current.pages.get(Math.floor(index / PAGE))?.[index % PAGE] ?? null,

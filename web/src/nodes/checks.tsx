@@ -9,14 +9,14 @@ const EVERY = 2_000;
 type Task = Schemas["DiagnosticTask"];
 
 export function Checks({ node, cluster }: { node: string; cluster: string }) {
-  const asked = useRead<Schemas["TaskPage"]>(address("/api/jobmeter/v1/tasks", {}, { type: ["node"], limit: 100 }));
+  const response = useRead<Schemas["TaskPage"]>(address("/api/jobmeter/v1/tasks", {}, { type: ["node"], limit: 100 }));
   const [refused, setRefused] = useState<Refusal | null>(null);
   const [busy, setBusy] = useState(false);
-  const mine = (asked.data?.tasks ?? []).filter((task) => task.nodes?.includes(node)).slice(0, 5);
+  const mine = (response.data?.tasks ?? []).filter((task) => task.nodes?.includes(node)).slice(0, 5);
   const open = mine.some((task) => task.state === "waiting" || task.state === "running");
   useEffect(() => {
     if (!open) return;
-    const timer = setInterval(() => !document.hidden && asked.again(), EVERY);
+    const timer = setInterval(() => !document.hidden && response.again(), EVERY);
     return () => clearInterval(timer);
   }, [open]);
   const start = async () => {
@@ -28,7 +28,7 @@ export function Checks({ node, cluster }: { node: string; cluster: string }) {
       if (error instanceof Refusal) setRefused(error);
     }
     setBusy(false);
-    asked.again();
+    response.again();
   };
   const aside = (
     <button type="button" disabled={busy || open} onClick={() => void start()}>
@@ -38,8 +38,8 @@ export function Checks({ node, cluster }: { node: string; cluster: string }) {
   return (
     <Section id="checks" title="Checks" aside={aside}>
       {refused && <Problem error={refused} />}
-      {asked.error && <Problem error={asked.error} again={asked.again} />}
-      {asked.data && !mine.length && <p class="hint">This node was not checked lately. “Check now” has its agent look at disks, clocks, memory and devices; it changes nothing.</p>}
+      {response.error && <Problem error={response.error} again={response.again} />}
+      {response.data && !mine.length && <p class="hint">This node was not checked lately. “Check now” has its agent look at disks, clocks, memory and devices; it changes nothing.</p>}
       {mine.map((task) => (
         <details key={task.id} class="check" open={task === mine[0]}>
           <summary>

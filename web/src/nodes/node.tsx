@@ -43,11 +43,11 @@ export function NodePage({ name, query }: { name: string; query: URLSearchParams
   useZone();
   const cluster = query.get("cluster") ?? "";
   const { fleet, error, again } = useFleet();
-  const asked = useRead<Schemas["NodeList"]>(address("/api/jobmeter/v1/nodes", {}, { name: [name] }));
-  const record = asked.data?.nodes.find((node) => !cluster || node.cluster === cluster);
+  const response = useRead<Schemas["NodeList"]>(address("/api/jobmeter/v1/nodes", {}, { name: [name] }));
+  const record = response.data?.nodes.find((node) => !cluster || node.cluster === cluster);
   const node = fleet?.nodes.find((one) => one.name === name && (!cluster || one.cluster === cluster));
   if (error && !fleet) return <Problem error={error} again={again} />;
-  if (asked.data && !record) {
+  if (response.data && !record) {
     return (
       <Notice title={`There is no node ${name}.`}>
         <a href="#/nodes">All nodes</a>

@@ -16,8 +16,8 @@ TOKENS: tuple[Scheme, ...] = (BEARER, API_KEY, X_AUTH_TOKEN)
 NATIVE: tuple[Scheme, ...] = (*TOKENS, SESSION)
 """What our own API takes: a key's token, else the page's session."""
 
-ALIBABA: tuple[Scheme, ...] = (ACS3, ROA, RPC, ACS_BEARER, *TOKENS)
-"""What Alibaba's SDKs send, and a key's token besides."""
+ALIBABA: tuple[Scheme, ...] = (BEARER, ACS3, ROA, RPC, ACS_BEARER, API_KEY, X_AUTH_TOKEN)
+"""What Alibaba's SDKs send, and a key's token besides: first, since it is found without parsing a signature."""
 
 HUAWEI: tuple[Scheme, ...] = (X_AUTH_TOKEN, SDK_HMAC, BEARER, API_KEY)
 """What Huawei Cloud's SDKs send, and a key's token besides. A token is enough, even where a signature is there too."""

@@ -29,21 +29,21 @@ class LiveScreen(Screen[None]):
         self._now = asyncio.Event()
         self._trouble = ""
 
-    def follow(self, pause: float, ask: Callable[[], _T], show: Callable[[_T], None]) -> None:
+    def follow(self, pause: float, load: Callable[[], _T], show: Callable[[_T], None]) -> None:
         """Query on a thread, show the answer, and again after ``pause`` seconds, until the screen is left."""
-        self.run_worker(self._follow(pause, ask, show))
+        self.run_worker(self._follow(pause, load, show))
 
-    async def _follow(self, pause: float, ask: Callable[[], _T], show: Callable[[_T], None]) -> None:
+    async def _follow(self, pause: float, load: Callable[[], _T], show: Callable[[_T], None]) -> None:
         while True:
             if self._is_shown:
-                await self._refresh(ask, show)
+                await self._refresh(load, show)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._now.wait(), pause)
                 self._now.clear()
 
-    async def _refresh(self, ask: Callable[[], _T], show: Callable[[_T], None]) -> None:
+    async def _refresh(self, load: Callable[[], _T], show: Callable[[_T], None]) -> None:
         try:
-            found = await asyncio.to_thread(ask)
+            found = await asyncio.to_thread(load)
         except JobmeterError as error:
             if self._is_shown:
                 self._trouble = error.message

@@ -58,7 +58,7 @@ class JobScreen(LiveScreen):
         """Begin to poll: usage often, the rest more rarely."""
         self.query_one("#ranks").focus()
         self.follow(self._pause, lambda: self._watch.parts(self._job, self._project), self._show)
-        self.follow(COURSE_SECONDS, self._ask_courses, self._show_courses)
+        self.follow(COURSE_SECONDS, self._read_courses, self._show_courses)
         self.follow(FINDING_SECONDS, lambda: self._watch.findings(self._job, self._project), self._show_findings)
 
     def on_resize(self, _: events.Resize) -> None:
@@ -77,7 +77,7 @@ class JobScreen(LiveScreen):
         """Show every finding with its evidence and advice."""
         await self.app.push_screen(FindingsScreen(self._job, self._findings or []))
 
-    def _ask_courses(self) -> Courses:
+    def _read_courses(self) -> Courses:
         return self._watch.courses(self._parts or self._watch.parts(self._job, self._project))
 
     def _show(self, found: Parts) -> None:

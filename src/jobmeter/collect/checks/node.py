@@ -107,8 +107,8 @@ def _gpu(device: NvmlDevice) -> Check:
     return Check("gpus", status, text, values)
 
 
-def _given(ask: Callable[[], _T]) -> _T | None:
+def _given(read: Callable[[], _T]) -> _T | None:
     try:
-        return ask()
+        return read()
     except NotSupportedError:
         return None

@@ -20,7 +20,7 @@ _MOST = 8
 
 
 class _PollAnswer(msgspec.Struct):
-    asks: list[NodeRequest] = []
+    requests: list[NodeRequest] = msgspec.field(default_factory=list, name="asks")
 
 
 class CheckPoller:
@@ -62,18 +62,18 @@ class CheckPoller:
     def turn(self) -> int:
         """Poll once, make the checks and send them; the number of tasks that were answered."""
         answered = 0
-        asks = self._poll([])
-        while asks and answered < _MOST:
+        requests = self._poll([])
+        while requests and answered < _MOST:
             answers: list[dict[str, object]] = [
-                {"task": ask.task, "checks": self._checks.make(ask.checks)} for ask in asks
+                {"task": request.task, "checks": self._checks.make(request.checks)} for request in requests
             ]
             answered += len(answers)
-            done = {ask.task for ask in asks}
-            asks = [ask for ask in self._poll(answers) if ask.task not in done]
+            done = {request.task for request in requests}
+            requests = [request for request in self._poll(answers) if request.task not in done]
         return answered
 
     def _poll(self, answers: list[dict[str, object]]) -> list[NodeRequest]:
         path = f"{API}/nodes/{quote(self._place.node, safe='')}/checks"
         body = msgspec.json.encode({"cluster": self._place.cluster, "answers": answers})
         answer = self._connect().request("POST", path, body, {"Content-Type": "application/json"})
-        return msgspec.json.decode(answer.body, type=_PollAnswer).asks
+        return msgspec.json.decode(answer.body, type=_PollAnswer).requests

@@ -177,10 +177,10 @@ class AllocationTracker:
             start, before = self._open.get(key, (now_ms, None))
             if before != claim:
                 self._open[key] = (start, claim)
-                self._tell(key[1], start, claim, None)
+                self._report(key[1], start, claim, None)
         for key in [key for key in self._open if key[1] in found and key not in present]:
             start, claim = self._open.pop(key)
-            self._tell(key[1], start, claim, max(start, now_ms))
+            self._report(key[1], start, claim, max(start, now_ms))
 
     def close(self, now_ms: int) -> None:
         """End every interval: the jobs are over."""
@@ -195,7 +195,7 @@ class AllocationTracker:
         project = self._place.project or None
         return Records(jobs=[JobRecord(job_id=job, project=project, allocations=some) for job, some in by_job.items()])
 
-    def _tell(self, index: int, start: int, claim: Claim, end: int | None) -> None:
+    def _report(self, index: int, start: int, claim: Claim, end: int | None) -> None:
         record = AllocationRecord(
             replica=claim.owner.replica,
             node=self._place.node,

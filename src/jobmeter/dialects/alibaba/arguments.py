@@ -2,10 +2,14 @@
 
 Encodings were measured with the vendor's SDKs for Python: booleans come as ``True``, lists as comma text, maps as JSON
 text, numbers often as text.
+
+The URL form is ``/api/{Product}/{version}/{Action}``, which plain HTTP clients use beside the paths of the SDKs: all
+parameters, those of the path included, are in the query (GET, DELETE) or in a JSON body (POST).
 """
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
@@ -13,17 +17,38 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.urls import is_url_form
 from jobmeter.dialects.base import Context, MissingFieldError
 from jobmeter.errors import InvalidRequestError
-from jobmeter.model.time import HOUR, MAX_TIME_MS, MINUTE, SECOND
+from jobmeter.model.time import HOUR, MAX_TIME_MS, MINUTE, SECOND, TimeRange
 
 T = TypeVar("T")
 MAX_FIELDS = 1000
+_URL = re.compile(r"/api/(?P<product>[A-Za-z][A-Za-z-]*)/(?P<version>\d{4}-\d{2}-\d{2})/(?P<action>[A-Za-z]+)")
+
 _FORM = "application/x-www-form-urlencoded"
 _STEP = re.compile(r"([0-9]{1,9})([hms]?)")
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 _STEP_UNITS = {"h": HOUR, "m": MINUTE, "s": SECOND}
+
+
+@dataclass(frozen=True, slots=True)
+class UrlForm:
+    """What such a path names."""
+
+    product: str
+    version: str
+    action: str
+
+
+def url_form(raw_path: str) -> UrlForm | None:
+    """What the path names; None when it is not of this form."""
+    found = _URL.fullmatch(raw_path)
+    return UrlForm(found["product"], found["version"], found["action"]) if found else None
+
+
+def is_url_form(raw_path: str) -> bool:
+    """True for a path of this form."""
+    return _URL.fullmatch(raw_path) is not None
 
 
 class Arguments:
@@ -164,3 +189,31 @@ def _body(call: Call, url_form: bool) -> dict[str, Any]:
 
 def _json(value: Any) -> str:  # noqa: ANN401 - any JSON value
     return msgspec.json.encode(value).decode()
+
+
+def requested_range(arguments: Arguments, now_ms: int, back_ms: int) -> TimeRange:
+    """From StartTime (by default ``back_ms`` ago) to EndTime (by default now).
+
+    An EndTime that lies before the default StartTime leaves only the time just before it as a sensible start.
+    """
+    end = arguments.time("EndTime")
+    end = now_ms if end is None else end
+    start = arguments.time("StartTime")
+    if start is None:
+        start = max(0, (end if end <= now_ms - back_ms else now_ms) - back_ms)
+    return ordered_range(start, end)
+
+
+def times(arguments: Arguments) -> tuple[int | None, int | None]:
+    """StartTime and EndTime, each None where it is not given. Raises as ``ordered_range``."""
+    start, end = arguments.time("StartTime"), arguments.time("EndTime")
+    if start is not None and end is not None:
+        ordered_range(start, end)
+    return start, end
+
+
+def ordered_range(start_ms: int, end_ms: int) -> TimeRange:
+    """From the one to the other. Raises InvalidRequestError (EndTime) when they are the wrong way round."""
+    if end_ms < start_ms:
+        raise InvalidRequestError("EndTime must not be earlier than StartTime", "EndTime")
+    return TimeRange(start_ms, end_ms)

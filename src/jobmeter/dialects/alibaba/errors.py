@@ -13,7 +13,7 @@ import msgspec
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.alibaba.answers import JSON
-from jobmeter.dialects.alibaba.urls import is_url_form
+from jobmeter.dialects.alibaba.arguments import is_url_form
 from jobmeter.dialects.base import Answer, Context, MissingFieldError
 from jobmeter.errors import (
     ConflictError,

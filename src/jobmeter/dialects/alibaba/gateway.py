@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from jobmeter.access.call import Call
 from jobmeter.access.signatures import ALIBABA, Scheme
 from jobmeter.dialects.alibaba import errors
+from jobmeter.dialects.alibaba.arguments import url_form
 from jobmeter.dialects.alibaba.product import named
-from jobmeter.dialects.alibaba.urls import url_form
 from jobmeter.dialects.base import Answer, Context, Gap, GapStatus, Match, Operation
 from jobmeter.errors import JobmeterError, NotFoundError
 

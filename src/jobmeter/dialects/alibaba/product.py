@@ -12,8 +12,8 @@ from functools import cached_property
 from jobmeter.access.call import Call
 from jobmeter.access.signatures import ALIBABA, BEARER, Scheme
 from jobmeter.dialects.alibaba import errors
+from jobmeter.dialects.alibaba.arguments import UrlForm, url_form
 from jobmeter.dialects.alibaba.rates import rated
-from jobmeter.dialects.alibaba.urls import UrlForm, url_form
 from jobmeter.dialects.base import Answer, Context, Gap, Match, Operation
 from jobmeter.dialects.routes import Routes, path_parameters
 from jobmeter.errors import JobmeterError, NotFoundError

@@ -15,7 +15,7 @@ from jobmeter.dialects.base import (
     Parameter,
     ShipperQuestion,
     Steps,
-    ask,
+    execute,
 )
 from jobmeter.model.shipper import Shipper
 
@@ -36,13 +36,13 @@ def create_resource_log(call: Call, context: Context) -> Steps:
     for name, value in (("ProjectName", fields.project), ("LogStore", fields.logstore)):
         if not value:
             raise MissingFieldError(f"{name} is mandatory for this action", name)
-    made = yield from ask(CreateShipper(group, fields.project, fields.logstore))
+    made = yield from execute(CreateShipper(group, fields.project, fields.logstore))
     return answer({"Message": f"The logs of {group} are shipped to {made.sink_project}/{made.logstore}."}, context)
 
 
 def describe_resource_log(call: Call, context: Context) -> Steps:
     """Where to, and how far."""
-    found = yield from ask(ShipperQuestion(_group(Arguments(call, context))))
+    found = yield from execute(ShipperQuestion(_group(Arguments(call, context))))
     body = {
         "ProjectName": found.sink_project,
         "LogStore": found.logstore,
@@ -55,7 +55,7 @@ def describe_resource_log(call: Call, context: Context) -> Steps:
 def delete_resource_log(call: Call, context: Context) -> Steps:
     """Ship no more."""
     group = _group(Arguments(call, context))
-    gone = yield from ask(DeleteShipper(group))
+    gone = yield from execute(DeleteShipper(group))
     return answer({"Message": f"The logs of {group} are not shipped any more. {_waiting(gone)} were not."}, context)
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 
-from jobmeter.dialects.base import ask
+from jobmeter.dialects.base import execute
 from jobmeter.dialects.foas.names import INSTANCE, JOB, RUNNING, project_of
 from jobmeter.errors import InvalidRequestError, JobmeterError, NotFoundError
 from jobmeter.model.job import Condition, Job, JobFilter, JobState, Operator
-from jobmeter.model.question import Asks
+from jobmeter.model.question import Question
 from jobmeter.model.series import job_key
 
 CURRENT = -1
@@ -28,7 +28,7 @@ MAX_READ = 10_000
 
 _EXACT = 2**53
 
-InstanceLookup = Generator[Asks[Any], Any, list[Job]]
+InstanceLookup = Generator[Question[Any], Any, list[Job]]
 
 
 def instance_id(job: Job) -> int:
@@ -81,7 +81,7 @@ def jobs_of(project: str) -> InstanceLookup:
     return [job for job in jobs if is_flink(job)]
 
 
-def instance_of(project: str, name: str, number: int) -> Generator[Asks[Any], Any, Job]:
+def instance_of(project: str, name: str, number: int) -> Generator[Question[Any], Any, Job]:
     """The instance of that number; ``CURRENT`` is the running one of a streaming job, else its newest.
 
     Raises NotFoundError when there is no such job or instance, InvalidRequestError for the current one of a batch job.
@@ -96,7 +96,7 @@ def instance_of(project: str, name: str, number: int) -> Generator[Asks[Any], An
     return job
 
 
-def running(project: str, name: str, number: int) -> Generator[Asks[Any], Any, Job]:
+def running(project: str, name: str, number: int) -> Generator[Question[Any], Any, Job]:
     """As ``instance_of``, but NotFoundError of kind ``RUNNING`` for one that does not run."""
     job = yield from instance_of(project, name, number)
     if job.state is not JobState.RUNNING:
@@ -114,7 +114,7 @@ def _pick(jobs: list[Job], number: int) -> Job | None:
 
 
 def _of_id(project: str, name: str) -> InstanceLookup:
-    page = yield from ask(JobFilter(projects=frozenset({project_of(project)}), ids=(name,), limit=1))
+    page = yield from execute(JobFilter(projects=frozenset({project_of(project)}), ids=(name,), limit=1))
     return [job for job in page.jobs if job.id == name]
 
 
@@ -128,7 +128,7 @@ def _of_name(project: str, name: str, candidates: list[Job]) -> InstanceLookup:
 def _pages(question: JobFilter) -> InstanceLookup:
     found: list[Job] = []
     while True:
-        page = yield from ask(_from(question, len(found)))
+        page = yield from execute(_from(question, len(found)))
         found += page.jobs
         if len(page.jobs) < PAGE or len(found) >= MAX_READ:
             return found

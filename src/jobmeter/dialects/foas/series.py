@@ -5,14 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from jobmeter.dialects.base import ask
+from jobmeter.dialects.base import execute
 from jobmeter.dialects.foas.lines import Drawn, Points, draw, fits
 from jobmeter.dialects.foas.metric_json import MetricJson, MetricRequest
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.batch import BucketColumns, Float64s
 from jobmeter.model.job import Job
 from jobmeter.model.order import natural
-from jobmeter.model.question import Asks
+from jobmeter.model.question import Question
 from jobmeter.model.series import Series, job_key
 from jobmeter.query.plan import bucket_count
 from jobmeter.query.reduce import take
@@ -23,13 +23,13 @@ MAX_JOINED = 2_000_000
 """How many points of series may be joined for one answer."""
 
 
-def lines_of(job: Job, document: MetricJson, names: Mapping[str, str]) -> Generator[Asks[Any], Any, list[Drawn]]:
+def lines_of(job: Job, document: MetricJson, names: Mapping[str, str]) -> Generator[Question[Any], Any, list[Drawn]]:
     """The lines of every query, in their order; ``names`` gives our metric of each name."""
     metrics = {names[sub_query.name] for sub_query in document.queries}
     question = SeriesQuestion(
         metrics=frozenset(metrics), jobs=(job_key(job.project, job.id),), since_ms=document.span.start_ms
     )
-    found = yield from ask(question)
+    found = yield from execute(question)
     series = sorted(found.series, key=_order)
     _check(document, series, names)
     steps: dict[int, dict[Series, BucketColumns]] = {}
@@ -56,8 +56,8 @@ def tags_of(series: Series) -> dict[str, str]:
 
 def _in_steps(
     series: Sequence[Series], document: MetricJson, step_ms: int
-) -> Generator[Asks[Any], Any, dict[Series, BucketColumns]]:
-    answer = yield from ask(BucketsQuestion(series=tuple(series), range=document.span, step_ms=step_ms))
+) -> Generator[Question[Any], Any, dict[Series, BucketColumns]]:
+    answer = yield from execute(BucketsQuestion(series=tuple(series), range=document.span, step_ms=step_ms))
     columns = answer.columns
     bounds = columns.index.searchsorted(np.arange(len(series) + 1)).tolist()
     return {one: take(columns, slice(bounds[at], bounds[at + 1])) for at, one in enumerate(series)}

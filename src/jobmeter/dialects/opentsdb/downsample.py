@@ -31,11 +31,6 @@ class Fill(StrEnum):
     ZERO = "zero"
     SCALAR = "scalar"
 
-    @property
-    def absent(self) -> bool:
-        """True where the interval is answered, and yet takes no part in an aggregation."""
-        return self in {Fill.NAN, Fill.NULL}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Downsample:

@@ -3,23 +3,23 @@
 from collections.abc import Generator, Sequence
 from typing import Any
 
-from jobmeter.dialects.base import ask
+from jobmeter.dialects.base import execute
 from jobmeter.dialects.opentsdb.errors import NO_NAME
 from jobmeter.dialects.opentsdb.tags import split_tsuid, tsuid
 from jobmeter.errors import InvalidRequestError, NotFoundError
 from jobmeter.model.catalog import CATALOG
-from jobmeter.model.question import Asks
+from jobmeter.model.question import Question
 from jobmeter.model.series import NamePart
 from jobmeter.query.series import FoundSeries, NamesQuestion, SeriesQuestion
 from jobmeter.wire.opentsdb.names import inside
 
 
-def of_metric(metric: str, since_ms: int | None = None) -> Generator[Asks[Any], Any, FoundSeries]:
+def of_metric(metric: str, since_ms: int | None = None) -> Generator[Question[Any], Any, FoundSeries]:
     """The series of a metric. Raises NotFoundError (kind ``name``) for one that nobody may have written."""
     name = inside(metric)
-    found = yield from ask(SeriesQuestion(metrics=frozenset({name}), since_ms=since_ms))
+    found = yield from execute(SeriesQuestion(metrics=frozenset({name}), since_ms=since_ms))
     if not found.series and name not in CATALOG:
-        names = yield from ask(NamesQuestion(part=NamePart.METRIC, prefix=name, limit=1))
+        names = yield from execute(NamesQuestion(part=NamePart.METRIC, prefix=name, limit=1))
         if name not in names:
             raise no_name(metric)
     return found
@@ -30,7 +30,7 @@ def no_name(metric: str) -> NotFoundError:
     return NotFoundError(f"No such name for 'metrics': '{metric[:200]}'", NO_NAME, metric)
 
 
-def of_tsuids(tsuids: Sequence[str]) -> Generator[Asks[Any], Any, FoundSeries]:
+def of_tsuids(tsuids: Sequence[str]) -> Generator[Question[Any], Any, FoundSeries]:
     """The series of some ids, in the order of the ids; unknown ones are left out.
 
     Raises InvalidRequestError for what cannot be an id.
@@ -39,6 +39,6 @@ def of_tsuids(tsuids: Sequence[str]) -> Generator[Asks[Any], Any, FoundSeries]:
     if None in parts:
         raise InvalidRequestError(f"Invalid TSUID: {tsuids[parts.index(None)][:64]}", "tsuids")
     jobs = tuple(sorted({part[0] for part in parts if part is not None}))
-    found = yield from ask(SeriesQuestion(jobs=jobs))
+    found = yield from execute(SeriesQuestion(jobs=jobs))
     by_id = {tsuid(one): one for one in found.series}
     return FoundSeries(tuple(by_id[text] for text in tsuids if text in by_id), found.milliseconds)

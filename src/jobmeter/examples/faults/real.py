@@ -270,7 +270,7 @@ def _measure_when_full(process: "subprocess.Popen[bytes]", environment: Mapping[
     (disk / "checkpoint").unlink()
 
 
-def _until(ask: Callable[[], list[Finding]], rule: str, process: "subprocess.Popen[bytes]") -> list[Finding]:
+def _until(find: Callable[[], list[Finding]], rule: str, process: "subprocess.Popen[bytes]") -> list[Finding]:
     """What is found once the rule is among it, or patience ends."""
     clock = SystemClock()
     deadline = clock.monotonic() + _PATIENCE
@@ -279,5 +279,5 @@ def _until(ask: Callable[[], list[Finding]], rule: str, process: "subprocess.Pop
         with suppress(subprocess.TimeoutExpired):
             process.wait(1.0)
         with suppress(JobmeterError):
-            found = ask()
+            found = find()
     return found

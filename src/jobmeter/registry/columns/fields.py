@@ -70,7 +70,7 @@ class Fields:
                 if field in self._columns:
                     self._columns[field].set_at(rows, numbers)
 
-    def keeps(self, field: Field) -> bool:
+    def stores(self, field: Field) -> bool:
         """False for a field whose values have to be read from the database."""
         outer = field[: _DEPTH[field[0]]]
         return outer in self._columns or not (self._more or outer in self._left)

@@ -81,7 +81,7 @@ def state_ranks(table: Table, rows: NDArray[np.int32], now_ms: int) -> NDArray[n
 def _has(table: Table, one: Predicate) -> bool:
     """Whether the columns have what a predicate is about, ``otherwise`` aside."""
     name = one.field[0]
-    return name not in RELATED and (table.fields.keeps(one.field) if len(one.field) > 1 else table.keeps(name))
+    return name not in RELATED and (table.fields.stores(one.field) if len(one.field) > 1 else table.stores(name))
 
 
 def _masks(table: Table, question: JobFilter, now_ms: int) -> Iterable[Mask]:

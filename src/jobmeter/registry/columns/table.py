@@ -90,7 +90,7 @@ class Table:
         self.names["id"].put(first, numbers)
         self.names["name"].put(first, list(map(self.names["name"].take, columns["name"])))
         for name in (*TEXTS, *LONG):
-            self.texts[name].put(first, columns[name] if self.keeps(name) else [""] * len(jobs))
+            self.texts[name].put(first, columns[name] if self.stores(name) else [""] * len(jobs))
         for name in TIMES:
             self.times[name].put(first, [UNKNOWN if value is None else value for value in columns[name]])
         self.fields.put(first, columns["labels"], columns["extra"])
@@ -148,7 +148,7 @@ class Table:
         counts = [*map(len, self.names.values()), *(len(self.texts[name].values) for name in TEXTS)]
         return max(counts) > most
 
-    def keeps(self, name: str) -> bool:
+    def stores(self, name: str) -> bool:
         """False for a text of ``LONG`` of which there was too much."""
         return name not in LONG or self.texts[name].size <= MOST_LONG_BYTES
 
@@ -189,7 +189,7 @@ class Table:
     def _set(self, row: int, job: JobRow) -> None:
         for name in (*TEXTS, *LONG):
             # What is too much is forgotten for good: its column then says nothing.
-            self.texts[name].set(row, getattr(job, name) if self.keeps(name) else "")
+            self.texts[name].set(row, getattr(job, name) if self.stores(name) else "")
         for name in TIMES:
             value = getattr(job, name)
             self.times[name][row] = UNKNOWN if value is None else value

@@ -8,14 +8,13 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from jobmeter.access.call import Call, read_parameters
-from jobmeter.access.principal import Principal
-from jobmeter.access.scope import Scope
+from jobmeter.access.principal import Principal, Scope
 from jobmeter.access.signatures import NATIVE, Scheme
 from jobmeter.dialects.base import Answer, drive
 from jobmeter.errors import InvalidRequestError
-from jobmeter.model.question import Asks
+from jobmeter.model.question import Question
 from jobmeter.model.series import NOBODY, check_project, job_key
-from jobmeter.query.spent import Spent
+from jobmeter.query.meter import Spent
 from jobmeter.server.admission import Slot, Waiting
 from jobmeter.server.exchange import MEMORY_BYTES, decoded_body
 from jobmeter.server.live import Feed
@@ -129,7 +128,7 @@ class Endpoint:
     action: str | None
     summary: str
     work: Callable[[CallContext], msgspec.Struct | list[Any] | Result] | None = None
-    steps: Callable[[CallContext], Generator[Asks[Any], Any, "Answer | Stream"]] | None = None
+    steps: Callable[[CallContext], Generator[Question[Any], Any, "Answer | Stream"]] | None = None
     answer: type[msgspec.Struct]
     many: bool = False
     answer_type: str = "application/json"

@@ -4,7 +4,7 @@ from functools import partial
 
 import msgspec
 
-from jobmeter.access.scope import Scope
+from jobmeter.access.principal import Scope
 from jobmeter.model.time import MINUTE, SECOND, TimeRange
 from jobmeter.query.fleet import Fleet, FleetNode, FleetQuestion
 from jobmeter.query.group import Amounts, GroupQuestion, Usage

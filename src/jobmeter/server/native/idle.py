@@ -78,8 +78,8 @@ def _price(prices: Prices | None, one: IdleDevice) -> Decimal | None:
 
 
 def _cost(costs: Iterable[tuple[IdleDevice, Decimal | None]]) -> float | None:
-    known = [price * one.idle_ms / HOUR for one, price in costs if price is not None]
-    return float(sum(known, Decimal(0)).quantize(_CENT)) if known else None
+    priced = [price * one.idle_ms / HOUR for one, price in costs if price is not None]
+    return float(sum(priced, Decimal(0)).quantize(_CENT)) if priced else None
 
 
 def _seconds(lengths: Iterable[int]) -> float:

@@ -4,8 +4,7 @@ from functools import partial
 
 import msgspec
 
-from jobmeter.access.principal import Principal
-from jobmeter.access.scope import Scope
+from jobmeter.access.principal import Principal, Scope
 from jobmeter.errors import JobmeterError
 from jobmeter.model.job import Job, JobFilter, JobState
 from jobmeter.model.time import SECOND, TimeRange, floor_to

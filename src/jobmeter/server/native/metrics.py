@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from jobmeter.dialects.base import Answer, ask
+from jobmeter.dialects.base import Answer, execute
 from jobmeter.errors import InvalidRequestError
 from jobmeter.kernel import points as kernel
 from jobmeter.model.catalog import CATALOG, Aggregate, find
 from jobmeter.model.job import Job
 from jobmeter.model.nearest import did_you_mean
-from jobmeter.model.question import Asks
+from jobmeter.model.question import Question
 from jobmeter.model.series import check_name
 from jobmeter.model.time import HOUR, MAX_TIME_MS, TimeRange
 from jobmeter.query.defaults import CORE_METRICS, default_range, default_step
@@ -135,14 +135,14 @@ def _job_query(given: Arguments) -> _JobQuery:
     )
 
 
-def _job_metrics(context: CallContext) -> Generator[Asks[Any], Any, Answer | Stream]:
+def _job_metrics(context: CallContext) -> Generator[Question[Any], Any, Answer | Stream]:
     job_query, times = context.arguments.once(_job_query), requested_times(context.arguments)
     job: Job = yield HeadQuestion(job_ref(context))
     query = job_query.of(job, context.services.clock.now_ms(), times)
     if job_query.answer is _json:
         body: bytes = yield EncodedQuestion(query, lambda result: _json(result, job.id).body)
         return Answer(200, body)
-    result = yield from ask(query)
+    result = yield from execute(query)
     return job_query.answer(result, job.id)
 
 

@@ -11,7 +11,7 @@ from jobmeter.access.call import Call
 from jobmeter.dialects.base import Answer, Run
 from jobmeter.dialects.routes import Routes
 from jobmeter.errors import JobmeterError, NotFoundError
-from jobmeter.query.spent import Spent
+from jobmeter.query.meter import Spent
 from jobmeter.server import admission
 from jobmeter.server.exchange import Exchange
 from jobmeter.server.live import Feed
@@ -120,9 +120,9 @@ class NativeHandler:
             return endpoint.begin(context)
         if endpoint.steps is None or services.store.damaged():
             return None  # which damaged parts an answer has to name is found out on a worker
-        run, recall = Run(endpoint.steps(context)), partial(services.executor.from_memory, scope=context.scope)
+        run, read = Run(endpoint.steps(context)), partial(services.executor.from_memory, scope=context.scope)
         with services.admission.from_memory(context.principal.id, self._account()) as attempt:
-            result = run.advance(recall)
+            result = run.advance(read)
             attempt.answered = result is not None
         return result if isinstance(result, Answer) else None
 
@@ -169,15 +169,14 @@ class NativeRouter:
     """See ``jobmeter.server.pipeline.Router``."""
 
     name = "native"
+    prefixes = ("/api/jobmeter",)
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self._document = b""
 
-    def route(self, call: Call) -> Handler | PublicHandler | None:
+    def route(self, call: Call) -> Handler | PublicHandler:
         """See ``Router.route``."""
-        if call.raw_path != "/api/jobmeter" and not call.raw_path.startswith("/api/jobmeter/"):
-            return None
         if call.raw_path == f"{BASE}/openapi.json":
             return PublicHandler(self._describe)
         if call.method == "OPTIONS":

@@ -122,16 +122,11 @@ class Window:
         self._rows.written[rows] = self._writes
         return True
 
-    def write(self, keys: SeriesKeys, columns: SampleColumns, now_ms: int) -> None:
-        """Add samples to those of the series that are here; ``columns`` may be in any order, the later row wins.
+    def write_all(self, batches: Sequence[SampleBatch], now_ms: int) -> None:
+        """Add samples to those of the series that are here, in any order; of two of a time the later row wins.
 
         What is too old to be taken in may not be vouched for either.
         """
-        with self._lock:
-            self._append(self._find(keys), columns, now_ms)
-
-    def write_all(self, batches: Sequence[SampleBatch], now_ms: int) -> None:
-        """The same for several batches, one after the other, in one step."""
         with self._lock:
             founds = [self._find(batch.keys) for batch in batches]
             if len(batches) == 1 or not all(batch.single for batch in batches):

@@ -83,7 +83,7 @@ def test_many_series_are_sorted_where_they_cannot_be_counted(monkeypatch):
     assert chunk.jobs == {f"j{i}" for i in range(911)}
 
 
-def test_a_project_is_written_only_when_it_was_asked_for():
+def test_a_project_is_written_only_when_it_was_requested():
     samples = [("cpu.usage", "", "", "", "j", "r", 1, 1.0)]
     for project, read_as in (("", "own"), ("theirs", "theirs")):
         [chunk] = Encoder(project).chunks(rows_of(samples))

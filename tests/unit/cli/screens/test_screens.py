@@ -207,7 +207,7 @@ def test_the_rank_that_differs_is_marked_and_named_where_no_rule_fired(fleet):
     asyncio.run(steps())
 
 
-def test_f_tells_the_evidence_and_the_advice(fleet):
+def test_f_reports_the_evidence_and_the_advice(fleet):
     async def steps():
         async with screens(fleet, job="busy") as shown:
             await shown.until(lambda: "straggler_rank" in shown.text("#found"))

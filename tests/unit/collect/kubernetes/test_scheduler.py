@@ -179,7 +179,7 @@ def test_an_api_server_that_refuses_is_reported_with_its_words(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("options", [{"kubeconfig": "/nowhere"}, {"projects": "x"}])
-def test_a_cluster_that_is_not_known_is_an_error_of_the_configuration(options: dict[str, str]) -> None:
+def test_a_cluster_that_does_not_exist_is_an_error_of_the_configuration(options: dict[str, str]) -> None:
     with pytest.raises(ConfigurationError):
         KIND.make("c", options, None)
 
@@ -216,7 +216,7 @@ def test_a_name_that_is_given_again_is_another_job(tmp_path: Path) -> None:
     }
 
 
-def test_namespaces_become_projects_where_that_is_asked_for() -> None:
+def test_namespaces_become_projects_where_that_is_requested() -> None:
     scheduler = KubernetesScheduler("c", Fed(change(pod("a"))), [], by_namespace=True)
     assert [(job.project, job.workspace) for job in scheduler.poll(NOW).jobs] == [("ns", "ns")]
     scheduler = KubernetesScheduler("c", Fed(change(pod("a"))), [], namespaces=frozenset({"other"}))
@@ -310,7 +310,7 @@ def test_a_chain_of_owners_is_one_job(
     assert (found.node, found.pod_id) == ("n1", "uid-p")
 
 
-def test_a_pod_waits_a_little_for_an_owner_that_is_not_seen_yet() -> None:
+def test_a_pod_waits_a_little_for_an_owner_that_is_not_listed_yet() -> None:
     owners = Fed()
     scheduler = KubernetesScheduler("c", Fed(change(pod("p", ("Job", "top")))), [(BATCH, owners)])
     assert scheduler.poll(NOW).jobs == []

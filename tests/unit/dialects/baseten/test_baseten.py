@@ -149,7 +149,7 @@ def test_an_absent_user_is_left_out():
 
 @pytest.mark.parametrize("state", JobState)
 @pytest.mark.parametrize("stored_status", [*STATUSES, "TRAINING_JOB_DREAMING", "", 7, None])
-def test_a_kept_status_holds_as_long_as_the_state_does(state, stored_status):
+def test_a_stored_status_holds_as_long_as_the_state_does(state, stored_status):
     answered = status(Job(id="j", state=state, extra={"baseten": {"current_status": stored_status}}))
     # None of their words is for an end that nobody saw, and that is never a success.
     assert STATUSES[answered] is (JobState.STOPPED if state is JobState.UNKNOWN else state)
@@ -179,7 +179,7 @@ RANGES = st.tuples(st.integers(0, NOW + 10**10), st.integers(0, 10**10)).map(lam
 
 
 @given(span=RANGES, step=st.integers(1, 10**6), as_text=st.booleans())
-def test_a_range_and_a_step_are_asked_as_they_are(span, step, as_text):
+def test_a_range_and_a_step_are_queried_as_they_are(span, step, as_text):
     start, end = span
     form = str if as_text else int
     body = {"start_epoch_millis": form(start), "end_epoch_millis": form(end), "step_seconds": form(step)}
@@ -203,7 +203,7 @@ def test_without_a_step_no_series_is_longer_than_240_points(span):
     assert not shorter or -(-span[1] // shorter) - span[0] // shorter > 240
 
 
-def test_a_finished_job_is_told_from_its_start_to_its_end():
+def test_a_finished_job_is_reported_from_its_start_to_its_end():
     own = view(state=JobState.SUCCEEDED, start=1_000_000, end=1_090_000)
     for body in ("{}", "", "null", '{"start_epoch_millis": null, "end_epoch_millis": null, "more": 1}'):
         (question, _), _ = metrics(own, body=body)
@@ -325,7 +325,7 @@ def test_truss_loses_no_line_of_a_millisecond_that_a_page_cuts():
     assert texts == [one.text for one in lines]
 
 
-def test_a_smaller_page_holds_what_was_asked_for():
+def test_a_smaller_page_has_what_was_requested():
     def answered(question):
         return LogPage([LogLine(time_ns=NOW * 10**6, text=str(n), job="j") for n in range(question.limit)])
 
@@ -375,7 +375,7 @@ def test_our_names_of_fields_become_theirs():
     assert json.loads(answer.body)["message"] == "step_seconds: take a longer one"
 
 
-def test_a_bug_tells_nothing():
+def test_a_bug_reveals_nothing():
     answer = BASETEN.render_error(call("/"), Context(0, REQUEST_ID), JobmeterError("password=hunter2"))
     assert b"hunter2" not in answer.body
 

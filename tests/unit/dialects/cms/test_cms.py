@@ -14,7 +14,7 @@ class TestCms(DialectTests):
         return CMS
 
 
-def test_an_operation_is_asked_for_by_get_and_by_post():
+def test_an_operation_is_requested_by_get_and_by_post():
     for method in ("GET", "POST"):
         match = CMS.match(Call(method, "/", "", HEADERS))
         assert match is not None

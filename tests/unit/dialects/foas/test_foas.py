@@ -15,7 +15,7 @@ from jobmeter.errors import UnauthenticatedError
 from jobmeter.model.batch import BucketColumns
 from jobmeter.model.catalog import CATALOG
 from jobmeter.model.job import Job
-from jobmeter.model.question import Asks
+from jobmeter.model.question import Question
 from jobmeter.model.series import Series
 from jobmeter.query.series import Buckets, BucketsQuestion, FoundSeries, SeriesQuestion
 from jobmeter.testing.dialect import DialectTests
@@ -92,7 +92,7 @@ class TestFoas(DialectTests):
     def dialect(self) -> Dialect:
         return FOAS
 
-    def result_of(self, given: Any, question: Asks[Any]) -> Any:
+    def result_of(self, given: Any, question: Question[Any]) -> Any:
         return result_of(given, question)
 
 
@@ -149,14 +149,14 @@ def _ask(metric, headers=(), query=""):
     return drive(match.operation.answer(call, context), page_of), asked[1]
 
 
-def test_the_whole_table_is_known_in_its_own_units():
+def test_the_whole_table_is_answered_in_its_own_units():
     assert len(TABLE) == 40
     assert {name: CATALOG[metric].unit for name, metric in METRICS.items()} == TABLE
 
 
 @pytest.mark.parametrize("name", TABLE)
 @pytest.mark.parametrize("prefix", ["", "blink.p.j."], ids=["bare", "whole"])
-def test_every_name_is_asked_for_and_given_back_as_it_was_written(name, prefix):
+def test_every_name_is_requested_and_given_back_as_it_was_written(name, prefix):
     answer, question = _ask(prefix + name)
     assert question.metrics == {f"flink.{name}"}
     (metric,) = json.loads(answer.body)["metrics"]

@@ -54,7 +54,7 @@ def test_one_line_joins_all_points_of_a_granularity(series, how, granularity):
     assert drawn.tags == {}
 
 
-def test_tags_tell_lines_apart_or_choose_series():
+def test_tags_distinguish_lines_or_choose_series():
     lines = [_line({0: float(at)}, replica=f"tm-{at}", node=f"n{at % 2}") for at in range(4)]
     by_node = draw(_request(tags=(("node", ()),), how=Statistic.SUM), lines, None)
     assert [(line.tags, line.values.tolist()) for line in by_node] == [({"node": "n0"}, [2.0]), ({"node": "n1"}, [4.0])]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.fakes import FakeRegistry, SetClock
 
 from jobmeter.access.call import Call
-from jobmeter.access.scope import Scope
+from jobmeter.access.principal import Scope
 from jobmeter.dialects.base import Context, drive
 from jobmeter.dialects.modelarts import MODELARTS
 from jobmeter.dialects.modelarts.names import ALL_PHASES, METRICS, PHASES
@@ -110,7 +110,7 @@ def test_too_many_requests_say_when_to_come_back():
     assert dict(answer.headers)["Retry-After"] == "2"
 
 
-def test_a_bug_tells_nothing():
+def test_a_bug_reveals_nothing():
     answer, body = refused(JobmeterError("password=hunter2"))
     assert answer.status == 500
     assert "hunter2" not in body["error_msg"]
@@ -170,7 +170,7 @@ def test_every_operation_keeps_to_the_project_of_the_key(operation):
     [operation for operation in MODELARTS.operations if "{training_job_id}" in operation.path],
     ids=lambda operation: operation.name,
 )
-def test_every_operation_on_a_job_tells_that_it_is_not_there(operation):
+def test_every_operation_on_a_job_reports_that_it_is_not_there(operation):
     answer = start(operation, Context(NOW_MS, REQUEST_ID), _unknown)
     assert (answer.status, json.loads(answer.body)["error_code"]) == (400, "ModelArts.2775")
 
@@ -451,7 +451,7 @@ def test_a_search_finds_each_job_by_what_it_is_shown_with(tmp_path):
                     assert found == (expected if operator == "in" else set(SHOWN) - expected), (key, operator, value)
 
 
-def test_a_job_that_samples_alone_tell_of_was_created_with_the_first_of_them():
+def test_a_job_of_samples_alone_was_created_with_the_first_of_them():
     job = Job(id="j1", state=JobState.RUNNING, start=5_000, first_sample=5_000, last_sample=9_000)
     answer = operate(PATH, lambda _: JobView(job=job, replicas=[], allocations=[]))
     assert json.loads(answer.body)["metadata"]["create_time"] == 5_000

@@ -91,7 +91,7 @@ def test_downsampling_is_what_the_slow_way_gives(group, name, interval):
 
 
 @given(groups, st.sampled_from(sorted(STEPPED)), st.sampled_from([1_000, 7_000, 60_000]))
-def test_what_is_known_of_steps_gives_the_same_points(group, name, interval):
+def test_precomputed_steps_give_the_same_points(group, name, interval):
     whole = columns(group)
     raw = SampleColumns(whole.index.astype(np.uint32), whole.time, whole.value)
     steps = bucket(raw, interval, np.zeros(len(group), np.bool_), References.none(len(group)))
@@ -260,7 +260,7 @@ def test_the_rate_before_stands_in_for_a_reset_that_was_dropped():
         assert (alone[0].tolist()[-2:], alone[1].tolist()[-2:]) == ([T0 + 10_000, T0 + 30_000], [2.0, 4.0]), text
 
 
-def test_several_readings_in_a_second_become_one_unless_milliseconds_are_asked_for():
+def test_several_readings_in_a_second_become_one_unless_milliseconds_are_requested():
     group = [[(T0 + 100, 1.0), (T0 + 900, 3.0), (T0 + 1_000, 7.0)]]
     span = TimeRange(T0, T0 + 5_000)
 

@@ -102,13 +102,13 @@ def test_an_unknown_name_in_a_lookup_is_404():
     assert (answer.status, body["message"]) == (404, "Unable to resolve one or more UIDs")
 
 
-def test_another_method_is_told_which_there_are():
+def test_another_method_learns_which_there_are():
     answer, body = error(NotFoundError("no", "method", "GET, POST"), "PUT")
     assert dict(answer.headers)["Allow"] == "GET, POST"
     assert body["details"] == "The HTTP method [PUT] is not permitted for this endpoint"
 
 
-def test_a_missing_credential_is_asked_for():
+def test_a_missing_credential_is_requested():
     answer, _ = error(ERRORS[4])
     assert answer.status == 401
     assert dict(answer.headers)["WWW-Authenticate"].startswith("Basic ")
@@ -304,7 +304,7 @@ def test_an_id_names_one_series():
     assert split_tsuid("xyz") is None
 
 
-def test_the_node_is_shown_by_the_name_that_is_asked_for():
+def test_the_node_is_shown_by_the_name_that_is_requested():
     series = Series("m", project="lab", node="n", attempt=2, labels=(("a", "b"),))
     assert View.of([], "lab").tags(series) == {"a": "b", "attempt": "2", "host": "n"}
     assert View.of(["fqdn"], None).tags(series) == {"a": "b", "attempt": "2", "fqdn": "n", "project": "lab"}

@@ -75,7 +75,7 @@ def test_an_unknown_job_is_named():
     assert "JobId j1" in body["Message"]
 
 
-def test_a_bug_tells_nothing():
+def test_a_bug_reveals_nothing():
     answer, body = _error(JobmeterError("password=hunter2"))
     assert (answer.status, body["Code"]) == (500, "InternalError")
     assert "hunter2" not in body["Message"]

@@ -131,7 +131,7 @@ def test_what_is_not_there_is_named(kind, code):
     assert "TrainingJobId j9" in _error(NotFoundError("no", "job", "j9"))[1]["Message"]
 
 
-def test_a_bug_tells_nothing():
+def test_a_bug_reveals_nothing():
     for path in ("/", URL):
         answer, body = _error(JobmeterError("password=hunter2"), path)
         assert (answer.status, body["Code"]) == (500, "InternalError")
@@ -157,7 +157,7 @@ def test_every_operation_is_reached_by_header_by_path_and_by_url():
             assert match.operation is operation
 
 
-def test_users_are_asked_for_a_hundred_times_a_second():
+def test_users_are_requested_a_hundred_times_a_second():
     rates = {operation.name: operation.rate for operation in PAI_STUDIO.operations if operation.rate}
     assert rates == {"GetUserViewMetrics": Rate(100, 100, Per.KEY)}
 

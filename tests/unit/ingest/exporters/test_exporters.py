@@ -274,7 +274,7 @@ def test_percent_are_ratios_without_noise_and_labels_are_read_once():
     assert (again.value.tolist(), read.total()) == ([0.5, 0.29], 0)
 
 
-def test_what_cannot_be_kept_is_counted_and_the_rest_is_kept():
+def test_what_cannot_be_stored_is_counted_and_the_rest_is_stored():
     rows = [
         (UP, 1.0, T),
         ([("a", "b")], 1.0, T),
@@ -302,7 +302,7 @@ def test_series_that_are_the_same_here_are_listed_once():
     assert (len(found.series), found.index.tolist()) == (1, [0, 0])
 
 
-def test_what_is_known_is_bounded(monkeypatch):
+def test_the_cache_is_bounded(monkeypatch):
     monkeypatch.setattr("jobmeter.ingest.exporters.table._MOST", 2)
     places = Places()
     for at in range(20):
@@ -311,7 +311,7 @@ def test_what_is_known_is_bounded(monkeypatch):
     assert sum(len(known.table) for known in places._caches.values()) <= 3
 
 
-def test_long_keys_are_bounded_by_their_bytes_whether_they_are_kept_or_not(monkeypatch):
+def test_long_keys_are_bounded_by_their_bytes_whether_they_are_stored_or_not(monkeypatch):
     monkeypatch.setattr("jobmeter.ingest.exporters.table._MOST_BYTES", 10_000)
     places = Places()
     for at in range(40):
@@ -320,7 +320,7 @@ def test_long_keys_are_bounded_by_their_bytes_whether_they_are_kept_or_not(monke
         assert sum(known.table.size for known in places._caches.values()) <= 10_000 + 2_000
 
 
-def test_lists_of_keys_are_known_again_as_a_whole_and_bounded(monkeypatch):
+def test_lists_of_keys_are_recognised_again_as_a_whole_and_bounded(monkeypatch):
     monkeypatch.setattr("jobmeter.ingest.exporters.table._MOST_LISTED", 10)
     places = Places()
     rows = [(UP, 1.0, T), (GPU_LABELS, 50.0, T), ([("a", "b")], 1.0, T)]
@@ -351,7 +351,7 @@ def test_the_unit_is_that_of_the_labels_even_where_two_mean_the_same_series():
     assert (len(found.series), found.value.tolist()) == (1, [0.5, 0.25])
 
 
-def test_another_roster_begins_anew(monkeypatch):
+def test_another_interner_begins_anew(monkeypatch):
     places = Places()
     first, _, _ = batch(places, [(UP, 1.0, T), (GPU_LABELS, 50.0, T)])
     other = SeriesInterner()
@@ -361,7 +361,7 @@ def test_another_roster_begins_anew(monkeypatch):
     assert (again.series.interner, list(again.series)) == (other, list(first.series))
 
 
-def test_many_series_are_kept_apart():
+def test_many_series_stay_apart():
     rows = [([("__name__", f"m{at}")], float(at), T) for at in range(5000)]
     found, _, _ = batch(Places(), rows)
     assert [found.series[index].metric for index in found.index.tolist()] == [f"external.m{at}" for at in range(5000)]

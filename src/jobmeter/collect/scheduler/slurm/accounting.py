@@ -43,7 +43,7 @@ def parse_accounting(text: str) -> dict[int, SlurmJob]:
 
 def _facts(number: int, rows: Sequence[tuple[Row, list[Step]]]) -> SlurmJob:
     row = rows[-1][0]
-    asked = parse_tres(row["reqtres"])
+    resources = parse_tres(row["reqtres"])
     return SlurmJob(
         number=number,
         label=row["jobid"],
@@ -53,10 +53,10 @@ def _facts(number: int, rows: Sequence[tuple[Row, list[Step]]]) -> SlurmJob:
         partition=row["partition"],
         qos=row["qos"],
         reason="" if row["reason"] == "None" else row["reason"],
-        cpus=asked.cpus,
-        memory=asked.memory,
-        gpu_count=asked.gpus,
-        gpu_type=asked.gpu_type,
+        cpus=resources.cpus,
+        memory=resources.memory,
+        gpu_count=resources.gpus,
+        gpu_type=resources.gpu_type,
         requested=row["reqtres"],
         time_limit=_whole(row["timelimitraw"]),
         attempts=tuple(_of_one_job([(row, _attempt(row, steps)) for row, steps in rows])),

@@ -50,7 +50,7 @@ def _facts(job: Document) -> SlurmJob | None:
     if not number:
         return None
     requested = _text(job, "tres_req_str")
-    asked = parse_tres(requested)
+    resources = parse_tres(requested)
     return SlurmJob(
         number=number,
         label=_label(job, number),
@@ -61,10 +61,10 @@ def _facts(job: Document) -> SlurmJob | None:
         qos=_text(job, "qos"),
         reason=_text(job, "state_reason"),
         tasks=_number(job, "tasks"),
-        cpus=asked.cpus or _number(job, "cpus"),
-        memory=asked.memory,
-        gpu_count=asked.gpus,
-        gpu_type=asked.gpu_type or _gpu_type(job),
+        cpus=resources.cpus or _number(job, "cpus"),
+        memory=resources.memory,
+        gpu_count=resources.gpus,
+        gpu_type=resources.gpu_type or _gpu_type(job),
         requested=requested,
         time_limit=_number(job, "time_limit"),
         restarts=_number(job, "restart_cnt") or 0,

@@ -21,7 +21,7 @@ Gpus = dict[str, tuple[int, ...]]
 
 
 class Devices:
-    """Asks ``scontrol show job -d`` once about each job that runs with GPUs which nobody has named."""
+    """Question ``scontrol show job -d`` once about each job that runs with GPUs which nobody has named."""
 
     def __init__(self, scontrol: str) -> None:
         self._scontrol = scontrol
@@ -33,10 +33,10 @@ class Devices:
         keys = {_key(job) for job in lacking}
         self._cache = {key: gpus for key, gpus in self._cache.items() if key in keys}
         for job in [job for job in lacking if _key(job) not in self._cache][:_MOST_PER_ROUND]:
-            self._cache[_key(job)] = self._ask(job.number)
+            self._cache[_key(job)] = self._read(job.number)
         return [replace(job, gpus=self._cache.get(_key(job), job.gpus)) for job in jobs]
 
-    def _ask(self, number: int) -> Gpus:
+    def _read(self, number: int) -> Gpus:
         try:
             text = commands.run([self._scontrol, "show", "job", "--details", "--oneliner", str(number)])
         except UnavailableError as error:

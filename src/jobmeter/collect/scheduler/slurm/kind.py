@@ -38,7 +38,7 @@ def _database() -> Database | None:
     except ConfigurationError:
         return None
 
-    def ask(*arguments: str) -> dict[int, SlurmJob]:
+    def query(*arguments: str) -> dict[int, SlurmJob]:
         text = commands.run([sacct, "--allusers", *accounting.ARGUMENTS, *arguments], _EPOCH)
         return accounting.parse_accounting(text.decode(errors="replace"))
 
@@ -46,10 +46,10 @@ def _database() -> Database | None:
         found: dict[int, SlurmJob] = {}
         for first in range(0, len(numbers), _BATCH):
             some = ",".join(str(number) for number in numbers[first : first + _BATCH])
-            found.update(ask(f"--jobs={some}"))
+            found.update(query(f"--jobs={some}"))
         return {number: found[number] for number in numbers if number in found}
 
-    return Database(of_jobs, lambda seconds: ask(f"--starttime=now-{seconds}seconds"))
+    return Database(of_jobs, lambda seconds: query(f"--starttime=now-{seconds}seconds"))
 
 
 KIND = Kind(

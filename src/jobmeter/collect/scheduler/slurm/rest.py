@@ -47,7 +47,7 @@ class _UnixPool(HTTPConnectionPool):
 
 
 class Rest:
-    """Asks slurmrestd, with the token that ``token`` gives at each question."""
+    """Question slurmrestd with the token that ``token`` gives at each call."""
 
     def __init__(self, address: str, clock: Clock, token: Callable[[], Token | None]) -> None:
         """``address`` is ``http(s)://host:port`` or ``unix:/path``. Raises ConfigurationError for another one."""

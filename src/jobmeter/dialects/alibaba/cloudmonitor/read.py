@@ -7,18 +7,18 @@ from typing import Any, NamedTuple
 from jobmeter.dialects.alibaba.cloudmonitor.dimensions import FIELD, MOST, Resource, card_name
 from jobmeter.dialects.alibaba.cloudmonitor.names import Measure, Part
 from jobmeter.dialects.alibaba.cloudmonitor.request import Place, Request
-from jobmeter.dialects.base import ask
+from jobmeter.dialects.base import execute
 from jobmeter.errors import LimitExceededError, NotFoundError
 from jobmeter.model.catalog import Aggregate
 from jobmeter.model.job import Condition, Job, JobFilter, JobState, JobView, Operator
-from jobmeter.model.question import Asks
+from jobmeter.model.question import Question
 from jobmeter.model.time import TimeRange, floor_to
 from jobmeter.query.request import By, JobQuestion, JobRef, MetricQuery, Statistic
 
 MOST_BUCKETS = 40_000
 """How many periods one question may reach over."""
 
-Points = Generator[Asks[Any], Any, tuple[list[dict[str, Any]], str]]
+Points = Generator[Question[Any], Any, tuple[list[dict[str, Any]], str]]
 _Values = dict[Place, float]
 
 
@@ -79,7 +79,7 @@ def newest(request: Request) -> Points:
     return [point for _, point in shown], token
 
 
-def _targets(request: Request, strict: bool) -> Generator[Asks[Any], Any, list[_Target]]:
+def _targets(request: Request, strict: bool) -> Generator[Question[Any], Any, list[_Target]]:
     by_job: dict[str, list[Resource]] = {}
     for resource in request.resources:
         names = [resource.job] if resource.job else (yield from _running(resource, request.span))
@@ -90,7 +90,7 @@ def _targets(request: Request, strict: bool) -> Generator[Asks[Any], Any, list[_
     found = []
     for name, filter_of in sorted(by_job.items()):
         try:
-            view = yield from ask(JobQuestion(JobRef(name)))
+            view = yield from execute(JobQuestion(JobRef(name)))
         except NotFoundError:
             if strict:
                 raise
@@ -99,13 +99,13 @@ def _targets(request: Request, strict: bool) -> Generator[Asks[Any], Any, list[_
     return found
 
 
-def _running(resource: Resource, span: TimeRange) -> Generator[Asks[Any], Any, list[str]]:
+def _running(resource: Resource, span: TimeRange) -> Generator[Question[Any], Any, list[str]]:
     """The jobs that a member means which names none: those that ran in the range."""
     workspaces = frozenset({resource.workspace}) if resource.workspace else frozenset()
     ended = Condition("end", Operator.BETWEEN, (span.start_ms, None))
-    running = yield from ask(JobFilter(states=frozenset({JobState.RUNNING}), workspaces=workspaces, limit=MOST + 1))
+    running = yield from execute(JobFilter(states=frozenset({JobState.RUNNING}), workspaces=workspaces, limit=MOST + 1))
     closed = frozenset(state for state in JobState if state.finished)
-    past = yield from ask(JobFilter(states=closed, workspaces=workspaces, conditions=(ended,), limit=MOST + 1))
+    past = yield from execute(JobFilter(states=closed, workspaces=workspaces, conditions=(ended,), limit=MOST + 1))
     jobs = [job for job in (*running.jobs, *past.jobs) if job.start is None or job.start < span.end_ms]
     return [job.id for job in jobs]
 
@@ -116,7 +116,7 @@ def _pods(view: JobView) -> dict[str, str]:
 
 def _points(
     request: Request, targets: Sequence[_Target], span: TimeRange
-) -> Generator[Asks[Any], Any, list[tuple[Place, dict[str, Any]]]]:
+) -> Generator[Question[Any], Any, list[tuple[Place, dict[str, Any]]]]:
     found: list[tuple[Place, dict[str, Any]]] = []
     for target in targets:
         for by, resources in _levels(request.measure, target.resources):
@@ -141,11 +141,11 @@ def _levels(measure: Measure, resources: Iterable[Resource]) -> Iterator[tuple[B
 
 def _figures(
     request: Request, target: _Target, span: TimeRange, by: By, replicas: frozenset[str]
-) -> Generator[Asks[Any], Any, _Figures]:
+) -> Generator[Question[Any], Any, _Figures]:
     measure = request.measure
 
-    def values(name: str, statistic: Statistic, how: Aggregate | None) -> Generator[Asks[Any], Any, _Values]:
-        result = yield from ask(
+    def values(name: str, statistic: Statistic, how: Aggregate | None) -> Generator[Question[Any], Any, _Values]:
+        result = yield from execute(
             MetricQuery(
                 subject=JobRef(target.job.id, target.job.project),
                 metrics=(name,),

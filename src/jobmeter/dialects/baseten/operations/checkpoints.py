@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask
+from jobmeter.dialects.base import Context, Operation, Parameter, Steps, execute
 from jobmeter.dialects.baseten.arguments import Arguments
 from jobmeter.dialects.baseten.bodies import created, view_body
 from jobmeter.dialects.baseten.operations.common import JOB_PARAMETERS, JOB_PATH, RATE, answer, job_ref
@@ -21,7 +21,7 @@ _MOST_TOKEN = 2**53
 
 def list_checkpoints(call: Call, context: Context) -> Steps:  # noqa: ARG001 - the shape of every operation
     """Every checkpoint, oldest first."""
-    view = yield from ask(JobQuestion(job_ref(context)))
+    view = yield from execute(JobQuestion(job_ref(context)))
     bodies = [_checkpoint(one, view.job) for one in _sorted(view.job)]
     return answer({"training_job": view_body(view), "checkpoints": bodies})
 
@@ -31,7 +31,7 @@ def list_files(call: Call, context: Context) -> Steps:
     arguments = Arguments(call)
     size = arguments.integer("page_size", 1, MOST_FILES) or MOST_FILES
     offset = arguments.integer("page_token", 0, _MOST_TOKEN) or 0
-    view = yield from ask(JobQuestion(job_ref(context)))
+    view = yield from execute(JobQuestion(job_ref(context)))
     files = [_file(one, url, view.job) for one in _sorted(view.job) for url in one.files]
     after = offset + size
     return answer(

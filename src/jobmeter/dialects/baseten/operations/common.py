@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 
 from jobmeter.access.limit import Rate
-from jobmeter.dialects.base import Answer, Context, Parameter, ask
+from jobmeter.dialects.base import Answer, Context, Parameter, execute
 from jobmeter.dialects.baseten.bodies import job_body
 from jobmeter.model.job import Job, SizesQuestion
-from jobmeter.model.question import Asks
+from jobmeter.model.question import Question
 from jobmeter.query.request import JobRef
 
 MOST_JOBS = 1_000
@@ -31,7 +31,7 @@ def job_ref(context: Context) -> JobRef:
     return JobRef(context.path["training_job_id"], context.path["training_project_id"])
 
 
-def job_bodies(jobs: Sequence[Job]) -> Generator[Asks[Any], Any, list[dict[str, Any]]]:
+def job_bodies(jobs: Sequence[Job]) -> Generator[Question[Any], Any, list[dict[str, Any]]]:
     """The bodies of jobs, in their order."""
-    sizes = yield from ask(SizesQuestion(jobs=tuple((job.project, job.id) for job in jobs)))
+    sizes = yield from execute(SizesQuestion(jobs=tuple((job.project, job.id) for job in jobs)))
     return [job_body(job, size) for job, size in zip(jobs, sizes, strict=True)]

@@ -6,7 +6,7 @@ https://docs.baseten.co/reference/training-api/get-training-job
 from typing import Any
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Context, DeleteJob, Operation, Parameter, RecordJobs, Steps, StopJob, ask
+from jobmeter.dialects.base import Context, DeleteJob, Operation, Parameter, RecordJobs, Steps, StopJob, execute
 from jobmeter.dialects.baseten.arguments import Arguments
 from jobmeter.dialects.baseten.bodies import view_body
 from jobmeter.dialects.baseten.names import NAME
@@ -23,7 +23,7 @@ _MODELS = {"dedicated": "dedicated", "spot": "spot"}
 
 def get_job(call: Call, context: Context) -> Steps:  # noqa: ARG001 - the shape of every operation
     """One job and its project."""
-    view = yield from ask(JobQuestion(job_ref(context)))
+    view = yield from execute(JobQuestion(job_ref(context)))
     body = yield from project(view.job.project, context)
     return answer({"training_project": body, "training_job": view_body(view)})
 
@@ -36,38 +36,38 @@ def update_job(call: Call, context: Context) -> Steps:
         "availability_model": arguments.choice("availability_model", _MODELS),
     }
     changes = {name: value for name, value in changes.items() if value is not None}
-    view = yield from ask(JobQuestion(ref))
+    view = yield from execute(JobQuestion(ref))
     if changes:
         if view.job.state is not JobState.QUEUED:
             raise ConflictError(f"Only a pending job can be changed; job {view.job.id} is not pending.")
         record = JobRecord(job_id=view.job.id, project=view.job.project, extra={NAME: changes})
-        yield from ask(RecordJobs(Records(jobs=[record])))
-        view = yield from ask(JobQuestion(ref))
+        yield from execute(RecordJobs(Records(jobs=[record])))
+        view = yield from execute(JobQuestion(ref))
     return answer({"training_job": view_body(view)})
 
 
 def stop_job(call: Call, context: Context) -> Steps:  # noqa: ARG001
     """Note that the job is to stop."""
-    yield from ask(StopJob(job_ref(context)))
-    view = yield from ask(JobQuestion(job_ref(context)))
+    yield from execute(StopJob(job_ref(context)))
+    view = yield from execute(JobQuestion(job_ref(context)))
     return answer({"training_job": view_body(view)})
 
 
 def delete_job(call: Call, context: Context) -> Steps:  # noqa: ARG001
     """Forget the job and everything that was measured of it."""
-    job = yield from ask(DeleteJob(job_ref(context)))
+    job = yield from execute(DeleteJob(job_ref(context)))
     return answer({"id": job.id, "deleted": True, "training_project_id": job.project})
 
 
 def auth_codes(call: Call, context: Context) -> Steps:  # noqa: ARG001
     """The sessions on the job's machines: there are none."""
-    yield from ask(JobQuestion(job_ref(context)))
+    yield from execute(JobQuestion(job_ref(context)))
     return answer({"auth_codes": []})
 
 
 def download(call: Call, context: Context) -> Steps:  # noqa: ARG001
     """Where the job's uploads can be fetched: nowhere."""
-    yield from ask(JobQuestion(job_ref(context)))
+    yield from execute(JobQuestion(job_ref(context)))
     return answer({"artifact_presigned_urls": []})
 
 

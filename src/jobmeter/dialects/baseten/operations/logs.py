@@ -7,13 +7,13 @@ from collections.abc import Generator
 from typing import Any
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask
+from jobmeter.dialects.base import Context, Operation, Parameter, Steps, execute
 from jobmeter.dialects.baseten.arguments import Arguments
 from jobmeter.dialects.baseten.operations.common import JOB_PARAMETERS, JOB_PATH, RATE, answer, job_ref
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.event import Level
 from jobmeter.model.log import LogLine
-from jobmeter.model.question import Asks
+from jobmeter.model.question import Question
 from jobmeter.model.time import DAY, MAX_TIME_MS, MINUTE
 from jobmeter.query.request import LogQuestion
 
@@ -40,7 +40,7 @@ def job_logs(call: Call, context: Context) -> Steps:
         descending=not ascending,
         limit=arguments.integer("limit", 1, MOST_LINES) or DEFAULT_LINES,
     )
-    lines = (yield from ask(question)).lines
+    lines = (yield from execute(question)).lines
     if ascending and len(lines) == MOST_LINES:
         lines = yield from _completed(question, lines)
     return answer({"logs": [_body(line) for line in lines]})
@@ -58,14 +58,14 @@ def _window(arguments: Arguments, now_ms: int) -> tuple[int, int]:
     return start, end
 
 
-def _completed(question: LogQuestion, lines: list[LogLine]) -> Generator[Asks[Any], Any, list[LogLine]]:
+def _completed(question: LogQuestion, lines: list[LogLine]) -> Generator[Question[Any], Any, list[LogLine]]:
     """A full page with all the lines of its last millisecond.
 
     `truss` fetches pages of the largest size and continues at the next millisecond: it would lose what is left of one
     that a page cuts.
     """
     start = lines[-1].time_ns - lines[-1].time_ns % _NANOSECONDS
-    page = yield from ask(
+    page = yield from execute(
         LogQuestion(
             ref=question.ref,
             min_level=question.min_level,

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask
+from jobmeter.dialects.base import Context, Operation, Parameter, Steps, execute
 from jobmeter.dialects.baseten.arguments import Arguments
 from jobmeter.dialects.baseten.bodies import view_body
 from jobmeter.dialects.baseten.names import CACHE_METRICS, METRICS, NODE_METRICS
@@ -28,11 +28,13 @@ def job_metrics(call: Call, context: Context) -> Steps:
     arguments, ref = Arguments(call), job_ref(context)
     start, end = arguments.time("start_epoch_millis"), arguments.time("end_epoch_millis")
     seconds = arguments.integer("step_seconds", 1, MAX_TIME_MS // SECOND)
-    view = yield from ask(JobQuestion(ref))
+    view = yield from execute(JobQuestion(ref))
     span = requested_range(view.job, context.now_ms, start, end, seconds and seconds * SECOND)
     step_ms = seconds * SECOND if seconds else default_step(span)
-    of_nodes = yield from ask(MetricQuery(subject=ref, metrics=NODE_METRICS, range=span, step_ms=step_ms, by=By.DEVICE))
-    of_job = yield from ask(MetricQuery(subject=ref, metrics=CACHE_METRICS, range=span, step_ms=step_ms, by=By.JOB))
+    of_nodes = yield from execute(
+        MetricQuery(subject=ref, metrics=NODE_METRICS, range=span, step_ms=step_ms, by=By.DEVICE)
+    )
+    of_job = yield from execute(MetricQuery(subject=ref, metrics=CACHE_METRICS, range=span, step_ms=step_ms, by=By.JOB))
     nodes = _nodes(view, of_nodes.lines)
     cache = _storage("cache", {line.metric: _points([line]) for line in of_job.lines})
     return answer(

@@ -7,21 +7,21 @@ from collections.abc import Generator, Sequence
 from typing import Any
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Context, MissingFieldError, Operation, Parameter, Steps, ask
+from jobmeter.dialects.base import Context, MissingFieldError, Operation, Parameter, Steps, execute
 from jobmeter.dialects.baseten.arguments import Arguments
 from jobmeter.dialects.baseten.bodies import created, project_body
 from jobmeter.dialects.baseten.operations.common import MOST_JOBS, PROJECT_PARAMETER, RATE, answer, job_bodies
 from jobmeter.errors import InvalidRequestError, NotFoundError
 from jobmeter.model.job import JobFilter, JobSize, Project, ProjectsQuestion, SizesQuestion
-from jobmeter.model.question import Asks
+from jobmeter.model.question import Question
 from jobmeter.model.time import iso
 
-Bodies = Generator[Asks[Any], Any, list[dict[str, Any]]]
+Bodies = Generator[Question[Any], Any, list[dict[str, Any]]]
 
 
 def list_projects(call: Call, context: Context) -> Steps:  # noqa: ARG001 - the shape of every operation
     """Every project that the key sees, the one with the newest job first: `truss` prints them from the end."""
-    found = yield from ask(ProjectsQuestion())
+    found = yield from execute(ProjectsQuestion())
     if context.project is not None and context.project not in {project.name for project in found}:
         found = [*found, Project(name=context.project)]
     bodies = yield from _bodies(sorted(found, key=_newest_first))
@@ -56,13 +56,13 @@ def list_jobs(call: Call, context: Context) -> Steps:  # noqa: ARG001
     """The jobs of one project, newest first."""
     name = context.path["training_project_id"]
     body = yield from project(name, context)
-    page = yield from ask(JobFilter(projects=frozenset({name}), limit=MOST_JOBS))
+    page = yield from execute(JobFilter(projects=frozenset({name}), limit=MOST_JOBS))
     return answer({"training_project": body, "training_jobs": (yield from job_bodies(page.jobs))})
 
 
-def project(name: str, context: Context) -> Generator[Asks[Any], Any, dict[str, Any]]:
+def project(name: str, context: Context) -> Generator[Question[Any], Any, dict[str, Any]]:
     """The body of one project. Raises NotFoundError when the key sees none of that name."""
-    found = yield from ask(ProjectsQuestion(names=frozenset({name})))
+    found = yield from execute(ProjectsQuestion(names=frozenset({name})))
     if not found and name == context.project:
         found = [Project(name=name)]
     if not found:
@@ -80,7 +80,7 @@ def cache_summary(call: Call, context: Context) -> Steps:  # noqa: ARG001
 
 def _bodies(projects: Sequence[Project]) -> Bodies:
     latest = [one.latest for one in projects if one.latest is not None]
-    sizes = yield from ask(SizesQuestion(jobs=tuple((job.project, job.id) for job in latest)))
+    sizes = yield from execute(SizesQuestion(jobs=tuple((job.project, job.id) for job in latest)))
     by_project = {job.project: size for job, size in zip(latest, sizes, strict=True)}
     return [project_body(one, by_project.get(one.name, JobSize())) for one in projects]
 

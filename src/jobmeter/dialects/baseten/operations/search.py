@@ -7,14 +7,14 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask
+from jobmeter.dialects.base import Context, Operation, Parameter, Steps, execute
 from jobmeter.dialects.baseten.arguments import Arguments
 from jobmeter.dialects.baseten.bodies import created
 from jobmeter.dialects.baseten.names import DEFAULT_STATUS, NAME, STATUS_KEY, STATUSES
 from jobmeter.dialects.baseten.operations.common import MOST_JOBS, RATE, answer, job_bodies
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.job import Condition, Job, JobFilter, JobState, Operator
-from jobmeter.model.question import Asks
+from jobmeter.model.question import Question
 
 _FIELD = f"extra.{NAME}.{STATUS_KEY}"
 Filter = tuple[frozenset[JobState], tuple[Condition, ...]]
@@ -60,10 +60,10 @@ def filters(statuses: Sequence[str]) -> Iterator[Filter]:
         yield frozenset(whole), ()
 
 
-def _found(question: JobFilter, filters: Sequence[Filter]) -> Generator[Asks[Any], Any, list[Job]]:
+def _found(question: JobFilter, filters: Sequence[Filter]) -> Generator[Question[Any], Any, list[Job]]:
     jobs: list[Job] = []
     for states, conditions in filters:
-        page = yield from ask(_with(question, states, conditions))
+        page = yield from execute(_with(question, states, conditions))
         jobs.extend(page.jobs)
     if len(filters) > 1:
         jobs.sort(key=lambda job: (created(job), job.id), reverse=question.descending)

@@ -12,7 +12,7 @@ from jobmeter.access.call import Call
 from jobmeter.access.limit import Rate
 from jobmeter.dialects.alibaba.answers import answer
 from jobmeter.dialects.alibaba.arguments import Arguments
-from jobmeter.dialects.base import Context, MissingFieldError, Operation, Parameter, Steps, ask
+from jobmeter.dialects.base import Context, MissingFieldError, Operation, Parameter, Steps, execute
 from jobmeter.errors import InvalidRequestError, NotFoundError
 from jobmeter.model.task import (
     DiagnosticTask,
@@ -61,7 +61,7 @@ def create_diagnostic_task(call: Call, context: Context) -> Steps:
     kind = TaskType.LOGS if label == BY_LOGS or (not label and logs) else TaskType.NODE
     if kind is TaskType.LOGS and not any(log.lines for log in logs):
         raise MissingFieldError("AiJobLogInfo is mandatory for this diagnostics type", "AiJobLogInfo")
-    task = yield from ask(
+    task = yield from execute(
         NewTask(
             type=kind,
             cluster=arguments.text("ClusterId"),
@@ -81,7 +81,7 @@ def list_diagnostic_results(call: Call, context: Context) -> Steps:
     requested = arguments.integer("MaxResults", DEFAULT_PAGE, -(10**9), 10**9)
     size = DEFAULT_PAGE if requested < DEFAULT_PAGE else min(requested, MAX_PAGE)
     kind, group = arguments.text("DiagType"), arguments.text("ResourceGroupId")
-    page = yield from ask(
+    page = yield from execute(
         TaskFilter(
             labels=frozenset({kind} if kind else ()),
             resource_groups=frozenset({group} if group else ()),
@@ -97,7 +97,7 @@ def list_diagnostic_results(call: Call, context: Context) -> Steps:
 def describe_diagnostic_result(call: Call, context: Context) -> Steps:
     """A task and what it found."""
     task_id = Arguments(call, context).required("DiagnosticId")
-    page = yield from ask(TaskFilter(ids=(task_id,), limit=1))
+    page = yield from execute(TaskFilter(ids=(task_id,), limit=1))
     if not page.tasks:
         raise NotFoundError(f"The specified DiagnosticId {task_id[:64]} does not exist.", "task", task_id[:64])
     [task] = page.tasks

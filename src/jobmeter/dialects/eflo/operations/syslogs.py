@@ -6,7 +6,7 @@ https://www.alibabacloud.com/help/en/pai/developer-reference/api-eflo-controller
 from jobmeter.access.call import Call
 from jobmeter.dialects.alibaba.answers import answer
 from jobmeter.dialects.alibaba.arguments import Arguments
-from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask
+from jobmeter.dialects.base import Context, Operation, Parameter, Steps, execute
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.log import LogLine
 from jobmeter.model.log_query import parse_log_query
@@ -36,7 +36,7 @@ def list_syslogs(call: Call, context: Context) -> Steps:
         descending=arguments.flag("Reverse"),
         limit=MOST,
     )
-    found = yield from ask(LogSearch(question=question, token=arguments.text("NextToken"), field="NextToken"))
+    found = yield from execute(LogSearch(question=question, token=arguments.text("NextToken"), field="NextToken"))
     body: dict[str, object] = {"Logs": [_log(line) for line in found.lines]}
     return answer({**body, "NextToken": found.token} if found.token else body, context)
 

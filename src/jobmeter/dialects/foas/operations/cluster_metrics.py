@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask, rounded
+from jobmeter.dialects.base import Context, Operation, Parameter, Steps, execute, rounded
 from jobmeter.dialects.foas import metric_json
 from jobmeter.dialects.foas.answers import metrics_answer
 from jobmeter.dialects.foas.bodies import arguments
@@ -21,7 +21,7 @@ from jobmeter.dialects.foas.metric_json import MetricRequest
 from jobmeter.dialects.foas.names import CLUSTER_METRICS, CPU_MODES, CPU_PREFIX
 from jobmeter.dialects.foas.operations.instance_metric import METRIC_JSON_TEXT
 from jobmeter.model.catalog import Aggregate
-from jobmeter.model.question import Asks
+from jobmeter.model.question import Question
 from jobmeter.model.time import TimeRange
 from jobmeter.query.request import By, Line, MetricQuery, NodeRef, Statistic
 
@@ -47,7 +47,7 @@ def get_cluster_metrics(call: Call, context: Context) -> Steps:
     return metrics_answer(call, context, ACTION, lines)
 
 
-def _series(cluster: str, sub_query: MetricRequest, span: TimeRange) -> Generator[Asks[Any], Any, Sequence[Line]]:
+def _series(cluster: str, sub_query: MetricRequest, span: TimeRange) -> Generator[Question[Any], Any, Sequence[Line]]:
     """A line for each node."""
     query = MetricQuery(
         subject=NodeRef("", cluster),
@@ -59,12 +59,12 @@ def _series(cluster: str, sub_query: MetricRequest, span: TimeRange) -> Generato
         aggregate=AGGREGATES[sub_query.aggregator],
     )
     if not sub_query.name.startswith(CPU_PREFIX):
-        result = yield from ask(query)
+        result = yield from execute(query)
         return result.lines
     # A rate has one value a step, whichever function is asked for.
     query = replace(query, statistic=Statistic.MEAN, aggregate=None)
-    whole = yield from ask(query)
-    part = yield from ask(replace(query, labels=(("mode", sub_query.name.removeprefix(CPU_PREFIX)),)))
+    whole = yield from execute(query)
+    part = yield from execute(replace(query, labels=(("mode", sub_query.name.removeprefix(CPU_PREFIX)),)))
     return list(_shares(part.lines, whole.lines))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.alibaba.arguments import Arguments
-from jobmeter.dialects.base import Context, Operation, Parameter, Steps, StopJob, ask
+from jobmeter.dialects.base import Context, Operation, Parameter, Steps, StopJob, execute
 from jobmeter.dialects.foas.answers import reply
 from jobmeter.dialects.foas.bodies import arguments
 from jobmeter.dialects.foas.instances import (
@@ -30,7 +30,7 @@ from jobmeter.dialects.foas.names import METRICS, NAME
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.catalog import Aggregate
 from jobmeter.model.job import Job, JobState
-from jobmeter.model.question import Asks
+from jobmeter.model.question import Question
 from jobmeter.model.time import DAY, MAX_TIME_MS, MINUTE, TimeRange
 from jobmeter.query.request import By, JobRef, MetricQuery
 
@@ -104,7 +104,7 @@ def modify_instance_state(call: Call, context: Context) -> Steps:
             "expectState",
         )
     _, _, job = yield from _job_of(given)
-    yield from ask(StopJob(JobRef(job.id, job.project)))
+    yield from execute(StopJob(JobRef(job.id, job.project)))
     return reply(call, context, "ModifyInstanceState", {})
 
 
@@ -152,7 +152,7 @@ def summary(name: str, job: Job) -> dict[str, Any]:
     }
 
 
-def _job_of(given: Arguments) -> Generator[Asks[Any], Any, tuple[str, str, Job]]:
+def _job_of(given: Arguments) -> Generator[Question[Any], Any, tuple[str, str, Job]]:
     project, name = given.required("projectName"), given.required("jobName")
     number = given.integer("instanceId", None, CURRENT, LARGEST_ID)
     return project, name, (yield from instance_of(project, name, number))
@@ -171,11 +171,11 @@ def _end(job: Job) -> int | None:
     return job.end if job.end is not None else job.last_sample
 
 
-def _delay(job: Job, context: Context) -> Generator[Asks[Any], Any, dict[str, int]]:
+def _delay(job: Job, context: Context) -> Generator[Question[Any], Any, dict[str, int]]:
     """The business delay in milliseconds of an instance that runs, where it was reported lately."""
     if job.state is not JobState.RUNNING:
         return {}
-    result = yield from ask(
+    result = yield from execute(
         MetricQuery(
             subject=JobRef(job.id, job.project),
             metrics=(DELAY,),

@@ -11,7 +11,7 @@ import msgspec
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.alibaba.arguments import Arguments
-from jobmeter.dialects.base import Context, Operation, Parameter, RecordJobs, Steps, ask
+from jobmeter.dialects.base import Context, Operation, Parameter, RecordJobs, Steps, execute
 from jobmeter.dialects.foas.answers import reply
 from jobmeter.dialects.foas.bodies import arguments, json_object
 from jobmeter.dialects.foas.instances import (
@@ -88,7 +88,7 @@ def create_job(call: Call, context: Context) -> Steps:
         resource_group=matching["QueueName"] or None,
         extra={NAME: {key: value for key, value in matching.items() if value}},
     )
-    yield from ask(RecordJobs(Records(jobs=[record])))
+    yield from execute(RecordJobs(Records(jobs=[record])))
     return reply(call, context, "CreateJob", {})
 
 
@@ -103,7 +103,7 @@ def start_job(call: Call, context: Context) -> Steps:
     started = _started(project, name, jobs, context)
     extra = {NAME: {"parameterJson": parameters}} if parameters else None
     record = msgspec.structs.replace(started, state=JobState.RUNNING, start=context.now_ms, extra=extra)
-    yield from ask(RecordJobs(Records(jobs=[record])))
+    yield from execute(RecordJobs(Records(jobs=[record])))
     number = instance_id(Job(id=record.job_id, project=project_of(project)))
     # The SDKs for Java and Go both read it under this name, beside RequestId.
     return reply(call, context, "StartJob", {"instanceId": number})

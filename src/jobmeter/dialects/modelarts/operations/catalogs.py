@@ -6,7 +6,7 @@ Jobmeter offers no machines and no images, so both tell of what it has seen: the
 from typing import Any
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask
+from jobmeter.dialects.base import Context, Operation, Parameter, Steps, execute
 from jobmeter.dialects.modelarts.answers import answer
 from jobmeter.dialects.modelarts.arguments import project_of, query_choice
 from jobmeter.dialects.modelarts.flavors import TYPES, flavor_info, flavor_type
@@ -21,7 +21,7 @@ def show_training_job_flavors(call: Call, context: Context) -> Steps:
     """The instance types of the project's jobs, each once."""
     question = JobFilter(projects=frozenset({project_of(call, context)}), limit=MAX_JOBS)
     only = query_choice(call, "flavor_type", TYPES, "")
-    page = yield from ask(question)
+    page = yield from execute(question)
     kinds = {_identity(kind): kind for job in reversed(page.jobs) if (kind := job.instance_type) and _identity(kind)}
     flavors = [_flavor(kind) for _, kind in sorted(kinds.items()) if only in {"", flavor_type(kind)}]
     return answer({"total_count": len(flavors), "flavors": flavors}, context)
@@ -29,7 +29,7 @@ def show_training_job_flavors(call: Call, context: Context) -> Steps:
 
 def show_training_job_engines(call: Call, context: Context) -> Steps:
     """The engines that the records of the project's jobs name, each once."""
-    page = yield from ask(JobFilter(projects=frozenset({project_of(call, context)}), limit=MAX_JOBS))
+    page = yield from execute(JobFilter(projects=frozenset({project_of(call, context)}), limit=MAX_JOBS))
     engines: dict[str, dict[str, Any]] = {}
     for job in reversed(page.jobs):
         algorithm = extra_of(job).get("algorithm")

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Context, Operation, Parameter, RecordJobs, Steps, ask
+from jobmeter.dialects.base import Context, Operation, Parameter, RecordJobs, Steps, execute
 from jobmeter.dialects.modelarts.answers import answer
 from jobmeter.dialects.modelarts.arguments import (
     MAX_INTEGER,
@@ -63,8 +63,8 @@ def list_training_job_events(call: Call, context: Context) -> Steps:
     order = query_choice(call, "order", ("asc", "desc"), "asc")
     start, end = _range(call)
     ref = job_of(call, context)
-    view = yield from ask(JobQuestion(ref))
-    page = yield from ask(
+    view = yield from execute(JobQuestion(ref))
+    page = yield from execute(
         EventFilter(
             projects=frozenset({view.job.project}),
             jobs=(view.job.id,),
@@ -99,7 +99,7 @@ def notify_training_job_information(call: Call, context: Context) -> Steps:
     name = json_body(call, ReportBody).type.strip()
     if not (0 < len(name) <= MAX_TYPE and name.isprintable()):
         raise InvalidRequestError(f"it has 1 to {MAX_TYPE} printable characters", "type")
-    view = yield from ask(JobQuestion(ref))
+    view = yield from execute(JobQuestion(ref))
     event = EventRecord(
         time=context.now_ms,
         project=view.job.project,
@@ -109,7 +109,7 @@ def notify_training_job_information(call: Call, context: Context) -> Steps:
         reason=name,
         message="Reported by the task.",
     )
-    yield from ask(RecordJobs(Records(events=[event])))
+    yield from execute(RecordJobs(Records(events=[event])))
     return answer({}, context)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Context, Operation, Steps, ask
+from jobmeter.dialects.base import Context, Operation, Steps, execute
 from jobmeter.dialects.modelarts.answers import answer, nothing_yet
 from jobmeter.dialects.modelarts.arguments import job_of
 from jobmeter.dialects.modelarts.operations.parameters import JOB, PROJECT
@@ -30,13 +30,13 @@ _VALIDATION, _TEST = ("eval", "val"), ("test",)
 def show_ft_metrics(call: Call, context: Context) -> Steps:
     """Every reported metric as a curve; 204 where the program reported nothing."""
     ref = job_of(call, context)
-    view = yield from ask(JobQuestion(ref))
-    found = yield from ask(SeriesQuestion(jobs=(job_key(view.job.project, view.job.id),)))
+    view = yield from execute(JobQuestion(ref))
+    found = yield from execute(SeriesQuestion(jobs=(job_key(view.job.project, view.job.id),)))
     names = sorted({series.metric for series in found.series if series.metric.startswith(PREFIX)})
     if not names:
         return nothing_yet(context)
     span = life(view.job, context.now_ms)
-    result = yield from ask(
+    result = yield from execute(
         MetricQuery(
             subject=ref,
             metrics=tuple(names[:MAX_METRICS]),

@@ -6,7 +6,7 @@ https://support.huaweicloud.com/intl/en-us/api-modelarts/ShowTrainingJobDetails.
 import msgspec
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Context, DeleteJob, Operation, Parameter, RecordJobs, Steps, StopJob, ask
+from jobmeter.dialects.base import Context, DeleteJob, Operation, Parameter, RecordJobs, Steps, StopJob, execute
 from jobmeter.dialects.modelarts.answers import answer
 from jobmeter.dialects.modelarts.arguments import job_of, json_body, query_integer, query_text
 from jobmeter.dialects.modelarts.job_body import attempts_of, job_body, task_body
@@ -33,7 +33,7 @@ class UpdateBody(msgspec.Struct):
 
 def show_training_job_details(call: Call, context: Context) -> Steps:
     """One job, whole."""
-    view = yield from ask(JobQuestion(job_of(call, context)))
+    view = yield from execute(JobQuestion(job_of(call, context)))
     return answer(job_body(view, context.now_ms), context)
 
 
@@ -42,7 +42,7 @@ def list_training_job_tasks(call: Call, context: Context) -> Steps:
     ref = job_of(call, context)
     count = query_integer(call, "schedule_count", 1, 1)
     only = count - 1 if query_text(call, "schedule_count") else None
-    view = yield from ask(JobQuestion(ref))
+    view = yield from execute(JobQuestion(ref))
     return answer([task_body(one) for one in attempts_of(view) if only in {None, one.attempt}], context)
 
 
@@ -52,8 +52,8 @@ def stop_training_job(call: Call, context: Context) -> Steps:
     action = json_body(call, ActionBody).action_type
     if action != "terminate":
         raise InvalidRequestError(f"{action[:64]!r} is not supported; only terminate is", "action_type")
-    yield from ask(StopJob(ref))
-    view = yield from ask(JobQuestion(ref))
+    yield from execute(StopJob(ref))
+    view = yield from execute(JobQuestion(ref))
     return answer(job_body(view, context.now_ms), context, 202)
 
 
@@ -63,17 +63,17 @@ def change_training_job_description(call: Call, context: Context) -> Steps:
     text = json_body(call, UpdateBody).description
     if text is not None and len(text) > MAX_DESCRIPTION:
         raise InvalidRequestError(f"it may have {MAX_DESCRIPTION} characters", "description")
-    view = yield from ask(JobQuestion(ref))
+    view = yield from execute(JobQuestion(ref))
     if text is not None:
         record = JobRecord(job_id=view.job.id, project=view.job.project, extra={NAME: {"description": text}})
-        yield from ask(RecordJobs(Records(jobs=[record])))
-        view = yield from ask(JobQuestion(ref))
+        yield from execute(RecordJobs(Records(jobs=[record])))
+        view = yield from execute(JobQuestion(ref))
     return answer(job_body(view, context.now_ms), context)
 
 
 def delete_training_job(call: Call, context: Context) -> Steps:
     """Forget the job."""
-    yield from ask(DeleteJob(job_of(call, context)))
+    yield from execute(DeleteJob(job_of(call, context)))
     return answer({}, context, 202)
 
 

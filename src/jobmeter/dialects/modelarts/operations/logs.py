@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Answer, Context, Operation, Parameter, Steps, ask
+from jobmeter.dialects.base import Answer, Context, Operation, Parameter, Steps, execute
 from jobmeter.dialects.modelarts.answers import answer, nothing_yet
 from jobmeter.dialects.modelarts.arguments import job_of, query_choice, query_integer, query_text, replicas_of, task_of
 from jobmeter.dialects.modelarts.errors import INVALID_QUERY, NO_LOG, RefusedError
@@ -19,7 +19,7 @@ from jobmeter.dialects.modelarts.operations.parameters import JOB, PROJECT, TASK
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.job import JobView
 from jobmeter.model.log import LogLine
-from jobmeter.model.question import Asks
+from jobmeter.model.question import Question
 from jobmeter.query.request import JobQuestion, LogQuestion
 
 MAX_PREVIEW = 5 * 2**20
@@ -44,7 +44,7 @@ class _Base:
 def show_training_job_logs_preview(call: Call, context: Context) -> Steps:
     """The newest lines that fit, in the order in which they were written."""
     view, question = yield from _job_and_question(call, context)
-    newest = yield from ask(replace(question, descending=True, limit=_SMALL_PAGE, count=True))
+    newest = yield from execute(replace(question, descending=True, limit=_SMALL_PAGE, count=True))
     if not newest.lines:
         return _no_log(view, context)
     lines = yield from _preview(question, newest.lines)
@@ -60,7 +60,7 @@ def show_training_job_logs_from_aom(call: Call, context: Context) -> Steps:
     most = query_integer(call, "lines", DEFAULT_LINES, 1, MAX_LINES)
     base = _base(query_text(call, "base_line"))
     view, question = yield from _job_and_question(call, context)
-    page = yield from ask(replace(_from(question, base, order), limit=most + 1))
+    page = yield from execute(replace(_from(question, base, order), limit=most + 1))
     lines = page.lines[:most]
     if not lines and base is None:
         return _no_log(view, context)
@@ -81,14 +81,14 @@ def show_obs_url_of_training_job_logs(call: Call, context: Context) -> Steps:
     return answer({"obs_url": f"{call.scheme}://{call.header('host')}{path}"}, context)
 
 
-def _job_and_question(call: Call, context: Context) -> Generator[Asks[Any], Any, tuple[JobView, LogQuestion]]:
+def _job_and_question(call: Call, context: Context) -> Generator[Question[Any], Any, tuple[JobView, LogQuestion]]:
     """The job, and the question for all lines of the task."""
-    view = yield from ask(JobQuestion(job_of(call, context)))
+    view = yield from execute(JobQuestion(job_of(call, context)))
     task = task_of(view, context)
     return view, LogQuestion(ref=job_of(call, context), replicas=replicas_of(view, task))
 
 
-def _preview(question: LogQuestion, newest: list[LogLine]) -> Generator[Asks[Any], Any, list[LogLine]]:
+def _preview(question: LogQuestion, newest: list[LogLine]) -> Generator[Question[Any], Any, list[LogLine]]:
     """Newest first, as many lines as fit, the first page of which is there already."""
     taken: list[LogLine] = []
     room, page, size = MAX_PREVIEW, newest, _SMALL_PAGE
@@ -106,10 +106,10 @@ def _preview(question: LogQuestion, newest: list[LogLine]) -> Generator[Asks[Any
         mean = (MAX_PREVIEW - room) // len(taken) + 1
         size = max(_SMALL_PAGE, min(_LARGE_PAGE, room // mean))
         try:
-            page = (yield from ask(replace(behind, limit=size))).lines
+            page = (yield from execute(replace(behind, limit=size))).lines
         except LimitExceededError:  # lines that are suddenly long
             size = _SMALL_PAGE
-            page = (yield from ask(replace(behind, limit=size))).lines
+            page = (yield from execute(replace(behind, limit=size))).lines
 
 
 def _base(text: str) -> _Base | None:

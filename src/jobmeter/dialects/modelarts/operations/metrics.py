@@ -7,7 +7,7 @@ from collections.abc import Generator
 from typing import Any
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Context, Operation, Steps, ask
+from jobmeter.dialects.base import Context, Operation, Steps, execute
 from jobmeter.dialects.modelarts.answers import answer, nothing_yet
 from jobmeter.dialects.modelarts.arguments import job_of, replicas_of, task_of
 from jobmeter.dialects.modelarts.errors import INVALID_PARAMETER, RefusedError
@@ -15,7 +15,7 @@ from jobmeter.dialects.modelarts.names import METRICS, percent
 from jobmeter.dialects.modelarts.operations.parameters import JOB, PROJECT, TASK
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.job import Job, JobState
-from jobmeter.model.question import Asks
+from jobmeter.model.question import Question
 from jobmeter.model.time import DAY, MAX_TIME_MS, MINUTE, TimeRange, floor_to
 from jobmeter.query.defaults import job_end, job_start
 from jobmeter.query.request import By, JobQuestion, JobRef, Line, MetricQuery, MetricResult
@@ -30,7 +30,7 @@ _TOGETHER_MS = 30 * DAY
 def show_training_job_metrics(call: Call, context: Context) -> Steps:
     """Six series of one length; 204 where nothing was measured at all."""
     ref = job_of(call, context)
-    view = yield from ask(JobQuestion(ref))
+    view = yield from execute(JobQuestion(ref))
     task = task_of(view, context)
     span = _life(view.job, context.now_ms)
     if span is None:
@@ -51,7 +51,7 @@ def show_training_job_metrics(call: Call, context: Context) -> Steps:
     return answer({"metrics": [{"metric": name, "value": series} for name, series in values.items()]}, context)
 
 
-def _measured(ref: JobRef, replicas: frozenset[str], span: TimeRange) -> Generator[Asks[Any], Any, list[Line]]:
+def _measured(ref: JobRef, replicas: frozenset[str], span: TimeRange) -> Generator[Question[Any], Any, list[Line]]:
     """The lines of the span, several of one metric where it is too long for one question."""
     lines: list[Line] = []
     try:
@@ -64,7 +64,7 @@ def _measured(ref: JobRef, replicas: frozenset[str], span: TimeRange) -> Generat
                 by=By.REPLICA if replicas else By.JOB,
                 replicas=replicas,
             )
-            result: MetricResult = yield from ask(question)
+            result: MetricResult = yield from execute(question)
             lines += result.lines
     except LimitExceededError as error:
         # A longer step, which the rest of the message may advise, is nothing that a caller here can ask for.

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask
+from jobmeter.dialects.base import Context, Operation, Parameter, Steps, execute
 from jobmeter.dialects.modelarts.answers import answer
 from jobmeter.dialects.modelarts.arguments import MAX_INTEGER, json_body, project_of, query_text
 from jobmeter.dialects.modelarts.errors import INVALID_QUERY, UNSUPPORTED_SORT, RefusedError
@@ -21,7 +21,7 @@ from jobmeter.dialects.modelarts.names import NAME
 from jobmeter.dialects.modelarts.operations.parameters import PROJECT
 from jobmeter.errors import InvalidRequestError, NotFoundError
 from jobmeter.model.job import Condition, Job, JobFilter, JobPage, JobView, Operator
-from jobmeter.model.question import Asks
+from jobmeter.model.question import Question
 from jobmeter.query.request import JobQuestion, JobRef
 
 MAX_PAGE = 50
@@ -88,8 +88,8 @@ def list_training_jobs(call: Call, context: Context) -> Steps:
     )
     page = JobPage([], 0)
     if criteria.states != frozenset():
-        page = yield from ask(question)
-    everything = yield from ask(JobFilter(projects=frozenset({project}), limit=1))
+        page = yield from execute(question)
+    everything = yield from execute(JobFilter(projects=frozenset({project}), limit=1))
     items = []
     for job in page.jobs:
         view = yield from _view(job)
@@ -115,7 +115,7 @@ def validate_training_job_name(call: Call, context: Context) -> Steps:
     name = query_text(call, "job_name")
     if not _NAME.fullmatch(name):
         raise RefusedError(INVALID_QUERY, "it has 1 to 64 letters, digits, hyphens and underscores", "job_name")
-    page = yield from ask(
+    page = yield from execute(
         JobFilter(
             projects=frozenset({project}),
             workspaces=_workspaces(query_text(call, "workspace_id")),
@@ -126,9 +126,9 @@ def validate_training_job_name(call: Call, context: Context) -> Steps:
     return answer({"is_duplicate": page.total > 0}, context)
 
 
-def _view(job: Job) -> Generator[Asks[Any], Any, JobView]:
+def _view(job: Job) -> Generator[Question[Any], Any, JobView]:
     try:
-        return (yield from ask(JobQuestion(JobRef(job.id, job.project))))
+        return (yield from execute(JobQuestion(JobRef(job.id, job.project))))
     except NotFoundError:  # deleted a moment ago
         return JobView(job=job, replicas=[], allocations=[])
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Context, Operation, Steps, ask
+from jobmeter.dialects.base import Context, Operation, Steps, execute
 from jobmeter.dialects.modelarts.answers import answer
 from jobmeter.dialects.modelarts.arguments import job_of
 from jobmeter.dialects.modelarts.job_body import started
@@ -40,8 +40,8 @@ class _Run:
 
 def list_training_job_stages(call: Call, context: Context) -> Steps:
     """One record for each time that the job was started."""
-    view = yield from ask(JobQuestion(job_of(call, context)))
-    page = yield from ask(
+    view = yield from execute(JobQuestion(job_of(call, context)))
+    page = yield from execute(
         EventFilter(
             projects=frozenset({view.job.project}),
             jobs=(view.job.id,),

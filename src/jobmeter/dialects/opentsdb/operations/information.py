@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from jobmeter import __version__
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Context, Operation, ServerQuestion, Steps, ask, only
+from jobmeter.dialects.base import Context, Operation, ServerQuestion, Steps, execute, only
 from jobmeter.dialects.opentsdb.answers import answer
 from jobmeter.dialects.opentsdb.filters import KINDS
 from jobmeter.dialects.opentsdb.functions import AGGREGATORS
@@ -55,7 +55,7 @@ def version(call: Call, context: Context) -> Steps:  # noqa: ARG001
 
 def stats(call: Call, context: Context) -> Steps:  # noqa: ARG001
     """Counts of this server, as data points."""
-    figures = yield from ask(ServerQuestion())
+    figures = yield from execute(ServerQuestion())
     seconds = context.now_ms // 1000
     return answer(
         [

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Context, MissingFieldError, Operation, Parameter, Steps, ask
+from jobmeter.dialects.base import Context, MissingFieldError, Operation, Parameter, Steps, execute
 from jobmeter.dialects.opentsdb.answers import answer
 from jobmeter.dialects.opentsdb.arguments import flag, json_body, whole
 from jobmeter.dialects.opentsdb.filters import Filter, checked, choose
@@ -20,7 +20,7 @@ from jobmeter.dialects.opentsdb.request import MOST_QUERIES, Flag, truth
 from jobmeter.dialects.opentsdb.series import of_metric, of_tsuids
 from jobmeter.dialects.opentsdb.tags import Tagged, View, tagged, tsuid
 from jobmeter.errors import InvalidRequestError, LimitExceededError
-from jobmeter.model.question import Asks
+from jobmeter.model.question import Question
 from jobmeter.model.time import HOUR, floor_to
 from jobmeter.query.series import LastQuestion
 
@@ -64,14 +64,14 @@ def last(call: Call, context: Context) -> Steps:
     results: list[dict[str, Any]] = []
     for one in last_query.queries:
         series = yield from _series(one, context)
-        found = yield from ask(LastQuestion(series=tuple(each.series for each in series), since_ms=since))
+        found = yield from execute(LastQuestion(series=tuple(each.series for each in series), since_ms=since))
         columns = found.columns
         rows = zip(columns.index.tolist(), columns.time.tolist(), columns.value.tolist(), strict=True)
         results += [_result(series[at], time, value, resolve=last_query.resolve) for at, time, value in rows]
     return answer(results)
 
 
-def _series(one: LastSubQuery, context: Context) -> Generator[Asks[Any], Any, list[Tagged]]:
+def _series(one: LastSubQuery, context: Context) -> Generator[Question[Any], Any, list[Tagged]]:
     view = View.of(list(one.tags or ()), context.project)
     if one.tsuids:
         found = yield from of_tsuids([text.strip().upper() for text in one.tsuids])

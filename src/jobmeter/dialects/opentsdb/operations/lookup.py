@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Context, MissingFieldError, Operation, Parameter, Steps, ask
+from jobmeter.dialects.base import Context, MissingFieldError, Operation, Parameter, Steps, execute
 from jobmeter.dialects.opentsdb.answers import answer
 from jobmeter.dialects.opentsdb.arguments import json_body, required, whole
 from jobmeter.dialects.opentsdb.metric_text import split_braces, split_tags
@@ -51,7 +51,7 @@ def lookup(call: Call, context: Context) -> Steps:
     if metric:
         found = yield from of_metric(metric)
     else:
-        found = yield from ask(SeriesQuestion())
+        found = yield from execute(SeriesQuestion())
     view = View.of([pair.key for pair in pairs], context.project)
     matching = [one for one in tagged(found.series, view) if _matches(one, pairs)]
     return answer(

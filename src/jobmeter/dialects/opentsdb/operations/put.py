@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Answer, Context, Operation, Parameter, Steps, WriteSamples, accounted_for, ask
+from jobmeter.dialects.base import Answer, Context, Operation, Parameter, Steps, WriteSamples, accounted_for, execute
 from jobmeter.dialects.opentsdb.answers import answer
 from jobmeter.dialects.opentsdb.arguments import whole
 from jobmeter.dialects.opentsdb.errors import JSON, PutError
@@ -18,7 +18,7 @@ from jobmeter.errors import ForbiddenError, InvalidRequestError
 from jobmeter.ingest.join import select
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.model.batch import SampleBatch
-from jobmeter.model.question import Asks
+from jobmeter.model.question import Question
 from jobmeter.wire.opentsdb.point import Points, RefusedError, Writer
 from jobmeter.wire.opentsdb.put import DataPoint, decode
 
@@ -47,7 +47,7 @@ def put(call: Call, context: Context) -> Steps:
         yield from _write(part, rows, refused, rejected)
         rejected = ()
     if rejected:
-        yield from ask(WriteSamples(batch=batch, rejected=rejected))
+        yield from execute(WriteSamples(batch=batch, rejected=rejected))
     return _answer(call, sent, refused)
 
 
@@ -83,9 +83,9 @@ def _by_project(batch: SampleBatch, places: Sequence[int]) -> list[tuple[SampleB
 
 def _write(
     batch: SampleBatch, rows: Sequence[int], refused: Refusals, rejected: tuple[tuple[str, int], ...]
-) -> Generator[Asks[Any], Any, None]:
+) -> Generator[Question[Any], Any, None]:
     try:
-        receipt = yield from ask(WriteSamples(batch=batch, rejected=rejected))
+        receipt = yield from execute(WriteSamples(batch=batch, rejected=rejected))
     except (InvalidRequestError, ForbiddenError) as error:
         refused.update(dict.fromkeys(rows, error.message))
     else:

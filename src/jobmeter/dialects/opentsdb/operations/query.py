@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Answer, Context, Operation, Parameter, Steps, ask
+from jobmeter.dialects.base import Answer, Context, Operation, Parameter, Steps, execute
 from jobmeter.dialects.opentsdb.columns import Columns
 from jobmeter.dialects.opentsdb.compute import Groups, margin, points, prepare
 from jobmeter.dialects.opentsdb.downsample import STEPPED, Fill, from_steps
@@ -24,7 +24,7 @@ from jobmeter.dialects.opentsdb.series import of_metric, of_tsuids
 from jobmeter.dialects.opentsdb.tags import Tagged, View, tagged, tsuid
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.batch import Float64s, Int64s
-from jobmeter.model.question import Asks
+from jobmeter.model.question import Question
 from jobmeter.model.time import MAX_TIME_MS, SECOND, TimeRange
 from jobmeter.query.series import BucketsQuestion, SamplesQuestion
 from jobmeter.wire.opentsdb.names import PROJECT
@@ -52,7 +52,7 @@ def query(call: Call, context: Context) -> Steps:
     return Answer(200, b"[" + b",".join(results) + b"]", (), JSON)
 
 
-def _results(one: SubQuery, whole: Query, context: Context, cost: Cost) -> Generator[Asks[Any], Any, list[bytes]]:
+def _results(one: SubQuery, whole: Query, context: Context, cost: Cost) -> Generator[Question[Any], Any, list[bytes]]:
     view = View.of([each.tag for each in one.filters], context.project)
     series = yield from _series(one, whole, view, cost)
     members = _grouped(series, one)
@@ -69,7 +69,7 @@ def _results(one: SubQuery, whole: Query, context: Context, cost: Cost) -> Gener
     return [_result(members[at], one, whole, *found[at], cost) for at in range(len(members)) if at in found]
 
 
-def _series(one: SubQuery, whole: Query, view: View, cost: Cost) -> Generator[Asks[Any], Any, list[Tagged]]:
+def _series(one: SubQuery, whole: Query, view: View, cost: Cost) -> Generator[Question[Any], Any, list[Tagged]]:
     if one.tsuids:
         found = yield from of_tsuids(one.tsuids)
         if len({series.metric for series in found.series}) > 1:
@@ -97,7 +97,7 @@ def _grouped(series: Sequence[Tagged], one: SubQuery) -> list[list[Tagged]]:
 
 def _read(
     order: tuple[Any, ...], one: SubQuery, groups: Groups, span: TimeRange, cost: Cost
-) -> Generator[Asks[Any], Any, tuple[Columns, bool]]:
+) -> Generator[Question[Any], Any, tuple[Columns, bool]]:
     """The readings of the series, or, where their steps say enough, the points of these."""
     spec, beyond = one.downsample, margin(one, groups)
     start, end = span.start_ms - beyond, span.end_ms + beyond
@@ -105,11 +105,11 @@ def _read(
         start, end = spec.reach(span.start_ms, span.end_ms - 1, beyond)
     around = TimeRange(max(0, start), min(end, MAX_TIME_MS))
     if spec is not None and spec.interval_ms and spec.unit is None and spec.function.name in STEPPED:
-        steps = yield from ask(BucketsQuestion(series=order, range=around, step_ms=spec.interval_ms))
+        steps = yield from execute(BucketsQuestion(series=order, range=around, step_ms=spec.interval_ms))
         cost.samples += steps.samples
         cost.milliseconds += steps.milliseconds
         return from_steps(steps.columns, spec.function.name), True
-    read = yield from ask(SamplesQuestion(series=order, range=around))
+    read = yield from execute(SamplesQuestion(series=order, range=around))
     cost.samples += len(read.columns)
     cost.milliseconds += read.milliseconds
     columns = read.columns

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Context, MissingFieldError, Operation, Parameter, Steps, ask
+from jobmeter.dialects.base import Context, MissingFieldError, Operation, Parameter, Steps, execute
 from jobmeter.dialects.opentsdb.answers import answer
 from jobmeter.dialects.opentsdb.arguments import json_body, required, whole
 from jobmeter.errors import InvalidRequestError
-from jobmeter.model.question import Asks
+from jobmeter.model.question import Question
 from jobmeter.model.series import NamePart
 from jobmeter.query.series import NamesQuestion
 from jobmeter.wire.opentsdb.names import CLUSTER, DEVICE, EXTERNAL, HOST, JOB, PROJECT, REPLICA, outside
@@ -59,29 +59,29 @@ def suggest(call: Call, context: Context) -> Steps:
     return answer(sorted(names)[:limit])
 
 
-def _metrics(text: str, limit: int) -> Generator[Asks[Any], Any, set[str]]:
+def _metrics(text: str, limit: int) -> Generator[Question[Any], Any, set[str]]:
     """Both those that have the same name inside, and those that were put under another."""
     found: set[str] = set()
     # What is put under other names lies together below "external.": it must not crowd out the rest.
     own = MOST if EXTERNAL.startswith(text) or text.startswith(EXTERNAL) else limit
     for prefix, most in ((text, own), (EXTERNAL + text, limit)):
-        names = yield from ask(NamesQuestion(part=NamePart.METRIC, prefix=prefix, limit=most))
+        names = yield from execute(NamesQuestion(part=NamePart.METRIC, prefix=prefix, limit=most))
         found.update(outside(name) for name in names)
     return {name for name in found if name.startswith(text)}
 
 
-def _keys(text: str, limit: int, context: Context) -> Generator[Asks[Any], Any, set[str]]:
-    found = set((yield from ask(NamesQuestion(part=NamePart.LABEL, prefix=text, limit=limit))))
+def _keys(text: str, limit: int, context: Context) -> Generator[Question[Any], Any, set[str]]:
+    found = set((yield from execute(NamesQuestion(part=NamePart.LABEL, prefix=text, limit=limit))))
     for tag, part in _shown(context).items():
-        if tag.startswith(text) and (yield from ask(NamesQuestion(part=part, limit=1))):
+        if tag.startswith(text) and (yield from execute(NamesQuestion(part=part, limit=1))):
             found.add(tag)
     return found
 
 
-def _values(text: str, limit: int, context: Context) -> Generator[Asks[Any], Any, set[str]]:
+def _values(text: str, limit: int, context: Context) -> Generator[Question[Any], Any, set[str]]:
     found: set[str] = set()
     for part in (NamePart.LABEL_VALUE, *_shown(context).values()):
-        found.update((yield from ask(NamesQuestion(part=part, prefix=text, limit=limit))))
+        found.update((yield from execute(NamesQuestion(part=part, prefix=text, limit=limit))))
     return found
 
 

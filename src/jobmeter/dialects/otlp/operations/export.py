@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Answer, Context, Operation, Parameter, Steps, WriteSamples, ask, read_as_json
+from jobmeter.dialects.base import Answer, Context, Operation, Parameter, Steps, WriteSamples, execute, read_as_json
 from jobmeter.dialects.otlp.forms import JSON, PROTOBUF, TYPE, media_of
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.ingest.exporters.table import Places
@@ -40,7 +40,7 @@ def export(call: Call, context: Context) -> Steps:
     rejected = Counter({"stale": written.stale, "not-a-number": written.parts}) + refused + parts
     receipt = Receipt()
     if len(batch) or rejected:
-        receipt = yield from ask(WriteSamples(batch=batch, rejected=tuple(sorted(rejected.items()))))
+        receipt = yield from execute(WriteSamples(batch=batch, rejected=tuple(sorted(rejected.items()))))
     refused.update(_late(receipt, batch.time, heads))
     return Answer(200, response(refused.total(), _explanation(refused, parts), json=media == JSON), (), media)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Answer, Context, Operation, Parameter, Steps, WriteLines, WriteSpans, ask
+from jobmeter.dialects.base import Answer, Context, Operation, Parameter, Steps, WriteLines, WriteSpans, execute
 from jobmeter.dialects.otlp.forms import JSON, PROTOBUF, TYPE, media_of
 from jobmeter.dialects.otlp.operations.export import BODY_BYTES
 from jobmeter.dialects.otlp.operations.export import read_bytes as read_json_bytes
@@ -40,7 +40,7 @@ def export_traces(call: Call, context: Context) -> Steps:
     found, refused = placed_spans(sent, context.project or DEFAULT_PROJECT)
     receipt = Receipt()
     if found or refused:
-        receipt = yield from ask(WriteSpans(tuple(found), tuple(sorted(refused.items()))))
+        receipt = yield from execute(WriteSpans(tuple(found), tuple(sorted(refused.items()))))
     refused.update(receipt.rejected_spans)
     return _answer(refused, "spans", "rejectedSpans", media)
 
@@ -52,7 +52,7 @@ def export_logs(call: Call, context: Context) -> Steps:
     found, refused = placed_records(sent, context.project or DEFAULT_PROJECT, context.now_ms * 1_000_000)
     receipt = Receipt()
     if found or refused:
-        receipt = yield from ask(WriteLines(tuple(found), tuple(sorted(refused.items()))))
+        receipt = yield from execute(WriteLines(tuple(found), tuple(sorted(refused.items()))))
     refused.update(receipt.rejected_lines)
     return _answer(refused, "log records", "rejectedLogRecords", media)
 

@@ -9,15 +9,14 @@ from typing import Any
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.alibaba.answers import answer
-from jobmeter.dialects.alibaba.arguments import Arguments
-from jobmeter.dialects.alibaba.ranges import requested_range
-from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask
+from jobmeter.dialects.alibaba.arguments import Arguments, requested_range
+from jobmeter.dialects.base import Context, Operation, Parameter, Steps, execute
 from jobmeter.dialects.pai_dlc.pods import find, pod_id, pod_uid
 from jobmeter.dialects.pai_dlc.states import WORDS
 from jobmeter.dialects.pai_dlc.times import TIME, WEEK, plain
 from jobmeter.model.event import Event, EventFilter, EventSource
 from jobmeter.model.job import Job, JobState, JobView, Replica
-from jobmeter.model.question import Asks
+from jobmeter.model.question import Question
 from jobmeter.query.request import JobQuestion, JobRef
 
 DEFAULT_EVENTS = 2000
@@ -27,7 +26,7 @@ MAX_EVENTS = 10_000
 def get_job_events(call: Call, context: Context) -> Steps:
     """What happened to a job and to its pods."""
     arguments = Arguments(call, context)
-    view = yield from ask(JobQuestion(JobRef(arguments.required("JobId"))))
+    view = yield from execute(JobQuestion(JobRef(arguments.required("JobId"))))
     events = yield from _events(arguments, context, view.job)
     pods = {replica.name: pod_id(replica, view.job) for replica in _by_attempt(view)}
     bodies = [_message(event, view.job, pods.get(event.replica, event.replica)) for event in events]
@@ -37,7 +36,7 @@ def get_job_events(call: Call, context: Context) -> Steps:
 def get_pod_events(call: Call, context: Context) -> Steps:
     """What happened to one pod; of one attempt of it, where PodUid names one."""
     arguments = Arguments(call, context)
-    view = yield from ask(JobQuestion(JobRef(arguments.required("JobId"))))
+    view = yield from execute(JobQuestion(JobRef(arguments.required("JobId"))))
     replica, one_attempt = find(view, arguments.required("PodId"), arguments.text("PodUid"))
     events = yield from _events(arguments, context, view.job, replica.name)
     shown = [event for event in events if not one_attempt or event.attempt == replica.attempt]
@@ -53,10 +52,10 @@ def get_pod_events(call: Call, context: Context) -> Steps:
 
 def _events(
     arguments: Arguments, context: Context, job: Job, replica: str = ""
-) -> Generator[Asks[Any], Any, list[Event]]:
+) -> Generator[Question[Any], Any, list[Event]]:
     """The newest, oldest first."""
     span = requested_range(arguments, context.now_ms, WEEK)
-    page = yield from ask(
+    page = yield from execute(
         EventFilter(
             projects=frozenset({job.project}),
             jobs=(job.id,),

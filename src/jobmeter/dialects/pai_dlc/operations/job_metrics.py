@@ -4,11 +4,9 @@ https://www.alibabacloud.com/help/en/pai/developer-reference/api-pai-dlc-2020-12
 """
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.answers import answer
-from jobmeter.dialects.alibaba.arguments import Arguments
-from jobmeter.dialects.alibaba.ranges import requested_range
-from jobmeter.dialects.alibaba.units import in_their_unit, member_name
-from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask
+from jobmeter.dialects.alibaba.answers import answer, in_their_unit, member_name
+from jobmeter.dialects.alibaba.arguments import Arguments, requested_range
+from jobmeter.dialects.base import Context, Operation, Parameter, Steps, execute
 from jobmeter.dialects.pai_dlc.names import METRICS
 from jobmeter.dialects.pai_dlc.times import TIME
 from jobmeter.errors import InvalidRequestError
@@ -25,7 +23,7 @@ def get_job_metrics(call: Call, context: Context) -> Steps:
     metric = METRICS.get(metric_type := arguments.required("MetricType"))
     if metric is None:
         raise InvalidRequestError(f"MetricType {metric_type!r} is not one of {', '.join(METRICS)}", "MetricType")
-    result = yield from ask(
+    result = yield from execute(
         MetricQuery(
             subject=job,
             metrics=(metric.name,),
@@ -34,7 +32,7 @@ def get_job_metrics(call: Call, context: Context) -> Steps:
             by=By.REPLICA,
         )
     )
-    view = yield from ask(JobQuestion(job))
+    view = yield from execute(JobQuestion(job))
     pods = {replica.name: replica.pod_id for replica in sorted(view.replicas, key=lambda one: one.attempt)}
     members = [
         {"PodId": pods.get(line.replica) or f"{view.job.id}-{member_name(line)}", "Metrics": _points(line)}

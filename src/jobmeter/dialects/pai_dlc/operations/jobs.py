@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from jobmeter.access.call import Call
 from jobmeter.dialects.alibaba.answers import answer
 from jobmeter.dialects.alibaba.arguments import Arguments
-from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask
+from jobmeter.dialects.base import Context, Operation, Parameter, Steps, execute
 from jobmeter.dialects.pai_dlc.filters import (
     DEFAULT_PAGE,
     MAX_PAGE,
@@ -31,7 +31,7 @@ MAX_STATES = 1000
 def list_jobs(call: Call, context: Context) -> Steps:
     """One page of the jobs that fit."""
     question = filter_of(Arguments(call, context), context)
-    page = JobPage([], 0) if question is None else (yield from ask(question))
+    page = JobPage([], 0) if question is None else (yield from execute(question))
     jobs = [listed(job, context.now_ms) for job in page.jobs]
     return answer({"Jobs": jobs, "TotalCount": page.total}, context)
 
@@ -41,14 +41,14 @@ def get_job(call: Call, context: Context) -> Steps:
     arguments = Arguments(call, context)
     ref = JobRef(arguments.required("JobId"))
     detail = arguments.flag("NeedDetail", default=True)
-    view = yield from ask(JobQuestion(ref))
+    view = yield from execute(JobQuestion(ref))
     question = EventFilter(
         projects=frozenset({view.job.project}),
         jobs=(view.job.id,),
         sources=frozenset({EventSource.STATE}),
         limit=MAX_STATES,
     )
-    page = (yield from ask(question)) if detail else EventPage([], 0)
+    page = (yield from execute(question)) if detail else EventPage([], 0)
     changes = [event for event in page.events if not event.replica]
     return answer(alone(view, changes, context.now_ms, detail=detail), context)
 

@@ -5,9 +5,8 @@ https://help.aliyun.com/document_detail/459678.html
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.alibaba.answers import answer
-from jobmeter.dialects.alibaba.arguments import Arguments
-from jobmeter.dialects.alibaba.ranges import requested_range
-from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask
+from jobmeter.dialects.alibaba.arguments import Arguments, requested_range
+from jobmeter.dialects.base import Context, Operation, Parameter, Steps, execute
 from jobmeter.dialects.pai_dlc.pods import find, pod_id, pod_uid
 from jobmeter.dialects.pai_dlc.times import TIME, WEEK
 from jobmeter.model.log import LogPage
@@ -26,7 +25,7 @@ def get_pod_logs(call: Call, context: Context) -> Steps:
     arguments = Arguments(call, context)
     containers = arguments.names("Containers")
     arguments.flag("DownloadToFile")
-    view = yield from ask(JobQuestion(JobRef(arguments.required("JobId"))))
+    view = yield from execute(JobQuestion(JobRef(arguments.required("JobId"))))
     replica, one_attempt = find(view, arguments.required("PodId"), arguments.text("PodUid"))
     span = requested_range(arguments, context.now_ms, WEEK)
     question = LogQuestion(
@@ -39,7 +38,7 @@ def get_pod_logs(call: Call, context: Context) -> Steps:
         limit=arguments.integer("MaxLines", DEFAULT_LINES, 1, MAX_LINES),
     )
     requested = not containers or CONTAINER in containers
-    page = (yield from ask(question)) if requested else LogPage([])
+    page = (yield from execute(question)) if requested else LogPage([])
     body = {
         "JobId": view.job.id,
         "PodId": pod_id(replica, view.job),

@@ -20,7 +20,7 @@ from jobmeter.dialects.base import (
     RecordJobs,
     Steps,
     StopJob,
-    ask,
+    execute,
 )
 from jobmeter.dialects.pai_dlc import specs
 from jobmeter.dialects.pai_dlc.filters import search_keys, sums
@@ -85,7 +85,7 @@ def create_job(call: Call, context: Context) -> Steps:
         extra={NAME: {"Priority": 1, **stored, **_found_by(body, roles)}},
         replicas=[ReplicaRecord(name=name, state=JobState.QUEUED) for name in specs.pod_names(roles)],
     )
-    yield from ask(RecordJobs(Records(jobs=[record])))
+    yield from execute(RecordJobs(Records(jobs=[record])))
     return answer({"JobId": job}, context)
 
 
@@ -95,7 +95,7 @@ def update_job(call: Call, context: Context) -> Steps:
     body, raw = arguments.body(_Body), arguments.body(dict[str, Any])
     roles = specs.checked(body.job_specs) if body.job_specs else []
     _check_choices(body)
-    view = yield from ask(JobQuestion(JobRef(arguments.required("JobId"))))
+    view = yield from execute(JobQuestion(JobRef(arguments.required("JobId"))))
     if body.accessibility == "PRIVATE" and own(view.job).get("Accessibility") == "PUBLIC":
         raise InvalidRequestError("Accessibility can only be widened, from PRIVATE to PUBLIC", "Accessibility")
     changed = {
@@ -114,22 +114,22 @@ def update_job(call: Call, context: Context) -> Steps:
         extra={NAME: {**changed, **({"Images": _images(roles), **sums(specs.totals(roles))} if roles else {})}},
         replicas=[ReplicaRecord(name=name, state=JobState.QUEUED) for name in added],
     )
-    yield from ask(RecordJobs(Records(jobs=[record])))
+    yield from execute(RecordJobs(Records(jobs=[record])))
     return answer({"JobId": view.job.id}, context)
 
 
 def stop_job(call: Call, context: Context) -> Steps:
     """Note that a job was stopped."""
-    job = yield from ask(StopJob(JobRef(Arguments(call, context).required("JobId"))))
+    job = yield from execute(StopJob(JobRef(Arguments(call, context).required("JobId"))))
     return answer({"JobId": job.id}, context)
 
 
 def delete_job(call: Call, context: Context) -> Steps:
     """Forget a job that has ended."""
-    view = yield from ask(JobQuestion(JobRef(Arguments(call, context).required("JobId"))))
+    view = yield from execute(JobQuestion(JobRef(Arguments(call, context).required("JobId"))))
     if not view.job.state.finished:
         raise ConflictError(f"Job {view.job.id} has not ended: stop it before it is deleted.")
-    job = yield from ask(DeleteJob(JobRef(view.job.id, view.job.project)))
+    job = yield from execute(DeleteJob(JobRef(view.job.id, view.job.project)))
     return answer({"JobId": job.id}, context)
 
 

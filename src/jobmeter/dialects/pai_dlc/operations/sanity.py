@@ -9,7 +9,7 @@ from typing import Any
 from jobmeter.access.call import Call
 from jobmeter.dialects.alibaba.answers import answer
 from jobmeter.dialects.alibaba.arguments import Arguments
-from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask
+from jobmeter.dialects.base import Context, Operation, Parameter, Steps, execute
 from jobmeter.dialects.pai_dlc.items import own
 from jobmeter.model.job import Job
 from jobmeter.query.request import JobQuestion, JobRef
@@ -24,7 +24,7 @@ def list_results(call: Call, context: Context) -> Steps:
     """Every check of a job, by its number."""
     arguments = Arguments(call, context)
     descending = arguments.choice("Order", {"asc": False, "desc": True}, False)
-    view = yield from ask(JobQuestion(JobRef(arguments.required("JobId"))))
+    view = yield from execute(JobQuestion(JobRef(arguments.required("JobId"))))
     checks: dict[int, list[dict[str, Any]]] = {}
     for item in _items(view.job):
         checks.setdefault(item["CheckNumber"], []).append(item)
@@ -37,7 +37,7 @@ def get_result(call: Call, context: Context) -> Steps:
     arguments = Arguments(call, context)
     number = arguments.integer("SanityCheckNumber", None, 0, 2**31)
     phase = arguments.choice("SanityCheckPhase", {name: name for name in PHASES}, "")
-    view = yield from ask(JobQuestion(JobRef(arguments.required("JobId"))))
+    view = yield from execute(JobQuestion(JobRef(arguments.required("JobId"))))
     found = [item for item in _items(view.job) if item["CheckNumber"] == number and phase in {"", item["Phase"]}]
     return answer({"JobId": view.job.id, "SanityCheckResult": found}, context, id_key=_ID)
 

@@ -4,7 +4,7 @@ from jobmeter.access.call import Call
 from jobmeter.access.share import DEFAULT_LIFE_SECONDS, MAX_LIFE_SECONDS
 from jobmeter.dialects.alibaba.answers import answer
 from jobmeter.dialects.alibaba.arguments import Arguments
-from jobmeter.dialects.base import Context, Operation, Parameter, ShareQuestion, Steps, ask
+from jobmeter.dialects.base import Context, Operation, Parameter, ShareQuestion, Steps, execute
 from jobmeter.errors import InvalidRequestError
 from jobmeter.query.request import JobRef
 
@@ -16,7 +16,7 @@ def get_token(call: Call, context: Context) -> Steps:
     if kind != "job":
         raise InvalidRequestError(f"TargetType {kind!r} is not supported; only job is", "TargetType")
     seconds = arguments.integer("ExpireTime", DEFAULT_LIFE_SECONDS, 1, MAX_LIFE_SECONDS)
-    made = yield from ask(ShareQuestion(JobRef(arguments.required("TargetId")), seconds))
+    made = yield from execute(ShareQuestion(JobRef(arguments.required("TargetId")), seconds))
     return answer({"Token": made.token}, context)
 
 

@@ -4,7 +4,7 @@ import re
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.alibaba.answers import answer
-from jobmeter.dialects.base import Context, Operation, Steps, TraceTokenQuestion, ask
+from jobmeter.dialects.base import Context, Operation, Steps, TraceTokenQuestion, execute
 from jobmeter.errors import InvalidRequestError
 
 _HOST = re.compile(r"(?P<name>[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?")
@@ -15,7 +15,7 @@ def get_xtrace_token(call: Call, context: Context) -> Steps:
     host = _HOST.fullmatch(call.header("host"))
     if host is None:
         raise InvalidRequestError("the Host header is no host", "Host")
-    made = yield from ask(TraceTokenQuestion())
+    made = yield from execute(TraceTokenQuestion())
     http = f"{call.scheme}://{host[0]}/api/otlp/traces"
     grpc = "" if made.grpc_port is None else f"{call.scheme}://{host['name']}:{made.grpc_port}"
     return answer(

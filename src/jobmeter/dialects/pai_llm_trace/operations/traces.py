@@ -8,7 +8,7 @@ import msgspec
 from jobmeter.access.call import Call
 from jobmeter.dialects.alibaba.answers import answer, json_text
 from jobmeter.dialects.alibaba.arguments import Arguments
-from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask
+from jobmeter.dialects.base import Context, Operation, Parameter, Steps, execute
 from jobmeter.dialects.pai_llm_trace.otel import compatible, short, without_embeddings
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.span import Span, SpanStatus
@@ -47,12 +47,12 @@ def list_traces_datas(call: Call, context: Context) -> Steps:
     arguments = Arguments(call, context)
     wanted, plain = _wanted(arguments, context), not arguments.flag("OpentelemetryCompatible")
     reduced = arguments.choice("TraceReduceMethod", _REDUCED, "")
-    page = yield from ask(wanted)
+    page = yield from execute(wanted)
     ids = frozenset(one.trace for one in page.traces)
     found: list[Span] = []
     if ids:
         projects = frozenset(one.project for one in page.traces)
-        found = yield from ask(SpanFilter(projects=projects, traces=ids, limit=MOST_SPANS))
+        found = yield from execute(SpanFilter(projects=projects, traces=ids, limit=MOST_SPANS))
     if len(found) == MOST_SPANS:
         raise LimitExceededError(f"these traces have {MOST_SPANS} spans and more: ask for fewer", "PageSize")
     own: dict[tuple[str, str], list[Span]] = {}

@@ -2,9 +2,8 @@
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.alibaba.answers import answer
-from jobmeter.dialects.alibaba.arguments import Arguments
-from jobmeter.dialects.alibaba.ranges import times
-from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask
+from jobmeter.dialects.alibaba.arguments import Arguments, times
+from jobmeter.dialects.base import Context, Operation, Parameter, Steps, execute
 from jobmeter.dialects.pai_studio.operations.common import (
     PAGES,
     TIME,
@@ -37,8 +36,8 @@ def _events(arguments: Arguments, context: Context, instance: str) -> Steps:
     ref = JobRef(arguments.required("TrainingJobId"))
     requested = page(arguments)
     start, end = times(arguments)
-    view = yield from ask(JobQuestion(ref))
-    found = yield from ask(
+    view = yield from execute(JobQuestion(ref))
+    found = yield from execute(
         EventFilter(
             projects=frozenset({view.job.project}),
             jobs=(view.job.id,),

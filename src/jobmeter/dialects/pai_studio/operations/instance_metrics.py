@@ -3,10 +3,9 @@
 from typing import Any
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.answers import answer
+from jobmeter.dialects.alibaba.answers import answer, in_their_unit, member_name
 from jobmeter.dialects.alibaba.arguments import Arguments
-from jobmeter.dialects.alibaba.units import in_their_unit, member_name
-from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask
+from jobmeter.dialects.base import Context, Operation, Parameter, Steps, execute
 from jobmeter.dialects.pai_studio.names import INSTANCE_METRICS
 from jobmeter.dialects.pai_studio.operations.common import (
     END,
@@ -32,9 +31,9 @@ def list_training_job_instance_metrics(call: Call, context: Context) -> Steps:
         names = ", ".join(INSTANCE_METRICS)
         raise InvalidRequestError(f"MetricType {metric_type!r} is not one of {names}", "MetricType")
     step_ms = arguments.step("TimeStep", DEFAULT_STEP_MS, SECOND)
-    view = yield from ask(JobQuestion(ref))
+    view = yield from execute(JobQuestion(ref))
     instance = arguments.text("InstanceId")
-    result = yield from ask(
+    result = yield from execute(
         MetricQuery(
             subject=JobRef(view.job.id, view.job.project),
             metrics=(metric.name,),

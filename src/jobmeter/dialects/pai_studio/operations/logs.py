@@ -2,9 +2,8 @@
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.alibaba.answers import answer
-from jobmeter.dialects.alibaba.arguments import Arguments
-from jobmeter.dialects.alibaba.ranges import times
-from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask
+from jobmeter.dialects.alibaba.arguments import Arguments, times
+from jobmeter.dialects.base import Context, Operation, Parameter, Steps, execute
 from jobmeter.dialects.pai_studio.operations.common import PAGES, TIME, TRAINING_JOB, page, replica_of
 from jobmeter.query.request import JobQuestion, JobRef, LogQuestion
 
@@ -17,9 +16,9 @@ def list_training_job_logs(call: Call, context: Context) -> Steps:
     ref = JobRef(arguments.required("TrainingJobId"))
     requested = page(arguments)
     start, end = times(arguments)
-    view = yield from ask(JobQuestion(ref))
+    view = yield from execute(JobQuestion(ref))
     instance = arguments.text("InstanceId") or arguments.text("WorkerId")
-    found = yield from ask(
+    found = yield from execute(
         LogQuestion(
             ref=JobRef(view.job.id, view.job.project),
             replicas=frozenset({replica_of(view, instance)} if instance else ()),

@@ -3,11 +3,9 @@
 from collections.abc import Sequence
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.answers import answer
-from jobmeter.dialects.alibaba.arguments import Arguments
-from jobmeter.dialects.alibaba.ranges import requested_range
-from jobmeter.dialects.alibaba.units import in_their_unit
-from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask
+from jobmeter.dialects.alibaba.answers import answer, in_their_unit
+from jobmeter.dialects.alibaba.arguments import Arguments, requested_range
+from jobmeter.dialects.base import Context, Operation, Parameter, Steps, execute
 from jobmeter.dialects.pai_studio.names import (
     NODE_METRICS,
     device_model,
@@ -35,8 +33,8 @@ def get_node_metrics(call: Call, context: Context) -> Steps:
     arguments.flag("Verbose")
     span = requested_range(arguments, context.now_ms, HOUR)
     step_ms = arguments.step("TimeStep", DEFAULT_STEP_MS, SECOND)
-    result = yield from ask(MetricQuery(subject=group, metrics=metrics, range=span, step_ms=step_ms, by=By.NODE))
-    nodes = yield from ask(GroupNodesQuestion(group=group, range=span))
+    result = yield from execute(MetricQuery(subject=group, metrics=metrics, range=span, step_ms=step_ms, by=By.NODE))
+    nodes = yield from execute(GroupNodesQuestion(group=group, range=span))
     types = {node.name: _models(node) for node in nodes}
     members = [
         {"NodeID": line.node, "GPUType": ",".join(types.get(line.node, ())), "Metrics": _points(line)}

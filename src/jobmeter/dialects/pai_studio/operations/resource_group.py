@@ -5,7 +5,7 @@ from typing import Any
 from jobmeter.access.call import Call
 from jobmeter.dialects.alibaba.answers import answer
 from jobmeter.dialects.alibaba.arguments import Arguments
-from jobmeter.dialects.base import Answer, Context, Operation, Parameter, Steps, ask
+from jobmeter.dialects.base import Answer, Context, Operation, Parameter, Steps, execute
 from jobmeter.dialects.pai_studio.names import device_model, kilobytes, whole
 from jobmeter.model.job import JobState
 from jobmeter.model.time import DAY, MINUTE, TimeRange
@@ -26,7 +26,7 @@ def get_resource_group_total(call: Call, context: Context) -> Steps:
     """What the nodes of the group have."""
     arguments = Arguments(call, context)
     group = GroupRef(arguments.required("ResourceGroupID"))
-    found = yield from ask(CapacityQuestion(group=group, range=_before(context.now_ms, NOW_MS)))
+    found = yield from execute(CapacityQuestion(group=group, range=_before(context.now_ms, NOW_MS)))
     return _amounts("total", found, context)
 
 
@@ -36,7 +36,7 @@ def get_resource_group_request(call: Call, context: Context) -> Steps:
     group = GroupRef(arguments.required("ResourceGroupID"))
     states = arguments.choice("PodStatus", _STATES, _STATES["Running"])
     back_ms = DAY if states == _STATES["Terminated"] else NOW_MS
-    found = yield from ask(RequestsQuestion(group=group, range=_before(context.now_ms, back_ms), states=states))
+    found = yield from execute(RequestsQuestion(group=group, range=_before(context.now_ms, back_ms), states=states))
     return _amounts("request", found, context)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from jobmeter.access.call import Call
 from jobmeter.dialects.alibaba.answers import answer
 from jobmeter.dialects.alibaba.arguments import Arguments
-from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask, rounded
+from jobmeter.dialects.base import Context, Operation, Parameter, Steps, execute, rounded
 from jobmeter.dialects.pai_studio.operations.common import END, PAGES, START, TRAINING_JOB, job_range, page
 from jobmeter.model.time import MAX_TIME_MS, TimeRange, iso
 from jobmeter.query.reported import Report, ReportedQuestion
@@ -19,9 +19,9 @@ def list_training_job_metrics(call: Call, context: Context) -> Steps:
     ref = JobRef(arguments.required("TrainingJobId"))
     requested = page(arguments)
     descending = arguments.choice("Order", {"ASC": False, "DESC": True}, default=False)
-    view = yield from ask(JobQuestion(ref))
+    view = yield from execute(JobQuestion(ref))
     name = arguments.text("Name")
-    found = yield from ask(
+    found = yield from execute(
         ReportedQuestion(
             ref=JobRef(view.job.id, view.job.project),
             range=job_range(arguments, view.job, context.now_ms),
@@ -38,7 +38,7 @@ def get_training_job_latest_metrics(call: Call, context: Context) -> Steps:
     """Of each name the newest sample."""
     arguments = Arguments(call, context)
     ref = JobRef(arguments.required("TrainingJobId"))
-    found = yield from ask(
+    found = yield from execute(
         ReportedQuestion(
             ref=ref,
             range=TimeRange(0, MAX_TIME_MS),

@@ -10,7 +10,7 @@ from typing import Any
 from jobmeter.access.call import Call
 from jobmeter.dialects.alibaba.answers import answer
 from jobmeter.dialects.alibaba.arguments import Arguments
-from jobmeter.dialects.base import Context, Operation, Parameter, Steps, ask
+from jobmeter.dialects.base import Context, Operation, Parameter, Steps, execute
 from jobmeter.dialects.pai_studio.names import job_type, kilobytes, megabytes_text, percent_text, whole
 from jobmeter.dialects.pai_studio.operations.common import page
 from jobmeter.model.order import natural
@@ -30,7 +30,7 @@ def get_user_view_metrics(call: Call, context: Context) -> Steps:
     page_requested = page(arguments, required=True)
     descending = arguments.choice("Order", {"asc": False, "desc": True}, default=False)
     step_ms = arguments.step("TimeStep", DEFAULT_STEP_MS, SECOND)
-    found = yield from ask(
+    found = yield from execute(
         GroupQuestion(
             group=GroupRef(group),
             range=TimeRange(max(0, context.now_ms - step_ms), context.now_ms),

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Answer, Context, Operation, Parameter, Steps, WriteSamples, accounted_for, ask
+from jobmeter.dialects.base import Answer, Context, Operation, Parameter, Steps, WriteSamples, accounted_for, execute
 from jobmeter.dialects.prometheus.errors import ENCODING, TEXT, TYPE, Headers, text
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.ingest.receipt import Receipt
@@ -41,7 +41,7 @@ def write(call: Call, context: Context) -> Steps:
     rejected = Counter({**refused, **passed})
     receipt = Receipt()
     if len(batch) or +rejected:
-        receipt = yield from ask(WriteSamples(batch=batch, rejected=tuple(sorted((+rejected).items()))))
+        receipt = yield from execute(WriteSamples(batch=batch, rejected=tuple(sorted((+rejected).items()))))
     refused.update(receipt.rejected)
     headers = _counts(receipt, written) if message == _TWO else ()
     if refused:
