@@ -22,6 +22,8 @@ class Kernel:
 
     library: ctypes.CDLL | None
     missing: str = ""
+    short_calls: ctypes.PyDLL | None = None
+    """The same library, during whose calls no other thread runs."""
 
 
 def load(folder: Path, choice: str) -> Kernel:
@@ -40,11 +42,13 @@ def load(folder: Path, choice: str) -> Kernel:
         fits = library.jobmeter_abi() == number(folder)
     except (OSError, AttributeError) as error:
         return Kernel(None, f"it cannot be loaded: {error}")
-    return Kernel(library) if fits else Kernel(None, "it was built from other sources: install again")
+    if not fits:
+        return Kernel(None, "it was built from other sources: install again")
+    return Kernel(library, short_calls=ctypes.PyDLL(str(path)))
 
 
 KERNEL = load(_FOLDER, os.environ.get("JOBMETER_KERNEL", ""))
-LIBRARY = KERNEL.library
+LIBRARY, SHORT_CALLS = KERNEL.library, KERNEL.short_calls
 
 
 place: Callable[[Any], Any] = (ctypes.c_char * 0).from_buffer

@@ -1,18 +1,22 @@
-"""Points as JSON text, without a Python object for each."""
+"""Points as JSON text, without a Python object for each (``points.c``)."""
 
 from collections.abc import Sequence
 
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 
-from jobmeter.kernel.bind import DATA, PLACE, SIZE, bind
+from jobmeter.kernel.bind import PLACE, SIZE, bind
 from jobmeter.kernel.library import place
+from jobmeter.kernel.powers import powers_place
 
-_POINTS = bind("jobmeter_points", [DATA, SIZE, PLACE, PLACE, SIZE, PLACE, SIZE, PLACE], SIZE)
-AVAILABLE = _POINTS is not None
-_OF_A_POINT = 26
-"""Characters around a value: a comma, brackets, a time of at most 20 digits, and what ends a line."""
+_ARGUMENTS = [PLACE, PLACE, SIZE, PLACE, SIZE, PLACE, PLACE]
+_POINTS = bind("jobmeter_points", _ARGUMENTS, SIZE)
+_FEW_POINTS = bind("jobmeter_points", _ARGUMENTS, SIZE, short=True)
+AVAILABLE = _POINTS is not None and _FEW_POINTS is not None
+_LONGEST = 64
+"""Characters that there is room for, for each point and each line."""
+_FEW = 2_000
+"""Points that are written in a short call."""
 
 
 def encode(ends: Sequence[int], time: NDArray[np.int64], value: NDArray[np.float64]) -> list[bytes]:
@@ -21,18 +25,16 @@ def encode(ends: Sequence[int], time: NDArray[np.int64], value: NDArray[np.float
     ``ends`` is where each line ends in the other two, which are contiguous. Raises ValueError where it ends elsewhere
     than they do.
     """
-    assert _POINTS is not None  # noqa: S101 - callers look at AVAILABLE
-    text = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
-    lines = len(ends)
-    room = len(text) + _OF_A_POINT * len(time) + 2 * lines
-    bounds, stops, out = np.array((0, *ends), np.int64), np.empty(lines, np.int64), bytearray(room)
-    fits = len(time) == len(value) == (ends[-1] if lines else 0)
+    assert _POINTS and _FEW_POINTS  # noqa: S101, PT018 - callers look at AVAILABLE
+    count = len(time)
+    stops, out = np.array(ends, np.int64), np.empty(_LONGEST * (count + len(ends)), np.uint8)
+    write = _FEW_POINTS if count <= _FEW else _POINTS
     size = -1
-    if fits:
-        size = _POINTS(text, len(text), place(time), place(bounds), lines, place(out), room, place(stops))
+    if count == len(value):
+        size = write(place(value), place(time), count, place(stops), len(ends), powers_place(), place(out))
     if size < 0:
         raise ValueError("the lines do not end where times and values do")
-    whole, last = bytes(out), 0
+    whole, last = out[:size].tobytes(), 0
     found: list[bytes] = []
     for end in stops.tolist():
         found.append(whole[last:end])

@@ -5,13 +5,11 @@
  */
 #include "common.h"
 #include "digits.h"
+#include "shortest.h"
 
 #define NUMBERS 46 /* more than a time and a value have together: 20 and 24 characters */
 #define PLAIN 10 /* from 10^10 on with an exponent, and below 10^-6 */
 #define STRIDE 16 /* Texts are copied in pieces of so many bytes, whatever they end in. */
-#define LOWEST_POWER (-292)
-
-__extension__ typedef unsigned __int128 wide;
 
 /* What a row's texts are: text 3 * index + n is from edges[3 * index + n] on, n being 0, 1 and 2. */
 typedef struct {
@@ -38,27 +36,6 @@ static inline char *put_decimal(char *out, uint64_t digits, int places, uint64_t
     for (; rest % 10 == 0; places--) rest /= 10;
     for (int at = places - 1; at >= 0; at--, rest /= 10) out[at] = (char)('0' + rest % 10);
     return out + places;
-}
-
-/* What the times of a series share for hours: all but the last eight digits. */
-typedef struct {
-    uint64_t number;
-    int size; /* 0 where there is none yet */
-    char text[24];
-} shared;
-
-static inline char *put_time(char *out, int64_t time, shared *same) {
-    if (time < 100000000) return put_number(out, time);
-    const uint64_t upper = (uint64_t)time / 100000000;
-    uint32_t lower = (uint32_t)((uint64_t)time - upper * 100000000);
-    if (!same->size || upper != same->number) {
-        same->number = upper;
-        same->size = (int)(put_natural(same->text, upper) - same->text);
-    }
-    memcpy(out, same->text, 16); /* at most 11 digits */
-    out += same->size;
-    for (int at = 6; at >= 0; at -= 2, lower /= 100) memcpy(out + at, PAIRS + 2 * (lower % 100), 2);
-    return out + 8;
 }
 
 /* digits times 10^exponent, as few digits as possible. */
@@ -94,40 +71,6 @@ static char *put_scientific(char *out, uint64_t digits, int exponent) {
     return put_natural(out, (uint64_t)(highest < 0 ? -highest : highest));
 }
 
-/* The upper 64 bits of power * factor / 2^64, the lowest of them set where anything was lost. */
-static inline uint64_t scaled(const uint64_t *power, uint64_t factor) {
-    const wide low = (wide)power[0] * factor, high = (wide)power[1] * factor + (uint64_t)(low >> 64);
-    return (uint64_t)(high >> 64) | ((uint64_t)high > 1);
-}
-
-/* The shortest decimal within the interval of what reads as the number, by Raffaello Giulietti's method ("The
- * Schubfach way to render doubles", 2020): bounds and number times a power of ten, in which a digit is a unit.
- * bits: a finite number above 0. */
-static char *put_shortest(char *out, uint64_t bits, const uint64_t *powers) {
-    const uint64_t fraction = bits & ((UINT64_C(1) << 52) - 1);
-    const int field = (int)(bits >> 52);
-    const uint64_t significand = field ? fraction | UINT64_C(1) << 52 : fraction;
-    const int binary = field ? field - 1075 : -1074;
-    const int closer = !fraction && field > 1; /* the number below is half as far as the one above */
-    const int odd = (int)(significand & 1);
-    const int decimal = (int)(((int64_t)binary * 1262611 - (closer ? 524031 : 0)) >> 22);
-    const int shift = binary + (int)(((int64_t)-decimal * 1741647) >> 19) + 1;
-    const uint64_t *power = powers + 2 * (-decimal - LOWEST_POWER);
-    const uint64_t lower = scaled(power, (4 * significand - 2 + (uint64_t)closer) << shift) + (uint64_t)odd;
-    const uint64_t number = scaled(power, 4 * significand << shift);
-    const uint64_t upper = scaled(power, (4 * significand + 2) << shift) - (uint64_t)odd;
-    const uint64_t unit = number / 4, ten = unit / 10;
-    if (unit >= 10) {
-        const int below = lower <= 40 * ten, above = 40 * ten + 40 <= upper;
-        if (below != above) return put_scientific(out, ten + (uint64_t)above, decimal + 1);
-    }
-    const int below = lower <= 4 * unit, above = 4 * unit + 4 <= upper;
-    if (below != above) return put_scientific(out, unit + (uint64_t)above, decimal);
-    const uint64_t middle = 4 * unit + 2;
-    const int up = number > middle || (number == middle && (unit & 1));
-    return put_scientific(out, unit + (uint64_t)up, decimal);
-}
-
 static char *put_value(char *out, double value, const uint64_t *powers) {
     uint64_t bits;
     memcpy(&bits, &value, 8);
@@ -150,7 +93,8 @@ static char *put_value(char *out, double value, const uint64_t *powers) {
         memcpy(out, "inf", 3);
         return out + 3;
     }
-    return put_shortest(out, bits, powers);
+    const decimal found = shortest(bits, powers);
+    return put_scientific(out, found.digits, found.exponent);
 }
 
 /* The lines of samples, as many as there is room for from used on; gives how many samples that were, and

@@ -7,13 +7,12 @@ from numpy.typing import NDArray
 
 from jobmeter.kernel.bind import DATA, PLACE, SIZE, bind
 from jobmeter.kernel.library import pointer
+from jobmeter.kernel.powers import powers
 
 PIECE = 512 * 1024
 """Bytes of one piece of text, about."""
 _MORE = 64
 """What a time and a value take at most, and what is copied beyond the end of a text."""
-_POWERS = -292, 325
-"""Powers of ten that numbers are multiplied with: the lowest, and the end."""
 _ROWS = bind("jobmeter_rows", [*[PLACE] * 3, SIZE, DATA, PLACE, SIZE, PLACE, PLACE, SIZE, PLACE], SIZE)
 AVAILABLE = _ROWS is not None
 
@@ -32,7 +31,7 @@ class Lines:
         np.cumsum([len(part) for part in parts], out=self._edges[1:])
         self._most = len(texts)
         self._longest = int(np.diff(self._edges[::3]).max(initial=0))
-        self._powers = _powers()
+        self._powers = powers()
         self._out = np.empty(max(PIECE, self._longest + _MORE), np.uint8)
         self._used = np.zeros(1, np.int64)
 
@@ -58,16 +57,3 @@ class Lines:
         text = self._out[: int(self._used[0])].tobytes()
         self._used[0] = 0
         return text
-
-
-def _powers() -> NDArray[np.uint64]:
-    """The first 128 bits of each power of ten, rounded up, the lower half of them first."""
-    words: list[int] = []
-    for exponent in range(*_POWERS):
-        # Where the highest bit lies: the logarithm to base 2, rounded down.
-        highest = (exponent * 1741647) >> 19
-        above = 10 ** max(exponent, 0) << max(127 - highest, 0)
-        below = 10 ** max(-exponent, 0) << max(highest - 127, 0)
-        power = -(-above // below)
-        words += (power & (1 << 64) - 1, power >> 64)
-    return np.array(words, np.uint64)

@@ -45,7 +45,7 @@ _MEASURE = bind("jobmeter_window_measure", [*_ROWS, *[SIZE] * 3, *[PLACE] * 2])
 _READ = bind("jobmeter_window_read", [*_ROWS, *[SIZE] * 3, *[PLACE] * 3])
 _BUCKET = bind("jobmeter_window_bucket", [*_ROWS, *[SIZE] * 3, *[PLACE] * 3, *[SIZE] * 2, *[PLACE] * 3], SIZE)
 _PREVIOUS = bind("jobmeter_window_previous", [*_ROWS, SIZE, *[PLACE] * 2])
-_LINES = bind("jobmeter_window_lines", [*_ROWS, PLACE, PLACE, SIZE, *[SIZE] * 4, PLACE], SIZE)
+_LINES = bind("jobmeter_window_lines", [*_ROWS, PLACE, PLACE, SIZE, *[SIZE] * 4, PLACE], SIZE, short=True)
 AVAILABLE = None not in (_MEASURE, _READ, _BUCKET, _PREVIOUS, _LINES)
 MEAN, SUM, MIN, MAX = range(4)
 """How the rows of a line are joined."""
