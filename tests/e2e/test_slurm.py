@@ -274,7 +274,7 @@ def test_slurmrestd_reports_the_same_as_squeue(slurm, server):
             watching.stop()
 
 
-def test_slurmrestd_is_asked_with_a_token_that_is_renewed(slurm, server, tmp_path):
+def test_slurmrestd_is_queried_with_a_token_that_is_renewed(slurm, server, tmp_path):
     needs("slurmrestd")
     needs("auth_jwt")
     token = tmp_path / "token"

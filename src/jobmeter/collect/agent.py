@@ -22,7 +22,7 @@ from jobmeter.collect.node_kills import NodeKills
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.pods.jobs import PodJobs
 from jobmeter.collect.pods.poll import PodPoller
-from jobmeter.collect.registry import host_collectors, job_collectors
+from jobmeter.collect.registry import JobCollectors, host_collectors, job_collectors
 from jobmeter.collect.spool import Spool
 from jobmeter.collect.syslog.make import system_logs
 from jobmeter.collect.syslog.reader import LogSettings
@@ -55,18 +55,10 @@ class Agent:
         logs: LogSettings | None = None,
         finding: JobFinding | None = None,
     ) -> None:
-        finding = finding or JobFinding()
         self._interval_ms = interval_ms
         self._outbox = Outbox(spool)
         self._delivery = Delivery(self._outbox, connect, clock)
-        jobs = job_collectors(
-            place,
-            NodeClassifier(place.node, rules=finding.rules, clusters=finding.clusters),
-            clock,
-            alone=False,
-            state=spool.directory if spool else None,
-            job_mapping=finding.job_mapping,
-        )
+        jobs = _discovered_jobs(place, clock, spool, finding or JobFinding())
         timeout = min(_LONGEST_TURN, max(interval_ms * 0.8 / 1000, 0.5))
         workers = [
             Worker(planned.collector, planned.every_ms, clock, timeout)
@@ -146,3 +138,14 @@ class Agent:
         self._delivery.stop()
         self._outbox.close()
         return delivered
+
+
+def _discovered_jobs(place: Place, clock: SampleClock, spool: Spool | None, finding: JobFinding) -> JobCollectors:
+    return job_collectors(
+        place,
+        NodeClassifier(place.node, rules=finding.rules, clusters=finding.clusters),
+        clock,
+        alone=False,
+        state=spool.directory if spool else None,
+        job_mapping=finding.job_mapping,
+    )

@@ -157,12 +157,12 @@ def test_a_kill_that_line_and_counter_show_is_one_event_with_both():
     assert of_node((3.0, []), (5.0, [71, 72]), (5.0, [])) == [(1, "OOMKilling", True)] * 2
 
 
-def test_a_kill_between_the_reading_and_the_lines_is_not_told_of_again():
+def test_a_kill_between_the_reading_and_the_lines_is_reported_once():
     assert of_node((3.0, []), (3.0, [71]), (4.0, [])) == [(1, "OOMKilling", False)]
     assert of_node((3.0, []), (None, [71]), (5.0, [72])) == [(1, "OOMKilling", False), (2, "OOMKilling", True)]
 
 
-def test_kills_of_which_the_kernel_says_nothing_are_told_of_by_the_counter():
+def test_kills_without_a_line_of_the_kernel_are_reported_by_the_counter():
     assert of_node((3.0, []), (5.0, [])) == [(1, "SystemOOM", False)]
     kernel = Kernel()
     watch = NodeKills(PLACE, kernel)

@@ -209,7 +209,7 @@ def test_a_later_step_of_the_same_job_has_the_jobs_peak(plain):
     assert _peak(plain, NOW_MS + 60_000) == 1000 * PAGE
 
 
-def test_a_job_is_known_by_its_start_where_slurm_tells_it(plain):
+def test_a_job_is_identified_by_its_start_where_slurm_has_it(plain):
     task = {"groups": SLURM, "SLURM_JOB_ID": "21", "SLURM_PROCID": "2"}
     plain.process(100, resident=1000, SLURM_JOB_START_TIME="1795193807", **task)
     _peak(plain, NOW_MS)

@@ -102,7 +102,7 @@ def test_nobody_names_the_actor_of_an_event_of_their_own(server):
     assert [one["actor"] for one in _events(server, "?job=j")["events"]] == [""]
 
 
-def test_who_made_and_deleted_a_shipper_is_named_through_both_doors(tmp_path):
+def test_who_made_and_deleted_a_shipper_is_named_by_either_way(tmp_path):
     sinks = tmp_path / "sinks.toml"
     sinks.write_text(f'[[sink]]\nproject = "p"\nlogstore = "l"\nkind = "file"\ndirectory = "{tmp_path}/logs"\n')
     server = serving(tmp_path / "data", sinks=str(sinks))
