@@ -127,7 +127,8 @@ def test_tasks_are_listed_page_by_page_and_by_resource_group(server):
         server.request("POST", "/tasks", {"nodes": [NODES[at % 2][0]], "label": "Paged"}).json()["id"]
         for at in range(2 * PAGE + 4)
     ]
-    pages, token = [], ""
+    pages: list[list[str]] = []
+    token = ""
     while token or not pages:
         [page] = ask(_ask(server, "list_diagnostic_results", DiagType="Paged", MaxResults=PAGE, NextToken=token))
         pages.append([row["DiagId"] for row in page["body"]["DiagnosticResults"]])
