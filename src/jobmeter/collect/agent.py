@@ -71,11 +71,6 @@ class Agent:
             incidents,
             kills,
         ]
-
-        def watch(samples: Samples) -> None:
-            incidents.watch(samples)
-            kills.watch(samples)
-
         pods = PodJobs(jobs.table.processes, clock.monotonic, spool.directory if spool else None)
         self._pod_poller = PodPoller(place, connect, pods, interval_ms)
         self._poller = CheckPoller(place, connect, NodeChecks(jobs.nvidia, clock), interval_ms)
@@ -86,7 +81,7 @@ class Agent:
             self._outbox,
             Cost(place),
             clock,
-            watch=watch,
+            watch=lambda samples: _watch(samples, incidents, kills),
             refused=lambda: dict(refused),
             attribution=pods,
         )
@@ -135,3 +130,8 @@ class Agent:
         self._delivery.stop()
         self._outbox.close()
         return delivered
+
+
+def _watch(samples: Samples, incidents: IncidentWatch, kills: NodeKills) -> None:
+    incidents.watch(samples)
+    kills.watch(samples)

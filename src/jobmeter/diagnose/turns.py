@@ -61,7 +61,9 @@ def _changes(signal: Signal) -> Iterator[Turn]:
             return
         whose = signal.device_name if signal.device else signal.replica
         verb = "rose" if after[at] > before[at] else "fell"
-        text = f"{signal.metric} of {whose} {verb} from {before[at]:.4g} to {after[at]:.4g} {unit}".rstrip(" 1")
+        text = f"{signal.metric} of {whose} {verb} from {before[at]:.4g} to {after[at]:.4g} {unit}".removesuffix(
+            " 1"
+        ).rstrip()
         yield Turn(int(signal.time[at + WINDOW]), signal.metric, text, signal.replica, signal.node)
         score[max(at - WINDOW, 0) : at + WINDOW] = 0.0
 
