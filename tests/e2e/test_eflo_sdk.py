@@ -22,6 +22,10 @@ MISSING = subprocess.run(
 needs_eflo = pytest.mark.skipif(bool(MISSING), reason="no eflo-controller SDK in .venvs/alibaba (make sdk)")
 
 
+PAGE = 20
+NODES = [("rack-0", "rg-0"), ("rack-1", "rg-1")]
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("eflo")
@@ -72,7 +76,8 @@ def test_a_node_is_checked_by_its_agent(server):
     [node] = [one for one in body["DiagnosticResults"] if one["Kind"] == "Node"]
     assert node["NodeId"] == "here"
     [row] = listed["body"]["DiagnosticResults"]
-    assert (row["DiagId"], row["ServerName"], row["DiagResult"]) == (task, "here", "success")
+    assert (row["DiagId"], row["ServerName"], row["DiagResult"]) == (task, "here", "Success")
+    assert row["ResourceId"] == "here"
 
 
 @needs_eflo
@@ -113,6 +118,35 @@ def test_logs_that_come_along_are_looked_at(server):
     assert crooked["code"] == "InvalidParameter"
     [described] = ask(_ask(server, "describe_diagnostic_result", DiagnosticId=bad["body"]["DiagnosticId"]))
     assert described["body"]["DiagnosticState"] == "Fault"
+
+
+@needs_eflo
+def test_tasks_are_listed_page_by_page_and_by_resource_group(server):
+    server.ingest(records({"nodes": [{"name": name, "resource_group": group} for name, group in NODES]}))
+    made = [
+        server.request("POST", "/tasks", {"nodes": [NODES[at % 2][0]], "label": "Paged"}).json()["id"]
+        for at in range(2 * PAGE + 4)
+    ]
+    pages: list[list[str]] = []
+    token = ""
+    while token or not pages:
+        [page] = ask(_ask(server, "list_diagnostic_results", DiagType="Paged", MaxResults=PAGE, NextToken=token))
+        pages.append([row["DiagId"] for row in page["body"]["DiagnosticResults"]])
+        assert page["body"]["MaxResults"] == PAGE
+        token = page["body"]["NextToken"]
+    assert [len(page) for page in pages] == [PAGE, PAGE, 4]
+    listed = [task for page in pages for task in page]
+    assert (len(listed), set(listed)) == (len(made), set(made))
+    assert (listed[-1], listed[0]) == (made[0], made[-1])  # the newest first
+    small, large, of_group, forged = ask(
+        _ask(server, "list_diagnostic_results", MaxResults=1),
+        _ask(server, "list_diagnostic_results", DiagType="Paged", MaxResults=1_000),
+        _ask(server, "list_diagnostic_results", DiagType="Paged", ResourceGroupId="rg-0", MaxResults=100),
+        _ask(server, "list_diagnostic_results", DiagType="Paged", NextToken="diag-forged"),
+    )
+    assert (small["body"]["MaxResults"], large["body"]["MaxResults"]) == (PAGE, 100)
+    assert {row["DiagId"] for row in of_group["body"]["DiagnosticResults"]} == set(made[::2])
+    assert (forged["code"], forged["status_code"]) == ("InvalidParameter", 400)
 
 
 @needs_eflo

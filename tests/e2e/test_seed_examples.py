@@ -156,7 +156,7 @@ def test_a_diagnosis_by_curl(server):
     def over():
         status, body = answer_of("DescribeDiagnosticResult", DiagnosticId=task)
         assert status == 200
-        return body if body["EndTime"] else None
+        return body if body["DiagnosticState"] != "Running" else None
 
     described = wait_until(over, "the diagnosis")
     assert (described["NodeIds"], described["DiagnosticType"]) == ([NODE], "NodeCheck")

@@ -74,11 +74,6 @@ class Agent:
             incidents,
             kills,
         ]
-
-        def watch(samples: Samples) -> None:
-            incidents.watch(samples)
-            kills.watch(samples)
-
         pods = PodJobs(jobs.table.processes, clock.monotonic, spool.directory if spool else None)
         self._pod_poller = PodPoller(place, connect, pods, interval_ms)
         self._poller = CheckPoller(place, connect, NodeChecks(jobs.nvidia, clock), interval_ms)
@@ -89,7 +84,7 @@ class Agent:
             self._outbox,
             Cost(place),
             clock,
-            watch=watch,
+            watch=lambda samples: _watch(samples, incidents, kills),
             refused=lambda: dict(refused),
             attribution=pods,
         )
@@ -149,3 +144,8 @@ def _discovered_jobs(place: Place, clock: SampleClock, spool: Spool | None, find
         state=spool.directory if spool else None,
         job_mapping=finding.job_mapping,
     )
+
+
+def _watch(samples: Samples, incidents: IncidentWatch, kills: NodeKills) -> None:
+    incidents.watch(samples)
+    kills.watch(samples)

@@ -54,14 +54,14 @@ def _changes(signal: Signal) -> Iterator[Turn]:
     step = np.abs(after - before)
     least = np.maximum(_RELATIVE * np.maximum(np.abs(before), np.abs(after)), _LEAST_SHARE * float(np.abs(value).max()))
     score = np.where(step > np.maximum(least, _NOISE * np.maximum(spread_before, spread_after)), step, 0.0)
-    unit = CATALOG[signal.metric].read_unit
+    unit = f" {CATALOG[signal.metric].read_unit}".removesuffix(" 1").rstrip()
     for _ in range(MOST_OF_ONE):
         at = int(score.argmax())
         if not score[at]:
             return
         whose = signal.device_name if signal.device else signal.replica
         verb = "rose" if after[at] > before[at] else "fell"
-        text = f"{signal.metric} of {whose} {verb} from {before[at]:.4g} to {after[at]:.4g} {unit}".rstrip(" 1")
+        text = f"{signal.metric} of {whose} {verb} from {before[at]:.4g} to {after[at]:.4g}{unit}"
         yield Turn(int(signal.time[at + WINDOW]), signal.metric, text, signal.replica, signal.node)
         score[max(at - WINDOW, 0) : at + WINDOW] = 0.0
 

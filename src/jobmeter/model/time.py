@@ -141,3 +141,8 @@ def parse_time(text: str | int, field: str = "time") -> int:
     if not 0 <= moment <= MAX_TIME_MS:
         raise InvalidRequestError(f"{field} {value!r} is not between 1970 and 2100 (is it in milliseconds?)", field)
     return moment
+
+
+def within_int64(time: int) -> int:
+    """The time, or the first or last one that 64 bits hold: what lies beyond bounds as these do."""
+    return max(-(2**63), min(time, 2**63 - 1))

@@ -7,6 +7,7 @@ from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.job import Job, Node
 from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.log_filter import LogFilter
+from jobmeter.model.time import within_int64
 from jobmeter.query.request import LogQuestion
 from jobmeter.store.base import LogSelector
 
@@ -25,7 +26,9 @@ def selector_of(question: LogQuestion, subject: Job | Sequence[Node]) -> LogSele
         if (getattr(question, field) or 0) < 0:
             raise InvalidRequestError(f"{field} must not be below 0", field)
     filtered = {field.name: getattr(question, field.name) for field in fields(LogFilter)}
-    filtered.update(start_ns=_within(question.start_ns), end_ns=_within(question.end_ns))
+    filtered.update(
+        {name: within_int64(filtered[name]) for name in ("start_ns", "end_ns") if filtered[name] is not None}
+    )
     if isinstance(subject, Job):
         return LogSelector(project=subject.project, job=subject.id, node=question.node, **filtered)
     return LogSelector(node=subject[0].name, projects=frozenset(node.project for node in subject), **filtered)
@@ -59,8 +62,3 @@ def _behind(selector: LogSelector, lines: list[LogLine]) -> LogSelector:
     if selector.descending:
         return replace(selector, end_ns=time_ns + 1, offset=passed)
     return replace(selector, start_ns=time_ns, offset=passed)
-
-
-def _within(time_ns: int | None) -> int | None:
-    """The time as far as it fits 64 bits."""
-    return None if time_ns is None else max(-(2**63), min(time_ns, 2**63 - 1))

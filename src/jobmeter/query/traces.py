@@ -6,6 +6,7 @@ from typing import TypeVar
 from jobmeter.access.principal import Scope
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.span import Span, TracePage
+from jobmeter.model.time import within_int64
 from jobmeter.model.trace_filter import MOST_SPANS, MOST_TRACES, SpanFilter, TraceFilter
 from jobmeter.query.meter import Meter
 from jobmeter.store.base import Store
@@ -20,7 +21,8 @@ def traces(store: Store, question: TraceFilter, scope: Scope, meter: Meter) -> T
     for field in ("limit", "offset"):
         if getattr(question, field) < 0:
             raise InvalidRequestError(f"{field} must not be below 0", field)
-    visible = _narrowed(question, scope)
+    start_ns, end_ns = (None if one is None else within_int64(one) for one in (question.start_ns, question.end_ns))
+    visible = _narrowed(replace(question, start_ns=start_ns, end_ns=end_ns), scope)
     page = (
         TracePage([], 0 if question.count else None) if visible is None else store.read_traces(visible, meter.budget())
     )

@@ -12,7 +12,7 @@ from jobmeter.errors import InvalidRequestError
 from jobmeter.model.event import Event, EventFilter, EventPage, EventSource, Level
 from jobmeter.model.job import JobState
 from jobmeter.model.record import EventRecord
-from jobmeter.model.time import parse_time
+from jobmeter.model.time import parse_time, within_int64
 from jobmeter.registry.event_types import of_type
 from jobmeter.registry.schema import events, jobs
 from jobmeter.registry.statements import chunks, clean, insert
@@ -164,9 +164,9 @@ def _conditions(question: EventFilter) -> Iterable[sa.ColumnElement[bool]]:
     if question.ids:
         yield _column.digest.in_([_digest(one, "ids") for one in question.ids])
     if question.start is not None:
-        yield _column.time >= _within(question.start)
+        yield _column.time >= within_int64(question.start)
     if question.end is not None:
-        yield _column.time < _within(question.end)
+        yield _column.time < within_int64(question.end)
 
 
 def _behind(connection: sa.Connection, question: EventFilter) -> sa.ColumnElement[bool]:
@@ -185,10 +185,6 @@ def _digest(event_id: str, field: str) -> bytes:
     if not _ID.fullmatch(event_id):
         raise InvalidRequestError(f"{event_id[:64]!r} is not the id of an event", field)
     return bytes.fromhex(event_id)
-
-
-def _within(time_ms: int) -> int:
-    return max(-(2**63), min(time_ms, 2**63 - 1))
 
 
 def _event(row: sa.Row[Any]) -> Event:

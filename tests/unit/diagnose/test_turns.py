@@ -22,6 +22,17 @@ def test_a_change_of_level_is_found_where_it_is(seed):
     assert turn.text.startswith("cpu.usage of worker-1 fell from 1.")
 
 
+@pytest.mark.parametrize(("before", "after", "text"), [(0.21, 1.0, "from 0.21 to 1"), (0.1, 0.91, "from 0.1 to 0.91")])
+def test_a_share_is_shown_whole_and_without_a_unit(before, after, text):
+    made = batch(np.random.default_rng(0))
+    value = made.series["cpu.utilization", "worker-1", ""]
+    value[:] = before
+    value[len(value) // 2 :] = after
+    made.gap = None
+    [turn] = metric_changes(made.case())
+    assert turn.text == f"cpu.utilization of worker-1 rose {text}"
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_noise_is_no_change(seed):
     assert metric_changes(batch(np.random.default_rng(seed)).case()) == []

@@ -41,7 +41,7 @@ def test_an_event_has_every_field(stored):
         "job": "j1",
         "project": "default",
         "total": 2,
-        "events": [{"project": "default", "attempt": 0, "subject": "", **EVENTS[2], **more}],
+        "events": [{"project": "default", "attempt": 0, "subject": "", "actor": "", **EVENTS[2], **more}],
     }
 
 
