@@ -3,7 +3,7 @@ PYTHON ?= python3.11
 VENV := .venv
 # Programs that are started again and again keep their compiled form, whatever the surroundings say.
 unexport PYTHONDONTWRITEBYTECODE
-SDKS := alibaba alibaba-old aliyun-log baseten huawei opentelemetry s3 truss
+SDKS := alibaba alibaba-old aliyun-log baseten dask huawei opentelemetry s3 truss
 MINUTES ?= 10
 DIST := dist
 # Whose tests hold without the compiled kernel too.
@@ -31,7 +31,7 @@ $(VENV)/.ready: requirements/dev.txt requirements/uv.txt pyproject.toml hatch_bu
 	@$(UV) pip install --quiet --python $(VENV)/bin/python --no-deps --editable .
 	@touch $@
 
-sdk: $(SDKS:%=.venvs/%/.ready)  ## the vendors' own clients, each in an environment of its own
+sdk: $(SDKS:%=.venvs/%/.ready)  ## the vendors' own clients and Dask, each in an environment of its own
 
 flink: .venvs/flink/.ready  ## a Flink for its tests, 700 MB; they need a JVM, too
 

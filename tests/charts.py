@@ -22,6 +22,11 @@ CHART = ROOT / "deploy/kubernetes/chart"
 PLAIN = ROOT / "deploy/kubernetes/jobmeter.yaml"
 NAMESPACE = "jobmeter"
 _LIBRARIES = Path("/usr/share/gocode/src")
+_PACKAGES = {
+    "github.com/Masterminds/sprig": "golang-github-masterminds-sprig-dev",
+    "github.com/ghodss/yaml": "golang-github-ghodss-yaml-dev",
+}
+"""What ``tests/helm`` imports, and Debian's package of it."""
 _HEAD = f"""\
 # What `helm install jobmeter deploy/kubernetes/chart --namespace {NAMESPACE}` makes with the chart's own values.
 apiVersion: v1
@@ -33,8 +38,10 @@ metadata:
 
 def needs_charts() -> None:
     """Skip the test that asks, where charts cannot be rendered."""
-    if shutil.which("go") is None or not (_LIBRARIES / "github.com/Masterminds/sprig").exists():
-        pytest.skip("go and golang-github-masterminds-sprig-dev are not installed")
+    missing = [] if shutil.which("go") else ["golang-go"]
+    missing += [package for name, package in _PACKAGES.items() if not (_LIBRARIES / name).exists()]
+    if missing:
+        pytest.skip(f"{', '.join(missing)} not installed (packages of Debian)")
 
 
 @cache

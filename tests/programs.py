@@ -46,6 +46,8 @@ PROGRAMS = {
         Program("curl", "curl"),
         Program("java", "zookeeper", ("usr/share/java/zookeeper.jar",)),
         Program("mariadbd", "mariadb-server"),
+        Program("mpiexec.hydra", "mpich"),
+        Program("mpirun.openmpi", "openmpi-bin"),
         Program("munged", "munge"),
         Program("pg_ctl", "postgresql"),
         Program("prometheus", "prometheus"),

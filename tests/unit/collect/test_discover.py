@@ -8,9 +8,12 @@ from jobmeter.collect.discover.classify import NodeClassifier
 from jobmeter.collect.discover.clusters import SlurmClusters, own_cluster
 from jobmeter.collect.discover.containers import ContainerRuns
 from jobmeter.collect.discover.environ import NAMES, read_environment
+from jobmeter.collect.discover.environ import local_rank as local_rank_of
+from jobmeter.collect.discover.environ import rank as rank_of
 from jobmeter.collect.discover.groups import pod_place, slurm_place
 from jobmeter.collect.discover.member import Source
 from jobmeter.collect.discover.report import JobReporter, NodeReporter
+from jobmeter.collect.discover.rules import read_rules
 from jobmeter.collect.discover.table import ProcessTable
 from jobmeter.model.cluster import JobIds
 from jobmeter.model.job import JobState
@@ -347,6 +350,38 @@ def test_torchrun_by_its_run_id(table, tmp_path):
     assert (process.member.process_rank, process.member.local_rank) == (9, 1)
 
 
+LAUNCHED = {
+    # torch/distributed/elastic: https://docs.pytorch.org/docs/stable/elastic/run.html#environment-variables
+    "torchrun": ({"TORCHELASTIC_RUN_ID": "none", "GROUP_RANK": "1", "RANK": "5", "LOCAL_RANK": "1"}, 5, 1),
+    # accelerate starts its processes by torchrun's own code, and names itself besides.
+    "accelerate": ({"ACCELERATE_MIXED_PRECISION": "no", "RANK": "5", "LOCAL_RANK": "1"}, 5, 1),
+    # deepspeed/launcher/launch.py
+    "DeepSpeed": ({"CROSS_RANK": "1", "LOCAL_SIZE": "4", "RANK": "5", "LOCAL_RANK": "1"}, 5, 1),
+    "Open MPI": ({"OMPI_COMM_WORLD_RANK": "5", "OMPI_COMM_WORLD_LOCAL_RANK": "1", "PMIX_RANK": "5"}, 5, 1),
+    "MPICH": ({"PMI_RANK": "5", "MPI_LOCALRANKID": "1"}, 5, 1),
+    "Intel MPI": ({"PMI_RANK": "5", "MPI_LOCALRANKID": "1", "I_MPI_HYDRA_BOOTSTRAP": "ssh"}, 5, 1),
+    "MVAPICH": ({"MV2_COMM_WORLD_RANK": "5", "MV2_COMM_WORLD_LOCAL_RANK": "1"}, 5, 1),
+    "Horovod": ({"HOROVOD_RANK": "5", "HOROVOD_LOCAL_RANK": "1"}, 5, 1),
+    "a launcher of PMIx": ({"PMIX_RANK": "5"}, 5, None),
+    # https://www.mindspore.cn/docs/en/r2.2/note/env_var_list.html
+    "MindSpore": ({"RANK_ID": "5", "RANK_SIZE": "8", "DEVICE_ID": "1"}, 5, None),
+    "srun": ({"SLURM_JOB_ID": "21", "SLURM_PROCID": "5", "SLURM_LOCALID": "1"}, 5, 1),
+    # Ray and Dask tell a process its rank when it runs, where nobody else sees it.
+    "Ray": ({"RAY_JOB_ID": "01000000", "RAY_NODE_ID": "1"}, None, None),
+    "Dask": ({"DASK_PARENT_PID": "7"}, None, None),
+}
+"""By launcher, the variables of a process as its documents or its source have them: its rank, and that on its node."""
+
+
+@pytest.mark.parametrize("launcher", LAUNCHED)
+def test_the_rank_that_each_launcher_gives(tmp_path, launcher):
+    variables, rank, local_rank = LAUNCHED[launcher]
+    plant_process(tmp_path, 100)
+    (tmp_path / "proc/100/environ").write_text("".join(f"{name}={value}\0" for name, value in variables.items()))
+    found = read_environment(f"{tmp_path}/proc", 100)
+    assert (rank_of(found), local_rank_of(found)) == (rank, local_rank)
+
+
 def test_tags_come_first_and_reach_children_that_lost_them(table, tmp_path):
     plant_process(
         tmp_path,
@@ -430,6 +465,29 @@ def test_records_have_the_start_and_the_end_of_a_replica_once(table, tmp_path):
     (job,) = reporter.records(now + 70_000).jobs
     assert (job.state, replicas_of(job)[0].end, replicas_of(job)[0].state) == (None, now + 1000, JobState.UNKNOWN)
     assert reporter.records(now + 90_000).jobs == []
+
+
+def test_a_replica_has_the_rank_of_its_task_where_its_launcher_was_seen_first(tmp_path):
+    """``mpirun python train.py`` fits a rule for ``python train.py``, and has no rank; its first task is worker-0."""
+    plant(tmp_path, HOST)
+    proc = f"{tmp_path}/proc"
+    rules = tmp_path / "rules.toml"
+    rules.write_text('[[job]]\ncommand = "*train.py"\njob = "train"\n')
+    table = ProcessTable(NodeClassifier("n1", proc, rules=read_rules(rules)), proc)
+    reporter = JobReporter(Place("n1"), table.processes, lambda milliseconds: milliseconds)
+
+    def ranks(now_ms):
+        table.refresh()
+        return [(one.name, one.rank) for job in reporter.records(now_ms).jobs for one in replicas_of(job)]
+
+    plant_process(tmp_path, 100)
+    plant(tmp_path, {"proc/100/cmdline": "mpirun\0python\0train.py\0"})
+    assert ranks(60_000) == [("worker-0", None)]
+    for number in (0, 1):
+        plant_process(tmp_path, 101 + number, 100, start=1001, PMI_RANK=str(number))
+        plant(tmp_path, {f"proc/{101 + number}/cmdline": "python\0train.py\0"})
+    assert sorted(ranks(61_000)) == [("worker-0", 0), ("worker-1", 1)]
+    assert ranks(62_000) == []
 
 
 def test_a_node_describes_itself_when_something_changed(tmp_path):

@@ -251,9 +251,10 @@ def test_a_node_of_slurm_and_of_kubernetes(machine, tmp_path):
     ping = tmp_path / "bin/scontrol"
     write(ping, "#!/bin/sh\necho 'Slurmctld(primary) at head is UP'\n")
     ping.chmod(0o755)
-    environment = {"PATH": f"{ping.parent}:{os.environ['PATH']}"}
+    write(tmp_path / "slurm.conf", "ClusterName=alpha\n")
+    environment = {"PATH": f"{ping.parent}:{os.environ['PATH']}", "SLURM_CONF": str(tmp_path / "slurm.conf")}
     found = by_name(check_schedulers(machine, environment, kubeconfig=str(tmp_path / "none")))
-    assert found["slurm"].text == "slurmd runs here; Slurmctld(primary) at head is UP"
+    assert found["slurm"].text == "slurmd runs here, of cluster alpha; Slurmctld(primary) at head is UP"
     assert found["kubernetes"].status is Status.PROBLEM
     write(ping, "#!/bin/sh\necho 'Slurmctld(primary) at head is DOWN'\nexit 1\n")
     assert by_name(check_schedulers(machine, environment))["slurm"].status is Status.PROBLEM

@@ -1,11 +1,14 @@
 """GPUs through a fake of NVML: units, what is missing, whose a device is."""
 
 import re
+import shutil
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
 import pynvml
 import pytest
+from tests.waiting import wait_until
 
 from jobmeter.collect.base import Owner, Place
 from jobmeter.collect.discover.devices import promised
@@ -289,6 +292,25 @@ def test_errors_of_the_library_become_ours():
     with pytest.raises(DeviceLostError):
         broken.power()
     assert broken.lost
+
+
+def test_clients_of_mps_are_told_by_themselves_and_their_server_is_left_out(tmp_path):
+    program = tmp_path / "nvidia-cuda-mps-server"
+    shutil.copy(str(shutil.which("sleep")), program)
+    with subprocess.Popen([program, "600"]) as server:
+        try:
+            wait_until(lambda: Path(f"/proc/{server.pid}/comm").read_text().startswith("nvidia-cuda"), "the program")
+            running = [SimpleNamespace(pid=pid, usedGpuMemory=memory) for pid, memory in ((server.pid, 30), (7, 5))]
+            clients = [SimpleNamespace(pid=pid, usedGpuMemory=memory) for pid, memory in ((7, 10), (8, 2**64 - 1))]
+            shared = device(
+                nvmlDeviceGetComputeRunningProcesses=lambda _: running,
+                nvmlDeviceGetMPSComputeRunningProcesses=lambda _: clients,
+            )
+            assert sorted(shared.processes()) == [(7, 10), (8, None)]
+            old = device(nvmlDeviceGetComputeRunningProcesses=lambda _: running)
+            assert old.processes() == [(7, 5)]
+        finally:
+            server.kill()
 
 
 def test_field_values_have_the_type_that_the_library_says():

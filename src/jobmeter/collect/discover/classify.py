@@ -84,7 +84,7 @@ class NodeClassifier:
 
     def _unscheduled(self, pid: int, groups: Groups, variables: Variables, parent: Member | None) -> Member | None:
         if parent is not None and parent.source is Source.RULE and not parent.groups:
-            return replace(parent, **_of_process(variables))  # what a command started is its job's
+            return _child_of_command(parent, variables)
         if (match := first_match(self._rules, self._proc, pid, groups)) is not None:
             return _by_rule(match, variables)
         if variables.get("TORCHELASTIC_RUN_ID", "none") != "none":
@@ -178,6 +178,15 @@ def _by_rule(match: Match, variables: Variables) -> Member:
         kind=match.kind,
         **_of_process(variables),
     )
+
+
+def _child_of_command(parent: Member, variables: Variables) -> Member:
+    """What a command started is its job's, and its replica's too, but for the ranks that a launcher started."""
+    own = rank(variables)
+    owner = parent.owner
+    if parent.rank is None and own is not None:
+        owner = replace(owner, replica=f"worker-{own}")
+    return replace(parent, owner=owner, rank=own if parent.rank is None else parent.rank, **_of_process(variables))
 
 
 def _by_host_name(variables: Variables) -> Owner | None:

@@ -56,6 +56,10 @@ class JobReporter:
             sighting = self._sightings.get(member.owner) or fresh.setdefault(
                 member.owner, _Sighting(member, start, now_ms)
             )
+            if sighting.member.rank is None and member.rank is not None:
+                # A launcher that a rule fits, too, comes before its ranks and has none.
+                sighting.member = member
+                fresh[member.owner] = sighting
             sighting.last_ms = now_ms
             sighting.start_ms = min(sighting.start_ms, start)
         self._sightings.update(fresh)

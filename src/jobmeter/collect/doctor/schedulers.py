@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from jobmeter.collect import files
+from jobmeter.collect.discover.clusters import own_cluster
 from jobmeter.collect.doctor.base import Check, Machine, Status
 from jobmeter.collect.scheduler.flink.rest import Rest
 from jobmeter.errors import ConfigurationError, JobmeterError
@@ -38,7 +39,9 @@ def check_schedulers(
 
 
 def _check_slurm(machine: Machine, environment: Mapping[str, str]) -> Check:
-    node = "slurmd runs here" if runs(machine, b"slurmd") else "no slurmd runs here"
+    own = own_cluster(environment)
+    here = f"slurmd runs here, of cluster {own}" if own else "slurmd runs here"
+    node = here if runs(machine, b"slurmd") else "no slurmd runs here"
     scontrol = shutil.which("scontrol", path=environment.get("PATH"))
     if scontrol is None:
         if "no " not in node:

@@ -7,6 +7,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, TypeVar
 
+from jobmeter.collect import files
 from jobmeter.collect.nvidia.api import DeviceLostError, DeviceProcess, Field, NotSupportedError, NvmlDevice
 
 T = TypeVar("T")
@@ -17,6 +18,8 @@ _LOST = (15, 16)
 _GONE = (1, 9, 15, 28)
 """The library has to be opened again: not initialised, driver unloaded, device lost or not found."""
 _UNKNOWN_VALUE = 2**64 - 1
+_MPS_SERVER = b"nvidia-cuda-mps-server"[:15]
+"""As the kernel has it, which keeps 15 letters of a program's name."""
 _VALUES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 
 _log = logging.getLogger(__name__)
@@ -201,11 +204,17 @@ class PynvmlDevice:
             self._guarded(self._nvml.nvmlGpmSampleFree, last)
 
     def processes(self) -> Sequence[DeviceProcess]:
-        """See ``NvmlDevice``."""
+        """See ``NvmlDevice``. Clients of MPS are in a list of their own; the server that they share is nobody's user.
+
+        https://docs.nvidia.com/deploy/mps/: `nvidia-smi` shows clients as M+C.
+        """
         found = self._call(self._nvml.nvmlDeviceGetComputeRunningProcesses)
+        clients: Sequence[Any] = self._read(self._nvml.nvmlDeviceGetMPSComputeRunningProcesses, [])
+        by_pid = {process.pid: process for process in (*found, *clients)}
         return [
-            DeviceProcess(process.pid, None if process.usedGpuMemory == _UNKNOWN_VALUE else process.usedGpuMemory)
-            for process in found
+            DeviceProcess(pid, None if process.usedGpuMemory == _UNKNOWN_VALUE else process.usedGpuMemory)
+            for pid, process in by_pid.items()
+            if not _is_mps_server(pid)
         ]
 
     def process_utilization(self) -> Mapping[int, float]:
@@ -249,6 +258,10 @@ class PynvmlDevice:
             return function(self._handle)
         except self._nvml.NVMLError:
             return default
+
+
+def _is_mps_server(pid: int) -> bool:
+    return (files.read(f"/proc/{pid}/comm") or b"").strip() == _MPS_SERVER
 
 
 def _text(value: Any) -> str:  # noqa: ANN401 - old versions give bytes
