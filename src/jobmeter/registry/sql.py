@@ -2,8 +2,10 @@
 
 import threading
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
+from jobmeter.errors import UnavailableError
 from jobmeter.model.event import WHOLE_SERVER, Event, EventFilter, EventPage
 from jobmeter.model.job import Allocation, Job, JobFilter, JobPage, JobSize, JobView, Node, Project
 from jobmeter.model.record import LeaseRecord, Records
@@ -366,6 +368,9 @@ class SqlRegistry(Registry):
 
     def prepare(self) -> None:
         """See ``Registry.prepare``."""
+        with suppress(UnavailableError), self._database.read(SHORT_SECONDS) as connection:
+            keys.find(connection, schema.keys.c.token_hash, b"")
+            jobs.prepare(connection)
         self._columns.prepare()
 
     def close(self) -> None:
