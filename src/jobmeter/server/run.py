@@ -11,6 +11,7 @@ from jobmeter.model.time import SystemClock
 from jobmeter.server.address import bind, tls_files
 from jobmeter.server.folder import claimed
 from jobmeter.server.http.limits import allow_descriptors
+from jobmeter.server.stopping import Stopping
 from jobmeter.settings import Settings
 
 
@@ -33,6 +34,7 @@ def run(
     tls_files(settings)
     descriptors = allow_descriptors()
     with ExitStack() as stack:
+        stopping = stack.enter_context(Stopping(settings.grace_seconds))
         bound = stack.enter_context(bind(settings.host, settings.port))
         stack.enter_context(claimed(settings.data))
         from jobmeter.server.opening import Opening  # noqa: PLC0415 - said above
@@ -47,9 +49,12 @@ def run(
         start = Start(
             settings=settings,
             clock=clock,
+            stopping=stopping,
+            bound=bound,
+            opening=opening,
             descriptors=descriptors,
             anew=anew,
             with_link=with_link,
             idle_exit=idle_exit,
         )
-        serve(start, bound, opening, announce)
+        serve(start, announce)

@@ -41,10 +41,14 @@ _log = logging.getLogger("jobmeter.server")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """What one start was told."""
+    """What one start was told, and what it has so far."""
 
     settings: Settings
     clock: Clock
+    stopping: Stopping
+    bound: socket.socket
+    """Where it will listen."""
+    opening: Opening
     descriptors: int
     """How many the process may open."""
     anew: Anew
@@ -54,16 +58,16 @@ class Start:
     """Seconds without a request after which the server stops; 0 for never."""
 
 
-def serve(start: Start, bound: socket.socket, opening: Opening, announce: Callable[[str], None]) -> None:
-    """See ``jobmeter.server.run.run``: serve on a socket and an engine that is being opened, in a claimed folder."""
+def serve(start: Start, announce: Callable[[str], None]) -> None:
+    """See ``jobmeter.server.run.run``: from a claimed folder on."""
     settings, clock, descriptors = start.settings, start.clock, start.descriptors
+    stopping, bound = start.stopping, start.bound
     with ExitStack() as stack:
-        stopping = stack.enter_context(Stopping(settings.grace_seconds))
         lines = None if settings.opentsdb_port is None else bind(settings.host, settings.opentsdb_port)
         if lines is not None:
             stack.enter_context(lines)
         start_grpc = _grpc(settings, stack, stopping, share(descriptors, MOST_GRPC))
-        application = build(settings, clock, start.anew, opening)
+        application = build(settings, clock, start.anew, start.opening)
         stack.callback(application.close)
         services = application.services
         stopping.under_way = services.telemetry.under_way
