@@ -60,17 +60,22 @@ def command(idle_exit: int, log_level: str, new_registry: bool, new_secret_key: 
     # Nothing of what is loaded goes away again: the collector of cycles would look through it in vain, a tenth of the
     # start. The server turns it on.
     gc.disable()
-    try:
-        from jobmeter.server.missing import Anew
-        from jobmeter.server.run import run
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(f"{error.name} is missing: install jobmeter[server] to run a server") from error
     # Until the server handles it, a SIGTERM during the start must still unwind what was opened.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     settings = load(None, **flags)
     try:
-        anew = Anew(registry=new_registry, secret=new_secret_key)
-        # Logs must not have secrets, not even one that works once.
-        run(settings, idle_exit, click.echo, anew, with_link=sys.stdout.isatty())
+        from jobmeter.server.run import run
+
+        run(
+            settings,
+            idle_exit,
+            click.echo,
+            new_registry=new_registry,
+            new_secret_key=new_secret_key,
+            # Logs must not have secrets, not even one that works once.
+            with_link=sys.stdout.isatty(),
+        )
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(f"{error.name} is missing: install jobmeter[server] to run a server") from error
     finally:
         gc.enable()

@@ -276,7 +276,10 @@ class Registry(Protocol):
         ...
 
     def prepare(self) -> None:
-        """Begin to read what listings need, on a thread: a server that starts calls it."""
+        """Be ready for the first questions about jobs, and begin to read what listings need, on a thread.
+
+        A server that starts calls it. Raises nothing when the database does not answer.
+        """
         ...
 
     def close(self) -> None:

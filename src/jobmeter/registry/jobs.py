@@ -14,6 +14,14 @@ from jobmeter.registry.schema import SAMPLED, allocations, jobs, replicas
 from jobmeter.registry.ttl_cache import Expiring
 
 
+def prepare(connection: sa.Connection) -> None:
+    """Read a job that is none: making a statement the first time takes longer than a question may."""
+    for names in (None, frozenset({""})):
+        job_rows(connection, names, "")
+    connection.execute(_parts(replicas, "", "")).all()
+    connection.execute(_allocations("", "")).all()
+
+
 def job_rows(connection: sa.Connection, names: frozenset[str] | None, job: str) -> Sequence[sa.Row[Any]]:
     """The rows of every job of that id in those projects (None: all), by project."""
     question = sa.select(jobs).where(jobs.c.id == job)
@@ -43,12 +51,7 @@ def job_views(
 
 def job_allocations(connection: sa.Connection, head: Job) -> list[Allocation]:
     """See ``Registry.allocations``."""
-    question = (
-        _parts(allocations, head)
-        .order_by(allocations.c.start, allocations.c.replica, allocations.c.node, allocations.c.device)
-        .order_by(allocations.c.id)
-    )
-    return [allocation_of(row, head) for row in connection.execute(question)]
+    return [allocation_of(row, head) for row in connection.execute(_allocations(head.project, head.id))]
 
 
 def forget_job(connection: sa.Connection, project: str, job: str) -> bool:
@@ -58,7 +61,7 @@ def forget_job(connection: sa.Connection, project: str, job: str) -> bool:
 
 
 def _view(connection: sa.Connection, head: Job, now_ms: int) -> Expiring[JobView]:
-    rows = connection.execute(_parts(replicas, head)).all()
+    rows = connection.execute(_parts(replicas, head.project, head.id)).all()
     members = [replica_of(row, head, now_ms) for row in rows]
     members.sort(key=lambda member: (natural(member.name), member.attempt))
     until = min((valid_until(SAMPLED, row.last_sample, now_ms) for row in rows), default=MAX_TIME_MS)
@@ -66,5 +69,13 @@ def _view(connection: sa.Connection, head: Job, now_ms: int) -> Expiring[JobView
     return Expiring(view, now_ms, MAX_TIME_MS if head.recorded else until)
 
 
-def _parts(table: sa.Table, head: Job) -> sa.Select[Any]:
-    return sa.select(table).where(table.c.project == head.project, table.c.job == head.id)
+def _parts(table: sa.Table, project: str, job: str) -> sa.Select[Any]:
+    return sa.select(table).where(table.c.project == project, table.c.job == job)
+
+
+def _allocations(project: str, job: str) -> sa.Select[Any]:
+    return (
+        _parts(allocations, project, job)
+        .order_by(allocations.c.start, allocations.c.replica, allocations.c.node, allocations.c.device)
+        .order_by(allocations.c.id)
+    )

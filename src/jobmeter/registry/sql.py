@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from jobmeter.errors import UnavailableError
@@ -380,6 +381,9 @@ class SqlRegistry(Registry):
 
     def prepare(self) -> None:
         """See ``Registry.prepare``."""
+        with suppress(UnavailableError), self._database.read(SHORT_SECONDS) as connection:
+            keys.find(connection, schema.keys.c.token_hash, b"")
+            jobs.prepare(connection)
         self._columns.prepare()
 
     def close(self) -> None:

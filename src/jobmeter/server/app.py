@@ -2,9 +2,9 @@
 
 import logging
 from collections.abc import Awaitable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 
 from jobmeter.access.audit import Audit
 from jobmeter.access.authenticate import Authenticator
@@ -37,6 +37,7 @@ from jobmeter.server.live import Hub
 from jobmeter.server.memory import Tidying
 from jobmeter.server.missing import Anew, check_complete
 from jobmeter.server.native.router import NativeRouter
+from jobmeter.server.opening import Opening
 from jobmeter.server.pages import PageRouter
 from jobmeter.server.pipeline import Router
 from jobmeter.server.root import HealthRouter, RootRouter
@@ -111,32 +112,33 @@ class Application:
             _log.warning("the calls of the last second were not counted: %s", error.message)
 
 
-def build(settings: Settings, clock: Clock | None = None, anew: Anew = Anew()) -> Application:  # noqa: B008 - frozen
+def build(
+    settings: Settings,
+    clock: Clock | None = None,
+    anew: Anew = Anew(),  # noqa: B008 - frozen
+    opening: Opening | None = None,
+) -> Application:
     """A server's application on its store and registry, which are opened and migrated.
 
-    ``anew`` says what may be missing that belongs to what is there. Raises ConfigurationError or UnavailableError when
-    one of them cannot be opened, or is missing.
+    ``anew`` says what may be missing that belongs to what is there; ``opening`` is the engine where it is being opened
+    already. Raises ConfigurationError or UnavailableError when one of them cannot be opened, or is missing.
     """
     clock = clock or SystemClock()
     if KERNEL.missing:
         _log.warning("the compiled kernel is missing, NumPy does its work more slowly: %s", KERNEL.missing)
-    with ExitStack() as opened, ThreadPoolExecutor(1, "jobmeter-open") as aside:
-        # The engine takes as long to start as the rest of the program takes to load: both at one time.
-        opening = aside.submit(open_store, settings.store_dsn, clock)
-        opened.callback(_close, opening)
+    with ExitStack() as opened:
+        opening = opening or Opening(partial(open_store, settings.store_dsn, clock))
+        opened.callback(opening.close)
         registry = open_registry(settings.registry_url, settings.retention)
         opened.callback(registry.close)
         dialects()
-        store = _windowed(opening.result(), settings, clock)
+        engine = opening.store()
+        opened.callback(engine.close)
+        store = _windowed(engine, settings, clock)
         check_complete(settings, registry, store, anew)
         application = assemble(settings, clock, registry, store, shared=is_shared(settings.store_dsn))
         opened.pop_all()
     return application
-
-
-def _close(opening: Future[Store]) -> None:
-    with suppress(JobmeterError):
-        opening.result().close()
 
 
 def assemble(

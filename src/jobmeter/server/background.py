@@ -20,6 +20,8 @@ PRUNE_SECONDS = 6 * 3600.0
 FILL_BATCH = 256
 """Series that are read while writers wait."""
 _FILL_SECONDS, _RETRY_SECONDS, _FILLED_SECONDS = 0.01, 10.0, 3_600.0
+_BEGIN_SECONDS = 0.25
+"""After a start: who waits for its first answer has the engine to themselves."""
 LEASE_MS = 5 * MINUTE
 """Length of a lease: longer than clocks of servers differ."""
 SETTLE_MS = 15 * MINUTE
@@ -179,7 +181,7 @@ class Filling:
     name = "fill"
 
     def __init__(self, store: WindowedStore, clock: Clock) -> None:
-        self.interval = _FILL_SECONDS
+        self.interval = _BEGIN_SECONDS
         self._store = store
         self._clock = clock
         self._began = clock.monotonic()

@@ -9,12 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from jobmeter.access.keys import create_key
-from jobmeter.access.principal import Role
-from jobmeter.access.vault import Vault
 from jobmeter.errors import ConfigurationError
 from jobmeter.model.time import Clock, iso
-from jobmeter.registry.base import Registry
 
 NOTE, LOCK, ADMIN_KEY = "server.json", "server.lock", "admin.key"
 
@@ -67,23 +63,6 @@ def noted(data: Path, url: str, clock: Clock) -> Iterator[None]:
     finally:
         with contextlib.suppress(OSError):
             (data / NOTE).unlink()
-
-
-def ensure_admin_key(data: Path, registry: Registry, vault: Vault, clock: Clock) -> Path:
-    """The file with an administrator's key; made, with its key, where there is none."""
-    path = data / ADMIN_KEY
-    if not path.exists():
-        made = create_key(registry, vault, clock, "admin", Role.ADMIN, None)
-        line = {
-            "id": made.id,
-            "token": made.token,
-            "access_key_id": made.access_key_id,
-            "access_key_secret": made.access_key_secret,
-            "role": str(made.role),
-            "project": made.project,
-        }
-        write_private(path, msgspec.json.encode(line) + b"\n")
-    return path
 
 
 def write_private(path: Path, content: bytes) -> None:

@@ -1,4 +1,4 @@
-"""The socket and the HTTP server on it (docs/decisions/0014-http-server.md)."""
+"""The HTTP server on a socket (docs/decisions/0014-http-server.md)."""
 
 import asyncio
 import errno
@@ -9,12 +9,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from email.utils import formatdate
-from pathlib import Path
 
 import uvloop
 
-from jobmeter.errors import ConfigurationError
 from jobmeter.model.time import SECOND, Clock
+from jobmeter.server.address import tls_context
 from jobmeter.server.http.connection import Application, Connection
 from jobmeter.server.http.limits import Connections
 from jobmeter.server.stopping import Stopping
@@ -26,34 +25,6 @@ BACKLOG = 1024
 _ACCEPTED = 64
 """Connections that are accepted in one go, before others get their turn."""
 _FULL = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-
-
-def bind(host: str, port: int) -> socket.socket:
-    """A bound socket that does not listen yet. Raises ConfigurationError when the address cannot be had."""
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-    except OSError as error:
-        raise ConfigurationError(f"--host {host!r} is not an address of this machine: {error}") from error
-    bound = socket.socket(family, kind, protocol)
-    try:
-        # Never SO_REUSEPORT: a second server on the same port has to fail, not to share its requests.
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind(address)
-    except OSError as error:
-        bound.close()
-        raise ConfigurationError(f"cannot listen on {host} port {port}: {error.strerror}") from error
-    return bound
-
-
-def url_of(bound: socket.socket, settings: Settings) -> str:
-    """Where a client on this machine reaches the server."""
-    host, port = bound.getsockname()[:2]
-    if host in {"0.0.0.0", "::"}:  # noqa: S104 - every address includes the local one
-        host = "127.0.0.1" if host == "0.0.0.0" else "::1"  # noqa: S104
-    scheme = "https" if settings.tls_cert else "http"
-    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 class HttpServer:
@@ -161,28 +132,3 @@ class HttpServer:
     def _resume(self) -> None:
         if self._bound.fileno() >= 0:
             asyncio.get_running_loop().add_reader(self._bound, self._accept)
-
-
-def tls_context(settings: Settings) -> ssl.SSLContext | None:
-    """What TLS 1.2 and 1.3 are spoken with; None without a certificate. Raises ConfigurationError."""
-    certificate, key = tls_files(settings)
-    if certificate is None or key is None:
-        return None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.load_cert_chain(certificate, key)
-    return context
-
-
-def tls_files(settings: Settings) -> tuple[Path | None, Path | None]:
-    """The certificate and its key, checked; (None, None) without TLS. Raises ConfigurationError."""
-    if not settings.tls_cert and not settings.tls_key:
-        return None, None
-    if not (settings.tls_cert and settings.tls_key):
-        raise ConfigurationError("--tls-cert and --tls-key belong together: give both or none")
-    certificate, key = Path(settings.tls_cert), Path(settings.tls_key)
-    try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigurationError(f"cannot use {certificate} with {key}: {error}") from error
-    return certificate, key

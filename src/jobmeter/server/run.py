@@ -1,54 +1,34 @@
-"""A server process from its start to its end."""
+"""A server process from its start to its end.
 
-import asyncio
-import gc
-import logging
-import socket
-import time
+What this module imports stands before everything else that a start does: it is little. The engine is opened on a thread
+while the rest is loaded.
+"""
+
 from collections.abc import Callable
 from contextlib import ExitStack
-from functools import partial
-from pathlib import Path
-
-import msgspec
 
 from jobmeter.model.time import SystemClock
-from jobmeter.server.app import build
-from jobmeter.server.folder import claimed, ensure_admin_key, noted
-from jobmeter.server.http.limits import (
-    MOST_GRPC,
-    MOST_HTTP,
-    MOST_TELNET,
-    RESERVED,
-    Connections,
-    allow_descriptors,
-    share,
-)
-from jobmeter.server.listen import HttpServer, bind, tls_files, url_of
-from jobmeter.server.missing import Anew
-from jobmeter.server.services import Services
+from jobmeter.server.address import bind, tls_files
+from jobmeter.server.folder import claimed
+from jobmeter.server.http.limits import allow_descriptors
 from jobmeter.server.stopping import Stopping
-from jobmeter.server.telnet import TelnetServer
 from jobmeter.settings import Settings
-
-_COLLECTED = (20_000, 20, 20)
-"""Thresholds of the garbage collector: new objects before a young collection, and collections of the older ones."""
-_log = logging.getLogger("jobmeter.server")
 
 
 def run(
     settings: Settings,
     idle_exit: int,
     announce: Callable[[str], None],
-    anew: Anew = Anew(),  # noqa: B008 - frozen
     *,
+    new_registry: bool = False,
+    new_secret_key: bool = False,
     with_link: bool = False,
 ) -> None:
     """Serve until stopped, or until no request came for ``idle_exit`` seconds (0: for ever).
 
     ``announce`` gets one line with the URL when the server listens, and with ``with_link`` one that signs in to the
-    page once. ``anew``: see ``build``. Raises ConfigurationError
-    or UnavailableError when the server cannot start.
+    page once. ``new_registry`` and ``new_secret_key`` are those of ``jobmeter.server.missing.Anew``. Raises
+    ConfigurationError or UnavailableError when the server cannot start.
     """
     clock = SystemClock()
     tls_files(settings)
@@ -56,90 +36,25 @@ def run(
     with ExitStack() as stack:
         stopping = stack.enter_context(Stopping(settings.grace_seconds))
         bound = stack.enter_context(bind(settings.host, settings.port))
-        lines = None if settings.opentsdb_port is None else bind(settings.host, settings.opentsdb_port)
-        if lines is not None:
-            stack.enter_context(lines)
-        start_grpc = _grpc(settings, stack, stopping, share(descriptors, MOST_GRPC))
         stack.enter_context(claimed(settings.data))
-        application = build(settings, clock, anew)
-        stack.callback(application.close)
-        services = application.services
-        stopping.under_way = services.telemetry.under_way
-        key = ensure_admin_key(settings.data, services.registry, services.vault, clock)
-        url = url_of(bound, settings)
+        from jobmeter.server.opening import Opening  # noqa: PLC0415 - said above
+        from jobmeter.store.registry import opener  # noqa: PLC0415 - said above
 
-        def listening() -> None:
-            stack.enter_context(noted(settings.data, url, clock))
-            application.start()
-            announce(f"Jobmeter listens at {url} (administrator's key: {key})")
-            if with_link:
-                announce(f"The page, signed in (once, within 15 minutes): {url}{_signed_in(services, key)}")
-            # Live streams do not end by themselves.
-            stopping.then(partial(asyncio.get_running_loop().call_soon_threadsafe, services.hub.close))
-            if lines is not None:
-                announce(_telnet(services, lines, stack, share(descriptors, MOST_TELNET)))
-            if start_grpc is not None:
-                announce(start_grpc(services))
-            spare_collections()
+        opening = Opening(opener(settings.store_dsn, clock))
+        stack.callback(opening.close)
+        from jobmeter.server.missing import Anew  # noqa: PLC0415 - said above
+        from jobmeter.server.serving import Start, serve  # noqa: PLC0415 - said above
 
-        def finished() -> bool:
-            return 0 < idle_exit <= services.telemetry.idle_seconds()
-
-        telemetry = services.telemetry
-        connections = Connections(
-            "http", share(descriptors, MOST_HTTP), telemetry.connection_closed, time.monotonic, RESERVED
+        anew = Anew(registry=new_registry, secret=new_secret_key)
+        start = Start(
+            settings=settings,
+            clock=clock,
+            stopping=stopping,
+            bound=bound,
+            opening=opening,
+            descriptors=descriptors,
+            anew=anew,
+            with_link=with_link,
+            idle_exit=idle_exit,
         )
-        telemetry.watch_connections(connections)
-        HttpServer(application.edge, bound, connections, clock).serve(settings, stopping, listening, finished)
-        _log.info("stopping")
-
-
-class _AdminKey(msgspec.Struct):
-    access_key_id: str
-
-
-def _signed_in(services: Services, key: Path) -> str:
-    """The place of the page that signs in as the holder of the administrator's key."""
-    holder = msgspec.json.decode(key.read_bytes(), type=_AdminKey)
-    return f"/#/open?code={services.sessions.link(holder.access_key_id)[0]}"
-
-
-def spare_collections() -> None:
-    """Exempt the objects made until now from garbage collection: they live as long as the process.
-
-    The little of it that is garbage stays too: to look for it takes longer than what a first request may wait.
-    """
-    gc.freeze()
-    gc.set_threshold(*_COLLECTED)
-    gc.enable()
-
-
-def _telnet(services: Services, bound: socket.socket, stack: ExitStack, most: int) -> str:
-    """Start OpenTSDB's telnet protocol; it ends with the stack. Returns the line to log."""
-    server = TelnetServer(services, bound, most)
-    server.start()
-    stack.callback(server.stop)
-    host, port = server.address
-    keyless = "" if services.settings.opentsdb_key else "; each connection has to begin with auth TOKEN"
-    return f"OpenTSDB's telnet protocol is at {host} port {port}{keyless}"
-
-
-def _grpc(settings: Settings, stack: ExitStack, stopping: Stopping, most: int) -> Callable[[Services], str] | None:
-    """A function that starts OTLP over gRPC on its port, which is bound here, and returns the line to log.
-
-    It ends with the stack. None where it is not configured.
-    """
-    if settings.otlp_grpc_port is None:
-        return None
-    from jobmeter.server.otlp_grpc import GrpcServer  # noqa: PLC0415 - takes time and memory that few need
-
-    server = GrpcServer(settings.host, settings.otlp_grpc_port, *tls_files(settings), most=most)
-    stack.callback(server.stop)
-
-    def start(services: Services) -> str:
-        server.start(services)
-        # Before the application ends, which it needs.
-        stack.callback(lambda: server.stop(stopping.seconds_left()))
-        return f"OTLP over gRPC is at {settings.host} port {server.port}"
-
-    return start
+        serve(start, announce)

@@ -11,7 +11,7 @@ from tests.waiting import wait_until
 
 from jobmeter.errors import UnavailableError
 from jobmeter.model.series import Series
-from jobmeter.server.listen import bind
+from jobmeter.server.address import bind
 from jobmeter.server.telnet import TelnetServer
 from jobmeter.store.base import Selector
 from jobmeter.store.memory import MemoryStore

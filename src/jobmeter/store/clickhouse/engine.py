@@ -93,10 +93,13 @@ class ClickHouseStore:
         self._span_writer, self._span_reader = SpanWriter(write), SpanReader(read)
         self._maintenance = Maintenance(write, target, self._ledger, self._catalog, self._roller, self._commit_log)
         if target.path is not None:
-            self._warm()
+            self._warm(read)
 
-    def _warm(self) -> None:
+    def _warm(self, read: Pool) -> None:
         """Run trivial statements: the first ones after a start of the engine take many times as long."""
+        # Two connections: while the window is filled over one, the first question does not wait for another.
+        with suppress(JobmeterError), read.client(), read.client():
+            pass
         keys, span = SeriesKeys(np.zeros(1, np.uint64), np.zeros(1, np.uint64)), TimeRange(0, 1)
         with suppress(JobmeterError):  # the next statement reports it
             self.find(Selector(jobs=(0,)))
