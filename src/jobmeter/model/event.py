@@ -29,11 +29,11 @@ class Level(StrEnum):
 LEVEL_OF: Mapping[Severity, Level] = MappingProxyType(
     {Severity.INFO: Level.INFO, Severity.WARNING: Level.WARNING, Severity.CRITICAL: Level.ERROR}
 )
-"""The level of an event of a finding."""
+"""The level of an event that tells of a finding."""
 
 
 class EventSource(StrEnum):
-    """Who reports an event."""
+    """Who tells of an event."""
 
     STATE = "state"
     """Jobmeter itself, when a job's or replica's state changed: ``reason`` is the new state."""
@@ -45,7 +45,7 @@ class EventSource(StrEnum):
 
 
 class EventType(StrEnum):
-    """What kind of event it is; it follows from the event's source and reason."""
+    """What kind of thing happened; it follows from the event's source and reason."""
 
     JOB_STATE = "job_state"
     REPLICA_STATE = "replica_state"
@@ -84,7 +84,7 @@ REASONS: Mapping[EventType, frozenset[str]] = MappingProxyType(
         EventType.FINDING: frozenset({"Finding", "FindingEnded"}),
     }
 )
-"""The reasons that say what an event is about, from any source."""
+"""The reasons that say what an event is about, whoever tells of it."""
 SERVER_REASONS: Mapping[EventType, frozenset[str]] = MappingProxyType(
     {
         EventType.NODE_UP: frozenset({"NodeUp"}),
@@ -106,16 +106,16 @@ SERVER_REASONS: Mapping[EventType, frozenset[str]] = MappingProxyType(
 )
 """The reasons that only the server itself gives."""
 ENDS = frozenset(state.value for state in JobState if state.finished)
-"""The reasons of ``state`` events of an end."""
+"""The reasons of ``state`` events that tell of an end."""
 _BY_REASON = {reason: kind for kind, reasons in REASONS.items() for reason in reasons}
 _BY_SERVER_REASON = {reason: kind for kind, reasons in SERVER_REASONS.items() for reason in reasons}
 _IDENTITY = ("project", "job", "replica", "attempt", "cluster", "node", "source", "reason", "message", "time")
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An event at ``time`` (epoch ms). Names that do not apply are empty.
+    """One thing that happened, at ``time`` (epoch ms). Names that do not apply are empty.
 
-    Everything but its level identifies an event: sent again, it counts once. ``reason`` is one word (``OOMKilled``),
+    An event is known by everything but its level: sent again, it counts once. ``reason`` is one word (``OOMKilled``),
     ``message`` a sentence. ``subject`` names what it is about where that is neither a job, a replica nor a node: a kind
     and a name, ``device gpu0``.
     """
@@ -135,19 +135,19 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def digest(self) -> bytes:
-        """16 bytes that follow from everything that the event is identified by."""
+        """16 bytes that follow from everything that the event is known by."""
         values = [getattr(self, name) for name in _IDENTITY]
         # One without a subject has the digest that it had before there were subjects.
         return blake2b(msgspec.json.encode([*values, *filter(None, [self.subject])]), digest_size=16).digest()
 
     @property
     def id(self) -> str:
-        """Its id: 32 hexadecimal digits, the same wherever and whenever it is requested."""
+        """Its id: 32 hexadecimal digits, the same wherever and whenever it is asked for."""
         return self.digest.hex()
 
     @property
     def type(self) -> EventType:
-        """What kind of event it is."""
+        """What kind of thing happened."""
         if self.source is EventSource.STATE:
             if not self.replica:
                 return EventType.JOB_STATE
@@ -178,7 +178,7 @@ class EventPage(msgspec.Struct, frozen=True):
 class EventFilter(msgspec.Struct, Question[EventPage], frozen=True, kw_only=True):
     """Which events to list, by time and then in the order in which they arrived. Empty parts match everything.
 
-    ``projects`` None means all that the caller may see. ``start`` is inclusive, ``end`` exclusive, both epoch ms.
+    ``projects`` None means all that the asker may see. ``start`` is inclusive, ``end`` exclusive, both epoch ms.
     ``contains`` looks in reason and message, without regard to case. ``without`` are types that are left out. ``after``
     is the id of an event: those behind it in the order of the list. ``total`` counts whatever ``after`` and ``offset``
     say.

@@ -67,7 +67,7 @@ class SpanLink(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One span, identified by (project, job, trace, start, span): sent again, it counts once.
+    """One span, known by (project, job, trace, start, span): sent again, it counts once.
 
     ``trace`` has 32, ``span`` and ``parent`` have 16 lower-case hexadecimal digits; ``parent`` is empty for a root.
     Times are epoch nanoseconds. ``job`` is empty where nothing names one. ``dropped``: attributes, events and links
@@ -110,7 +110,7 @@ class Span(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True):
-    """What the spans of one trace in one project say together, as far as they were requested.
+    """What the spans of one trace in one project say together, as far as they were asked for.
 
     ``name``, ``service`` and ``job`` are those of the root: the first span without a parent, else the first one. It
     lasts from the first start to the last end.
@@ -133,7 +133,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TracePage(msgspec.Struct, frozen=True):
-    """Traces in the order that was requested; ``total`` match in all (None: not requested)."""
+    """Traces in the order that was asked for; ``total`` match in all (None: not asked)."""
 
     traces: list[Trace]
     total: int | None = None

@@ -22,7 +22,7 @@ from jobmeter.registry.base import Registry
 _log = logging.getLogger("jobmeter.server")
 
 INTERVAL_SECONDS = 1.0
-DELAY_MS = 2 * SECOND
+SETTLE_MS = 2 * SECOND
 """How long after its end is reported a job is diagnosed: its last lines and samples arrive by then."""
 RECENT_MS = HOUR
 """A job that ended longer ago was imported: it is diagnosed on request only."""
@@ -53,7 +53,7 @@ class Diagnosing:
         """Diagnose the jobs that ended longer than the delay ago."""
         now_ms = self._clock.now_ms()
         self._look(now_ms)
-        due = [key for key, since in self._waiting.items() if now_ms - since >= DELAY_MS][:JOBS_PER_ROUND]
+        due = [key for key, since in self._waiting.items() if now_ms - since >= SETTLE_MS][:JOBS_PER_ROUND]
         for key in due:
             del self._waiting[key]
             try:

@@ -8,7 +8,7 @@ from tests.frames import samples
 
 from jobmeter.model.finding import Finding
 from jobmeter.model.time import HOUR
-from jobmeter.server.diagnosing import DELAY_MS, JOBS_PER_ROUND
+from jobmeter.server.diagnosing import JOBS_PER_ROUND, SETTLE_MS
 
 LINES = ["Traceback (most recent call last):", '  File "train.py", line 3, in <module>', "ValueError: empty batch"]
 
@@ -99,7 +99,7 @@ def test_a_finished_job_is_diagnosed_by_itself_once(failed):
     work = diagnosing(failed)
     work.round()
     assert stored_findings(failed) == []
-    failed.clock.time_ms += DELAY_MS
+    failed.clock.time_ms += SETTLE_MS
     work.round()
     [event] = stored_findings(failed)
     assert event["level"] == "error"
@@ -107,18 +107,18 @@ def test_a_finished_job_is_diagnosed_by_itself_once(failed):
     assert [moment["kind"] for moment in failed.call("GET", "/jobs/j1/timeline?kind=event").json()] == []
     failed.call("POST", "/jobs", job())
     for _ in range(3):
-        failed.clock.time_ms += DELAY_MS
+        failed.clock.time_ms += SETTLE_MS
         work.round()
     assert len(stored_findings(failed)) == 1
 
 
 def test_another_server_does_not_report_it_again(failed):
-    failed.clock.time_ms += DELAY_MS
+    failed.clock.time_ms += SETTLE_MS
     first, second = diagnosing(failed), diagnosing(failed)
     second = type(first)(first._executor, first._registry, first._thresholds, first._clock)
     for work in (first, second):
         work.round()
-        failed.clock.time_ms += DELAY_MS
+        failed.clock.time_ms += SETTLE_MS
         work.round()
     assert len(stored_findings(failed)) == 1
 
@@ -128,7 +128,7 @@ def test_a_job_that_ended_long_ago_and_one_that_runs_are_left_alone(server):
     server.call("POST", "/jobs", {"jobs": [old, {"job_id": "runs", "state": "Running"}]})
     work = diagnosing(server)
     work.round()
-    server.clock.time_ms += DELAY_MS
+    server.clock.time_ms += SETTLE_MS
     work.round()
     assert stored_findings(server, "old") == stored_findings(server, "runs") == []
 
@@ -137,7 +137,7 @@ def test_a_round_is_bounded_and_the_next_ones_go_on(server):
     server.call("POST", "/jobs", {"jobs": [job(f"b{at}") for at in range(JOBS_PER_ROUND + 3)]})
     work = diagnosing(server)
     work.round()
-    server.clock.time_ms += DELAY_MS
+    server.clock.time_ms += SETTLE_MS
     work.round()
     assert sum(len(stored_findings(server, f"b{at}")) for at in range(JOBS_PER_ROUND + 3)) == JOBS_PER_ROUND
     work.round()
@@ -148,6 +148,6 @@ def test_a_job_that_was_deleted_meanwhile_is_passed_over(failed):
     work = diagnosing(failed)
     work.round()
     failed.call("DELETE", "/jobs/j1")
-    failed.clock.time_ms += DELAY_MS
+    failed.clock.time_ms += SETTLE_MS
     work.round()
     assert failed.call("GET", "/jobs/j1/findings").status == 404

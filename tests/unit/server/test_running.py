@@ -12,7 +12,7 @@ from jobmeter.model.log import LogLine
 from jobmeter.model.time import HOUR, MINUTE, SECOND
 from jobmeter.query.execute import Executor
 from jobmeter.query.request import LogQuestion, MetricQuery
-from jobmeter.server.diagnosing import DELAY_MS
+from jobmeter.server.diagnosing import SETTLE_MS
 from jobmeter.server.running import EVERY_SECONDS, LIST_SECONDS, TOGETHER, FindingFigures, RunningJobs
 
 STEP = 10 * SECOND
@@ -196,7 +196,7 @@ def test_the_end_of_a_job_closes_what_is_open_and_reports_nothing_a_second_time(
     diagnosing = next(one._work for one in server.application.background if one._work.name == "diagnose")
     for _ in range(4):
         diagnosing.round()
-        server.clock.time_ms += DELAY_MS
+        server.clock.time_ms += SETTLE_MS
         work(server).round()
     assert sorted(finding_events(server)) == [
         ("Finding", "fs_full"),
@@ -213,7 +213,7 @@ def test_the_end_of_a_job_closes_what_is_open_and_reports_nothing_a_second_time(
         diagnosing._executor, diagnosing._registry, diagnosing._thresholds, diagnosing._clock
     )  # fmt: skip
     again.round()
-    server.clock.time_ms += DELAY_MS
+    server.clock.time_ms += SETTLE_MS
     again.round()
     assert len(finding_events(server)) == 3
 

@@ -45,10 +45,10 @@ class Roller:
     again.
     """
 
-    def __init__(self, pool: Pool, rollup_state: RollupState, flush: Callable[[int], None]) -> None:
+    def __init__(self, pool: Pool, ledger: RollupState, flush: Callable[[int], None]) -> None:
         self._flush = flush
         self._pool = pool
-        self._rollup_state = rollup_state
+        self._ledger = ledger
         self._running = threading.Lock()
 
     @contextmanager
@@ -65,12 +65,12 @@ class Roller:
 
     def rolled(self, jobs: Sequence[int], span: TimeRange) -> list[TimeRange]:
         """Whole hours before ``done`` without the marked ones, and without those whose reference a mark may change."""
-        end = min(floor_to(span.end_ms, HOUR), self._rollup_state.done())
+        end = min(floor_to(span.end_ms, HOUR), self._ledger.done())
         start = ceil_to(span.start_ms, HOUR)
         if start >= end:
             return []
         holes: set[int] = set()
-        marked = self._rollup_state.marked(jobs)
+        marked = self._ledger.marked(jobs)
         if marked and not self._flushed(marked):
             # Which hours follow those that are marked is open now.
             earliest = min(hour for _, hour in marked)
@@ -97,7 +97,7 @@ class Roller:
         return True
 
     def _roll_marked(self) -> int:
-        marks = self._rollup_state.take()
+        marks = self._ledger.take()
         pairs = {(mark.job, mark.hour) for mark in marks}
         if pairs:
             self._flush(max(hour for _, hour in pairs) + HOUR)
@@ -107,15 +107,15 @@ class Roller:
             following.update(self._following(work))
         for work in _grouped(following - pairs):
             self._compute(work)
-        self._rollup_state.clear(marks)
+        self._ledger.clear(marks)
         return len({hour for _, hour in pairs})
 
     def _roll_new(self, until_ms: int) -> int:
-        start = self._rollup_state.done()
+        start = self._ledger.done()
         if until_ms <= start:
             return 0
         # From here on writers mark what they add to these hours; what they added before is visible now.
-        self._rollup_state.raise_intent(until_ms)
+        self._ledger.raise_intent(until_ms)
         self._flush(until_ms)
         with translated("roll up"), self._pool.client() as client:
             parameters = {"start": start, "end": until_ms}
@@ -123,7 +123,7 @@ class Roller:
         hours = [int(row[0]) for row in rows]
         for first, last in _stretches(hours):
             self._compute(_Work(first, last, None))
-        self._rollup_state.raise_done(until_ms)
+        self._ledger.raise_done(until_ms)
         return len(hours)
 
     def _compute(self, work: _Work) -> None:
