@@ -28,6 +28,9 @@ TWINS = re.compile(r"NotAtOnceError|\bat_once\b|\bhurry\b|\bwait: bool\b|\bwait=
 _OTHERS = frozenset({"cli", "collect"})
 """Where the same words say whether to wait for the end of a thread: on neither path."""
 
+_STANDARD = frozenset({"call_soon_threadsafe", "first_seen", "last_seen"})
+"""Names of the standard library, and of fields that others call so too."""
+
 _PLACE = re.compile(r"`([^`]+)`")
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
@@ -43,7 +46,7 @@ def private_words(folder: Path = SOURCES) -> Counter[str]:
     for path in modules(folder):
         found.update(_in_path(path.relative_to(folder)))
         for one in tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline):
-            if one.type == token.NAME:
+            if one.type == token.NAME and one.string.lstrip("_").removesuffix("_ms") not in _STANDARD:
                 found.update(private_in(one.string))
     return found
 

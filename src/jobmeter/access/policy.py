@@ -62,7 +62,7 @@ class Resource:
     literal: str | None
 
     def matches(self, account: str, relatives: Iterable[str]) -> bool:
-        """True when it means that thing, by any of its names."""
+        """True when it matches a resource, by any of its names."""
         return self.account.matches(account) and any(map(self.relative.matches, relatives))
 
 
@@ -95,7 +95,7 @@ class Grant:
         return None if self.deny or None in names else frozenset(name for name in names if name is not None)
 
     def shows(self, project: str, *relatives: str) -> bool:
-        """True when the operation is allowed on a thing of a project with those relative names."""
+        """True when the operation is allowed on a resource of a project with those relative names."""
         names = ("", f"project/{project}", *relatives)
         return any(one.matches(project, names) for one in self.allow) and not any(
             one.matches(project, names) for one in self.deny

@@ -50,7 +50,7 @@ class Principal:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The projects (None: all) and, for a share token, the one job that an asker may read.
+    """The projects (None: all) and, for a share token, the one job that an caller may read.
 
     Made by ``jobmeter.access.decide`` alone. A job outside of it is answered as if it did not exist.
     """
@@ -88,7 +88,7 @@ class Scope:
         return (self.projects is None or node.project in self.projects) and self.grant.shows(node.project, *names)
 
     def shows_group(self, project: str, group: str) -> bool:
-        """True when all of a resource group's things in that project lie inside."""
+        """True when all of a resource group in that project lies inside."""
         if self.grant is None:
             return self.allows(project)
         return self.grant.whole and self.grant.shows(project, f"resourcegroup/{group}")

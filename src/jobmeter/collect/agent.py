@@ -66,11 +66,10 @@ class Agent:
         ]
         incidents, kills = IncidentWatch(), NodeKills(place, KernelWatch(place))
         sources: list[RecordSource] = [
-            NodeReporter(place, lambda: jobs.nvidia.devices, interval_ms=interval_ms),
+            NodeReporter(place, jobs.devices, interval_ms=interval_ms),
             JobReporter(place, jobs.table.processes, clock.at_elapsed_ms),
             ClockReporter(place, clock),
-            jobs.nvidia.allocations,
-            jobs.nvidia.disagreements,
+            *jobs.sources,
             incidents,
             kills,
         ]

@@ -18,7 +18,7 @@ _SECOND_NS = 1_000_000_000
 _MILLI_NS = 1_000_000
 STEP_NS = _SECOND_NS
 """A difference above this is a step; a smaller one is drift."""
-SETTLE_NS = 60 * _SECOND_NS
+STEADY_NS = 60 * _SECOND_NS
 """How long a step has to last before the time follows it."""
 SLEW = 0.05
 """Share of the elapsed time by which the time may be moved to follow drift."""
@@ -147,9 +147,9 @@ class SampleClock:
                 Level.WARNING,
                 "ClockStepped",
                 f"The wall clock differs from the time of samples by {self.difference:+.1f} s. "
-                f"Samples follow it when this lasts for {SETTLE_NS // _SECOND_NS} seconds.",
+                f"Samples follow it when this lasts for {STEADY_NS // _SECOND_NS} seconds.",
             )
-        elif measured.since_ns - self._candidate.since_ns >= SETTLE_NS:
+        elif measured.since_ns - self._candidate.since_ns >= STEADY_NS:
             self._follow(measured)
 
     def _follow(self, measured: _Offset) -> None:

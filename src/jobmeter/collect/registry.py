@@ -1,16 +1,17 @@
 """Which collectors there are: the only place that names them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobmeter.collect.base import Collector, Place
+from jobmeter.collect.base import Collector, Place, RecordSource
 from jobmeter.collect.cgroup.paths import Hierarchies
 from jobmeter.collect.cgroup.reader import GroupReader
 from jobmeter.collect.clock import SampleClock
 from jobmeter.collect.discover.member import Classifier, Member
 from jobmeter.collect.discover.permitted import DeviceGroups
 from jobmeter.collect.discover.prolog import PrologAllocations
+from jobmeter.collect.discover.report import Described
 from jobmeter.collect.discover.table import ProcessTable
 from jobmeter.collect.ends import EndWatch
 from jobmeter.collect.host.cpu import CpuCollector
@@ -68,6 +69,15 @@ class JobCollectors:
     def planned(self) -> list[Planned]:
         """Those of the replicas' processes first: they refresh the table."""
         return [Planned(self.jobs), Planned(self.nvidia)]
+
+    @property
+    def sources(self) -> list[RecordSource]:
+        """Which job had which device, and where that is disputed."""
+        return [self.nvidia.allocations, self.nvidia.disagreements]
+
+    def devices(self) -> Sequence[Described]:
+        """The devices of the node that the collectors found."""
+        return self.nvidia.devices
 
 
 def job_collectors(

@@ -28,7 +28,7 @@ _LOG = logging.getLogger(__name__)
 _ROW_BYTES = 20
 _SERIES_BYTES = 600
 _NUMBER_BYTES = 24
-"""Of a series that is known by its number, and its keys; the series itself is shared by all batches."""
+"""Of a series that is identified by its number, and its keys; the series itself is shared by all batches."""
 _LINE_BYTES = 250
 _SPAN_BYTES = 4_000
 _RETRY_AFTER_MS = 1_000

@@ -99,7 +99,7 @@ class IngestPipeline:
     def submit(self, body: bytes, principal: Principal, take: Take = unlimited) -> PendingReceipt:
         """Take a body of the native wire format. Its records are durable on return, and all of it with the receipt.
 
-        ``take`` is asked for the memory that reading it needs, and may raise. Raises InvalidRequestError
+        ``take`` is requested the memory that reading it needs, and may raise. Raises InvalidRequestError
         (LimitExceededError for what is too large), ForbiddenError, ThrottledError or UnavailableError; then the same
         bytes may be sent again.
         """

@@ -1,4 +1,4 @@
-"""What a sender is told."""
+"""What became of a request's samples, lines and spans."""
 
 import asyncio
 from collections.abc import Generator, Sequence

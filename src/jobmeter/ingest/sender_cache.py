@@ -1,4 +1,4 @@
-"""What senders send again and again, by its bytes: one service with one budget, given to whoever decodes."""
+"""The cache of what senders send again, by its bytes: one service with one budget, given to the decoders."""
 
 from jobmeter.ingest.exporters.table import Places
 from jobmeter.ingest.otel.place import place as place_otel

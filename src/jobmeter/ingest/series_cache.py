@@ -41,7 +41,7 @@ class SeriesBounds:
 
 
 class _Columns:
-    """What is known of the series of one interner, by their numbers."""
+    """The bounds and properties of the series of one interner, by their numbers."""
 
     def __init__(self, interner: SeriesInterner) -> None:
         self.interner = interner
@@ -82,7 +82,7 @@ class SeriesCache:
         self._turned = clock.monotonic()
 
     def look_up(self, series: SeriesList) -> SeriesBounds:
-        """What is known of each. Raises InvalidRequestError naming the field of the first that is illegal.
+        """The entry of each. Raises InvalidRequestError naming the field of the first that is illegal.
 
         Nothing is counted of a list that is refused.
         """

@@ -15,11 +15,11 @@ Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
 Uint64s = NDArray[np.uint64]
 
-_COUNT = bind("jobmeter_settle_count", [PLACE] * 2)
-_PUT = bind("jobmeter_settle_place", [PLACE] * 2, SIZE)
-_SORT = bind("jobmeter_settle_sort", [PLACE, SIZE, PLACE], SIZE)
-_REPEAT = bind("jobmeter_settle_repeat", [PLACE, PLACE, SIZE, PLACE])
-_NUMBER = bind("jobmeter_settle_number", [PLACE, PLACE, SIZE, PLACE, PLACE, SIZE, PLACE, PLACE], SIZE)
+_COUNT = bind("jobmeter_sort_count", [PLACE] * 2)
+_PUT = bind("jobmeter_sort_place", [PLACE] * 2, SIZE)
+_SORT = bind("jobmeter_sort_rows", [PLACE, SIZE, PLACE], SIZE)
+_REPEAT = bind("jobmeter_sort_repeat", [PLACE, PLACE, SIZE, PLACE])
+_NUMBER = bind("jobmeter_sort_number", [PLACE, PLACE, SIZE, PLACE, PLACE, SIZE, PLACE, PLACE], SIZE)
 _KEY = np.frombuffer(os.urandom(16), np.uint64) | np.uint64(1)
 AVAILABLE = _COUNT is not None
 

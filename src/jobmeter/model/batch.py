@@ -23,7 +23,7 @@ NEVER = -1
 class SeriesKeys:
     """Which series to read: ``job`` and ``series`` are uint64[k], pair by pair, each pair once.
 
-    Whoever asks for or writes the same series again and again has the very same object for it: what follows from it may
+    Who reads or writes the same series again and again has the very same object for it: what follows from it may
     be cached by it.
     """
 
@@ -48,7 +48,7 @@ class SampleBatch:
 
     ``index``: uint32[n], which of ``series`` a row belongs to. ``time``: int64[n], milliseconds since the epoch.
     ``value``: float64[n], in the catalogue's unit, finite. The arrays are not changed after construction.
-    ``existing_keys`` are the keys of ``series`` where whoever makes the batch knows them already; see ``keys``. So are
+    ``existing_keys`` are the keys of ``series`` where they were computed already; see ``keys``. So are
     ``existing_span`` and ``existing_single``.
     """
 
@@ -93,7 +93,7 @@ class SampleBatch:
 class SampleColumns:
     """Raw samples read back: sorted by (index, time), each (index, time) once.
 
-    ``index``: uint32[n], position in the ``SeriesKeys`` that were asked for. ``time``: int64[n] ms. ``value``:
+    ``index``: uint32[n], position in the ``SeriesKeys`` that were requested. ``time``: int64[n] ms. ``value``:
     float64[n].
     """
 
@@ -125,7 +125,7 @@ class SampleColumns:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BucketColumns:
-    """What is known of each (series, bucket) that holds at least one sample: sorted by (index, time), each pair once.
+    """The statistics of each (series, bucket) that holds at least one sample: sorted by (index, time), each pair once.
 
     ``index`` uint32[n]; ``time`` int64[n], the bucket's start in ms; ``count`` uint64[n]; ``sum minimum maximum first
     last`` float64[n], ``first_time last_time`` int64[n] ms. For counters ``increase`` float64[n] is the growth since

@@ -32,7 +32,7 @@ class Subject(msgspec.Struct, frozen=True):
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that a finding rests on, as a sentence and, where there are such, as figures.
+    """A reason for a finding, as a sentence and, where there are such, as figures.
 
     ``kind`` is metric, log, event or status. ``value`` was observed where ``limit`` is allowed, both in ``unit``.
     """
@@ -63,6 +63,6 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sentence(self) -> str:
-        """The finding in one line: its rule, whom it is about, and the first thing that it rests on."""
+        """The finding in one line: its rule, whom it is about, and its first evidence."""
         evidence = f": {self.evidence[0].text}" if self.evidence else ""
         return f"{self.rule} ({self.subject.kind} {self.subject.name}){evidence}"

@@ -1,4 +1,4 @@
-"""Series by small numbers, so that what is known of them lies in arrays: batches of known series need no objects."""
+"""Series by small numbers, so that their properties lie in arrays: batches of interned series need no objects."""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ _FIRST = 1_024
 
 
 class SeriesInterner:
-    """Every series seen since the interner was begun, numbered from 0. Safe for several threads.
+    """Every series since the interner was begun, numbered from 0. Safe for several threads.
 
     Nothing is taken out: a full interner is replaced by an empty one (see ``current``), and lives as long as a batch
     that refers to it.
@@ -68,9 +68,9 @@ class SeriesInterner:
 
 
 class SeriesList(Sequence[Series]):
-    """Different series of one interner: ``numbers`` int64[n], each once. The objects are looked up when asked for.
+    """Different series of one interner: ``numbers`` int64[n], each once. The objects are looked up when requested.
 
-    Whoever sends the same series again and again is given the very same list: what follows from it may be cached by it,
+    A sender of the same series again and again gets the very same list: what follows from it may be cached by it,
     in a ``WeakKeyDictionary``.
     """
 
@@ -136,4 +136,4 @@ class _Current:
 
 
 current = _Current().get
-"""The interner of this process; another one once it is full: whoever keeps numbers asks whether it changed."""
+"""The interner of this process; another one once it is full: columns by number check whether it changed."""

@@ -67,7 +67,7 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class AllocationSource(StrEnum):
-    """How it is known that a job had a device, most trusted first."""
+    """The source of the fact that a job had a device, most trusted first."""
 
     PROCESS = "process"
     SCHEDULER = "scheduler"
@@ -169,7 +169,7 @@ class Project(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProjectsQuestion(msgspec.Struct, Question[list[Project]], frozen=True, kw_only=True):
-    """Which projects there are, by name; with ``names``, those of them. None: all that the asker may see."""
+    """Which projects there are, by name; with ``names``, those of them. None: all that the caller may see."""
 
     names: frozenset[str] | None = None
 
@@ -182,7 +182,7 @@ class JobSize(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SizesQuestion(msgspec.Struct, Question[list[JobSize]], frozen=True, kw_only=True):
-    """How large each of these jobs, (project, id), is. One that the asker may not see has nothing."""
+    """How large each of these jobs, (project, id), is. One that the caller may not see has nothing."""
 
     jobs: tuple[tuple[str, str], ...]
 
@@ -204,7 +204,7 @@ class Operator(StrEnum):
     CONTAINS = "contains"
     """It is a text that holds one of them, without regard to case."""
     BETWEEN = "between"
-    """It is known, and lies from the first (None: no bound) to the second (None: no bound), both inclusive."""
+    """It has a value from the first (None: no bound) to the second (None: no bound), both inclusive."""
 
 
 class Condition(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -227,7 +227,7 @@ class Condition(msgspec.Struct, frozen=True, omit_defaults=True):
 class JobFilter(msgspec.Struct, Question[JobPage], frozen=True, kw_only=True):
     """Which jobs to list. Empty parts match everything; times are epoch milliseconds.
 
-    ``projects`` None means all: the caller has settled what the asker may see. ``name_contains`` looks in name and id,
+    ``projects`` None means all: access was checked before. ``name_contains`` looks in name and id,
     without regard to case. ``created_from`` (inclusive) and ``created_to`` (exclusive) bound the creation time.
     ``conditions`` must all be met besides. ``sort`` is a field of Job, or ``duration``. ``offset`` and ``limit`` page.
     """

@@ -17,10 +17,10 @@ MAX_SYSTEM_NAME = 256
 class LogLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One line at ``time_ns`` (epoch nanoseconds), without its line end.
 
-    A line is known by (project, job, replica, attempt, stream, time, text): sent again, it counts once. A sender gives
+    (project, job, replica, attempt, stream, time, text) identify a line: sent again, it counts once. A sender gives
     lines of one stream strictly growing times, so that their order stays. ``level`` None: the line does not say.
 
-    A line with a ``facility`` is one of the system log of its node: it is known by (project, node, stream, time, text),
+    A line with a ``facility`` is one of the system log of its node: (project, node, stream, time, text) identify it,
     and ``job`` and ``replica`` say whom it is about, where that is known. ``severity`` is one of syslog's, from 0, the
     worst, to 7; ``tag`` is the program that wrote it.
     """
@@ -52,9 +52,9 @@ class LogLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class LogPage(msgspec.Struct, frozen=True):
-    """Lines in the order that was asked for.
+    """Lines in the order that was requested.
 
-    ``total`` lines with ``total_bytes`` of text (in UTF-8) match in all (None: not asked). Lines of equal time are
+    ``total`` lines with ``total_bytes`` of text (in UTF-8) match in all (None: not requested). Lines of equal time are
     ordered by (replica, attempt, stream, text); newest first is that order reversed.
     """
 

@@ -43,7 +43,7 @@ class LogSource(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class LogBatch(Sequence[LogLine]):
-    """``n`` lines of ``len(sources)`` sources, in their order; as a sequence it makes each line when it is asked for.
+    """``n`` lines of ``len(sources)`` sources, in their order; as a sequence it makes each line when it is requested.
 
     ``source``: uint32[n], which of ``sources`` a line is of. ``time_ns``: int64[n]. ``level``: uint8[n], a value of
     ``LEVEL_CODES`` or 0. ``texts``: the n texts. Nothing is changed after construction.

@@ -1,4 +1,4 @@
-"""Which replica of a job a pod of Kubernetes is: what a cluster's watcher told the server, and an agent asks it for."""
+"""Which replica of a job a pod of Kubernetes is: reported by a cluster's watcher, and read by an agent."""
 
 import re
 
@@ -7,7 +7,7 @@ import msgspec
 MOST_PODS = 100
 """Pods that may be asked for at once."""
 WATCHED_LABEL = "kubernetes.uid"
-"""The label of a job by which the watcher of a cluster, and nobody else, marks what it tells of."""
+"""The label of a job by which the watcher of a cluster, and nobody else, marks what it reports."""
 
 _JOB = re.compile(r"pod-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32})")
 
@@ -26,7 +26,7 @@ def pod_of_job(job: str) -> str:
 class PodReplica(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The pod ``uid`` is this replica; run ``n`` of its containers, counted from 0, is attempt ``first + n`` of it.
 
-    ``rank`` is that of the replica where the watcher told one.
+    ``rank`` is that of the replica where the watcher has one.
     """
 
     uid: str
@@ -38,6 +38,6 @@ class PodReplica(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class NodePods(msgspec.Struct, frozen=True):
-    """Those of the pods that were asked for of which a watcher has told."""
+    """Those of the requested pods that a watcher reported."""
 
     pods: list[PodReplica] = []

@@ -71,7 +71,7 @@ class NodeQuality(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DamagedRows(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of the store that cannot be read and may have held samples of the job; None is what nobody knows."""
+    """A part of the store that cannot be read and may have held samples of the job; None: unknown."""
 
     table: str
     part: str
@@ -86,7 +86,7 @@ class JobQuality(msgspec.Struct, frozen=True, kw_only=True):
 
     ``complete``: whether nothing is known to be missing; None where nothing of it can be judged. ``coverage`` is that
     of its replicas together. ``gaps`` are the longest 1,000 of ``gap_count``, in order of time. ``nodes`` None: the
-    asker may not see nodes; ``nodes_total`` is how many the job was on, of which 256 are looked at. ``ahead`` is by how
+    caller may not see nodes; ``nodes_total`` is how many the job was on, of which 256 are examined. ``ahead`` is by how
     many milliseconds its newest sample is ahead of the server's clock, 0 where it is not. ``sentences`` tell what there
     is to tell, the worst first; empty where there is nothing.
     """

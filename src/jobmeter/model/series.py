@@ -52,7 +52,7 @@ class _Cached:
 
 @dataclass(frozen=True, slots=True)
 class Series(_Cached):
-    """One thing that is measured over time.
+    """What is measured over time.
 
     A name that the sampler did not know, or that does not apply, is empty. A device metric of a whole device names node
     and device; when it was measured for a job it names the job and, where known, the replica as well. ``attempt``

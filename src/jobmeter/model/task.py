@@ -1,4 +1,4 @@
-"""Diagnostic tasks: what somebody asked to have looked at, and what came of it."""
+"""Diagnostic tasks: what was requested to be examined, and the result."""
 
 from enum import StrEnum
 
@@ -42,7 +42,7 @@ class Verdict(StrEnum):
     HEALTHY = "healthy"
     FAULT = "fault"
     UNKNOWN = "unknown"
-    """No fault was seen, and not everything could be looked at."""
+    """No fault was found, and not everything could be examined."""
 
 
 class CheckStatus(StrEnum):
@@ -99,7 +99,7 @@ class NewTask(msgspec.Struct, Question["DiagnosticTask"], frozen=True, kw_only=T
     logs: list[GivenLog] = []
     project: str | None = None
     label: str = ""
-    """The asker's own word for the type, given back as it came."""
+    """The caller's own word for the type, given back as it came."""
 
 
 class DiagnosticTask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -152,7 +152,7 @@ class TaskFilter(msgspec.Struct, Question[TaskPage], frozen=True, kw_only=True):
 
 
 class NodeRequest(msgspec.Struct, frozen=True):
-    """What an agent is asked for: the checks of a task, by their names."""
+    """What an agent is to do: the checks of a task, by their names."""
 
     task: str
     checks: list[str]

@@ -1,4 +1,4 @@
-"""Time: milliseconds since the epoch, half-open ranges, steps, and the clock as a thing that can be handed over."""
+"""Time: milliseconds since the epoch, half-open ranges, steps, and the clock as an argument."""
 
 import re
 import time

@@ -1,4 +1,4 @@
-"""Which traces, and which spans of them, are asked for."""
+"""Which traces, and which spans of them, are requested."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -49,7 +49,7 @@ class TraceOrder(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceFilter(Question[TracePage]):
-    """Traces of some projects (None: all that the asker may see), or of one job of each of them.
+    """Traces of some projects (None: all that the caller may see), or of one job of each of them.
 
     What is said of a trace is said of those of its spans that began in ``[start_ns, end_ns)``. ``names``, ``services``,
     ``statuses``, ``kinds``, ``replicas``, ``span_ids``, ``conditions``, ``contains`` (a part of the name, in any case),

@@ -1,4 +1,4 @@
-"""What NVIDIA's XID codes mean and what to do, and how a kernel line tells of one.
+"""What NVIDIA's XID codes mean and what to do, and how a kernel line reports one.
 
 Source: https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html
 """

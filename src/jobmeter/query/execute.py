@@ -1,4 +1,4 @@
-"""Runs questions: looks up what the asker may see, reads what the plan says, reduces it to lines."""
+"""Runs questions: looks up what the caller may see, reads what the plan says, reduces it to lines."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -59,7 +59,7 @@ from jobmeter.store.cache import Cache
 
 R = TypeVar("R")
 MOST_NAMES = 10_000
-"""Most metrics of a job that are told."""
+"""Most metrics of a job in an answer."""
 
 
 class Executor:
@@ -171,7 +171,7 @@ class Executor:
         return self._subjects.head(ref, scope)
 
     def nodes(self, ref: NodeRef, scope: Scope) -> list[Node]:
-        """Every node of that name that the asker may see. Raises NotFoundError when there is none."""
+        """Every node of that name that the caller may see. Raises NotFoundError when there is none."""
         return self._subjects.nodes(ref, scope)
 
     def latest(self, ref: JobRef | NodeRef, metrics: Sequence[str], by: By, scope: Scope) -> list[LatestValue]:
@@ -197,7 +197,7 @@ class Executor:
         return sorted(found, key=lambda one: (one.metric, natural(one.replica), natural(one.node), natural(one.device)))
 
     def measured(self, ref: JobRef, scope: Scope) -> list[str]:
-        """The metrics that a job has values of, derived ones included, sorted: what can be asked about it."""
+        """The metrics that a job has values of, derived ones included, sorted: what can be queried of it."""
         view = self._subjects.view(ref, scope)
         own = Selector(jobs=(job_key(view.job.project, view.job.id),), limit=MOST_NAMES)
         names = sources(METRICS).union(self._store.names(own, NamePart.METRIC))

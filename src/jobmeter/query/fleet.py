@@ -84,7 +84,7 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetQuestion(Question[Fleet]):
-    """The fleet as it is now, as far as the asker may see it. ``silent_ms``: how long a node may say nothing."""
+    """The fleet as it is now, as far as the caller may see it. ``silent_ms``: how long a node may say nothing."""
 
     projects: frozenset[str] | None = None
     silent_ms: int = 3 * MINUTE

@@ -140,8 +140,8 @@ class _Entry:
 class Layouts:
     """Cached layouts by job and query. Thread safe.
 
-    One that lasts holds while the job's series are the same (``validator`` says so), and while the registry tells of
-    the same devices and ranks, whatever it says of times.
+    A lasting one is valid while the job's series are the same (``validator``), and while the registry has the same
+    devices and ranks, at whatever times.
     """
 
     def __init__(self, cache: Cache) -> None:

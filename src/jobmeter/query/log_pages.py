@@ -17,7 +17,7 @@ _MOST_GIVEN = 128
 class LogCursor(msgspec.Struct, frozen=True, array_like=True):
     """Where a page ended: at the moment ``time_ns``.
 
-    Of that moment the first ``passed`` lines are behind it, and those in ``given``, digests of what they are known by.
+    Of that moment the first ``passed`` lines are behind it, and those in ``given``, by their digests.
     """
 
     time_ns: int

@@ -84,7 +84,7 @@ class Qualities:
         self._most = limits.query_series
 
     def of_job(self, view: JobView, scope: Scope, now_ms: int, meter: Meter) -> JobQuality:
-        """The quality of a job that the asker may see. Raises LimitExceededError or QueryTimeoutError."""
+        """The quality of a job that the caller may see. Raises LimitExceededError or QueryTimeoutError."""
         job = view.job
         span = life(job, now_ms)
         places = list(dict.fromkeys((one.cluster, one.node) for one in view.replicas if one.node))

@@ -56,7 +56,7 @@ class ReportedQuestion(Question[Reported]):
 
 
 def reported(store: Store, limits: Limits, clock: Clock, job: Job, question: ReportedQuestion) -> Reported:
-    """The answer about a job that the asker may see."""
+    """The answer about a job that the caller may see."""
     if min(question.offset, question.limit) < 0:
         raise InvalidRequestError("a page begins at 0 or after", "offset")
     series = _series(store, limits, job, question)

@@ -18,7 +18,7 @@ from jobmeter.model.time import TimeRange
 
 @dataclass(frozen=True, slots=True)
 class JobRef:
-    """A job by its id. ``project`` None: whichever project that the asker may read has it."""
+    """A job by its id. ``project`` None: whichever project that the caller may read has it."""
 
     id: str
     project: str | None = None
@@ -28,7 +28,7 @@ class JobRef:
 class NodeRef:
     """A node by its name, or every node of a cluster by an empty one.
 
-    ``project`` None: every project that the asker may read.
+    ``project`` None: every project that the caller may read.
     """
 
     name: str
@@ -38,7 +38,7 @@ class NodeRef:
 
 @dataclass(frozen=True, slots=True)
 class GroupRef:
-    """The nodes of a resource group. ``project`` None: every project that the asker may read."""
+    """The nodes of a resource group. ``project`` None: every project that the caller may read."""
 
     id: str
     project: str | None = None

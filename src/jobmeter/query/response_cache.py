@@ -1,9 +1,8 @@
 """Encoded answers, cached while nothing that they were made from has changed.
 
-A dashboard that several people look at, or that asks more often than samples come, asks the same thing again. Whether
-an answer still holds is known exactly: nobody wrote to its series (``Store.written``), and the registry and the store
-say the same of the job and its series (its ``Layout`` is the very same). Samples whose time is over go without a write:
-an answer holds to the end of the hour in which it was made, and outlives them by no more than that.
+A dashboard that several people look at, or that polls more often than samples come, sends the same question again. An
+answer is valid while nobody wrote to its series (``Memory.written``) and its ``Layout`` is the very same. Samples whose
+time is over go without a write: an answer is valid to the end of the hour in which it was made at most.
 """
 
 from collections.abc import Hashable

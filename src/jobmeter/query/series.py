@@ -1,7 +1,7 @@
 """Questions about series as they are stored: which there are, what they are called, and their raw readings.
 
-Nothing is joined, converted or made a rate: a counter is what was read. Whoever asks chooses among the series and does
-the arithmetic. Series outside of the asker's scope do not exist, neither as series nor by a name of theirs.
+Nothing is joined, converted or made a rate: a counter is what was read. The client chooses among the series and does
+the arithmetic. Series outside of the caller's scope do not exist, neither as series nor by a name of theirs.
 """
 
 from collections.abc import Sequence
@@ -164,7 +164,7 @@ def last(store: Store, question: LastQuestion, scope: Scope, meter: Meter) -> Sa
 
 
 def _check(series: Sequence[Series], scope: Scope) -> None:
-    """A series that the asker may not see is one that does not exist."""
+    """A series that the caller may not see is one that does not exist."""
     for one in series:
         if not scope.allows(one.project, one.job):
             raise NotFoundError(f"there is no series of {one.metric}", "series", one.metric)

@@ -1,4 +1,4 @@
-"""Stretches of time in which something held, from points that stand for the interval behind them."""
+"""Stretches of time in which a condition was met, from points that stand for the interval behind them."""
 
 from dataclasses import dataclass
 
@@ -7,12 +7,12 @@ import numpy as np
 from jobmeter.model.batch import Bools, Int64s
 
 GAP_INTERVALS = 3
-"""A pause of more intervals than this ends whatever held until then (Omnistat: gap > 3 steps)."""
+"""A pause of more intervals than this ends a stretch (Omnistat: gap > 3 steps)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A time in which something held: positions ``first`` to ``last``, both inclusive, and ``[start, end)`` in ms."""
+    """A time in which a condition was met: positions ``first`` to ``last``, inclusive, and ``[start, end)`` in ms."""
 
     first: int
     last: int

@@ -1,4 +1,4 @@
-"""Who a question is about: jobs and nodes, as far as the asker may see them."""
+"""Who a question is about: jobs and nodes, as far as the caller may see them."""
 
 from collections.abc import Sequence
 
@@ -46,7 +46,7 @@ class Subjects:
         return None if found is None else _only_view(found, ref, scope)
 
     def nodes(self, ref: NodeRef, scope: Scope) -> list[Node]:
-        """Every node of that name that the asker may see. Raises NotFoundError when there is none."""
+        """Every node of that name that the caller may see. Raises NotFoundError when there is none."""
         if scope.job is not None:
             raise NotFoundError(f"there is no node {ref.name!r}", "node", ref.name)
         names = frozenset({ref.name}) if ref.name else None

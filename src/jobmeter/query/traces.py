@@ -1,4 +1,4 @@
-"""Questions about traces, within what the asker may see."""
+"""Questions about traces, within what the caller may see."""
 
 from dataclasses import replace
 from typing import TypeVar

@@ -162,7 +162,7 @@ def _without_running(
     found = set(keys)
     key = [table.c[name] for name in names]
     for some in chunks(keys):
-        # Name by name, which the primary key finds; more rows than asked for do no harm.
+        # Name by name, which the primary key finds; more rows than requested do no harm.
         rough = [column.in_(sorted({one[place] for one in some})) for place, column in enumerate(key)]
         reported = [table.c[name].is_not(None) for name in reporting_columns]
         found.difference_update(

@@ -24,7 +24,7 @@ _BEGIN_SECONDS = 0.25
 """After a start: who waits for its first answer has the engine to themselves."""
 LEASE_MS = 5 * MINUTE
 """Length of a lease: longer than clocks of servers differ."""
-SETTLE_MS = 15 * MINUTE
+LATE_MS = 15 * MINUTE
 """An hour is rolled up when it has been over for this long: most late samples have come by then."""
 
 
@@ -91,7 +91,7 @@ class RollUps:
 
     def round(self) -> None:
         """Roll up what is due."""
-        until_ms = self._clock.now_ms() - SETTLE_MS
+        until_ms = self._clock.now_ms() - LATE_MS
         self._telemetry.rolled(self._store.roll_up(until_ms), until_ms)
 
 

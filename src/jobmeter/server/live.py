@@ -206,10 +206,10 @@ class Hub:
 def _updated(viewers: list[_Viewer]) -> tuple[list[_Viewer], _Event, bool]:
     """The viewers whose credential is no longer valid, the event for the others, and whether it is the last."""
     gone = [viewer for viewer in viewers if not _is_valid(viewer)]
-    asker = next((viewer for viewer in viewers if viewer not in gone), None)
-    if asker is None:
+    source = next((viewer for viewer in viewers if viewer not in gone), None)
+    if source is None:
         return gone, _NOTHING, False
-    update = asker.feed.question()
+    update = source.feed.question()
     event = _Event(b"data: %s\n\n%s" % (update.data, _END.text if update.last else b""))
     if any(viewer.gzip for viewer in viewers):
         _ = event.part  # here, and not on the event loop

@@ -180,7 +180,7 @@ def _any_project(_: Call) -> str | None:
 
 
 def _message(messages: Iterator[bytes], memory: MemoryAccount) -> bytes:
-    """The message of a call. Its size is told with it, so that memory is taken for the largest one until it is there.
+    """The message of a call. Its size comes with it, so memory for the largest one is taken until it is there.
 
     Raises InvalidRequestError where there is none, ThrottledError.
     """

@@ -246,7 +246,7 @@ def finish(usage: UsageMeter, request: Request) -> None:
 
 
 def check_headers_from_memory(services: Services, request: Request, project: Callable[[Call], str | None]) -> bool:
-    """As ``check_headers``; False, and nothing is counted, where the registry has to be asked or told."""
+    """As ``check_headers``; False, and nothing is counted, where the registry has to be read or written."""
     if request.rule is None or request.rule.action is None:
         return True
     credential = _authenticated(services, request, services.authenticator.cached)
@@ -267,7 +267,7 @@ def check_headers(services: Services, request: Request, project: Callable[[Call]
 
 
 def enter_from_memory(services: Services, request: Request, project: Callable[[Call], str | None]) -> bool:
-    """As ``enter``; False, and nothing is counted, where the registry has to be asked or told."""
+    """As ``enter``; False, and nothing is counted, where the registry has to be read or written."""
     if request.scope is not None:
         return True
     if request.rule is not None and request.rule.action is not None:

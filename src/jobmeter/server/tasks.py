@@ -112,7 +112,7 @@ def _given_logs(new_task: NewTask, scope: Scope) -> str:
 
 
 def find_tasks(services: Services, question: TaskFilter, scope: Scope) -> TaskPage:
-    """One page of the tasks that the asker may see."""
+    """One page of the tasks that the caller may see."""
     if scope.job is not None:
         return TaskPage([], 0)
     projects = question.projects
@@ -122,7 +122,7 @@ def find_tasks(services: Services, question: TaskFilter, scope: Scope) -> TaskPa
 
 
 def find_task(services: Services, task: str, scope: Scope) -> DiagnosticTask:
-    """One task. Raises NotFoundError where there is none that the asker may see."""
+    """One task. Raises NotFoundError where there is none that the caller may see."""
     found = find_tasks(services, TaskFilter(ids=(task,), limit=1), scope).tasks
     if not found:
         raise NotFoundError(f"there is no diagnostic task {task[:64]}", "task", task[:64])

@@ -21,7 +21,7 @@ def damaged(what: str) -> InvalidRequestError:
 
 
 def varint(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """An unsigned varint of at most 64 bits, and where the next thing begins."""
+    """An unsigned varint of at most 64 bits, and where the next field begins."""
     value = 0
     for place in range(_LONGEST):
         if at >= end:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.unit.wire.straight_reader import read_body
 
 from jobmeter.collect.base import Place
-from jobmeter.collect.clock import OVERLAP_MS, SETTLE_NS, ClockReporter, SampleClock
+from jobmeter.collect.clock import OVERLAP_MS, STEADY_NS, ClockReporter, SampleClock
 from jobmeter.collect.cost import Cost
 from jobmeter.collect.loop import Loop
 from jobmeter.collect.outbox import Outbox
@@ -19,7 +19,7 @@ from jobmeter.model.sample import Sample
 from jobmeter.model.series import Series
 
 EPOCH = 1_795_222_148_000
-SETTLE = SETTLE_NS // 10**9
+SETTLE = STEADY_NS // 10**9
 HOUR = 3_600.0
 
 

@@ -141,7 +141,7 @@ def after_damage(folder: str) -> None:
     span = TimeRange(START, START + 3 * DAY)
     damaged = [(part.table, part.name, part.rows) for part in store.damaged()]
     trusted = store.rolled(JOBS, span) == [span]
-    marked = len(cast("ClickHouseStore", store)._ledger.take())
+    marked = len(cast("ClickHouseStore", store)._rollup_state.take())
     store.roll_up(START + 3 * DAY)
     found = read_all(store, SERIES, SPAN)
     right = all(

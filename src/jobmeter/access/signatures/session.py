@@ -1,7 +1,7 @@
 """The page's session cookie, and the code of a link that begins one. Only our own API reads them.
 
-A browser sends a cookie whoever made it ask, so a call that changes something must also come from the page itself:
-it has a header that no other site can add, and the browser says that it is of the same origin.
+A browser sends a cookie with a request from any page, so a call that changes something must also come from the page
+itself: it has a header that no other site can add, and the browser says that it is of the same origin.
 https://cheatsheetseries.owasp.org/cheatsheets/Cross-Site_Request_Forgery_Prevention_Cheat_Sheet.html
 """
 

@@ -106,7 +106,7 @@ def named(call: Call) -> tuple[str, str]:
 
 
 def _check_method(operation: Operation, call: Call) -> None:
-    """An operation in the RPC style is asked for by GET or POST alike."""
+    """An operation in the RPC style is requested by GET or POST alike."""
     allowed = {"GET", "POST"} if operation.path == RPC_PATH else {operation.method}
     if call.method not in allowed:
         raise _other_method(operation, ", ".join(sorted(allowed)))

@@ -81,7 +81,7 @@ class MetricJson:
 def read(text: str, prefix: str, names: Mapping[str, str], now_ms: int) -> MetricJson:
     """The questions of a ``metricJson``. ``prefix`` may stand before each of ``names``.
 
-    Raises InvalidRequestError naming what is wrong, LimitExceededError where too many points are asked for.
+    Raises InvalidRequestError naming what is wrong, LimitExceededError where too many points are requested.
     """
     given = json_object(text, FIELD, FIELD)
     queries = given.get("queries")

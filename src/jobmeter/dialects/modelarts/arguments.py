@@ -43,7 +43,7 @@ def tasks_of(view: JobView) -> list[str]:
 
 
 def replicas_of(view: JobView, task: str) -> frozenset[str]:
-    """The replicas that a task means in a question: all that there are where none is known by name."""
+    """The replicas that a task means in a question: all that there are where none is identified by name."""
     return frozenset({task}) if view.replicas else frozenset()
 
 

@@ -1,7 +1,7 @@
 """A job in ModelArts' shape: what is known of it, and what its record brought along word for word.
 
 ``Job.extra["modelarts"]`` may hold the parts of that shape (``PARTS``). In ``metadata`` and ``status`` what Jobmeter
-knows comes first; the other parts describe what was asked for, and there the record does.
+knows comes first; the other parts describe what was requested, and there the record does.
 """
 
 from collections.abc import Mapping, Sequence
@@ -141,7 +141,7 @@ def _running_records(view: JobView) -> list[dict[str, Any]]:
 
 def _running_record(replicas: Sequence[Replica]) -> dict[str, Any]:
     starts = [one.start for one in replicas if one.start is not None]
-    # What only samples tell of ends with the last of them, which it may outlive.
+    # A replica that has only samples ends with the last of them, which it may outlive.
     ends = [one.end for one in replicas if one.end is not None and one.state is not JobState.RUNNING]
     if not starts:
         return {}

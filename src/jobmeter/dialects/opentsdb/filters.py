@@ -140,7 +140,7 @@ def _search(pattern: str, values: Sequence[str]) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A type of filter, with what ``/api/config/filters`` tells of it."""
+    """A type of filter, with its entry of ``/api/config/filters``."""
 
     make: Callable[[str], Chooses]
     examples: str

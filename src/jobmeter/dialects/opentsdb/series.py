@@ -26,7 +26,7 @@ def of_metric(metric: str, since_ms: int | None = None) -> Generator[Question[An
 
 
 def no_name(metric: str) -> NotFoundError:
-    """The refusal of a metric that does not exist, for the asker."""
+    """The refusal of a metric that does not exist, for the caller."""
     return NotFoundError(f"No such name for 'metrics': '{metric[:200]}'", NO_NAME, metric)
 
 

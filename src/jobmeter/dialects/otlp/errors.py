@@ -60,7 +60,7 @@ def kind_of(error: JobmeterError) -> tuple[int, Code]:
 
 
 def message_of(error: JobmeterError) -> str:
-    """What the sender is told; of a bug, nothing."""
+    """The message for the sender; of a bug, nothing."""
     return "internal error" if kind_of(error)[1] is Code.INTERNAL else error.message
 
 

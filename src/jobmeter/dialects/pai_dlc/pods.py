@@ -20,7 +20,7 @@ def pod_id(replica: Replica, job: Job) -> str:
 
 
 def pod_uid(replica: Replica, job: Job) -> str:
-    """A UUID of this attempt of the pod, the same whenever it is asked for."""
+    """A UUID of this attempt of the pod, the same whenever it is requested."""
     return str(uuid5(NAMESPACE_URL, f"jobmeter:{job.project}/{job.id}/{replica.name}/{replica.attempt}"))
 
 
@@ -64,7 +64,7 @@ def _pod(replica: Replica, job: Job, now_ms: int) -> dict[str, Any]:
     status = pod_status(replica, job)
     end = replica.end if replica.end is not None or not job.state.finished else job.end
     if status in _ALIVE:
-        # What only samples tell of ends at the last of them, and goes on.
+        # A replica that has only samples ends at the last of them, and goes on.
         end = None
     times = {
         "GmtCreateTime": stamp(_first(replica.start, job.created)),

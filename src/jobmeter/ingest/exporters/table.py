@@ -1,4 +1,4 @@
-"""Series that other systems send, known again by their encoded labels: everything in arrays, but what is new."""
+"""Series that other systems send, recognised by their encoded labels: everything in arrays, but what is new."""
 
 import threading
 from collections import Counter, OrderedDict
@@ -54,7 +54,7 @@ class _List:
 
 
 class _LabelCache:
-    """What is known of the labels of one project, by the number of their key: a series, and a rule for its values."""
+    """The labels of one project, by the number of their key: a series, and a rule for its values."""
 
     def __init__(self, interner: SeriesInterner) -> None:
         self.interner = interner
@@ -97,7 +97,7 @@ class _LabelCache:
 class Places:
     """Places of series, stored between requests. Safe for several threads.
 
-    Half a million keys at most, and ``bound`` bytes of them, are known at a time, of all projects together; then all
+    Half a million keys at most, and ``bound`` bytes of them, are cached at a time, of all projects together; then all
     are forgotten. What a list of keys means as a whole is stored too, up to a million keys; lists that did not come for
     longest go first.
     """

@@ -29,7 +29,7 @@ _JOB_NAMES = (
 class Owner:
     """Each part is empty where it is unknown. ``used``: the attributes that said it all, so that none says it twice.
 
-    Job, replica and device may be no names: whoever makes a series of them has to check.
+    Job, replica and device are not checked: they may be no names of a series.
     """
 
     job: str

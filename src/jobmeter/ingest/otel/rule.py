@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class Subject(Enum):
-    """What a metric is of, and so what has to be known for it to be one of the catalogue's."""
+    """What a metric is of, and so what it needs to be one of the catalogue's."""
 
     NODE = "node"
     """A machine: the resource names it."""

@@ -23,7 +23,7 @@ _EXTRA = msgspec.json.Decoder(dict[str, dict[str, msgspec.Raw]])
 
 
 class Fields:
-    """The values of every field by row. What it does not keep, it says."""
+    """The values of every field by row, but for those that ``stores`` denies."""
 
     def __init__(self, rows: int = 0) -> None:
         """``rows`` says for how many rows to make room."""

@@ -22,7 +22,7 @@ ORDERS: dict[str, tuple[str, ...]] = {
     "project": ("project", "created_sort", "id"),
     "state": ("state", "created_sort", "id", "project"),
 }
-"""What each sort goes by, first things first."""
+"""The columns of each sort, the first one first."""
 
 Rows = NDArray[np.int32]
 Lookup = Callable[[Predicate, Rows], Iterable[int]]

@@ -72,7 +72,7 @@ class Table:
         return self._there.first(self.count)
 
     def put(self, jobs: Sequence[JobRow]) -> None:
-        """Make these jobs' rows say what is known of them now."""
+        """Make these jobs' rows have their current values."""
         numbers = {name: self.names[name].add(getattr(job, name) for job in jobs) for name in NAMES}
         for job in jobs:
             row = self._row_for(numbers["id"][job.id], job.project)

@@ -36,7 +36,7 @@ PIPELINED = 16
 """Requests that may wait while one is answered; a client that sends more of them is cut off after those."""
 _BODY = frozenset({b"content-length", b"transfer-encoding"})
 HEALTH = frozenset({b"/healthz", b"/readyz"})
-"""What may be asked for when all connections that there may be are busy."""
+"""What is answered when all connections that there may be are busy."""
 _BUSY = b'{"error":{"code":"unavailable","message":"the server has as many connections as it may"}}'
 
 
@@ -268,7 +268,7 @@ class Connection(asyncio.Protocol):
         self.keyed = True
 
     def _scope(self, version: str) -> AsgiScope:
-        """The request as ASGI has it. The target is taken apart by whoever reads it: it may be in absolute form."""
+        """The request as ASGI has it. The target is not parsed here: it may be in absolute form."""
         target, _, query = self._url.partition(b"?")
         return {
             "type": "http",

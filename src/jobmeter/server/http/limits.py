@@ -1,9 +1,9 @@
 """How many connections may be open at one time, and how long one may stay still.
 
-A process has a bounded number of descriptors, and whoever can reach a port can open connections. So each port has a
-bound; at the bound a connection that waits for its client is closed to make place, those that never showed a valid key
-first, the one that has waited longest first. A connection whose request is being answered is never closed for it. Where
-all are busy, a few further ones are let in that may ask for the server's health alone.
+A process has a bounded number of descriptors, and every client that reaches a port can open connections. So each port
+has a bound; at the bound a connection that waits for its client is closed to make place, those without a valid key
+first, the one that has waited longest first. A connection whose request is being answered is never closed for it.
+Where all are busy, a few further ones are let in that may ask for the server's health alone.
 """
 
 import logging
@@ -170,7 +170,7 @@ class Connections:
         self._unsaid[reason] = self._unsaid.get(reason, 0) + 1
 
     def _say(self, now: float) -> None:
-        """Once a minute: whoever opens connections shall not fill the log."""
+        """Once a minute: a client that opens connections must not fill the log."""
         if now - self._said < _LOG_SECONDS:
             return
         for reason in (Reason.REPLACED, Reason.REFUSED, Reason.SLOW):

@@ -266,7 +266,7 @@ def job_detail(view: JobView, summary: JobSummary | None) -> JobDetail:
     """The whole job; its devices in the order of replica, rank and name."""
     ranks: dict[tuple[str, str, str], int | None] = {}
     for one in view.allocations:
-        # Several sources may tell of the same device, and not each knows the rank.
+        # Several sources may report the same device, and not each has the rank.
         key = (one.replica, one.node, one.device)
         ranks[key] = one.rank if one.rank is not None else ranks.get(key)
     ordered = sorted(ranks, key=lambda key: (key[0], ranks[key] is None, ranks[key] or 0, key[1], key[2]))

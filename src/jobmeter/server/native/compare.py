@@ -1,4 +1,4 @@
-"""``/compare``: jobs beside each other, each told from its own start."""
+"""``/compare``: jobs beside each other, each from its own start."""
 
 from collections.abc import Sequence
 

@@ -49,7 +49,7 @@ def place_of(context: CallContext) -> list[Any] | None:
 
 
 def _question(context: CallContext) -> str:
-    """What the question is but for its cursor and its length, and who asks."""
+    """The question without its cursor and length, and the caller."""
     given = sorted(pair for pair in context.call.parameters if pair[0] not in {"cursor", "limit"})
     text = msgspec.json.encode([context.principal.id, sorted(context.path.items()), given])
     return blake2b(text, digest_size=8).hexdigest()

@@ -27,7 +27,7 @@ from jobmeter.wire.json_shape import shape_of
 T = TypeVar("T")
 
 _QUERIES, _SHORT = 2_048, 1_024
-"""How many queries stay read, as people who look at one page ask the same, and how many characters those may have."""
+"""How many parsed queries are cached, as people who look at one page send the same, and their longest text."""
 
 _MOST_DAMAGED = 10
 """Damaged parts that one answer names."""

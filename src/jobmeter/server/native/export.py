@@ -19,7 +19,7 @@ def csv(result: MetricResult, name: str) -> Stream:
 
 def parquet(result: MetricResult, name: str) -> Stream:
     """Columns ``time metric replica node device value``, one row a point, a row group for each piece."""
-    from jobmeter.server.native import arrow  # noqa: PLC0415 - Arrow is 30 MiB, which most servers are never asked for
+    from jobmeter.server.native import arrow  # noqa: PLC0415 - Arrow is 30 MiB, which most servers are never requested
 
     return Stream(arrow.lines(result), "application/vnd.apache.parquet", attachment(name, "parquet"))
 

@@ -53,7 +53,7 @@ class IdleBody(msgspec.Struct, frozen=True):
 def _idle(context: CallContext) -> IdleBody:
     found = context.services.executor.run(IdleQuestion(job_ref(context)), context.scope)
     job = found.view.job
-    # Whoever holds a link is told how long, not what the operator pays.
+    # The holder of a link gets the times, not what the operator pays.
     prices = None if context.scope.job is not None else context.services.prices
     measured = [one for one in found.devices if one.measured_ms]
     costs = [(one, _price(prices, one)) for one in measured]

@@ -204,7 +204,7 @@ ENDPOINTS = (
         ),
         work=_attempt,
         answer=NextAttempt,
-        queries=(Query("owner", "The name by which the asker holds the lease, if it does."), PROJECT),
+        queries=(Query("owner", "The name by which the caller holds the lease, if it does."), PROJECT),
         paths=JOB_PATH,
         lane="control",
     ),

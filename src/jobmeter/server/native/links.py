@@ -1,4 +1,4 @@
-"""``/jobs/{job}/links``: links that open the page of one job to whoever holds them."""
+"""``/jobs/{job}/links``: links that open the page of one job to their holder."""
 
 from dataclasses import asdict
 

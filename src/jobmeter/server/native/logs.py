@@ -282,9 +282,9 @@ ENDPOINTS = (
         action="ingest:write",
         summary="Push log lines of a job",
         text=(
-            "Answered when the accepted lines are durable. A line is known by job, replica, attempt, stream, time and "
-            "text: sent again, it counts once. A text of several lines becomes several, a nanosecond apart; a line of "
-            "more than 64 KiB is cut and says so. The job must be known: recorded, or seen by its samples."
+            "Answered when the accepted lines are durable. Job, replica, attempt, stream, time and "
+            "text identify a line: sent again, it counts once. A text of several lines becomes several, a nanosecond "
+            "apart; a line of more than 64 KiB is cut and says so. The job must exist: by a record or its samples."
         ),
         work=_push,
         answer=Pushed,

@@ -69,7 +69,7 @@ _HOW = (
 
 
 def requested_metrics(given: Sequence[str]) -> tuple[str, ...]:
-    """The metrics that are asked for. Raises InvalidRequestError (field ``metric``) for too many or an unknown one."""
+    """The metrics that are requested. Raises InvalidRequestError (field ``metric``) for too many or an unknown one."""
     if len(given) > MAX_METRICS:
         raise InvalidRequestError(f"at most {MAX_METRICS} metrics in one question, these are {len(given)}", "metric")
     for name in given:
@@ -94,7 +94,7 @@ def requested_times(given: Arguments) -> tuple[int | None, int | None, int | Non
 
 
 class _JobQuery(NamedTuple):
-    """What is asked of a job, as far as the query says it."""
+    """The parameters of a query of a job."""
 
     metrics: tuple[str, ...]
     step_ms: int | None
@@ -106,7 +106,7 @@ class _JobQuery(NamedTuple):
     answer: Callable[[MetricResult, str], Answer | Stream]
 
     def of(self, job: Job, now_ms: int, times: tuple[int | None, int | None, int | None]) -> MetricQuery:
-        """The question, asked of that job now; ``times`` as ``requested_times`` gives them."""
+        """The query of that job at that time; ``times`` as ``requested_times`` gives them."""
         start, end, since = times
         span = default_range(job, now_ms, start=start, end=end, since=since, step_ms=self.step_ms)
         return MetricQuery(

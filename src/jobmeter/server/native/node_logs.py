@@ -140,9 +140,9 @@ ENDPOINTS = (
         action="ingest:write",
         summary="Push lines of a node's system log",
         text=(
-            "For a node that no agent reads. Answered when the accepted lines are durable. A line is known by project, "
-            "node, stream, time and text: sent again, it counts once. A node that is new is one of the project's nodes "
-            "from then on; that it is silent later says nothing of it."
+            "For a node that no agent reads. Answered when the accepted lines are durable. Project, "
+            "node, stream, time and text identify a line: sent again, it counts once. A node that is new is one of the "
+            "project's nodes from then on; that it is silent later says nothing of it."
         ),
         work=_push,
         answer=Pushed,

@@ -35,7 +35,7 @@ def json(found: Readings, name: str) -> Stream:
 
 def parquet(found: Readings, name: str) -> Stream:
     """Columns ``time metric replica node device attempt labels value``, labels as the text of a JSON object."""
-    from jobmeter.server.native import arrow  # noqa: PLC0415 - Arrow is 30 MiB, which most servers are never asked for
+    from jobmeter.server.native import arrow  # noqa: PLC0415 - Arrow is 30 MiB, which most servers are never requested
 
     return Stream(arrow.samples(found), "application/vnd.apache.parquet", attachment(name, "parquet"))
 
@@ -98,7 +98,7 @@ def _texts(found: Readings, before: Texts, between: Texts, after: Texts) -> Gene
     if kernel.AVAILABLE:
         yield from _lines(found, kernel.Lines(list(zip(before, between, after, strict=True))))
     else:
-        from jobmeter.server.native import arrow  # noqa: PLC0415 - said where Parquet is asked for
+        from jobmeter.server.native import arrow  # noqa: PLC0415 - said where Parquet is requested
 
         yield from arrow.texts(found, before, between, after)
 

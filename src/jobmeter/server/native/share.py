@@ -1,4 +1,4 @@
-"""``/jobs/{job}/share``: a token that opens one job to whoever holds it."""
+"""``/jobs/{job}/share``: a token that opens one job to its holder."""
 
 import msgspec
 

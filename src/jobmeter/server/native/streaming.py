@@ -65,7 +65,7 @@ async def send(stream: Stream, lanes: Lanes, lane: Lane, exchange: Exchange) -> 
         while piece is not None and exchange.call.method != "HEAD":
             await _pass_on(exchange, piece, stream.patience)
             piece = await lane.run(pieces.take, admitted=True)
-        # Before the end is told: a client that then asks for the next export shall find its seat free.
+        # Before the last chunk: a client that then requests its next export must not find this one counted.
         await lane.run(pieces.stop, admitted=True)
         await exchange.end()
     finally:

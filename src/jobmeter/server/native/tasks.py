@@ -160,7 +160,7 @@ ENDPOINTS = (
         method="POST",
         path="/nodes/{node}/checks",
         action="ingest:write",
-        summary="What an agent is asked for, and its answers to what it was asked before",
+        summary="The checks that an agent is to make, and its answers to those before",
         text=(
             f"An agent asks for itself; the checks are {', '.join(CHECKS)}, all of which only read. The first answer "
             "of a node to a task counts, until the task's deadline."

@@ -17,7 +17,7 @@ _DIGITS = frozenset("0123456789abcdef")
 
 
 class TraceBody(msgspec.Struct, frozen=True):
-    """A trace as far as its spans began in the range that was asked for. ``start`` is in epoch milliseconds.
+    """A trace as far as its spans began in the range that was requested. ``start`` is in epoch milliseconds.
 
     ``name``, ``service`` and ``job`` are those of the root. ``start_ns`` is a text of digits.
     """
@@ -35,7 +35,7 @@ class TraceBody(msgspec.Struct, frozen=True):
 
 
 class TraceList(msgspec.Struct, frozen=True):
-    """One page of traces. ``next`` goes on behind it, null at the end; ``total`` is null unless asked for."""
+    """One page of traces. ``next`` goes on behind it, null at the end; ``total`` is null unless requested."""
 
     traces: list[TraceBody]
     next: str | None

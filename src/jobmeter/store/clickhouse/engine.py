@@ -78,20 +78,22 @@ class ClickHouseStore:
         first.database = target.database
         with write.client() as client:
             migrate(client, target, clock)
-        self._ledger = RollupState(write, target, clock)
+        self._rollup_state = RollupState(write, target, clock)
         self._damage = _damage(target, read, write)
         if mend(self._damage.parts(), write, target, clock):
-            self._ledger.reload()
+            self._rollup_state.reload()
         self._catalog = Catalog(write, read, target, clock)
         self._commit_log = self._opened_log(target, write)
         self._reader = Reader(read, self._commit_log.pending)
-        self._lookup = Lookup(read, self._reader, self._ledger, self._commit_log.pending)
-        self._roller = Roller(write, self._ledger, self._commit_log.flush)
+        self._lookup = Lookup(read, self._reader, self._rollup_state, self._commit_log.pending)
+        self._roller = Roller(write, self._rollup_state, self._commit_log.flush)
         self._log_writer = LogWriter(write)
         self._log_reader = LogReader(read, self._reader)
         self.outbox = Outbox(write, read, target)
         self._span_writer, self._span_reader = SpanWriter(write), SpanReader(read)
-        self._maintenance = Maintenance(write, target, self._ledger, self._catalog, self._roller, self._commit_log)
+        self._maintenance = Maintenance(
+            write, target, self._rollup_state, self._catalog, self._roller, self._commit_log
+        )
         if target.path is not None:
             self._warm(read)
 
@@ -112,7 +114,7 @@ class ClickHouseStore:
             return DirectInserts(pool)
         journal = self._commit_log = Journal(target.path / _JOURNAL, Flusher(pool))
         # What the process that died had marked is marked; what it had not come to is now.
-        journal.recover(lambda rows: self._ledger.dirty_before(rows.touched(self._ledger.intent())))
+        journal.recover(lambda rows: self._rollup_state.dirty_before(rows.touched(self._rollup_state.intent())))
         return journal
 
     def append(self, batch: SampleBatch, retention: Retention = Retention()) -> None:  # noqa: B008 - it is frozen
@@ -132,16 +134,16 @@ class ClickHouseStore:
         # nothing is acknowledged that is not durable.
         self._catalog.ensure(batches, retention)
         group = [Rows.of(batch, retention) for batch in batches]
-        intent = self._ledger.intent()
+        intent = self._rollup_state.intent()
         touched = _touched(group, intent)
         if touched:
-            self._ledger.dirty_before(touched)
+            self._rollup_state.dirty_before(touched)
         self._commit_log.append(group)
         # A roll-up may have begun since, and may have read before these samples were there.
-        intent_now = self._ledger.intent()
+        intent_now = self._rollup_state.intent()
         touched = touched if intent_now == intent else _touched(group, intent_now)
         if touched:
-            self._ledger.dirty_after(touched)
+            self._rollup_state.dirty_after(touched)
 
     def unwritten(self, keys: SeriesKeys) -> Bools:
         """See ``Store.unwritten``."""

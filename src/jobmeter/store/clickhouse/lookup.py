@@ -55,11 +55,11 @@ _TIMES_RAW = (
 class Lookup:
     """See the ``Store`` methods of the same names. Safe for any number of threads."""
 
-    def __init__(self, pool: Pool, reader: Reader, ledger: RollupState, pending: Callable[[], Pending]) -> None:
+    def __init__(self, pool: Pool, reader: Reader, rollup_state: RollupState, pending: Callable[[], Pending]) -> None:
         self._pool = pool
         self._pending = pending
         self._reader = reader
-        self._ledger = ledger
+        self._rollup_state = rollup_state
 
     def read_buckets(self, keys: SeriesKeys, span: TimeRange, tier: Tier, budget: ReadBudget) -> BucketColumns:
         """See ``Store.read_buckets``."""
@@ -108,8 +108,8 @@ class Lookup:
     def last_times(self, jobs: Sequence[int]) -> dict[int, tuple[int, int]]:
         """See ``Store.last_times``."""
         rows: list[Sequence[int]] = list(self._pending().times(jobs))
-        done = self._ledger.done()
-        late = sorted(hour for _, hour in self._ledger.marked(jobs))
+        done = self._rollup_state.done()
+        late = sorted(hour for _, hour in self._rollup_state.marked(jobs))
         spans = [(done, 2**62)] + ([(late[0], min(late[-1] + HOUR, done))] if late else [])
         with translated("read the times of jobs"), self._pool.client() as client:
             for part in pieces(sorted(set(jobs))):

@@ -28,11 +28,11 @@ class Maintenance:
     """See the ``Store`` methods of the same names. Roll-ups wait while one of these runs."""
 
     def __init__(
-        self, pool: Pool, target: Target, ledger: RollupState, catalog: Catalog, roller: Roller, log: CommitLog
+        self, pool: Pool, target: Target, rollup_state: RollupState, catalog: Catalog, roller: Roller, log: CommitLog
     ) -> None:
         self._pool = pool
         self._target = target
-        self._ledger = ledger
+        self._rollup_state = rollup_state
         self._catalog = catalog
         self._roller = roller
         self._commit_log = log
@@ -58,7 +58,7 @@ class Maintenance:
                 with translated("erase its tables"), self._pool.client() as client:
                     client.command(f"TRUNCATE TABLE {self._stored(table)}{on_cluster(self._target)}")
             self._catalog.forget()
-            self._ledger.reload()
+            self._rollup_state.reload()
 
     def statistics(self) -> StoreStatistics:
         """See ``Store.statistics``. What waits is counted where the engine takes it now."""
@@ -117,7 +117,7 @@ class Maintenance:
                 present = [table for table in tables if table != "migrations" and self._has_table(folder / name, table)]
                 self._run("restore", "RESTORE", "FROM", folder / name, present)
             self._catalog.forget()
-            self._ledger.reload()
+            self._rollup_state.reload()
 
     def _has_table(self, folder: Path, table: str) -> bool:
         """Whether a backup has that table: one that was made before there were logs has none of them."""

@@ -61,7 +61,7 @@ class SegmentContent:
     ``groups``: the rows of its whole records, in order. ``damaged`` bytes lie before a whole record and are none:
     something else than this program wrote there, or the disk lost it; or they name a list that was lost so; or they
     have a record's full length and not its content. ``torn`` bytes lie behind all of these: a write that was cut off
-    and that nobody was told of, or, which looks the same, an end that the disk lost.
+    and that nobody got an acknowledgement for, or, which looks the same, an end that the disk lost.
     """
 
     groups: list[Rows]

@@ -1,4 +1,4 @@
-"""Small things that every statement needs."""
+"""Parts that every statement needs."""
 
 from collections.abc import Iterator, Sequence
 from typing import TypeVar

@@ -14,7 +14,7 @@ _ROOM = 10_000
 class Reader:
     """Reads rows of pages. ``rows`` as they are now: when they have grown it takes another one.
 
-    Whoever calls sees to it that nobody writes meanwhile. ``at`` is where the kernel finds everything.
+    The caller prevents writes meanwhile. ``at`` is where the kernel finds everything.
     """
 
     def __init__(self, pages: Pages, rows: Rows) -> None:

@@ -34,7 +34,7 @@ class WindowedStore:
     """See ``Store``. Right as long as every write goes through this object (one server writes these series).
 
     A question that lies inside the window of all its series is answered from memory; any other one is the engine's.
-    The lists of series of jobs that were asked for, and which of their hours are rolled up, are cached until the job's
+    The lists of series of jobs that were requested, and which of their hours are rolled up, are cached until the job's
     revision changes.
     """
 
@@ -72,7 +72,7 @@ class WindowedStore:
                 self._engine.append_all(batches, retention)
             except BaseException:
                 for batch in batches:
-                    self.window.drop(batch.keys)  # nobody knows what of it is in the engine
+                    self.window.drop(batch.keys)  # it is undetermined what of it is in the engine
                 raise
             finally:
                 # A roll-up may have begun since, and be over: its hours may lack these samples.
@@ -304,7 +304,7 @@ def _late_jobs(batches: Sequence[SampleBatch], before_ms: int) -> set[int]:
 
 
 def _lasting(selector: Selector) -> Selector:
-    """What is asked of the engine, so that the list may be cached."""
+    """What is read from the engine, so that the list may be cached."""
     return selector if selector.since is None else replace(selector, since=_since(selector.since))
 
 

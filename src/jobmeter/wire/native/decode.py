@@ -156,7 +156,7 @@ def decode_from_memory(body: bytes, project: str, limits: Limits, cache: SeriesL
 
 
 def _heads(body: bytes, limits: Limits) -> Iterator[_Head]:
-    """The headers of the frames, checked one by one as they are asked for."""
+    """The headers of the frames, checked one by one as they are requested."""
     if len(body) > limits.body_bytes:
         raise LimitExceededError(f"a body may have {limits.body_bytes} bytes, this one has {len(body)}", "body")
     if not body:

@@ -44,7 +44,7 @@ class Wrong:
 
     @property
     def line(self) -> str:
-        """What the sender is told."""
+        """The message for the sender."""
         return f"{self.problem.value}{self.text}\n"
 
 

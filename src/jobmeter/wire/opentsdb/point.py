@@ -164,7 +164,7 @@ def _as_float(value: float) -> float:
 class Points:
     """Gathers data points of one sender. Not safe for several threads.
 
-    What it knows of a series it keeps for the next batch, so that a line of a known series costs a look-up.
+    The properties of a series are cached for the next batch, so that its line costs a look-up.
     """
 
     def __init__(self, writer: Writer) -> None:
@@ -214,7 +214,7 @@ class Points:
 
     @property
     def cached(self) -> int:
-        """Of how many series it is known what they are."""
+        """The number of cached series."""
         return len(self._columns)
 
     def clear_cache(self) -> None:

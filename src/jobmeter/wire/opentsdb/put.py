@@ -18,7 +18,7 @@ _DESCRIBED_BYTES = 256
 
 
 class DataPoint(msgspec.Struct, frozen=True):
-    """One as it was sent; whether it can be stored is told when it is taken."""
+    """One as it was sent; whether it can be stored is checked later."""
 
     metric: str | None = None
     timestamp: int | float | str | None = None
@@ -44,7 +44,7 @@ _ONE = msgspec.json.Decoder(DataPoint)
 
 
 def decode(body: bytes, most: int, take: Take = unlimited) -> Sequence[DataPoint]:
-    """The data points of a body; ``take`` is told what they need before they are made, and may raise.
+    """The data points of a body; ``take`` gets what memory they need before they are made, and may raise.
 
     Raises InvalidRequestError when it is not JSON of data points, LimitExceededError when it has more than ``most``.
     """

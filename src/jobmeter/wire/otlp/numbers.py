@@ -12,13 +12,13 @@ _MOST_BYTES = 64 * 2**20
 
 
 class Numbers:
-    """A number for each thing, as ``WIDTH`` bytes, the same in every request. Safe for several threads.
+    """A number for each value, as ``WIDTH`` bytes, the same in every request. Safe for several threads.
 
-    When there are too many things all are forgotten; a number is never used twice.
+    When there are too many values all are forgotten; a number is never used twice.
     """
 
     def __init__(self, bound: int = _MOST_BYTES) -> None:
-        """``bound``: bytes of all things together, about."""
+        """``bound``: bytes of all values together, about."""
         self._bound = bound
         self._numbers: dict[Hashable, bytes] = {}
         self._next = itertools.count()
@@ -26,18 +26,18 @@ class Numbers:
 
     @property
     def size(self) -> int:
-        """About how many bytes the things take."""
+        """About how many bytes the values take."""
         return self._bytes
 
     def of(self, value: Hashable, size: int) -> bytes:
-        """The number; ``size``: about how many bytes the thing takes."""
+        """The number; ``size``: about how many bytes the value takes."""
         numbers = self._numbers
         found = numbers.get(value)
         if found is None:
             if len(numbers) > _MOST or self._bytes > self._bound:
                 self._numbers = numbers = {}
                 self._bytes = 0
-            # Of two threads with the same thing the first one's number holds.
+            # Of two threads with the same value the first one's number is valid.
             found = numbers.setdefault(value, _PACK(next(self._next)))
             self._bytes += size
         return found

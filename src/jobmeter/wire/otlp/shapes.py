@@ -1,4 +1,4 @@
-"""Requests that differ from earlier ones in times and values alone, as a sender's do: their keys are known already."""
+"""Requests that differ from earlier ones in times and values alone, as a sender's do: their keys are cached."""
 
 import threading
 from collections import Counter, OrderedDict

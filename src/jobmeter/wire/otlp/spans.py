@@ -36,7 +36,7 @@ TRACE_DIGITS, SPAN_DIGITS = 32, 16
 
 
 def decode(data: bytes, most: int) -> Sent[Span]:
-    """The spans of a request, at most ``most``; job, replica and service are for whoever knows to find.
+    """The spans of a request, at most ``most``; job, replica and service are found later.
 
     Raises InvalidRequestError (field ``body``) for what is no such message, LimitExceededError for too much of it.
     """

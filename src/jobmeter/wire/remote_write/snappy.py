@@ -13,7 +13,7 @@ _HEAD = 16
 
 
 def unpack(packed: bytes, limit: int, take: Take) -> bytes:
-    """The unpacked bytes; ``take`` is told their number before memory is taken for them, and may raise.
+    """The unpacked bytes; ``take`` gets their number before memory is taken for them, and may raise.
 
     Raises InvalidRequestError (field ``body``) for what is no block, LimitExceededError for more than ``limit`` bytes:
     the size that a block declares is looked at before memory is taken for it.

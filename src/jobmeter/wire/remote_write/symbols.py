@@ -15,7 +15,7 @@ _LONGEST = 5
 
 
 class Symbols:
-    """A number for each text, the same in every request: then series are known again by their numbers.
+    """A number for each text, the same in every request: then series are recognised by their numbers.
 
     Safe for several threads. When there are too many texts all are forgotten; a number is never used twice.
     """

@@ -41,7 +41,7 @@ _UNITS: Mapping[str, tuple[str, float]] = MappingProxyType(
 
 
 class Part(StrEnum):
-    """What of a metric is told: the metric itself, or what its limit leaves free, or the limit."""
+    """Which value of a metric is meant: the metric itself, what its limit leaves free, or the limit."""
 
     ITSELF = "itself"
     FREE = "free"
@@ -77,7 +77,7 @@ class Measure:
 
     @property
     def unit(self) -> str:
-        """The unit in which it is told."""
+        """The unit of its answers."""
         return _UNITS[self.metric.answer_unit][0]
 
     @property

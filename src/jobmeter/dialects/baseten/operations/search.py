@@ -41,7 +41,7 @@ def search_jobs(call: Call, context: Context) -> Steps:  # noqa: ARG001 - the sh
 def filters(statuses: Sequence[str]) -> Iterator[Filter]:
     """States, and conditions besides, that together find the jobs of these statuses, each job once.
 
-    A status that is none of theirs finds nothing. A state of which every status is asked for needs no condition; the
+    A status that is none of theirs finds nothing. A state of which every status is requested needs no condition; the
     status that stands for a state is also that of a job whose record keeps no finer word, or one for another state.
     """
     requested = frozenset(statuses)

@@ -32,7 +32,7 @@ AGGREGATES = {
     Statistic.MIN: Aggregate.MIN,
     Statistic.MAX: Aggregate.MAX,
 }
-"""How the jobs of one node are joined, where a metric of jobs is asked for."""
+"""How the jobs of one node are joined, where a metric of jobs is requested."""
 
 
 def get_cluster_metrics(call: Call, context: Context) -> Steps:
@@ -61,7 +61,7 @@ def _series(cluster: str, sub_query: MetricRequest, span: TimeRange) -> Generato
     if not sub_query.name.startswith(CPU_PREFIX):
         result = yield from execute(query)
         return result.lines
-    # A rate has one value a step, whichever function is asked for.
+    # A rate has one value a step, whichever function is requested.
     query = replace(query, statistic=Statistic.MEAN, aggregate=None)
     whole = yield from execute(query)
     part = yield from execute(replace(query, labels=(("mode", sub_query.name.removeprefix(CPU_PREFIX)),)))

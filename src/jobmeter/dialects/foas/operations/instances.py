@@ -141,7 +141,7 @@ def instance(project: str, job: Job) -> dict[str, Any]:
 
 
 def summary(name: str, job: Job) -> dict[str, Any]:
-    """What RunSummary tells of an instance."""
+    """The RunSummary of an instance."""
     return {
         "Id": instance_id(job),
         "JobName": name,

@@ -1,6 +1,6 @@
 """ShowTrainingJobFlavors and ShowTrainingJobEngines: what the project's jobs ran on.
 
-Jobmeter offers no machines and no images, so both tell of what it has seen: the newest ``MAX_JOBS`` jobs.
+Jobmeter offers no machines and no images, so both list what its jobs used: the newest ``MAX_JOBS`` jobs.
 """
 
 from typing import Any

@@ -74,7 +74,7 @@ def show_training_job_logs_from_aom(call: Call, context: Context) -> Steps:
 
 
 def show_obs_url_of_training_job_logs(call: Call, context: Context) -> Steps:
-    """Where the whole text is: on this server, for whoever shows a key."""
+    """Where the whole text is: on this server, for the holder of a key."""
     view, _ = yield from _job_and_question(call, context)
     query = {"project": view.job.project, "replica": context.path["task_id"], "format": "text"}
     path = f"/api/jobmeter/v1/jobs/{quote(view.job.id, safe='')}/logs?{urlencode(query)}"
@@ -193,7 +193,7 @@ OPERATIONS = (
             Parameter("order", "query", "`desc`: the lines before, newest first; `asc`: those after. Default: `desc`."),
         ),
         text=(
-            "`{start_line, end_line, lines, content}`: lines in the order that was asked for, the base line not among "
+            "`{start_line, end_line, lines, content}`: lines in the order that was requested, the base line not among "
             "them. A line is named by its time in nanoseconds; `end_line` is the `base_line` of the next page. Without "
             "a base line `desc` begins with the newest line, `asc` with the oldest."
         ),

@@ -8,7 +8,7 @@ from jobmeter.model.series import DEFAULT_PROJECT
 
 
 def list_projects(call: Call, context: Context) -> Steps:
-    """Exactly one project, under whatever name was asked for: the SDK refuses any other number."""
+    """Exactly one project, under whatever name was requested: the SDK refuses any other number."""
     project = context.project or DEFAULT_PROJECT
     one = {"id": project, "name": query_text(call, "name") or project, "enabled": True, "is_domain": False}
     return only(answer({"projects": [one]}, context))

@@ -1,4 +1,4 @@
-"""What the server tells of itself: aggregators, filters, settings, version, counts."""
+"""Information about the server: aggregators, filters, settings, version, counts."""
 
 from collections.abc import Callable
 

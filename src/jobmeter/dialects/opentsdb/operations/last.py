@@ -54,7 +54,7 @@ class LastQuery:
 
 
 def last(call: Call, context: Context) -> Steps:
-    """The last reading of every series that is asked for."""
+    """The last reading of every series that is requested."""
     last_query = _of_body(call) if call.method == "POST" else _of_string(call)
     if not last_query.queries:
         raise MissingFieldError("Missing sub queries", "queries")

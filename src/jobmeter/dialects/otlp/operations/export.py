@@ -79,7 +79,7 @@ def _late(receipt: Receipt, time: Int64s, heads: int) -> Counter[str]:
 
 
 def _explanation(refused: Counter[str], parts: Counter[str]) -> str:
-    """What the sender is told; nothing where all is well."""
+    """The message for the sender; empty where nothing was refused."""
     reasons = ", ".join(f"{count} for {_HINTS.get(reason, reason)}" for reason, count in sorted(refused.items()))
     if reasons:
         return f"{refused.total()} data points were refused: {reasons}"

@@ -25,7 +25,7 @@ PAGES = (
 
 
 class Page(NamedTuple):
-    """Which records are asked for."""
+    """Which records are requested."""
 
     offset: int
     size: int

@@ -1,4 +1,4 @@
-"""GetResourceGroupTotal and GetResourceGroupRequest: what there is in a resource group, and what of it is asked for."""
+"""GetResourceGroupTotal and GetResourceGroupRequest: what there is in a resource group, and what of it is requested."""
 
 from typing import Any
 

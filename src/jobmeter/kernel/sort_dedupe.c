@@ -10,7 +10,7 @@
 /* Numbers each pair of a job and a series, from 0 in the order in which they first came. slots: int32[mask + 1], a power
    of two above count, filled with -1; key: two numbers that nobody can guess, the second one odd. first gets where each
    pair came first, number the number of each. Gives how many there are. */
-EXPORTED int64_t jobmeter_settle_number(
+EXPORTED int64_t jobmeter_sort_number(
     const uint64_t *job, const uint64_t *series, int64_t count, const uint64_t *key, int32_t *slots, int64_t mask,
     int64_t *first, int64_t *number) {
     int64_t known = 0;
@@ -50,7 +50,7 @@ struct Ordered {
 };
 
 /* sizes: int64[slots], zeros. */
-EXPORTED void jobmeter_settle_count(const struct Sections *from, int64_t *sizes) {
+EXPORTED void jobmeter_sort_count(const struct Sections *from, int64_t *sizes) {
     for (int64_t section = 0; section < from->size; section++)
         for (int64_t run = 0; run < from->runs[section]; run++)
             sizes[from->slots[section][run]] += from->counts[section][run];
@@ -58,7 +58,7 @@ EXPORTED void jobmeter_settle_count(const struct Sections *from, int64_t *sizes)
 
 /* Puts all rows into their slots, in the order in which they came. ends holds where each slot begins, and becomes where
    it ends. Gives 1 where the rows of every slot ascend. */
-EXPORTED int64_t jobmeter_settle_place(const struct Sections *from, struct Ordered *to) {
+EXPORTED int64_t jobmeter_sort_place(const struct Sections *from, struct Ordered *to) {
     int64_t ascend = 1;
     for (int64_t section = 0; section < from->size; section++) {
         const int64_t *time = from->time[section];
@@ -111,7 +111,7 @@ static void gather(uint64_t *numbers, int64_t size, const int64_t *order, uint64
 
 /* Sorts the slots that do not ascend, keeps of equal rows the last, and closes the gaps: sizes and ends become those of
    what is left. room: int64[3 * the largest size]. Gives how many rows are left. */
-EXPORTED int64_t jobmeter_settle_sort(struct Ordered *rows, int64_t largest, int64_t *room) {
+EXPORTED int64_t jobmeter_sort_rows(struct Ordered *rows, int64_t largest, int64_t *room) {
     int64_t out = 0;
     uint64_t *spare = (uint64_t *)(room + 2 * largest);
     for (int64_t slot = 0; slot < rows->slots; slot++) {
@@ -146,7 +146,7 @@ EXPORTED int64_t jobmeter_settle_sort(struct Ordered *rows, int64_t largest, int
 }
 
 /* Each number as often as its slot has rows. */
-EXPORTED void jobmeter_settle_repeat(const uint64_t *numbers, const int64_t *sizes, int64_t slots, uint64_t *out) {
+EXPORTED void jobmeter_sort_repeat(const uint64_t *numbers, const int64_t *sizes, int64_t slots, uint64_t *out) {
     for (int64_t slot = 0; slot < slots; slot++) {
         const uint64_t number = numbers[slot];
         for (int64_t row = 0; row < sizes[slot]; row++) *out++ = number;

@@ -1,0 +1,15 @@
+"""Decisions are a page each, and the start page names them all."""
+
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+DECISIONS = sorted((DOCS / "decisions").glob("0*.md"))
+PAGE_LINES = 60
+
+
+@pytest.mark.parametrize("page", DECISIONS, ids=lambda page: page.stem)
+def test_a_decision_is_a_page_that_the_start_page_names(page: Path) -> None:
+    assert page.read_text().count("\n") <= PAGE_LINES
+    assert f"decisions/{page.name}" in (DOCS / "index.md").read_text()
