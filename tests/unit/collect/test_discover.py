@@ -467,7 +467,7 @@ def test_records_have_the_start_and_the_end_of_a_replica_once(table, tmp_path):
     assert reporter.records(now + 90_000).jobs == []
 
 
-def test_a_replica_has_the_rank_of_its_task_where_its_launcher_was_seen_first(tmp_path):
+def test_a_replica_has_the_rank_of_its_task_where_its_launcher_came_first(tmp_path):
     """``mpirun python train.py`` fits a rule for ``python train.py``, and has no rank; its first task is worker-0."""
     plant(tmp_path, HOST)
     proc = f"{tmp_path}/proc"

@@ -294,7 +294,7 @@ def test_errors_of_the_library_become_ours():
     assert broken.lost
 
 
-def test_clients_of_mps_are_told_by_themselves_and_their_server_is_left_out(tmp_path):
+def test_clients_of_mps_are_measured_each_and_their_server_is_left_out(tmp_path):
     program = tmp_path / "nvidia-cuda-mps-server"
     shutil.copy(str(shutil.which("sleep")), program)
     with subprocess.Popen([program, "600"]) as server:

@@ -4,12 +4,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from jobmeter.access.scope import Scope
+from jobmeter.access.principal import Scope
 from jobmeter.model.retention import Retention
 from jobmeter.model.span import Span
 from jobmeter.model.time import SystemClock
 from jobmeter.model.trace_filter import TraceFilter
-from jobmeter.query.source import Meter
+from jobmeter.query.meter import Meter
 from jobmeter.query.traces import traces
 from jobmeter.settings import Limits
 from jobmeter.store.registry import open_store

@@ -77,7 +77,7 @@ def test_an_engine_that_nobody_took_is_closed_once() -> None:
     assert store.closed == 1
 
 
-def test_why_the_engine_could_not_be_opened_is_told_to_who_wants_it_and_to_nobody_else() -> None:
+def test_an_engine_that_could_not_be_opened_says_why() -> None:
     def refuse() -> MemoryStore:
         raise UnavailableError("the disk is full")
 
@@ -108,7 +108,7 @@ def test_a_start_that_ends_early_leaves_no_engine_open(tmp_path: Path, monkeypat
     assert store.closed == len(opened) == 1
 
 
-def test_a_port_that_is_taken_is_told_before_the_data_folder_is_made(tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported_before_the_data_folder_is_made(tmp_path: Path) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
