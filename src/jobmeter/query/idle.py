@@ -115,14 +115,14 @@ def _device(
     step_ms: int,
     name: str,
 ) -> IdleDevice:
-    seen_ms = idle_ms = 0
+    measured_ms = idle_ms = 0
     if measured is not None:
         time, value = measured
-        seen_ms = sum(stretch.length_ms for stretch in _within(time, np.full(len(time), True), span, step_ms, 0))
+        measured_ms = sum(stretch.length_ms for stretch in _within(time, np.full(len(time), True), span, step_ms, 0))
         idle_ms = sum(stretch.length_ms for stretch in _within(time, value <= IDLE, span, step_ms, HOLD_MS))
     # A device that nobody allocated was the job's while it was measured for it.
-    had_ms = seen_ms if allocated_ms is None else allocated_ms
-    return IdleDevice(*key, name, had_ms, min(seen_ms, had_ms), min(idle_ms, had_ms))
+    had_ms = measured_ms if allocated_ms is None else allocated_ms
+    return IdleDevice(*key, name, had_ms, min(measured_ms, had_ms), min(idle_ms, had_ms))
 
 
 def _within(time: Int64s, true: Bools, span: TimeRange, step_ms: int, hold_ms: int) -> Iterator[TimeRange]:
