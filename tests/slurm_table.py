@@ -120,6 +120,13 @@ BURN = (
 """A program for some seconds of CPU; its last statement is what its group, of version 1, has used until then."""
 
 
+RECORD = (
+    "; group=$(sed -n 's/.*:[^:]*cpuacct[^:]*://p' /proc/self/cgroup)"
+    '; echo "$group $(cat "/sys/fs/cgroup/cpuacct$group/cpuacct.usage")" >> "cpu-$SLURM_JOB_ID"'
+)
+"""The end of a script that starts steps: what it and their `srun` used, which is a good part of that of short steps."""
+
+
 def cpu_seconds(slurm: Slurm, number: int) -> float:
     """What the accounting has of a job and its steps; the row of the job alone has none of it.
 

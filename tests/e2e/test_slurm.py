@@ -16,7 +16,7 @@ import pytest
 from tests.needs import needs
 from tests.processes import ServerProcess, running
 from tests.slurm import V1, Slurm, cluster, needs_slurm
-from tests.slurm_table import BURN, STATES, Kind, compare
+from tests.slurm_table import BURN, RECORD, STATES, Kind, compare
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("slurm")]
@@ -379,10 +379,10 @@ def test_a_cluster_that_does_not_answer_is_reported_once(slurm, server, tmp_path
 KINDS = (
     Kind("cancelled", "sleep 600"),
     Kind("one core", f"python3 -c '{BURN.format(3)}'"),
-    Kind("a step", f"srun python3 -c '{BURN.format(2)}'"),
-    Kind("tasks on two nodes", f"srun python3 -c '{BURN.format(1.5)}'", ("-N2", "-n3"), 3),
-    Kind("two steps", f"srun -n1 python3 -c '{BURN.format(1)}'; srun -n1 python3 -c '{BURN.format(1)}'"),
-    Kind("short steps", "; ".join([f"srun python3 -c '{BURN.format(0.4)}'"] * 4)),
+    Kind("a step", f"srun python3 -c '{BURN.format(2)}'{RECORD}"),
+    Kind("tasks on two nodes", f"srun python3 -c '{BURN.format(1.5)}'{RECORD}", ("-N2", "-n3"), 3),
+    Kind("two steps", f"srun -n1 python3 -c '{BURN.format(1)}'; srun -n1 python3 -c '{BURN.format(1)}'{RECORD}"),
+    Kind("short steps", "; ".join([f"srun python3 -c '{BURN.format(0.4)}'"] * 4) + RECORD),
     Kind("succeeds", "true"),
     Kind("a fifth of a second", "sleep 0.2"),
     Kind("exits with 3", "exit 3"),
