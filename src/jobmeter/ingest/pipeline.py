@@ -43,6 +43,8 @@ _Part = tuple[SampleBatch, Retention]
 _NS = 1_000_000
 _RETENTION_SECONDS = 1.0
 """How long the registry's word on a project's retention is believed."""
+_ASKING_SECONDS = 0.5
+"""How long it is believed beyond that while one request asks again: else all that come meanwhile would need threads."""
 _MOST_PROJECTS = 10_000
 Forward = Callable[[Sequence[LogLine], Retention], None]
 _LogPart = tuple[LogBatch, Retention]
@@ -316,6 +318,15 @@ def _rows(batch: SampleBatch, keep: NDArray[np.bool_]) -> SampleBatch:
     return used(SampleBatch(batch.series, *columns, batch.existing_keys))
 
 
+@dataclass(slots=True)
+class _Believed:
+    """What the registry said, when that was, and since when a request asks it again (monotonic seconds)."""
+
+    retention: Retention
+    asked: float
+    asking: float = float("-inf")
+
+
 class RetentionCache:
     """What the registry says, up to a second late. Safe for several threads."""
 
@@ -323,31 +334,38 @@ class RetentionCache:
         self._registry = registry
         self._clock = clock
         self._lock = threading.Lock()
-        self._retentions: dict[str, tuple[float, Retention]] = {}
+        self._retentions: dict[str, _Believed] = {}
 
     def of(self, project: str) -> Retention:
         """That of a project; what it was when the registry was asked last, where it cannot be asked now."""
-        found = self.cached(project)
-        if found is not None:
-            return found
         now = self._clock.monotonic()
+        with self._lock:
+            last = self._retentions.get(project)
+        if last is not None and 0 <= now - last.asked < _RETENTION_SECONDS:
+            return last.retention
         try:
             retention = self._registry.retention(project)
         except UnavailableError:
-            with self._lock:
-                last = self._retentions.get(project)
             if last is None:
                 raise
-            retention = last[1]
+            retention = last.retention
         with self._lock:
             if len(self._retentions) >= _MOST_PROJECTS:
                 self._retentions.clear()
-            self._retentions[project] = now, retention
+            self._retentions[project] = _Believed(retention, now)
         return retention
 
     def cached(self, project: str) -> Retention | None:
-        """The same, where the registry need not be asked; else None."""
+        """The same, where the registry need not be asked; else None, for one of the requests of a moment.
+
+        That one asks it; the others believe what it said before for as long as that takes.
+        """
         now = self._clock.monotonic()
         with self._lock:
             found = self._retentions.get(project)
-        return found[1] if found is not None and 0 <= now - found[0] < _RETENTION_SECONDS else None
+            if found is None:
+                return None
+            if 0 <= now - found.asked < _RETENTION_SECONDS or 0 <= now - found.asking < _ASKING_SECONDS:
+                return found.retention
+            found.asking = now
+            return None

@@ -117,6 +117,23 @@ def test_retention_that_was_not_asked_for_lately_takes_a_thread(store):
     pipeline.close()
 
 
+def test_while_one_request_asks_for_a_retention_the_others_of_that_moment_need_no_thread(store):
+    clock, registry = SetClock(), FakeRegistry()
+    pipeline = IngestPipeline(store, registry, clock, Limits())
+    pipeline.submit(body(NOW - 2_000, 1.0), WRITER).wait()
+    clock.time_ms += 5_000
+    assert pipeline.submit_from_memory(body(NOW, 1.0), WRITER) is None
+    assert begun(pipeline, body(NOW + 1_000, 1.0)) == [Receipt(accepted=2)]
+    registry.retentions["default"] = Retention(raw_days=1)
+    clock.time_ms += 500
+    assert pipeline.submit_from_memory(body(NOW, 1.0), WRITER) is None, "nobody asked"
+    pipeline.submit(body(NOW + 2_000, 1.0), WRITER).wait()
+    two_days_old = body(NOW - 2 * DAY, 1.0)
+    assert pipeline.submit_from_memory(two_days_old, WRITER) is None, "the new retention leaves nothing to store"
+    assert pipeline.submit(two_days_old, WRITER).wait() == Receipt(accepted=0, rejected={"expired": 2})
+    pipeline.close()
+
+
 def test_a_store_that_fails_fails_for_all_who_wait_and_the_next_is_kept(pipeline, store):
     pipeline.submit(body(NOW - 9_000, 1.0), WRITER).wait()
     store.failure = UnavailableError("the disk is full")
