@@ -132,14 +132,11 @@ class LinesInColumns(Sequence[Line]):
     def __init__(self, names: Sequence[LineName], columns: LineColumns) -> None:
         """``names`` are those of all the lines of the columns."""
         self.time, self.value = columns.time, columns.value
-        self.names: list[LineName] = []
-        self.ends: list[int] = []
-        last = 0
-        for name, end in zip(names, columns.ends.tolist(), strict=True):
-            if end > last:
-                self.names.append(name)
-                self.ends.append(end)
-                last = end
+        ends: list[int] = columns.ends.tolist()
+        if len(set(ends)) < len(ends) or not all(ends[:1]):
+            filled = [at for at, end in enumerate(ends) if end > (ends[at - 1] if at else 0)]
+            names, ends = [names[at] for at in filled], [ends[at] for at in filled]
+        self.names, self.ends = names, ends
 
     def __len__(self) -> int:
         return len(self.names)

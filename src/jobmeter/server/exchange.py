@@ -85,6 +85,10 @@ class Exchange:
         self.status = 0
         self.body_size = 0
         self.call = _call(scope)
+        self._announced = self.call.header("content-length") not in _NONE or bool(self.call.header("transfer-encoding"))
+        """True when the headers announce a body."""
+        self._one_at_a_time = str(scope.get("http_version", "1.1")).startswith("1")
+        """True for HTTP/1, where a connection has one request after the other."""
         self._memory: MemoryAccount | None = None
         self._unread = True
         self._send = send
@@ -93,11 +97,6 @@ class Exchange:
     def has_body(self) -> bool:
         """True where a body may come: with HTTP/1 it is announced, with HTTP/2 it may just come."""
         return self._announced or not self._one_at_a_time
-
-    @property
-    def _announced(self) -> bool:
-        """True when the headers announce a body."""
-        return self.call.header("content-length") not in _NONE or bool(self.call.header("transfer-encoding"))
 
     async def read_body(self, limit: int, memory: MemoryAccount) -> None:
         """Read the body into ``call``; ``memory`` accounts for it until ``close``.
@@ -161,11 +160,6 @@ class Exchange:
                     dropped += len(message.get("body", b""))
 
     @property
-    def _one_at_a_time(self) -> bool:
-        """True for HTTP/1, where a connection has one request after the other."""
-        return str(self.scope.get("http_version", "1.1")).startswith("1")
-
-    @property
     def _sending(self) -> bool:
         """True while the client may still be sending a body that will not be read."""
         return self._unread and self._announced
@@ -193,7 +187,7 @@ class Exchange:
         if self._unread and self._sending and self._one_at_a_time:
             headers.append((b"connection", b"close"))
         self.status = answer.status
-        if not any(name == b"x-request-id" for name, _ in headers):
+        if not answer.headers or not any(name == b"x-request-id" for name, _ in headers):
             headers.append((b"x-request-id", self.request_id.encode()))
         return Reply(answer.status, headers, b"" if self.call.method == "HEAD" else answer.body, self._send)
 
@@ -289,7 +283,8 @@ def _too_large(limit: int) -> LimitExceededError:
 
 def _call(scope: AsgiScope) -> Call:
     client = scope.get("client") or ("", 0)
-    headers = tuple([(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in scope["headers"]])
+    # ASGI has their names in lower case.
+    headers = tuple([(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]])
     return Call(
         scope["method"],
         _path(scope["raw_path"].decode("latin-1")),

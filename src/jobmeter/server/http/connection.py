@@ -121,6 +121,7 @@ class Connection(asyncio.Protocol):
         except httptools.HttpParserUpgrade:
             self._ending = True  # nothing else is spoken here: the request is answered, and what follows is dropped
         except httptools.HttpParserError as error:
+            self._begin_early()
             cause = error.__context__
             if not self._ending or self._receiving:
                 self._refuse(cause.status if isinstance(cause, _RefusedError) else 400)
@@ -129,6 +130,7 @@ class Connection(asyncio.Protocol):
             self._head_bytes += len(data)
             if self._head_bytes > HEAD_BYTES:
                 self._refuse(431)
+        self._begin_early()
 
     def pause_writing(self) -> None:
         """See ``asyncio.Protocol``."""
@@ -186,8 +188,6 @@ class Connection(asyncio.Protocol):
         self._deadline = self._connections.clock() + STALL_SECONDS
         if self._active is not None:
             self._pause(paused=True)
-        elif self._body:
-            self._next()
 
     def on_body(self, body: bytes) -> None:
         """A part of a body."""
@@ -298,6 +298,14 @@ class Connection(asyncio.Protocol):
                 self._begin(cycle, work)
             elif not self._answer(cycle, work):
                 return
+
+    def _begin_early(self) -> None:
+        """Begin to answer a request before the rest of its body comes: its headers may refuse it.
+
+        What came together with the headers is there by then, mostly the whole body.
+        """
+        if self._parsed is not None and self._body and self._active is None:
+            self._next()
 
     def _answer(self, cycle: Cycle, reply: Reply) -> bool:
         """Send an answer that is there already: True where the connection goes on."""

@@ -45,10 +45,10 @@ class Arguments:
             if query.required and not any(self._values.get(query.name, ())):
                 raise InvalidRequestError(f"{query.name} is required", query.name)
 
-    def at(self, moments: Sequence[tuple[str, str]]) -> "Arguments":
+    def at(self, moments: Mapping[str, str]) -> "Arguments":
         """The same with these times, none of which is repeated; what was made ``once`` of the others stays."""
         made = Arguments.__new__(Arguments)
-        made._values = {**self._values, **{name: [value] for name, value in moments}}  # noqa: SLF001 - one of ours
+        made._values = {**self._values, **{name: [value] for name, value in moments.items()}}  # noqa: SLF001 - one of ours
         made._made = self._made  # noqa: SLF001 - one of ours
         return made
 

@@ -177,18 +177,25 @@ def named_project(endpoint: Endpoint, arguments: Arguments, path: Mapping[str, s
 
 def read_arguments(endpoint: Endpoint, query: str) -> Arguments:
     """The parameters of a query: the times are read anew, the others where they are new. InvalidRequestError."""
-    given = read_parameters(query)
-    moments, others = list[tuple[str, str]](), list[tuple[str, str]]()
-    for pair in given:
-        (moments if pair[0] in endpoint.moments else others).append(pair)
-    if len(query) > _SHORT or (len(moments) > 1 and len(dict(moments)) < len(moments)):
-        return Arguments(endpoint.queries, given)
-    return _cached(endpoint, tuple(others)).at(moments)
+    if len(query) > _SHORT:
+        return Arguments(endpoint.queries, read_parameters(query))
+    moments, others = dict[str, str](), list[str]()
+    for part in query.split("&"):
+        name, _, value = part.partition("=")
+        is_moment = name in endpoint.moments
+        encoded = value if is_moment else name
+        if name in moments or "%" in encoded or "+" in encoded:
+            return Arguments(endpoint.queries, read_parameters(query))
+        if is_moment:
+            moments[name] = value
+        else:
+            others.append(part)
+    return _cached(endpoint, "&".join(others)).at(moments)
 
 
 @lru_cache(_QUERIES)
-def _cached(endpoint: Endpoint, given: tuple[tuple[str, str], ...]) -> Arguments:
-    return Arguments(endpoint.queries, given)
+def _cached(endpoint: Endpoint, query: str) -> Arguments:
+    return Arguments(endpoint.queries, read_parameters(query))
 
 
 NO_ARGUMENTS = Arguments((), ())

@@ -1,0 +1,40 @@
+"""The parameters of a query, whose times are read apart from the others."""
+
+import pytest
+
+from jobmeter.errors import InvalidRequestError
+from jobmeter.server.native import metrics
+from jobmeter.server.native.endpoint import read_arguments
+
+(ENDPOINT,) = (one for one in metrics.ENDPOINTS if one.name == "getJobMetrics")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "metric=cpu.usage&start=1&end=2&by=device",
+        "start=1&metric=cpu%2Eusage&&end=2&by=device",
+        "metric=cpu.usage&st%61rt=1&end=%32&by=device",
+    ],
+)
+def test_a_query_is_read_the_same_however_it_is_written(query):
+    for _ in range(2):
+        given = read_arguments(ENDPOINT, query)
+        assert (given.texts("metric"), given.time("start"), given.time("end")) == (("cpu.usage",), 1, 2)
+        assert given.text("by") == "device"
+
+
+@pytest.mark.parametrize("name", ["start", "by"])
+@pytest.mark.parametrize("again", ["{0}=1", "%{1:x}{2}=1"])
+def test_a_parameter_that_is_given_twice_is_refused_however_it_is_written(name, again):
+    repeated = again.format(name, ord(name[0]), name[1:])
+    for order in ((f"{name}=1", repeated), (repeated, f"{name}=1")):
+        with pytest.raises(InvalidRequestError) as refused:
+            read_arguments(ENDPOINT, "&".join(("metric=cpu.usage", *order)))
+        assert refused.value.field == name
+
+
+def test_times_of_another_query_do_not_stay():
+    assert read_arguments(ENDPOINT, "metric=cpu.usage&start=1").time("start") == 1
+    assert read_arguments(ENDPOINT, "metric=cpu.usage").time("start") is None
+    assert read_arguments(ENDPOINT, "metric=cpu.usage&start=").time("start") is None
