@@ -10,19 +10,22 @@ from jobmeter.errors import InvalidRequestError, LimitExceededError, NotFoundErr
 from jobmeter.model.event import Event, EventFilter, EventType
 from jobmeter.model.job import JobView
 from jobmeter.model.log import LogLine
-from jobmeter.model.log_query import LogQuery, matches, parse_log_query
+from jobmeter.model.log_query import LogQuery, Property, matches, parse_log_query
 from jobmeter.model.time import TimeRange
 from jobmeter.query.execute import Executor
 from jobmeter.query.request import LogQuestion, NodeRef
 
 MOST_LINES = 200
 """Lines of one node that are read, the first ones."""
+QUIET = 50
+"""Lines of the kernel of a quiet node over a job's life, at most."""
 MOST_TASK_LINES, LEAST_LINES = 8_000, 8
 """Lines of all nodes of a task; and those of one node for one rule, however many nodes there are."""
 _NS = 1_000_000
 MOST_FAULTS = 200
 """Faults of devices that are read, the first ones."""
 _APART_MS, _COMPARED = 2_000, 500
+_KERNEL = Property("facility", "kern")
 
 
 def kernel_lines(executor: Executor, scope: Scope, view: JobView, span: TimeRange) -> Sequence[LogLine]:
@@ -39,8 +42,7 @@ def kernel_lines(executor: Executor, scope: Scope, view: JobView, span: TimeRang
     found: list[LogLine] = []
     for node in nodes:
         try:
-            ref = NodeRef(node, project=view.job.project)
-            lines = _ask(executor, scope, ref, span, query_of(rules()), MOST_LINES)
+            lines = _search(executor, scope, NodeRef(node, project=view.job.project), span)
         except (NotFoundError, LimitExceededError, QueryTimeoutError):
             continue  # a node without an agent, or too much to search: the other rules still have their say
         found += [line for line in lines if _concerns(line, view, devices=node in with_devices)]
@@ -80,6 +82,19 @@ def query_of(which: tuple[Rule, ...]) -> LogQuery:
     if query is None:
         raise InvalidRequestError("no rule reads the kernel's log", "query")
     return query
+
+
+def _search(executor: Executor, scope: Scope, ref: NodeRef, span: TimeRange) -> Sequence[LogLine]:
+    """The first lines of a node's kernel that any rule looks for.
+
+    Of a quiet kernel all lines are read and looked through here: to read the conditions of all rules alone takes the
+    engine forty milliseconds, and a job has many nodes.
+    """
+    wanted = query_of(rules())
+    lines = _ask(executor, scope, ref, span, _KERNEL, QUIET + 1)
+    if len(lines) > QUIET:
+        return _ask(executor, scope, ref, span, wanted, MOST_LINES)
+    return [line for line in lines if matches(wanted, line)]
 
 
 def _ask(
