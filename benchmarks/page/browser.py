@@ -18,6 +18,15 @@ SIZE: Any = {"width": 1440, "height": 900}
 CHART = "figure.chart canvas"
 FIRST_CHART = "first-chart"
 _BEGIN = "begin"
+HOVERS, ZOOMS = 240, 3
+EMPTY = """
+<style>figure { height: 9000px; margin: 200px 40px; } canvas { background: #eee; }
+i { position: fixed; left: 0; top: 0; width: 1px; height: 150px; background: #000; will-change: transform; }</style>
+<figure class="chart"><canvas width="460" height="150"></canvas><i></i></figure>
+<script>addEventListener("pointermove", (event) => {
+  document.querySelector("i").style.transform = `translate(${event.clientX}px, 200px)`;
+});</script>"""
+"""A page with nothing on it but a line that follows the pointer: frames that it drops no page could show here."""
 _WATCH = f"""(() => {{
   const watch = new MutationObserver(() => {{
     if (!document.querySelector("{CHART}")) return;
@@ -89,19 +98,26 @@ class Visitor:
             end = mark(events, FIRST_CHART)
             return Opened(ms, tasks(events, end, end["ts"] - ms * 1000, end["ts"]).total, server_ms, asked)
 
-    def move(self, place: str, ready: str, act: Callable[[Page], None]) -> Moved:
-        """Do something on a page that is there, and rests."""
+    def move(self, place: str, ready: str, act: Callable[[Page], None]) -> tuple[Moved, Moved]:
+        """Do something on a page that is there, and rests; then the same on the empty page."""
         with self._tab() as page:
             page.goto(f"{self._server.api.transport.server}/{place}")
             page.wait_for_selector(ready)
             page.wait_for_timeout(3_000)
-            self._browser.start_tracing(page=page, categories=list(CATEGORIES))
-            page.evaluate(f"performance.mark('{_BEGIN}')")
-            act(page)
-            page.wait_for_timeout(300)
-            events = json.loads(self._browser.stop_tracing())["traceEvents"]
-            begin = mark(events, _BEGIN)
-            return Moved(frames(events, begin), tasks(events, begin, begin["ts"]))
+            found = self._traced(page, act)
+        with self._tab() as page:
+            page.set_content(EMPTY)
+            page.wait_for_timeout(1_000)
+            return found, self._traced(page, act)
+
+    def _traced(self, page: Page, act: Callable[[Page], None]) -> Moved:
+        self._browser.start_tracing(page=page, categories=list(CATEGORIES))
+        page.evaluate(f"performance.mark('{_BEGIN}')")
+        act(page)
+        page.wait_for_timeout(300)
+        events = json.loads(self._browser.stop_tracing())["traceEvents"]
+        begin = mark(events, _BEGIN)
+        return Moved(frames(events, begin), tasks(events, begin, begin["ts"]))
 
     def live_address(self, place: str) -> str:
         """What the page at that place follows."""
@@ -125,9 +141,11 @@ def visiting(server: OwnServer) -> Iterator[Visitor]:
 
 def hover(page: Page) -> None:
     """The pointer goes to and fro over a chart."""
-    box = page.locator(CHART).first.bounding_box()
+    chart = page.locator(CHART).first
+    chart.scroll_into_view_if_needed()
+    box = chart.bounding_box()
     assert box
-    for step in range(240):
+    for step in range(HOVERS):
         part = abs((step % 120) / 60 - 1)
         page.mouse.move(box["x"] + 80 + part * (box["width"] - 100), box["y"] + box["height"] / 2)
         page.wait_for_timeout(8)
@@ -135,7 +153,7 @@ def hover(page: Page) -> None:
 
 def zoom(page: Page) -> None:
     """Pull across a chart, look, go back to the whole; some times."""
-    for _ in range(3):
+    for _ in range(ZOOMS):
         chart = page.locator(CHART).first
         chart.scroll_into_view_if_needed()
         box = chart.bounding_box()

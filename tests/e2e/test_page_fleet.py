@@ -191,6 +191,43 @@ def test_a_key_is_made_its_secret_shown_once_and_revoked(viewer, server):
     page.wait_for_selector(".problem[role=alert]")
 
 
+def own_policy(effect, action):
+    return {"Version": "1", "Statement": [{"Effect": effect, "Action": action, "Resource": "acs:pai:*:*:job/j-1"}]}
+
+
+def test_a_policy_of_ones_own_is_pasted_or_loaded_and_told_in_words(viewer, server, tmp_path):
+    page = viewer.open("admin/keys", "#keys table")
+    page.fill("form.make input[name=name]", "board")
+    page.click("text=Add one of your own")
+    page.fill(".own textarea", '{"Version": ')
+    page.wait_for_selector(".own .problem:has-text('no JSON')")
+    page.click("text=Make key")
+    assert page.locator(".secrets").count() == 0
+    page.fill(".own textarea", json.dumps(own_policy("Perhaps", "pai:Get*")))
+    page.click("text=Make key")
+    page.wait_for_selector(".own .problem:has-text('not valid')")
+    (tmp_path / "group.json").write_text(json.dumps(own_policy("Deny", "pai:GetJob")))
+    page.set_input_files(".own input[type=file]", tmp_path / "group.json")
+    page.wait_for_selector(".own .told:has-text('May not')")
+    page.check("form.make label:has-text('AliyunPAIReadOnlyAccess') input")
+    page.select_option("form.make select[name=role]", "")
+    page.click("text=Make key")
+    page.click("text=I have them")
+    page.click("#keys tr:has-text('board') button[aria-expanded]")
+    page.wait_for_selector(".allowed .told")
+    allowed = page.inner_text(".allowed")
+    assert "May not pai:GetJob on job j-1 of every project" in allowed
+    assert "AliyunPAIReadOnlyAccess" in allowed
+    check_view(page, "a key that is opened")
+    page.click(".allowed >> text=Other policies")
+    page.click(".allowed >> text=Leave it out")
+    page.click("text=These from now on")
+    page.wait_for_selector(".allowed >> text=Other policies")
+    wait_for_page(page, "!document.querySelector('.allowed').textContent.includes('May not')")
+    (made,) = [one for one in server.request("GET", "/keys").json()["keys"] if one["name"] == "board"]
+    assert made["policies"] == ["AliyunPAIReadOnlyAccess"]
+
+
 def test_retention_is_set_by_level_and_shorter_is_confirmed(viewer, server):
     page = viewer.open("admin/retention", "form.project")
     page.fill("form.project input >> nth=0", "3")

@@ -107,6 +107,18 @@ def test_a_finding_is_chosen_in_the_filters(viewer):
     wait_for_page(page, "document.querySelectorAll('.rows .row[data-at]').length > 3")
 
 
+def test_the_line_under_the_pointer_is_named_among_many(viewer):
+    page = viewer.open(TRAIN, '.chart[data-metric="gpu.utilization"] .u-over')
+    chart = page.locator('.chart[data-metric="gpu.utilization"]')
+    assert "grey: each of 16" in chart.inner_text()
+    over = chart.locator(".u-over")
+    over.scroll_into_view_if_needed()
+    box = over.bounding_box()
+    # The axis goes to a little above 100 %: the slow rank lies at 40 % of it.
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] * (1 - 0.4 / 1.02))
+    wait_until(lambda: f"worker-{SLOW}" in chart.locator(".when").inner_text(), "the line is named")
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 def test_times_in_the_list_are_whole(browser, server, width):
     viewer = Viewer(browser, server, width)

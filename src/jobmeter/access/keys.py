@@ -2,8 +2,9 @@
 
 import secrets
 from base64 import b32encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from jobmeter.access.authenticate import token_hash
 from jobmeter.access.policy import documents
@@ -110,6 +111,19 @@ def list_keys(registry: Registry, projects: frozenset[str] | None = None) -> Seq
         for key in registry.keys(projects)
         if not key.job
     ]
+
+
+def policies_of(
+    registry: Registry, key_id: str, projects: frozenset[str] | None = None
+) -> Sequence[tuple[str, Mapping[str, Any]]]:
+    """The policies of a key by name, each with its document, in their order.
+
+    Raises NotFoundError when those projects (None: all) have no such key.
+    """
+    key = next((key for key in registry.keys(projects) if key.id == key_id and not key.job), None)
+    if key is None:
+        raise NotFoundError(f"there is no key {key_id[:64]!r}", "key", key_id[:64])
+    return documents(key.policies)
 
 
 def revoke_key(

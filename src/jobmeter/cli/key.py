@@ -154,14 +154,12 @@ def _policy(given: str) -> tuple[str, bytes | None]:
 def show(key_id: str, as_json: bool, data: Path | None, registry: str | None) -> None:
     """Show one key and the documents of its policies, and no secret."""
     with _open(data, registry) as (_, opened):
-        from jobmeter.access.keys import list_keys
-        from jobmeter.access.policy import documents
+        from jobmeter.access.keys import list_keys, policies_of
 
         found = next((key for key in list_keys(opened) if key.id == key_id), None)
         if found is None:
             raise NotFoundError(f"there is no key {key_id[:64]!r}", "key", key_id[:64])
-        stored = {key.id: key for key in opened.keys(None)}[key_id]
-        policies = [{"name": name, "document": document} for name, document in documents(stored.policies)]
+        policies = [{"name": name, "document": document} for name, document in policies_of(opened, key_id)]
     if as_json:
         click.echo(json.dumps({**_object(found), "policies": policies}, indent=2))
         return

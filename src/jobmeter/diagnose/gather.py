@@ -18,6 +18,7 @@ from jobmeter.model.log import LogLine
 from jobmeter.model.time import Clock, TimeRange
 from jobmeter.query.defaults import default_step, life
 from jobmeter.query.execute import Executor
+from jobmeter.query.plan import with_derived
 from jobmeter.query.request import By, JobQuestion, JobRef, Line, LogQuestion, MetricQuery, Statistic
 
 STEPS = 720
@@ -37,8 +38,13 @@ def gather(executor: Executor, ref: JobRef, scope: Scope, clock: Clock, which: S
     counters = names_of(which, lambda rule: rule.counters)
     step_ms = step_of(view, span, len(means) + len(counters))
 
+    # Together with metrics that nobody measured, and that an agent may begin to measure on the job's devices, the
+    # answer could not be cached.
+    measured = with_derived({*executor.measured(own, scope), *view.job.limits})
+
     def read(names: Sequence[str], statistic: Statistic) -> Signals:
-        return signals_of_job(executor, scope, view, names, span, step_ms, statistic)
+        own_names = [name for name in names if name in measured]
+        return signals_of_job(executor, scope, view, own_names, span, step_ms, statistic)
 
     nodes = names_of(which, lambda rule: rule.nodes)
     kernel = kernel_lines(executor, scope, view, span)

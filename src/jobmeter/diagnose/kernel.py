@@ -10,19 +10,22 @@ from jobmeter.errors import InvalidRequestError, LimitExceededError, NotFoundErr
 from jobmeter.model.event import Event, EventFilter, EventType
 from jobmeter.model.job import JobView
 from jobmeter.model.log import LogLine
-from jobmeter.model.log_query import LogQuery, matches, parse_log_query
+from jobmeter.model.log_query import LogQuery, Property, matches, parse_log_query
 from jobmeter.model.time import TimeRange
 from jobmeter.query.execute import Executor
 from jobmeter.query.request import LogQuestion, NodeRef
 
 MOST_LINES = 200
 """Lines of one node that are read, the first ones, and so many of the last ones where there are more."""
+QUIET = 50
+"""Lines of the kernel of a quiet node over a job's life, at most."""
 MOST_TASK_LINES, LEAST_LINES = 8_000, 8
 """Lines of all nodes of a task; and those of one node for one rule, however many nodes there are."""
 _NS = 1_000_000
 MOST_FAULTS = 200
 """Faults of devices that are read, the last ones: those that may have ended the job are among them."""
 _APART_MS, _COMPARED = 2_000, 500
+_KERNEL = Property("facility", "kern")
 
 
 def kernel_lines(executor: Executor, scope: Scope, view: JobView, span: TimeRange) -> Sequence[LogLine]:
@@ -39,8 +42,7 @@ def kernel_lines(executor: Executor, scope: Scope, view: JobView, span: TimeRang
     found: list[LogLine] = []
     for node in nodes:
         try:
-            ref = NodeRef(node, project=view.job.project)
-            lines = _both_ends(executor, scope, ref, span)
+            lines = _search(executor, scope, NodeRef(node, project=view.job.project), span)
         except (NotFoundError, LimitExceededError, QueryTimeoutError):
             continue  # a node without an agent, or too much to search: the other rules still have their say
         found += [line for line in lines if _concerns(line, view, devices=node in with_devices)]
@@ -82,14 +84,26 @@ def query_of(which: tuple[Rule, ...]) -> LogQuery:
     return query
 
 
-def _both_ends(executor: Executor, scope: Scope, ref: NodeRef, span: TimeRange) -> Sequence[LogLine]:
-    """What any rule looks for: a link that flaps all the time does not hide the line that says why the job ended."""
-    first = _lines_of(executor, scope, ref, span, query_of(rules()), MOST_LINES)
+def _search(executor: Executor, scope: Scope, ref: NodeRef, span: TimeRange) -> Sequence[LogLine]:
+    """What any rule looks for in the lines of a node's kernel.
+
+    Of a quiet kernel all lines are read and looked through here: to read the conditions of all rules alone takes the
+    engine forty milliseconds, and a job has many nodes.
+    """
+    wanted = query_of(rules())
+    lines = _lines_of(executor, scope, ref, span, _KERNEL, QUIET + 1)
+    if len(lines) > QUIET:
+        return _both_ends(executor, scope, ref, span, wanted)
+    return [line for line in lines if matches(wanted, line)]
+
+
+def _both_ends(executor: Executor, scope: Scope, ref: NodeRef, span: TimeRange, query: LogQuery) -> Sequence[LogLine]:
+    """The first and the last lines: a link that flaps all the time does not hide the line of what ended the job."""
+    first = _lines_of(executor, scope, ref, span, query, MOST_LINES)
     if len(first) < MOST_LINES:
         return first
-    last = _lines_of(executor, scope, ref, span, query_of(rules()), MOST_LINES, descending=True)
-    found = {line.order: line for line in (*first, *last)}
-    return list(found.values())
+    last = _lines_of(executor, scope, ref, span, query, MOST_LINES, descending=True)
+    return list({line.order: line for line in (*first, *last)}.values())
 
 
 def _lines_of(

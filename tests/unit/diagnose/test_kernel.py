@@ -5,7 +5,7 @@ import pytest
 from jobmeter.access.principal import Scope
 from jobmeter.collect.base import Place
 from jobmeter.collect.kernel import event_of_line
-from jobmeter.diagnose.kernel import faults_of_nodes, kernel_lines, same_fact
+from jobmeter.diagnose.kernel import QUIET, faults_of_nodes, kernel_lines, same_fact
 from jobmeter.errors import NotFoundError
 from jobmeter.model.event import Event, EventFilter, EventPage
 from jobmeter.model.job import Allocation, Job, JobView, Replica
@@ -28,6 +28,7 @@ class Answers(Executor):
         """It reads nothing."""
         self.events = list(events)
         self.lines = lines
+        self.questions = []
 
     def run(self, question, scope):
         if isinstance(question, EventFilter):
@@ -35,6 +36,7 @@ class Answers(Executor):
             return EventPage(ordered[: question.limit], len(self.events))
         if question.ref.name != "n":
             raise NotFoundError("no node", "node", question.ref.name)
+        self.questions.append(question)
         found = [line for line in self.lines if matches(question.query, line)]
         return LogPage((found[::-1] if question.descending else found)[: question.limit])
 
@@ -53,6 +55,19 @@ def test_what_is_about_the_job_or_its_devices(devices, times):
 
 def test_nothing_for_a_reader_of_the_job_alone():
     assert kernel_lines(Answers(), Scope(None, "mine"), view(devices=True), TimeRange(0, 1)) == ()
+
+
+def noise(count):
+    return [LogLine(time_ns=n, text=f"usb 1-{n}: new device", node="n", facility="kern") for n in range(count)]
+
+
+@pytest.mark.parametrize(("lines", "questions"), [(QUIET - len(LINES), 1), (3 * QUIET, 2)])
+def test_what_a_quiet_and_a_talkative_kernel_said_is_found_alike(lines, questions):
+    answers = Answers(lines=[*noise(lines), *LINES])
+    found = kernel_lines(answers, Scope(None), view(devices=True), TimeRange(0, 1))
+    assert [line.time_ns for line in found] == [5, 6]
+    # The conditions of all rules are asked of the engine for a kernel that said much.
+    assert len(answers.questions) == questions
 
 
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus"

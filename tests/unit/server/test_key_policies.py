@@ -128,3 +128,22 @@ def test_the_document_of_the_api_has_the_policies(server):
     assert "AliyunPAIFullAccess" in name["enum"]
     assert document["required"] == ["name", "document"]
     assert "put" in paths[f"{BASE}/keys/{{key}}/policies"]
+
+
+def test_what_the_policies_of_a_key_say_is_told(server):
+    key = made(server, policies=["AliyunPAIReadOnlyAccess", own(READ)])
+    told = server.call("GET", f"/keys/{key['id']}/policies").json()["policies"]
+    assert [one["name"] for one in told] == ["AliyunPAIReadOnlyAccess", "own"]
+    assert told[1]["document"]["Statement"] == [READ]
+    shipped = server.call("GET", "/policies").json()
+    assert [one["name"] for one in shipped["documents"]] == shipped["policies"]
+    assert told[0] in shipped["documents"]
+    plain = made(server, role="reader")
+    assert server.call("GET", f"/keys/{plain['id']}/policies").json() == {"policies": []}
+    assert server.call("GET", "/keys/key-none/policies").status == 404
+
+
+def test_an_administrator_of_a_project_reads_the_policies_of_its_keys_alone(server):
+    key = made(server, project="p1", policies=[own(READ)])
+    inside, outside = (made(server, role="admin", project=project)["token"] for project in ("p1", "p2"))
+    assert [status_of(server, token, f"/keys/{key['id']}/policies") for token in (inside, outside)] == [200, 404]

@@ -72,6 +72,16 @@ def test_measured_devices_that_idle_are_found(server):
     assert found["gpu_idle_allocated"]["subject"] == {"kind": "device", "name": "n1/gpu0"}
 
 
+def test_a_limit_that_the_record_alone_says_is_one(server):
+    start = NOW - HOUR
+    record = {"job_id": "j6", "state": "Running", "start": start, "limits": {"memory.limit": 1e9}}
+    server.call("POST", "/jobs", {**record, "replicas": [{"name": "w-0", "node": "n1"}]})
+    rows = [({"metric": "memory.usage", "job": "j6", "replica": "w-0", "node": "n1"},
+             [(time, 0.98e9) for time in range(start, NOW, 10_000)])]  # fmt: skip
+    assert server.ingest(samples(rows)).status == 200
+    assert [one["rule"] for one in server.call("GET", "/jobs/j6/findings").json()] == ["host_mem_near_limit"]
+
+
 def test_a_full_filesystem_of_its_node_is_found_and_others_are_not(server):
     replica = {"name": "w-0", "node": "n1"}
     record = {"job_id": "j4", "state": "Running", "start": NOW - HOUR, "replicas": [replica]}

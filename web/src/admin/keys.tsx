@@ -1,10 +1,13 @@
 // Keys: who has one, making one whose secrets are shown once, revoking.
+import { Fragment } from "preact";
 import { useState } from "preact/hooks";
 import { BASE, Refusal, type Schemas, address } from "../api/client";
 import { send } from "../api/send";
 import { useRead } from "../parts/hooks";
 import { Moment, Problem, Section } from "../parts/small";
 import { Confirm } from "./confirm";
+import { Make } from "./make";
+import { Allowed } from "./policies";
 import { Refused, type Who } from "./page";
 
 type Key = Schemas["KeyBody"];
@@ -15,6 +18,9 @@ export function Keys({ who }: { who: Who }) {
   const [made, setMade] = useState<{ name: string; key: Made } | null>(null);
   const [old, setOld] = useState(false);
   const [error, setError] = useState<Refusal | null>(null);
+  const [opened, setOpened] = useState("");
+  const shipped = useRead<Schemas["PolicyNames"]>(address("/api/jobmeter/v1/policies"));
+  const documents = shipped.data?.documents ?? [];
   if (response.error) return <Refused error={response.error} who="keys" again={response.again} />;
   if (!response.data) return null;
   const valid = response.data.keys.filter((key) => key.revoked === null);
@@ -39,6 +45,7 @@ export function Keys({ who }: { who: Who }) {
       {made && <Secrets name={made.name} made={made.key} done={() => setMade(null)} />}
       <Make
         who={who}
+        shipped={documents}
         made={(name, key) => {
           setMade({ name, key });
           response.again();
@@ -64,10 +71,16 @@ export function Keys({ who }: { who: Who }) {
             </thead>
             <tbody>
               {shown.map((key) => (
-                <tr key={key.id}>
+                <Fragment key={key.id}>
+                <tr>
                   <th scope="row">{key.name}</th>
                   <td>{key.role}</td>
-                  <td>{key.policies.length ? key.policies.join(", ") : <span class="none">none</span>}</td>
+                  <td>
+                    <button type="button" class="link" aria-expanded={opened === key.id} onClick={() => setOpened(opened === key.id ? "" : key.id)}>
+                      {key.policies.length ? key.policies.join(", ") : "all of its role"}
+                      <span class="hidden">: what {key.name} may do</span>
+                    </button>
+                  </td>
                   <td>{key.project ?? "every project"}</td>
                   <td class="id">{key.access_key_id}</td>
                   <td>
@@ -86,6 +99,14 @@ export function Keys({ who }: { who: Who }) {
                     )}
                   </td>
                 </tr>
+                {opened === key.id && (
+                  <tr class="opened">
+                    <td colSpan={8}>
+                      <Allowed of={key} shipped={documents} own={key.id === who.id} changed={response.again} />
+                    </td>
+                  </tr>
+                )}
+                </Fragment>
               ))}
             </tbody>
           </table>
@@ -121,57 +142,5 @@ function Secrets({ name, made, done }: { name: string; made: Made; done: () => v
         I have them
       </button>
     </div>
-  );
-}
-
-function Make({ who, made }: { who: Who; made: (name: string, key: Made) => void }) {
-  const policies = useRead<Schemas["PolicyNames"]>(address("/api/jobmeter/v1/policies"));
-  const [error, setError] = useState<Refusal | null>(null);
-  const submit = async (event: SubmitEvent) => {
-    event.preventDefault();
-    const form = event.currentTarget as HTMLFormElement;
-    const given = new FormData(form);
-    const name = String(given.get("name") ?? "").trim();
-    const body = { name, role: given.get("role"), project: String(given.get("project") ?? "").trim() || null, policies: given.getAll("policy").filter(Boolean) };
-    setError(null);
-    try {
-      made(name, await send<Made>("POST", `${BASE}/keys`, body));
-      form.reset();
-    } catch (problem) {
-      if (problem instanceof Refusal) setError(problem);
-    }
-  };
-  return (
-    <Section id="make" title="Make a key">
-      <form class="make" onSubmit={(event) => void submit(event)}>
-        <label>
-          Name <input name="name" required maxLength={128} autocomplete="off" placeholder="ci" />
-        </label>
-        <label>
-          Role
-          <select name="role">
-            <option value="reader">reader: may look</option>
-            <option value="writer">writer: agents and jobs</option>
-            <option value="admin">admin: everything</option>
-          </select>
-        </label>
-        <label>
-          Project
-          <input name="project" maxLength={64} autocomplete="off" value={who.project ?? ""} readOnly={who.project !== null} placeholder="every project" />
-        </label>
-        <fieldset class="policies">
-          <legend>Only what one of these policies allows; none: all that the role may</legend>
-          {(policies.data?.policies ?? []).map((name) => (
-            <label key={name}>
-              <input type="checkbox" name="policy" value={name} /> {name}
-            </label>
-          ))}
-        </fieldset>
-        <button type="submit" class="primary">
-          Make key
-        </button>
-      </form>
-      {error && <Problem error={error} />}
-    </Section>
   );
 }

@@ -26,6 +26,8 @@ export class Refusal extends Error {
     message: string,
     /** Seconds after which the server may be asked again, where it says so. */
     readonly wait: number | null = null,
+    /** The part of what was sent that is meant. */
+    readonly field = "",
   ) {
     super(message);
   }
@@ -100,7 +102,7 @@ export async function call<T>(url: string, options: RequestInit): Promise<T> {
   const body: unknown = await response.json().catch(() => null);
   const problem = (body as Schemas["ProblemBody"] | null)?.error;
   if (response.status === 401) signedOut.forEach((listener) => listener());
-  throw new Refusal(response.status, problem?.code ?? "", problem?.message ?? `the server answered ${response.status}`, waitOf(response));
+  throw new Refusal(response.status, problem?.code ?? "", problem?.message ?? `the server answered ${response.status}`, waitOf(response), problem?.field ?? "");
 }
 
 const LONGEST_WAIT = 60;

@@ -33,12 +33,19 @@ export const heat = (share: number): number => pixel(HEAT, share);
 export const around = (share: number, dark: boolean): number => pixel(dark ? DIFFERENCE_DARK : DIFFERENCE, (share + 1) / 2);
 
 let probe: HTMLElement | null = null;
+const inks = new Map<string, string>();
 
 /** A colour of the theme by its name, as light and dark say it now: a canvas does not know the function that chooses. */
 export function ink(name: string): string {
-  if (!probe) probe = document.head.appendChild(document.createElement("i"));
-  probe.style.color = `var(${name})`;
-  return getComputedStyle(probe).color;
+  const theme = `${document.documentElement.dataset["theme"]} ${matchMedia("(prefers-color-scheme: dark)").matches} ${name}`;
+  let found = inks.get(theme);
+  if (found === undefined) {
+    probe ??= document.head.appendChild(document.createElement("i"));
+    probe.style.color = `var(${name})`;
+    found = getComputedStyle(probe).color;
+    inks.set(theme, found);
+  }
+  return found;
 }
 
 export const fontFamily = (): string => getComputedStyle(document.documentElement).getPropertyValue("--font").trim();

@@ -4,7 +4,7 @@ import type { Line } from "../api/client";
 import { MISSING, isUtc, moment, quantity } from "../format";
 import { useWidth } from "../parts/hooks";
 import { type Cursor, type Mark, type Range, roundTimes } from "./axis";
-import { labels } from "./chart";
+import { labels } from "./plot";
 import { HeatRows } from "./heatrows";
 import { around, heat, fontFamily, ink } from "./colors";
 import { byReplica, grid, median, medians, ordered } from "./lines";
@@ -32,21 +32,39 @@ const MOST_OUTLIERS = 4;
 /** How far from the median, in its own spread, a rank has to be to be named. */
 const FAR = 5;
 
-/** Rows of a heat map, and the ranks whose mean is far from the others' (median absolute deviation). */
+/** From so many ranks on a gap in what they did names those beyond it: ranks that differ among each other hide no one. */
+const MANY = 16;
+const GAP = 1 / 3;
+
+/** The ranks that a gap parts from all others, at either end; the gap is a third of what those span at least. */
+function beyond(means: readonly (number | null)[]): (mean: number) => boolean {
+  const known = means.filter((mean): mean is number => mean !== null).sort((a, b) => a - b);
+  const most = known.length >= MANY ? Math.min(MOST_OUTLIERS, known.length >> 3) : 0;
+  let [low, high] = [Number.NEGATIVE_INFINITY, Number.POSITIVE_INFINITY];
+  for (let count = 1; count <= most; count += 1) {
+    const others = known.length - count;
+    if (known[count]! - known[count - 1]! > GAP * (known[known.length - 1]! - known[count]!)) low = known[count - 1]!;
+    if (known[others]! - known[others - 1]! > GAP * (known[others - 1]! - known[0]!)) high = known[others]!;
+  }
+  return (mean) => mean <= low || mean >= high;
+}
+
+/** Rows of a heat map, and the ranks whose mean is far from the others' (median absolute deviation, or a gap). */
 export function rowsOf(lines: readonly Line[], range: Range, step: number): Rows {
   const joined = ordered(byReplica(lines));
-  const { step: apart, times, values } = grid(joined, range.start, range.end, step);
+  const { step: between, times, values } = grid(joined, range.start, range.end, step);
   const middle = medians(values);
   const means = values.map((row) => mean(row));
   const center = median(means) ?? 0;
   const spread = median(means.map((value) => (value === null ? null : Math.abs(value - center)))) ?? 0;
-  const least = Math.max(spread * FAR, Math.abs(center) * 0.08, 1e-9);
+  const least = Math.max(Math.abs(center) * 0.08, 1e-9);
+  const apart = beyond(means);
   const outliers = joined
     .map((line, at) => ({ member: line.replica || line.node, difference: (means[at] ?? center) - center }))
-    .filter((one) => joined.length > 2 && Math.abs(one.difference) > least)
+    .filter((one) => joined.length > 2 && Math.abs(one.difference) > least && (Math.abs(one.difference) > spread * FAR || apart(one.difference + center)))
     .sort((a, b) => Math.abs(b.difference) - Math.abs(a.difference))
     .slice(0, MOST_OUTLIERS);
-  return { step: apart, lines: joined, times, values, middle, means, outliers };
+  return { step: between, lines: joined, times, values, middle, means, outliers };
 }
 
 function mean(row: readonly (number | null)[]): number | null {

@@ -53,15 +53,59 @@ export function grid(lines: readonly Line[], start: number, end: number, asked: 
   return { step, times, values };
 }
 
+/** The middle of what was measured. */
 export function median(values: readonly (number | null)[]): number | null {
-  const known = values.filter((value): value is number => value !== null).sort((a, b) => a - b);
-  if (!known.length) return null;
-  const middle = known.length >> 1;
-  return known.length % 2 ? known[middle]! : (known[middle - 1]! + known[middle]!) / 2;
+  const known = new Float64Array(values.length);
+  let count = 0;
+  for (const value of values) if (value !== null) known[count++] = value;
+  return middleOf(known.subarray(0, count));
 }
 
+/** The median of each column. */
 export function medians(rows: readonly (readonly (number | null)[])[]): (number | null)[] {
-  return (rows[0] ?? []).map((_, at) => median(rows.map((row) => row[at] ?? null)));
+  const known = new Float64Array(rows.length);
+  return (rows[0] ?? []).map((_, at) => {
+    let count = 0;
+    for (const row of rows) {
+      const value = row[at];
+      if (value !== null && value !== undefined) known[count++] = value;
+    }
+    return middleOf(known.subarray(0, count));
+  });
+}
+
+/** The middle of numbers, which it puts in another order. */
+function middleOf(known: Float64Array): number | null {
+  if (!known.length) return null;
+  const middle = known.length >> 1;
+  const upper = select(known, middle);
+  if (known.length % 2) return upper;
+  let lower = known[0]!;
+  for (let at = 1; at < middle; at += 1) if (known[at]! > lower) lower = known[at]!;
+  return (lower + upper) / 2;
+}
+
+/** The number that would be at that place if they were sorted (Hoare's selection); no greater ones are before it then. */
+function select(known: Float64Array, place: number): number {
+  let [low, high] = [0, known.length - 1];
+  while (low < high) {
+    const pivot = known[(low + high) >> 1]!;
+    let [left, right] = [low, high];
+    while (left <= right) {
+      while (known[left]! < pivot) left += 1;
+      while (known[right]! > pivot) right -= 1;
+      if (left > right) break;
+      const swapped = known[left]!;
+      known[left] = known[right]!;
+      known[right] = swapped;
+      left += 1;
+      right -= 1;
+    }
+    if (place <= right) high = right;
+    else if (place >= left) low = left;
+    else break;
+  }
+  return known[place]!;
 }
 
 /** Lines joined by replica: the mean of its devices in each bucket. */

@@ -1,5 +1,5 @@
 import { palette } from "../charts/colors";
-import { FEW } from "../charts/chart";
+import { FEW } from "../charts/series";
 import { title } from "../charts/groups";
 import { MISSING, duration, quantity } from "../format";
 import { Moment, Section, State } from "../parts/small";

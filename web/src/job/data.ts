@@ -25,12 +25,16 @@ export function life(job: Job): Range {
   return { start, end: Math.max(end, job.end === null ? 0 : (job.last_sample ?? 0)) + 1 };
 }
 
-/** What is asked for at one time: the first chart alone, then a group after the other. */
-function portions(groups: readonly Group[]): string[][] {
+/** About so many values are read at one time: more of them hold up whoever points at a chart meanwhile. */
+const PORTION = 40_000;
+
+/** What is asked for at one time: the first chart alone, then a group after the other, of many members in smaller portions. */
+function portions(groups: readonly Group[], members: number, buckets: number): string[][] {
+  const most = Math.min(Math.max(Math.floor(PORTION / (Math.max(members, 1) * buckets)), 1), 90);
   const [first, ...others] = groups;
   const [chart, ...rest] = first?.main ?? [];
   const all = [...(chart ? [[chart]] : []), rest, ...others.map((group) => group.main)];
-  return all.filter((metrics) => metrics.length).map((metrics) => metrics.slice(0, 90));
+  return all.flatMap((metrics) => Array.from({ length: Math.ceil(metrics.length / most) }, (_, at) => metrics.slice(at * most, (at + 1) * most)));
 }
 
 export interface Measured {
@@ -45,8 +49,9 @@ export interface Measured {
 export function useMeasured(job: { id: string; project: string }, groups: readonly Group[], by: By | null, members: number, range: Range, turn = 0): Measured & {
   take: (update: LiveJob, oldest: number) => void;
 } {
-  const span = step(range.start, range.end, members > MANY ? FEWER_BUCKETS : BUCKETS);
-  const wanted = portions(groups);
+  const buckets = members > MANY ? FEWER_BUCKETS : BUCKETS;
+  const span = step(range.start, range.end, buckets);
+  const wanted = portions(groups, members, buckets);
   const [state, setState] = useState<Measured>({ lines: new Map(), range, step: span, error: null, busy: true });
   const names = wanted.join(";");
   const mine = useRef(0);

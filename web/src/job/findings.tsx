@@ -30,7 +30,7 @@ export interface Finding {
 export const markOf = (one: Finding): Mark | null =>
   one.start === null ? null : { start: one.start, end: one.end ?? one.start, level: one.severity, text: one.rule };
 
-export function Findings(given: { job: { id: string; project: string }; state: Job["state"]; chosen: Finding | null; choose: (one: Finding | null) => void; ranks: RankView | null; settled: boolean; guest: boolean; ready: boolean }) {
+export function Findings(given: { job: { id: string; project: string }; state: Job["state"]; chosen: Finding | null; choose: (one: Finding | null) => void; ranks: RankView | null; settled: boolean; guest: boolean; ready: boolean; open: (member: string) => void }) {
   const { job, chosen, choose } = given;
   const url = `${BASE}/jobs/${encodeURIComponent(job.id)}/findings?${queryText({ project: job.project })}`;
   const response = useRead<Finding[] | { findings: Finding[] }>(given.ready ? url : null);
@@ -44,8 +44,9 @@ export function Findings(given: { job: { id: string; project: string }; state: J
     if (response.error.status !== 404) return <Problem error={response.error} again={response.again} />;
     return <p class="findings none">This server does not look for findings: what it measured is below.</p>;
   }
-  if (!found) return null;
-  if (!found.length) return <Nothing ranks={given.ranks} settled={given.settled} state={given.state} guest={given.guest} />;
+  // The line is there from the start: what comes later moves nothing below it.
+  if (!found) return <p class="findings none">Looking through what was measured for what is wrong …</p>;
+  if (!found.length) return <Nothing ranks={given.ranks} settled={given.settled} state={given.state} guest={given.guest} open={given.open} />;
   return (
     <section class="findings" aria-label="Findings">
       <ol>
@@ -115,16 +116,25 @@ const Evidence = ({ one }: { one: Finding }) => (
 );
 
 /** That no rule fired is no promise that all is well: ranks that differ without being slow by a rule are named. */
-function Nothing({ ranks, settled, state, guest }: { ranks: RankView | null; settled: boolean; state: Job["state"]; guest: boolean }) {
+function Nothing({ ranks, settled, state, guest, open }: { ranks: RankView | null; settled: boolean; state: Job["state"]; guest: boolean; open: (member: string) => void }) {
   if (state === "Queued") return <p class="findings none">Nothing to look at yet: the job has not started.</p>;
   const bound = guest ? " What the logs of its nodes say is not shown by a link." : "";
   // Without the figures nobody can say that no rank differs.
   if (!settled) return <p class="findings none">No rule fired.{bound}</p>;
   if (!ranks?.rows.outliers.length) return <p class={bound ? "findings none" : "findings well"}>No findings: nothing of what the rules look for was seen.{bound}</p>;
-  const apart = ranks.rows.outliers.map((one) => `${one.member} is ${distance(one, ranks.unit)}`).join(", ");
   return (
-    <p class="findings none">
-      No rule fired. {title(ranks.metric)}, over the time that is shown: {apart}. See the ranks below.{bound}
+    <p class="findings apart">
+      No rule fired. {title(ranks.metric)}, over the time that is shown:{" "}
+      {ranks.rows.outliers.map((one, at) => (
+        <>
+          {at > 0 && ", "}
+          <button type="button" class="link" onClick={() => open(one.member)}>
+            {one.member}
+          </button>{" "}
+          is {distance(one, ranks.unit)}
+        </>
+      ))}
+      . See the ranks below.{bound}
     </p>
   );
 }

@@ -1,4 +1,4 @@
-import { useState } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import type { JobDetail, Line, Replica } from "../api/client";
 import { duration, natural, quantity } from "../format";
 import { Section, State } from "../parts/small";
@@ -23,10 +23,11 @@ export function Members(given: {
 }) {
   const { detail, lines, chosen, choose } = given;
   const [all, setAll] = useState(false);
-  const newest = latest(detail.replicas);
+  const newest = useMemo(() => latest(detail.replicas), [detail]);
   const rows = rowsOf(detail, newest);
   if (!rows.length) return null;
   const columns = COLUMNS.filter(([metric]) => lines.has(metric));
+  const values = new Map(columns.map(([metric]) => [metric, byMember(lines.get(metric) ?? [])]));
   const states = rows.some((row) => row.state);
   const shown = all ? rows : rows.slice(0, SHOWN);
   return (
@@ -72,7 +73,7 @@ export function Members(given: {
                 <td class="number">{row.first && row.took !== null ? duration(row.took) : ""}</td>
                 {columns.map(([metric]) => (
                   <td class="number" key={metric}>
-                    {value(lines.get(metric) ?? [], row)}
+                    {value(values.get(metric), row)}
                   </td>
                 ))}
               </tr>
@@ -121,8 +122,20 @@ function rowsOf(detail: JobDetail, newest: ReadonlyMap<string, Replica>): Member
   return rows.sort((a, b) => (a.rank ?? 1e9) - (b.rank ?? 1e9) || natural(a.replica, b.replica) || natural(a.device, b.device));
 }
 
-function value(lines: readonly Line[], row: MemberRow): string {
-  const own = lines.find((line) => line.replica === row.replica && (line.device === row.device || (!line.device && row.first)));
+const memberKey = (replica: string, device: string): string => `${replica}\u0000${device}`;
+
+/** The lines of a metric by whose they are; of several of a replica, as after a move, the first one. */
+function byMember(lines: readonly Line[]): Map<string, Line> {
+  const found = new Map<string, Line>();
+  for (const line of lines) {
+    const key = memberKey(line.replica, line.device);
+    if (!found.has(key)) found.set(key, line);
+  }
+  return found;
+}
+
+function value(lines: ReadonlyMap<string, Line> | undefined, row: MemberRow): string {
+  const own = lines?.get(memberKey(row.replica, row.device)) ?? (row.first ? lines?.get(memberKey(row.replica, "")) : undefined);
   const last = own?.points[own.points.length - 1];
   return last && own ? quantity(last[1], own.unit) : "";
 }

@@ -58,8 +58,9 @@ function Shown({ detail, names, query, again, guest }: ShownGiven) {
   const [finding, setFinding] = useState<Finding | null>(null);
   const [event, setEvent] = useState<Mark | null>(null);
   const [line, setLine] = useState<Mark | null>(null);
-  const chosen = query.get("rank");
   const set = (values: Record<string, string | null>) => go(href(["jobs", ref.id], changed(query, values)), true);
+  const chosen = query.get("rank");
+  const choose = (member: string | null) => set({ rank: member });
 
   const whole = life(job);
   const zoomed = zoomOf(query);
@@ -110,11 +111,10 @@ function Shown({ detail, names, query, again, guest }: ShownGiven) {
   const brush = (range: Range) => set({ from: String(Math.round(range.start)), to: String(Math.round(range.end)) });
   const marks = useMemo(() => [finding && markOf(finding), event, line].filter((one): one is Mark => one !== null), [finding, event, line]);
   const view = { range: shown, step: measured.step, cursor, marks, chosen, brush };
-  const choose = (member: string | null) => set({ rank: member });
   return (
     <article class="job">
       <Header job={job} detail={detail} idle={idle} guest={guest} />
-      <Findings job={ref} chosen={finding} choose={setFinding} state={job.state} ranks={ranks} settled={settled} guest={guest} ready={begun} />
+      <Findings job={ref} chosen={finding} choose={setFinding} state={job.state} ranks={ranks} settled={settled} guest={guest} ready={begun} open={choose} />
       <TimeBar
         range={shown}
         whole={whole}
@@ -139,7 +139,7 @@ function Shown({ detail, names, query, again, guest }: ShownGiven) {
       />
       {names.error && <Problem error={names.error} again={names.again} />}
       {measured.error && <Problem error={measured.error} again={measureAgain} />}
-      {names.data && !metrics.length && <Notice title="Nothing was measured yet.">Figures appear here by themselves once an agent sends them.</Notice>}
+      {names.data && !metrics.length && <Unmeasured running={running} />}
       {marks.length > 0 && (
         <Marked
           marks={marks}
@@ -162,6 +162,15 @@ function Shown({ detail, names, query, again, guest }: ShownGiven) {
       <Logs job={ref} range={zoomed} running={running} replica={chosen} cursor={cursor} chosen={line} choose={setLine} ready={begun} />
       </div>
     </article>
+  );
+}
+
+function Unmeasured({ running }: { running: boolean }) {
+  if (running) return <Notice title="Nothing was measured yet.">Figures appear here by themselves once an agent sends them.</Notice>;
+  return (
+    <Notice title="Nothing was measured of this job.">
+      An agent on its nodes, or <code>jobmeter run -- COMMAND</code>, measures the next one. What was reported of this one is below.
+    </Notice>
   );
 }
 

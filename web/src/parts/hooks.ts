@@ -2,6 +2,7 @@ import type { RefObject } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Refusal, read } from "../api/client";
 import { type Connection, connection, onConnection, onReturn } from "../api/connection";
+import { drawWaiting } from "../charts/turns";
 import { onZone } from "../format";
 
 export interface Asked<T> {
@@ -106,6 +107,7 @@ export function useNear(element: RefObject<HTMLElement>): boolean {
 export async function drawAll(): Promise<void> {
   dispatchEvent(new Event(DRAW_ALL));
   for (let frame = 0; frame < 3; frame += 1) await new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
+  drawWaiting();
 }
 
 /** The width of the window, in CSS pixels. */

@@ -1,12 +1,12 @@
 """``/keys`` and ``/whoami``."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from jobmeter.access.decide import key_project
-from jobmeter.access.keys import KeyInfo, change_policies, create_key, list_keys, revoke_key
+from jobmeter.access.keys import KeyInfo, change_policies, create_key, list_keys, policies_of, revoke_key
 from jobmeter.access.policy import MOST_POLICIES, attached
 from jobmeter.access.principal import Role
 from jobmeter.access.system_policies import SYSTEM_POLICIES
@@ -59,10 +59,24 @@ class NewPolicies(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     policies: list[str | OwnPolicy]
 
 
+class PolicyDocument(msgspec.Struct, frozen=True):
+    """A policy: its name, and what it says."""
+
+    name: str
+    document: Mapping[str, Any]
+
+
 class PolicyNames(msgspec.Struct, frozen=True):
-    """The policies that a key can be given by name, sorted."""
+    """The policies that a key can be given by name, sorted, and what each says."""
 
     policies: list[str]
+    documents: list[PolicyDocument]
+
+
+class KeyPolicies(msgspec.Struct, frozen=True):
+    """The policies of a key in their order, each with its document; none where its role alone decides."""
+
+    policies: list[PolicyDocument]
 
 
 class CreatedKeyBody(msgspec.Struct, frozen=True):
@@ -146,7 +160,13 @@ def _revoke(context: CallContext) -> Deleted:
 
 
 def _policies(context: CallContext) -> PolicyNames:  # noqa: ARG001 - the shape of every work function
-    return PolicyNames(sorted(SYSTEM_POLICIES))
+    names = sorted(SYSTEM_POLICIES)
+    return PolicyNames(names, [PolicyDocument(name, SYSTEM_POLICIES[name]) for name in names])
+
+
+def _key_policies(context: CallContext) -> KeyPolicies:
+    found = policies_of(context.services.registry, context.path["key"], context.scope.projects)
+    return KeyPolicies([PolicyDocument(name, document) for name, document in found])
 
 
 def _whoami(context: CallContext) -> WhoAmI:
@@ -236,6 +256,18 @@ ENDPOINTS = (
         example={"policies": [_OWN_POLICY]},
     ),
     Endpoint(
+        name="getKeyPolicies",
+        tag="keys",
+        method="GET",
+        path="/keys/{key}/policies",
+        action="keys:read",
+        summary="What the policies of a key say",
+        text="Each with its document, one that is shipped too. A key without policies may do what its role may.",
+        work=_key_policies,
+        answer=KeyPolicies,
+        paths={"key": "The key's id."},
+    ),
+    Endpoint(
         name="revokeKey",
         tag="keys",
         method="DELETE",
@@ -252,7 +284,7 @@ ENDPOINTS = (
         method="GET",
         path="/policies",
         action="keys:read",
-        summary="List the policies that a key can be given by name",
+        summary="List the policies that a key can be given by name, and what they say",
         work=_policies,
         answer=PolicyNames,
     ),

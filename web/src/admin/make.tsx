@@ -1,0 +1,62 @@
+// The form that makes a key: its role, its project, and the policies that say what it may do.
+import { useState } from "preact/hooks";
+import { BASE, Refusal, type Schemas } from "../api/client";
+import { send } from "../api/send";
+import { Problem, Section } from "../parts/small";
+import type { Who } from "./page";
+import { Choose, type Given, type Policy, sent, wrong } from "./policies";
+
+type Made = Schemas["CreatedKeyBody"];
+
+export function Make({ who, shipped, made }: { who: Who; shipped: readonly Policy[]; made: (name: string, key: Made) => void }) {
+  const [policies, setPolicies] = useState<Given[]>([]);
+  const [error, setError] = useState<Refusal | null>(null);
+  const submit = async (event: SubmitEvent) => {
+    event.preventDefault();
+    const form = event.currentTarget as HTMLFormElement;
+    if (policies.some(wrong)) return;
+    const given = new FormData(form);
+    const name = String(given.get("name") ?? "").trim();
+    const body = { name, role: given.get("role") || null, project: String(given.get("project") ?? "").trim() || null, policies: policies.map(sent) };
+    setError(null);
+    try {
+      made(name, await send<Made>("POST", `${BASE}/keys`, body));
+      form.reset();
+      setPolicies([]);
+    } catch (problem) {
+      if (problem instanceof Refusal) setError(problem);
+    }
+  };
+  // What was refused was said of what stood there before.
+  const choose = (chosen: Given[]) => {
+    setPolicies(chosen);
+    setError(null);
+  };
+  return (
+    <Section id="make" title="Make a key">
+      <form class="make" onSubmit={(event) => void submit(event)}>
+        <label>
+          Name <input name="name" required maxLength={128} autocomplete="off" placeholder="ci" />
+        </label>
+        <label>
+          Role
+          <select name="role">
+            <option value="reader">reader: may look</option>
+            <option value="writer">writer: agents and jobs</option>
+            <option value="admin">admin: everything</option>
+            {policies.length > 0 && <option value="">none: its policies decide alone</option>}
+          </select>
+        </label>
+        <label>
+          Project
+          <input name="project" maxLength={64} autocomplete="off" value={who.project ?? ""} readOnly={who.project !== null} placeholder="every project" />
+        </label>
+        <Choose shipped={shipped} chosen={policies} choose={choose} error={error} />
+        <button type="submit" class="primary">
+          Make key
+        </button>
+      </form>
+      {error && !error.field.startsWith("policies[") && <Problem error={error} />}
+    </Section>
+  );
+}

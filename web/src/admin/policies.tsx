@@ -1,0 +1,213 @@
+// Policies of keys: chosen by name or written as a document, and told in words.
+import { useState } from "preact/hooks";
+import { BASE, Refusal, type Schemas, address } from "../api/client";
+import { send } from "../api/send";
+import { useRead } from "../parts/hooks";
+import { Problem } from "../parts/small";
+
+export type Policy = Schemas["PolicyDocument"];
+type Key = Schemas["KeyBody"];
+
+/** A policy that was chosen; `text` is the document of one that is written here, null of one that is shipped. */
+export interface Given {
+  name: string;
+  text: string | null;
+}
+
+interface Statement {
+  Effect: string;
+  Action: string | string[];
+  Resource: string | string[];
+}
+
+const EXAMPLE = `{"Version": "1", "Statement": [
+  {"Effect": "Allow", "Action": ["pai:Get*", "pai:List*"], "Resource": "acs:pai:*:*:resourcegroup/GROUP"}
+]}`;
+const REFERENCE = "https://www.alibabacloud.com/help/en/ram/user-guide/policy-structure-and-syntax";
+
+/** What is wrong with a policy before it is sent; empty where nothing is. */
+export function wrong(one: Given): string {
+  if (one.text === null) return "";
+  if (!one.name.trim()) return "It needs a name.";
+  if (!one.text.trim()) return "Paste its document, or load it from a file.";
+  try {
+    const found: unknown = JSON.parse(one.text);
+    return found !== null && typeof found === "object" && !Array.isArray(found) ? "" : "A document is a JSON object.";
+  } catch (error) {
+    return `This is no JSON: ${error instanceof Error ? error.message : ""}`;
+  }
+}
+
+/** A policy as the API takes it. */
+export const sent = (one: Given): unknown => (one.text === null ? one.name : { name: one.name.trim(), document: JSON.parse(one.text) as unknown });
+
+const placeOf = (error: Refusal | null): number => Number(/^policies\[(\d+)\]/.exec(error?.field ?? "")?.[1] ?? -1);
+
+/** Policies that are shipped, by name, and others by their documents; what is refused is said at its place. */
+export function Choose(given: { shipped: readonly Policy[]; chosen: readonly Given[]; choose: (policies: Given[]) => void; error: Refusal | null }) {
+  const { shipped, chosen, choose } = given;
+  const refused = placeOf(given.error);
+  const change = (at: number, to: Given | null) => choose(chosen.flatMap((one, place) => (place !== at ? [one] : to ? [to] : [])));
+  const toggle = (name: string, on: boolean) => choose(on ? [...chosen, { name, text: null }] : chosen.filter((one) => one.text !== null || one.name !== name));
+  return (
+    <fieldset class="policies">
+      <legend>Only what one of these policies allows; none: all that the role may</legend>
+      {shipped.map((one) => (
+        <label key={one.name} title={statements(one.document).map(told).join("\n")}>
+          <input type="checkbox" checked={chosen.some((other) => other.text === null && other.name === one.name)} onChange={(event) => toggle(one.name, event.currentTarget.checked)} /> {one.name}
+        </label>
+      ))}
+      <button type="button" onClick={() => choose([...chosen, { name: `policy-${chosen.length + 1}`, text: "" }])}>
+        Add one of your own
+      </button>
+      {chosen.map((one, at) => one.text !== null && <Own key={at} one={one} refused={refused === at ? (given.error?.message ?? "") : ""} change={(to) => change(at, to)} />)}
+    </fieldset>
+  );
+}
+
+function Own({ one, refused, change }: { one: Given; refused: string; change: (to: Given | null) => void }) {
+  const text = one.text ?? "";
+  const problem = (text.trim() ? wrong(one) : "") || refused;
+  const load = async (input: HTMLInputElement) => {
+    const file = input.files?.[0];
+    if (file) change({ name: file.name.replace(/\.[^.]*$/, ""), text: await file.text() });
+  };
+  return (
+    <div class="own">
+      <div class="line">
+        <label>
+          Name of the policy <input value={one.name} maxLength={100} required onInput={(event) => change({ ...one, name: event.currentTarget.value })} />
+        </label>
+        <label>
+          From a file <input type="file" accept=".json,application/json" onChange={(event) => void load(event.currentTarget)} />
+        </label>
+        <button type="button" aria-label={`Leave it out: ${one.name}`} onClick={() => change(null)}>
+          Leave it out
+        </button>
+      </div>
+      <textarea
+        aria-label={`Document of ${one.name}`}
+        aria-invalid={problem !== ""}
+        rows={6}
+        spellcheck={false}
+        required
+        placeholder={EXAMPLE}
+        value={text}
+        onInput={(event) => change({ ...one, text: event.currentTarget.value })}
+      />
+      {problem ? (
+        <p class="problem" role="alert">
+          {problem}
+        </p>
+      ) : (
+        <Told document={text.trim() ? (JSON.parse(text) as unknown) : null} />
+      )}
+      <small>
+        In the form of <a href={REFERENCE}>Alibaba Cloud’s RAM</a>; <code>*</code> stands for any characters. What no statement allows is denied, and a Deny wins.
+      </small>
+    </div>
+  );
+}
+
+const list = (value: unknown): string[] => (Array.isArray(value) ? value.map(String) : value === undefined ? [] : [String(value)]);
+
+function statements(document: unknown): Statement[] {
+  const found = (document as { Statement?: unknown } | null)?.Statement;
+  return Array.isArray(found) ? found.filter((one): one is Statement => one !== null && typeof one === "object") : [];
+}
+
+const SLOTS = 5;
+
+/** A resource in words: `resource group rg-1 of every project`. */
+function resource(text: string): string {
+  const parts = text.split(":");
+  if (text === "*" || parts.length < SLOTS) return text === "*" ? "everything" : text;
+  const [account, relative] = [parts[SLOTS - 2]!, parts.slice(SLOTS - 1).join(":")];
+  const [kind, ...name] = relative.split("/");
+  const what = relative === "*" ? "everything" : `${kind === "resourcegroup" ? "resource group" : kind} ${name.join("/")}`;
+  return `${what} of ${account === "*" ? "every project" : `project ${account}`}`;
+}
+
+const told = (one: Statement): string => `${one.Effect === "Deny" ? "May not" : "May"} ${list(one.Action).join(", ")} on ${list(one.Resource).map(resource).join("; ")}`;
+
+/** A document in words, a line for each statement. */
+function Told({ document }: { document: unknown }) {
+  const found = statements(document);
+  if (!found.length) return null;
+  return (
+    <ul class="told">
+      {found.map((one, at) => (
+        <li key={at} class={one.Effect === "Deny" ? "deny" : ""}>
+          <b>{one.Effect === "Deny" ? "May not" : "May"}</b> <code>{list(one.Action).join(", ")}</code> on {list(one.Resource).map(resource).join("; ")}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+const ROLES: Record<string, string> = {
+  reader: "look at jobs, metrics, logs, events and nodes",
+  writer: "look, and send what agents and jobs report",
+  admin: "do everything, keys and retention too",
+};
+
+/** What a key may do, and the form that gives it other policies. */
+export function Allowed(given: { of: Key; shipped: readonly Policy[]; own: boolean; changed: () => void }) {
+  const { of: key } = given;
+  const response = useRead<Schemas["KeyPolicies"]>(address("/api/jobmeter/v1/keys/{key}/policies", { key: key.id }));
+  const [editing, setEditing] = useState<Given[] | null>(null);
+  const [error, setError] = useState<Refusal | null>(null);
+  if (response.error) return <Problem error={response.error} again={response.again} />;
+  if (!response.data) return null;
+  const { policies } = response.data;
+  const names = new Set(given.shipped.map((one) => one.name));
+  const edit = () => setEditing(policies.map((one) => ({ name: one.name, text: names.has(one.name) ? null : JSON.stringify(one.document, null, 2) })));
+  const choose = (chosen: Given[]) => {
+    setEditing(chosen);
+    setError(null);
+  };
+  const save = async (event: SubmitEvent) => {
+    event.preventDefault();
+    if (!editing || editing.some(wrong)) return;
+    setError(null);
+    try {
+      await send("PUT", `${BASE}/keys/${encodeURIComponent(key.id)}/policies`, { policies: editing.map(sent) });
+      setEditing(null);
+      response.again();
+      given.changed();
+    } catch (problem) {
+      if (problem instanceof Refusal) setError(problem);
+    }
+  };
+  return (
+    <div class="panel allowed">
+      <p>
+        Its role, {key.role}, may {ROLES[key.role] ?? "do what it allows"}
+        {key.project ? `, in project ${key.project} alone` : ", in every project"}. {policies.length > 0 ? "Of that its policies leave:" : "It has no policy that leaves less."}
+      </p>
+      {editing === null && policies.map((one) => (
+        <div key={one.name}>
+          <b>{one.name}</b>
+          <Told document={one.document} />
+        </div>
+      ))}
+      {editing === null && key.revoked === null && !given.own && (
+        <button type="button" onClick={edit}>
+          Other policies
+        </button>
+      )}
+      {editing !== null && (
+        <form class="make" onSubmit={(event) => void save(event)}>
+          <Choose shipped={given.shipped} chosen={editing} choose={choose} error={error} />
+          <button type="submit" class="primary">
+            These from now on
+          </button>
+          <button type="button" onClick={() => setEditing(null)}>
+            Leave them
+          </button>
+        </form>
+      )}
+      {error && placeOf(error) < 0 && <Problem error={error} />}
+    </div>
+  );
+}

@@ -1,0 +1,214 @@
+// The drawn part of a chart: uPlot with its axes and named lines, the cloud behind them, marks, the cursor and its values.
+import uPlot from "uplot";
+import type { Line } from "../api/client";
+import { parts, quantity } from "../format";
+import type { Cursor, Mark, Range } from "./axis";
+import { cloud, nearestLine } from "./cloud";
+import { fontFamily, ink } from "./colors";
+import { memberOf } from "./lines";
+import { type Readout, nearest, since, write } from "./readout";
+import { type Series, type Values, limitsOf, spoken, valuesOf } from "./series";
+import { readSoon } from "./turns";
+
+export const HEIGHT = 150;
+const LEFT = 62;
+/** About how wide a letter of an axis is. */
+const DIGIT = 6;
+/** How near the pointer has to be to a line, in pixels. */
+const NEAR = 16;
+const SINCE = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800];
+const BYTES = Array.from({ length: 50 }, (_, power) => 2 ** power);
+
+/** What a plot shows, and what it does. */
+export interface Shown {
+  title: string;
+  lines: readonly Line[];
+  series: readonly Series[];
+  range: Range;
+  step: number;
+  cursor: Cursor;
+  marks: readonly Mark[];
+  chosen: string | null;
+  dark: boolean;
+  utc: boolean;
+  relative: boolean;
+  brush: (range: Range) => void;
+}
+
+/** A chart's canvas in an element. It is made anew only where its lines or its colours are others. */
+export class Plot {
+  private made: uPlot | null = null;
+  private shown: Shown | null = null;
+  private values: Values = { seconds: [], named: [], cloud: [] };
+  private limits: readonly [number, number] = [0, 1];
+  /** The line of the cloud that the pointer is at. */
+  private under = "";
+  private off: () => void = () => undefined;
+
+  constructor(
+    private readonly element: HTMLElement,
+    private readonly readout: Readout,
+  ) {}
+
+  /** Show this, `width` CSS pixels wide. */
+  show(wanted: Shown, width: number): void {
+    const before = this.shown;
+    this.shown = wanted;
+    const other = !before || (["lines", "step", "chosen"] as const).some((name) => before[name] !== wanted[name]) || before.range.start !== wanted.range.start || before.range.end !== wanted.range.end;
+    if (other) {
+      this.values = valuesOf(wanted.lines, wanted.range, wanted.step, wanted.chosen);
+      this.limits = limitsOf(this.values, this.unit);
+      this.element.setAttribute("aria-label", spoken(wanted.title, wanted.series, this.values, this.unit));
+    }
+    const anew = !this.made || !before || look(before) !== look(wanted);
+    if (anew) this.make(width);
+    else if (this.made!.width !== width) this.made!.setSize({ width, height: HEIGHT });
+    if (other || anew) this.fill();
+    else if (before?.marks !== wanted.marks) this.made?.redraw(false);
+    this.write();
+  }
+
+  destroy(): void {
+    this.off();
+    this.made?.destroy();
+    this.made = null;
+  }
+
+  private get unit(): string {
+    return this.shown?.lines[0]?.unit ?? "";
+  }
+
+  private make(width: number): void {
+    const shown = this.shown!;
+    this.destroy();
+    const made = new uPlot(this.options(shown, width), this.data(), this.element);
+    this.made = made;
+    this.off = shown.cursor.listen((time, source) => {
+      if (source !== made) {
+        this.under = "";
+        made.setCursor({ left: time === null ? -10 : made.valToPos(time / 1000, "x"), top: -10 }, false);
+      }
+      readSoon(this, () => this.write());
+    });
+  }
+
+  private data(): uPlot.AlignedData {
+    return [this.values.seconds, ...this.values.named];
+  }
+
+  private fill(): void {
+    const [made, { range }] = [this.made!, this.shown!];
+    made.batch(() => {
+      made.setData(this.data(), false);
+      made.setScale("x", { min: range.start / 1000, max: range.end / 1000 });
+      made.setScale("y", { min: this.limits[0], max: this.limits[1] });
+    });
+  }
+
+  private write(): void {
+    const { cursor, relative } = this.shown!;
+    const seconds = cursor.time === null ? null : cursor.time / 1000;
+    write(this.readout, this.values.seconds, this.values.named, seconds, this.unit, relative, this.under);
+  }
+
+  /** The pointer is here: tell the others, and name the line of the cloud that is under it. */
+  private point(made: uPlot): void {
+    if (!made.cursor.event) return;
+    const { cursor, lines } = this.shown!;
+    const left = made.cursor.left ?? -1;
+    const seconds = left < 0 ? null : made.posToVal(left, "x");
+    const { cloud: rows } = this.values;
+    const at = seconds === null || !rows.length ? null : nearestLine(rows, nearest(this.values.seconds, seconds), made.cursor.top ?? -1, (value) => made.valToPos(value, "y"), NEAR);
+    const named = at === null ? "" : memberOf(lines[at]!);
+    if (named !== this.under) readSoon(this, () => this.write());
+    this.under = named;
+    cursor.move(seconds === null ? null : seconds * 1000, made);
+  }
+
+  private select(made: uPlot): void {
+    if (made.select.width < 4) return;
+    const [start, end] = [made.select.left, made.select.left + made.select.width].map((at) => made.posToVal(at, "x") * 1000);
+    made.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+    this.shown!.brush({ start: start!, end: end! });
+  }
+
+  private drawCloud(made: uPlot): void {
+    const { cloud: rows, seconds } = this.values;
+    if (!rows.length || !seconds.length) return;
+    const { left, top, width, height } = made.bbox;
+    const x = (at: number) => made.valToPos(at, "x", true) - left;
+    const apart = seconds.length > 1 ? x(seconds[1]!) - x(seconds[0]!) : width;
+    const zero = made.valToPos(0, "y", true) - top;
+    const scale = made.valToPos(1, "y", true) - top - zero;
+    const place = { left: x(seconds[0]!), apart, y: (value: number) => zero + scale * value };
+    const behind = cloud(rows, place, Math.round(width), Math.round(height), Math.max(1, Math.round(devicePixelRatio)), this.shown!.dark);
+    if (behind) made.ctx.drawImage(behind, Math.round(left), Math.round(top));
+  }
+
+  private options(shown: Shown, width: number): uPlot.Options {
+    const font = `11px ${fontFamily()}`;
+    const axis = { stroke: ink("--muted"), font, grid: { stroke: ink("--grid"), width: 1 }, ticks: { show: false } };
+    const { range, relative } = shown;
+    const { unit } = this;
+    return {
+      width,
+      height: HEIGHT,
+      padding: [6, relative ? 24 : 8, 0, 0],
+      legend: { show: false },
+      cursor: { y: false, points: { size: 5 }, drag: { x: true, y: false, setScale: false, dist: 4 } },
+      tzDate: (seconds) => (this.shown!.utc ? uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC") : new Date(seconds * 1000)),
+      scales: {
+        x: { time: !relative, auto: false, range: (_, low, high) => [low, high], min: range.start / 1000, max: range.end / 1000 },
+        y: { auto: false, range: () => [...this.limits] as [number, number] },
+      },
+      series: [{}, ...shown.series.map((one) => ({ label: one.label, stroke: one.stroke, width: one.width, points: { size: 3, fill: one.stroke }, spanGaps: false }))],
+      axes: [
+        { ...axis, size: 24, space: 70, incrs: relative ? SINCE : undefined, values: (_, splits) => (relative ? splits.map((seconds) => since(seconds)) : labels(splits)) },
+        { ...axis, size: (_, values) => Math.max(LEFT, 14 + DIGIT * Math.max(0, ...(values ?? []).map((text) => text.length))), space: 30, incrs: unit.startsWith("By") ? BYTES : undefined, values: (_, splits) => splits.map((value) => quantity(value, unit, true)) },
+      ],
+      hooks: {
+        setCursor: [(made) => this.point(made)],
+        setSelect: [(made) => this.select(made)],
+        drawClear: [(made) => drawMarks(made, this.shown!.marks)],
+        drawAxes: [(made) => this.drawCloud(made)],
+      },
+    };
+  }
+}
+
+/** What a plot has to be made anew for. */
+const look = (shown: Shown): string => [shown.dark, shown.utc, shown.lines[0]?.unit, ...shown.series.map((one) => `${one.label}${one.stroke}${one.width}`)].join("|");
+
+/** The marks that lie in the range, behind the lines: spans as bands, moments as hair lines. */
+function drawMarks(made: uPlot, all: readonly Mark[]): void {
+  if (!all.length) return;
+  const { ctx, bbox } = made;
+  const colors = { info: ink("--faint"), warning: ink("--warning"), critical: ink("--critical") };
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+  ctx.clip();
+  for (const mark of all) {
+    const left = made.valToPos(mark.start / 1000, "x", true);
+    const right = made.valToPos(mark.end / 1000, "x", true);
+    ctx.fillStyle = colors[mark.level];
+    if (right - left > 2) {
+      ctx.globalAlpha = 0.16;
+      ctx.fillRect(left, bbox.top, right - left, bbox.height);
+    }
+    ctx.globalAlpha = 0.75;
+    ctx.fillRect(left, bbox.top, devicePixelRatio, bbox.height);
+  }
+  ctx.restore();
+}
+
+/** What stands below an axis at these seconds: the time, or the day where it changes. */
+export function labels(splits: readonly number[]): string[] {
+  const gap = splits.length > 1 ? splits[1]! - splits[0]! : 0;
+  return splits.map((seconds, at) => {
+    const { day, time } = parts(seconds * 1000);
+    const before = at ? parts(splits[at - 1]! * 1000).day : null;
+    if (gap >= 86_400 || (before !== null && before !== day)) return day.slice(5);
+    return gap >= 60 ? time.slice(0, 5) : time;
+  });
+}

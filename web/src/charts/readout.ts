@@ -1,0 +1,46 @@
+// The values at a moment, or the newest ones, beside the names of lines. Only texts that changed are written.
+import { duration, parts, quantity } from "../format";
+
+type Values = ArrayLike<number | null | undefined>;
+
+/** Where the values of a chart are written: beside the names in their order, and the moment itself. */
+export interface Readout {
+  values: readonly HTMLElement[];
+  when: HTMLElement | null;
+}
+
+/** What is written: the moment as it is called, the values beside the names, and the line that the pointer is at. */
+export function write(to: Readout, times: ArrayLike<number>, rows: readonly Values[], seconds: number | null, unit: string, relative: boolean, line: string): void {
+  const at = seconds === null ? null : nearest(times, seconds);
+  to.values.forEach((node, index) => text(node, quantity(at === null ? last(rows[index] ?? []) : rows[index]?.[at], unit)));
+  if (!to.when) return;
+  const time = at === null ? undefined : times[at];
+  text(to.when, time === undefined ? "" : `${line ? `${line}  ` : ""}${relative ? since(time) : parts(time * 1000).time}`);
+}
+
+/** `+5 m` after a beginning. */
+export const since = (seconds: number): string => (seconds ? `+${duration(seconds * 1000).replace(/ 00? [ms]$|\.0/, "")}` : "0");
+
+/** As wide as values of this unit are, in digits: names beside them stay where they are. */
+export const digits = (unit: string): number => (unit === "1" ? 6 : quantity(unit.startsWith("By") ? 88.8 * 2 ** 20 : 88.8, unit).length);
+
+/** The bucket that a moment lies in. */
+export function nearest(times: ArrayLike<number>, wanted: number): number {
+  const step = times.length > 1 ? times[1]! - times[0]! : 1;
+  return Math.min(Math.max(Math.floor((wanted - (times[0] ?? 0)) / step), 0), times.length - 1);
+}
+
+/** The newest value of a line. */
+export function last(row: Values): number | null {
+  for (let at = row.length - 1; at >= 0; at -= 1) {
+    const value = row[at];
+    if (value !== null && value !== undefined) return value;
+  }
+  return null;
+}
+
+function text(node: HTMLElement, wanted: string): void {
+  const own = node.firstChild as Text | null;
+  if (!own) node.append(wanted);
+  else if (own.data !== wanted) own.data = wanted;
+}
