@@ -195,7 +195,7 @@ def own_policy(effect, action):
     return {"Version": "1", "Statement": [{"Effect": effect, "Action": action, "Resource": "acs:pai:*:*:job/j-1"}]}
 
 
-def test_a_policy_of_ones_own_is_pasted_or_loaded_and_told_in_words(viewer, server, tmp_path):
+def test_a_policy_of_ones_own_is_pasted_or_loaded_and_described_in_words(viewer, server, tmp_path):
     page = viewer.open("admin/keys", "#keys table")
     page.fill("form.make input[name=name]", "board")
     page.click("text=Add one of your own")
@@ -208,13 +208,13 @@ def test_a_policy_of_ones_own_is_pasted_or_loaded_and_told_in_words(viewer, serv
     page.wait_for_selector(".own .problem:has-text('not valid')")
     (tmp_path / "group.json").write_text(json.dumps(own_policy("Deny", "pai:GetJob")))
     page.set_input_files(".own input[type=file]", tmp_path / "group.json")
-    page.wait_for_selector(".own .told:has-text('May not')")
+    page.wait_for_selector(".own .described:has-text('May not')")
     page.check("form.make label:has-text('AliyunPAIReadOnlyAccess') input")
     page.select_option("form.make select[name=role]", "")
     page.click("text=Make key")
     page.click("text=I have them")
     page.click("#keys tr:has-text('board') button[aria-expanded]")
-    page.wait_for_selector(".allowed .told")
+    page.wait_for_selector(".allowed .described")
     allowed = page.inner_text(".allowed")
     assert "May not pai:GetJob on job j-1 of every project" in allowed
     assert "AliyunPAIReadOnlyAccess" in allowed

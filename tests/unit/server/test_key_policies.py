@@ -130,7 +130,7 @@ def test_the_document_of_the_api_has_the_policies(server):
     assert "put" in paths[f"{BASE}/keys/{{key}}/policies"]
 
 
-def test_what_the_policies_of_a_key_say_is_told(server):
+def test_the_policies_of_a_key_are_read_with_their_documents(server):
     key = made(server, policies=["AliyunPAIReadOnlyAccess", own(READ)])
     told = server.call("GET", f"/keys/{key['id']}/policies").json()["policies"]
     assert [one["name"] for one in told] == ["AliyunPAIReadOnlyAccess", "own"]

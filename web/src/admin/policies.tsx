@@ -1,4 +1,4 @@
-// Policies of keys: chosen by name or written as a document, and told in words.
+// Policies of keys: chosen by name or written as a document, and described in words.
 import { useState } from "preact/hooks";
 import { BASE, Refusal, type Schemas, address } from "../api/client";
 import { send } from "../api/send";
@@ -53,7 +53,7 @@ export function Choose(given: { shipped: readonly Policy[]; chosen: readonly Giv
     <fieldset class="policies">
       <legend>Only what one of these policies allows; none: all that the role may</legend>
       {shipped.map((one) => (
-        <label key={one.name} title={statements(one.document).map(told).join("\n")}>
+        <label key={one.name} title={statements(one.document).map(described).join("\n")}>
           <input type="checkbox" checked={chosen.some((other) => other.text === null && other.name === one.name)} onChange={(event) => toggle(one.name, event.currentTarget.checked)} /> {one.name}
         </label>
       ))}
@@ -128,14 +128,14 @@ function resource(text: string): string {
   return `${what} of ${account === "*" ? "every project" : `project ${account}`}`;
 }
 
-const told = (one: Statement): string => `${one.Effect === "Deny" ? "May not" : "May"} ${list(one.Action).join(", ")} on ${list(one.Resource).map(resource).join("; ")}`;
+const described = (one: Statement): string => `${one.Effect === "Deny" ? "May not" : "May"} ${list(one.Action).join(", ")} on ${list(one.Resource).map(resource).join("; ")}`;
 
 /** A document in words, a line for each statement. */
 function Told({ document }: { document: unknown }) {
   const found = statements(document);
   if (!found.length) return null;
   return (
-    <ul class="told">
+    <ul class="described">
       {found.map((one, at) => (
         <li key={at} class={one.Effect === "Deny" ? "deny" : ""}>
           <b>{one.Effect === "Deny" ? "May not" : "May"}</b> <code>{list(one.Action).join(", ")}</code> on {list(one.Resource).map(resource).join("; ")}
