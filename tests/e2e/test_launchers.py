@@ -17,9 +17,9 @@ from tests.waiting import wait_until
 
 DASK = Path(__file__).parents[2] / ".venvs/dask/bin/dask"
 WAIT = """\
-import os, sys, time
+import os, sys, threading
 open(sys.argv[2] + str(os.getpid()), "w").close()
-while os.path.exists(sys.argv[2]): time.sleep(.05)
+while os.path.exists(sys.argv[2]): threading.Event().wait(.05)
 """
 MPI = {
     "mpirun.openmpi": ("--allow-run-as-root", "--oversubscribe", "--mca", "btl", "self,vader", "-n", "3"),

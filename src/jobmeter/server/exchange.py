@@ -283,8 +283,7 @@ def _too_large(limit: int) -> LimitExceededError:
 
 def _call(scope: AsgiScope) -> Call:
     client = scope.get("client") or ("", 0)
-    # ASGI has their names in lower case.
-    headers = tuple([(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]])
+    headers = tuple([(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in scope["headers"]])
     return Call(
         scope["method"],
         _path(scope["raw_path"].decode("latin-1")),

@@ -1,8 +1,9 @@
 """The end of the process: reported by a signal, and not to be blocked by anything.
 
 A thread may wait for an engine, a lock or a client that never comes back; joining it, here or at the interpreter's own
-exit, would wait as long. So the grace time is stored by a thread that waits for nothing else, and by the system's alarm
-clock should that thread not get its turn. What was acknowledged is durable before its answer: nothing of it is lost.
+exit, would wait as long. So a thread that waits for nothing else ends the process when the grace time is over, and the
+system's alarm clock does should that thread not get its turn. What was acknowledged is durable before its answer:
+nothing of it is lost.
 """
 
 import logging

@@ -3,10 +3,12 @@
 import socket
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
+import jobmeter.server.run
 import jobmeter.store.registry
 from jobmeter.errors import ConfigurationError, UnavailableError
 from jobmeter.server.opening import Opening
@@ -87,6 +89,13 @@ def test_an_engine_that_could_not_be_opened_says_why() -> None:
     opening.close()
 
 
+@pytest.fixture
+def _unstoppable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start within this process: the one that it would end after the grace time is that of the tests."""
+    monkeypatch.setattr(jobmeter.server.run, "Stopping", nullcontext)
+
+
+@pytest.mark.usefixtures("_unstoppable")
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
@@ -108,6 +117,7 @@ def test_a_start_that_ends_early_leaves_no_engine_open(tmp_path: Path, monkeypat
     assert store.closed == len(opened) == 1
 
 
+@pytest.mark.usefixtures("_unstoppable")
 def test_a_port_in_use_is_reported_before_the_data_folder_is_made(tmp_path: Path) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))

@@ -94,10 +94,10 @@ def test_a_flood_of_one_kind_hides_no_other_and_stays_bounded(server, monkeypatc
 
 
 def test_too_many_lines_to_search_are_reported_and_say_nothing_of_health(server, monkeypatch):
-    def too_much(*_):
+    def too_much(*_, **__):
         raise LimitExceededError("the search would read more than 5 lines", "range")
 
-    monkeypatch.setattr(kernel, "_ask", too_much)
+    monkeypatch.setattr(kernel, "_lines_of", too_much)
     task = diagnosed(server, "n1", "n2")
     assert (task["state"], task["verdict"]) == ("done", "unknown")
     assert "the kernel's log of n1 was not searched: the search would read more than 5 lines" in task["message"]

@@ -23,7 +23,6 @@ interface Statement {
 const EXAMPLE = `{"Version": "1", "Statement": [
   {"Effect": "Allow", "Action": ["pai:Get*", "pai:List*"], "Resource": "acs:pai:*:*:resourcegroup/GROUP"}
 ]}`;
-const REFERENCE = "https://www.alibabacloud.com/help/en/ram/user-guide/policy-structure-and-syntax";
 
 /** What is wrong with a policy before it is sent; empty where nothing is. */
 export function wrong(one: Given): string {
@@ -103,7 +102,7 @@ function Own({ one, refused, change }: { one: Given; refused: string; change: (t
         <Told document={text.trim() ? (JSON.parse(text) as unknown) : null} />
       )}
       <small>
-        In the form of <a href={REFERENCE}>Alibaba Cloud’s RAM</a>; <code>*</code> stands for any characters. What no statement allows is denied, and a Deny wins.
+        In the form of Alibaba Cloud’s RAM; <code>*</code> stands for any characters. What no statement allows is denied, and a Deny wins.
       </small>
     </div>
   );
