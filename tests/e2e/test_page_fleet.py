@@ -173,11 +173,11 @@ def test_a_key_is_made_its_secret_shown_once_and_revoked(viewer, server):
     page.wait_for_selector(".secrets code")
     token = page.inner_text(".secrets code >> nth=0")
     page.click("text=I have them")
-    page.wait_for_selector("#keys tbody tr:has-text('ci')")
+    page.wait_for_selector("#keys tbody tr:has-text('pipeline')")
     assert token not in page.content()
-    (made,) = [one for one in server.request("GET", "/keys").json()["keys"] if one["name"] == "ci"]
+    (made,) = [one for one in server.request("GET", "/keys").json()["keys"] if one["name"] == "pipeline"]
     assert set(made["policies"]) == {"AliyunPAIReadOnlyAccess", "AliyunARMSReadOnlyAccess"}
-    row = page.inner_text("#keys tbody tr:has-text('ci')")
+    row = page.inner_text("#keys tbody tr:has-text('pipeline')")
     assert all(policy in row for policy in made["policies"])
     assert page.locator("form.make input:checked").count() == 0
     page.focus("[aria-label='Revoke ci']")
