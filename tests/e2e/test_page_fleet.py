@@ -166,7 +166,7 @@ def test_who_wastes_what_and_who_uses_what(viewer):
 
 def test_a_key_is_made_its_secret_shown_once_and_revoked(viewer, server):
     page = viewer.open("admin/keys", "#keys table")
-    page.fill("form.make input[name=name]", "ci")
+    page.fill("form.make input[name=name]", "pipeline")
     for policy in ("AliyunPAIReadOnlyAccess", "AliyunARMSReadOnlyAccess"):
         page.check(f"form.make label:has-text('{policy}') input")
     page.click("text=Make key")
