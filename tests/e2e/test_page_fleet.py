@@ -180,12 +180,12 @@ def test_a_key_is_made_its_secret_shown_once_and_revoked(viewer, server):
     row = page.inner_text("#keys tbody tr:has-text('pipeline')")
     assert all(policy in row for policy in made["policies"])
     assert page.locator("form.make input:checked").count() == 0
-    page.focus("[aria-label='Revoke ci']")
+    page.focus("[aria-label='Revoke pipeline']")
     page.keyboard.press("Enter")
     page.wait_for_selector("text=Revoke it now")
     page.keyboard.press("Enter")
     page.wait_for_selector("#keys header >> text=1 revoked")
-    assert page.locator("[aria-label='Revoke ci']").count() == 0
+    assert page.locator("[aria-label='Revoke pipeline']").count() == 0
     page.fill("form.make input[name=name]", "not a name")
     page.click("text=Make key")
     page.wait_for_selector(".problem[role=alert]")
