@@ -208,6 +208,17 @@ def test_every_time_changes_with_the_zone(browser, server):
     viewer.close()
 
 
+def test_a_table_that_is_scrolled_on_a_phone_still_says_whose_row_it_is(browser, server):
+    viewer = Viewer(browser, server, "phone")
+    page = viewer.open("use", "#users tbody tr")
+    page.evaluate("document.querySelector('#users .wide').scrollLeft = 400")
+    wait_for_page(page, "document.querySelector('#users .wide').scrollLeft > 100")
+    for box in (head.bounding_box() for head in page.locator("#users tbody th").all()):
+        assert 0 <= box["x"] < 20
+        assert 100 <= box["width"] <= 160
+    viewer.close()
+
+
 def test_a_policy_of_ones_own_is_pasted_or_loaded_and_described_in_words(viewer, server, tmp_path):
     page = viewer.open("admin/keys", "#keys table")
     page.fill("form.make input[name=name]", "board")

@@ -35,7 +35,8 @@ function Asked({ jobs, query }: { jobs: readonly string[]; query: URLSearchParam
   const finer = zoom && whole ? Math.max(step(zoom.start, zoom.end, SHOWN), step(0, whole, MOST_BUCKETS)) : null;
   const response = useComparison(jobs, project, metrics.names, finer);
   const error = metrics.error ?? response.error;
-  if (error && !response.data) {
+  // What was compared before says nothing of jobs that are not there.
+  if (error && (error.status === 404 || !response.data)) {
     return (
       <>
         <div class="heading">
