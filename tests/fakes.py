@@ -8,6 +8,7 @@ import msgspec
 
 from jobmeter.access.principal import Principal, Role
 from jobmeter.model.event import Event, EventFilter, EventPage
+from jobmeter.model.finding import FindingSummary
 from jobmeter.model.job import Allocation, Job, JobFilter, JobPage, JobSize, JobState, JobView, Node, Project, Replica
 from jobmeter.model.record import Records
 from jobmeter.model.retention import Retention
@@ -104,6 +105,9 @@ class FakeRegistry:
 
     def sizes(self, jobs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], JobSize]:
         return {job: JobSize(replicas=len(self.views[job].replicas)) for job in jobs if job in self.views}
+
+    def findings(self, jobs: Iterable[tuple[str, str]]) -> list[FindingSummary]:
+        return []
 
     def job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView]:
         return [

@@ -22,6 +22,8 @@ def samples(now):
             yield f"{job},worker-0,n1,gpu0,gpu.utilization,{at},{busy}"
             if job == "fast":
                 yield f"{job},worker-0,n1,,cpu.usage,{at},2"
+    for at in range(now - HOUR, now - HOUR + 2 * LONG * MINUTE, 72_000):
+        yield f"uneven,worker-0,n1,gpu1,gpu.utilization,{at},0.6"
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +32,7 @@ def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("compare")
     with running(folder / "data", "--store", "memory://") as made:
         now = SystemClock().now_ms() // HOUR * HOUR
-        lengths = (("fast", now - HOUR, SHORT), ("slow", now - 2 * HOUR, LONG))
+        lengths = (("fast", now - HOUR, SHORT), ("slow", now - 2 * HOUR, LONG), ("uneven", now - HOUR, 2 * LONG))
         times = [{"job_id": job, "start": begin, "end": begin + minutes * MINUTE} for job, begin, minutes in lengths]
         assert made.request("POST", "/jobs", [{"state": "Succeeded", **one} for one in times]).status == 200
         import_samples(made, folder, samples(now))
@@ -64,6 +66,29 @@ def test_each_job_has_its_colour_in_every_chart(viewer):
     assert NOTHING in legend
 
 
+DRAWN = """(one => {
+  const [, r, g, b] = one.querySelectorAll(".legend i")[1].style.background.match(/(\\d+), (\\d+), (\\d+)/).map(Number);
+  const canvas = one.querySelector("canvas");
+  const { data, width, height } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  const columns = [];
+  for (let x = 0; x < width; x += 1)
+    for (let y = 0; y < height; y += 1) {
+      const at = 4 * (y * width + x);
+      const off = Math.abs(data[at] - r) + Math.abs(data[at + 1] - g) + Math.abs(data[at + 2] - b);
+      if (data[at + 3] > 100 && off < 60) { columns.push(x); break; }
+    }
+  return columns;
+})(document.querySelector('.chart[data-metric="gpu.utilization"]'))"""
+"""The columns of pixels in which the second job's colour is drawn."""
+
+
+def test_samples_that_fit_no_step_make_one_line(viewer):
+    page = viewer.open("compare?job=fast&job=uneven", '.chart[data-metric="gpu.utilization"] canvas')
+    wait_for_page(page, f"{DRAWN}.length > 100")
+    columns = page.evaluate(DRAWN)
+    assert len(columns) >= 0.98 * (columns[-1] - columns[0])
+
+
 def test_a_brushed_span_zooms_all_charts_and_stands_in_the_address(viewer):
     page = viewer.open("compare?job=fast&job=slow", '.chart[data-metric="gpu.utilization"] .u-over')
     box = page.locator('.chart[data-metric="gpu.utilization"] .u-over').bounding_box()
@@ -84,5 +109,9 @@ def test_a_brushed_span_zooms_all_charts_and_stands_in_the_address(viewer):
 def test_one_job_alone_says_what_to_do_and_an_unknown_one_is_named(viewer):
     page = viewer.open("compare?job=fast", ".notice")
     assert "Two jobs or more" in page.inner_text(".notice")
+    viewer.open("compare?job=fast&job=slow", ".chart canvas")
     page = viewer.open("compare?job=fast&job=nobody", ".notice.problem")
+    assert page.locator("table, .chart").count() == 0
     assert "nobody" in page.inner_text(".notice")
+    page.click("text=Pick other jobs in the list")
+    page.wait_for_selector(".rows .row[data-at]")

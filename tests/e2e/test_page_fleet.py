@@ -195,6 +195,30 @@ def own_policy(effect, action):
     return {"Version": "1", "Statement": [{"Effect": effect, "Action": action, "Resource": "acs:pai:*:*:job/j-1"}]}
 
 
+def test_every_time_changes_with_the_zone(browser, server):
+    viewer = Viewer(browser, server, timezone_id="Asia/Shanghai")
+    page = viewer.open("admin/keys", "#keys time")
+    times = "[...document.querySelectorAll('main time')].map(one => [one.textContent, one.dateTime])"
+    before = page.evaluate(times)
+    page.click(".who button:has-text('UTC+08:00')")
+    page.wait_for_selector(".who button:text-is('UTC')")
+    for (text, _), (later, iso) in zip(before, page.evaluate(times), strict=True):
+        assert later != text
+        assert iso[11:19] in later
+    viewer.close()
+
+
+def test_a_table_that_is_scrolled_on_a_phone_still_says_whose_row_it_is(browser, server):
+    viewer = Viewer(browser, server, "phone")
+    page = viewer.open("use", "#users tbody tr")
+    page.evaluate("document.querySelector('#users .wide').scrollLeft = 400")
+    wait_for_page(page, "document.querySelector('#users .wide').scrollLeft > 100")
+    for box in (head.bounding_box() for head in page.locator("#users tbody th").all()):
+        assert 0 <= box["x"] < 20
+        assert 100 <= box["width"] <= 160
+    viewer.close()
+
+
 def test_a_policy_of_ones_own_is_pasted_or_loaded_and_described_in_words(viewer, server, tmp_path):
     page = viewer.open("admin/keys", "#keys table")
     page.fill("form.make input[name=name]", "board")
@@ -235,8 +259,8 @@ def test_retention_is_set_by_level_and_shorter_is_confirmed(viewer, server):
     page.click("text=Store it for a shorter time")
     wait_for_page(page, "document.querySelector('[role=status]').textContent.includes('from now on')")
     assert server.request("GET", "/projects/default/retention").json()["raw_days"] == 3
-    page.click("text=As the server")
-    page.wait_for_selector("form.project >> text=as the server")
+    page.click("form.project >> text=Use the server")
+    page.wait_for_selector("form.project .none")
 
 
 def test_a_shipper_to_no_sink_is_refused_in_words(viewer):

@@ -26,6 +26,7 @@ def found(now):
     event = {"time": now, "reason": "Finding"}
     events = [
         {**event, "job": "ended-0", "level": "error", "message": "gpu_idle_allocated (job ended-0): it was idle"},
+        {**event, "job": "ended-0", "level": "info", "message": "straggler_rank (replica worker-1): it is slow"},
         {**event, "job": "ended-1", "level": "warning", "message": "gpu_idle_allocated (job ended-1): it was idle"},
     ]
     jobs.append({"job_id": "old-1", "state": "Succeeded", "start": now - 72 * HOUR, "end": now - 70 * HOUR})
@@ -107,6 +108,90 @@ def test_a_finding_is_chosen_in_the_filters(viewer):
     wait_for_page(page, "document.querySelectorAll('.rows .row[data-at]').length > 3")
 
 
+def test_a_row_says_the_worst_that_was_found(viewer):
+    page = viewer.open("?q=ended-", ".rows .found")
+    wait_for_page(page, "document.querySelectorAll('.rows .row[data-at]').length === 3")
+    cells = {
+        row.locator(".c-name b").inner_text(): row.locator(".c-findings").inner_text().split("\n")
+        for row in page.locator(".rows .row[data-at]").all()
+    }
+    assert cells == {
+        "ended-0": ["critical:", "GPU idle allocated", "+1"],
+        "ended-1": ["warning:", "GPU idle allocated"],
+        "ended-2": [""],
+    }
+    assert "Straggler rank" in page.get_attribute(".found.critical", "title")
+
+
+def test_what_is_found_meanwhile_appears_by_itself(viewer, server):
+    now = SystemClock().now_ms()
+    job = {"job_id": "growing", "state": "Running", "start": now - MINUTE}
+    assert server.request("POST", "/jobs", job).status == 200
+    page = viewer.open("?q=growing", ".rows .row[data-at]")
+    event = {"time": now, "job": "growing", "reason": "Finding", "level": "warning"}
+    event["message"] = "memory_leak (replica worker-3): it grows"
+    assert server.request("POST", "/jobs", {"events": [event]}).status == 200
+    wait_for_page(page, "document.querySelector('.rows .c-findings')?.textContent.includes('emory')")
+
+
+@pytest.mark.parametrize("width", [360, 640, 780, 930, 1020, 1180, 1440])
+def test_columns_that_have_no_room_are_left_out_and_named(browser, server, width):
+    viewer = Viewer(browser, server)
+    viewer.page.set_viewport_size({"width": width, "height": 800})
+    every = "type,project,user,group,workspace,created,start,end,duration,exit,error,findings,cpu,gpu"
+    page = viewer.page
+    for place in ("", f"?columns={every}"):
+        viewer.open(place, ".rows .row[data-at]")
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), place
+        beyond = (
+            "[...document.querySelectorAll('.row > div')].filter(one => one.getBoundingClientRect().right > innerWidth)"
+        )
+        assert page.evaluate(f"{beyond}.length") == 0, place
+        assert "Duration" in heads(page)
+        assert "GPU" in heads(page)
+    page.click(".menu summary")
+    missing = page.locator(".menu label", has_text="no room here")
+    assert missing.count() == 14 - (len(heads(page)) - 3)
+    viewer.close()
+
+
+def test_a_phone_shows_what_each_job_used(browser, server):
+    viewer = Viewer(browser, server, "phone")
+    page = viewer.open("?q=train-1", ".rows .spark-gpu svg path")
+    wait_for_page(page, "document.querySelectorAll('.rows .row[data-at]').length === 1")
+    places = [page.locator(f".rows .c-{name}").bounding_box() for name in ("duration", "gpu")]
+    assert places[0]["x"] == places[1]["x"]
+    assert places[0]["y"] + places[0]["height"] <= places[1]["y"] + 1
+    assert re.search(r"\d\d\.\d %", page.inner_text(".rows .c-gpu"))
+    viewer.close()
+
+
+def test_only_rows_in_sight_are_drawn(viewer, server):
+    now = SystemClock().now_ms()
+    many = [{"job_id": f"many-{at:04}", "state": "Succeeded", "created": now - at} for at in range(900)]
+    assert server.request("POST", "/jobs", many).status == 200
+    page = viewer.open("?q=many-&sort=name&order=asc", ".rows .row[data-at]")
+    wait_for_page(page, "document.querySelector('.figures b').textContent === '900'")
+    assert page.inner_text('.rows .row[data-at="0"] .c-name b') == "many-0000"
+    page.evaluate("scrollTo(0, document.body.scrollHeight)")
+    page.wait_for_selector('.rows .row[data-at="899"]')
+    assert page.inner_text('.rows .row[data-at="899"] .c-name b') == "many-0899"
+    assert page.locator(".rows .row").count() < 60
+
+
+def test_replicas_and_devices_have_their_newest_values_and_are_chosen(viewer):
+    page = viewer.open(TRAIN, "#replicas tbody tr")
+    wait_until(lambda: "%" in page.inner_text("#replicas tbody"), "values")
+    rows = page.locator("#replicas tbody tr")
+    assert page.inner_text("#replicas-title") == f"{RANKS} replicas, {RANKS} devices"
+    cells = rows.nth(SLOW).inner_text().split("\t")
+    assert [text.strip() for text in cells[:4]] == [str(SLOW), f"worker-{SLOW}", f"gpu{SLOW}", "node-0"]
+    assert "40.0 %" in cells
+    rows.nth(SLOW).locator("button").click()
+    wait_for_page(page, f"location.hash.includes('rank=worker-{SLOW}')")
+    assert rows.nth(SLOW).get_attribute("class") == "chosen"
+
+
 def test_the_line_under_the_pointer_is_named_among_many(viewer):
     page = viewer.open(TRAIN, '.chart[data-metric="gpu.utilization"] .u-over')
     chart = page.locator('.chart[data-metric="gpu.utilization"]')
@@ -179,6 +264,34 @@ def test_a_log_line_that_is_chosen_marks_every_chart_and_the_heat_map(viewer):
     wait_for_page(page, "document.querySelectorAll('.log .line').length < 10")
     page.click(".marked-bar >> text=Clear")
     page.wait_for_selector(".marked-bar", state="detached")
+
+
+def test_the_log_is_followed_and_who_reads_further_up_stays_there(viewer, server):
+    now = SystemClock().now_ms()
+    assert (
+        server.request("POST", "/jobs", {"job_id": "chatty", "state": "Running", "start": now - MINUTE}).status == 200
+    )
+
+    def push(*texts):
+        lines = [{"text": text, "time": now + at} for at, text in enumerate(texts)]
+        assert server.request("POST", "/jobs/chatty/logs", {"lines": lines}).status == 200
+
+    push(*(f"step {at}" for at in range(80)))
+    page = viewer.open("jobs/chatty", ".log .line")
+    at_end = "(one => one.scrollHeight - one.scrollTop - one.clientHeight < 5)(document.querySelector('.log'))"
+    has = "document.querySelector('.log').textContent.includes({!r})".format
+    wait_for_page(page, at_end)
+    push("first of all that follow")
+    wait_for_page(page, has("first of all that follow"))
+    wait_for_page(page, at_end)
+    page.evaluate("document.querySelector('.log').scrollTop = 0")
+    push("seen by nobody yet", "and this")
+    wait_for_page(page, has("and this"))
+    assert page.evaluate("document.querySelector('.log').scrollTop") == 0
+    page.fill("[aria-label='Search in the log']", "follow")
+    wait_for_page(page, "document.querySelectorAll('.log .line').length === 1")
+    push("it will follow, too")
+    wait_for_page(page, "document.querySelectorAll('.log .line').length === 2")
 
 
 def test_a_span_that_is_brushed_filters_events_and_log_lines(viewer):

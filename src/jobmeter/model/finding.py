@@ -66,3 +66,13 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         """The finding in one line: its rule, whom it is about, and its first evidence."""
         evidence = f": {self.evidence[0].text}" if self.evidence else ""
         return f"{self.rule} ({self.subject.kind} {self.subject.name}){evidence}"
+
+
+class FindingSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """The stored findings of a job: how many (counted to 200), the worst severity, and their rules, worst first."""
+
+    id: str
+    project: str
+    severity: Severity
+    count: int
+    rules: list[str]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from jobmeter.model.event import Event, EventFilter, EventPage
+from jobmeter.model.finding import FindingSummary
 from jobmeter.model.job import Allocation, Job, JobFilter, JobPage, JobSize, JobView, Node, Project
 from jobmeter.model.record import Records
 from jobmeter.model.retention import Retention
@@ -138,6 +139,10 @@ class Registry(Protocol):
 
     def sizes(self, jobs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], JobSize]:
         """How large each of these jobs, (project, id), is."""
+        ...
+
+    def findings(self, jobs: Iterable[tuple[str, str]]) -> list[FindingSummary]:
+        """What is stored of the findings of those of these jobs, (project, id), that have any."""
         ...
 
     def job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView]:

@@ -14,8 +14,8 @@ from jobmeter.model.finding import Severity
 from jobmeter.registry.schema import FINDING, events
 
 _column = events.c
-# A client's event may have that reason; the server's own state changes cannot.
-_FOUND = sa.and_(_column.reason == sa.literal_column(f"'{FINDING}'"), _column.source != EventSource.STATE.value)
+FOUND = sa.and_(_column.reason == sa.literal_column(f"'{FINDING}'"), _column.source != EventSource.STATE.value)
+"""The rows of findings. A client's event may have that reason; the server's own state changes cannot."""
 
 
 def values(severities: Iterable[Severity], rules: Iterable[str]) -> tuple[str, ...]:
@@ -29,7 +29,7 @@ def values(severities: Iterable[Severity], rules: Iterable[str]) -> tuple[str, .
 def keys(given: Iterable[str]) -> sa.Select[tuple[str, str]]:
     """Project and id of each job that has such a finding; ``conditions`` has checked the values."""
     fits = [_fits(value) for value in given]
-    return sa.select(_column.project, _column.job).where(_FOUND, sa.or_(sa.false(), *fits)).distinct()
+    return sa.select(_column.project, _column.job).where(FOUND, sa.or_(sa.false(), *fits)).distinct()
 
 
 def _fits(value: str) -> sa.ColumnElement[bool]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from jobmeter.errors import UnavailableError
 from jobmeter.model.event import WHOLE_SERVER, Event, EventFilter, EventPage
+from jobmeter.model.finding import FindingSummary
 from jobmeter.model.job import Allocation, Job, JobFilter, JobPage, JobSize, JobView, Node, Project
 from jobmeter.model.record import LeaseRecord, Records
 from jobmeter.model.retention import Retention
@@ -36,6 +37,7 @@ from jobmeter.registry.base import Observation, Registry, StoredKey
 from jobmeter.registry.breaker import OBSERVE_SECONDS, SHORT_SECONDS, SLOW_SECONDS
 from jobmeter.registry.columns.column_store import ColumnStore
 from jobmeter.registry.database import SQLITE, Database
+from jobmeter.registry.finding_summaries import finding_summaries
 from jobmeter.registry.interval_cache import IntervalCache
 from jobmeter.registry.migrate import migrate
 from jobmeter.registry.pods import PodTable
@@ -191,6 +193,11 @@ class SqlRegistry(Registry):
         """See ``Registry.sizes``."""
         with self._database.read() as connection:
             return sizes.job_sizes(connection, jobs)
+
+    def findings(self, jobs: Iterable[tuple[str, str]]) -> list[FindingSummary]:
+        """See ``Registry.findings``."""
+        with self._database.read() as connection:
+            return finding_summaries(connection, jobs)
 
     def job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView]:
         """See ``Registry.job``."""

@@ -11,9 +11,12 @@ from tests.unit.server.test_session import cookie_of, sign_in
 from tests.waiting import until
 
 from jobmeter.access.call import Call
+from jobmeter.access.principal import Scope
 from jobmeter.errors import NotFoundError, ThrottledError, UnauthenticatedError
+from jobmeter.query.request import JobRef, LogQuestion
 from jobmeter.server.exchange import Exchange
 from jobmeter.server.live import Feed, Hub, Update
+from jobmeter.server.native.live_logs import NewestLines
 from jobmeter.server.work import Lane
 
 BASE = "/api/jobmeter/v1"
@@ -212,6 +215,14 @@ def test_the_list_reports_running_jobs_and_what_they_use(server):
         "/jobs",
         [{"job_id": "j1", "state": "Running", "start": now - 5000}, {"job_id": "j2", "state": "Failed"}],
     )
+    happened = {
+        "job": "j1",
+        "time": now,
+        "reason": "Finding",
+        "level": "error",
+        "message": "straggler_rank (job j1): so",
+    }
+    server.call("POST", "/jobs", {"events": [happened]})
     cookie = cookie_of(sign_in(server, f"Bearer {server.admin.token}"))
 
     async def look():
@@ -224,3 +235,60 @@ def test_the_list_reports_running_jobs_and_what_they_use(server):
     assert [(use["id"], use["values"][0]["metric"], use["values"][0]["value"]) for use in event["use"]] == [
         ("j1", "gpu.utilization", 0.25)
     ]
+    assert [(one["id"], one["severity"], one["rules"]) for one in event["findings"]] == [
+        ("j1", "critical", ["straggler_rank"])
+    ]
+
+
+def test_the_log_is_followed_with_one_question_for_all_of_the_same_search(server, monkeypatch):
+    now = server.clock.now_ms()
+    server.call("POST", "/jobs", {"job_id": "j1", "state": "Running", "start": now - 60_000})
+    lines = [{"text": f"step {n}", "time": now - 50_000 + n * 1_000, "level": "info"} for n in range(50)]
+    lines.append({"text": "nan", "time": now - 500, "level": "error"})
+    assert server.call("POST", "/jobs/j1/logs", {"lines": lines}).status == 200
+    cookie = cookie_of(sign_in(server, f"Bearer {server.admin.token}"))
+    path = f"{BASE}/jobs/j1/logs/live"
+    made, update = [], NewestLines.__call__
+
+    def counted(newest):
+        made.append(newest)
+        return update(newest)
+
+    monkeypatch.setattr(NewestLines, "__call__", counted)
+
+    async def look(query=""):
+        return await send(server.application, "GET", path + query, headers={"Cookie": cookie}, gone_after=0.5)
+
+    async def both():
+        return await asyncio.gather(look(), look(), look("?level=error"))
+
+    first, second, errors = map(events, asyncio.run(both()))
+    assert first == second
+    assert len(made) == 2
+    assert [line["text"] for line in first[0]["lines"]] == [line["text"] for line in lines]
+    assert [line["text"] for line in errors[0]["lines"]] == ["nan"]
+    stranger = server.key("reader", "team-b")
+    assert server.call("GET", "/jobs/j1/logs/live", key=stranger).status == 404
+    assert server.call("GET", "/jobs/j1/logs/live?level=loud").status == 400
+
+
+def test_a_later_update_holds_what_came_since_shortly_before(server):
+    now = server.clock.now_ms()
+    server.call("POST", "/jobs", {"job_id": "j1", "state": "Running", "start": now - 600_000})
+
+    def push(*lines):
+        body = {"lines": [{"text": text, "time": now - back} for text, back in lines]}
+        assert server.call("POST", "/jobs/j1/logs", body).status == 200
+
+    ref = JobRef("j1", "default")
+    newest = NewestLines(server.application.services, Scope(projects=None), LogQuestion(ref=ref), ref)
+
+    def texts():
+        return [line["text"] for line in json.loads(newest().data)["lines"]]
+
+    push(("old", 300_000), ("near", 15_000), ("last", 1_000))
+    assert texts() == ["old", "near", "last"]
+    push(("late", 10_000), ("newest", 0))
+    assert texts() == ["near", "late", "last", "newest"]
+    server.call("POST", "/jobs", {"job_id": "j1", "state": "Succeeded", "end": now})
+    assert newest().last

@@ -53,6 +53,16 @@ def test_a_job_is_listed_with_every_field(stored):
     assert (job["id"], job["state"], job["user"], job["exit_code"]) == ("j1", "Running", "lin", None)
 
 
+def test_findings_are_listed_where_they_are_wanted(stored):
+    event = {"job": "j1", "time": NOW, "reason": "Finding", "level": "warning"}
+    assert stored.call("POST", "/jobs", {"events": [{**event, "message": "gpu_idle (job j1): so"}]}).status == 200
+    assert "findings" not in stored.call("GET", "/jobs").json()
+    (one,) = stored.call("GET", "/jobs?findings=true").json()["findings"]
+    assert one == {"id": "j1", "project": "default", "severity": "warning", "count": 1, "rules": ["gpu_idle"]}
+    assert stored.call("GET", "/jobs?findings=true&name=nothing").json()["findings"] == []
+    assert stored.call("GET", "/jobs?findings=yes").status == 400
+
+
 @pytest.mark.parametrize(
     ("query", "found"),
     [

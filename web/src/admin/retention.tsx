@@ -80,10 +80,10 @@ function Project({ row, change }: { row: Row; change: (project: string, body: un
       {changed && shorter && <Confirm text="Save" name={row.project} sure="Store it for a shorter time" act={save} />}
       {!changed && row.own && (
         <button type="button" onClick={() => void change(row.project, null)}>
-          As the server
+          Use the server’s days
         </button>
       )}
-      {!changed && !row.own && <span class="none">as the server</span>}
+      {!changed && !row.own && <span class="none">the server’s days</span>}
     </form>
   );
 }

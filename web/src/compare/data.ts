@@ -42,10 +42,13 @@ export function useComparison(jobs: readonly string[], project: string | null, m
   return asked;
 }
 
+/** Samples that come at no multiple of a step are one or two steps apart; further apart there is a gap. */
+const GAP = 2.5;
+
 /** A value holds until the line's own next sample: one job may be measured more rarely than another. */
 function filled(points: readonly Point[], step: number): Point[] {
   const gaps = points.slice(1).map(([time], at) => time - points[at]![0]);
-  const most = 1.5 * (median(gaps) ?? step);
+  const most = GAP * (median(gaps) ?? step);
   return points.flatMap(([time, value], at) => {
     const next = points[at + 1]?.[0] ?? time;
     const until = next - time <= most ? next : time + step;

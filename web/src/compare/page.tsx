@@ -35,7 +35,18 @@ function Asked({ jobs, query }: { jobs: readonly string[]; query: URLSearchParam
   const finer = zoom && whole ? Math.max(step(zoom.start, zoom.end, SHOWN), step(0, whole, MOST_BUCKETS)) : null;
   const response = useComparison(jobs, project, metrics.names, finer);
   const error = metrics.error ?? response.error;
-  if (error && !response.data) return <Problem error={error} again={response.again} />;
+  // What was compared before says nothing of jobs that are not there.
+  if (error && (error.status === 404 || !response.data)) {
+    return (
+      <>
+        <div class="heading">
+          <h1>Compare</h1>
+        </div>
+        <Problem error={error} again={response.again} />
+        <a href="#/">Pick other jobs in the list</a>
+      </>
+    );
+  }
   return (
     <>
       <div class="heading">

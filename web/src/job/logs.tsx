@@ -1,14 +1,15 @@
 // What the processes wrote: newest at the end, followed while the job runs, searched by the server.
 import { useEffect, useRef, useState } from "preact/hooks";
-import { type LogLine, type Schemas, Refusal, address, read } from "../api/client";
+import { type LogLine, type Schemas, Refusal, address, follow, read } from "../api/client";
 import type { Cursor, Mark, Range } from "../charts/axis";
 import { parts } from "../format";
-import { useAgain, useRested } from "../parts/hooks";
+import { useAgain, useNewest, useRested } from "../parts/hooks";
 import { Problem, Section } from "../parts/small";
 
 const PAGE = 200;
 const MOST = 5_000;
-const EVERY = 3_000;
+/** Lines of an update, at most. */
+const UPDATE = 500;
 type LogList = Schemas["LogList"];
 
 export function Logs(given: { job: { id: string; project: string }; range: Range | null; running: boolean; replica: string | null; cursor: Cursor; chosen: Mark | null; choose: (mark: Mark | null) => void; ready: boolean }) {
@@ -18,12 +19,14 @@ export function Logs(given: { job: { id: string; project: string }; range: Range
   const [following, setFollowing] = useState(true);
   const [lines, setLines] = useState<LogLine[] | null>(null);
   const [more, setMore] = useState(false);
+  const { box, onScroll, toEnd } = useNewest(lines, following);
   const [error, setError] = useState<Refusal | null>(null);
   const [turn, setTurn] = useState(0);
   const again = () => setTurn((now) => now + 1);
   useAgain(error, again);
   const contains = useRested(text.trim(), 200);
-  const box = useRef<HTMLDivElement>(null);
+  const [shownFor, setShownFor] = useState("");
+  const question = [job.id, job.project, contains, level, replica, range?.start, range?.end].join("\u0000");
   const held = useRef<LogLine[]>([]);
   const base = {
     project: job.project,
@@ -45,6 +48,7 @@ export function Logs(given: { job: { id: string; project: string }; range: Range
     ask({ ...bounds, order: "desc" }, gone.signal).then(
       (page) => {
         keep([...page.lines].reverse());
+        setShownFor(question);
         setMore(page.lines.length === PAGE);
         setError(null);
       },
@@ -59,28 +63,17 @@ export function Logs(given: { job: { id: string; project: string }; range: Range
   }, [ready, job.id, job.project, contains, level, replica, range?.start, range?.end, turn]);
 
   useEffect(() => {
-    if (!ready || !running || !following || range) return;
-    const gone = new AbortController();
-    const timer = setInterval(() => {
-      if (document.hidden) return;
-      const last = held.current[held.current.length - 1];
-      ask({ start: last ? last.time : null, order: "asc" }, gone.signal).then(
-        (page) => {
-          const known = new Set(held.current.slice(-PAGE).map(keyOf));
-          const fresh = page.lines.filter((line) => !known.has(keyOf(line)));
-          if (fresh.length) keep([...held.current, ...fresh]);
-        },
-        () => null, // what fails once is asked for again
-      );
-    }, EVERY);
-    return () => {
-      clearInterval(timer);
-      gone.abort();
+    if (!running || !following || range || shownFor !== question) return;
+    const take = (update: LogList) => {
+      const before = new Set(held.current.map(keyOf));
+      const first = held.current[0]?.time_ns ?? "";
+      const fresh = update.lines.filter((line) => line.time_ns >= first && !before.has(keyOf(line)));
+      // More came than an update holds: what lies between is asked for.
+      if (fresh.length >= UPDATE) again();
+      else if (fresh.length) keep([...held.current, ...fresh].sort(inTime));
     };
-  }, [ready, running, following, job.id, contains, level, replica, range?.start]);
-  useEffect(() => {
-    if (following && box.current) box.current.scrollTop = box.current.scrollHeight;
-  }, [lines, following]);
+    return follow<LogList>(address("/api/jobmeter/v1/jobs/{job}/logs/live", { job: job.id }, base), take, () => null);
+  }, [running, following, shownFor, question]);
 
   const earlier = async () => {
     const first = held.current[0];
@@ -104,7 +97,14 @@ export function Logs(given: { job: { id: string; project: string }; range: Range
         <option value="error">error</option>
       </select>
       {running && !range && (
-        <button type="button" aria-pressed={following} onClick={() => setFollowing(!following)}>
+        <button
+          type="button"
+          aria-pressed={following}
+          onClick={() => {
+            toEnd();
+            setFollowing(!following);
+          }}
+        >
           Follow
         </button>
       )}
@@ -115,7 +115,7 @@ export function Logs(given: { job: { id: string; project: string }; range: Range
       {error && <Problem error={error} again={again} />}
       {lines && !lines.length && <p class="hint">{narrowed ? "No line matches." : "No line was kept. jobmeter run keeps what its command writes; others push lines to the API."}</p>}
       {lines && lines.length > 0 && (
-        <div class="log" ref={box} tabIndex={0} role="log" aria-label="Log lines" aria-live="off">
+        <div class="log" ref={box} onScroll={onScroll} tabIndex={0} role="log" aria-label="Log lines" aria-live="off">
           {more && (
             <button type="button" onClick={() => void earlier()}>
               Earlier lines
@@ -151,6 +151,9 @@ const markOf = (line: LogLine): Mark => ({
   text: line.text,
   key: keyOf(line),
 });
+
+/** Nanoseconds are texts of one length. */
+const inTime = (a: LogLine, b: LogLine): number => (a.time_ns < b.time_ns ? -1 : a.time_ns > b.time_ns ? 1 : 0);
 
 const keyOf = (line: LogLine): string => `${line.time_ns} ${line.replica} ${line.attempt} ${line.stream} ${line.text}`;
 

@@ -1,9 +1,9 @@
 import { useEffect, useRef } from "preact/hooks";
-import { COLUMNS, keepColumns, usualColumns } from "./columns";
+import { COLUMNS, type Column, keepColumns, usualColumns } from "./columns";
 
 /** Which columns the list has: a menu of boxes; Escape closes it. */
-export function ChooseColumns(given: { chosen: readonly string[] | null; change: (text: string | null) => void }) {
-  const { chosen, change } = given;
+export function ChooseColumns(given: { chosen: readonly string[] | null; shown: readonly Column[]; change: (text: string | null) => void }) {
+  const { chosen, shown, change } = given;
   const menu = useRef<HTMLDetailsElement>(null);
   const now = chosen ?? usualColumns();
   useEffect(() => {
@@ -28,6 +28,7 @@ export function ChooseColumns(given: { chosen: readonly string[] | null; change:
           <label key={one.id}>
             <input type="checkbox" checked={now.includes(one.id)} onChange={(event) => toggle(one.id, event.currentTarget.checked)} />
             {one.text}
+            {now.includes(one.id) && !shown.includes(one) && <small>no room here</small>}
           </label>
         ))}
         <button type="button" disabled={chosen === null} onClick={() => change(keepColumns(null))}>

@@ -4,7 +4,7 @@ export function Empty({ narrowed, clear }: { narrowed: boolean; clear: () => voi
     return (
       <div class="empty">
         <h2>No job matches</h2>
-        <p>Search looks in names and ids; every filter must hold. Findings are those of jobs that ended while this server ran.</p>
+        <p>Search looks in names and ids; every filter must hold. Findings are those of jobs that ran while this server did.</p>
         <button type="button" onClick={clear}>
           Show all jobs
         </button>

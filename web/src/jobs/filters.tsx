@@ -96,7 +96,7 @@ function Found({ query, set }: { query: URLSearchParams; set: (values: Record<st
     <>
       <label>
         Finding
-        <select value={rule} title="Findings of jobs that have ended while this server ran" onChange={(event) => set({ finding: event.currentTarget.value })}>
+        <select value={rule} title="What the rules found in jobs that ran while this server did" onChange={(event) => set({ finding: event.currentTarget.value })}>
           <option value="">with or without</option>
           <option value="any">any finding</option>
           {rule && rule !== "any" && !response.data && <option value={rule}>{spoken(rule)}</option>}

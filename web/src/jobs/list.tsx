@@ -6,7 +6,7 @@ import { useAgain, useWindowWidth, useZone } from "../parts/hooks";
 import { Problem } from "../parts/small";
 import { changed, go, href } from "../router";
 import { ChooseColumns } from "./choose";
-import { chosenColumns, shownColumns } from "./columns";
+import { PHONE, chosenColumns, shownColumns, tracksOf } from "./columns";
 import { Empty } from "./empty";
 import { FILTERS, Filters } from "./filters";
 import { useJobs } from "./pages";
@@ -37,7 +37,7 @@ export function JobList({ query }: { query: URLSearchParams }) {
   const chosen = chosenColumns(query);
   const columns = useMemo(() => shownColumns(chosen, width), [chosen?.join(), width]);
   const heads = [...FIRST, ...columns.map((one) => [one.sort, one.text, `c-${one.id}`] as const)];
-  const tracks = `20px ${width < 600 ? "24px" : "104px"} minmax(${width < 600 ? 0 : 150}px, 2.4fr) ${columns.map((one) => one.width).join(" ")}`;
+  const tracks = tracksOf(columns, width);
   const narrowed = FILTERS.some((name) => query.has(name));
 
   useEffect(() => {
@@ -98,7 +98,7 @@ export function JobList({ query }: { query: URLSearchParams }) {
         </p>
       </div>
       <Filters query={query} set={set} loaded={jobs.loaded}>
-        <ChooseColumns chosen={chosen} change={(text) => set({ columns: text })} />
+        <ChooseColumns chosen={chosen} shown={columns} change={(text) => set({ columns: text })} />
       </Filters>
       {picked.size > 0 && <Picked keys={[...picked]} clear={() => set({ pick: null })} />}
       {jobs.fresh > 0 && (
@@ -110,7 +110,7 @@ export function JobList({ query }: { query: URLSearchParams }) {
       {jobs.total === 0 ? (
         <Empty narrowed={narrowed} clear={() => go("#/", true)} />
       ) : jobs.error && jobs.total === null ? null : (
-        <div class="jobs" role="table" aria-label="Jobs" aria-rowcount={total + 1} aria-busy={jobs.busy} style={{ "--tracks": tracks }}>
+        <div class={`jobs ${width < PHONE && columns.length > 1 ? "stacked" : ""}`} role="table" aria-label="Jobs" aria-rowcount={total + 1} aria-busy={jobs.busy} style={{ "--tracks": tracks }}>
           <div class="row head" role="row" aria-rowindex={1}>
             {heads.map(([name, text, kind]) => (
               <div
@@ -135,7 +135,7 @@ export function JobList({ query }: { query: URLSearchParams }) {
           </div>
           <div class="rows" role="rowgroup" ref={body} style={{ height: `${total * ROW}px` }} onKeyDown={walk}>
             {rows.map((at) => (
-              <Row key={at} at={at} top={at * ROW} job={jobs.at(at)} use={jobs.use} picked={picked} pick={pick} columns={columns} />
+              <Row key={at} at={at} top={at * ROW} job={jobs.at(at)} use={jobs.use} found={jobs.found} picked={picked} pick={pick} columns={columns} />
             ))}
           </div>
         </div>

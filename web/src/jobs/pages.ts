@@ -10,6 +10,8 @@ export interface Use {
   values: Record<string, number>;
 }
 
+export type Found = Schemas["FindingSummary"];
+
 export interface Jobs {
   total: number | null;
   loaded: readonly Job[];
@@ -17,6 +19,7 @@ export interface Jobs {
   busy: boolean;
   fresh: number;
   use: ReadonlyMap<string, Use>;
+  found: ReadonlyMap<string, Found>;
   at: (index: number) => Job | null;
   want: (first: number, last: number) => void;
   take: (update: LiveJobs) => void;
@@ -30,6 +33,7 @@ interface Kept {
   requests: Map<number, AbortController>;
   known: Set<string>;
   use: Map<string, Use>;
+  found: Map<string, Found>;
   newest: number;
 }
 
@@ -38,6 +42,7 @@ const nothing = (use: Map<string, Use> = new Map()): Kept => ({
   requests: new Map(),
   known: new Set(),
   use,
+  found: new Map(),
   newest: 0,
 });
 
@@ -56,12 +61,13 @@ export function useJobs(query: Query): Jobs {
     if (mine.pages.has(page) || mine.requests.has(page)) return;
     const gone = new AbortController();
     mine.requests.set(page, gone);
-    const url = address("/api/jobmeter/v1/jobs", {}, { ...current.current, limit: PAGE, offset: page * PAGE });
+    const url = address("/api/jobmeter/v1/jobs", {}, { ...current.current, findings: "true", limit: PAGE, offset: page * PAGE });
     read<Schemas["JobList"]>(url, gone.signal)
       .then(
         (list) => {
           if (kept.current !== mine) return;
           mine.pages.set(page, list.jobs);
+          for (const one of list.findings ?? []) mine.found.set(keyOf(one), one);
           for (const job of list.jobs) {
             mine.known.add(keyOf(job));
             mine.newest = Math.max(mine.newest, job.created ?? job.start ?? job.first_sample ?? 0);
@@ -102,6 +108,8 @@ export function useJobs(query: Query): Jobs {
     const mine = kept.current;
     const updated = new Map(update.jobs.map((job) => [keyOf(job), job]));
     for (const page of mine.pages.values()) page.forEach((job, at) => (page[at] = updated.get(keyOf(job)) ?? job));
+    for (const key of updated.keys()) mine.found.delete(key);
+    for (const one of update.findings) mine.found.set(keyOf(one), one);
     mine.use.clear();
     for (const one of update.use) {
       const values = Object.fromEntries(one.values.map((value) => [value.metric, value.value]));
@@ -130,6 +138,7 @@ export function useJobs(query: Query): Jobs {
     busy: kept.current.requests.size > 0,
     fresh,
     use: kept.current.use,
+    found: kept.current.found,
     at: (index) => kept.current.pages.get(Math.floor(index / PAGE))?.[index % PAGE] ?? null,
     want,
     take,

@@ -1,10 +1,10 @@
 import { memo } from "preact/compat";
 import type { Job } from "../api/client";
-import { duration } from "../format";
+import { duration, spoken } from "../format";
 import { Moment, State } from "../parts/small";
 import { Sparkline } from "../parts/sparkline";
 import { href } from "../router";
-import { type Use, keyOf } from "./pages";
+import { type Found, type Use, keyOf } from "./pages";
 import { MOST_COMPARED } from "./picked";
 import type { Column } from "./columns";
 import { type Sparks, useSparks } from "./sparks";
@@ -14,12 +14,13 @@ interface Given {
   top: number;
   job: Job | null;
   use: ReadonlyMap<string, Use>;
+  found: ReadonlyMap<string, Found>;
   picked: ReadonlySet<string>;
   pick: (key: string, on: boolean) => void;
   columns: readonly Column[];
 }
 
-export function Row({ at, top, job, use, picked, pick, columns }: Given) {
+export function Row({ at, top, job, use, found, picked, pick, columns }: Given) {
   if (!job) {
     return (
       <div class="row waiting" role="row" aria-rowindex={at + 2} style={{ transform: `translateY(${top}px)` }}>
@@ -39,7 +40,7 @@ export function Row({ at, top, job, use, picked, pick, columns }: Given) {
         />
       </div>
       <Facts job={job} now={job.state === "Running" ? Math.floor(Date.now() / 1000) : 0} />
-      <Cells key={keyOf(job)} job={job} use={use.get(keyOf(job))} columns={columns} />
+      <Cells key={keyOf(job)} job={job} use={use.get(keyOf(job))} found={found.get(keyOf(job))} columns={columns} />
     </div>
   );
 }
@@ -62,17 +63,39 @@ const Facts = memo(function Facts({ job }: { job: Job; now: number }) {
 });
 
 /** The cells of the columns that were chosen; curves are asked for where they are shown. */
-function Cells({ job, use, columns }: { job: Job; use: Use | undefined; columns: readonly Column[] }) {
+function Cells({ job, use, found, columns }: { job: Job; use: Use | undefined; found: Found | undefined; columns: readonly Column[] }) {
   const drawn = columns.some((one) => one.id === "cpu" || one.id === "gpu");
   const sparks = useSparks(job, use, drawn);
   return (
     <>
       {columns.map((one) => (
         <div role="cell" key={one.id} class={`c-${one.id}`}>
-          {cell(one.id, job, sparks)}
+          {one.id === "findings" ? found && <Finding found={found} /> : cell(one.id, job, sparks)}
         </div>
       ))}
     </>
+  );
+}
+
+const MARKS: Record<Found["severity"], string> = {
+  critical: "M6 1.2L11 10.6H1z",
+  warning: "M6 1.2L11 10.6H1z",
+  info: "M2 6a4 4 0 1 0 8 0a4 4 0 1 0-8 0",
+};
+
+/** The worst rule that found something in the job, and how many more findings there are. */
+function Finding({ found }: { found: Found }) {
+  const [first = ""] = found.rules;
+  const all = `${found.count} ${found.count === 1 ? "finding" : "findings"}, the worst ${found.severity}:\n${found.rules.map(spoken).join("\n")}`;
+  return (
+    <span class={`found ${found.severity}`} title={all}>
+      <svg viewBox="0 0 12 12" aria-hidden="true">
+        <path d={MARKS[found.severity]} />
+      </svg>
+      <span class="hidden">{found.severity}: </span>
+      <span class="rule">{spoken(first)}</span>
+      {found.count > 1 && <small>+{found.count - 1}</small>}
+    </span>
   );
 }
 

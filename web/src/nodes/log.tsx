@@ -2,7 +2,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { type LogLine, Refusal, type Schemas, address, read } from "../api/client";
 import { parts } from "../format";
-import { useRested } from "../parts/hooks";
+import { useNewest, useRested } from "../parts/hooks";
 import { Problem, Section } from "../parts/small";
 
 const PAGE = 200;
@@ -14,9 +14,9 @@ export function NodeLog({ node, cluster }: { node: string; cluster: string }) {
   const [level, setLevel] = useState("");
   const [following, setFollowing] = useState(true);
   const [lines, setLines] = useState<LogLine[] | null>(null);
+  const { box, onScroll, toEnd } = useNewest(lines, following);
   const [error, setError] = useState<Refusal | null>(null);
   const contains = useRested(text.trim(), 200);
-  const box = useRef<HTMLDivElement>(null);
   const newest = useRef<LogLine[]>([]);
   const keep = (next: LogLine[]) => {
     newest.current = next.slice(-MOST);
@@ -55,9 +55,6 @@ export function NodeLog({ node, cluster }: { node: string; cluster: string }) {
       gone.abort();
     };
   }, [node, cluster, contains, level, following]);
-  useEffect(() => {
-    if (following && box.current) box.current.scrollTop = box.current.scrollHeight;
-  }, [lines, following]);
   const aside = (
     <>
       <input type="search" aria-label="Search in the system log" placeholder="Search in the system log" value={text} onInput={(event) => setText(event.currentTarget.value)} spellcheck={false} />
@@ -67,7 +64,14 @@ export function NodeLog({ node, cluster }: { node: string; cluster: string }) {
         <option value="warning">warning</option>
         <option value="error">error</option>
       </select>
-      <button type="button" aria-pressed={following} onClick={() => setFollowing(!following)}>
+      <button
+        type="button"
+        aria-pressed={following}
+        onClick={() => {
+          toEnd();
+          setFollowing(!following);
+        }}
+      >
         Follow
       </button>
     </>
@@ -77,7 +81,7 @@ export function NodeLog({ node, cluster }: { node: string; cluster: string }) {
       {error && <Problem error={error} />}
       {lines && !lines.length && <p class="hint">{contains || level ? "No line matches." : "No line was stored yet. The node's agent reads the kernel's log and the journal where it may: jobmeter agent --help."}</p>}
       {lines && lines.length > 0 && (
-        <div class="log" ref={box} tabIndex={0} role="log" aria-label="System log" aria-live="off">
+        <div class="log" ref={box} onScroll={onScroll} tabIndex={0} role="log" aria-label="System log" aria-live="off">
           {lines.map((line) => (
             <div key={keyOf(line)} class={`line ${line.level ?? ""}`}>
               <time title={parts(line.time).day}>{parts(line.time).time}</time>

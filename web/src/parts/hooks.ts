@@ -149,6 +149,23 @@ export function useOnce(condition: boolean): boolean {
   return was.current;
 }
 
+/** How near its end a log is where it is read to its end, in CSS pixels. */
+const NEAR_END = 40;
+
+/** The box of a log that shows its newest lines while it is followed; who has scrolled up to read stays there. */
+export function useNewest(lines: unknown, following: boolean) {
+  const box = useRef<HTMLDivElement>(null);
+  const atEnd = useRef(true);
+  useEffect(() => {
+    if (following && atEnd.current && box.current) box.current.scrollTop = box.current.scrollHeight;
+  }, [lines, following]);
+  const onScroll = () => {
+    const mine = box.current;
+    if (mine) atEnd.current = mine.scrollHeight - mine.scrollTop - mine.clientHeight < NEAR_END;
+  };
+  return { box, onScroll, toEnd: () => (atEnd.current = true) };
+}
+
 /** A value that follows another one once that has rested. */
 export function useRested<T>(value: T, ms: number): T {
   const [rested, setRested] = useState(value);

@@ -1,6 +1,7 @@
 import type { ComponentChildren } from "preact";
 import type { Job, Refusal } from "../api/client";
 import { briefly, iso, moment } from "../format";
+import { useZone } from "./hooks";
 
 const SHAPES: Record<string, string> = {
   Running: "M2 6a4 4 0 1 0 8 0a4 4 0 1 0-8 0",
@@ -25,6 +26,7 @@ export function State({ state }: { state: Job["state"] }) {
 
 /** A moment in the viewer's zone; UTC is at hand below the pointer. */
 export function Moment({ ms, short = false, brief = false }: { ms: number | null | undefined; short?: boolean; brief?: boolean }) {
+  useZone();
   if (ms === null || ms === undefined) return <span class="none">–</span>;
   return (
     <time dateTime={iso(ms)} title={iso(ms)}>

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from jobmeter.model.event import Event, EventSource, EventType, Level
-from jobmeter.model.finding import Subject
+from jobmeter.model.finding import FindingSummary, Subject
 from jobmeter.model.job import (
     Allocation,
     AllocationSource,
@@ -127,11 +127,12 @@ class EventBody(msgspec.Struct, frozen=True):
     actor: str
 
 
-class JobList(msgspec.Struct, frozen=True):
-    """One page of jobs, and how many there are in all."""
+class JobList(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One page of jobs, and how many there are in all; ``findings`` of those that have any, where they were wanted."""
 
     jobs: list[JobBody]
     total: int
+    findings: list[FindingSummary] | None = None
 
 
 class JobDetail(msgspec.Struct, frozen=True):

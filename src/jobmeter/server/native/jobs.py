@@ -65,7 +65,10 @@ def _list(context: CallContext) -> JobList:
         limit=given.integer("limit", 100, 1, 1000),
     )
     page = context.services.executor.run(question, context.scope)
-    return JobList([job_body(job) for job in page.jobs], page.total)
+    found = None
+    if given.choice("findings", {"true": True, "false": False}, "false"):
+        found = context.services.registry.findings((job.project, job.id) for job in page.jobs)
+    return JobList([job_body(job) for job in page.jobs], page.total, found)
 
 
 def _conditions(context: CallContext) -> Iterator[Condition]:
@@ -144,8 +147,8 @@ ENDPOINTS = (
             Query("node", "A node that one of its replicas was on.", many=True),
             Query(
                 "finding",
-                "A rule that found something in it once it had ended (`/rules` names them), or `any`. What is found in "
-                "a job that still runs is not stored.",
+                "A rule that found something in it (`/rules` names them), while it ran or once it had ended, or `any`. "
+                "Of a job that had ended more than an hour before it was recorded nothing is stored.",
                 many=True,
                 example="gpu_idle_allocated",
             ),
@@ -154,6 +157,10 @@ ENDPOINTS = (
                 "Of that finding, or of any: info, warning or critical.",
                 many=True,
                 example="critical",
+            ),
+            Query(
+                "findings",
+                "true adds what the rules found in each job: `severity` (the worst), `count`, `rules` (worst first).",
             ),
             Query("created_from", "Created at or after this time.", example="2026-11-20T15:00:00Z"),
             Query("created_to", "Created before this time."),

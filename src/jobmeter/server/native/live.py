@@ -6,6 +6,7 @@ import msgspec
 
 from jobmeter.access.principal import Principal, Scope
 from jobmeter.errors import JobmeterError
+from jobmeter.model.finding import FindingSummary
 from jobmeter.model.job import Job, JobFilter, JobState
 from jobmeter.model.time import SECOND, TimeRange, floor_to
 from jobmeter.query.defaults import CORE_METRICS
@@ -50,12 +51,13 @@ class JobUse(msgspec.Struct, frozen=True):
 
 
 class LiveJobs(msgspec.Struct, frozen=True):
-    """The jobs that run or changed last, how many run, and what the newest of them use."""
+    """The jobs that run or changed last, how many run, what the newest of them use, and findings of those with any."""
 
     now: int
     jobs: list[JobBody]
     running: int
     use: list[JobUse]
+    findings: list[FindingSummary]
 
 
 def _follow_job(context: CallContext) -> Feed:
@@ -89,7 +91,8 @@ def _jobs_now(services: Services, scope: Scope) -> Update:
     changed = executor.run(JobFilter(sort="updated", limit=NEWEST), scope)
     found = {(job.project, job.id): job for job in (*running.jobs, *changed.jobs)}
     use = [JobUse(job.id, job.project, _use(services, scope, job)) for job in running.jobs[:MEASURED]]
-    body = LiveJobs(services.clock.now_ms(), [job_body(job) for job in found.values()], running.total, use)
+    bodies = [job_body(job) for job in found.values()]
+    body = LiveJobs(services.clock.now_ms(), bodies, running.total, use, services.registry.findings(found))
     return Update(msgspec.json.encode(body))
 
 
