@@ -1,4 +1,4 @@
-"""Which GPUs a job has, where the list of jobs does not say: ``squeue --json`` of Slurm 22.05 leaves them out."""
+"""Which GPUs a job has, where the list of jobs does not say."""
 
 import logging
 import re
