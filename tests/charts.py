@@ -14,19 +14,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
+
+from tests.needs import needs
+from tests.programs import find
 
 ROOT = Path(__file__).resolve().parent.parent
 CHART = ROOT / "deploy/kubernetes/chart"
 PLAIN = ROOT / "deploy/kubernetes/jobmeter.yaml"
 NAMESPACE = "jobmeter"
 _LIBRARIES = Path("/usr/share/gocode/src")
-_PACKAGES = {
-    "github.com/Masterminds/sprig": "golang-github-masterminds-sprig-dev",
-    "github.com/ghodss/yaml": "golang-github-ghodss-yaml-dev",
-}
-"""What ``tests/helm`` imports, and Debian's package of it."""
 _HEAD = f"""\
 # What `helm install jobmeter deploy/kubernetes/chart --namespace {NAMESPACE}` makes with the chart's own values.
 apiVersion: v1
@@ -38,10 +35,8 @@ metadata:
 
 def needs_charts() -> None:
     """Skip the test that asks, where charts cannot be rendered."""
-    missing = [] if shutil.which("go") else ["golang-go"]
-    missing += [package for name, package in _PACKAGES.items() if not (_LIBRARIES / name).exists()]
-    if missing:
-        pytest.skip(f"{', '.join(missing)} not installed (packages of Debian)")
+    for name in ("go", "go-sprig", "go-yaml"):
+        needs(name)
 
 
 @cache
@@ -50,7 +45,7 @@ def _renderer() -> Path:
     (folder / "path").mkdir()
     (folder / "path/src").symlink_to(_LIBRARIES)
     words = {"GOPATH": str(folder / "path"), "GO111MODULE": "off", "GOCACHE": str(folder / "cache"), "GOFLAGS": ""}
-    command = [str(shutil.which("go")), "build", "-o", str(folder / "render"), str(ROOT / "tests/helm/main.go")]
+    command = [str(find("go")), "build", "-o", str(folder / "render"), str(ROOT / "tests/helm/main.go")]
     subprocess.run(command, check=True, env={**os.environ, **words}, timeout=300)
     shutil.rmtree(folder / "cache", ignore_errors=True)
     return folder / "render"

@@ -36,6 +36,11 @@ class Program:
         return f"{self.name} is not installed (Debian's package {self.package}): make programs"
 
 
+def _go(library: str) -> tuple[str, ...]:
+    """Where Debian has the sources of a library of Go's."""
+    return (f"usr/share/gocode/src/github.com/{library}",)
+
+
 PROGRAMS = {
     program.name: program
     for program in (
@@ -44,6 +49,9 @@ PROGRAMS = {
         Program("chromium", "chromium"),
         Program("collectd", "collectd-core", ("usr/lib/collectd/write_tsdb.so",)),
         Program("curl", "curl"),
+        Program("go", "golang-go"),
+        Program("go-sprig", "golang-github-masterminds-sprig-dev", _go("Masterminds/sprig"), plugin=True),
+        Program("go-yaml", "golang-github-ghodss-yaml-dev", _go("ghodss/yaml"), plugin=True),
         Program("java", "zookeeper", ("usr/share/java/zookeeper.jar",)),
         Program("mariadbd", "mariadb-server"),
         Program("mpiexec.hydra", "mpich"),

@@ -1,7 +1,9 @@
 """``jobmeter agent`` as a real process: what the server gets, and what happens when it is away."""
 
+import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -189,13 +191,30 @@ def test_an_agent_that_another_one_follows_loses_no_sample_and_doubles_none(serv
 def test_a_refusal_of_one_frame_does_not_stop_the_others(server, tmp_path):
     refusal = b'{"error": {"code": "invalid_request", "message": "no", "field": "value"}, "request_id": "X"}'
     server.refuse = lambda body: (400, {}, refusal) if any(kind == 2 for kind, _ in read_body(body)) else None
-    done = once(server.url, tmp_path / "spool")
-    assert done.returncode == 1
+    # A job beside it: the node's record is one frame, the job's another. Jobs of others may be on this machine, too.
+    job = f"beside-{os.getpid()}"
+    with subprocess.Popen(
+        [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()"],
+        env={**os.environ, "JOBMETER_JOB_ID": job},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as beside:
+        assert beside.stdout
+        beside.stdout.readline()
+        done = once(server.url, tmp_path / "spool")
+        beside.communicate(b"")
+    assert done.returncode == 1, done.stderr
     assert "set aside: value: no" in done.stderr
     assert server.values("node.load1")
-    (rejected_file,) = (tmp_path / "spool" / "rejected").glob("*.frames")
-    assert [kind for kind, _ in read_body(rejected_file.read_bytes())] == [2]
-    assert rejected_file.with_suffix(".txt").read_text() == "value: no\n"
+    files = list((tmp_path / "spool" / "rejected").glob("*.frames"))
+    frames = [frame for file in files for frame in read_body(file.read_bytes())]
+    assert {kind for kind, _ in frames} == {2}
+    assert len(frames) == len(files) >= 2
+    assert {file.with_suffix(".txt").read_text() for file in files} == {"value: no\n"}
+    records = [json.loads(read) for _, read in frames]
+    assert [node["name"] for record in records for node in record.get("nodes", [])] == [socket.gethostname()]
+    assert job in {one["job_id"] for record in records for one in record.get("jobs", [])}
+    assert list((tmp_path / "spool").glob("*.frames")) == []
 
 
 def test_two_agents_do_not_share_a_spool(server, tmp_path):

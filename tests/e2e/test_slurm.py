@@ -5,9 +5,11 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -313,26 +315,51 @@ def test_slurmrestd_without_a_token_says_what_it_wants(slurm, server):
 
 
 def test_slurm_is_queried_once_an_interval_whatever_happens(slurm, server, tmp_path):
-    calls = tmp_path / "calls"
-    for name in ("squeue", "sacct", "scontrol"):
-        wrapper = tmp_path / name
-        wrapper.write_text(f'#!/bin/sh\necho "{name} $(date +%s.%N)" >> {calls}\nexec {shutil.which(name)} "$@"\n')
-        wrapper.chmod(0o755)
-    watching = Watching(slurm, server, "--interval", "3s", path=str(tmp_path))
-    try:
+    with counted(slurm, server, tmp_path) as questions:
         numbers = [slurm.submit("sleep 0.1; exit 5", "-J", f"many-{number}") for number in range(12)]
         slurm.over(*numbers)
         for number in numbers:
             wait_for_state(server, number, "Failed")
-    finally:
-        watching.stop()
-    made = [line.split() for line in calls.read_text().splitlines()]
-    times = {name: [float(time) for made_by, time in made if made_by == name] for name in ("squeue", "sacct")}
+    times = questions()
     assert len(times["squeue"]) >= 2
     # A turn begins each three seconds; on a busy machine a command starts a moment after that.
     assert min(after - before for before, after in pairwise(times["squeue"])) > 2
     assert len(times["sacct"]) <= len(times["squeue"])
-    assert not [name for name, _ in made if name == "scontrol"], "no job had a GPU"
+    assert times["scontrol"] == [], "no job had a GPU"
+
+
+def test_the_gpus_of_jobs_that_begin_together_are_one_question_at_most(slurm, server, tmp_path):
+    with counted(slurm, server, tmp_path) as questions:
+        numbers = [slurm.submit("sleep 600", "--gres=gpu:1", "--mem=20") for _ in range(3)]
+        for number in numbers:
+            wait_until(partial(allocations_of, server, number), f"the GPU of job {number}")
+        slurm.command("scancel", *map(str, numbers))
+        slurm.over(*numbers)
+    times = questions()
+    assert min(after - before for before, after in pairwise(times["squeue"])) > 2
+    assert len(times["scontrol"]) <= 1, "none where squeue names them"
+
+
+@contextmanager
+def counted(slurm: Slurm, server: ServerProcess, folder: Path) -> Iterator[Callable[[], dict[str, list[float]]]]:
+    """Watch every three seconds; gives what says when each command was called."""
+    calls = folder / "calls"
+    calls.touch()
+    names = ("squeue", "sacct", "scontrol")
+    for name in names:
+        wrapper = folder / name
+        wrapper.write_text(f'#!/bin/sh\necho "{name} $(date +%s.%N)" >> {calls}\nexec {shutil.which(name)} "$@"\n')
+        wrapper.chmod(0o755)
+
+    def times() -> dict[str, list[float]]:
+        made = [line.split() for line in calls.read_text().splitlines()]
+        return {name: [float(time) for made_by, time in made if made_by == name] for name in names}
+
+    watching = Watching(slurm, server, "--interval", "3s", path=str(folder))
+    try:
+        yield times
+    finally:
+        watching.stop()
 
 
 def test_what_ended_while_nobody_watched_is_reported_after_a_restart(slurm, server):

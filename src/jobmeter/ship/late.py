@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from jobmeter.model.log import LogLine
+from jobmeter.model.log_query import Property
 from jobmeter.model.record import JobRecord, NodeRecord, Records
 from jobmeter.model.retention import Retention
 from jobmeter.model.shipper import Progress, Shipper
@@ -16,7 +17,10 @@ from jobmeter.ship.outbox import Outbox
 from jobmeter.store.base import LogSelector, ReadBudget, Store
 
 MOST_LINES = 100_000
-"""Most lines of one job or node that are shipped in this way, the newest: new lines wait meanwhile."""
+"""Most lines of one job or node that are shipped in this way, the newest: new lines wait meanwhile.
+
+Of the system logs of a job's nodes each has as many.
+"""
 MOST_BYTES = 64 * 2**20
 """Most bytes of their texts."""
 PAGE_LINES = 1_000
@@ -49,16 +53,16 @@ class LateGroups:
         for job in self._jobs(project, records.jobs):
             if not self._groups(project, job.job_id):  # nothing was ever heard of it
                 continue
-            lines = LogSelector(project=project, job=job.job_id)
             for shipper in self._shippers_of(job.resource_group, {project}):
-                self._catch_up(shipper, f"job {job.job_id}", lines, retention, _any)
+                parts = [LogSelector(project=project, job=job.job_id), *self._about(project, job.job_id, shipper)]
+                self._catch_up(shipper, f"job {job.job_id}", parts, retention, _any)
         for node in self._nodes(project, records.nodes):
             known = self._registry.nodes(None, frozenset({node.name}))
             projects = {project, *(one.project for one in known)}
             for shipper in self._shippers_of(node.resource_group, projects):
                 own = frozenset({shipper.project} if shipper.project else projects)
                 lines = LogSelector(node=node.name, projects=own)
-                self._catch_up(shipper, f"node {node.name}", lines, retention, self._without_group())
+                self._catch_up(shipper, f"node {node.name}", [lines], retention, self._without_group())
 
     def recorded(self) -> None:
         """The records are written: lines that come from now on follow their groups."""
@@ -88,6 +92,20 @@ class LateGroups:
         heads = self._registry.job_head(frozenset({project}), job, self._clock.now_ms())
         return [head.resource_group for head in heads]
 
+    def _about(self, project: str, job: str, shipper: Shipper) -> list[LogSelector]:
+        """The lines about a job in the system logs of its nodes; of a node of the same group they were shipped before.
+
+        A node's other lines are of its own group, whatever becomes of the job's.
+        """
+        views = self._registry.job(frozenset({project}), job, self._clock.now_ms())
+        nodes = sorted({replica.node for view in views for replica in view.replicas if replica.node})
+        about = Property("job", job)
+        return [
+            LogSelector(node=node, projects=frozenset({project}), query=about)
+            for node in nodes
+            if self._outbox.group_of_node(project, node) != shipper.resource_group
+        ]
+
     def _without_group(self) -> Callable[[LogLine], bool]:
         """Whether a line of a node is about no job that has a group: that group's shippers had it when it came."""
         groups = lru_cache(maxsize=1_000)(self._groups)
@@ -97,11 +115,13 @@ class LateGroups:
         self,
         shipper: Shipper,
         whose: str,
-        selector: LogSelector,
+        parts: Sequence[LogSelector],
         retention: Retention,
         wanted: Callable[[LogLine], bool],
     ) -> None:
-        lines, left = self._newest(replace(selector, start_ns=shipper.created * _NS, descending=True), wanted)
+        found = [self._newest(replace(part, start_ns=shipper.created * _NS, descending=True), wanted) for part in parts]
+        lines = sorted((line for some, _ in found for line in some), key=lambda line: line.time_ns)
+        left = sum(count for _, count in found)
         for start in range(0, len(lines), _TOGETHER):
             self._outbox.append(shipper, lines[start : start + _TOGETHER], retention)
         if left:

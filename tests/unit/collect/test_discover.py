@@ -256,6 +256,15 @@ def test_slurm_2605_names_the_job_in_the_environment_only(table, tmp_path):
     assert owners(table) == {100: Owner("77", "worker-5")}
 
 
+def test_a_child_without_an_environment_is_in_the_job_of_its_task(table, tmp_path):
+    groups = "0::/system.slice/slurmstepd.scope/s8FXKTA79XAR00/step_0/user/task_0\n"
+    plant_process(tmp_path, 100, groups=groups, SLURM_JOB_ID="77", SLURM_PROCID="5")
+    plant_process(tmp_path, 101, 100, groups=groups)
+    plant_process(tmp_path, 102, 100, groups=groups.replace("s8FX", "s9AA"))
+    plant_process(tmp_path, 103, groups=groups)  # whose parent has ended
+    assert owners(table) == dict.fromkeys((100, 101), Owner("77", "worker-5"))
+
+
 def test_slurm_without_groups(table, tmp_path):
     plant_process(tmp_path, 100, SLURM_JOB_ID="77", SLURM_PROCID="5")
     plant_process(tmp_path, 101, SLURM_JOB_ID="77")  # a shell of salloc: no task
@@ -447,6 +456,8 @@ def test_records_have_the_start_and_the_end_of_a_replica_once(table, tmp_path):
         SLURM_PROCID="2",
         SLURM_JOB_NAME="t",
         SLURM_JOB_USER="a",
+        SLURM_JOB_ACCOUNT="vision",
+        SLURM_JOB_PARTITION="main",
     )
     reporter = JobReporter(Place("n1", "c1"), table.processes, lambda ms: 1795222148_000 + ms)
     now = 1795222148_000 + 10_000
@@ -454,6 +465,7 @@ def test_records_have_the_start_and_the_end_of_a_replica_once(table, tmp_path):
     (job,) = reporter.records(now).jobs
     check_record(job)
     assert (job.job_id, job.name, job.user, job.type, job.state) == ("21", "t", "a", "Slurm", None)
+    assert (job.workspace, job.resource_group) == ("vision", "main")
     (replica,) = replicas_of(job)
     assert (replica.name, replica.rank, replica.node, replica.cluster) == ("worker-2", 2, "n1", "c1")
     assert (replica.start, replica.end, replica.state) == (1795222148_000 + 5_000, None, None)

@@ -10,7 +10,7 @@ from jobmeter.errors import UnavailableError
 from jobmeter.ingest.pipeline import IngestPipeline
 from jobmeter.model.event import EventFilter, EventType
 from jobmeter.model.log import LogLine
-from jobmeter.model.record import JobRecord, NodeRecord, Records
+from jobmeter.model.record import JobRecord, NodeRecord, Records, ReplicaRecord
 from jobmeter.model.time import SECOND
 from jobmeter.settings import Limits
 from jobmeter.ship import late as lates
@@ -215,6 +215,36 @@ def test_lines_of_a_node_about_jobs_go_with_the_jobs_group_else_with_the_nodes(w
     way.say("killed 3", job="theirs")
     way.say("killed 4", job="groupless")
     assert way.shipped(shipper) == ["killed 2", "killed 4"]
+
+
+def test_what_nodes_said_of_a_job_before_its_group_is_shipped_with_its_own_lines(way):
+    shipper = way.create()
+    way.pipeline.records(
+        Records(jobs=[JobRecord(job_id="new", replicas=[ReplicaRecord(name="worker-0", node="late")])]), WRITER
+    )
+    way.describe("nodes")
+    way.write("began")
+    way.say("killed", job="new")
+    way.say("killed another", job="other")
+    way.say("nobody's")
+    way.say("elsewhere", job="new", node="another")
+    way.write("goes on")
+    way.name()
+    way.say("killed again", job="new")
+    assert way.shipped(shipper) == ["began", "killed", "goes on", "killed again"]
+    assert (way.state(shipper).shipped, way.state(shipper).dropped) == (4, 0)
+
+
+def test_what_a_node_of_the_same_group_said_of_a_job_is_not_shipped_again(way):
+    shipper = way.create()
+    way.pipeline.records(
+        Records(jobs=[JobRecord(job_id="new", replicas=[ReplicaRecord(name="worker-0", node="late")])]), WRITER
+    )
+    way.describe("rg")
+    way.say("killed", job="new")
+    way.write("mine")
+    way.name()
+    assert way.shipped(shipper) == ["killed", "mine"]
 
 
 def test_a_shipper_of_one_project_gets_no_node_lines_of_another(way):

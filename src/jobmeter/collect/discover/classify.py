@@ -97,8 +97,11 @@ class NodeClassifier:
 
     def _in_slurm(self, pid: int, place: SlurmPlace, variables: Variables, parent: Member | None) -> Member | None:
         job = place.job or variables.get("SLURM_JOB_ID", "")
-        if not job or place.step == "extern":
+        if place.step == "extern":
             return None
+        if not job:
+            # Slurm 26.05: nothing but the environment has the number, and a child may have lost its own.
+            return parent if parent and parent.source is Source.SLURM and parent.groups == place.groups != {} else None
         cluster = self._clusters.cluster(job, place, variables, parent)
         task = number(variables, "SLURM_PROCID")
         if task is None and parent is not None and self._clusters.is_job(parent, job):
@@ -123,6 +126,8 @@ class NodeClassifier:
             name=variables.get("SLURM_JOB_NAME", ""),
             user=variables.get("SLURM_JOB_USER", "") or _user(place.uid),
             kind="Slurm",
+            account=variables.get("SLURM_JOB_ACCOUNT", ""),
+            partition=variables.get("SLURM_JOB_PARTITION", ""),
             **_of_process(variables),
         )
 

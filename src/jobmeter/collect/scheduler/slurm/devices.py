@@ -1,18 +1,17 @@
-"""Which GPUs a job has, where the list of jobs does not say: ``squeue --json`` of Slurm 22.05 leaves them out."""
+"""Which GPUs a job has, where the list of jobs does not say."""
 
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from jobmeter.collect.scheduler.slurm import commands
 from jobmeter.collect.scheduler.slurm.controller import gpu_indices
 from jobmeter.collect.scheduler.slurm.hostlist import expand
 from jobmeter.collect.scheduler.slurm.slurm_job import LIVE, SlurmJob
-from jobmeter.errors import UnavailableError
+from jobmeter.errors import LimitExceededError, UnavailableError
 
-_MOST_PER_ROUND = 100
-"""Jobs that are asked about in one turn; the others have theirs in the next."""
+_JOB = re.compile(r"JobId=(\d+) ")
 _PLACE = re.compile(r" Nodes=(\S+) CPU_IDs=\S+ Mem=\d+ GRES=(\S*)")
 
 _log = logging.getLogger(__name__)
@@ -21,7 +20,7 @@ Gpus = dict[str, tuple[int, ...]]
 
 
 class Devices:
-    """Question ``scontrol show job -d`` once about each job that runs with GPUs which nobody has named."""
+    """Asks ``scontrol show job -d`` about jobs that run with GPUs which nobody has named: once for all that are new."""
 
     def __init__(self, scontrol: str) -> None:
         self._scontrol = scontrol
@@ -32,27 +31,41 @@ class Devices:
         lacking = [job for job in jobs if job.gpu_count and not job.gpus and job.now.state in LIVE]
         keys = {_key(job) for job in lacking}
         self._cache = {key: gpus for key, gpus in self._cache.items() if key in keys}
-        for job in [job for job in lacking if _key(job) not in self._cache][:_MOST_PER_ROUND]:
-            self._cache[_key(job)] = self._read(job.number)
+        if fresh := [job for job in lacking if _key(job) not in self._cache]:
+            found = self._read([job.number for job in fresh])
+            self._cache.update({_key(job): found.get(job.number, {}) for job in fresh})
         return [replace(job, gpus=self._cache.get(_key(job), job.gpus)) for job in jobs]
 
-    def _read(self, number: int) -> Gpus:
+    def _read(self, numbers: Sequence[int]) -> dict[int, Gpus]:
+        """The GPUs of these jobs: one command, for it takes the number of one job or shows them all."""
+        only = [str(number) for number in numbers] if len(numbers) == 1 else []
         try:
-            text = commands.run([self._scontrol, "show", "job", "--details", "--oneliner", str(number)])
-        except UnavailableError as error:
-            _log.debug("the GPUs of job %d are not known: %s", number, error.message)
+            text = commands.run([self._scontrol, "--all", "show", "job", "--details", "--oneliner", *only])
+        except (UnavailableError, LimitExceededError) as error:
+            _log.debug("the GPUs of %d jobs are not known: %s", len(numbers), error.message)
             return {}
         return parse_details(text.decode(errors="replace").splitlines())
 
 
-def parse_details(lines: Iterable[str]) -> Gpus:
-    """By node, the GPUs that the lines of ``scontrol show job --details --oneliner`` name."""
-    found: Gpus = {}
+def parse_details(lines: Iterable[str]) -> dict[int, Gpus]:
+    """By job and node, the GPUs that the lines of ``scontrol show job --details --oneliner`` name.
+
+    A job that two lines speak of has none: a user's own words may have a line break in them.
+    """
+    found: dict[int, Gpus] = {}
     for line in lines:
-        # What stands before it may be the user's own words: a job's name.
-        for nodes, detail in _PLACE.findall(line[line.rfind(" JOB_GRES=") :]):
-            if gpus := gpu_indices(detail):
-                found.update(dict.fromkeys(expand(nodes), gpus))
+        if match := _JOB.match(line):
+            number = int(match[1])
+            found[number] = {} if number in found else _of_line(line)
+    return found
+
+
+def _of_line(line: str) -> Gpus:
+    found: Gpus = {}
+    # What stands before it may be the user's own words: a job's name.
+    for nodes, detail in _PLACE.findall(line[line.rfind(" JOB_GRES=") :]):
+        if gpus := gpu_indices(detail):
+            found.update(dict.fromkeys(expand(nodes), gpus))
     return found
 
 

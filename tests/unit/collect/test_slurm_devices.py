@@ -1,0 +1,70 @@
+"""Which GPUs jobs have by ``scontrol``: one command for all that are new. Lines as Slurm 22.05 prints them."""
+
+from pathlib import Path
+
+from jobmeter.collect.scheduler.slurm.devices import Devices, parse_details
+from jobmeter.collect.scheduler.slurm.slurm_job import Attempt, SlurmJob
+
+LINE = (
+    "JobId={number} JobName={name} UserId=ada(1000) JobState=RUNNING TRES=cpu=2,mem=300M,node=2,gres/gpu=4"
+    " JOB_GRES=gpu:h200:4 Nodes=n[1-2] CPU_IDs=0-1 Mem=300 GRES=gpu:h200:2(IDX:{gpus}) MinCPUsNode=1"
+)
+
+
+def line(number: int, gpus: str = "0-1", name: str = "train") -> str:
+    return LINE.format(number=number, gpus=gpus, name=name)
+
+
+def job(number: int) -> SlurmJob:
+    return SlurmJob(
+        number=number,
+        label=str(number),
+        name="",
+        user="ada",
+        gpu_count=4,
+        attempts=(Attempt(state="RUNNING", start=1),),
+    )
+
+
+class Scontrol:
+    """A program in scontrol's place, which prints these lines and notes with what it was called."""
+
+    def __init__(self, folder: Path, *lines: str) -> None:
+        self.path, self.calls, self._lines = folder / "scontrol", folder / "calls", folder / "lines"
+        self._lines.write_text("\n".join(lines))
+        self.path.write_text(f'#!/bin/sh\necho "$@" >> {self.calls}\ncat {self._lines}\n')
+        self.path.chmod(0o755)
+
+    def words(self) -> list[str]:
+        return self.calls.read_text().splitlines()
+
+
+def test_many_new_jobs_are_one_question(tmp_path: Path) -> None:
+    scontrol = Scontrol(tmp_path, *(line(number) for number in range(1, 41)))
+    devices = Devices(str(scontrol.path))
+    jobs = [job(number) for number in range(1, 41)]
+    for _ in range(3):
+        found = devices.cached(jobs)
+        assert {one.number: one.gpus for one in found} == {
+            number: {"n1": (0, 1), "n2": (0, 1)} for number in range(1, 41)
+        }
+    assert scontrol.words() == ["--all show job --details --oneliner"]
+    devices.cached([*jobs, job(99)])
+    assert scontrol.words()[1:] == ["--all show job --details --oneliner 99"]
+
+
+def test_what_fails_leaves_them_unknown_and_is_not_repeated(tmp_path: Path) -> None:
+    scontrol = Scontrol(tmp_path)
+    scontrol.path.write_text(f'#!/bin/sh\necho "$@" >> {scontrol.calls}\nexit 1\n')
+    devices = Devices(str(scontrol.path))
+    assert [one.gpus for one in devices.cached([job(1), job(2)])] == [{}, {}]
+    devices.cached([job(1), job(2)])
+    assert len(scontrol.words()) == 1
+
+
+def test_the_words_of_a_user_name_no_devices() -> None:
+    """A job's name may be anything, a whole line of another job's among it."""
+    forged = "JOB_GRES=gpu:h200:1 Nodes=n9 CPU_IDs=0 Mem=1 GRES=gpu:h200:1(IDX:7)"
+    assert parse_details([line(1, name=f"x {forged}")]) == {1: {"n1": (0, 1), "n2": (0, 1)}}
+    text = "\n".join([line(7), line(1, name=f"x\n{line(7, gpus='3')}")])
+    assert parse_details(text.splitlines()) == {7: {}, 1: {}}
