@@ -465,7 +465,7 @@ def test_records_have_the_start_and_the_end_of_a_replica_once(table, tmp_path):
     (job,) = reporter.records(now).jobs
     check_record(job)
     assert (job.job_id, job.name, job.user, job.type, job.state) == ("21", "t", "a", "Slurm", None)
-    assert (job.workspace, job.resource_group) == ("vision", "main")
+    assert (job.workspace, job.resource_group) == (None, None), "a user can change his environment"
     (replica,) = replicas_of(job)
     assert (replica.name, replica.rank, replica.node, replica.cluster) == ("worker-2", 2, "n1", "c1")
     assert (replica.start, replica.end, replica.state) == (1795222148_000 + 5_000, None, None)

@@ -42,7 +42,7 @@ def test_it_is_what_the_scheduler_said_then(machine, found):
         replicas = [one for record in jobs[job] for one in record["replicas"]]
         assert sorted(one["name"] for one in replicas) == said["replicas"]
         assert {one.get("attempt", 0) for one in replicas} == {said.get("attempt", 0)}
-        for field in {"name", "user", "resource_group"} & said.keys():
+        for field in {"name", "user"} & said.keys():
             assert {record[field] for record in jobs[job]} == {said[field]}
         for replica in said["replicas"]:
             values = found["samples"][f"{job} {replica} {said.get('attempt', 0)}"]

@@ -126,8 +126,6 @@ class NodeClassifier:
             name=variables.get("SLURM_JOB_NAME", ""),
             user=variables.get("SLURM_JOB_USER", "") or _user(place.uid),
             kind="Slurm",
-            account=variables.get("SLURM_JOB_ACCOUNT", ""),
-            partition=variables.get("SLURM_JOB_PARTITION", ""),
             **_of_process(variables),
         )
 

@@ -10,7 +10,6 @@ NAMES = frozenset(
         "JOBMETER_MEASURED",
         "SLURM_CLUSTER_NAME",
         "SLURM_JOB_ID",
-        "SLURM_JOB_ACCOUNT",
         "SLURM_JOB_NAME",
         "SLURM_JOB_USER",
         "SLURM_JOB_START_TIME",

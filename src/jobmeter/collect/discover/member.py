@@ -25,8 +25,7 @@ class Member:
 
     ``rank`` is the replica's, ``process_rank`` and ``local_rank`` those that the process itself was given. ``groups``
     are control groups, by controller, of the replica alone. ``measured`` is True when ``jobmeter
-    run`` measures the replica itself. ``name``, ``user``, ``kind`` and ``pod_id`` are of the job, where known,
-    and so are ``account`` and ``partition`` of Slurm's jobs.
+    run`` measures the replica itself. ``name``, ``user``, ``kind`` and ``pod_id`` are of the job, where known.
     ``guess`` is the replica that a pod is by its host name, where that says one.
     ``devices`` is what the environment allows: (the name of the variable, its value). ``job_groups`` hold every task
     of the job on this node, by controller; they are named where a step has one task on a node. ``device_group`` is
@@ -45,8 +44,6 @@ class Member:
     name: str = ""
     user: str = ""
     kind: str = ""
-    account: str = ""
-    partition: str = ""
     pod_id: str = ""
     guess: Owner | None = None
     devices: tuple[str, str] | None = None

@@ -88,8 +88,6 @@ class JobReporter:
             name=member.name or None,
             type=member.kind or None,
             user=member.user or None,
-            resource_group=member.partition or None,
-            workspace=member.account or None,
             replicas=[replica],
         )
 
