@@ -26,7 +26,7 @@ from jobmeter.collect.process.stat import all_pids
 
 HERE = Path(__file__).parent
 _Makers = dict[str, Callable[..., None]]
-_WAIT = "python3 -c 'import time; x = bytearray(30 << 20); time.sleep(600)'"
+_WAIT = "python3 -c 'import threading; x = bytearray(30 << 20); threading.Event().wait(600)'"
 
 
 def _processes(pattern: str, program: str) -> int:
