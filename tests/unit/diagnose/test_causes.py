@@ -230,3 +230,11 @@ def test_a_slight_fault_or_one_of_another_time_explains_nothing(code, before):
     with_fault(job, code, before + 40_000)
     roots = {one.rule for one in found(job) if one.role is Role.ROOT}
     assert roots == {"unknown_exit", "xid"}
+
+
+def test_a_job_that_was_stopped_did_not_fail():
+    job = made(replicas=1)
+    job.state = JobState.STOPPED
+    assert [one.rule for one in found(job)] == []
+    job.state = JobState.FAILED
+    assert root(job).rule == "unknown_exit"

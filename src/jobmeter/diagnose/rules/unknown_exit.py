@@ -6,14 +6,17 @@ from jobmeter.diagnose.lives import deaths
 from jobmeter.diagnose.rule import Rule, Weight
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.finding import Finding, Severity
+from jobmeter.model.job import JobState
 
 _SHOWN = 5
 
 
 def find(case: Case, numbers: Numbers) -> list[Finding]:
-    """Every failure; it counts only where no other cause is found."""
+    """Every failure; it counts only where no other cause is found. That a job was stopped is no failure by itself."""
     found = []
     for death in deaths(case, numbers):
+        if case.job.state is JobState.STOPPED and not death.exit_code:
+            continue
         evidence = [ended(death), *(line_evidence(line) for line in death.lines[-_SHOWN:])]
         found.append(root_finding(RULE, death, evidence, Severity.CRITICAL, 0.5))
     return found
