@@ -4,6 +4,7 @@ import { type LogLine, type Schemas, Refusal, address, follow, read } from "../a
 import type { Cursor, Mark, Range } from "../charts/axis";
 import { parts } from "../format";
 import { useAgain, useNewest, useRested } from "../parts/hooks";
+import { Follow, LogTools } from "../parts/log-tools";
 import { Problem, Section } from "../parts/small";
 
 const PAGE = 200;
@@ -88,27 +89,9 @@ export function Logs(given: { job: { id: string; project: string }; range: Range
   const several = new Set(lines?.map((line) => line.replica)).size > 1;
   const narrowed = Boolean(contains || level || replica || range);
   const aside = (
-    <>
-      <input type="search" aria-label="Search in the log" placeholder="Search in the log" value={text} onInput={(event) => setText(event.currentTarget.value)} spellcheck={false} />
-      <select aria-label="Least level" value={level} onChange={(event) => setLevel(event.currentTarget.value)}>
-        <option value="">every level</option>
-        <option value="info">info</option>
-        <option value="warning">warning</option>
-        <option value="error">error</option>
-      </select>
-      {running && !range && (
-        <button
-          type="button"
-          aria-pressed={following}
-          onClick={() => {
-            toEnd();
-            setFollowing(!following);
-          }}
-        >
-          Follow
-        </button>
-      )}
-    </>
+    <LogTools of="the log" text={text} level={level} setText={setText} setLevel={setLevel}>
+      {running && !range && <Follow following={following} setFollowing={setFollowing} toEnd={toEnd} />}
+    </LogTools>
   );
   return (
     <Section id="logs" title={replica ? `Log of ${replica}` : "Log"} aside={aside}>

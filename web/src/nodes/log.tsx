@@ -3,6 +3,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { type LogLine, Refusal, type Schemas, address, read } from "../api/client";
 import { parts } from "../format";
 import { useNewest, useRested } from "../parts/hooks";
+import { Follow, LogTools } from "../parts/log-tools";
 import { Problem, Section } from "../parts/small";
 
 const PAGE = 200;
@@ -56,25 +57,9 @@ export function NodeLog({ node, cluster }: { node: string; cluster: string }) {
     };
   }, [node, cluster, contains, level, following]);
   const aside = (
-    <>
-      <input type="search" aria-label="Search in the system log" placeholder="Search in the system log" value={text} onInput={(event) => setText(event.currentTarget.value)} spellcheck={false} />
-      <select aria-label="Least level of the system log" value={level} onChange={(event) => setLevel(event.currentTarget.value)}>
-        <option value="">every level</option>
-        <option value="info">info</option>
-        <option value="warning">warning</option>
-        <option value="error">error</option>
-      </select>
-      <button
-        type="button"
-        aria-pressed={following}
-        onClick={() => {
-          toEnd();
-          setFollowing(!following);
-        }}
-      >
-        Follow
-      </button>
-    </>
+    <LogTools of="the system log" text={text} level={level} setText={setText} setLevel={setLevel}>
+      <Follow following={following} setFollowing={setFollowing} toEnd={toEnd} />
+    </LogTools>
   );
   return (
     <Section id="syslog" title="System log" aside={aside}>

@@ -1,0 +1,42 @@
+// What stands over a log: search in it, the least level, and whether its newest lines are followed.
+import type { ComponentChildren } from "preact";
+
+type Given = {
+  /** What the log is called in labels: `the log`. */
+  of: string;
+  text: string;
+  level: string;
+  setText: (text: string) => void;
+  setLevel: (level: string) => void;
+  /** The button that follows; nothing where the log cannot grow. */
+  children?: ComponentChildren;
+};
+
+export function LogTools({ of, text, level, setText, setLevel, children }: Given) {
+  const search = `Search in ${of}`;
+  return (
+    <>
+      <input type="search" aria-label={search} placeholder={search} value={text} onInput={(event) => setText(event.currentTarget.value)} spellcheck={false} />
+      <select aria-label={`Least level of ${of}`} value={level} onChange={(event) => setLevel(event.currentTarget.value)}>
+        <option value="">every level</option>
+        <option value="info">info</option>
+        <option value="warning">warning</option>
+        <option value="error">error</option>
+      </select>
+      {children}
+    </>
+  );
+}
+
+/** A button that is pressed while the newest lines are followed; pressing it goes to the end. */
+export function Follow({ following, setFollowing, toEnd }: { following: boolean; setFollowing: (following: boolean) => void; toEnd: () => void }) {
+  const act = () => {
+    toEnd();
+    setFollowing(!following);
+  };
+  return (
+    <button type="button" aria-pressed={following} onClick={act}>
+      Follow
+    </button>
+  );
+}
