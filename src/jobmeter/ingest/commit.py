@@ -259,7 +259,7 @@ class LogCommitter(GroupCommit[Sequence[LogLine]]):
 
 
 class SpanCommitter(GroupCommit[Sequence[Span]]):
-    """Appends spans; ``stored`` as for ``Committer``."""
+    """Appends spans; ``observe`` as for ``SampleCommitter``."""
 
     def __init__(
         self,
@@ -269,12 +269,12 @@ class SpanCommitter(GroupCommit[Sequence[Span]]):
         queue_bytes: int = 128 * 2**20,
         group_rows: int = 100_000,
     ) -> None:
-        def keep(parts: Sequence[Sequence[Span]], retention: Retention) -> None:
+        def commit(parts: Sequence[Sequence[Span]], retention: Retention) -> None:
             spans = [span for part in parts for span in part]
             store.append_spans(spans, retention)
             observe(spans)
 
-        super().__init__(keep, _of_spans, _nothing, what="spans", queue_bytes=queue_bytes, group_rows=group_rows)
+        super().__init__(commit, _of_spans, _nothing, what="spans", queue_bytes=queue_bytes, group_rows=group_rows)
 
 
 def _of_batch(batch: SampleBatch) -> tuple[int, int]:

@@ -25,5 +25,5 @@ class Opening:
     def close(self) -> None:
         """Close the engine, unless ``store`` gave it to somebody: for a start that ends early."""
         if not self._handed_over:
-            with suppress(Exception):  # what ended the start is told, not this
+            with suppress(Exception):  # what ended the start is reported, not this
                 self.store().close()

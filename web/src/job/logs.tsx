@@ -96,7 +96,7 @@ export function Logs(given: { job: { id: string; project: string }; range: Range
   return (
     <Section id="logs" title={replica ? `Log of ${replica}` : "Log"} aside={aside}>
       {error && <Problem error={error} again={again} />}
-      {lines && !lines.length && <p class="hint">{narrowed ? "No line matches." : "No line was kept. jobmeter run keeps what its command writes; others push lines to the API."}</p>}
+      {lines && !lines.length && <p class="hint">{narrowed ? "No line matches." : "No line was stored. jobmeter run stores what its command writes; others push lines to the API."}</p>}
       {lines && lines.length > 0 && (
         <div class="log" ref={box} onScroll={onScroll} tabIndex={0} role="log" aria-label="Log lines" aria-live="off">
           {more && (
