@@ -179,7 +179,7 @@ def _direct(frame: Frame, metric: Metric, statistic: Statistic, but: Labels = ()
     if metric.scope is Scope.DEVICE:
         rows = _undisputed(frame, rows)
     if not len(rows):
-        return _nothing()
+        return _empty_table()
     shape, alone = frame.shape, frame.shape.alone(metric.name)
     columns = rows if alone else relabel(rows, shape.part[rows.index].astype(np.uint32))
     value, valid = statistic_of(columns, metric.kind, statistic)
@@ -227,7 +227,7 @@ def _undisputed(frame: Frame, rows: BucketColumns) -> BucketColumns:
 def _pairs(frame: Frame, metric: Metric, statistic: Statistic, measured: Table) -> _Pairs:
     """Usage and limit of the members that have no measured ratio; a limit is the mean of its bucket."""
     if metric.ratio is None:
-        none = _nothing()
+        none = _empty_table()
         return _Pairs(none.owner, none.time, none.value, none.value)
     usage_metric, limit_metric = (_existing(name) for name in metric.ratio)
     usage = _measured(frame, usage_metric, statistic)
@@ -273,5 +273,5 @@ def _existing(name: str) -> Metric:
     return metric
 
 
-def _nothing() -> Table:
+def _empty_table() -> Table:
     return Table(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))

@@ -64,7 +64,7 @@ def get_job(call: Call, context: Context) -> Steps:
     project, name = given.required("projectName"), given.required("jobName")
     jobs = yield from jobs_named(project, name)
     if not jobs:
-        raise _nothing(project, name)
+        raise _job_not_found(project, name)
     return reply(call, context, "GetJob", {"Job": described(project, jobs[0], full=True)})
 
 
@@ -152,7 +152,7 @@ def _extra(job: Job) -> dict[str, Any]:
     return job.extra.get(NAME, {})
 
 
-def _nothing(project: str, name: str) -> NotFoundError:
+def _job_not_found(project: str, name: str) -> NotFoundError:
     return NotFoundError(f"The specified job {name} does not exist in project {project}.", JOB, name)
 
 
