@@ -134,6 +134,7 @@ def _run(  # noqa: PLR0913 - one for each option
             watch.run(_stopped())
             delivery.flush(_FLUSH_SECONDS)
     finally:
+        scheduler.close()
         delivery.stop()
         outbox.close()
 

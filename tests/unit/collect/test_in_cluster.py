@@ -18,6 +18,9 @@ class Asking:
         events = [EventRecord(time=now_ms, job=job, reason="OOMKilled", message="m") for job in ("21", "")]
         return Records(jobs=[JobRecord(job_id="21", name="train", replicas=[replica])], events=events)
 
+    def close(self):
+        pass
+
 
 class Measuring(Asking):
     def measure(self, now_ms):

@@ -19,6 +19,10 @@ class Scheduler(Protocol):
         """
         ...
 
+    def close(self) -> None:
+        """End what runs for it. It is not called again."""
+        ...
+
 
 @runtime_checkable
 class MeasuringScheduler(Scheduler, Protocol):

@@ -24,6 +24,10 @@ class InCluster:
         events = [msgspec.structs.replace(one, job=self._named(one.job)) for one in found.events]
         return msgspec.structs.replace(found, jobs=jobs, events=events)
 
+    def close(self) -> None:
+        """See ``Scheduler.close``."""
+        self._scheduler.close()
+
     def _named(self, job: str) -> str:
         return job_in_cluster(job, self._cluster) if job else ""
 

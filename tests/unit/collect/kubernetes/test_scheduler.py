@@ -1,7 +1,9 @@
 """``jobmeter scheduler kubernetes`` on recorded answers of a real API server; see recorded/README.md."""
 
 import json
+import threading
 from collections.abc import Iterable
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -52,6 +54,9 @@ class Fed:
         self.problem = ""
 
     def start(self) -> None:
+        pass
+
+    def stop(self) -> None:
         pass
 
     def wait_ready(self) -> bool:
@@ -127,9 +132,10 @@ def test_recorded_jobs_are_reported_as_the_api_server_has_them(tmp_path: Path) -
     replay = Replay({path: recorded(name) for path, name in PATHS.items()})
     with replaying(replay):
         (tmp_path / "kubeconfig").write_text(replay.kubeconfig)
-        scheduler = KIND.make("c", {"kubeconfig": str(tmp_path / "kubeconfig")}, tmp_path)
         reported = Together()
-        wait_until(lambda: complete(reported.take(scheduler.poll(NOW).jobs)), "all events")
+        with closing(KIND.make("c", {"kubeconfig": str(tmp_path / "kubeconfig")}, tmp_path)) as scheduler:
+            wait_until(lambda: complete(reported.take(scheduler.poll(NOW).jobs)), "all events")
+    wait_until(lambda: not [one for one in threading.enumerate() if one.name.startswith("watch ")], "no thread is left")
     assert {name: job.type for name, job in reported.jobs.items() if job.type != "Job"} == {
         "web": "Deployment",
         "solo": "Pod",
@@ -159,9 +165,9 @@ def test_a_version_that_is_too_old_makes_everything_be_listed_again(tmp_path: Pa
     replay.lists = {"/api/v1/pods": [json.dumps(json.loads(lines[-1])["object"]).encode()]}
     with replaying(replay):
         (tmp_path / "kubeconfig").write_text(replay.kubeconfig)
-        scheduler = KIND.make("c", {"kubeconfig": str(tmp_path / "kubeconfig")}, None)
-        scheduler.poll(NOW)
-        wait_until(lambda: [path for path, asked in replay.asked if "limit" in asked].count("/api/v1/pods") >= 2)
+        with closing(KIND.make("c", {"kubeconfig": str(tmp_path / "kubeconfig")}, None)) as scheduler:
+            scheduler.poll(NOW)
+            wait_until(lambda: [path for path, asked in replay.asked if "limit" in asked].count("/api/v1/pods") >= 2)
 
 
 def test_an_api_server_that_refuses_is_reported_with_its_words(tmp_path: Path) -> None:

@@ -44,6 +44,10 @@ class Rest:
         """Begin an interval: so many requests may be made until the next call."""
         self._left = self._most
 
+    def close(self) -> None:
+        """Close its connections."""
+        self._pool.clear()
+
     def get(self, path: str, kind: type[T]) -> T | None:
         """The answer; None for what the job manager does not have (any more).
 

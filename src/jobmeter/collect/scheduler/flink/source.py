@@ -74,6 +74,10 @@ class FlinkCluster:
         self._remember()
         return Records(jobs=jobs, events=events)
 
+    def close(self) -> None:
+        """See ``Scheduler.close``."""
+        self._rest.close()
+
     def measure(self, now_ms: int) -> list[Sample]:
         """See ``MeasuringScheduler.measure``. Where the requests of an interval are too few, jobs take turns."""
         running = [job for job in self._jobs.values() if job.listed.state == "RUNNING"]

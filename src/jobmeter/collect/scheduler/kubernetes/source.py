@@ -41,6 +41,10 @@ class Watched(Protocol[T]):
         """See ``Feed.take``."""
         ...
 
+    def stop(self) -> None:
+        """See ``Feed.stop``."""
+        ...
+
 
 class KubernetesScheduler:
     """See ``Scheduler``. ``owners`` are the feeds of workloads by their kind."""
@@ -83,9 +87,16 @@ class KubernetesScheduler:
         self._report_problems()
         return Records(jobs=jobs)
 
+    def close(self) -> None:
+        """See ``Scheduler.close``."""
+        for feed in self._feeds():
+            feed.stop()
+
+    def _feeds(self) -> list[Watched[Pod] | Watched[Workload]]:
+        return [*(feed for _, feed in self._owners), self._pods]
+
     def _begin(self) -> None:
-        feeds: list[Watched[Pod] | Watched[Workload]] = [feed for _, feed in self._owners]
-        feeds.append(self._pods)
+        feeds = self._feeds()
         if not self._started:
             for feed in feeds:
                 feed.start()

@@ -86,6 +86,9 @@ class SlurmScheduler:
             self._answered_ms = now_ms
         return Records(jobs=found, events=events)
 
+    def close(self) -> None:
+        """See ``Scheduler.close``: each command that it starts has ended with its call."""
+
     def _hear(self, number: int, facts: SlurmJob) -> None:
         job = self._jobs.get(number)
         if job is None or _identity(job.heard) != _identity(facts):
