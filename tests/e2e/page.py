@@ -84,9 +84,14 @@ class Viewer:
         around = wanted.removesuffix(" canvas")
         self.page.wait_for_selector(around)
         if around != wanted:
-            self.page.evaluate("one => document.querySelector(one)?.scrollIntoView({ block: 'nearest' })", around)
+            wait_until(lambda: self._drawn(around, wanted), wanted)
         self.page.wait_for_selector(wanted)
         return self.page
+
+    def _drawn(self, around, wanted):
+        """Whether it is drawn, after going there: what comes later above it moves it out of sight again."""
+        self.page.evaluate("one => document.querySelector(one)?.scrollIntoView({ block: 'nearest' })", around)
+        return self.page.query_selector(wanted)
 
     def close(self):
         self.context.close()
