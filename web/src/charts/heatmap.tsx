@@ -1,5 +1,5 @@
 // Ranks over time: a row is a rank. What it shows at first sight is the rank that differs from the others.
-import { useEffect, useMemo, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import type { Line } from "../api/client";
 import { MISSING, isUtc, moment, quantity } from "../format";
 import { useWidth } from "../parts/hooks";
@@ -7,6 +7,7 @@ import { type Cursor, type Mark, type Range, roundTimes } from "./axis";
 import { labels } from "./plot";
 import { HeatRows } from "./heatrows";
 import { around, heat, fontFamily, ink } from "./colors";
+import { inTurn, outOfTurn } from "./turns";
 import { byReplica, grid, median, medians, ordered } from "./lines";
 
 export interface Outlier {
@@ -108,9 +109,18 @@ export function HeatMap(given: HeatGiven) {
   const texts = labels(ticks.map((time) => time / 1000));
   const pressed = useRef<number | null>(null);
 
-  useEffect(() => {
-    if (canvas.current && width) paint(canvas.current, given, width, whole, height, scale, x);
+  useLayoutEffect(() => {
+    const mine = canvas.current;
+    if (mine && width) inTurn(mine, () => paint(mine, given, width, whole, height, scale, x));
   }, [rows, width, whole, scale, chosen, dark, range.start, range.end, given.marks]);
+  useLayoutEffect(() => {
+    const mine = canvas.current!;
+    return () => void outOfTurn(mine);
+  }, []);
+  const list = useMemo(() => {
+    const tell = (text: string) => caption.current && (caption.current.textContent = text);
+    return <HeatRows rows={rows} unit={unit} height={height} chosen={chosen} choose={given.choose} tell={tell} />;
+  }, [rows, unit, height, chosen, given.choose]);
   useEffect(
     () =>
       cursor.listen((time) => {
@@ -168,7 +178,7 @@ export function HeatMap(given: HeatGiven) {
           onPointerDown={(event) => (pressed.current = at(event).time)}
           onPointerUp={up}
         />
-        <HeatRows rows={rows} unit={unit} height={height} chosen={chosen} choose={given.choose} tell={(text) => caption.current && (caption.current.textContent = text)} />
+        {list}
         <div class="hair" ref={hair} style={{ height: `${whole}px` }} />
       </div>
       <div class="ticks" aria-hidden="true">

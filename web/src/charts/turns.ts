@@ -1,6 +1,6 @@
 // Drawing in turns: a frame gets as many charts as fit into it, the others come with the next ones.
 /** Milliseconds of a frame that drawing may begin in; a frame lasts 16.7 ms at 60 Hz. */
-const BUDGET = 4;
+const BUDGET = 2;
 
 /** How often values under the pointer are written, in milliseconds: as often as they can be read, not with each frame. */
 const READABLE = 50;
@@ -18,6 +18,9 @@ export function inTurn(chart: object, draw: () => void): void {
   if (printing) drawWaiting();
   else frame ||= requestAnimationFrame(turn);
 }
+
+/** After what waits for this thread, a frame among it: what takes long is done in parts. */
+export const nextTask = (): Promise<void> => new Promise((resolve) => setTimeout(resolve));
 
 /** Forget what a chart that is gone wanted to draw. */
 export const outOfTurn = (chart: object): boolean => waiting.delete(chart);

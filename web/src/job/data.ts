@@ -5,6 +5,7 @@ import type { Range } from "../charts/axis";
 import type { Group } from "../charts/groups";
 import { merged, ordered } from "../charts/lines";
 import { step, stepText } from "../charts/steps";
+import { nextTask } from "../charts/turns";
 
 const BUCKETS = 300;
 const FEWER_BUCKETS = 180;
@@ -72,7 +73,10 @@ export function useMeasured(job: { id: string; project: string }, groups: readon
       for (const metrics of wanted) {
         const query = { metric: metrics, by, start: Math.floor(range.start), end: Math.ceil(range.end), step: stepText(span), project: job.project };
         try {
-          take(await read<MetricLines>(address("/api/jobmeter/v1/jobs/{job}/metrics", { job: job.id }, query), gone.signal));
+          const answer = await read<MetricLines>(address("/api/jobmeter/v1/jobs/{job}/metrics", { job: job.id }, query), gone.signal);
+          await nextTask();
+          if (gone.signal.aborted) return;
+          take(answer);
         } catch (error) {
           if (!(error instanceof Refusal)) return;
           setState((last) => ({ ...last, error }));

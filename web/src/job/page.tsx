@@ -1,10 +1,10 @@
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useCallback, useEffect, useMemo, useState } from "preact/hooks";
 import { type JobDetail, type LiveJob, type Schemas } from "../api/client";
 import { Cursor, type Mark, type Range } from "../charts/axis";
 import { groups } from "../charts/groups";
 import { type Asked, useAgain, useOnce, useRead, useRested, useZone } from "../parts/hooks";
 import { Notice, Problem } from "../parts/small";
-import { changed, go, href } from "../router";
+import { changed, go, href, place } from "../router";
 import { Charts } from "./charts";
 import { life, byOf, useLive, useMeasured } from "./data";
 import { Events } from "./events";
@@ -20,6 +20,8 @@ import { Ranks, useRanks } from "./ranks";
 import { TimeBar } from "./timebar";
 
 const HOUR = 3_600_000;
+/** Answers that come within so many milliseconds come together. */
+const TOGETHER = 250;
 
 export function JobPage({ id, query, guest = false }: { id: string; query: URLSearchParams; guest?: boolean }) {
   useZone();
@@ -58,9 +60,9 @@ function Shown({ detail, names, query, again, guest }: ShownGiven) {
   const [finding, setFinding] = useState<Finding | null>(null);
   const [event, setEvent] = useState<Mark | null>(null);
   const [line, setLine] = useState<Mark | null>(null);
-  const set = (values: Record<string, string | null>) => go(href(["jobs", ref.id], changed(query, values)), true);
+  const set = useCallback((values: Record<string, string | null>) => go(href(["jobs", ref.id], changed(place().query, values)), true), [ref.id]);
   const chosen = query.get("rank");
-  const choose = (member: string | null) => set({ rank: member });
+  const choose = useCallback((member: string | null) => set({ rank: member }), [set]);
 
   const whole = life(job);
   const zoomed = zoomOf(query);
@@ -80,6 +82,9 @@ function Shown({ detail, names, query, again, guest }: ShownGiven) {
   useAgain(measured.error, measureAgain);
   const ranks = useRanks(measured.lines, shown, measured.step, query.get("heat"));
   const metrics = useMemo(() => found.flatMap((group) => group.main), [found]);
+  // The table is written once for all answers that come together, not with each.
+  const newest = useRested(measured.lines, TOGETHER);
+  const members = useMemo(() => <Members detail={detail} lines={newest} chosen={chosen} choose={choose} />, [detail, newest, chosen, choose]);
   const settled = !measured.error && (metrics.length ? measured.lines.size > 0 : names.data !== null);
   const idle = useIdle(ref, detail.devices.length > 0 && names.data !== null && !measured.busy, running);
   const take = (update: LiveJob) => {
@@ -156,7 +161,7 @@ function Shown({ detail, names, query, again, guest }: ShownGiven) {
       {ranks && <Ranks ranks={ranks} {...view} choose={choose} setMetric={(metric) => set({ heat: metric })} />}
       {chosen && <RankPanel member={chosen} detail={detail} lines={measured.lines} range={shown} choose={choose} order={ranks?.rows.lines} />}
       <Charts groups={found} lines={measured.lines} {...view} busy={measured.busy} refused={measured.error !== null} job={ref} by={by ?? "device"} />
-      <Members detail={detail} lines={measured.lines} chosen={chosen} choose={choose} />
+      {members}
       <div class="pair">
       <Events job={ref} range={zoomed} turn={job.updated ?? 0} chosen={event} choose={setEvent} cursor={cursor} ready={begun} />
       <Logs job={ref} range={zoomed} running={running} replica={chosen} cursor={cursor} chosen={line} choose={setLine} ready={begun} />
