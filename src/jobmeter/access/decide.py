@@ -73,7 +73,7 @@ def writes(action: str) -> bool:
 def authorize(
     principal: Principal, action: str, project: str | None = None, operation: tuple[str, str] = UNNAMED
 ) -> Scope:
-    """What the principal may reach when it performs that action, on ``project`` where one is named.
+    """The scope in which the principal may perform that action, on ``project`` where one is named.
 
     ``operation`` is what it calls, by the names of the API and of the operation: a key's policies decide by it.
     Raises ForbiddenError when it may not, InvalidRequestError for a project that cannot be one.

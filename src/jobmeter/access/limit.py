@@ -1,7 +1,7 @@
 """How much one key may take: calls a second, and stored rows and seconds of work a minute.
 
-Calls are counted by a token bucket for each (key, operation), or (account, operation). What a question costs is known
-at its end: a key may begin while it has anything left, and pays by waiting for what it took too much.
+Calls are counted by a token bucket for each (key, operation), or (account, operation). The cost of a query is known at
+its end: a key may start one while it has any allowance left, and waits afterwards until an overdraft is refilled.
 """
 
 import math
@@ -33,9 +33,9 @@ class Per(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """``per_second`` calls in the long run, ``burst`` of them at once.
+    """A token bucket: ``per_second`` calls in the long run, ``burst`` of them at once.
 
-    ``per`` None: as the operation's own rate has it, else of each key.
+    ``per`` None: that of the operation's own rate, else ``Per.KEY``.
     """
 
     per_second: float
@@ -63,8 +63,8 @@ class RateLimiter:
     def take(self, key: str, operation: str, documented: Rate | None = None, account: str = "") -> None:
         """Count one call of a key; ``documented`` is the operation's own rate, where the settings name none.
 
-        ``account`` is the one that the key belongs to, for rates of a whole account. Raises ThrottledError, and counts
-        nothing, when it is one too many.
+        ``account`` is the one that the key belongs to, for rates of a whole account. Raises ThrottledError, without
+        counting the call, when it exceeds the rate.
         """
         rate = self._rates.get(operation) or self._rates.get(EVERY) or documented
         if rate is None:
@@ -122,7 +122,7 @@ class Budget:
 
 
 class Allowance:
-    """So much a minute for each key. Safe to use from any thread."""
+    """An allowance per minute for each key. Safe to use from any thread."""
 
     def __init__(self, clock: Clock, a_minute: int, what: str, most: int = MOST_KEYS) -> None:
         """``what`` names it in a refusal: ``stored rows``. Nothing is limited by 0 a minute."""
@@ -144,7 +144,7 @@ class Allowance:
             raise ThrottledError(f"the questions of a key may cost {self._a_minute} {self._what} a minute", wait)
 
     def spend(self, key: str, amount: float) -> None:
-        """Count what a question took."""
+        """Count what a query cost."""
         if not self._a_minute or not amount:
             return
         with self._lock:

@@ -25,7 +25,7 @@ class MemoryBudget:
 
     @property
     def in_use(self) -> int:
-        """Bytes that requests have taken and not given back."""
+        """Bytes that requests use now."""
         return self._in_use
 
     @property
@@ -34,7 +34,7 @@ class MemoryBudget:
         return self._refusals
 
     def check(self, size: int) -> None:
-        """Raises ThrottledError when so many bytes are not left now, LimitExceededError when they never will be."""
+        """Raises ThrottledError when so few bytes are free, LimitExceededError when the whole budget is smaller."""
         if size > self.size - self._in_use:
             with self._lock:
                 self._refusals += 1
@@ -127,7 +127,7 @@ class MemoryAccount:
 
 
 def drop_frames(error: BaseException) -> None:
-    """Cut an exception, and those behind it, off the frames it passed through.
+    """Clear the tracebacks of an exception and of its causes.
 
     Frames reference what they worked on, such as the body of a request, and a frame with its own exception (a task
     or a future does) is freed only by the collector of cycles, which may not run for a long time.

@@ -37,7 +37,7 @@ def issue(
 
 
 def read(vault: Vault, token: str, now_ms: int) -> Principal:
-    """Whom a token makes its holder: a reader of one job.
+    """The principal of a token: a reader of one job.
 
     Raises UnauthenticatedError: ``malformed``, ``bad-signature`` or ``expired``.
     """

@@ -24,7 +24,7 @@ _USE = "trace token"
 
 @dataclass(frozen=True, slots=True)
 class TraceGrant:
-    """What a token says: by whose key, and into which project."""
+    """The content of a token: the key that requested it, and the project to write to."""
 
     access_key_id: str
     project: str
@@ -44,7 +44,7 @@ def issue(vault: Vault, principal: Principal, now_ms: int) -> tuple[str, int]:
 
 
 def read(vault: Vault, token: str, now_ms: int) -> TraceGrant:
-    """What a token says. Raises UnauthenticatedError: ``malformed``, ``bad-signature`` or ``expired``."""
+    """The content of a token. Raises UnauthenticatedError: ``malformed``, ``bad-signature`` or ``expired``."""
     body = token.removeprefix(PREFIX)
     try:
         sealed = urlsafe_b64decode(body.encode("ascii") + b"=" * (-len(body) % 4))

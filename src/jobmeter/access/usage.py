@@ -1,4 +1,4 @@
-"""Counts the calls of each account, and hands the counts to the registry every second."""
+"""Counts the calls of each account, and writes the counts to the registry every second."""
 
 import secrets
 import threading
@@ -16,7 +16,7 @@ _Counts = dict[tuple[str, str, str, str, bool], int]
 
 
 class Ledger(Protocol):
-    """Where counts are added up; see ``Registry``."""
+    """The part of ``Registry`` that adds up counts."""
 
     def add_usage(self, writer: str, batch: int, rows: Sequence[Usage], now_ms: int) -> None:
         """See ``Registry.add_usage``."""
@@ -27,7 +27,7 @@ class UsageMeter:
     """Counts each call once, when it is answered, in the month of that moment. Safe to use from any thread.
 
     A call counts for the account of its key as soon as its credential is verified, whatever its result. Counts not yet
-    handed on are lost with the process: a second's calls, or those since the registry was last reached.
+    written are lost with the process: a second's calls, or those since the registry last answered.
     """
 
     name = "usage"
@@ -55,13 +55,13 @@ class UsageMeter:
             self._counts[key] = self._counts.get(key, 0) + 1
 
     def round(self) -> None:
-        """See ``jobmeter.server.background.Work``: hand on what was counted."""
+        """See ``jobmeter.server.background.Work``: write the counts."""
         self.interval = RETRY_SECONDS
         self.flush()
         self.interval = FLUSH_SECONDS
 
     def flush(self) -> None:
-        """Hand on what was counted until now. Raises UnavailableError; the counts are handed on the next time."""
+        """Write the counts so far. Raises UnavailableError; they are written again the next time."""
         with self._flushing:
             self._hand_on()
             with self._lock:
@@ -70,7 +70,10 @@ class UsageMeter:
             self._hand_on()
 
     def _hand_on(self) -> None:
-        """Add the batch, and forget it. One whose fate is unknown goes again, under its number."""
+        """Add the batch to the registry.
+
+        One of unknown outcome is sent again under the same number, and counts once.
+        """
         number, counts = self._batch
         if counts:
             self._ledger.add_usage(self._writer, number, _rows(counts), self._clock.now_ms())

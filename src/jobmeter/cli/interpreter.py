@@ -1,4 +1,4 @@
-"""Why a program that is there cannot be started: the interpreter that its first line names is not."""
+"""Explains why an existing script does not start: the interpreter in its first line is missing."""
 
 import os
 import shutil

@@ -34,7 +34,7 @@ LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 
 
 class _Listening(msgspec.Struct):
-    """``DATA/server.json``: what a server says of itself while it listens."""
+    """``DATA/server.json``: the description of a server that listens."""
 
     pid: int
     url: str
@@ -209,7 +209,7 @@ def _answers(transport: Transport, path: str) -> bool:
 
 
 def _started(folder: Path) -> str:
-    """The address of a server started on the folder, by this process or by one that was quicker."""
+    """The address of a server on the folder, started by this process or by another one at the same time."""
     missing = [name for name in ("chdb", "httptools", "litestar", "sqlalchemy") if not importlib.util.find_spec(name)]
     if missing:
         raise ConfigurationError(
@@ -260,7 +260,7 @@ def _launch(folder: Path) -> str:
 
 
 def started_by(process: "subprocess.Popen[bytes]", folder: Path, log: Path, begin: int = 0) -> str:
-    """The address of the server that ``process`` is becoming on a data folder, once it is ready.
+    """Wait until the server in ``process`` is ready on its data folder, and give its address.
 
     Raises UnavailableError with what it logged since ``begin`` when it ends or takes too long; then it is terminated.
     """

@@ -86,7 +86,7 @@ def command(
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """Where lines come from: ``read`` gives those of a search, ``ended`` says whether no more will come."""
+    """A source of lines: ``read`` gives those of a search, ``ended`` says whether no more will come."""
 
     read: Callable[[LogSearch], Iterator[LogEntry]]
     ended: Callable[[], bool]
@@ -141,7 +141,7 @@ class _Follower:
     def lines(self, first: Iterable[LogEntry], tail: int | None) -> Iterator[LogEntry]:
         """The stored lines (the last ``tail``, if given), then new ones until the job has ended."""
         if tail is not None:
-            # What is older than the tail is not new.
+            # Lines before the tail are not new.
             first = list(first)
             now_ms = SystemClock().now_ms()
             self._floor_ns = int(first[0].time_ns) if first else 0 if tail else now_ms * 1_000_000
@@ -182,7 +182,7 @@ class _Form:
     system: bool = False
 
     def line(self, entry: LogEntry) -> str:
-        """The line with what comes before it, without its end."""
+        """The line with its prefix, without a line end."""
         parts = []
         if self.timestamps:
             parts.append(f"{_moment(int(entry.time_ns))} ")

@@ -123,7 +123,7 @@ def _form_of(output: Path | None) -> str:
 
 
 def _offered(named: local.NamedJob) -> str:
-    """What to say where no metric was named: those that the job has."""
+    """The error for a missing --metric: it lists those that the job has."""
     measured = [metric.metric for metric in named.api.job(named.id, named.project).summary.metrics]
     if not measured:
         return f"Missing option '--metric'; nothing was measured of {named.id} yet."

@@ -1,4 +1,4 @@
-"""Diagnostic tasks on the command line: made, waited for, shown."""
+"""Diagnostic tasks on the command line: create, wait for and show them."""
 
 from threading import Event
 
@@ -26,7 +26,7 @@ _VERDICTS = {Verdict.HEALTHY: "green", Verdict.FAULT: "bold red", Verdict.UNKNOW
 
 
 def check_nodes(api: Api, nodes: list[str], cluster: str, project: str | None, back_ms: int) -> DiagnosticTask:
-    """Have nodes checked, and wait for the end of it; as far as it came where the server does not end it."""
+    """Create a task that checks nodes and wait for its end; its last state where the server does not end it."""
     now_ms = SystemClock().now_ms()
     task = api.create_task(NewTask(nodes=nodes, cluster=cluster, project=project, start=now_ms - back_ms, end=now_ms))
     clock, pause = SystemClock(), Event()

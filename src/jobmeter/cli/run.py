@@ -124,7 +124,7 @@ def command(  # noqa: PLR0913 - one for each option
 
 def _connector(server: str | None, key: str | None, data: Path | None) -> Callable[[], Transport]:
     def connect() -> Transport:
-        # Loaded late and by name: finding a server needs nothing that a command should wait for.
+        # Imported in the background thread: the command does not wait for it.
         found: Transport = import_module("jobmeter.cli.local").connect(server, key, data)
         return found
 
@@ -158,7 +158,7 @@ def _measured(
     *,
     quiet: bool,
 ) -> Result:
-    """What became of the command, or of the process that runs already."""
+    """The result of the command, or of the process that runs already."""
     if target is None:
         return _run(_session(plan, place, connect, clock, spool, quiet=quiet), interval_ms, plan.command[0], spool)
     from jobmeter.collect.launch.attach import Attachment
@@ -177,7 +177,7 @@ def _session(
 
 
 def _run(session: Session, interval_ms: int, program: str, spool: Spool | None) -> Result:
-    """What became of the command. Exits with a shell's status where it cannot be started."""
+    """Run the command and give its result. Exits with a shell's status where it cannot be started."""
     try:
         return session.run(os.environ, interval_ms)
     except OSError as error:
@@ -188,7 +188,7 @@ def _run(session: Session, interval_ms: int, program: str, spool: Spool | None) 
 
 
 def _announcing(connect: Callable[[], Transport], plan: Plan, place: Place, *, quiet: bool) -> Callable[[], Transport]:
-    """The same, which prints the job's link: on a terminal only, as logs must not have secrets."""
+    """``connect``, which also prints the job's link: on a terminal only, as logs must not have secrets."""
 
     def connected() -> Transport:
         found = connect()
@@ -203,7 +203,7 @@ def _announcing(connect: Callable[[], Transport], plan: Plan, place: Place, *, q
 
 
 def _report(result: Result, spool: Spool | None) -> None:
-    """Say what went wrong."""
+    """Print what went wrong."""
     if result.undelivered:
         unsent = f"they wait in {spool.directory} for the next run" if spool else "they are lost"
         _say(f"the last samples were not delivered ({result.undelivered}): {unsent}")
@@ -215,7 +215,10 @@ def _report(result: Result, spool: Spool | None) -> None:
 
 
 def checked_interval(text: str, shortest_ms: int) -> int:
-    """Milliseconds of an ``--interval``. Raises a usage error for what is none, or shorter than ``shortest_ms``."""
+    """Milliseconds of an ``--interval``.
+
+    Raises a usage error for one that is malformed or shorter than ``shortest_ms``.
+    """
     try:
         interval_ms = parse_duration(text, "--interval", bare_unit="s")
     except InvalidRequestError as error:
@@ -251,7 +254,7 @@ def _close(spool: Spool | None) -> None:
 
 
 def _spool(folder: Path, job: str, target: str) -> Spool | None:
-    """The spool of this run, with what earlier runs could not deliver to the same server in front."""
+    """The spool of this run; frames that earlier runs could not deliver to the same server come first."""
     root = folder / "spool"
     try:
         spool = Spool(root / f"run-{job}")
@@ -291,8 +294,8 @@ def _say(line: str) -> None:
 
 
 def _open_streams() -> None:
-    """Give closed standard streams something to be: else the next file that is opened, the spool's say, would be it."""
-    logging.getLogger("jobmeter").addHandler(logging.NullHandler())  # what matters is said in one line
+    """Open /dev/null for closed standard streams: else the next opened file would take their descriptor."""
+    logging.getLogger("jobmeter").addHandler(logging.NullHandler())  # errors are printed in one line
     for descriptor in (0, 1, 2):
         try:
             os.fstat(descriptor)
@@ -303,9 +306,9 @@ def _open_streams() -> None:
 
 
 def _be_silent() -> None:
-    """Nobody reads standard error any more: what is still to be written there must not change the exit status."""
+    """Standard error is closed: later writes to it must not change the exit status."""
     sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - open until the end
 
 
 def _say_nothing(line: str) -> None:
-    """Take the place of ``_say`` when the user wants it quiet."""
+    """Replaces ``_say`` with --quiet."""

@@ -70,7 +70,7 @@ def command(job: str, as_json: bool, connection: local.Connection) -> None:
 
 
 def _quality(api: Api, job: Job) -> JobQuality | None:
-    # A server of an older release has none, and of a very large job it takes more than one question may.
+    # A server of an older release has no such endpoint, and a very large job exceeds the limits of a query.
     with suppress(NotFoundError, LimitExceededError, QueryTimeoutError):
         return api.quality(job.id, job.project)
     return None

@@ -1,4 +1,4 @@
-"""What a server answers, as plain structs. Times are epoch milliseconds; None is what is unknown."""
+"""A server's answers as plain structs. Times are epoch milliseconds; unknown fields are None."""
 
 import msgspec
 
@@ -54,7 +54,7 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
     gpu_energy_joules: float | None = None
 
     def find(self, metric: str) -> MetricSummary | None:
-        """What is reported for that metric; None when the job was not measured for it."""
+        """The summary of that metric; None when the job was not measured for it."""
         return next((one for one in self.metrics if one.metric == metric), None)
 
 
@@ -162,7 +162,7 @@ class DamagedPart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How a server does: rows and bytes stored, what is in memory, requests under way by lane."""
+    """The state of a server: rows and bytes stored, bytes in memory, requests under way by lane."""
 
     version: str = ""
     kernel: str = ""
@@ -252,7 +252,7 @@ class ShipperInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IngestReceipt(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of what was sent: see ``docs/reference/wire-format.md``."""
+    """How many samples, records and lines were accepted and rejected: see ``docs/reference/wire-format.md``."""
 
     accepted: int = 0
     records: int = 0

@@ -35,7 +35,7 @@ _FLUSH_SECONDS = 8.0
 
 @dataclass(frozen=True, slots=True)
 class JobFinding:
-    """What finds jobs besides what every node has; ``job_mapping`` is the folder of a scheduler's prolog."""
+    """Optional sources of jobs on a node; ``job_mapping`` is the folder of a scheduler's prolog."""
 
     rules: Sequence[JobRule] = ()
     job_mapping: Path | None = None
@@ -112,7 +112,7 @@ class Agent:
         return self._finish()
 
     def once(self) -> str:
-        """Measure once; why not everything was delivered, empty when it was."""
+        """Measure once; gives why not everything was delivered, empty when it was."""
         self._delivery.start()
         self._loop.tick(whatever=True)
         delivery = self._delivery

@@ -1,4 +1,4 @@
-"""Small files of /proc and /sys, read with as few system calls as there can be."""
+"""Reads small files of /proc and /sys with as few system calls as possible."""
 
 import os
 from collections.abc import Iterator

@@ -20,8 +20,8 @@ _log = logging.getLogger(__name__)
 class Loop:
     """Ticks by the monotonic clock, so that a step of the wall clock neither floods nor starves.
 
-    ``watch`` sees every tick's samples. ``refused`` gives the counts of samples given up behind the outbox.
-    ``attribution`` names whose the samples and records are before they go into it.
+    ``watch`` gets every tick's samples. ``refused`` gives the counts of samples that the server refused.
+    ``attribution`` renames samples and records before they go into the outbox.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Loop:
     def run(self, stop: Event, interval_ms: int, ramp_ms: Sequence[int] = ()) -> None:
         """Tick at once, after each of ``ramp_ms`` (milliseconds from the start), then every interval until ``stop``.
 
-        A tick that comes too late is left out, not made up for.
+        A tick that would be late is skipped.
         """
         start = self._clock.monotonic()
         early = [ms for ms in ramp_ms if ms < interval_ms]
@@ -94,7 +94,7 @@ class Loop:
         return now_ms
 
     def release(self) -> None:
-        """Put into the outbox what waited for its name, where that is known now."""
+        """Put samples and records into the outbox whose names have become known."""
         if self._attribution:
             if samples := self._attribution.samples([]):
                 self._deliver(samples)
@@ -121,6 +121,6 @@ class Loop:
             _log.warning("a tick's samples cannot be written: %s", error.message)
 
     def spool_records(self, records: Records) -> None:
-        """Put records into the outbox; nothing for empty ones."""
+        """Put records into the outbox, unless they are empty."""
         if records.jobs or records.nodes or records.events:
             self._outbox.put(records_frame(records))

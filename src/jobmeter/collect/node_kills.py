@@ -1,4 +1,4 @@
-"""Processes of a node that were killed for want of memory: one event, of the kernel's line and of its counter."""
+"""Out-of-memory kills on a node: one event each, from the kernel's line or from its counter."""
 
 from msgspec.structs import replace
 
@@ -13,8 +13,8 @@ _COUNTER = "node.memory.oom.kills"
 class NodeKills:
     """See ``RecordSource``: what ``kernel`` gives, and kills that the node's counter shows and no line of the kernel.
 
-    ``watch`` sees each tick's samples before ``records`` reads the lines. So a kill whose line is there was counted
-    before, or, where it came between the two, is counted in the next tick.
+    ``watch`` gets each tick's samples before ``records`` reads the lines. So the count of a kill comes before its line,
+    or, where it happened between the two, in the next tick.
     """
 
     def __init__(self, place: Place, kernel: RecordSource) -> None:

@@ -1,4 +1,4 @@
-"""What has been measured and not yet been acknowledged: on disk, and in memory while the disk takes nothing."""
+"""Frames that the server has not acknowledged: on disk, and in memory while the disk fails."""
 
 import logging
 from collections import deque
@@ -34,13 +34,13 @@ class Outbox:
 
     @property
     def dropped(self) -> dict[str, int]:
-        """Samples given up so far, by reason."""
+        """Samples dropped so far, by reason."""
         counts = dict(self._spool.dropped) if self._spool else {}
         return {**counts, "memory.full": self._given_up}
 
     @property
     def dropped_lines(self) -> int:
-        """Log lines given up so far."""
+        """Log lines dropped so far."""
         return self._given_up_lines + (self._spool.dropped_lines if self._spool else 0)
 
     @property
@@ -71,7 +71,7 @@ class Outbox:
         return on_disk
 
     def peek(self, max_bytes: int, max_frames: int = 2**31) -> Batch | None:
-        """See ``Spool.peek``; what is in memory comes behind what is on disk."""
+        """See ``Spool.peek``; frames in memory come after those on disk."""
         batch = self._spool.peek(max_bytes, max_frames) if self._spool else None
         if batch is not None:
             return batch
@@ -93,7 +93,7 @@ class Outbox:
                 self._forget(self._memory.popleft())
 
     def set_aside(self, batch: Batch, reason: str) -> None:
-        """See ``Spool.set_aside``; what was in memory is dropped."""
+        """See ``Spool.set_aside``; frames in memory are dropped."""
         if batch.end.segment >= 0 and self._spool:
             self._spool.set_aside(batch, reason)
             return
@@ -102,7 +102,7 @@ class Outbox:
                 self._give_up(self._memory.popleft())
 
     def close(self) -> None:
-        """Let go of the folder; what waits on disk stays there."""
+        """Close the folder; frames on disk stay there."""
         if self._spool:
             self._spool.close()
 

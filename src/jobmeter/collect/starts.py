@@ -1,7 +1,7 @@
-"""When the counters of a replica were zero: at its start, where it began while the agent ran.
+"""Zero points of a replica's counters: its start, where it began while the agent ran.
 
-The increase of a counter leaves out what was before its first sample. A replica that was not there at the last look has
-used nothing before its first process started, so its counters have a reading of zero at that moment.
+The increase of a counter excludes usage before its first sample. A replica that was absent in the last scan used
+nothing before its first process started, so its counters get a zero at that time.
 """
 
 import os
@@ -32,10 +32,10 @@ _LOOKS = 2
 
 
 class Starts:
-    """Says when the counters of a replica stood at zero. For one thread.
+    """Finds when the counters of a replica were zero. For one thread.
 
-    What had started before this was made had perhaps used something, and so had what began before the look before the
-    last: neither has a zero.
+    Replicas that started before this object was created, or before the scan before the last, may have used something
+    already and get no zero.
     """
 
     def __init__(
@@ -62,10 +62,10 @@ class Starts:
         self._now = self._elapsed()
 
     def zero_ms(self, start: int, values: Mapping[str, float | None], now_ms: int) -> int | None:
-        """When counters stood at zero that read ``values`` at ``now_ms``: epoch milliseconds.
+        """When counters that read ``values`` at ``now_ms`` were zero, in epoch milliseconds.
 
-        ``start`` is that of the replica's first process, in ticks since the start of the machine. None where what was
-        used before is unknown: it began before the first scan, or its group has more CPU time than there was since.
+        ``start`` is that of the replica's first process, in ticks since the start of the machine. None where earlier
+        usage is unknown: it began before the first scan, or its group has more CPU time than there was since.
         """
         if start < self._in_ticks(self._looks[0]):
             return None

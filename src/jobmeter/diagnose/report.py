@@ -1,4 +1,4 @@
-"""Diagnoses a job on request: its findings, and everything that happened to it on one timeline."""
+"""Diagnoses a job on request: its findings, and one timeline of its events."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Evaluates rules over the last part of running jobs: those rules that cannot wait for the end.
+"""Evaluates rules over the last part of running jobs: those whose findings help before the end.
 
 Samples are read with one query a job (more only for a very large one); events and nodes are read for many jobs
 together, and log lines only of a job of which a replica failed lately.
@@ -42,7 +42,7 @@ JobKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What was found in a job. ``found`` is None where the reads failed, with the ``error`` that says why."""
+    """The findings of a job. ``found`` is None where the reads failed; ``error`` says why."""
 
     job: JobKey
     view: JobView | None = None
@@ -52,7 +52,7 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class _Together:
-    """What was read for many jobs together: events of jobs, faults of devices by node, series of nodes."""
+    """Data read for many jobs together: events of jobs, faults of devices by node, series of nodes."""
 
     events: Mapping[JobKey, list[Event]]
     faults: Mapping[tuple[str, str], list[Event]]
@@ -86,7 +86,7 @@ def evaluate_running(
 def _view(executor: Executor, scope: Scope, key: JobKey) -> JobView | None:
     try:
         view = executor.run(JobQuestion(JobRef(key[1], key[0])), scope)
-    except NotFoundError:  # it was deleted meanwhile
+    except NotFoundError:  # the job was deleted meanwhile
         return None
     return view if view.job.state is JobState.RUNNING else None
 
@@ -157,7 +157,7 @@ def _case(
 
 
 def _fitting(view: JobView, names: Sequence[str]) -> list[str]:
-    """The metrics without those of devices of a kind that the job has none of, where its devices are known."""
+    """The metrics without those of kinds of devices that the job does not have, where its devices are known."""
     kinds = {one.device.rstrip("0123456789") for one in view.allocations}
     others = tuple(f"{kind}." for kind in PREFIXES if kind not in kinds) if kinds & set(PREFIXES) else ()
     return [name for name in names if not name.startswith(others)]

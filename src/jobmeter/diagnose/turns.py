@@ -1,4 +1,4 @@
-"""Where a job's course turns: levels of metrics that change, and minutes in which many lines warn."""
+"""Change points of a job: changes of level of its metrics, and minutes with many warnings."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence

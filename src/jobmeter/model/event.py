@@ -1,4 +1,4 @@
-"""What happened to a job, a replica or a node: rare, worded, stored with the job's record."""
+"""Events of a job, a replica or a node: rare, with a message, stored with the job's record."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -35,7 +35,7 @@ LEVEL_OF: Mapping[Severity, Level] = MappingProxyType(
 
 
 class EventSource(StrEnum):
-    """Who tells of an event."""
+    """Who reports an event."""
 
     STATE = "state"
     """Jobmeter itself, when a job's or replica's state changed: ``reason`` is the new state."""
@@ -47,7 +47,7 @@ class EventSource(StrEnum):
 
 
 class EventType(StrEnum):
-    """What kind of thing happened; it follows from the event's source and reason."""
+    """The type of an event, derived from its source and reason."""
 
     JOB_STATE = "job_state"
     REPLICA_STATE = "replica_state"
@@ -117,10 +117,10 @@ _IDENTITY = ("project", "job", "replica", "attempt", "cluster", "node", "source"
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One thing that happened, at ``time`` (epoch ms). Names that do not apply are empty.
 
-    An event is known by everything but its level and actor: sent again, it counts once. ``reason`` is one word
+    All fields but level and actor identify an event: sent again, it counts once. ``reason`` is one word
     (``OOMKilled``), ``message`` a sentence. ``subject`` names what it is about where that is neither a job, a replica
-    nor a node: a kind and a name, ``device gpu0``. ``actor`` is the id of the key whose call made it happen,
-    ``command line`` where that was a command on the server's own data, and empty where nobody called.
+    nor a node: a kind and a name, ``device gpu0``. ``actor`` is the id of the key whose call caused it, ``command
+    line`` for a command on the server's own data, and empty where no call did.
     """
 
     time: int
@@ -139,14 +139,14 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def digest(self) -> bytes:
-        """16 bytes that follow from everything that the event is known by."""
+        """16 bytes: the digest of all fields that identify the event."""
         values = [getattr(self, name) for name in _IDENTITY]
-        # One without a subject has the digest that it had before there were subjects.
+        # Without a subject the digest is that of releases before there were subjects.
         return blake2b(msgspec.json.encode([*values, *filter(None, [self.subject])]), digest_size=16).digest()
 
     @property
     def id(self) -> str:
-        """Its id: 32 hexadecimal digits, the same wherever and whenever it is asked for."""
+        """Its id: 32 hexadecimal digits, the same on every server."""
         return self.digest.hex()
 
     @property
@@ -164,7 +164,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def object(self) -> Subject:
-        """What it happened to: ``subject``, else the replica, the job or the node."""
+        """The object of the event: ``subject``, else the replica, the job or the node."""
         if self.subject:
             kind, _, name = self.subject.partition(" ")
             return Subject(kind, name)
@@ -182,7 +182,7 @@ class EventPage(msgspec.Struct, frozen=True):
 class EventFilter(msgspec.Struct, Question[EventPage], frozen=True, kw_only=True):
     """Which events to list, by time and then in the order in which they arrived. Empty parts match everything.
 
-    ``projects`` None means all that the asker may see. ``start`` is inclusive, ``end`` exclusive, both epoch ms.
+    ``projects`` None means all that the caller may see. ``start`` is inclusive, ``end`` exclusive, both epoch ms.
     ``contains`` looks in reason and message, without regard to case. ``without`` are types that are left out. ``after``
     is the id of an event: those behind it in the order of the list. ``total`` counts whatever ``after`` and ``offset``
     say.

@@ -1,4 +1,4 @@
-"""Which replica of a job a pod of Kubernetes is: reported by a cluster's watcher, and read by an agent."""
+"""The replica of a job that a Kubernetes pod is: reported by a cluster's watcher, read by an agent."""
 
 import re
 
@@ -13,12 +13,12 @@ _JOB = re.compile(r"pod-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32
 
 
 def job_of_pod(uid: str) -> str:
-    """The job that a pod is by itself."""
+    """The id of the job of a pod that belongs to no other job."""
     return f"pod-{uid}"
 
 
 def pod_of_job(job: str) -> str:
-    """The uid of the pod that a job is by itself; empty for any other job."""
+    """The uid in such an id; empty for any other job."""
     match = _JOB.fullmatch(job) if job.startswith("pod-") else None
     return match[1] if match else ""
 

@@ -1,4 +1,4 @@
-"""One request to a sink over HTTP: to allowed addresses only, without redirects and without the proxies of a shell."""
+"""One request to a sink over HTTP: to allowed addresses only, without redirects and the environment's proxies."""
 
 import http.client
 import ssl
@@ -17,7 +17,7 @@ _REFUSED = frozenset({400, 413, 422})
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a sink answered."""
+    """The answer of a sink."""
 
     status: int
     body: bytes

@@ -1,4 +1,4 @@
-"""What arrives for shippers is numbered and stored for them before it is acknowledged."""
+"""Numbers and stores lines for shippers before their requests are acknowledged."""
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -57,7 +57,8 @@ class Outbox:
     def put(self, lines: Sequence[LogLine], retention: Retention) -> None:
         """Store the lines for their shippers, in order; on return they are durable.
 
-        Raises UnavailableError when the registry or the engine cannot take them: then nothing may be acknowledged.
+        Raises UnavailableError when the registry or the engine cannot take them: then the request must not be
+        acknowledged.
         """
         shippers = self.shippers()
         if not shippers:
@@ -82,7 +83,7 @@ class Outbox:
         for _ in range(_TRIES):
             began = self._clock.monotonic()
             first = self._registry.shippers.reserve(shipper.id, len(lines))
-            if first is None:  # it was deleted meanwhile
+            if first is None:  # the shipper was deleted meanwhile
                 return
             now_ms = self._clock.now_ms()
             rows = _rows(first, now_ms, retention.raw_days, encoded)
@@ -93,7 +94,7 @@ class Outbox:
         raise UnavailableError("log lines to be shipped cannot be stored quickly enough", 10 * SECOND)
 
     def shippers(self) -> Sequence[Shipper]:
-        """Every shipper, as it was within the last second."""
+        """Every shipper, at most a second old."""
         now = self._clock.monotonic()
         with self._lock:
             cached = self._shippers
@@ -105,7 +106,7 @@ class Outbox:
         return found
 
     def group_of_node(self, project: str, node: str) -> str:
-        """The group of a node, as it was within ten seconds: what its own project says, else what another one does."""
+        """The group of a node, at most ten seconds old: as its own project states it, else as another one does."""
         groups = self._node_groups()
         return groups.get((project, node)) or groups.get(("", node), "")
 
@@ -139,4 +140,4 @@ def _rows(first: int, now_ms: int, raw_days: int, encoded: Iterable[bytes]) -> l
 
 
 def _nobody(shipper_id: str) -> None:
-    """Nobody ships here."""
+    """The callback without a shipping thread: it does nothing."""

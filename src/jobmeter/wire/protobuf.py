@@ -16,7 +16,7 @@ Field = tuple[int, int, int, int]
 
 
 def damaged(what: str) -> InvalidRequestError:
-    """The refusal of bytes that are no message."""
+    """The error for bytes that are no message."""
     return InvalidRequestError(f"the body is not the message that Content-Type says: {what}", "body")
 
 

@@ -94,7 +94,7 @@ def over_tls(call: Call) -> bool:
 
 
 def _cookie(call: Call) -> str:
-    """The session's cookie: that of TLS counts before one that any program on the way could have set."""
+    """The session's cookie. The one that TLS protects takes precedence: anybody on the network can set the other."""
     pairs = [part.strip().partition("=") for name, text in call.headers if name == "cookie" for part in text.split(";")]
     found = {name: value for name, _, value in reversed(pairs)}
     return found.get(cookie_name(call, secure=True)) or found.get(cookie_name(call, secure=False)) or ""

@@ -20,7 +20,7 @@ class ShareToken:
         self._parameter = parameter
 
     def claim(self, call: Call) -> Claim | None:
-        """See ``Scheme.claim``. An empty parameter is none."""
+        """See ``Scheme.claim``. An empty parameter counts as absent."""
         token = call.parameter(self._parameter)
         if not token:
             return None

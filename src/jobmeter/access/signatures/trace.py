@@ -17,7 +17,7 @@ class TraceTokenScheme:
     name = "trace"
 
     def claim(self, call: Call) -> Claim | None:
-        """See ``Scheme.claim``. A token of a key is none of a trace."""
+        """See ``Scheme.claim``. A token of a key is not a trace token."""
         for header in ("authentication", "authorization"):
             scheme, _, token = call.header(header).strip().rpartition(" ")
             if scheme.lower() in {"", "bearer"} and token.startswith(PREFIX):

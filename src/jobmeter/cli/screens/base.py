@@ -1,4 +1,4 @@
-"""The base of screens: polls while visible, and says so when no answer comes."""
+"""The base of screens: polls while visible, and shows when the server does not answer."""
 
 import asyncio
 from collections.abc import Callable
@@ -49,14 +49,14 @@ class LiveScreen(Screen[None]):
                 self._trouble = error.message
                 self.say(error.message)
             return
-        # Meanwhile the screen may have been left, and what it was made of be gone.
+        # Meanwhile the user may have left the screen.
         if self._is_shown:
             self._trouble = ""
             show(found)
 
     @property
     def _is_shown(self) -> bool:
-        """True while it is on the terminal: a program that ends takes the parts of its screen away first."""
+        """True while it is mounted: a program that ends removes the widgets of a screen first."""
         return self.is_current and bool(self.query("#title"))
 
     def on_screen_resume(self) -> None:
@@ -68,7 +68,7 @@ class LiveScreen(Screen[None]):
         self._now.set()
 
     def say(self, text: str) -> None:
-        """Show a line of text, of anybody, as the title."""
+        """Show a line of untrusted text as the title."""
         title = self.query_one("#title", Static)
         title.set_class(bool(self._trouble), "trouble")
         title.update(text)

@@ -46,7 +46,7 @@ class JobsScreen(LiveScreen):
         self._projects: dict[str, str] = {}
 
     def compose(self) -> ComposeResult:
-        """The title, the table, what there is to say, the keys."""
+        """The title, the table, a message, the keys."""
         yield Static("asking …", id="title", markup=False)
         yield _JobTable("jobs")
         yield Static("", id="note", markup=False)

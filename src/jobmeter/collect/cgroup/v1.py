@@ -17,7 +17,7 @@ def read_usage(directories: Mapping[str, str], tops: Mapping[str, str], sys_root
     memory = directories.get("memory")
     cpuacct = directories.get("cpuacct")
     blkio = directories.get("blkio")
-    # First what is missed most: a group may be removed while it is read.
+    # The most important first: a group may be removed while it is read.
     cpu = files.read_number(f"{cpuacct}/cpuacct.usage") if cpuacct else None
     io = _io(blkio, sys_root) if blkio else None
     return Usage(

@@ -1,4 +1,4 @@
-"""Where the sources of who has which device disagree: who was given it, who may open it, who computes on it."""
+"""Detects disagreement about the owner of a device between its allocation, its permissions and its processes."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _GIVERS = {AllocationSource.KUBELET: "the kubelet", AllocationSource.PROLOG: "th
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """Two sources say different things of a replica and a device; ``message`` says who says what."""
+    """Two sources disagree about a replica and a device; ``message`` says how."""
 
     owner: Owner
     device: int
@@ -33,12 +33,12 @@ def disagreements(
     members: Iterable[Member] = (),
     permitted: Permitted = no_device_list,
 ) -> list[Disagreement]:
-    """Those of this moment. The arguments are as for ``jobmeter.collect.discover.devices.claims``.
+    """The current disagreements. The arguments are as for ``jobmeter.collect.discover.devices.claims``.
 
-    A device on which a process computes comes first: of one that the kubelet or the prolog gave to somebody they alone
-    decide, then its control group, then its environment, where each word of it names a device of this node beyond
-    doubt. Then what was only given: an environment that names a device that its group forbids, or that was given to
-    others; and a device that two sources gave to different jobs.
+    Devices in use come first: a process computes on a device that the kubelet or the prolog gave to another replica,
+    or, where they gave it to none, that its control group forbids, or that its environment does not name although every
+    word of it is unambiguous. Then idle devices: an environment names a device that its group forbids or that was given
+    to others; or two sources gave it to different jobs.
     """
     given = given or {}
     found: dict[tuple[Owner, int], str] = {}
@@ -82,7 +82,7 @@ def _of_promises(
 
 
 def _of_givers(index: int, claims: Sequence[Claim]) -> Iterator[tuple[Owner, str]]:
-    """What the less trusted source gave to a job that the first one does not name."""
+    """Jobs that the less trusted source names and the first one does not."""
     first = [claim for claim in claims if claim.source == claims[0].source]
     jobs = {claim.owner.job for claim in first}
     for claim in claims[len(first) :]:

@@ -22,7 +22,7 @@ _MOST_GROUPS = 10_000
 
 
 class DeviceGroups:
-    """Reads each group at most every 10 s. One thread asks."""
+    """Reads each group at most every 10 s. For one thread."""
 
     def __init__(self, hierarchies: Hierarchies) -> None:
         self._hierarchies = hierarchies

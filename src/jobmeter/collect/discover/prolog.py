@@ -1,4 +1,4 @@
-"""Which job has which GPU by the files that a scheduler's prolog writes and its epilog deletes.
+"""Owners of GPUs from the files that a scheduler's prolog writes and its epilog deletes.
 
 The form is that of NVIDIA's exporter (``--hpc-job-mapping-dir``): a file for each GPU, named by its number or its UUID,
 ``2.1`` for an instance of GPU 2, and in it the number of a job a line. What follows the number on its line is passed
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 class PrologAllocations:
-    """See ``jobmeter.collect.discover.devices.Allocated``. The files are read at each look. One thread asks.
+    """See ``jobmeter.collect.discover.devices.Allocated``. The files are read at each call. For one thread.
 
     A file counts while a process of its job is on this node: the file of a job whose epilog failed says nothing. Of a
     job with several replicas here every one has the device, since the files name no replica.
@@ -54,7 +54,7 @@ class PrologAllocations:
         }
 
     def _jobs(self, devices: Sequence[Named]) -> dict[int, list[str]]:
-        """The jobs of each device's file. What cannot be read is written once, and what can be counts."""
+        """The jobs in each device's file. A file that cannot be read is logged once; the others count."""
         found: dict[int, list[str]] = {}
         problem = ""
         try:
@@ -77,7 +77,7 @@ class PrologAllocations:
 
 
 def _names(member: Member) -> set[str]:
-    """What a file may call the job: by its id, and by its number and its cluster where the id has no cluster."""
+    """The names of the job in a file: its id, and its number with its cluster where the id has none."""
     job = member.owner.job
     return {job, job_in_cluster(job, member.cluster)} if member.cluster else {job}
 

@@ -1,4 +1,4 @@
-"""The processes that work for jobs, retained from one look to the next."""
+"""The table of processes of jobs, updated by each scan."""
 
 from dataclasses import dataclass
 from threading import Lock
@@ -14,7 +14,7 @@ _FORGET_AFTER = 32
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process that works for a job."""
+    """A process of a job."""
 
     stat: ProcessStat
     member: Member
@@ -23,8 +23,8 @@ class Process:
 class ProcessTable:
     """Finds the processes of jobs. ``refresh`` belongs to one thread; ``member_of`` may be called by any.
 
-    A process that works for no job is not read again while it stays: what a look costs grows with the processes of
-    jobs, not with those of the machine.
+    A process without a job is not read again while it runs: a scan costs by the processes of jobs, not by those of the
+    machine.
     """
 
     def __init__(self, classifier: Classifier, proc_root: str = "/proc") -> None:

@@ -1,4 +1,4 @@
-"""Whether what is measured arrives: the server, the key, both clocks, the spool and its disk."""
+"""Checks of the delivery: the server, the key, both clocks, the spool and its disk."""
 
 import os
 from collections.abc import Iterator
@@ -87,7 +87,7 @@ def _check_clock(answer: Response, begin: int, end: int) -> Check:
 
 
 def check_spool(machine: Machine, directory: Path, clock: Clock) -> Iterator[Check]:
-    """What waits, what was set aside, who has the folder open, and whether its disk has room. Nothing is changed."""
+    """Read-only check of the spool: waiting and rejected frames, the process that has it open, room on its disk."""
     yield _check_waiting(machine, directory, clock)
     place = next((one for one in (directory, *directory.parents) if one.is_dir()), Path("/"))
     if not os.access(place, os.W_OK | os.X_OK):

@@ -1,4 +1,4 @@
-"""Accelerators: those that are measured, and those that the machine has and nobody measures."""
+"""Checks of accelerators: those that are measured, and those without a collector."""
 
 import ctypes
 from collections.abc import Callable, Iterator, Sequence

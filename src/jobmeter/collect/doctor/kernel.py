@@ -1,4 +1,4 @@
-"""What the kernel offers: control groups, pressure, its log, counters of performance and of energy."""
+"""Checks of the kernel: control groups, pressure, its log, counters of performance and of energy."""
 
 import os
 import shutil

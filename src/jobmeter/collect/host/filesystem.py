@@ -1,4 +1,4 @@
-"""Size and free space of mounted filesystems. A mount that hangs (a lost NFS server) costs itself alone."""
+"""Size and free space of mounted filesystems. A mount that hangs (a lost NFS server) does not affect the others."""
 
 import os
 import re
@@ -17,7 +17,7 @@ _LONGEST_LABEL = 256
 
 
 class _StatvfsCall:
-    """One statvfs in a thread of its own, which may never come back."""
+    """One statvfs in its own thread, which may hang for ever."""
 
     def __init__(self, path: str, statvfs: Callable[[str], os.statvfs_result]) -> None:
         self.answer: os.statvfs_result | None = None

@@ -1,4 +1,4 @@
-"""Which of a node's devices the kubelet gave to which pod, by their numbers."""
+"""The pods to which the kubelet allocated a node's devices, by their numbers."""
 
 import logging
 import os

@@ -76,8 +76,8 @@ def find_target(pid: int, clock: SampleClock) -> Target:
 class Attachment:
     """Measures one tree of processes. To be used in the main thread, once.
 
-    The job's state is left open while the process runs: it is Running as long as samples come, and Unknown should this
-    process die. The exit status is reported where the kernel shows it to others than the parent.
+    The job's state is not reported while the process runs: it is Running as long as samples come, and Unknown if this
+    process dies. The exit status is reported where the kernel shows it to others than the parent.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Bytes of output to lines of text, with progress bars as what they look like: one line that changes."""
+"""Bytes of output to lines of text; a progress bar is one line that changes."""
 
 import re
 from collections.abc import Iterator
@@ -46,7 +46,7 @@ class LineSplitter:
         if end < 0:
             self._take(data, 0, len(data))
             return []
-        # The usual case, which has to be quick: lines and nothing else.
+        # The fast path: plain lines.
         texts = (bytes(self._partial) + data[:end]).decode(errors="replace").split("\n")
         self._clear()
         self._take(data, end + 1, len(data))

@@ -44,8 +44,8 @@ class Output:
     """The streams of all replicas. ``open`` before each start, ``start`` after the last one, ``finish`` at the end.
 
     A thread passes the bytes on, in the order in which they arrive, and then calls ``sink``; streams that go to
-    different places have a thread each, so that one that is not read blocks no other. When what they go to is closed,
-    the replicas find out as they would without: by a closed pipe.
+    different places have a thread each, so that one that is not read blocks no other. When the destination is closed,
+    the replicas see a closed pipe, as they would without Jobmeter.
     """
 
     def __init__(self, sink: Sink) -> None:

@@ -1,4 +1,4 @@
-"""A command line without the credentials in it: everybody who may read a job reads its command."""
+"""Redacts credentials in a command line: everybody who may read a job sees its command."""
 
 import re
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""One run: start the replicas, measure them until they have ended, leave nothing unsent that can be sent."""
+"""One run: start the replicas, measure them until they have ended, and deliver everything."""
 
 import os
 import resource
@@ -61,7 +61,7 @@ class _Root:
 
 @dataclass(frozen=True, slots=True)
 class _LastLook:
-    """What /proc said of a process that had ended, before it was waited for."""
+    """The entry in /proc of a process that has ended, before it is reaped."""
 
     key: Key
     io: tuple[float, float] | None
@@ -72,12 +72,12 @@ class _LastLook:
 class Session:
     """Runs one plan. To be made and used in the main thread, once.
 
-    The command ends as it would without: where measuring, recording or reporting fails, that is said, and the rest goes
-    on. Every such piece of work is called through a ``Guard``.
+    The command ends as it would without Jobmeter: a failure to measure, record or report is printed, and the rest
+    continues. All such work is called through a ``Guard``.
 
-    ``connect`` finds the server; it is called in a thread of its own, where it may start one. ``say`` and ``warn`` are
-    told, in a line, what the user may and what the user should know while the command runs. ``patience`` is how many
-    seconds the end may wait for the server. ``spool`` None: what is not delivered stays in memory.
+    ``connect`` finds the server; it is called in a thread of its own, where it may start one. ``say`` prints a line of
+    information, ``warn`` one of warning, while the command runs. ``patience`` is how many seconds the end may wait for
+    the server. ``spool`` None: what is not delivered stays in memory.
     """
 
     def __init__(
@@ -232,7 +232,7 @@ class Session:
             self._logs.start()
 
     def _finish_output(self) -> None:
-        """Wait until the last output is where it belongs; somebody who wants an end gets it."""
+        """Wait until the last output was passed on; a signal ends the wait."""
         if self._logs and self._output:
             signals = len(self._children.signals)
 
@@ -309,11 +309,11 @@ class Session:
         self._guard("counting what ended", lambda: self._count_ended(ended), None)
 
     def _count_ended(self, ended: Exit) -> None:
-        """Take in the final figures of a replica's first process, or of an orphan that came to us."""
+        """Count the final figures of a replica's first process, or of an adopted orphan."""
         look = self._looks.pop(ended.pid, None)
         if look is None or look.owner is None:
             return
-        # Until its exec a process is a copy of this one: a peak that is not above ours says nothing of the command.
+        # Until its exec a process is a copy of this one: a peak that is not above ours is not the command's.
         peak = ended.memory_peak if ended.memory_peak > self._own_peak else 0.0
         groups = next((other.groups for other in self._roots.values() if other.member.owner == look.owner), {})
         self._collectors.jobs.ended(
@@ -325,7 +325,7 @@ class Session:
             if series.metric == "memory.oom.kills":
                 self._oom_kills[series.replica] = value
         self._guard("looking for incidents", lambda: self._incidents.watch(samples), None)
-        # The machine's own traffic is for the summary alone: an agent on this node is the one that sends it.
+        # The machine's traffic is for the summary alone: an agent on this node reports it.
         nothing: Samples = []
         network = self._guard("measuring the network", lambda: self._network.collect(samples[-1].time_ms), nothing)
         self._guard("summing up", lambda: self._figures.watch([*samples, *network]), None)

@@ -225,7 +225,7 @@ class PynvmlDevice:
             max((sample.timeStamp for sample in samples), default=self._sampled_us),
         )
         if first:
-            return {}  # older than the time in question
+            return {}  # older than the last call
         by_pid: dict[int, list[int]] = {}
         for sample in samples:
             by_pid.setdefault(sample.pid, []).append(sample.smUtil)

@@ -1,4 +1,4 @@
-"""NVIDIA GPUs: what each does, for whom."""
+"""Collects metrics of NVIDIA GPUs and attributes them to jobs."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,12 +35,11 @@ class NvidiaCollector:
     """See ``Collector``.
 
     A whole-device metric is measured for the job when exactly one job has the device, and for its replica when exactly
-    one replica has it. A device of several jobs, or one on which a process computes that is nobody's, is measured for
-    nobody; what each replica's processes take of it is measured for each.
-
-    ``member_of`` says whom a process works for, ``members`` gives all processes of jobs. ``alone`` is for ``jobmeter
-    run``: it writes nothing for nobody, since the node's agent does. ``allocated`` say which devices were given to
-    whom, most trusted first; ``groups`` says what control groups permit.
+    one replica has it. A device of several jobs, or one that a process without a job uses, is measured without a job;
+    the share of each replica's processes is measured for the replica. ``member_of`` gives the job of a process,
+    ``members`` all processes of jobs. ``alone`` is for ``jobmeter run``: metrics without a job are left to the node's
+    agent. ``allocated`` are the sources of allocations, most trusted first; ``groups`` reads what control groups
+    permit.
     """
 
     name = "nvidia"
@@ -162,7 +161,7 @@ class NvidiaCollector:
 
 
 def _single(claims_of_device: Sequence[Claim]) -> Owner | None:
-    """The one that the device belongs to; without a replica when several of one job share it; None for several jobs."""
+    """The owner of the device; without a replica when several of one job share it; None for several jobs."""
     owners = {claim.owner for claim in claims_of_device}
     if len(owners) == 1:
         return next(iter(owners))

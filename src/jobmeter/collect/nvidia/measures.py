@@ -1,4 +1,4 @@
-"""What is read of a device: each row one call to the vendor and the metrics that it gives, in the catalogue's units."""
+"""Metrics of a device: for each call of NVML the metrics that it gives, in the catalogue's units."""
 
 from collections.abc import Callable, Mapping
 

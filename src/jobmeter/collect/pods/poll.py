@@ -45,7 +45,7 @@ class PodPoller:
     def last_turn(self) -> None:
         """Poll once more where the server answered last time, and let nothing wait from then on.
 
-        Takes 3 s at most: a server that does not answer in that time has no say any more.
+        Takes 3 s at most; a later answer is ignored.
         """
         if self._answers:
             last = Thread(target=self._try, name="last pods", daemon=True)

@@ -1,4 +1,4 @@
-"""Which schedulers there are: the only place that names them."""
+"""The kinds of schedulers: the only place that names them."""
 
 from importlib import import_module
 

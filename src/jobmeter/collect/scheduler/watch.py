@@ -1,4 +1,4 @@
-"""Polls a scheduler every interval, and puts what is new into the outbox."""
+"""Polls a scheduler every interval, and puts its records into the outbox."""
 
 import logging
 from threading import Event
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 class Watch:
-    """Polls at most once an interval. A failure is logged once, and its end once; polls get rarer meanwhile."""
+    """Polls at most once an interval. A failure and its end are logged once each; polls back off meanwhile."""
 
     def __init__(self, scheduler: Scheduler, outbox: Outbox, clock: Clock, interval_ms: int) -> None:
         self._scheduler = scheduler
@@ -41,7 +41,7 @@ class Watch:
                 return
 
     def turn(self) -> str:
-        """Poll once; why that failed, empty when it did not."""
+        """Poll once; gives why that failed, empty when it did not."""
         try:
             self._keep(self._scheduler.poll(self._clock.now_ms()))
             if isinstance(self._scheduler, MeasuringScheduler):

@@ -1,4 +1,4 @@
-"""The agent's thread that reads system logs and hands their lines on, each once, in order per source."""
+"""The agent's thread that reads system logs and puts their lines into the outbox, each once, in order per source."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
-    """What of system logs an agent reads. ``lines_a_second`` is the most of each source; what is above is counted."""
+    """The system logs that an agent reads. ``lines_a_second`` limits each source; lines above it are counted."""
 
     kernel: bool = True
     journal: bool = True
@@ -40,11 +40,11 @@ class LogSettings:
 
 
 class SystemLogReader:
-    """Reads sources in turn. Positions are remembered in ``state`` (None: nowhere, each start begins anew).
+    """Reads sources in turn. Positions are stored in ``state`` (None: not at all).
 
-    A position is remembered once the lines before it are in the spool, or, where there is no spool, once the server
-    has them. While what waits for the server fills half of the outbox, sources are not read.
-    ``dropped`` counts lines that came faster than allowed; a line in the log says so where they are missing.
+    A position is stored once the lines before it are in the spool, or, without a spool, once the server has them. While
+    half of the outbox is full, sources are not read. ``dropped`` counts lines that came faster than allowed; a line in
+    the log says so where they are missing.
     """
 
     def __init__(  # noqa: PLR0913 - one for each part
@@ -87,7 +87,7 @@ class SystemLogReader:
         self._thread.start()
 
     def stop(self) -> None:
-        """Read once more what there is, then let go of the sources."""
+        """Read once more, then close the sources."""
         self._stopping.set()
         if self._thread.ident is not None:
             self._thread.join()
@@ -97,7 +97,7 @@ class SystemLogReader:
         self._watch.close()
 
     def round(self) -> bool:
-        """Read what there is, some of each source; True when there is more."""
+        """Read some lines of each source; True when there are more."""
         if self._rounds % _LOOK_EVERY == 0:
             self._look()
         self._rounds += 1
@@ -132,7 +132,7 @@ class SystemLogReader:
         if not self._waits:
             self._forget(self._watch.forget_finished())
         self._files = self._watch.look(self._saved.patterns, self._saved.places)
-        # Noted once every file was found: one that comes later is read from its beginning.
+        # Stored once every file was found: a later file is read from its beginning.
         self._unsaved |= self._saved.patterns != self._watch.patterns
 
     def _forget(self, keys: Sequence[str]) -> None:
@@ -177,7 +177,7 @@ class SystemLogReader:
         self._unsaved = True
 
     def _repeat(self, source: Source, place: checkpoint.Place, intent: Intent) -> None:
-        """Hand on again what may have been handed on before the agent died."""
+        """Send again the lines that may have been sent before the agent died."""
         reading = source.read(place.position, intent.end)
         if reading is not None and reading.entries:
             self._put(source, reading.entries, intent)

@@ -1,4 +1,4 @@
-"""A job that wrote regularly writes nothing any more."""
+"""A job that wrote log lines regularly has stopped."""
 
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.rule import Rule, quoted

@@ -11,12 +11,12 @@ from jobmeter.model.finding import Evidence, Finding, Severity, Subject
 _LINE = re.compile(r"[Oo]ut of memory: Killed process|oom-kill:|oom_reaper: reaped|Killed process \d+ \(", re.ASCII)
 _REASON = re.compile(r"OOM.?Kill|OUT_OF_MEMORY|out of memory", re.IGNORECASE)
 
-# The memory that these name is a device's: the rule cuda_oom is about it.
+# These name a device's memory: the rule cuda_oom covers them.
 _DEVICE = re.compile(r"CUDA|HIP|NPU|GPU|OutOfMemoryError")
 
 
 def find(case: Case, numbers: Numbers) -> list[Finding]:  # noqa: ARG001 - the shape of a rule
-    """The kernel's counter, its log lines, what an agent or a scheduler says of the end."""
+    """The kernel's counter, its log lines, and what an agent or a scheduler reports of the end."""
     evidence: dict[str, list[Evidence]] = {}
     for signal in case.increases.get("memory.oom.kills", ()):
         grown = signal.value > 0

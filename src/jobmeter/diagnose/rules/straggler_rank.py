@@ -1,4 +1,4 @@
-"""One rank works otherwise than the rest, in jobs without devices."""
+"""One rank works differently from the others, in jobs without devices."""
 
 import re
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from jobmeter.query.stretches import sustained
 def find(case: Case, numbers: Numbers) -> list[Finding]:
     """A replica whose CPU differs from that of the others of its role, most of the time and at the end."""
     if busy(case, numbers):
-        return []  # devices show it better: straggler_gpu
+        return []  # straggler_gpu covers jobs with devices
     found = []
     pressure = {signal.replica: signal for signal in case.signals("pressure.cpu", numbers)}
     for signals in _roles(case.signals("cpu.usage", numbers), int(numbers["replicas"])):

@@ -69,8 +69,8 @@ def render(
 ) -> Answer:
     """The error as the vendor's answer: a JSON object whatever the status.
 
-    ``fields`` gives the product's name of a field that one of our own errors names, ``forbidden`` its code for what the
-    credential does not allow; empty: the one that products have in common.
+    ``fields`` gives the product's name of a field that one of our own errors names, ``forbidden`` its code for a
+    forbidden call; empty: the common one.
     """
     problem = _url_problem(error) if is_url_form(call.raw_path) else None
     problem = problem or _problem(error, fields, not_found)

@@ -1,4 +1,4 @@
-"""What of Baseten's training API is not answered."""
+"""Parts of Baseten's training API that are not supported."""
 
 from jobmeter.dialects.base import Gap, GapStatus
 

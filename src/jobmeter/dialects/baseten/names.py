@@ -32,7 +32,7 @@ STATUSES: Mapping[str, JobState] = MappingProxyType(
 DEFAULT_STATUS: Mapping[JobState, str] = MappingProxyType(
     {
         **{state: status for status, state in reversed(tuple(STATUSES.items()))},
-        # None of theirs is for an end that nobody saw: this one claims neither success nor failure.
+        # Theirs have none for an unknown end: this one means neither success nor failure.
         JobState.UNKNOWN: "TRAINING_JOB_STOPPED",
     }
 )

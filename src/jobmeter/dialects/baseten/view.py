@@ -1,4 +1,4 @@
-"""The call of Baseten that gives what a chart shows."""
+"""Baseten's call for the data of a chart."""
 
 from jobmeter.dialects.base import KEY, View, ViewCall, encoded, target
 from jobmeter.dialects.baseten.names import METRICS

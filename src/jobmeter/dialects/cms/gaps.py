@@ -1,4 +1,4 @@
-"""What of CloudMonitor is not answered."""
+"""Parts of CloudMonitor that are not supported."""
 
 from jobmeter.dialects.base import Gap, GapStatus
 

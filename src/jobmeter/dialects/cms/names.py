@@ -1,4 +1,7 @@
-"""CloudMonitor's names for fields and for what is not there. Its metrics are in ``dialects.alibaba.cloudmonitor``."""
+"""CloudMonitor's names for fields, and its codes for missing objects.
+
+Its metrics are in ``dialects.alibaba.cloudmonitor``.
+"""
 
 from collections.abc import Mapping
 from types import MappingProxyType

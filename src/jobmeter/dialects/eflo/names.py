@@ -1,4 +1,4 @@
-"""eflo-controller's names for fields and for what is not there."""
+"""eflo-controller's names for fields, and its codes for missing objects."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

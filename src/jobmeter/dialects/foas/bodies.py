@@ -1,4 +1,4 @@
-"""Bodies in each encoding that the vendor's SDK cores send, as one: a form.
+"""Bodies in each encoding of the vendor's SDK cores, converted to a form.
 
 Measured with ``aliyun-python-sdk-core`` 2.16.1: a form by default, a JSON object of the same names with ``Content-Type:
 application/json`` (which the vendor's Java example asks for), one XML element a name with ``application/xml``.

@@ -1,4 +1,4 @@
-"""What of foas is not answered."""
+"""Parts of foas that are not supported."""
 
 from jobmeter.dialects.base import Gap, GapStatus
 

@@ -1,4 +1,4 @@
-"""What of ModelArts is not answered."""
+"""Parts of ModelArts that are not supported."""
 
 from jobmeter.dialects.base import Gap, GapStatus
 

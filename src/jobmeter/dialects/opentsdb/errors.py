@@ -1,4 +1,4 @@
-"""Failures as OpenTSDB tells them: ``{"error": {"code", "message", "details"}}``.
+"""Errors in OpenTSDB's form: ``{"error": {"code", "message", "details"}}``.
 
 https://opentsdb.net/docs/build/html/api_http/index.html#errors
 """

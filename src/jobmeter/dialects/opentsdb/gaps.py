@@ -1,4 +1,4 @@
-"""What of OpenTSDB is not answered."""
+"""Parts of OpenTSDB that are not supported."""
 
 from jobmeter.dialects.base import Gap, GapStatus
 

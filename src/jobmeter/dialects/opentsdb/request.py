@@ -1,4 +1,4 @@
-"""What ``/api/query`` is asked, from a query string or a body into one form.
+"""Parses requests of ``/api/query``, from a query string or a body, into one form.
 
 https://opentsdb.net/docs/build/html/api_http/query/index.html
 """
@@ -43,7 +43,7 @@ class SubQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """A whole request. ``range`` ends with the millisecond after its last one, as OpenTSDB counts both ends in."""
+    """A whole request. ``range`` ends with the millisecond after its last one, as OpenTSDB includes both ends."""
 
     range: TimeRange
     queries: Sequence[SubQuery]

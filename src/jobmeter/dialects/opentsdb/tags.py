@@ -21,9 +21,9 @@ TSUID_DIGITS = 32
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """How one caller, in one question, sees series.
+    """The tags of series in one query of one caller.
 
-    The node is shown as ``host``, or by the first of its other names that the question uses. The project is a tag for
+    The node is shown as ``host``, or by the first of its other names that the query uses. The project is a tag for
     callers whose key sees several of them.
     """
 
@@ -32,7 +32,7 @@ class View:
 
     @classmethod
     def of(cls, keys: Sequence[str], project: str | None) -> "View":
-        """The view of a question that uses those tags, by a caller with that project (None: all)."""
+        """The view of a query that uses those tags, by a caller with that project (None: all)."""
         node = next((key for key in keys if key in NODE_TAGS), HOST)
         return cls(project is None, node)
 
@@ -72,7 +72,7 @@ class Tagged:
 
 
 def tagged(series: Sequence[Series], view: View) -> list[Tagged]:
-    """The series with their tags, sorted by metric and tags, so that answers have an order."""
+    """The series with their tags, sorted by metric and tags."""
     found = [Tagged(one, view.tags(one), outside(one.metric)) for one in series]
     return sorted(found, key=lambda one: (one.metric, list(one.tags.items()), one.series.project))
 

@@ -1,4 +1,4 @@
-"""What of OTLP is not taken."""
+"""Parts of OTLP that are not supported."""
 
 from jobmeter.dialects.base import Gap, GapStatus
 

@@ -1,4 +1,4 @@
-"""What of PAI-DLC is not answered."""
+"""Parts of PAI-DLC that are not supported."""
 
 from jobmeter.dialects.base import Gap, GapStatus
 

@@ -1,4 +1,4 @@
-"""What of PaiStudio is not answered."""
+"""Parts of PaiStudio that are not supported."""
 
 from jobmeter.dialects.base import Gap, GapStatus
 

@@ -18,7 +18,7 @@ INSTANCE_METRICS = by_dialect_name(NAME)
 NODE_METRICS = by_dialect_name(f"{NAME}-nodes")
 """The metric of each MetricType of GetNodeMetrics."""
 
-# What is reported for a node where the metric itself was not measured there: what its replicas did.
+# Reported for a node where the metric was not measured there: that of its replicas.
 _INSTEAD: Mapping[str, str] = MappingProxyType(
     {
         "node.cpu.utilization": "cpu.utilization",
@@ -87,7 +87,7 @@ def megabytes_text(rate: float) -> str:
 
 
 def whole(amount: float) -> int:
-    """An amount as a whole number: what is begun counts."""
+    """An amount rounded up to a whole number."""
     return math.ceil(rounded(amount))
 
 

@@ -1,4 +1,4 @@
-"""What of remote write is not taken."""
+"""Parts of remote write that are not supported."""
 
 from jobmeter.dialects.base import Gap, GapStatus
 

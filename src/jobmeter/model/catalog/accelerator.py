@@ -1,4 +1,4 @@
-"""What a GPU or an NPU does. The core set has the same names under both prefixes."""
+"""Metrics of GPUs and NPUs. The core set has the same names under both prefixes."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""What the agent costs and how it fares: the measurer is measured."""
+"""The agent's own cost and health."""
 
 from jobmeter.model.catalog.metric import Aggregate, Kind, Metric, Scope
 

@@ -1,4 +1,4 @@
-"""What a replica of a job uses: CPU, memory, network, disk, storage."""
+"""Metrics of a replica of a job: CPU, memory, network, disk, storage."""
 
 from jobmeter.model.catalog.metric import Aggregate, Kind, Metric, Scope
 
@@ -58,7 +58,7 @@ METRICS: tuple[Metric, ...] = (
         name="memory.peak",
         unit="By",
         scope=_R,
-        on_node=Aggregate.MAX,  # the peaks of replicas need not have been at one time
+        on_node=Aggregate.MAX,  # replicas may reach their peaks at different times
         text="Most memory in use at once so far: at a sample, or by one process that has ended.",
     ),
     Metric(

@@ -41,7 +41,7 @@ class OtlpSink:
         self._labels = settings.labels
 
     def send(self, lines: Sequence[ShippedLine]) -> int:
-        """See ``Sink.send``: what a partial success calls rejected is."""
+        """See ``Sink.send``: the records that a partial success rejects count as refused."""
         body = gzip.compress(b"".join(self._resources(lines)), 1)
         reply = checked(self._endpoint.request("POST", self._path, body, self._headers), self._endpoint.host)
         return min(len(lines), _rejected(reply.body))

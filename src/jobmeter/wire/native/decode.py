@@ -1,8 +1,8 @@
-"""The native wire format, read: the bytes of a request body to sample batches, records and log lines.
+"""Decodes the native wire format: the bytes of a request body to sample batches, records and log lines.
 
-See ``docs/reference/wire-format.md``. Everything is checked before it is believed: a length before memory is taken for
-it, the checksum before the payload is unpacked, the size while it is unpacked. Whatever is wrong is InvalidRequestError
-(LimitExceededError for what is merely too large) that names the part: ``body`` ``frame`` ``series`` ``time`` ``value``
+See ``docs/reference/wire-format.md``. Everything is checked before it is used: a length before memory is allocated for
+it, the checksum before the payload is unpacked, the size while it is unpacked. Errors are InvalidRequestError
+(LimitExceededError for what is merely too large) and name the part: ``body`` ``frame`` ``series`` ``time`` ``value``
 ``records`` ``lines`` or the descriptor's own field.
 """
 
@@ -56,7 +56,7 @@ _COLUMNS = 3.5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decoded:
-    """What a body holds, in the order of its frames. ``unknown`` names what was left out of records and lines."""
+    """The content of a body, in the order of its frames. ``unknown`` names what was left out of records and lines."""
 
     batches: list[SampleBatch]
     records: list[Records]
@@ -98,9 +98,8 @@ def decode(
 ) -> Decoded:
     """The frames of a whole body; ``project`` is what an empty project of a descriptor or of a stream means.
 
-    Times and values are taken as they are: what they may be is for ``jobmeter.ingest`` to say. ``take`` is told the
-    bytes that are about to be needed, frame by frame, and may raise. ``cache`` has the lists
-    of series that came before.
+    Times and values are not checked here: ``jobmeter.ingest`` validates them. ``take`` is called with the bytes that
+    are about to be needed, frame by frame, and may raise. ``cache`` has the lists of series of earlier bodies.
     """
     allowed = limits or Limits()
     cache = SeriesListCache() if cache is None else cache
@@ -191,9 +190,10 @@ def _payload(body: bytes, head: _Head, take: Take | None = None) -> bytes:
 
 
 def _checksum(data: bytes) -> int:
-    """CRC-32. Of what is small it is taken in pieces during which no other thread runs.
+    """CRC-32.
 
-    Whoever lets others run waits for them afterwards, many times as long as it takes.
+    Small payloads are hashed in pieces for which ``zlib`` does not release the GIL: taking it back may wait for other
+    threads, many times as long as the hash takes.
     """
     if len(data) > _SMALL_FRAME:
         return zlib.crc32(data)

@@ -1,7 +1,7 @@
-"""OpenTSDB's names and ours: metrics, and the tags that say what a series is of.
+"""OpenTSDB's names and ours: metrics, and the tags that identify the source of a series.
 
 A metric that the catalogue knows, and one of a program (``app.``), has the same name on both sides. Any other name is
-stored below ``external.`` inside and shown as it was put. So no name outside can mean two inside, nor the other way.
+stored below ``external.`` and shown as it was put. So the mapping is one to one.
 """
 
 from jobmeter.model.catalog import CATALOG

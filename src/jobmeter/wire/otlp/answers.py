@@ -1,4 +1,4 @@
-"""What is answered: responses of the three services and ``google.rpc.Status``, in both encodings.
+"""Answers: responses of the three services and ``google.rpc.Status``, in both encodings.
 
 https://opentelemetry.io/docs/specs/otlp/#otlphttp-response and
 https://github.com/googleapis/googleapis/blob/master/google/rpc/error_details.proto
@@ -16,9 +16,9 @@ RETRY_INFO = "type.googleapis.com/google.rpc.RetryInfo"
 
 
 def response(rejected: int, message: str, *, json: bool, field: str = "rejectedDataPoints") -> bytes:
-    """The answer to a request that was taken, ``rejected`` of its data points (or what ``field`` says) excepted.
+    """The answer to an accepted request; ``rejected`` of its data points (or of the items of ``field``) were refused.
 
-    A message without rejected ones is a warning; without both the answer says nothing, which is full success.
+    A message without rejected ones is a warning; without both the answer is empty, which means full success.
     """
     if json:
         partial = {field: str(rejected), "errorMessage": message}

@@ -22,7 +22,7 @@ _ATTRIBUTE, _NAME, _VERSION, _SCOPE_ATTRIBUTE = 0x0A, 0x0A, 0x12, 0x1A
 
 
 class _Part(msgspec.Struct, rename="camel", gc=False):
-    """Fields that are not named here are passed over; ``null`` stands for what is absent."""
+    """Unknown fields are ignored; ``null`` counts as absent."""
 
 
 class AnyValue(_Part):
@@ -70,7 +70,7 @@ class Scope(Attributed):
 
 
 class DataPoint(Attributed):
-    """What data points have in common."""
+    """The common fields of data points."""
 
     time_unix_nano: int | None = None
     flags: int | None = None
@@ -158,7 +158,7 @@ _DECODER = msgspec.json.Decoder(Request, strict=False)
 
 def decode(data: bytes, shapes: Shapes | None = None) -> Written:
     """The columns of a request. Raises as ``jobmeter.wire.otlp.protobuf.decode``."""
-    # What is read takes much more memory than its text.
+    # The decoded objects take much more memory than the text.
     if len(data) > _MOST_BYTES or data.count(b"{") > MOST_OBJECTS:
         raise LimitExceededError(f"a request may have {_MOST_BYTES} bytes and {MOST_OBJECTS} objects of JSON", "body")
     try:
@@ -205,7 +205,7 @@ def _counted(into: Builder, points: Points[P]) -> list[P]:
 
 
 def _summed(into: Builder, points: Points[P]) -> list[P]:
-    """The data points, unless they are refused for how they are summed."""
+    """The data points, unless they are refused for their temporality."""
     found = _counted(into, points)
     reason = metric.refusal(points.aggregation_temporality or 0)
     if reason:

@@ -34,7 +34,7 @@ _MOST_DEEP = 8
 
 
 class _Part(msgspec.Struct, rename="camel", gc=False):
-    """Fields that are not named here are passed over; ``null`` stands for what is absent."""
+    """Unknown fields are ignored; ``null`` counts as absent."""
 
 
 class _Event(_Part):
@@ -134,7 +134,7 @@ def _group(
     *,
     repeated: bool,
 ) -> None:
-    """``repeated``: each item is stored with what it shares with the others."""
+    """``repeated``: each item is stored with the shared fields."""
     sent.count(0)
     size = sum(map(len, shared))
     try:
@@ -228,7 +228,7 @@ def _record(raw: msgspec.Raw, resource: Attributes, scope: SpanScope) -> Record:
 
 
 def _id(sent: str | None, digits: int) -> str:
-    """An id; what is none says nothing, and the record is stored."""
+    """An id; an invalid one counts as absent, and the record is stored."""
     try:
         return identifier(sent or "", digits)
     except RefusedError:

@@ -1,6 +1,6 @@
 """Attributes: read from protocol buffers to texts, and written as protocol buffers where they came as JSON.
 
-The text of a value that is no string follows
+The text of a value that is not a string follows
 https://opentelemetry.io/docs/specs/otel/common/#anyvalue-representation-for-non-otlp-protocols
 """
 

@@ -26,13 +26,13 @@ _MOST_TRACE = 8_192
 
 
 def job_state(state: str) -> JobState:
-    """Ours for one of Flink's: what works on its way to another state runs."""
+    """Our state for one of Flink's; a transitional state counts as running."""
     return _STATES.get(state, JobState.RUNNING)
 
 
 @dataclass(slots=True, eq=False)
 class FlinkJob:
-    """A job since it was first listed. ``counted`` is Flink's own count of its restarts, which comes late."""
+    """A job since it was first listed. ``counted`` is Flink's own count of its restarts, which is delayed."""
 
     listed: Summary
     details: Details | None = None
@@ -54,7 +54,7 @@ class FlinkJob:
 
     @property
     def restarts(self) -> int:
-        """How often it was restarted: the number of the attempt that runs, or was the last one."""
+        """How often it was restarted: the number of its current or last attempt."""
         last = len(self.failures) - (1 if self.failed else 0)
         self._restarts = max(self._restarts, self.counted, last)
         return self._restarts
@@ -65,7 +65,7 @@ class FlinkJob:
         return self.details is not None and self.details.state == "FAILED"
 
     def heard(self, details: Details, subtasks: Mapping[str, Sequence[Subtask]], failures: Sequence[Failure]) -> None:
-        """Take over what the job manager says; ``failures`` are oldest first."""
+        """Update from the job manager; ``failures`` are oldest first."""
         self.details, self.subtasks, self.failures = details, subtasks, failures
 
     def attempts(self) -> Iterator[tuple[int, Failure]]:
@@ -76,7 +76,7 @@ class FlinkJob:
 
 
 def job_records(job: FlinkJob, cluster: str) -> list[JobRecord]:
-    """The record of what is new since the last call; empty where nothing is."""
+    """The record of changes since the last call; empty for none."""
     _attempts(job, cluster)
     full = _record(job, cluster)
     fresh = [one for key, one in job.replicas.items() if job.sent.get(key) != one]
@@ -98,7 +98,7 @@ def job_events(job: FlinkJob) -> list[EventRecord]:
 
 
 def lost_record(job: FlinkJob, reported_ms: int) -> JobRecord:
-    """The record of a job that ran, and that the job manager has forgotten: how it ended nobody saw."""
+    """The record of a job that ran and that the job manager no longer lists: its end is unknown."""
     return JobRecord(
         job_id=job.listed.jid,
         state=JobState.UNKNOWN,
@@ -165,7 +165,7 @@ def _attempts(job: FlinkJob, cluster: str) -> None:
 
 
 def _ran(job: FlinkJob, cluster: str, subtask: Subtask, since: int) -> None:
-    """A subtask runs there in the latest attempt, which began at ``since``: a restart may leave subtasks alone."""
+    """Add the subtask to the latest attempt, which began at ``since``; a restart may not affect every subtask."""
     key = (task_manager(subtask), job.restarts)
     start = max(subtask.start_time, since)
     reported = job.replicas.get(key)
@@ -182,7 +182,7 @@ def _ran(job: FlinkJob, cluster: str, subtask: Subtask, since: int) -> None:
 
 
 def _failed(job: FlinkJob, cluster: str, attempt: int, failure: Failure, began: int) -> None:
-    """An attempt ended by a failure: on its replica where that is known, else on all."""
+    """Record the failure of an attempt on its replica where that is known, else on all."""
     where = _place(failure)
     if where and (where, attempt) not in job.replicas:
         job.replicas[where, attempt] = ReplicaRecord(name=where, attempt=attempt, cluster=cluster, start=began)
@@ -222,7 +222,7 @@ def _event(job: FlinkJob, attempt: int, failure: Failure) -> EventRecord:
 
 
 def _place(failure: Failure) -> str:
-    """The task manager where it happened; empty where Flink does not say."""
+    """The task manager of the failure; empty where Flink does not say."""
     for one in (failure, *failure.concurrent_exceptions):
         if one.task_manager_id and _is_name(one.task_manager_id):
             return one.task_manager_id

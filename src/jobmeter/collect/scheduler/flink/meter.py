@@ -33,7 +33,7 @@ class _Restarts:
 
 @dataclass(slots=True, eq=False)
 class Meter:
-    """Measures jobs. It remembers, of each that runs, which metrics its tasks have, and its count of restarts."""
+    """Measures jobs. It caches, for each running job, the names of its tasks' metrics, and its count of restarts."""
 
     rest: Rest
     cluster: str
@@ -41,10 +41,9 @@ class Meter:
     _restarts: dict[str, _Restarts] = field(default_factory=dict)
 
     def measure(self, job: FlinkJob, alone: frozenset[str], now_ms: int) -> list[Sample]:
-        """What there is of a job that runs.
+        """The samples of a running job. ``alone`` are the task managers that work for this job only.
 
-        ``alone`` are the task managers that work for this job and no other one. What Flink has not collected yet,
-        or does not measure, is absent.
+        Values that Flink has not collected yet, or does not measure, are absent.
         """
         details = job.details
         if details is None:
@@ -57,7 +56,7 @@ class Meter:
         return found
 
     def forget(self, running: Iterable[str]) -> None:
-        """Let go of all jobs but these."""
+        """Drop the caches of all jobs but these."""
         stay = set(running)
         self._lists = {key: value for key, value in self._lists.items() if key[0] in stay}
         self._restarts = {key: value for key, value in self._restarts.items() if key in stay}

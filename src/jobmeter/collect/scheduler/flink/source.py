@@ -1,4 +1,4 @@
-"""A cluster of Flink as a ``MeasuringScheduler``: its jobs, and what they use and do."""
+"""A cluster of Flink as a ``MeasuringScheduler``: its jobs and their metrics."""
 
 import logging
 from dataclasses import replace
@@ -54,11 +54,11 @@ class FlinkCluster:
         self._short = False
 
     def poll(self, now_ms: int) -> Records:
-        """See ``Scheduler.poll``. A job that is not listed any more ended in a way that nobody saw."""
+        """See ``Scheduler.poll``. A job that is no longer listed ended in an unknown state."""
         self._rest.begin()
         listed = self._rest.get("/jobs/overview", Overview) or Overview()
         if listed.jobs:
-            # Flink collects metrics after a first request: those that are read later are fresher for it.
+            # Flink collects metrics only after a request: this one makes the later reads fresher.
             self._rest.get(_TOUCH, list[Reading])
         jobs: list[JobRecord] = []
         events: list[EventRecord] = []
@@ -120,7 +120,7 @@ class FlinkCluster:
             subtasks[vertex.id] = found.subtasks if found else []
         failures = sorted(exceptions.exception_history.entries, key=lambda one: one.timestamp)
         job.heard(details, subtasks, failures)
-        # The answers were given one after the other: a job that moved on meanwhile is read again.
+        # The answers are from different times: a job whose state changed meanwhile is read again.
         job.read_ms = now_ms if details.state == job.listed.state else None
 
     def _lost(self, jid: str, now_ms: int) -> JobRecord:
@@ -137,7 +137,7 @@ class FlinkCluster:
         return {one.jid: FlinkJob(one) for one in memory.jobs}
 
     def _remember(self) -> None:
-        """Note which jobs have not ended, so that one that is gone after a restart of this program is reported."""
+        """Store which jobs have not ended, so that one that is gone after a restart of this program is reported."""
         if self._state is None or self._answered_ms is None:
             return
         fresh = self._state.with_suffix(".new")
@@ -150,14 +150,14 @@ class FlinkCluster:
 
 
 def _legal(found: JobRecord | EventRecord | Sample) -> bool:
-    """Whether a server would take it: one name that is none of ours must not stop everything else."""
+    """Whether a server would accept it: one illegal name must not block all other samples."""
     try:
         if isinstance(found, JobRecord):
             check_record(found)
         elif isinstance(found, EventRecord):
             check_event(found)
         else:
-            check_series(replace(found.series, project=DEFAULT_PROJECT))  # the server puts in that of the key
+            check_series(replace(found.series, project=DEFAULT_PROJECT))  # the server fills in the key's project
     except InvalidRequestError:
         return False
     return True

@@ -1,4 +1,4 @@
-"""Which kinds of objects own pods, where the API server has them, and what their status means."""
+"""The kinds of objects that own pods: their paths, and the meaning of their status."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from jobmeter.model.job import JobState
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """How a workload stands, as it says itself; None as state: it follows from the pods. Epoch milliseconds."""
+    """The status of a workload; a state of None follows from the pods. Epoch milliseconds."""
 
     state: JobState | None = None
     start: int | None = None
@@ -23,7 +23,7 @@ class Life:
 
 @dataclass(frozen=True, slots=True)
 class OwnerKind:
-    """A kind that is watched: its path below the API server, and what its status means."""
+    """A watched kind: its path below the API server, and the function that reads its status."""
 
     name: str
     path: str
@@ -110,7 +110,7 @@ def _volcano(workload: Workload) -> Life:
 
 
 def by_pods(_workload: Workload) -> Life:
-    """Of a kind that has no end of its own."""
+    """For a kind without an end of its own."""
     return Life()
 
 

@@ -1,4 +1,4 @@
-"""The jobs of a cluster and the pods of each, as the changes of the API server's objects make them."""
+"""The jobs of a cluster and their pods, built from changes of the API server's objects."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ class Presence(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Top:
-    """The object that a job is."""
+    """The object that a job is made from: the root of its owners."""
 
     kind: str
     name: str
@@ -71,7 +71,7 @@ class Job:
 
 
 class Ledger:
-    """Takes changes, and says which jobs they touch. Belongs to one thread."""
+    """Applies changes, and gives the jobs that they touch. For one thread."""
 
     def __init__(self, memory: Memory, *, by_namespace: bool, namespaces: frozenset[str]) -> None:
         """``by_namespace``: each namespace is a project. ``namespaces`` are those that are reported, empty: all."""
@@ -85,7 +85,7 @@ class Ledger:
         self._dirty: dict[str, None] = {}
 
     def workload(self, kind: OwnerKind, found: Workload) -> None:
-        """A workload is there, as it is now."""
+        """Add or update a workload."""
         if not self._included(found.metadata):
             return
         uid = found.metadata.uid
@@ -104,12 +104,12 @@ class Ledger:
             self._dirty[uid] = None
 
     def missing_workloads(self, kind: OwnerKind, there: frozenset[str], now_ms: int) -> None:
-        """All workloads of a kind were listed: the others of it are gone."""
+        """Remove the workloads of a kind that are not in a complete list."""
         for uid in [uid for uid, owner in self._owners.items() if owner.kind is kind and uid not in there]:
             self.workload_gone(uid, now_ms, Presence.MISSING)
 
     def pods(self, found: Iterable[Pod]) -> None:
-        """These pods are there, as they are now; several of one pod in the order of time."""
+        """Add or update pods; several states of one pod in order of time."""
         again = [pod for pod, _ in self._waiting.values()]
         for pod in [*again, *found]:
             uid = pod.metadata.uid
@@ -135,7 +135,7 @@ class Ledger:
         self._note(job, member)
 
     def missing_pods(self, there: frozenset[str]) -> None:
-        """All pods were listed: the others are gone."""
+        """Remove the pods that are not in a complete list."""
         for uid in [uid for uid in self._job_of_pod if uid not in there]:
             self.pod_gone(uid, Presence.MISSING)
 
@@ -145,12 +145,12 @@ class Ledger:
         return (self.jobs[uid] for uid in dirty if uid in self.jobs)
 
     def lost(self) -> list[JobMemory]:
-        """Jobs that were alive when this was saved, and that the cluster has no more; each is returned once."""
+        """Jobs that were alive in the stored state and no longer exist; each is returned once."""
         names = [uid for uid in self.memory.jobs if uid not in self.jobs]
         return [self.memory.jobs.pop(uid) for uid in names]
 
     def forget(self, job: Job) -> None:
-        """Take a job that is over out of what is remembered, and altogether once the cluster has nothing of it."""
+        """Remove a finished job from the stored state, and entirely once the cluster has no object of it."""
         uid = job.top.uid
         self.memory.jobs.pop(uid, None)
         if job.owner is not None and job.owner.presence is Presence.THERE:
@@ -221,7 +221,9 @@ class Ledger:
     def _place(self, job: Job, pod: Pod) -> PodPlace:
         places = self.memory.jobs.setdefault(job.top.uid, JobMemory(job.job_id, job.project)).pods
         for uid, member in job.members.items():
-            places.setdefault(uid, member.place)  # a job that is over is not remembered, and a pod of it may come late
+            places.setdefault(
+                uid, member.place
+            )  # a finished job is not in the stored state, and a pod of it may come late
         if (place := places.get(pod.metadata.uid)) is not None:
             return place
         wanted = place_of(pod)

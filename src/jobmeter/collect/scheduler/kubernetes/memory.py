@@ -1,4 +1,4 @@
-"""What has to outlive a restart: whose name is whose, and which attempt of its replica a pod began with."""
+"""State across restarts: the names of jobs, and the attempt of its replica that a pod began with."""
 
 import logging
 from pathlib import Path
@@ -13,7 +13,7 @@ _log = logging.getLogger(__name__)
 
 
 class PodPlace(msgspec.Struct, array_like=True):
-    """The replica that a pod is, and the attempt that its first run is; ``runs`` it had so far."""
+    """The replica of a pod, the attempt of its first run, and its ``runs`` so far."""
 
     replica: str
     first: int
@@ -23,7 +23,7 @@ class PodPlace(msgspec.Struct, array_like=True):
 
 
 class JobMemory(msgspec.Struct, omit_defaults=True):
-    """A job that was not over when it was last heard of: its id, and its pods by uid, oldest first."""
+    """A job that was not finished when last read: its id, and its pods by uid, oldest first."""
 
     job_id: str
     project: str = ""
@@ -31,7 +31,7 @@ class JobMemory(msgspec.Struct, omit_defaults=True):
 
 
 class Memory(msgspec.Struct, omit_defaults=True):
-    """``names`` gives the owner's uid of each id of a job, by project and id; ``jobs`` what is alive, by uid."""
+    """``names`` maps (project, job id) to the owner's uid; ``jobs`` are the living jobs by uid."""
 
     names: dict[str, str] = {}
     jobs: dict[str, JobMemory] = {}
@@ -63,7 +63,7 @@ class MemoryFile:
         self._written = b""
 
     def load(self) -> Memory:
-        """What was saved last; an empty one where that cannot be read."""
+        """The stored state; an empty one where it cannot be read."""
         if self._path is None or not self._path.exists():
             return Memory()
         try:
@@ -73,7 +73,7 @@ class MemoryFile:
             return Memory()
 
     def save(self, memory: Memory) -> None:
-        """Write it down, where it has changed."""
+        """Store it where it has changed."""
         if self._path is None:
             return
         body = msgspec.json.encode(memory)

@@ -1,4 +1,4 @@
-"""Which replica of its job a pod is: by the labels that its controller gives it, else by its number in order.
+"""The replica of a pod: by the labels of its controller, else by its number in order.
 
 The labels are those of batch/v1, JobSet, Kubeflow's training operator, Volcano, KubeRay and LeaderWorkerSet.
 """
@@ -28,7 +28,7 @@ class Place:
 
 
 def place_of(pod: Pod) -> Place:
-    """Which replica the pod's labels make it."""
+    """The replica in the pod's labels."""
     label = pod.metadata.label
     task = label(f"{_VOLCANO}task-spec"), label(f"{_VOLCANO}task-index")
     if all(task):

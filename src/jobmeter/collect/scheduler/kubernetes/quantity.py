@@ -18,7 +18,7 @@ _DEVICES = re.compile(r"(?:[a-z0-9.-]+/)(?:gpu|gpu\.shared|mig-.+|Ascend.+|npu)"
 
 
 def parse_quantity(value: str | float) -> Decimal | None:
-    """The number that a quantity stands for, None for what is none."""
+    """The number of a quantity, None for an invalid one."""
     match = _QUANTITY.fullmatch(str(value).strip())
     if match is None or len(str(value)) > 64:
         return None

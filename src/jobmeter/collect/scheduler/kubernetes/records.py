@@ -1,4 +1,4 @@
-"""A job of Kubernetes as a job record: what the API server says is how it was."""
+"""Job records of Kubernetes jobs: the API server is authoritative."""
 
 from collections.abc import Iterator
 
@@ -23,7 +23,7 @@ _MEANING = {
 
 
 def job_record(job: Job, cluster: str, user_label: str) -> JobRecord:
-    """The job as it stands, without its replicas."""
+    """The current record of the job, without its replicas."""
     life = _life(job)
     runs = [run for member in job.members.values() for run in member.runs.values()]
     state = life.state or _state(job, runs)
@@ -53,7 +53,7 @@ def replica_records(job: Job, cluster: str) -> Iterator[ReplicaRecord]:
     """Every attempt of every known replica."""
     for member in job.members.values():
         place = member.place
-        # By the first attempt of a pod agents number the runs that they see; one of before the watch is unknown.
+        # Agents number a pod's runs from its first attempt, which is unknown for a pod older than the watch.
         for number, run in sorted({0: Run(JobState.UNKNOWN), **member.runs}.items()):
             yield ReplicaRecord(
                 name=place.replica,
@@ -71,14 +71,14 @@ def replica_records(job: Job, cluster: str) -> Iterator[ReplicaRecord]:
 
 
 def _metadata(job: Job) -> Metadata | None:
-    """That of the owner; of one that is not watched, that of its first pod."""
+    """The metadata of the owner; where it is not watched, of its first pod."""
     if job.owner is not None:
         return job.owner.workload.metadata
     return next((member.pod.metadata for member in job.members.values()), None)
 
 
 def _life(job: Job) -> Life:
-    """What the owner says, and where it was deleted before it was over, that it was stopped."""
+    """The status of the owner; stopped where it was deleted before its end."""
     owner = job.owner
     if owner is None:
         return Life()
@@ -92,18 +92,18 @@ def _life(job: Job) -> Life:
 
 
 def _state(job: Job, runs: list[Run]) -> JobState:
-    """How a job stands whose owner does not say it: by its pods."""
+    """The state of a job by its pods, where the owner has none."""
     latest = [member.runs[max(member.runs)] for member in job.members.values() if member.runs]
     began = any(run.start is not None for run in runs)
     if job.owner is not None and job.owner.kind.life is not by_pods:
-        return JobState.RUNNING if began else JobState.QUEUED  # it says when it is over
+        return JobState.RUNNING if began else JobState.QUEUED  # its status reports the end
     states = {run.state for run in latest}
     if JobState.RUNNING in states:
         return JobState.RUNNING
     if JobState.QUEUED in states or not states:
         return JobState.RUNNING if began and states else JobState.QUEUED
     if job.top.kind != "Pod" and any(member.presence is Presence.THERE for member in job.members.values()):
-        return JobState.RUNNING  # its controller makes new pods as long as it is there
+        return JobState.RUNNING  # its controller replaces pods while it exists
     if job.top.kind == "Pod" and _starts_again(job):
         return JobState.RUNNING
     order = (JobState.FAILED, JobState.UNKNOWN, JobState.STOPPED)
@@ -111,7 +111,7 @@ def _state(job: Job, runs: list[Run]) -> JobState:
 
 
 def _starts_again(job: Job) -> bool:
-    """Whether the pod is between two runs: its phase says Running as long as a container of it is to start again."""
+    """Whether the pod is between two runs: its phase is Running while a container is to be restarted."""
     return any(
         member.presence is Presence.THERE and member.pod.status.phase == "Running" for member in job.members.values()
     )
@@ -126,7 +126,7 @@ def _failed(job: Job) -> tuple[Member, Run] | None:
 
 
 def _error(job: Job, life: Life, state: JobState) -> str:
-    """Why it ended; empty for a job that did what it was to do."""
+    """Why it failed; empty for a successful job."""
     if state is JobState.SUCCEEDED:
         return ""
     said = ": ".join(filter(None, (life.reason, life.message)))

@@ -70,7 +70,7 @@ class KubernetesScheduler:
     def poll(self, now_ms: int) -> Records:
         """See ``Scheduler.poll``."""
         self._begin()
-        self._file.save(self._ledger.memory)  # what the last call gave is in the outbox by now
+        self._file.save(self._ledger.memory)  # the records of the last call are in the outbox by now
         for kind, feed in self._owners:
             self._take_workloads(kind, feed, now_ms)
         self._take_pods()
@@ -118,7 +118,7 @@ class KubernetesScheduler:
         self._ledger.pods(together)
 
     def _news(self, job: Job) -> list[JobRecord]:
-        """What of a job was not reported yet: its record, and the replicas that changed."""
+        """The unreported part of a job: its record, and the replicas that changed."""
         uid = job.top.uid
         sent = self._sent.setdefault(uid, {})
         head = job_record(job, self._cluster, self._user_label)
@@ -155,7 +155,7 @@ def _changed(sent: dict[tuple[str, int], bytes], key: tuple[str, int], record: J
 
 
 def _unknown_job(lost: JobMemory) -> JobRecord:
-    """A job that ended while nobody watched, and of which the cluster has nothing any more."""
+    """The record of a job that ended unobserved and no longer exists in the cluster."""
     last = {place.replica: (uid, place) for uid, place in lost.pods.items()}
     replicas: list[ReplicaRecord | str] = [
         ReplicaRecord(name=name, attempt=place.first + place.runs - 1, pod_id=uid, state=JobState.UNKNOWN)

@@ -1,4 +1,4 @@
-"""What ``sacct`` tells of jobs: every attempt, with its steps and tasks. Parsable text: its columns outlive versions.
+"""Parses ``sacct``: every attempt of a job, with its steps and tasks. Parsable text: its columns outlive versions.
 
 (22.05's JSON gives an exit code of 0 for a job that failed with 3.)
 """
@@ -69,7 +69,7 @@ def _of_one_job(rows: Sequence[tuple[Row, Attempt]]) -> Iterable[Attempt]:
     while first and rows[first - 1][1].state in GIVEN_BACK and _same(rows[first - 1][0], rows[first][0]):
         first -= 1
     attempts = [attempt for _, attempt in rows[first:]]
-    # What was given back before it began is no attempt.
+    # A run that was requeued before it began is no attempt.
     return [attempt for attempt in attempts[:-1] if attempt.start is not None] + attempts[-1:]
 
 

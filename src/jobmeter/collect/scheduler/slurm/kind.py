@@ -1,4 +1,4 @@
-"""Slurm as a kind of scheduler: how its controller and its accounting are asked from here."""
+"""Slurm as a kind of scheduler: how its controller and its accounting are queried."""
 
 import os
 from collections.abc import Mapping

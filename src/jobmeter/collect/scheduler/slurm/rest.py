@@ -47,7 +47,7 @@ class _UnixPool(HTTPConnectionPool):
 
 
 class Rest:
-    """Question slurmrestd with the token that ``token`` gives at each call."""
+    """A client of slurmrestd, with the token that ``token`` gives at each call."""
 
     def __init__(self, address: str, clock: Clock, token: Callable[[], Token | None]) -> None:
         """``address`` is ``http(s)://host:port`` or ``unix:/path``. Raises ConfigurationError for another one."""
@@ -108,9 +108,9 @@ class Rest:
 
 
 def _refusal(token: Token | None, status: int, now_ms: int) -> str:
-    """What is wrong with the token, as far as an answer and the token itself say; empty where that is not known.
+    """Why the token was refused, by the answer and the token itself; empty where unknown.
 
-    slurmrestd hands a token on to the controller, and answers 500 where that one does not accept it.
+    slurmrestd passes the token to the controller, and answers 500 where that one rejects it.
     """
     if token is None:
         return f"wants a token ({status}): give one in SLURM_JWT or --rest-token-file" if status in _REFUSED else ""

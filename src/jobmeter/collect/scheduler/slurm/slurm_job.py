@@ -1,4 +1,4 @@
-"""What Slurm says of a job, in one shape, whichever version and whichever of its parts said it. Times in seconds."""
+"""A Slurm job in one form for all versions and both sources. Times in seconds."""
 
 from dataclasses import dataclass, field
 
@@ -63,7 +63,7 @@ class SlurmJob:
     """A job. Memory in bytes, the limit of time in minutes; None or empty where Slurm does not say.
 
     ``label`` is the number that Slurm's commands show: ``8``, ``2_1`` of an array, ``6+1`` of a heterogeneous job.
-    ``gpus`` are those of each node, as indices. ``restarts`` is None where only the database told of the job.
+    ``gpus`` are those of each node, as indices. ``restarts`` is None where only the database has the job.
     """
 
     number: int

@@ -1,4 +1,4 @@
-"""A cluster of Slurm as a ``Scheduler``: the controller is asked every interval, the database about what changed."""
+"""A cluster of Slurm as a ``Scheduler``: the controller is polled every interval, the database for changed jobs."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
@@ -29,7 +29,7 @@ JobsByNumber = Mapping[int, SlurmJob]
 
 
 class Database(msgspec.Struct, frozen=True):
-    """How to ask the accounting: about these jobs, or about all of the last so many seconds."""
+    """Queries of the accounting: for these jobs, or for all of the last so many seconds."""
 
     of_jobs: Callable[[list[int]], JobsByNumber]
     of_seconds: Callable[[int], JobsByNumber]
@@ -41,7 +41,7 @@ class _Memory(msgspec.Struct):
 
 @dataclass(slots=True)
 class _Job:
-    """What was last heard of a job, told or not: ``tries`` are the questions left that it is worth."""
+    """The last state of a job, reported or not. ``tries`` limits further queries of the accounting for it."""
 
     heard: SlurmJob
     job_record: SlurmJob | None = None
@@ -52,7 +52,7 @@ class _Job:
 
     @property
     def final(self) -> bool:
-        """Whether there is nothing left to learn of it."""
+        """Whether its state is final."""
         return self.heard.over or (self.job_record is not None and self.job_record.over)
 
 
@@ -92,14 +92,14 @@ class SlurmScheduler:
             job = self._jobs[number] = _Job(facts, sent=job.sent if job else b"")
         elif _moment(job.heard) != _moment(facts):
             job.tries = _TRIES_ENDED if facts.over else _TRIES_RUNNING
-        # The controller forgets which GPUs a job had as soon as it has ended.
+        # The controller drops the GPUs of a job as soon as it has ended.
         job.heard = (
             facts if facts.gpus or facts.now.start != job.heard.now.start else replace(facts, gpus=job.heard.gpus)
         )
 
     def _learn(self, number: int, facts: SlurmJob, *, listed: bool) -> None:
         if not listed and not facts.over:
-            return  # the controller knows nothing of it any more, and the accounting not yet how it ended
+            return  # the controller has dropped it, and the accounting does not have its end yet
         job = self._jobs.setdefault(number, _Job(facts))
         job.job_record = facts
         if not listed:
@@ -109,7 +109,7 @@ class SlurmScheduler:
             job.tries = 0
 
     def _accounts(self, listed: Mapping[int, SlurmJob], now_ms: int) -> JobsByNumber:
-        """What the accounting has to say; nothing while it does not answer, which is told once."""
+        """Jobs from the accounting; none while it does not answer, which is logged once."""
         if self._database is None:
             return {}
         try:
@@ -132,7 +132,7 @@ class SlurmScheduler:
         return accounted
 
     def _to_account(self, listed: Mapping[int, SlurmJob]) -> list[int]:
-        """The jobs that changed, that the accounting did not know well enough, or that the controller has forgotten."""
+        """The jobs to query: those that changed, incomplete ones, and those that the controller dropped."""
         numbers = set()
         for number, facts in listed.items():
             job = self._jobs.get(number)
@@ -154,7 +154,7 @@ class SlurmScheduler:
         return fresh if first_time else fresh[-1:]
 
     def _events(self, job: _Job) -> list[EventRecord]:
-        """Those that are new; a step's state comes with the accounting, and stays."""
+        """New events; a step's state comes from the accounting and is final."""
         events = list(job_events(_together(job.heard, job.job_record), self._cluster))
         fresh, job.events = events[job.events :], len(events)
         return fresh
@@ -174,7 +174,7 @@ class SlurmScheduler:
         return min(max(back, _MARGIN_MS), _LONGEST_BACK_MS)
 
     def _remember(self) -> None:
-        """Note when the last answer was: whatever it gave is in the outbox by now."""
+        """Store the time of the last answer, whose records are in the outbox by now."""
         if self._state is None or self._answered_ms is None:
             return
         fresh = self._state.with_suffix(".new")
@@ -186,7 +186,7 @@ class SlurmScheduler:
 
 
 def _identity(facts: SlurmJob) -> tuple[object, ...]:
-    """What stays the same of a job for its life: a number that is given out again comes with another of these."""
+    """The identity of a job besides its number, which Slurm may reuse."""
     return facts.user, facts.restarts is not None and not facts.restarts and facts.now.submit
 
 
@@ -195,14 +195,14 @@ def _moment(facts: SlurmJob) -> tuple[object, ...]:
 
 
 def _agree(heard: SlurmJob, job_record: SlurmJob) -> bool:
-    """Whether the accounting has got as far as the controller, with the steps that there are."""
+    """Whether the accounting is as current as the controller, steps included."""
     if heard.over:
         return job_record.over and job_record.now.end is not None and bool(job_record.name)
     return bool(job_record.now.steps) and job_record.now.start == heard.now.start
 
 
 def _together(heard: SlurmJob, job_record: SlurmJob | None) -> SlurmJob:
-    """The controller's word on how the job stands, the accounting's on its attempts and their steps."""
+    """Merges the controller's state of the job with the accounting's attempts and steps."""
     if job_record is None or job_record is heard:
         return heard
     if heard.restarts is None:
@@ -230,7 +230,7 @@ def _joined(heard: SlurmJob, job_record: SlurmJob) -> tuple[Attempt, ...]:
         return (*before, now)
     if same.state != now.state:
         return (*before, replace(now, steps=same.steps))
-    # Of a job that was cancelled the controller tells the signal, the accounting 0:0: the same one always.
+    # For a cancelled job the controller gives the signal, the accounting 0:0: the accounting's is used always.
     return (*before, replace(now, steps=same.steps, by=same.by, exit=same.exit or now.exit))
 
 

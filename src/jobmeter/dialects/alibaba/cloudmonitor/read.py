@@ -1,4 +1,4 @@
-"""From a request to its points: the questions to ask, and what their answers say."""
+"""From a request to its points: the queries, and their conversion."""
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class _Figures(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """A job to read, its pods' names, and what was wanted of it."""
+    """A job to read, its pods' names, and the requested resources."""
 
     job: Job
     pods: dict[str, str]
@@ -40,7 +40,7 @@ class _Target:
         return self.pods.get(replica) or f"{self.job.id}-{replica}"
 
     def replicas(self, resources: Sequence[Resource]) -> frozenset[str] | None:
-        """The replicas to read, empty for all of them; None when the job has none of the pods that are wanted."""
+        """The replicas to read, empty for all of them; None when the job has none of the requested pods."""
         pods = {one.pod for one in resources}
         if "" in pods:
             return frozenset()
@@ -50,7 +50,7 @@ class _Target:
 def page(request: Request, *, strict: bool) -> Points:
     """One page of points in the order of (time, job, pod, card), and the token of the next one, empty at the end.
 
-    ``strict``: a job that is not there is NotFoundError; else it has no points.
+    ``strict``: an unknown job raises NotFoundError; else it has no points.
     """
     targets = yield from _targets(request, strict)
     after = request.after
@@ -100,7 +100,7 @@ def _targets(request: Request, strict: bool) -> Generator[Question[Any], Any, li
 
 
 def _running(resource: Resource, span: TimeRange) -> Generator[Question[Any], Any, list[str]]:
-    """The jobs that a member means which names none: those that ran in the range."""
+    """The jobs of a member without a job: those that ran in the range."""
     workspaces = frozenset({resource.workspace}) if resource.workspace else frozenset()
     ended = Condition("end", Operator.BETWEEN, (span.start_ms, None))
     running = yield from execute(JobFilter(states=frozenset({JobState.RUNNING}), workspaces=workspaces, limit=MOST + 1))

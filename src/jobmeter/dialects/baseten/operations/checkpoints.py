@@ -78,7 +78,7 @@ def _file(one: Checkpoint, url: str, job: Job) -> dict[str, Any]:
 
 
 def _name(one: Checkpoint, url: str) -> str:
-    """What is behind the checkpoint's own folder in the address, else the last part, else the file's number."""
+    """The path below the checkpoint's folder in the address, else its last part, else the file's number."""
     path = unquote(urlsplit(url).path)
     return path.partition(f"/{one.id}/")[2] or path.rpartition("/")[2] or str(one.files.index(url))
 

@@ -70,7 +70,7 @@ def get_instance(call: Call, context: Context) -> Steps:
 
 
 def get_instance_run_summary(call: Call, context: Context) -> Steps:
-    """Whether an instance runs, and how late it is."""
+    """Whether an instance runs, and its delay."""
     _, name, job = yield from _job_of(arguments(call, context))
     delay = yield from _delay(job, context)
     return reply(call, context, "GetInstanceRunSummary", {"RunSummary": {**summary(name, job), **delay}})
@@ -94,7 +94,7 @@ def batch_get_instance_run_summary(call: Call, context: Context) -> Steps:
 
 
 def modify_instance_state(call: Call, context: Context) -> Steps:
-    """Note that an instance was stopped."""
+    """Record that an instance was stopped."""
     given = arguments(call, context)
     state = given.choice("expectState", STATES, "") or given.required("expectState")
     if state != "TERMINATED":
@@ -204,7 +204,7 @@ def _archived(jobs: Sequence[Job], now_ms: int) -> set[str]:
 
 
 def _filter(given: Arguments) -> Callable[[Job, bool], bool]:
-    """Whether a job, archived or not, is one that the call asks for."""
+    """A predicate for jobs that match the call's filters."""
     kind = given.choice("jobType", TYPES, "")
     actual = given.choice("actualState", STATES, "")
     expected = given.choice("expectState", STATES, "")

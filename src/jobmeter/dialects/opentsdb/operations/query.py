@@ -32,7 +32,7 @@ from jobmeter.wire.opentsdb.names import PROJECT
 
 @dataclass(slots=True)
 class Cost:
-    """What the answers took, for ``statsSummary``."""
+    """The cost of the answers, for ``statsSummary``."""
 
     points: int = 0
     samples: int = 0
@@ -62,7 +62,7 @@ def _results(one: SubQuery, whole: Query, context: Context, cost: Cost) -> Gener
         return []
     columns, stepped = yield from _read(order, one, groups, whole.range, cost)
     columns = prepare(columns, one, whole.range, milliseconds=whole.milliseconds, stepped=stepped)
-    # A series that takes no part has no say in the tags of its group.
+    # Only series in the answer count for the tags of their group.
     present = iter(np.isin(np.arange(len(order)), columns.index).tolist())
     members = [[each for each in group if next(present)] for group in members]
     found = points(columns, one, groups, whole.range)
@@ -98,7 +98,7 @@ def _grouped(series: Sequence[Tagged], one: SubQuery) -> list[list[Tagged]]:
 def _read(
     order: tuple[Any, ...], one: SubQuery, groups: Groups, span: TimeRange, cost: Cost
 ) -> Generator[Question[Any], Any, tuple[Columns, bool]]:
-    """The readings of the series, or, where their steps say enough, the points of these."""
+    """The readings of the series, or points by step where these suffice."""
     spec, beyond = one.downsample, margin(one, groups)
     start, end = span.start_ms - beyond, span.end_ms + beyond
     if spec is not None:
@@ -142,7 +142,7 @@ def _dps(time: Int64s, value: Float64s, whole: Query, *, null: bool) -> bytes:
 
 
 def _tags(members: Sequence[Tagged]) -> tuple[Mapping[str, str], list[str]]:
-    """The tags that all members have alike, and the names of those that they all have with several values."""
+    """The tags that all members share, and the names of those with several values."""
     first, *others = [each.tags for each in members]
     common = {name for name in first if all(name in tags for tags in others)}
     alike = {name for name in common if all(tags[name] == first[name] for tags in others)}

@@ -60,9 +60,9 @@ def suggest(call: Call, context: Context) -> Steps:
 
 
 def _metrics(text: str, limit: int) -> Generator[Question[Any], Any, set[str]]:
-    """Both those that have the same name inside, and those that were put under another."""
+    """Metrics with the same name as ours, and those stored under ``external.``."""
     found: set[str] = set()
-    # What is put under other names lies together below "external.": it must not crowd out the rest.
+    # Metrics below "external." sort together and must not crowd out the rest.
     own = MOST if EXTERNAL.startswith(text) or text.startswith(EXTERNAL) else limit
     for prefix, most in ((text, own), (EXTERNAL + text, limit)):
         names = yield from execute(NamesQuestion(part=NamePart.METRIC, prefix=prefix, limit=most))

@@ -29,7 +29,7 @@ MAX_STATES = 1000
 
 
 def list_jobs(call: Call, context: Context) -> Steps:
-    """One page of the jobs that fit."""
+    """One page of the matching jobs."""
     question = filter_of(Arguments(call, context), context)
     page = JobPage([], 0) if question is None else (yield from execute(question))
     jobs = [listed(job, context.now_ms) for job in page.jobs]

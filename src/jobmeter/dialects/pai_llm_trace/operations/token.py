@@ -1,4 +1,4 @@
-"""GetXtraceToken: what a program needs to send traces."""
+"""GetXtraceToken: a token and endpoints for sending traces."""
 
 import re
 
