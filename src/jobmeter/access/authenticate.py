@@ -31,9 +31,9 @@ USED_EVERY_MS = 10 * MINUTE
 """How often a key's last use is written down."""
 _UNKNOWN_KEY = {
     ClaimKind.TOKEN: "the token is not that of a key",
-    ClaimKind.SESSION: "the session's key is not one",
-    ClaimKind.LINK: "the session's key is not one",
-    ClaimKind.TRACE: "the trace token's key is not one",
+    ClaimKind.SESSION: "the session's key is unknown",
+    ClaimKind.LINK: "the session's key is unknown",
+    ClaimKind.TRACE: "the trace token's key is unknown",
     ClaimKind.ACCESS_KEY: "the access key id is not that of a key",
 }
 

@@ -141,7 +141,7 @@ class Allowance:
             left = self._now(key)
         if left <= 0:
             wait = max(1, math.ceil((1 - left) * _MINUTE * 1000 / self._a_minute))
-            raise ThrottledError(f"the questions of a key may cost {self._a_minute} {self._what} a minute", wait)
+            raise ThrottledError(f"the queries of a key may cost {self._a_minute} {self._what} a minute", wait)
 
     def spend(self, key: str, amount: float) -> None:
         """Count what a query cost."""

@@ -63,7 +63,7 @@ class MemoryBudget:
             return LimitExceededError(
                 f"reading the body takes {size} bytes, all requests together may take {self.size}", "body"
             )
-        return ThrottledError("the requests under way take all the memory that they may take, try again", _RETRY_MS)
+        return ThrottledError("the requests under way use all the memory that they may use, try again", _RETRY_MS)
 
 
 class MemoryAccount:

@@ -113,7 +113,7 @@ def load_prices(path: str = "") -> Prices:
         unknown = set(own) - {"currency", "charge", "operations", "devices"}
         if unknown or not all(isinstance(own.get(name, {}), dict) for name in ("operations", "devices")):
             raise ConfigurationError(
-                f"{path}: there are currency, charge, [operations.NAME] and [devices], not {sorted(unknown)}"
+                f"{path}: the entries are currency, charge, [operations.NAME] and [devices], not {sorted(unknown)}"
             )
         table = {**table, **own, "operations": {**table["operations"], **own.get("operations", {})}}
     place = path or "prices"

@@ -90,7 +90,7 @@ class Sessions:
         try:
             sealed = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
         except (EncodingError, UnicodeEncodeError) as error:
-            raise UnauthenticatedError(f"the {what} is not one", "malformed") from error
+            raise UnauthenticatedError(f"the {what} is malformed", "malformed") from error
         try:
             content = self._vault.open(sealed, use)
         except ConfigurationError as error:

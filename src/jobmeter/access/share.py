@@ -53,7 +53,7 @@ def read(vault: Vault, token: str, now_ms: int) -> Principal:
 
 
 def _checked(vault: Vault, token: str) -> bytes:
-    malformed = UnauthenticatedError("the share token is not one", "malformed")
+    malformed = UnauthenticatedError("the share token is malformed", "malformed")
     body = token.removeprefix(PREFIX)
     if body == token:
         raise malformed

@@ -49,9 +49,9 @@ def read(vault: Vault, token: str, now_ms: int) -> TraceGrant:
     try:
         sealed = urlsafe_b64decode(body.encode("ascii") + b"=" * (-len(body) % 4))
     except (EncodingError, UnicodeEncodeError) as error:
-        raise UnauthenticatedError("the trace token is not one", "malformed") from error
+        raise UnauthenticatedError("the trace token is malformed", "malformed") from error
     if urlsafe_b64encode(sealed).decode().rstrip("=") != body:
-        raise UnauthenticatedError("the trace token is not one", "malformed")
+        raise UnauthenticatedError("the trace token is malformed", "malformed")
     try:
         content = vault.open(sealed, _USE)
     except ConfigurationError as error:

@@ -97,7 +97,7 @@ _LONGEST_GROUP = 256
     envvar="JOBMETER_LOG_RATE",
     help="Lines a second of each source at most (JOBMETER_LOG_RATE); a line says how many are left out.",
 )
-@click.option("--once", is_flag=True, help="Measure once, deliver, and leave; status 1 unless the server took it.")
+@click.option("--once", is_flag=True, help="Measure once, deliver, and exit; status 1 unless the server accepted it.")
 def command(  # noqa: PLR0913 - one for each option
     *,
     server: str,
@@ -155,7 +155,7 @@ def command(  # noqa: PLR0913 - one for each option
         signal.signal(number, stopping)
     logging.getLogger("jobmeter").info("measuring %s every %s for %s", place.node, interval, server)
     if not agent.run(stop):
-        logging.getLogger("jobmeter").info("what was not delivered is kept for the next start")
+        logging.getLogger("jobmeter").info("undelivered data stays in the spool for the next start")
     sys.exit(0)
 
 

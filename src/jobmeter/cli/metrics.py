@@ -52,7 +52,7 @@ CHARTED = 4
     type=click.Choice(("replica", "device", "job")),
     default="replica",
     show_default=True,
-    help="What one line stands for.",
+    help="The scope of one line.",
 )
 @click.option("--replica", "replicas", multiple=True, metavar="NAME", help="Only this replica.")
 @click.option("--device", "devices", multiple=True, metavar="NAME", help="Only this device, such as gpu0.")

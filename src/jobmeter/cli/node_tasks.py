@@ -53,7 +53,7 @@ def show_task(task: DiagnosticTask, *, as_json: bool) -> None:
     for one in task.findings:
         print_finding(out, one)
     if not task.findings:
-        out.print("no rule found anything in what is stored", markup=False)
+        out.print("no rule found anything in the stored data", markup=False)
 
 
 def list_tasks(api: Api, project: str | None, *, as_json: bool) -> None:

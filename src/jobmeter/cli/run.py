@@ -59,7 +59,7 @@ _SHORTEST_INTERVAL_MS = 100
     help="Measure this process and its descendants, which run already, in place of a command.",
 )
 @click.option("--pass-key", is_flag=True, help="Leave JOBMETER_KEY in the command's environment.")
-@click.option("--quiet", is_flag=True, help="Say nothing but what goes wrong.")
+@click.option("--quiet", is_flag=True, help="Print errors only.")
 @click.argument("words", metavar="[--] COMMAND...", nargs=-1, type=click.UNPROCESSED)
 def command(  # noqa: PLR0913 - one for each option
     *,
@@ -208,7 +208,7 @@ def _report(result: Result, spool: Spool | None) -> None:
         unsent = f"they wait in {spool.directory} for the next run" if spool else "they are lost"
         _say(f"the last samples were not delivered ({result.undelivered}): {unsent}")
     if result.set_aside:
-        _say(f"the server refused a part of what was measured: {result.set_aside}")
+        _say(f"the server refused a part of the data: {result.set_aside}")
     if result.remaining:
         count, numbers = len(result.remaining), ", ".join(map(str, sorted(result.remaining)[:8]))
         _say(f"{count} {'process' if count == 1 else 'processes'} of the command still run, unmeasured: {numbers}")
@@ -265,7 +265,7 @@ def _spool(folder: Path, job: str, target: str) -> Spool | None:
     except ConflictError as error:
         raise click.UsageError(f"another run has the job id {job}") from error
     except OSError as error:
-        _say(f"samples cannot be stored on disk ({error}): what is not delivered when the command ends will be lost")
+        _say(f"samples cannot be stored on disk ({error}): those not delivered when the command ends will be lost")
         return None
     return spool
 

@@ -90,7 +90,7 @@ _COMMON = (
         envvar="JOBMETER_JOB_IDS",
         help="What is in the ids of jobs: what the scheduler calls them, or that and @CLUSTER (JOBMETER_JOB_IDS).",
     ),
-    click.option("--once", is_flag=True, help="Ask once, deliver, and leave; status 1 unless the server took it."),
+    click.option("--once", is_flag=True, help="Poll once, deliver, and exit; status 1 unless the server accepted it."),
 )
 
 

@@ -37,7 +37,7 @@ _LEVELS = ("debug", "info", "warning", "error")
     type=click.IntRange(0),
     default=0,
     metavar="SECONDS",
-    help="Stop when no request came for so long (0: never).",
+    help="Stop when no request has arrived for so long (0: never).",
 )
 @click.option(
     "--new-registry", is_flag=True, help="Begin with an empty registry beside samples whose registry is lost."

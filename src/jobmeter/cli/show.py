@@ -110,7 +110,7 @@ def _head(out: Console, job: Job, summary: JobSummary) -> None:
         "command": job.command,
         "exit status": "" if job.exit_code is None else str(job.exit_code),
         "error": job.error,
-        "state": "" if job.recorded else "not recorded, told from the samples",
+        "state": "" if job.recorded else "not recorded, derived from the samples",
     }
     for name, value in facts.items():
         if value:

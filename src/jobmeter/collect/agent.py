@@ -122,7 +122,7 @@ class Agent:
             return f"the server refused a part, it is set aside: {delivery.set_aside}"
         if not delivery.acknowledged:
             reasons = ", ".join(f"{count} {reason}" for reason, count in delivery.refused.items()) or "no reason given"
-            return f"the server took no sample: {reasons}"
+            return f"the server accepted no sample: {reasons}"
         return ""
 
     def _finish(self) -> bool:

@@ -159,7 +159,7 @@ class Delivery:
         # Counters are updated before the batch is removed: a caller that waits for an empty spool reads them next.
         self._count(receipt)
         if self._failures and self._clocks_apart_ms is None:
-            _log.info("the server takes samples again")
+            _log.info("the server accepts samples again")
         self._failures = 0
         self.last_error = ""
         self._passed(batch)
@@ -179,7 +179,7 @@ class Delivery:
         self.refused_lines += sum(receipt.rejected_lines.values())
         for reason, count in receipt.rejected.items():
             if count and reason not in self.refused:
-                _log.warning("the server did not want %d samples: %s", count, reason)
+                _log.warning("the server refused %d samples: %s", count, reason)
             self.refused[reason] = self.refused.get(reason, 0) + count
 
     def _refused(self, batch: Batch, error: InvalidRequestError) -> None:

@@ -184,7 +184,7 @@ class Spool:
             last = int(found[-1].stem)
             whole = _whole_length(found[-1].read_bytes())
             if whole < sizes[last]:
-                _log.warning("the last %d bytes of %s are no whole frame: cut off", sizes[last] - whole, found[-1])
+                _log.warning("the last %d bytes of %s are a partial frame: truncated", sizes[last] - whole, found[-1])
                 os.truncate(found[-1], whole)
                 sizes[last] = whole
         for segment in [number for number, size in sizes.items() if size == 0]:

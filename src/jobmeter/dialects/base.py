@@ -158,7 +158,7 @@ class RecordJobs(Question[int]):
 class StopJob(Question[Job]):
     """Record that a job was stopped now, and give it.
 
-    Jobmeter does not end processes: whoever runs the job does. Raises ConflictError for a job that has ended already.
+    Jobmeter does not end processes: the system that runs the job does. Raises ConflictError for a job that has ended.
     """
 
     ref: JobRef

@@ -51,7 +51,7 @@ def test_a_device_that_the_environment_does_not_name(variable, text):
         ("SLURM_JOB_GPUS", "9"),
     ],
 )
-def test_what_agrees_or_may_agree_is_not_reported(variable, text):
+def test_agreement_and_possible_agreement_are_not_reported(variable, text):
     assert messages(member((variable, text))) == []
 
 
@@ -63,7 +63,7 @@ def test_any_device_of_the_job_may_be_a_ranks():
     assert messages(member(("SLURM_JOB_GPUS", "0,1"), local_rank=0, process_rank=0)) == []
 
 
-def test_where_the_kubelet_gave_the_device_to_somebody_it_alone_decides():
+def test_an_allocation_by_the_kubelet_decides_alone():
     given = {1: by(AllocationSource.KUBELET, Owner("other", "worker-1"), Owner("j", "worker-0", 2))}
     assert messages(member(("NVIDIA_VISIBLE_DEVICES", "GPU-2aaa-bbbb")), allocated=given) == []
     (message,) = messages(member(replica="worker-7"), allocated=given)

@@ -181,7 +181,7 @@ def test_clocks_that_disagree(ahead, status):
         ("", WRITER, "no key is given"),
         ("token", READER, "key 'eyes', reader, project p1: it may not write"),
         ("token", UnauthenticatedError("it was revoked"), "the server does not accept the key: it was revoked"),
-        ("token", UnavailableError("busy"), "the server does not say whose key it is: busy"),
+        ("token", UnavailableError("busy"), "the server does not report the key's owner: busy"),
     ],
 )
 def test_a_key_that_is_of_no_use_is_a_problem(key, answer, said):

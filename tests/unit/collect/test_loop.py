@@ -103,7 +103,7 @@ def test_a_collector_that_comes_back_is_used_again(outbox):
     assert latest(taken(outbox), "agent.collect.success", collector="hanging") == 1
 
 
-def test_a_collector_that_keeps_failing_is_left_alone_for_longer_and_longer(outbox):
+def test_a_failing_collector_is_suspended_with_backoff(outbox):
     failing = Failing("failing")
     loop = make(outbox, failing)
     for _ in range(40):

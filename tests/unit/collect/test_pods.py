@@ -96,7 +96,7 @@ def test_samples_have_the_times_at_which_they_were_taken(make):
     assert sorted((one.time_ms, one.value) for one in found) == [(1000, 1.0), (2000, 2.0), (3000, 3.0)]
 
 
-def test_a_pod_that_nobody_knows_goes_under_its_own_name_after_a_minute(make, clock):
+def test_an_unknown_pod_is_reported_under_its_own_name_after_a_minute(make, clock):
     pods = make(process(1), process(2, guess=Owner("bert", "worker-3")))
     pods.answer([], [replica(7)])  # there is a watcher
     pods.samples([sample(1), sample(2)])
@@ -118,7 +118,7 @@ def test_a_pod_that_nobody_knows_goes_under_its_own_name_after_a_minute(make, cl
     assert named(pods.samples([sample(1, 3.0)])) == [("default", "two", "worker-1", 0, 3.0)]
 
 
-def test_a_cluster_without_a_watcher_makes_nobody_wait_after_the_first(make, clock):
+def test_without_a_watcher_only_the_first_pod_waits(make, clock):
     pods = make(process(1), process(2))
     pods.samples([sample(1)])
     pods.answer([uid(1)], [])
@@ -179,7 +179,7 @@ def test_records_wait_too_and_say_only_what_the_watcher_does_not(make):
     assert pods.released() == Records()
 
 
-def test_ranks_that_the_watcher_knows_are_not_reported_again(make):
+def test_ranks_known_to_the_watcher_are_not_reported_again(make):
     pods = make(process(1))
     pods.answer([], [])
     pods.samples([])
@@ -219,7 +219,7 @@ def test_the_cache_outlives_the_agent(make, tmp_path):
     assert make(process(1), state=tmp_path).samples([sample(1)]) == []
 
 
-def test_pods_that_are_gone_are_forgotten(make, clock):
+def test_deleted_pods_are_dropped(make, clock):
     pods = make()
     pods.samples([sample(1)])
     pods.answer([uid(1)], [replica(1)])

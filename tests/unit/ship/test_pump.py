@@ -182,7 +182,7 @@ def test_what_expired_before_it_was_shipped_is_counted(house):
     assert (state.dropped, state.shipped, state.waiting) == (2, 1, 0)
 
 
-def test_what_the_engine_forgot_while_nobody_shipped_is_counted(house):
+def test_lines_that_expired_while_no_server_shipped_are_counted(house):
     shipper = house.create()
     house.put("gone 1", "gone 2")
     house.forward(5 * DAY / SECOND)
@@ -198,7 +198,7 @@ def test_what_the_engine_forgot_while_nobody_shipped_is_counted(house):
     assert (state.dropped, state.shipped, state.waiting) == (2, 1, 0)
 
 
-def test_numbers_that_nobody_wrote_are_passed_over_after_a_while_and_are_no_loss(house):
+def test_unwritten_numbers_are_skipped_after_a_while_and_are_no_loss(house):
     shipper = house.create()
     house.put("a")
     assert house.registry.shippers.reserve(shipper.id, 3) == 2  # by a server that died then
@@ -314,7 +314,7 @@ def test_a_server_that_lost_its_lease_meanwhile_writes_nothing_down(house):
     assert (state.cursor, state.shipped) == (1, 1)
 
 
-def test_closing_lets_another_server_go_on_at_once(house):
+def test_closing_lets_another_server_continue_immediately(house):
     shipper = house.create()
     first = house.pump(shipper)
     house.put("a")
@@ -327,7 +327,7 @@ def test_closing_lets_another_server_go_on_at_once(house):
     assert other.texts == ["b"]
 
 
-def test_a_sink_that_the_settings_no_longer_have_is_said_to_be_missing(house):
+def test_a_sink_removed_from_the_settings_is_reported_as_missing(house):
     shipper = house.create()
     house.put("a")
 

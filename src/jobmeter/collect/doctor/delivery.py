@@ -63,7 +63,7 @@ def _check_key(transport: Server) -> Check:
         advice = "see `jobmeter key list` on the server: it was revoked, or belongs to another one"
         return Check(_AREA, "key", Status.PROBLEM, f"the server does not accept the key: {error.message}", advice)
     except (JobmeterError, msgspec.DecodeError) as error:
-        return Check(_AREA, "key", Status.PROBLEM, f"the server does not say whose key it is: {error}")
+        return Check(_AREA, "key", Status.PROBLEM, f"the server does not report the key's owner: {error}")
     text = f"key {who.name!r}, {who.role}, {f'project {who.project}' if who.project else 'all projects'}"
     if who.role not in _WRITERS:
         advice = "an agent needs a key with the role writer"
@@ -75,7 +75,7 @@ def _check_clock(answer: Response, begin: int, end: int) -> Check:
     try:
         theirs = round(parsedate_to_datetime(answer.headers["date"]).timestamp() * 1000)
     except (KeyError, ValueError):
-        return Check(_AREA, "clock", Status.LIMITED, "the server does not say what time it is")
+        return Check(_AREA, "clock", Status.LIMITED, "the server does not report its time")
     # The header has whole seconds: any moment of that second agrees.
     ahead = begin - theirs - 999 if begin > theirs + 999 else min(end - theirs, 0)
     text = f"this clock says {iso(end)}, the server's {iso(theirs)}"

@@ -354,7 +354,7 @@ class Session:
                 return f"no answer within {self._patience:.0f} seconds"
             if waited > _QUIET_SECONDS and not warned:
                 warned = True
-                self._say("waiting for the server to take the last samples (Ctrl-C leaves them for the next run)")
+                self._say("waiting for the server to accept the last samples (Ctrl-C leaves them for the next run)")
             self._children.wait(0.05, lambda _pid: None)
             if len(self._children.signals) > signals:
                 return "interrupted"

@@ -63,7 +63,7 @@ def _finding(case: Case, replica: str, evidence: list[Evidence]) -> Finding:
 RULE = Rule(
     name="host_oom_kill",
     sees="The kernel killed a process of the job because memory ran out.",
-    advice="Raise the memory limit or hold less at once; see host_mem_leak for memory that only grows.",
+    advice="Raise the memory limit or use less memory at a time; see host_mem_leak for memory that only grows.",
     source="https://docs.kernel.org/admin-guide/cgroup-v2.html#memory-interface-files",
     find=find,
     kernel='"Killed process" OR "oom kill" OR "reaped process"',

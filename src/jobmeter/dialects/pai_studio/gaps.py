@@ -15,7 +15,7 @@ GAPS = (
     ),
     Gap(
         "ListTrainingJobMetrics and GetTrainingJobLatestMetrics of samples that have expired",
-        "They tell single samples; roll-ups hold none. GetTrainingJobLatestMetrics falls back on the hours.",
+        "They return single samples; roll-ups have none. GetTrainingJobLatestMetrics falls back on the hours.",
         GapStatus.NEVER,
     ),
     Gap(

@@ -40,7 +40,7 @@ METRICS: tuple[Metric, ...] = (
         name="agent.samples.waiting",
         unit="{sample}",
         scope=_A,
-        text="Samples of pods that wait until it is known whose they are.",
+        text="Samples of pods that wait for the name of their job.",
     ),
     Metric(
         name="agent.dropped",

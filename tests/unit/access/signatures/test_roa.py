@@ -71,7 +71,7 @@ def verifies(call: Call, secret: str) -> bool:
 
 
 @given(parts=calls)
-def test_what_either_client_signs_holds(parts: dict[str, object]) -> None:
+def test_signatures_of_either_client_are_valid(parts: dict[str, object]) -> None:
     call = signed(**parts)  # type: ignore[arg-type]
     claim = ROA.claim(call)
     assert claim is not None

@@ -85,7 +85,9 @@ class FlinkCluster:
                 found += [one for one in self._meter.measure(job, alone, now_ms) if _legal(one)]
         except LimitExceededError as error:
             if not self._short:
-                _log.warning("%s are too few to measure all jobs each time: they take turns", error.message)
+                _log.warning(
+                    "%s are too few to measure all jobs each time: the jobs are measured in turn", error.message
+                )
             self._short = True
         return found
 

@@ -142,7 +142,7 @@ class KubernetesScheduler:
     def _report_problems(self) -> None:
         problem = next((feed.problem for _, feed in self._owners if feed.problem), "")
         if problem and problem != self._reported_problem:
-            _log.warning("%s; jobs are reported as far as they are known", problem)
+            _log.warning("%s; jobs are reported without the missing data", problem)
         self._reported_problem = problem
 
 

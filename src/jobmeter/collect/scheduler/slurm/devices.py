@@ -42,7 +42,7 @@ class Devices:
         try:
             text = commands.run([self._scontrol, "--all", "show", "job", "--details", "--oneliner", *only])
         except (UnavailableError, LimitExceededError) as error:
-            _log.debug("the GPUs of %d jobs are not known: %s", len(numbers), error.message)
+            _log.debug("the GPUs of %d jobs are unknown: %s", len(numbers), error.message)
             return {}
         return parse_details(text.decode(errors="replace").splitlines())
 

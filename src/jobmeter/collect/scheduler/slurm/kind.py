@@ -53,7 +53,7 @@ def _database() -> Database | None:
 
 
 KIND = Kind(
-    "What Slurm knows of its jobs: squeue, or slurmrestd with --rest, and sacct.",
+    "Slurm's jobs: from squeue, or slurmrestd with --rest, and from sacct.",
     _make,
     (
         Option(
@@ -65,7 +65,7 @@ KIND = Kind(
         Option(
             "rest-token-file",
             "FILE",
-            "File with the token, read at each question, so that it can be renewed (SLURM_REST_TOKEN_FILE).",
+            "File with the token, read at each query, so that it can be renewed (SLURM_REST_TOKEN_FILE).",
             "SLURM_REST_TOKEN_FILE",
         ),
     ),

@@ -113,7 +113,7 @@ def _refusal(token: Token | None, status: int, now_ms: int) -> str:
     slurmrestd passes the token to the controller, and answers 500 where that one rejects it.
     """
     if token is None:
-        return f"wants a token ({status}): give one in SLURM_JWT or --rest-token-file" if status in _REFUSED else ""
+        return f"requires a token ({status}): give one in SLURM_JWT or --rest-token-file" if status in _REFUSED else ""
     if problem := token.problem(now_ms):
         return f"answers {status}: {problem}"
     return f"does not accept the token of {token.source} ({status})" if status in _REFUSED else ""

@@ -123,7 +123,7 @@ class SlurmScheduler:
                         self._jobs[number].tries -= 1
         except UnavailableError as error:
             if error.message != self._silent:
-                _log.warning("%s; what the controller says is told meanwhile", error.message)
+                _log.warning("%s; the controller's data is reported meanwhile", error.message)
             self._silent = error.message
             return {}
         if self._silent:
@@ -182,7 +182,7 @@ class SlurmScheduler:
             fresh.write_bytes(msgspec.json.encode(_Memory(self._answered_ms)))
             fresh.replace(self._state)
         except OSError as error:
-            _log.debug("the time of the last answer cannot be kept: %s", error)
+            _log.debug("the time of the last answer cannot be stored: %s", error)
 
 
 def _identity(facts: SlurmJob) -> tuple[object, ...]:

@@ -60,7 +60,7 @@ def read_token(environment: Mapping[str, str], file: str | None) -> Token | None
             raise UnavailableError(f"there is no token of slurmrestd in {file}")
         return None
     if not text.isascii() or not text.isprintable() or " " in text:
-        raise UnavailableError(f"what {source} holds is no token of slurmrestd")
+        raise UnavailableError(f"the content of {source} is not a token of slurmrestd")
     user = environment.get("SLURM_USER_NAME") or _claims(text).sun or environment.get("USER", "")
     return Token(text, user, source)
 

@@ -91,7 +91,7 @@ OPERATIONS = (
         path=f"{JOB_PATH}/checkpoints",
         answer=list_checkpoints,
         parameters=JOB_PARAMETERS,
-        text="The job and the checkpoints that its records report, oldest first. A size that is not known is 0.",
+        text="The job and the checkpoints that its records report, oldest first. An unknown size is 0.",
         rate=RATE,
     ),
     Operation(

@@ -119,8 +119,8 @@ OPERATIONS = (
         answer=stop_job,
         parameters=JOB_PARAMETERS,
         text=(
-            "Marks the job as stopped. Jobmeter ends no processes: whoever runs the job does. A job that has ended is "
-            "refused with `CONFLICT`."
+            "Marks the job as stopped. Jobmeter does not end processes: the system that runs the job does. "
+            "A job that has ended is refused with `CONFLICT`."
         ),
         rate=RATE,
     ),
@@ -141,7 +141,7 @@ OPERATIONS = (
         path=f"{JOB_PATH}/download",
         answer=download,
         parameters=JOB_PARAMETERS,
-        text="`artifact_presigned_urls` is empty: Jobmeter takes no uploads.",
+        text="`artifact_presigned_urls` is empty: Jobmeter stores no uploads.",
         rate=RATE,
     ),
 )

@@ -110,7 +110,7 @@ OPERATIONS = (
         path="/v1/training_projects",
         answer=upsert_project,
         parameters=(Parameter("training_project", "body", "`{name}`: a project that the key sees.", required=True),),
-        text="The project of that name. None is made: a project comes with a key, or with the first job written to it.",
+        text="The project of that name. None is created: a project begins with a key or its first job.",
         rate=RATE,
     ),
     Operation(

@@ -315,6 +315,6 @@ OPERATIONS = (
             _ID,
             Parameter("expectState", "body", "`TERMINATED`.", required=True),
         ),
-        text="Notes that an instance was stopped. Jobmeter does not end processes: whoever runs the job does.",
+        text="Marks an instance as stopped. Jobmeter does not end processes: the system that runs the job does.",
     ),
 )

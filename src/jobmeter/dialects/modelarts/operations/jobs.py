@@ -113,7 +113,7 @@ OPERATIONS = (
         answer=stop_training_job,
         parameters=(PROJECT, JOB, Parameter("action_type", "body", "`terminate`.", required=True)),
         text=(
-            "Notes that the job was stopped, now; 202 and the job. Jobmeter does not end processes: whoever runs the "
+            "Records that the job was stopped now; 202 and the job. Jobmeter does not end processes: whoever runs the "
             "job does. A job that has ended already: 409."
         ),
     ),

@@ -26,7 +26,7 @@ _BODY_BYTES, _DECODED_BYTES = 64 * 2**20, 256 * 2**20
 _LONGEST_WAIT_MS = 2**31
 _DROPPED = {
     "future": "Timestamp is further ahead than the server's clock may be wrong",
-    "expired": "Timestamp is older than what is kept of the project",
+    "expired": "Timestamp is older than the project's retention",
 }
 
 Refusals = dict[int, str]
@@ -125,9 +125,9 @@ OPERATIONS = (
         path="/api/put",
         answer=put,
         parameters=(
-            Parameter("summary", "query", "Present: the answer counts what was kept and what was refused."),
-            Parameter("details", "query", "Present: the answer also names what was refused, and why."),
-            Parameter("sync", "query", "Accepted: the answer always waits until what was kept is durable."),
+            Parameter("summary", "query", "Present: the answer counts stored and refused data points."),
+            Parameter("details", "query", "Present: the answer also lists refused data points with the reasons."),
+            Parameter("sync", "query", "Accepted: the answer is always sent when the stored data points are durable."),
             Parameter("sync_timeout", "query", "Accepted, and not needed."),
             Parameter(
                 "body",

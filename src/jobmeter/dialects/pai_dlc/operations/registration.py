@@ -199,7 +199,9 @@ def _is_spot(spec: Mapping[str, Any]) -> bool:
 
 
 _JOB = Parameter("JobId", "path", "The job.", required=True)
-_REGISTERED = "Jobmeter runs nothing: whoever runs the job reports its pods, its states and its samples under this id."
+_REGISTERED = (
+    "Jobmeter runs nothing: the system that runs the job reports its pods, its states and its samples under this id."
+)
 
 OPERATIONS = (
     Operation(
@@ -224,7 +226,9 @@ OPERATIONS = (
             Parameter("WorkspaceId", "body", "The workspace."),
             Parameter("ResourceId", "body", "The resource group."),
             Parameter("Priority", "body", "1 to 9. Default: 1."),
-            Parameter("Accessibility", "body", "`PUBLIC` or `PRIVATE`; it is kept, keys decide who sees the job."),
+            Parameter(
+                "Accessibility", "body", "`PUBLIC` or `PRIVATE`; it is stored, but keys decide who sees the job."
+            ),
             Parameter("Settings", "body", "Its `Tags` are the job's labels."),
             Parameter(
                 ", ".join(
@@ -264,7 +268,7 @@ OPERATIONS = (
         answer=stop_job,
         parameters=(_JOB,),
         text=(
-            "Notes that a job was stopped, now, with an event that tells whoever runs it: `{JobId, RequestId}`. Its "
+            "Records that a job was stopped now, with an event for the system that runs it: `{JobId, RequestId}`. Its "
             "processes are not ended by Jobmeter. A job that has ended already is a conflict."
         ),
     ),
