@@ -124,7 +124,7 @@ class Authenticator:
         """
         key = credential.key
         if key is None:
-            return _somebody(credential)
+            return _require_principal(credential)
         if credential.signed:
             if not credential.scheme.verify(call, credential.secret):
                 raise _bad_signature()
@@ -132,7 +132,7 @@ class Authenticator:
         if credential.claim.kind is ClaimKind.LINK:
             self._sessions.redeem(credential.claim.value)
         self._note_use(key)
-        return _somebody(credential)
+        return _require_principal(credential)
 
     def find(self, call: Call, schemes: Sequence[Scheme]) -> tuple[Scheme, Claim]:
         """The claim of a call, not verified. Raises UnauthenticatedError when there is none, or a malformed one."""
@@ -303,7 +303,7 @@ def _principal(key: StoredKey) -> Principal:
     )
 
 
-def _somebody(credential: Credential) -> Principal:
+def _require_principal(credential: Credential) -> Principal:
     if credential.principal is None:
         raise UnauthenticatedError("a credential is required", "missing")
     return credential.principal

@@ -124,10 +124,10 @@ class Budget:
 class Allowance:
     """An allowance per minute for each key. Safe to use from any thread."""
 
-    def __init__(self, clock: Clock, a_minute: int, what: str, most: int = MOST_KEYS) -> None:
+    def __init__(self, clock: Clock, per_minute: int, what: str, most: int = MOST_KEYS) -> None:
         """``what`` names it in a refusal: ``stored rows``. Nothing is limited by 0 a minute."""
         self._clock = clock
-        self._a_minute = a_minute
+        self._per_minute = per_minute
         self._what = what
         self._most = most
         self._lock = threading.Lock()
@@ -135,17 +135,17 @@ class Allowance:
 
     def check(self, key: str) -> None:
         """Raises ThrottledError when the key has nothing left."""
-        if not self._a_minute:
+        if not self._per_minute:
             return
         with self._lock:
             left = self._now(key)
         if left <= 0:
-            wait = max(1, math.ceil((1 - left) * _MINUTE * 1000 / self._a_minute))
-            raise ThrottledError(f"the queries of a key may cost {self._a_minute} {self._what} a minute", wait)
+            wait = max(1, math.ceil((1 - left) * _MINUTE * 1000 / self._per_minute))
+            raise ThrottledError(f"the queries of a key may cost {self._per_minute} {self._what} a minute", wait)
 
     def spend(self, key: str, amount: float) -> None:
         """Count what a query cost."""
-        if not self._a_minute or not amount:
+        if not self._per_minute or not amount:
             return
         with self._lock:
             self._left[key] = (self._now(key) - amount, self._clock.monotonic())
@@ -156,9 +156,9 @@ class Allowance:
     def _now(self, key: str) -> float:
         entry = self._left.get(key)
         if entry is None:
-            return float(self._a_minute)
+            return float(self._per_minute)
         left, moment = entry
-        return min(self._a_minute, left + max(0.0, self._clock.monotonic() - moment) * self._a_minute / _MINUTE)
+        return min(self._per_minute, left + max(0.0, self._clock.monotonic() - moment) * self._per_minute / _MINUTE)
 
 
 def parse_budget(text: str) -> Budget:

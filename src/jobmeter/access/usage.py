@@ -15,7 +15,7 @@ _Counts = dict[tuple[str, str, str, str, bool], int]
 """Calls by month, account, API, operation, and whether they failed."""
 
 
-class Ledger(Protocol):
+class UsageStore(Protocol):
     """The part of ``Registry`` that adds up counts."""
 
     def add_usage(self, writer: str, batch: int, rows: Sequence[Usage], now_ms: int) -> None:
@@ -32,9 +32,9 @@ class UsageMeter:
 
     name = "usage"
 
-    def __init__(self, ledger: Ledger, clock: Clock, calendar: Calendar) -> None:
+    def __init__(self, store: UsageStore, clock: Clock, calendar: Calendar) -> None:
         self.interval = FLUSH_SECONDS
-        self._ledger = ledger
+        self._store = store
         self._clock = clock
         self._calendar = calendar
         self._month = calendar.at(clock.now_ms())
@@ -63,20 +63,20 @@ class UsageMeter:
     def flush(self) -> None:
         """Write the counts so far. Raises UnavailableError; they are written again the next time."""
         with self._flushing:
-            self._hand_on()
+            self._write()
             with self._lock:
                 counts, self._counts = self._counts, {}
             self._batch = self._batch[0] + 1, counts
-            self._hand_on()
+            self._write()
 
-    def _hand_on(self) -> None:
+    def _write(self) -> None:
         """Add the batch to the registry.
 
         One of unknown outcome is sent again under the same number, and counts once.
         """
         number, counts = self._batch
         if counts:
-            self._ledger.add_usage(self._writer, number, _rows(counts), self._clock.now_ms())
+            self._store.add_usage(self._writer, number, _rows(counts), self._clock.now_ms())
             self._batch = number, {}
 
 

@@ -13,7 +13,7 @@ import click
 from jobmeter.cli.key_option import key_option
 from jobmeter.cli.run import checked_interval, node_name
 from jobmeter.client.transport import Transport
-from jobmeter.collect.agent import Agent, JobFinding
+from jobmeter.collect.agent import Agent, JobDiscovery
 from jobmeter.collect.base import Place
 from jobmeter.collect.clock import SampleClock
 from jobmeter.collect.discover.clusters import SlurmClusters, own_cluster
@@ -136,7 +136,7 @@ def command(  # noqa: PLR0913 - one for each option
         _spool(spool or data / "spool" / "agent"),
         interval_ms,
         LogSettings(kernel=kernel_log, journal=journal, files=log_files, lines_a_second=log_rate),
-        JobFinding(
+        JobDiscovery(
             read_rules(job_rules) if job_rules else (),
             job_mapping_dir,
             SlurmClusters(own_cluster(os.environ), JobIds(job_ids)),

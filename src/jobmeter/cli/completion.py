@@ -57,4 +57,4 @@ def _api(context: click.Context) -> Api:
 
     given = context.params
     found = connect(given.get("server"), given.get("key"), given.get("data"), start=False)
-    return Api(found.patient(_PATIENCE_SECONDS))
+    return Api(found.with_timeout(_PATIENCE_SECONDS))

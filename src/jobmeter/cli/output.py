@@ -21,7 +21,7 @@ from rich.table import Table
 from jobmeter.model.time import DAY, HOUR, MINUTE, SECOND, iso
 
 BARS = "▁▂▃▄▅▆▇█"
-_NOBODY_READS = 141
+_BROKEN_PIPE_STATUS = 141
 _WIDE = 1_000
 """Columns that plain output may take: it is never folded."""
 _ROOMY, _NARROWEST = 120, 40
@@ -53,7 +53,7 @@ def piped() -> Iterator[None]:
     except BrokenPipeError:
         # The buffer is discarded too.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(_NOBODY_READS)
+        sys.exit(_BROKEN_PIPE_STATUS)
 
 
 def print_json(rows: Sequence[Mapping[str, Any]] | Mapping[str, Any], stream: IO[str] | None = None) -> None:

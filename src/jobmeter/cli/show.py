@@ -8,6 +8,7 @@ import msgspec
 from rich.console import Console
 
 from jobmeter.cli import completion, local
+from jobmeter.cli.history import show_history
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.output import (
     Course,
@@ -21,7 +22,6 @@ from jobmeter.cli.output import (
     quantity,
     sparkline,
 )
-from jobmeter.cli.story import show_story
 from jobmeter.client.api import Api, JobDetail, JobSummary, MetricSummary
 from jobmeter.errors import LimitExceededError, NotFoundError, QueryTimeoutError
 from jobmeter.model.job import Job
@@ -66,7 +66,7 @@ def command(job: str, as_json: bool, connection: local.Connection) -> None:
         )
     else:
         out.print("nothing was measured yet")
-    show_story(out, named.api, detail.job)
+    show_history(out, named.api, detail.job)
 
 
 def _quality(api: Api, job: Job) -> JobQuality | None:

@@ -105,7 +105,7 @@ class Transport:
         if rest:
             yield rest
 
-    def patient(self, timeout: float) -> "Transport":
+    def with_timeout(self, timeout: float) -> "Transport":
         """As this one, to the same server with the same key, but it waits so many seconds for an answer."""
         return Transport(self.server, self.key, ca_file=self._ca_file, timeout=timeout)
 

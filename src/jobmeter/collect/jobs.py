@@ -119,7 +119,7 @@ class JobsCollector:
         Before the first reading of a counter comes its zero, where its time is known.
         """
         if self._starts:
-            self._starts.look()
+            self._starts.begin_scan()
         ended = list(_drain(self._ended))
         gone = {final.key for final in ended}
         processes = [
@@ -128,7 +128,7 @@ class JobsCollector:
         began = self._began(processes, ended)
         self._forget_namesakes(began)
         finals = self._finals(processes)
-        for other in self._peaks.look(processes):
+        for other in self._peaks.update(processes):
             finals.pop(other, None)  # their counters and peak are the earlier job's
         self._read_job_groups(processes)
         replicas = self._replicas(processes, ended, finals)

@@ -5,9 +5,9 @@ import math
 from collections.abc import Callable, Sequence
 from threading import Event
 
+from jobmeter.collect.agent_metrics import AgentMetrics
 from jobmeter.collect.base import Attribution, RecordSource, Samples
 from jobmeter.collect.clock import SampleClock
-from jobmeter.collect.cost import Cost
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.worker import Outcome, Worker
 from jobmeter.errors import InvalidRequestError
@@ -29,7 +29,7 @@ class Loop:
         workers: Sequence[Worker],
         sources: Sequence[RecordSource],
         outbox: Outbox,
-        cost: Cost,
+        cost: AgentMetrics,
         clock: SampleClock,
         *,
         watch: Callable[[Samples], None] | None = None,
@@ -65,17 +65,17 @@ class Loop:
             if stop.wait(max(due_ms - passed, 0.0) / 1000):
                 return
 
-    def tick(self, *, whatever: bool = False) -> int | None:
-        """Run the collectors that are due (``whatever``: all) and deliver their samples; returns the samples' time.
+    def tick(self, *, force: bool = False) -> int | None:
+        """Run the collectors that are due (``force``: all) and deliver their samples; returns the samples' time.
 
-        None, and nothing is run, while the clock gives no time (see ``SampleClock.stamp``), which ``whatever`` makes
+        None, and nothing is run, while the clock gives no time (see ``SampleClock.stamp``), which ``force`` makes
         it do.
         """
-        now_ms = self._clock.stamp(needed=whatever)
+        now_ms = self._clock.stamp(needed=force)
         if now_ms is None:
             return None
         started = self._clock.monotonic()
-        running = [worker for worker in self._workers if worker.begin(now_ms, whatever=whatever)]
+        running = [worker for worker in self._workers if worker.begin(now_ms, force=force)]
         outcomes = {worker.name: worker.finish(started + worker.timeout) for worker in running}
         samples = [sample for outcome in outcomes.values() for sample in outcome.samples]
         self._taken += len(samples)

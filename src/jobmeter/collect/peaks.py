@@ -41,7 +41,7 @@ class Peaks:
     def __init__(self) -> None:
         self._replicas: defaultdict[Owner, _Replica] = defaultdict(_Replica)
 
-    def look(self, processes: Iterable[Process]) -> set[Owner]:
+    def update(self, processes: Iterable[Process]) -> set[Owner]:
         """Update with the current processes. Replicas that now belong to another job are reset and returned."""
         found: defaultdict[Owner, list[Process]] = defaultdict(list)
         for process in processes:

@@ -56,7 +56,7 @@ class Starts:
         self._looks = [elapsed()] * _LOOKS
         self._now = self._looks[-1]
 
-    def look(self) -> None:
+    def begin_scan(self) -> None:
         """Call this before the processes are listed, once a scan."""
         self._looks = [*self._looks[1:], self._now]
         self._now = self._elapsed()

@@ -48,17 +48,17 @@ class Worker:
         self._resting = 0
         self._thread: Thread | None = None
 
-    def begin(self, now_ms: int, *, whatever: bool = False) -> bool:
-        """Start a turn, when one is due (``whatever``: even when none is) and the last one has come back.
+    def begin(self, now_ms: int, *, force: bool = False) -> bool:
+        """Start a turn, when one is due (``force``: even when none is) and the last one has come back.
 
         True when ``finish`` has an outcome.
         """
         turn_ms = int(self._clock.monotonic() * 1000)
-        if not whatever and turn_ms < self._due_ms:
+        if not force and turn_ms < self._due_ms:
             return False
         # A turn slightly early counts as on time: the loop's ticks are not exact to the millisecond.
         self._due_ms = turn_ms + self._every_ms - self._every_ms // 10
-        if self._resting and not whatever:
+        if self._resting and not force:
             self._resting -= 1
             self._outcome = Outcome(success=False, duration=0.0)
             return True

@@ -51,7 +51,7 @@ class Evaluation:
 
 
 @dataclass(frozen=True, slots=True)
-class _Together:
+class _SharedReads:
     """Data read for many jobs together: events of jobs, faults of devices by node, series of nodes."""
 
     events: Mapping[JobKey, list[Event]]
@@ -93,9 +93,9 @@ def _view(executor: Executor, scope: Scope, key: JobKey) -> JobView | None:
 
 def _read_together(
     executor: Executor, scope: Scope, views: Sequence[JobView], which: Sequence[Rule], span: TimeRange
-) -> _Together:
+) -> _SharedReads:
     if not views:
-        return _Together({}, {}, {})
+        return _SharedReads({}, {}, {})
     places = list(dict.fromkeys(place for view in views for place in nodes_of(view)))
     wanted = EventFilter(
         projects=frozenset(view.job.project for view in views),
@@ -117,7 +117,7 @@ def _read_together(
     step_ms = default_step(span, NODE_STEPS)
     for series, signal in measured_of_nodes(executor, scope, places, metrics, span, step_ms) if places else ():
         signals.setdefault((series.project, series.node), []).append(signal)
-    return _Together(events, faults, signals)
+    return _SharedReads(events, faults, signals)
 
 
 def _events(executor: Executor, scope: Scope, wanted: EventFilter, **of: object) -> Iterable[Event]:
@@ -130,7 +130,7 @@ def _case(
     scope: Scope,
     view: JobView,
     which: Sequence[Rule],
-    together: _Together,
+    together: _SharedReads,
     since: int,
     now_ms: int,
 ) -> Case:
@@ -170,7 +170,7 @@ def _increases(rate: Signal, step_ms: int) -> Signal:
     return replace(rate, value=np.where(rate.value > 0, np.maximum(np.round(rate.value * passed), 1.0), 0.0))
 
 
-def _of_nodes(view: JobView, together: _Together) -> Signals:
+def _of_nodes(view: JobView, together: _SharedReads) -> Signals:
     found: dict[str, list[Signal]] = {}
     for _, node in nodes_of(view):
         for signal in together.nodes.get((view.job.project, node), ()):
@@ -178,7 +178,7 @@ def _of_nodes(view: JobView, together: _Together) -> Signals:
     return found
 
 
-def _faults(view: JobView, together: _Together) -> list[Event]:
+def _faults(view: JobView, together: _SharedReads) -> list[Event]:
     """Faults of devices of the nodes on which the job had some, while it had them."""
     nodes = dict.fromkeys(one.node for one in view.allocations)
     found = [event for node in nodes for event in together.faults.get((view.job.project, node), ())]

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.wire.straight_reader import read_body
 
+from jobmeter.collect.agent_metrics import AgentMetrics
 from jobmeter.collect.base import Place
 from jobmeter.collect.clock import OVERLAP_MS, STEADY_NS, ClockReporter, SampleClock
-from jobmeter.collect.cost import Cost
 from jobmeter.collect.loop import Loop
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.worker import Worker
@@ -196,7 +196,7 @@ def test_a_loop_whose_clock_is_stepped_for_six_seconds_is_never_silent(machine, 
     outbox = Outbox(None)
     place = Place("n1", "c1")
     worker = Worker(Counting(), 0, clock, 20.0)
-    loop = Loop([worker], [ClockReporter(place, clock)], outbox, Cost(place), clock)
+    loop = Loop([worker], [ClockReporter(place, clock)], outbox, AgentMetrics(place), clock)
     for second in range(20):
         machine.elapsed += 1
         machine.error = 6 * HOUR if 8 <= second < 14 else 0.0
@@ -216,7 +216,7 @@ def test_a_loop_whose_clock_is_stepped_for_six_seconds_is_never_silent(machine, 
 def test_a_slow_collector_goes_on_after_the_time_was_set_back(machine, clock):
     outbox = Outbox(None)
     slow = Worker(Counting(), 60_000, clock, 20.0)
-    loop = Loop([slow], [], outbox, Cost(Place("n1")), clock)
+    loop = Loop([slow], [], outbox, AgentMetrics(Place("n1")), clock)
     loop.tick()
     machine.error = -6 * HOUR
     for _ in range(13):

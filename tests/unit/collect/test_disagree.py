@@ -74,17 +74,17 @@ def test_it_is_reported_once_when_it_lasts_and_again_when_it_comes_again():
     found = disagreements(DEVICES, {1: [member(("SLURM_JOB_GPUS", "2"))]})
     watch = DisagreementWatch(Place("n1", "c1"))
     for now_ms in range(HOLD - 1):
-        watch.look(now_ms, found)
-    watch.look(9, [])
+        watch.update(now_ms, found)
+    watch.update(9, [])
     assert watch.records(0).events == []
     for _ in range(2):
         for now_ms in range(10, 20):
-            watch.look(now_ms, found)
+            watch.update(now_ms, found)
         (event,) = watch.records(0).events
         check_event(event)
         assert (event.job, event.replica, event.node, event.cluster) == ("j", "worker-0", "n1", "c1")
         assert (event.time, event.reason, event.subject) == (10 + HOLD - 1, "AllocationMismatch", "device gpu1")
-        watch.look(20, [])
+        watch.update(20, [])
 
 
 def test_the_collector_of_gpus_looks_for_it():

@@ -11,7 +11,7 @@ import pytest
 from tests.waiting import wait_until
 
 from jobmeter.collect.base import Owner, Place
-from jobmeter.collect.discover.devices import promised
+from jobmeter.collect.discover.devices import visible_devices
 from jobmeter.collect.discover.member import Member, Source
 from jobmeter.collect.nvidia import binding
 from jobmeter.collect.nvidia.api import DeviceLostError, NotSupportedError
@@ -208,12 +208,12 @@ DEVICES = [FakeDevice(i, f"GPU-{i}aaa-bbbb") for i in range(4)]
     ],
 )
 def test_visible_devices_of_an_environment(variable, text, found):
-    assert promised(member("j", devices=(variable, text)), DEVICES) == found
+    assert visible_devices(member("j", devices=(variable, text)), DEVICES) == found
 
 
 def test_numbers_inside_a_pod_say_nothing():
     pod = Member(owner=Owner("j", "w"), source=Source.KUBERNETES, devices=("CUDA_VISIBLE_DEVICES", "0,GPU-2aaa"))
-    assert promised(pod, DEVICES) == [2]
+    assert visible_devices(pod, DEVICES) == [2]
 
 
 def test_each_rank_has_one_of_several_visible_devices():

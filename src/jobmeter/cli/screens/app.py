@@ -40,7 +40,7 @@ class TopApp(App[None]):
     def __init__(self, api: Api, clock: Clock, pause: float, *, project: str | None, job: str | None) -> None:
         super().__init__(ansi_color=True)
         self.animation_level: Literal["none", "basic", "full"] = "none"
-        self._watch = Watch(Api(api.transport.patient(_PATIENCE)), clock, project)
+        self._watch = Watch(Api(api.transport.with_timeout(_PATIENCE)), clock, project)
         self._pause, self._project, self._job = pause, project, job
 
     async def on_mount(self) -> None:

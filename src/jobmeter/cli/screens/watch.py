@@ -115,7 +115,7 @@ class Watch:
             unit=replicas.lines[0].unit if replicas.lines else "",
             replicas=lines,
             whole={line.metric: (_course(whole, line.points), line.unit) for line in whole.lines},
-            far=far({name: _mean(course) for name, course in lines.items() if course.points}),
+            far=outliers({name: _mean(course) for name, course in lines.items() if course.points}),
         )
 
     def findings(self, job: str, project: str | None) -> list[Finding]:
@@ -151,7 +151,7 @@ class Watch:
         return self._api.metrics(job.id, search)
 
 
-def far(means: dict[str, float]) -> dict[str, float]:
+def outliers(means: dict[str, float]) -> dict[str, float]:
     """The outliers, and their distance from the median: beyond five median absolute deviations and 8 % of it."""
     if len(means) < _ENOUGH:
         return {}

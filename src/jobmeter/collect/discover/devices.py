@@ -10,7 +10,7 @@ from jobmeter.model.job import AllocationSource
 from jobmeter.model.record import AllocationRecord, JobRecord, Records
 
 
-class Named(Protocol):
+class DeviceId(Protocol):
     """The names of a device."""
 
     @property
@@ -38,12 +38,12 @@ class Claim:
     source: AllocationSource
 
 
-class Allocated(Protocol):
+class DeviceAllocator(Protocol):
     """A source of allocations outside the jobs: the kubelet, or a scheduler's prolog."""
 
     source: AllocationSource
 
-    def owners(self, devices: Sequence[Named], now_ms: int) -> Mapping[int, Sequence[Owner]]:
+    def owners(self, devices: Sequence[DeviceId], now_ms: int) -> Mapping[int, Sequence[Owner]]:
         """By the number of a device, its owners; empty where unknown."""
         ...
 
@@ -62,7 +62,9 @@ def no_device_list(member: Member) -> Sequence[int] | None:  # noqa: ARG001 - th
     return None
 
 
-def given_by(sources: Iterable[Allocated], devices: Sequence[Named], now_ms: int) -> dict[int, list[Claim]]:
+def allocations_by_source(
+    sources: Iterable[DeviceAllocator], devices: Sequence[DeviceId], now_ms: int
+) -> dict[int, list[Claim]]:
     """By the number of a device, its allocations by source, most trusted first."""
     found: dict[int, list[Claim]] = {}
     for source in sources:
@@ -71,7 +73,7 @@ def given_by(sources: Iterable[Allocated], devices: Sequence[Named], now_ms: int
     return found
 
 
-def promised(member: Member, devices: Sequence[Named], permitted: Sequence[int] | None = None) -> list[int]:
+def visible_devices(member: Member, devices: Sequence[DeviceId], permitted: Sequence[int] | None = None) -> list[int]:
     """The numbers of the devices in the process's environment, in its order, of those it may open.
 
     Numbers in CUDA_VISIBLE_DEVICES count from the first device that the process may open. Where that is unknown they
@@ -97,7 +99,7 @@ def promised(member: Member, devices: Sequence[Named], permitted: Sequence[int] 
 
 
 def claims(
-    devices: Sequence[Named],
+    devices: Sequence[DeviceId],
     users: Mapping[int, Sequence[Member]],
     members: Sequence[Member],
     given: Mapping[int, Sequence[Claim]] | None = None,
@@ -119,20 +121,20 @@ def claims(
             found[index].setdefault(claim.owner, claim)
             used.add(index)
     free = {index: by_owner for index, by_owner in found.items() if index not in used}
-    _claim_promised(devices, free, members, permitted)
+    _claim_visible(devices, free, members, permitted)
     _claim_permitted(len(devices), free, members, permitted)
     return {index: list(by_owner.values()) for index, by_owner in found.items()}
 
 
-def _claim_promised(
-    devices: Sequence[Named],
+def _claim_visible(
+    devices: Sequence[DeviceId],
     free: Mapping[int, dict[Owner, Claim]],
     members: Iterable[Member],
     permitted: Permitted,
 ) -> None:
     for member in members:
         allowed = permitted(member)
-        names = promised(member, devices, allowed)
+        names = visible_devices(member, devices, allowed)
         if member.local_rank is not None and member.local_rank < len(names):
             names = [names[member.local_rank]]
         source = AllocationSource.ENVIRONMENT if allowed is None else AllocationSource.CGROUP
@@ -169,7 +171,7 @@ class AllocationTracker:
         self._open: dict[tuple[Owner, int], tuple[int, Claim]] = {}
         self._news: list[tuple[Owner, AllocationRecord]] = []
 
-    def look(self, now_ms: int, found: Mapping[int, Sequence[Claim]]) -> None:
+    def update(self, now_ms: int, found: Mapping[int, Sequence[Claim]]) -> None:
         """Update with the current claims on the devices that could be read."""
         present = {(claim.owner, index): claim for index, some in found.items() for claim in some}
         for key, claim in present.items():
@@ -183,7 +185,7 @@ class AllocationTracker:
 
     def close(self, now_ms: int) -> None:
         """End every interval: the jobs are over."""
-        self.look(now_ms, {index: [] for _, index in self._open})
+        self.update(now_ms, {index: [] for _, index in self._open})
 
     def records(self, now_ms: int) -> Records:  # noqa: ARG002 - every interval has its own times
         """See ``RecordSource.records``."""

@@ -4,7 +4,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from jobmeter.collect.base import Owner, Place
-from jobmeter.collect.discover.devices import Claim, Named, Permitted, device_name, no_device_list, promised
+from jobmeter.collect.discover.devices import (
+    Claim,
+    DeviceId,
+    Permitted,
+    device_name,
+    no_device_list,
+    visible_devices,
+)
 from jobmeter.collect.discover.member import Member
 from jobmeter.model.event import ALLOCATION_MISMATCH, EventSource, Level
 from jobmeter.model.job import AllocationSource
@@ -27,7 +34,7 @@ class Disagreement:
 
 
 def disagreements(
-    devices: Sequence[Named],
+    devices: Sequence[DeviceId],
     users: Mapping[int, Sequence[Member]],
     given: Mapping[int, Sequence[Claim]] | None = None,
     members: Iterable[Member] = (),
@@ -48,7 +55,7 @@ def disagreements(
             if message:
                 found.setdefault((member.owner, index), f"It computes on {device_name(index)}, {message}.")
     for member in members:
-        for index, message in _of_promises(member, devices, given, permitted(member)):
+        for index, message in _of_visible(member, devices, given, permitted(member)):
             found.setdefault((member.owner, index), message)
     for index, claims in given.items():
         for owner, message in _of_givers(index, claims):
@@ -57,7 +64,7 @@ def disagreements(
 
 
 def _of_use(
-    index: int, member: Member, devices: Sequence[Named], given: Sequence[Claim], allowed: Sequence[int] | None
+    index: int, member: Member, devices: Sequence[DeviceId], given: Sequence[Claim], allowed: Sequence[int] | None
 ) -> str:
     if given:
         return "" if _has(given, member.owner) else f"which {_givers(given)}"
@@ -69,8 +76,11 @@ def _of_use(
     return f"but {_variable(member)} gives it {_names(names)}"
 
 
-def _of_promises(
-    member: Member, devices: Sequence[Named], given: Mapping[int, Sequence[Claim]], allowed: Sequence[int] | None
+def _of_visible(
+    member: Member,
+    devices: Sequence[DeviceId],
+    given: Mapping[int, Sequence[Claim]],
+    allowed: Sequence[int] | None,
 ) -> Iterator[tuple[int, str]]:
     for index in _named(member, devices):
         what = f"{_variable(member)} gives it {device_name(index)}"
@@ -108,7 +118,7 @@ def _names(devices: Sequence[int]) -> str:
     return ", ".join(device_name(one) for one in devices) or "none"
 
 
-def _named(member: Member, devices: Sequence[Named]) -> list[int]:
+def _named(member: Member, devices: Sequence[DeviceId]) -> list[int]:
     """The devices that the environment names; none where any word may mean another device.
 
     The numbers of CUDA_VISIBLE_DEVICES count from the first device that a container or a group lets the process see.
@@ -119,7 +129,7 @@ def _named(member: Member, devices: Sequence[Named]) -> list[int]:
     words = [word.strip() for word in text.split(",")]
     if variable == "CUDA_VISIBLE_DEVICES" and any(word.isdigit() for word in words):
         return []
-    names = promised(member, devices)
+    names = visible_devices(member, devices)
     return names if len(names) == len(words) else []
 
 
@@ -131,7 +141,7 @@ class DisagreementWatch:
         self._looks: dict[tuple[Owner, int], int] = {}
         self._events: list[EventRecord] = []
 
-    def look(self, now_ms: int, found: Iterable[Disagreement]) -> None:
+    def update(self, now_ms: int, found: Iterable[Disagreement]) -> None:
         """Update with the current disagreements."""
         before, self._looks = self._looks, {}
         for one in found:

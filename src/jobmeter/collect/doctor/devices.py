@@ -11,7 +11,7 @@ from jobmeter.collect.nvidia.binding import LIBRARY, PynvmlLibrary
 _AREA = "devices"
 
 
-class Named(Protocol):
+class DeviceId(Protocol):
     """A GPU that answers."""
 
     @property
@@ -30,7 +30,7 @@ def _has_library() -> bool:
 
 def check_devices(
     machine: Machine,
-    devices: Callable[[], Sequence[Named]] | None = None,
+    devices: Callable[[], Sequence[DeviceId]] | None = None,
     has_library: Callable[[], bool] = _has_library,
 ) -> Iterator[Check]:
     """NVIDIA's, AMD's and Huawei's. ``devices`` gives those that NVML shows."""
@@ -45,7 +45,9 @@ def check_devices(
         yield Check(_AREA, "ascend", Status.ABSENT, "the machine has no Ascend NPU")
 
 
-def _check_nvidia(machine: Machine, devices: Callable[[], Sequence[Named]], has_library: Callable[[], bool]) -> Check:
+def _check_nvidia(
+    machine: Machine, devices: Callable[[], Sequence[DeviceId]], has_library: Callable[[], bool]
+) -> Check:
     found = devices()
     nodes = sorted(path.name for path in Path(machine.dev).glob("nvidia[0-9]*"))
     driver = Path(machine.proc, "driver/nvidia").is_dir()

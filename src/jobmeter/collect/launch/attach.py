@@ -11,11 +11,11 @@ from pathlib import Path
 from threading import Event, Thread
 
 from jobmeter.collect import files
+from jobmeter.collect.agent_metrics import AgentMetrics
 from jobmeter.collect.base import Owner, Place, Samples
 from jobmeter.collect.cgroup.paths import Hierarchies
 from jobmeter.collect.cgroup.reader import GroupReader
 from jobmeter.collect.clock import SampleClock
-from jobmeter.collect.cost import Cost
 from jobmeter.collect.deliver import Delivery, Requester
 from jobmeter.collect.discover.environ import read_environment
 from jobmeter.collect.discover.member import Member, Source
@@ -127,7 +127,7 @@ class Attachment:
             self._wait(signals)
             stop.set()
             ticking.join(timeout=10.0)
-            last = loop.tick(whatever=True) or self._clock.now_ms()
+            last = loop.tick(force=True) or self._clock.now_ms()
             return self._finish(loop, recorder, start, last)
 
     def _wait(self, signals: int) -> None:
@@ -184,7 +184,7 @@ class Attachment:
             [Worker(planned.collector, planned.every_ms, self._clock, timeout) for planned in self._collectors.planned],
             [self._collectors.nvidia.allocations, self._incidents],
             self._outbox,
-            Cost(self._place, self._plan.job),
+            AgentMetrics(self._place, self._plan.job),
             self._clock,
             watch=self._watch,
             refused=lambda: self._delivery.refused,

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from signal import SIGTERM
 from threading import Event, Thread
 
+from jobmeter.collect.agent_metrics import AgentMetrics
 from jobmeter.collect.base import Owner, Place, Samples
 from jobmeter.collect.cgroup.paths import Groups, Hierarchies, groups_of
 from jobmeter.collect.cgroup.reader import GroupReader
 from jobmeter.collect.clock import SampleClock
-from jobmeter.collect.cost import Cost
 from jobmeter.collect.deliver import Delivery, Requester
 from jobmeter.collect.discover.member import Member, Source
 from jobmeter.collect.host.network import NetworkCollector
@@ -257,7 +257,7 @@ class Session:
         workers = [
             Worker(planned.collector, planned.every_ms, self._clock, timeout) for planned in self._collectors.planned
         ]
-        cost = Cost(self._place, self._plan.job)
+        cost = AgentMetrics(self._place, self._plan.job)
         return Loop(
             workers,
             [self._collectors.nvidia.allocations, self._incidents],
@@ -281,7 +281,7 @@ class Session:
         guard("passing on output", self._finish_output, None)
         stop.set()
         guard("measuring", lambda: ticking.join(timeout=10.0), None)
-        last = guard("measuring", lambda: loop.tick(whatever=True), None) if loop else None
+        last = guard("measuring", lambda: loop.tick(force=True), None) if loop else None
         return last or max(self._clock.now_ms(), *(life.end or 0 for life in self._lives), 0)
 
     def _tick(self, loop: Loop | None, stop: Event, interval_ms: int) -> None:

@@ -7,13 +7,13 @@ from typing import TypeVar
 
 from jobmeter.collect.base import Owner, Place, Samples
 from jobmeter.collect.discover.devices import (
-    Allocated,
     AllocationTracker,
     Claim,
+    DeviceAllocator,
     Permitted,
+    allocations_by_source,
     claims,
     device_name,
-    given_by,
     no_device_list,
 )
 from jobmeter.collect.discover.disagree import DisagreementWatch, disagreements
@@ -52,7 +52,7 @@ class NvidiaCollector:
         members: Callable[[], Iterable[Member]],
         *,
         alone: bool = False,
-        allocated: Sequence[Allocated] = (),
+        allocated: Sequence[DeviceAllocator] = (),
         groups: DeviceGroups | None = None,
     ) -> None:
         self.allocations = AllocationTracker(place)
@@ -108,12 +108,12 @@ class NvidiaCollector:
             index: [member for _, member in some if member and not member.measured] for index, some in users.items()
         }
         members = [member for member in self._members() if not member.measured]
-        given = given_by(self._allocated, devices, now_ms)
+        given = allocations_by_source(self._allocated, devices, now_ms)
         groups = self._groups
         permitted: Permitted = partial(groups.permitted, devices=devices, now_ms=now_ms) if groups else no_device_list
         found = claims(devices, working, members, given, permitted)
-        self.allocations.look(now_ms, {index: some for index, some in found.items() if index in users})
-        self.disagreements.look(now_ms, disagreements(devices, working, given, members, permitted))
+        self.allocations.update(now_ms, {index: some for index, some in found.items() if index in users})
+        self.disagreements.update(now_ms, disagreements(devices, working, given, members, permitted))
         return found
 
     def _whole(self, device: NvmlDevice, owner: Owner | None, now_ms: int, *, slow: bool) -> Samples:

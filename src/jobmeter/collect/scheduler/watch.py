@@ -43,9 +43,9 @@ class Watch:
     def turn(self) -> str:
         """Poll once; gives why that failed, empty when it did not."""
         try:
-            self._keep(self._scheduler.poll(self._clock.now_ms()))
+            self._spool_records(self._scheduler.poll(self._clock.now_ms()))
             if isinstance(self._scheduler, MeasuringScheduler):
-                self._keep_samples(self._scheduler.measure(self._clock.now_ms()))
+                self._spool_samples(self._scheduler.measure(self._clock.now_ms()))
         except JobmeterError as error:
             self._failed(error.message)
             return error.message
@@ -54,13 +54,13 @@ class Watch:
         self._failures, self._reported = 0, ""
         return ""
 
-    def _keep(self, records: Records) -> None:
+    def _spool_records(self, records: Records) -> None:
         for first in range(0, len(records.jobs), _MOST_IN_FRAME):
             self._outbox.put(records_frame(Records(jobs=records.jobs[first : first + _MOST_IN_FRAME])))
         if records.nodes or records.events:
             self._outbox.put(records_frame(Records(nodes=records.nodes, events=records.events)))
 
-    def _keep_samples(self, samples: list[Sample]) -> None:
+    def _spool_samples(self, samples: list[Sample]) -> None:
         for first in range(0, len(samples), _MOST_SAMPLES):
             self._outbox.put(samples_frame(samples[first : first + _MOST_SAMPLES]))
 

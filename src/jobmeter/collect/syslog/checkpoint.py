@@ -22,7 +22,7 @@ class Intent(msgspec.Struct, frozen=True):
     taken: int
 
 
-class Place(msgspec.Struct):
+class SourcePosition(msgspec.Struct):
     """The read position of a source, and the intent of the next lines, which may have been sent already."""
 
     position: Position
@@ -32,7 +32,7 @@ class Place(msgspec.Struct):
 class Checkpoint(msgspec.Struct):
     """The positions of all sources. ``last_ns`` is the newest time that a line of a source without times was given."""
 
-    places: dict[str, Place] = {}
+    places: dict[str, SourcePosition] = {}
     patterns: list[str] = []
     last_ns: int = 0
 

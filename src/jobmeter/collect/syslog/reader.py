@@ -131,7 +131,7 @@ class SystemLogReader:
             self._forget([key for key in self._saved.places if is_gone(key)])
         if not self._waits:
             self._forget(self._watch.forget_finished())
-        self._files = self._watch.look(self._saved.patterns, self._saved.places)
+        self._files = self._watch.scan(self._saved.patterns, self._saved.places)
         # Stored once every file was found: a later file is read from its beginning.
         self._unsaved |= self._saved.patterns != self._watch.patterns
 
@@ -173,15 +173,15 @@ class SystemLogReader:
                 self._saved.places[source.key].intent = intent
                 self._save()
             self._put(source, entries, intent)
-        self._saved.places[source.key] = checkpoint.Place(reading.end)
+        self._saved.places[source.key] = checkpoint.SourcePosition(reading.end)
         self._unsaved = True
 
-    def _repeat(self, source: Source, place: checkpoint.Place, intent: Intent) -> None:
+    def _repeat(self, source: Source, place: checkpoint.SourcePosition, intent: Intent) -> None:
         """Send again the lines that may have been sent before the agent died."""
         reading = source.read(place.position, intent.end)
         if reading is not None and reading.entries:
             self._put(source, reading.entries, intent)
-        self._saved.places[source.key] = checkpoint.Place(intent.end)
+        self._saved.places[source.key] = checkpoint.SourcePosition(intent.end)
         self._unsaved = True
 
     def _put(self, source: Source, entries: list[Entry], intent: Intent) -> None:

@@ -29,7 +29,7 @@ class FileWatch:
         """The patterns, absolute."""
         return list(self._patterns)
 
-    def look(self, met: Collection[str], remembered: Collection[str]) -> list[FileSource]:
+    def scan(self, met: Collection[str], remembered: Collection[str]) -> list[FileSource]:
         """A source for each existing file.
 
         ``met`` are patterns of an earlier call, ``remembered`` the keys of stored positions.

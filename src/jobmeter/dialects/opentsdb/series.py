@@ -11,12 +11,12 @@ from jobmeter.model.catalog import CATALOG
 from jobmeter.model.question import Question
 from jobmeter.model.series import NamePart
 from jobmeter.query.series import FoundSeries, NamesQuestion, SeriesQuestion
-from jobmeter.wire.opentsdb.names import inside
+from jobmeter.wire.opentsdb.names import from_opentsdb
 
 
 def of_metric(metric: str, since_ms: int | None = None) -> Generator[Question[Any], Any, FoundSeries]:
     """The series of a metric. Raises NotFoundError (kind ``name``) for an illegal one."""
-    name = inside(metric)
+    name = from_opentsdb(metric)
     found = yield from execute(SeriesQuestion(metrics=frozenset({name}), since_ms=since_ms))
     if not found.series and name not in CATALOG:
         names = yield from execute(NamesQuestion(part=NamePart.METRIC, prefix=name, limit=1))

@@ -19,12 +19,12 @@ IDENTITY = frozenset({JOB, REPLICA, ATTEMPT, DEVICE, CLUSTER, PROJECT})
 """Tags that never become labels."""
 
 
-def inside(name: str) -> str:
+def from_opentsdb(name: str) -> str:
     """Our name of a metric of theirs."""
     return name if _same(name) else EXTERNAL + name
 
 
-def outside(name: str) -> str:
+def to_opentsdb(name: str) -> str:
     """Their name of a metric of ours."""
     if name.startswith(EXTERNAL) and not _same(name):
         return name.removeprefix(EXTERNAL)

@@ -15,7 +15,17 @@ from jobmeter.model.batch import SampleBatch
 from jobmeter.model.catalog import find
 from jobmeter.model.series import DEFAULT_PROJECT, Series, check_series
 from jobmeter.model.time import MAX_TIME_MS
-from jobmeter.wire.opentsdb.names import ATTEMPT, CLUSTER, DEVICE, IDENTITY, JOB, NODE_TAGS, PROJECT, REPLICA, inside
+from jobmeter.wire.opentsdb.names import (
+    ATTEMPT,
+    CLUSTER,
+    DEVICE,
+    IDENTITY,
+    JOB,
+    NODE_TAGS,
+    PROJECT,
+    REPLICA,
+    from_opentsdb,
+)
 
 _SECONDS_DIGITS = 10
 """A time of more digits is in milliseconds (http://opentsdb.net/docs/build/html/user_guide/writing/index.html)."""
@@ -89,7 +99,7 @@ def _series(metric: str, tags: Mapping[str, str], writer: Writer) -> Series:
     if not attempt.isdecimal() or len(attempt) > _SECONDS_DIGITS:
         raise RefusedError(f"attempt {attempt[:20]!r} is not a number of restarts", "tags")
     return Series(
-        metric=inside(metric),
+        metric=from_opentsdb(metric),
         project=writer.project_of(tags.get(PROJECT)),
         cluster=tags.get(CLUSTER, ""),
         node=tags.get(used, ""),

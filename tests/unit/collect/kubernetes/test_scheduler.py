@@ -11,7 +11,7 @@ import pytest
 from tests.unit.collect.kubernetes.replay import PATHS, Replay, recorded, replaying
 from tests.waiting import wait_until
 
-from jobmeter.collect.scheduler.kubernetes.feed import Change
+from jobmeter.collect.scheduler.kubernetes.informer import Change
 from jobmeter.collect.scheduler.kubernetes.kind import KIND
 from jobmeter.collect.scheduler.kubernetes.kinds import KINDS
 from jobmeter.collect.scheduler.kubernetes.objects import Pod, Workload

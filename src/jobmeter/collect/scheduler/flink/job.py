@@ -64,7 +64,7 @@ class FlinkJob:
         """Whether the newest failure is the one that ended it."""
         return self.details is not None and self.details.state == "FAILED"
 
-    def heard(self, details: Details, subtasks: Mapping[str, Sequence[Subtask]], failures: Sequence[Failure]) -> None:
+    def update(self, details: Details, subtasks: Mapping[str, Sequence[Subtask]], failures: Sequence[Failure]) -> None:
         """Update from the job manager; ``failures`` are oldest first."""
         self.details, self.subtasks, self.failures = details, subtasks, failures
 

@@ -115,7 +115,7 @@ class Meter:
         return Series("", "", self.cluster, node, job=job.listed.jid, replica=replica, attempt=job.restarts)
 
 
-def shared_by(jobs: Iterable[FlinkJob]) -> frozenset[str]:
+def exclusive_task_managers(jobs: Iterable[FlinkJob]) -> frozenset[str]:
     """The task managers that work for one of these jobs alone."""
     users = Counter(name for job in jobs for name, _ in _task_managers(job))
     return frozenset(name for name, count in users.items() if count == 1)

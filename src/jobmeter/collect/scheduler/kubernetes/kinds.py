@@ -11,7 +11,7 @@ from jobmeter.model.job import JobState
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class WorkloadStatus:
     """The status of a workload; a state of None follows from the pods. Epoch milliseconds."""
 
     state: JobState | None = None
@@ -27,7 +27,7 @@ class OwnerKind:
 
     name: str
     path: str
-    life: Callable[[Workload], Life]
+    read_status: Callable[[Workload], WorkloadStatus]
 
 
 def _conditions(workload: Workload) -> dict[str, Condition]:
@@ -39,7 +39,7 @@ def _conditions(workload: Workload) -> dict[str, Condition]:
     return {condition.type: condition for condition in listed if condition.status == "True"}
 
 
-def _by_conditions(workload: Workload) -> Life:
+def _by_conditions(workload: Workload) -> WorkloadStatus:
     """batch/v1 Job, JobSet and the jobs of Kubeflow: they differ in one word."""
     conditions = _conditions(workload)
     start = read_time(workload.status.get("startTime"))
@@ -49,12 +49,12 @@ def _by_conditions(workload: Workload) -> Life:
             end = read_time(workload.status.get("completionTime")) or milliseconds(condition.last_transition_time)
             failed = state is JobState.FAILED
             reason, message = (condition.reason or "", condition.message or "") if failed else ("", "")
-            return Life(state, start, end, reason, message)
+            return WorkloadStatus(state, start, end, reason, message)
     if "Suspended" in conditions or workload.spec.get("suspend") is True:
-        return Life(JobState.QUEUED, start, reason="Suspended")
+        return WorkloadStatus(JobState.QUEUED, start, reason="Suspended")
     if "Running" in conditions:
-        return Life(JobState.RUNNING, start)
-    return Life(None, start)
+        return WorkloadStatus(JobState.RUNNING, start)
+    return WorkloadStatus(None, start)
 
 
 _RAY = {
@@ -66,13 +66,13 @@ _RAY = {
 }
 
 
-def _ray_job(workload: Workload) -> Life:
+def _ray_job(workload: Workload) -> WorkloadStatus:
     status = workload.status
     state = _RAY.get(str(status.get("jobStatus", "")))
     if status.get("jobDeploymentStatus") == "Failed":
         state = JobState.FAILED
     ended = state is not None and state.finished
-    return Life(
+    return WorkloadStatus(
         state,
         read_time(status.get("startTime")),
         read_time(status.get("endTime")) if ended else None,
@@ -95,12 +95,12 @@ _VOLCANO = {
 }
 
 
-def _volcano(workload: Workload) -> Life:
+def _volcano(workload: Workload) -> WorkloadStatus:
     state = workload.status.get("state")
     said: Mapping[str, Any] = state if isinstance(state, dict) else {}
     state = _VOLCANO.get(str(said.get("phase", "")))
     ended = state is not None and state.finished
-    return Life(
+    return WorkloadStatus(
         state,
         None,
         read_time(said.get("lastTransitionTime")) if ended else None,
@@ -109,9 +109,9 @@ def _volcano(workload: Workload) -> Life:
     )
 
 
-def by_pods(_workload: Workload) -> Life:
+def by_pods(_workload: Workload) -> WorkloadStatus:
     """For a kind without an end of its own."""
-    return Life()
+    return WorkloadStatus()
 
 
 KINDS = (

@@ -25,7 +25,7 @@ def parse_quantity(value: str | float) -> Decimal | None:
     return Decimal(match["number"]) * _SUFFIXES.get(match["suffix"] or "", Decimal(1))
 
 
-class Wanted:
+class PodRequests:
     """The requests of a pod: cores, bytes of memory, and devices by the name of their resource."""
 
     def __init__(self, containers: Iterable[Container]) -> None:

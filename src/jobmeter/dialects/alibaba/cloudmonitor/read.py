@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from jobmeter.dialects.alibaba.cloudmonitor.dimensions import FIELD, MOST, Resource, card_name
 from jobmeter.dialects.alibaba.cloudmonitor.names import Measure, Part
-from jobmeter.dialects.alibaba.cloudmonitor.request import Place, Request
+from jobmeter.dialects.alibaba.cloudmonitor.request import PointPosition, Request
 from jobmeter.dialects.base import execute
 from jobmeter.errors import LimitExceededError, NotFoundError
 from jobmeter.model.catalog import Aggregate
@@ -19,7 +19,7 @@ MOST_BUCKETS = 40_000
 """How many periods one question may reach over."""
 
 Points = Generator[Question[Any], Any, tuple[list[dict[str, Any]], str]]
-_Values = dict[Place, float]
+_Values = dict[PointPosition, float]
 
 
 class _Figures(NamedTuple):
@@ -56,7 +56,7 @@ def page(request: Request, *, strict: bool) -> Points:
     after = request.after
     at = request.span.start_ms if after is None else max(request.span.start_ms, after.time)
     width = request.length
-    found: list[tuple[Place, dict[str, Any]]] = []
+    found: list[tuple[PointPosition, dict[str, Any]]] = []
     while at < request.span.end_ms and len(found) <= request.length and targets:
         until = min(floor_to(at, request.period_ms) + width * request.period_ms, request.span.end_ms)
         points = yield from _points(request, targets, TimeRange(at, until))
@@ -116,8 +116,8 @@ def _pods(view: JobView) -> dict[str, str]:
 
 def _points(
     request: Request, targets: Sequence[_Target], span: TimeRange
-) -> Generator[Question[Any], Any, list[tuple[Place, dict[str, Any]]]]:
-    found: list[tuple[Place, dict[str, Any]]] = []
+) -> Generator[Question[Any], Any, list[tuple[PointPosition, dict[str, Any]]]]:
+    found: list[tuple[PointPosition, dict[str, Any]]] = []
     for target in targets:
         for by, resources in _levels(request.measure, target.resources):
             replicas = target.replicas(resources)
@@ -158,7 +158,7 @@ def _figures(
             )
         )
         return {
-            Place(time, target.job.id, line.replica, line.device): value
+            PointPosition(time, target.job.id, line.replica, line.device): value
             for line in result.lines
             for time, value in zip(line.time.tolist(), line.value.tolist(), strict=True)
         }
@@ -190,7 +190,7 @@ def _of_limit(usage: _Figures, limit: _Values, part: Part) -> _Figures:
 
 def _described(
     measure: Measure, target: _Target, resources: Sequence[Resource], figures: _Figures
-) -> Iterator[tuple[Place, dict[str, Any]]]:
+) -> Iterator[tuple[PointPosition, dict[str, Any]]]:
     for place, value in figures.mean.items():
         pod = target.pod(place.replica) if place.replica else ""
         card = card_name(place.device) if place.device else ""

@@ -20,7 +20,7 @@ DEFAULT_LENGTH = 1000
 _TOKEN_VERSION = 1
 
 
-class Place(NamedTuple):
+class PointPosition(NamedTuple):
     """The position of a point in the order of an answer."""
 
     time: int
@@ -34,7 +34,7 @@ class _Token(msgspec.Struct, array_like=True, frozen=True):
     question: str
     start: int
     end: int
-    place: Place
+    place: PointPosition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class Request:
     span: TimeRange
     period: int
     length: int
-    after: Place | None = None
+    after: PointPosition | None = None
     question: str = ""
 
     @property
@@ -54,7 +54,7 @@ class Request:
         """The period in milliseconds."""
         return self.period * SECOND
 
-    def next_token(self, place: Place) -> str:
+    def next_token(self, place: PointPosition) -> str:
         """The token of the page that begins after ``place``: a position without any permission."""
         content = _Token(_TOKEN_VERSION, self.question, self.span.start_ms, self.span.end_ms, place)
         return urlsafe_b64encode(msgspec.json.encode(content)).decode().rstrip("=")

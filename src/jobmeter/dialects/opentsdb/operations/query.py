@@ -21,7 +21,7 @@ from jobmeter.dialects.opentsdb.functions import NONE
 from jobmeter.dialects.opentsdb.numbers import json_of
 from jobmeter.dialects.opentsdb.request import Query, SubQuery, described, from_body, from_string
 from jobmeter.dialects.opentsdb.series import of_metric, of_tsuids
-from jobmeter.dialects.opentsdb.tags import Tagged, View, tagged, tsuid
+from jobmeter.dialects.opentsdb.tags import Tagged, TagView, tagged, tsuid
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.batch import Float64s, Int64s
 from jobmeter.model.question import Question
@@ -53,7 +53,7 @@ def query(call: Call, context: Context) -> Steps:
 
 
 def _results(one: SubQuery, whole: Query, context: Context, cost: Cost) -> Generator[Question[Any], Any, list[bytes]]:
-    view = View.of([each.tag for each in one.filters], context.project)
+    view = TagView.of([each.tag for each in one.filters], context.project)
     series = yield from _series(one, whole, view, cost)
     members = _grouped(series, one)
     groups = Groups([at for at, group in enumerate(members) for _ in group])
@@ -69,7 +69,7 @@ def _results(one: SubQuery, whole: Query, context: Context, cost: Cost) -> Gener
     return [_result(members[at], one, whole, *found[at], cost) for at in range(len(members)) if at in found]
 
 
-def _series(one: SubQuery, whole: Query, view: View, cost: Cost) -> Generator[Question[Any], Any, list[Tagged]]:
+def _series(one: SubQuery, whole: Query, view: TagView, cost: Cost) -> Generator[Question[Any], Any, list[Tagged]]:
     if one.tsuids:
         found = yield from of_tsuids(one.tsuids)
         if len({series.metric for series in found.series}) > 1:

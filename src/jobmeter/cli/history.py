@@ -22,7 +22,7 @@ LINES = 10
 """Lines of the log shown, the last ones."""
 
 
-def show_story(out: Console, api: Api, job: Job) -> None:
+def show_history(out: Console, api: Api, job: Job) -> None:
     """Print the events of a finished job and the findings of any; for a failed one also the end of its log."""
     # A server of an older release has no such endpoint.
     if job.state.finished:

@@ -68,7 +68,7 @@ class _Status(msgspec.Struct, frozen=True):
     message: str = ""
 
 
-class Feed(Generic[T]):
+class Informer(Generic[T]):
     """Reads on a thread of its own from ``start`` on. ``take`` belongs to one thread."""
 
     def __init__(

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from jobmeter.collect.scheduler.kubernetes.kinds import SCHEDULES, WATCHED, OwnerKind
-from jobmeter.collect.scheduler.kubernetes.memory import JobMemory, Memory, PodPlace
-from jobmeter.collect.scheduler.kubernetes.naming import place_of
+from jobmeter.collect.scheduler.kubernetes.naming import slot_of
 from jobmeter.collect.scheduler.kubernetes.objects import Metadata, Pod, Workload
 from jobmeter.collect.scheduler.kubernetes.runs import Run, gone, read_runs
+from jobmeter.collect.scheduler.kubernetes.saved_state import SavedJob, SavedPod, SavedState
 from jobmeter.model.job import JobState
 
 _DEPTH = 8
@@ -30,7 +30,7 @@ class Presence(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Top:
+class RootOwner:
     """The object that a job is made from: the root of its owners."""
 
     kind: str
@@ -54,7 +54,7 @@ class Member:
     """A pod of a job; ``runs`` by their number in the pod."""
 
     pod: Pod
-    place: PodPlace
+    place: SavedPod
     runs: dict[int, Run] = field(default_factory=dict)
     presence: Presence = Presence.THERE
 
@@ -65,17 +65,17 @@ class Job:
 
     job_id: str
     project: str
-    top: Top
+    root: RootOwner
     owner: Owner | None = None
     members: dict[str, Member] = field(default_factory=dict)
 
 
-class Ledger:
+class ClusterState:
     """Applies changes, and gives the jobs that they touch. For one thread."""
 
-    def __init__(self, memory: Memory, *, by_namespace: bool, namespaces: frozenset[str]) -> None:
+    def __init__(self, saved: SavedState, *, by_namespace: bool, namespaces: frozenset[str]) -> None:
         """``by_namespace``: each namespace is a project. ``namespaces`` are those that are reported, empty: all."""
-        self.memory = memory
+        self.saved = saved
         self.jobs: dict[str, Job] = {}
         self._by_namespace = by_namespace
         self._namespaces = namespaces
@@ -93,7 +93,7 @@ class Ledger:
         owner.workload, owner.presence = found, Presence.THERE
         above = found.metadata.owner
         if uid in self.jobs or (kind.name not in _PASSIVE and (above is None or above.kind in SCHEDULES)):
-            job = self._job(Top(kind.name, found.metadata.name, found.metadata.namespace, uid))
+            job = self._job(RootOwner(kind.name, found.metadata.name, found.metadata.namespace, uid))
             job.owner = owner
             self._dirty[uid] = None
 
@@ -144,15 +144,15 @@ class Ledger:
         dirty, self._dirty = self._dirty, {}
         return (self.jobs[uid] for uid in dirty if uid in self.jobs)
 
-    def lost(self) -> list[JobMemory]:
+    def lost(self) -> list[SavedJob]:
         """Jobs that were alive in the stored state and no longer exist; each is returned once."""
-        names = [uid for uid in self.memory.jobs if uid not in self.jobs]
-        return [self.memory.jobs.pop(uid) for uid in names]
+        names = [uid for uid in self.saved.jobs if uid not in self.jobs]
+        return [self.saved.jobs.pop(uid) for uid in names]
 
     def forget(self, job: Job) -> None:
         """Remove a finished job from the stored state, and entirely once the cluster has no object of it."""
-        uid = job.top.uid
-        self.memory.jobs.pop(uid, None)
+        uid = job.root.uid
+        self.saved.jobs.pop(uid, None)
         if job.owner is not None and job.owner.presence is Presence.THERE:
             return
         if any(member.presence is Presence.THERE for member in job.members.values()):
@@ -167,7 +167,7 @@ class Ledger:
         state = member.runs[latest].state
         member.place.runs = latest + 1
         member.place.failed = state.finished and state is not JobState.SUCCEEDED
-        self._dirty[job.top.uid] = None
+        self._dirty[job.root.uid] = None
 
     def _included(self, metadata: Metadata) -> bool:
         return not self._namespaces or metadata.namespace in self._namespaces
@@ -178,30 +178,30 @@ class Ledger:
         _, tries = self._waiting.pop(uid, (pod, 0))
         if not self._included(pod.metadata):
             return False
-        top, whole = self._top(pod)
+        root, whole = self._root(pod)
         if not whole and tries < _TRIES:
             self._waiting[uid] = pod, tries + 1
             return False
-        job = self._job(top)
-        job.owner = job.owner or self._owners.get(top.uid)
+        job = self._job(root)
+        job.owner = job.owner or self._owners.get(root.uid)
         job.members[uid] = Member(pod, self._place(job, pod))
-        self._job_of_pod[uid] = top.uid
+        self._job_of_pod[uid] = root.uid
         return True
 
-    def _top(self, pod: Pod) -> tuple[Top, bool]:
+    def _root(self, pod: Pod) -> tuple[RootOwner, bool]:
         """The uppermost owner of a pod, and whether every owner on the way to it was found."""
         metadata, namespace = pod.metadata, pod.metadata.namespace
-        top = Top(_POD, metadata.name, namespace, metadata.uid)
+        root = RootOwner(_POD, metadata.name, namespace, metadata.uid)
         for _ in range(_DEPTH):
             above = metadata.owner
             if above is None or above.kind in SCHEDULES or above.kind == "Node":
-                return top, True
-            top = Top(above.kind, above.name, namespace, above.uid)
+                return root, True
+            root = RootOwner(above.kind, above.name, namespace, above.uid)
             found = self._metadata(above.uid)
             if found is None:
-                return top, above.kind not in WATCHED and above.kind != _POD
+                return root, above.kind not in WATCHED and above.kind != _POD
             metadata = found
-        return top, True
+        return root, True
 
     def _metadata(self, uid: str) -> Metadata | None:
         if (owner := self._owners.get(uid)) is not None:
@@ -209,31 +209,31 @@ class Ledger:
         job = self.jobs.get(self._job_of_pod.get(uid, ""))
         return job.members[uid].pod.metadata if job else None
 
-    def _job(self, top: Top) -> Job:
-        if top.uid not in self.jobs:
-            project = top.namespace if self._by_namespace else ""
-            job = self.memory.jobs.get(top.uid)
-            job_id = job.job_id if job else self.memory.claim(project, top.name, top.uid)
-            self.jobs[top.uid] = Job(job_id, project, top)
-            self.memory.jobs.setdefault(top.uid, JobMemory(job_id, project))
-        return self.jobs[top.uid]
+    def _job(self, root: RootOwner) -> Job:
+        if root.uid not in self.jobs:
+            project = root.namespace if self._by_namespace else ""
+            job = self.saved.jobs.get(root.uid)
+            job_id = job.job_id if job else self.saved.claim(project, root.name, root.uid)
+            self.jobs[root.uid] = Job(job_id, project, root)
+            self.saved.jobs.setdefault(root.uid, SavedJob(job_id, project))
+        return self.jobs[root.uid]
 
-    def _place(self, job: Job, pod: Pod) -> PodPlace:
-        places = self.memory.jobs.setdefault(job.top.uid, JobMemory(job.job_id, job.project)).pods
+    def _place(self, job: Job, pod: Pod) -> SavedPod:
+        places = self.saved.jobs.setdefault(job.root.uid, SavedJob(job.job_id, job.project)).pods
         for uid, member in job.members.items():
             places.setdefault(
                 uid, member.place
             )  # a finished job is not in the stored state, and a pod of it may come late
         if (place := places.get(pod.metadata.uid)) is not None:
             return place
-        wanted = place_of(pod)
+        wanted = slot_of(pod)
         name = wanted.name or _free(wanted.role, places)
         first = max((place.first + place.runs for place in places.values() if place.replica == name), default=0)
-        places[pod.metadata.uid] = found = PodPlace(name, first, rank=wanted.rank)
+        places[pod.metadata.uid] = found = SavedPod(name, first, rank=wanted.rank)
         return found
 
 
-def _free(role: str, places: dict[str, PodPlace]) -> str:
+def _free(role: str, places: dict[str, SavedPod]) -> str:
     """The first replica of a role whose pod has failed, so that this one takes its place; else the next one."""
     last = {place.replica: place for place in places.values()}
     number = 0

@@ -26,7 +26,7 @@ METRICS = (
 )
 
 
-class Cost:
+class AgentMetrics:
     """Makes the ``agent.*`` samples.
 
     ``job``: when this is no agent but the measuring side of one job, so that two of them on one node never write the
