@@ -303,7 +303,7 @@ def test_slurmrestd_is_queried_with_a_token_that_is_renewed(slurm, server, tmp_p
     assert said.count("the scheduler answers again") == 1, said
 
 
-def test_slurmrestd_without_a_token_asks_for_one(slurm, server):
+def test_slurmrestd_without_a_token_requests_one(slurm, server):
     needs("slurmrestd")
     needs("auth_jwt")
     with slurm.rest_with_tokens() as address:

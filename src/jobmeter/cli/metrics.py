@@ -166,7 +166,7 @@ def _show(answer: MetricAnswer, form: str, file: IO[str]) -> None:
         _print_table(out, answer, lines)
         if len(lines) <= CHARTED:
             for line in lines:
-                out.print(f"\n{_name(line)}\n{chart(_course(answer, line), line.unit, room=out.width)}", markup=False)
+                out.print(f"\n{line.title}\n{chart(_course(answer, line), line.unit, room=out.width)}", markup=False)
         out.print()
 
 
@@ -195,13 +195,9 @@ def _print_table(out: Console, answer: MetricAnswer, lines: Sequence[MetricLine]
     for line in lines:
         values = [value for _, value in line.points]
         numbers = (sum(values) / len(values), min(values), max(values), values[-1])
-        row = (_name(line), str(len(values)), *(quantity(number, line.unit) for number in numbers))
+        row = (line.title, str(len(values)), *(quantity(number, line.unit) for number in numbers))
         rows.append(row if charted else (*row, sparkline(_course(answer, line), course_width(out))))
     show_listing(out, columns, rows, right=columns[1:6], spare=("points", "last", "min", "mean"))
-
-
-def _name(line: MetricLine) -> str:
-    return " ".join(part for part in (line.replica, line.device) if part) or line.node or "job"
 
 
 def _course(answer: MetricAnswer, line: MetricLine) -> Course:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from jobmeter.cli.attempt import next_attempt
+from jobmeter.cli.daemon import checked
 from jobmeter.cli.interpreter import missing_interpreter
 from jobmeter.cli.key_option import key_option
 from jobmeter.client.transport import Transport
@@ -88,8 +89,8 @@ def command(  # noqa: PLR0913 - one for each option
     target = None if pid is None else _target_of(pid, clock)
     words = target.command if target else words
     shown = name or job_name(words)
-    job = _checked(check_job_id, job_id, "--job-id") if job_id else new_job_id(shown, clock)
-    place = Place(node_name(), project=_checked(check_project, project, "--project") if project else "")
+    job = checked(check_job_id, job_id, "--job-id") if job_id else new_job_id(shown, clock)
+    place = Place(node_name(), project=checked(check_project, project, "--project") if project else "")
     folder = data or Path(os.environ.get("JOBMETER_DATA") or default_data_directory(os.environ))
     interval_ms = checked_interval(interval, _SHORTEST_INTERVAL_MS)
     spool = _spool(folder, job, server or os.environ.get("JOBMETER_SERVER") or "")
@@ -231,13 +232,6 @@ def checked_interval(text: str, shortest_ms: int) -> int:
 def node_name() -> str:
     """This machine's name, in the letters that a node's name may have."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", socket.gethostname()).strip("-._")[:128] or "localhost"
-
-
-def _checked(check: Callable[[str, str], str], value: str, option: str) -> str:
-    try:
-        return check(value, option)
-    except InvalidRequestError as error:
-        raise click.UsageError(error.message) from error
 
 
 def _user() -> str:

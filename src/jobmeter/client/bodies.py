@@ -80,6 +80,11 @@ class MetricLine(msgspec.Struct, frozen=True, kw_only=True):
     rank: int | None = None
     points: list[tuple[int, float]] = []
 
+    @property
+    def title(self) -> str:
+        """Its replica and device; its node, or ``job``, where it has neither."""
+        return " ".join(part for part in (self.replica, self.device) if part) or self.node or "job"
+
 
 class MetricAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The lines of the answer, and their range, step and tiers."""

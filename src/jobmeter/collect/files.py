@@ -23,6 +23,14 @@ def read(path: str) -> bytes | None:
         os.close(descriptor)
 
 
+def required(*paths: str) -> bytes:
+    """The first of these files that can be read. Raises OSError when there is none."""
+    text = next((text for path in paths if (text := read(path)) is not None), None)
+    if text is None:
+        raise OSError(f"{paths[-1]} cannot be read")
+    return text
+
+
 def read_number(path: str) -> int | None:
     """The whole number in the file; None when there is none (``max``, an empty or a missing file)."""
     text = read(path)

@@ -134,12 +134,17 @@ def check_name(value: str, field: str) -> str:
     Letters, digits and ``. _ : @ + * = ~ -``, at most 128, beginning with a letter or digit: none of these can climb a
     path, end a quoted text or hide in a terminal. Raises InvalidRequestError naming ``field``.
     """
-    if not _NAME.fullmatch(value):
+    if not is_name(value):
         raise InvalidRequestError(
             f"{field} {value[:MAX_NAME]!r} is not a name: 1 to 128 letters, digits and . _ : @ + * = ~ - are allowed",
             field,
         )
     return value
+
+
+def is_name(text: str) -> bool:
+    """Whether ``check_name`` accepts the text."""
+    return _NAME.fullmatch(text) is not None
 
 
 def check_job_id(value: str, field: str = "job_id") -> str:

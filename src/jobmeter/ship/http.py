@@ -1,5 +1,6 @@
 """One request to a sink over HTTP: to allowed addresses only, without redirects and the environment's proxies."""
 
+import gzip
 import http.client
 import ssl
 from collections.abc import Mapping
@@ -9,6 +10,7 @@ from urllib.parse import SplitResult, urlsplit
 from jobmeter.errors import ConfigurationError
 from jobmeter.ship.failures import RefusedError, SinkError
 from jobmeter.ship.guard import Guard
+from jobmeter.ship.sink import SinkSettings
 
 TIMEOUT_SECONDS = 10.0
 _MOST_ANSWER = 64 * 1024
@@ -91,6 +93,32 @@ class Endpoint:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+class PostSink:
+    """A sink that takes gzip bodies by POST: at ``url``, by default with ``path``. See ``Sink``."""
+
+    most_lines = 4_000
+    most_bytes = 3 * 2**20
+
+    def __init__(self, settings: SinkSettings, guard: Guard, path: str, content_type: str) -> None:
+        """Raises ConfigurationError for an invalid URL."""
+        self.linger_seconds = settings.linger_seconds or 0.0
+        self._endpoint = Endpoint(settings.url, guard)
+        self._path = self._endpoint.path if self._endpoint.path not in {"", "/"} else path
+        self._headers = {**settings.headers, "Content-Type": content_type, "Content-Encoding": "gzip"}
+        if settings.token:
+            self._headers["Authorization"] = f"Bearer {settings.token}"
+        self._labels = settings.labels
+
+    def post(self, body: bytes) -> Reply:
+        """Post a body, compressed. Raises as ``checked``."""
+        reply = self._endpoint.request("POST", self._path, gzip.compress(body, 1), self._headers)
+        return checked(reply, self._endpoint.host)
+
+    def close(self) -> None:
+        """See ``Sink.close``."""
+        self._endpoint.close()
 
 
 def checked(reply: Reply, host: str) -> Reply:

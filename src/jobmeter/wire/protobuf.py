@@ -36,6 +36,16 @@ def varint(data: bytes, at: int, end: int) -> tuple[int, int]:
     raise damaged("a number has more than 64 bits")
 
 
+def encode_varint(value: int) -> bytes:
+    """A number that is not negative, seven bits a byte."""
+    out = bytearray()
+    while value >= 128:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
 def fields(data: bytes, at: int, end: int) -> Iterator[Field]:
     """The fields of a message, in their order. Raises InvalidRequestError (field ``body``)."""
     while at < end:

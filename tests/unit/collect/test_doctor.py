@@ -110,7 +110,7 @@ def test_sources_of_the_kernel_that_are_not_there_or_not_read(machine):
 
 
 class Gpu:
-    name = "NVIDIA H200"
+    name, index, uuid = "NVIDIA H200", 0, "GPU-0"
 
 
 def test_gpus_that_answer_that_do_not_and_that_are_of_others(machine):

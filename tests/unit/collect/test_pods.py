@@ -179,7 +179,7 @@ def test_records_wait_too_and_say_only_what_the_watcher_does_not(make):
     assert pods.released() == Records()
 
 
-def test_ranks_known_to_the_watcher_are_not_reported_again(make):
+def test_ranks_reported_by_the_watcher_are_not_repeated(make):
     pods = make(process(1))
     pods.answer([], [])
     pods.samples([])

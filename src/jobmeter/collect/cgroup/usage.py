@@ -67,6 +67,11 @@ def of_hardware(by_device: Mapping[str, tuple[float, float]], sys_root: str) -> 
     return sum(read for read, _ in counted), sum(written for _, written in counted)
 
 
+def scaled(value: int | None, divisor: float) -> float | None:
+    """The value in another unit; None stays None."""
+    return None if value is None else value / divisor
+
+
 def lowest(*limits: float | None) -> float | None:
     """The lowest of the limits that there are."""
     return min((limit for limit in limits if limit is not None), default=None)

@@ -3,21 +3,12 @@
 import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
 
+from jobmeter.collect.discover.report import Described
 from jobmeter.collect.doctor.base import Check, Machine, Status
 from jobmeter.collect.nvidia.binding import LIBRARY, PynvmlLibrary
 
 _AREA = "devices"
-
-
-class DeviceId(Protocol):
-    """A GPU that answers."""
-
-    @property
-    def name(self) -> str:
-        """The product."""
-        ...
 
 
 def _has_library() -> bool:
@@ -30,7 +21,7 @@ def _has_library() -> bool:
 
 def check_devices(
     machine: Machine,
-    devices: Callable[[], Sequence[DeviceId]] | None = None,
+    devices: Callable[[], Sequence[Described]] | None = None,
     has_library: Callable[[], bool] = _has_library,
 ) -> Iterator[Check]:
     """NVIDIA's, AMD's and Huawei's. ``devices`` gives those that NVML shows."""
@@ -46,7 +37,7 @@ def check_devices(
 
 
 def _check_nvidia(
-    machine: Machine, devices: Callable[[], Sequence[DeviceId]], has_library: Callable[[], bool]
+    machine: Machine, devices: Callable[[], Sequence[Described]], has_library: Callable[[], bool]
 ) -> Check:
     found = devices()
     nodes = sorted(path.name for path in Path(machine.dev).glob("nvidia[0-9]*"))

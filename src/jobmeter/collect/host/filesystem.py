@@ -59,9 +59,7 @@ class FilesystemCollector:
 
     def collect(self, now_ms: int) -> Samples:
         """See ``Collector.collect``. A mount that still hangs from an earlier call is skipped."""
-        text = next((text for path in self._paths if (text := files.read(path)) is not None), None)
-        if text is None:
-            raise OSError(f"{self._paths[0]} cannot be read")
+        text = files.required(*self._paths)
         for path in mount_points(text):
             if path not in self._calls:
                 self._calls[path] = _StatvfsCall(path, self._statvfs)

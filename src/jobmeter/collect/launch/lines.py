@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from jobmeter.model.log import MAX_TEXT_BYTES, cut_bytes
+from jobmeter.model.log import MAX_TEXT_BYTES, cut_bytes, cut_text
 
 STATE_NS = 1_000_000_000
 """A line that is written over and over is stored this often, and at its end."""
@@ -52,7 +52,7 @@ class LineSplitter:
         self._take(data, end + 1, len(data))
         first = max(now_ns, self._last_ns + 1)
         self._last_ns = first + len(texts) - 1
-        return [(first + place, text if len(text) <= _SURE else _shortened(text)) for place, text in enumerate(texts)]
+        return [(first + place, text if len(text) <= _SURE else cut_text(text)) for place, text in enumerate(texts)]
 
     def tick(self, now_ns: int) -> list[Timed]:
         """The current text of a line that is written over, when it is time to record it."""
@@ -89,7 +89,7 @@ class LineSplitter:
             return cut_bytes(bytes(self._partial), self._length)
         text = self._partial.decode(errors="replace")
         # A byte that is no UTF-8 becomes a character of three.
-        return _shortened(_MOVES.sub("", text) if "\x1b" in text else text)
+        return cut_text(_MOVES.sub("", text) if "\x1b" in text else text)
 
     def _returned(self, now_ns: int) -> list[Timed]:
         """The line is begun anew."""
@@ -125,8 +125,3 @@ class LineSplitter:
         """The time of the next line."""
         self._last_ns = max(now_ns, self._last_ns + 1)
         return self._last_ns
-
-
-def _shortened(text: str) -> str:
-    encoded = text.encode()
-    return text if len(encoded) <= MAX_TEXT_BYTES else cut_bytes(encoded, len(encoded))

@@ -68,34 +68,14 @@ class PynvmlDevice:
     def __init__(self, module: Any, handle: Any, index: int) -> None:  # noqa: ANN401 - the module has no types
         self._nvml = module
         self._handle = handle
-        self._index = index
-        self._uuid = _text(self._read(module.nvmlDeviceGetUUID, default=""))
-        self._minor: int | None = self._read(module.nvmlDeviceGetMinorNumber, default=None)
-        self._name = _text(self._read(module.nvmlDeviceGetName, default=""))
+        self.index = index
+        self.uuid = _text(self._read(module.nvmlDeviceGetUUID, default=""))
+        self.minor: int | None = self._read(module.nvmlDeviceGetMinorNumber, default=None)
+        self.name = _text(self._read(module.nvmlDeviceGetName, default=""))
         self._sample: Any = None
         self._profiled: bool | None = None
         self._sampled_us = 0
         self.lost = False
-
-    @property
-    def index(self) -> int:
-        """See ``NvmlDevice``."""
-        return self._index
-
-    @property
-    def uuid(self) -> str:
-        """See ``NvmlDevice``."""
-        return self._uuid
-
-    @property
-    def minor(self) -> int | None:
-        """See ``NvmlDevice``."""
-        return self._minor
-
-    @property
-    def name(self) -> str:
-        """See ``NvmlDevice``."""
-        return self._name
 
     def utilization(self) -> tuple[int, int]:
         """See ``NvmlDevice``."""

@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from jobmeter.access.call import Call
+from jobmeter.dialects.alibaba.answers import json_text
 from jobmeter.dialects.base import Context, MissingFieldError
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.time import HOUR, MAX_TIME_MS, MINUTE, SECOND, TimeRange
@@ -68,7 +69,7 @@ class Arguments:
         value = self._values.get(name)
         if value is None or value == "":
             return default
-        return value if isinstance(value, str) else _json(value)
+        return value if isinstance(value, str) else json_text(value)
 
     def required(self, name: str) -> str:
         """The parameter; MissingFieldError where it is absent."""
@@ -185,10 +186,6 @@ def _body(call: Call, url_form: bool) -> dict[str, Any]:
             raise InvalidRequestError(f"the form body cannot be read: {error}", "body") from error
         return dict(reversed(pairs))
     return {}
-
-
-def _json(value: Any) -> str:  # noqa: ANN401 - any JSON value
-    return msgspec.json.encode(value).decode()
 
 
 def requested_range(arguments: Arguments, now_ms: int, back_ms: int) -> TimeRange:

@@ -179,7 +179,7 @@ def decode(data: bytes, shapes: Shapes | None = None) -> Written:
 
 
 def _metric(into: Builder, owner: Owner, one: Metric) -> None:
-    named = Named(owner, _bytes(one.name), _bytes(one.unit))
+    named = Named(owner, values.encode_text(one.name, "body"), values.encode_text(one.unit, "body"))
     if one.gauge is not None:
         _numbers(into, named.header(into, Kind.GAUGE), _counted(into, one.gauge))
     elif one.sum is not None:
@@ -238,7 +238,7 @@ def _scope(scope: Scope | None) -> bytes:
     if scope is None:
         return b""
     texts = ((_NAME, scope.name), (_VERSION, scope.version))
-    named = [values.part(tag, _bytes(text)) for tag, text in texts if text]
+    named = [values.part(tag, values.encode_text(text, "body")) for tag, text in texts if text]
     return b"".join([*named, *_fields(scope, _SCOPE_ATTRIBUTE)])
 
 
@@ -268,10 +268,3 @@ def _plain(value: AnyValue) -> bytes:
     if value.double_value is not None:
         return values.encode_float(value.double_value)
     return values.encode_bytes(value.bytes_value) if value.bytes_value is not None else b""
-
-
-def _bytes(text: str | None) -> bytes:
-    try:
-        return (text or "").encode()
-    except UnicodeEncodeError as error:
-        raise InvalidRequestError("a text has half of a surrogate pair", "body") from error

@@ -26,6 +26,7 @@ from jobmeter.wire.otlp.telemetry import (
     identifier,
     plain,
 )
+from jobmeter.wire.otlp.values import encode_text
 from jobmeter.wire.otlp.written import check_signed, check_unsigned
 
 T = TypeVar("T")
@@ -262,10 +263,7 @@ def _value(value: AnyValue | None, deep: int) -> Any:  # noqa: ANN401 - any valu
 
 
 def _text(text: str | None) -> str:
-    try:
-        (text or "").encode()
-    except UnicodeEncodeError as error:
-        raise InvalidRequestError("a text has half of a surrogate pair", "body") from error
+    encode_text(text, "body")
     return text or ""
 
 

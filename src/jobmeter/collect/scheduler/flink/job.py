@@ -5,11 +5,10 @@ from dataclasses import dataclass, field
 
 from jobmeter.collect.scheduler.flink.answers import TERMINAL, Details, Failure, Subtask, Summary
 from jobmeter.collect.text import valid_text
-from jobmeter.errors import InvalidRequestError
 from jobmeter.model.event import Level
 from jobmeter.model.job import JobState
 from jobmeter.model.record import MAX_REASON, MAX_SHORT_TEXT, EventRecord, JobRecord, ReplicaRecord
-from jobmeter.model.series import check_name
+from jobmeter.model.series import is_name
 
 _STATES = {
     "INITIALIZING": JobState.QUEUED,
@@ -110,12 +109,12 @@ def lost_record(job: FlinkJob, reported_ms: int) -> JobRecord:
 def endpoint_host(endpoint: str) -> str:
     """The host of ``host:port`` as a name of a node; empty for what is none, such as ``(unassigned)``."""
     host = endpoint.rpartition(":")[0].strip("[]")
-    return host if host and _is_name(host) else ""
+    return host if host and is_name(host) else ""
 
 
 def task_manager(subtask: Subtask) -> str:
     """The task manager of a subtask as a replica's name; empty while it has none."""
-    return subtask.taskmanager_id if _is_name(subtask.taskmanager_id) else ""
+    return subtask.taskmanager_id if is_name(subtask.taskmanager_id) else ""
 
 
 def _record(job: FlinkJob, cluster: str) -> JobRecord:
@@ -224,7 +223,7 @@ def _event(job: FlinkJob, attempt: int, failure: Failure) -> EventRecord:
 def _place(failure: Failure) -> str:
     """The task manager of the failure; empty where Flink does not say."""
     for one in (failure, *failure.concurrent_exceptions):
-        if one.task_manager_id and _is_name(one.task_manager_id):
+        if one.task_manager_id and is_name(one.task_manager_id):
             return one.task_manager_id
     return ""
 
@@ -234,11 +233,3 @@ def _cause(failure: Failure) -> str:
     lines = [line for line in failure.stacktrace.splitlines() if line and not line.startswith(("\t", " "))]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     return valid_text((causes or lines[:1] or [failure.exception_name])[-1])
-
-
-def _is_name(text: str) -> bool:
-    try:
-        check_name(text, "name")
-    except InvalidRequestError:
-        return False
-    return True

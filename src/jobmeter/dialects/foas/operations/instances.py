@@ -32,6 +32,7 @@ from jobmeter.model.catalog import Aggregate
 from jobmeter.model.job import Job, JobState
 from jobmeter.model.question import Question
 from jobmeter.model.time import DAY, MAX_TIME_MS, MINUTE, TimeRange
+from jobmeter.query.defaults import job_end
 from jobmeter.query.request import By, JobRef, MetricQuery
 
 LARGEST_ID = 2**63 - 1
@@ -131,7 +132,7 @@ def instance(project: str, job: Job) -> dict[str, Any]:
         "JobType": job_type(job),
         "Starter": job.user or None,
         "StartTime": job.start if job.start is not None else job.first_sample,
-        "EndTime": _end(job),
+        "EndTime": job_end(job),
         "EngineJobHandler": job.id,
         **_error(job),
     }
@@ -161,14 +162,8 @@ def _job_of(given: Arguments) -> Generator[Question[Any], Any, tuple[str, str, J
 def _error(job: Job) -> dict[str, Any]:
     if not job.error:
         return {}
-    end = _end(job)
+    end = job_end(job)
     return {"LastErrorMessage": job.error, **({} if end is None else {"LastErrorTime": end})}
-
-
-def _end(job: Job) -> int | None:
-    if not job.state.finished:
-        return None
-    return job.end if job.end is not None else job.last_sample
 
 
 def _delay(job: Job, context: Context) -> Generator[Question[Any], Any, dict[str, int]]:
@@ -194,7 +189,7 @@ def _archived(jobs: Sequence[Job], now_ms: int) -> set[str]:
     archived: set[str] = set()
     for job in jobs:
         if job_type(job) == BATCH:
-            end = _end(job)
+            end = job_end(job)
             if end is not None and end <= now_ms - ARCHIVED_AFTER_MS:
                 archived.add(job.id)
         elif job_name(job) in newest:
@@ -222,7 +217,7 @@ def _filter(given: Arguments) -> Callable[[Job, bool], bool]:
             and expected in {"", expected_state(job)}
             and api in {"", str(job.extra.get(NAME, {}).get("ApiType", "")).upper()}
             and _inside(job.start if job.start is not None else job.first_sample, start)
-            and _inside(_end(job), end)
+            and _inside(job_end(job), end)
         )
 
     return fits
